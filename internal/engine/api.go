@@ -22,7 +22,7 @@ import (
 )
 
 // keptFor is how long an idempotency key is kept at least, in µs (I13).
-const keptFor = 24 * hour
+const minKeyLifetime = 24 * hour
 
 // A StartRequest is what a run is started with.
 type StartRequest struct {
@@ -49,22 +49,22 @@ func (e *Engine) Start(ctx context.Context, req StartRequest) (Started, error) {
 	if e.stopping.Load() {
 		return Started{}, errStopping
 	}
-	e.cleaner.BeginNaming()
-	defer e.cleaner.EndNaming()
-	in, err := e.toStart(ctx, &req)
+	e.cleaner.BlockRemoval()
+	defer e.cleaner.AllowRemoval()
+	in, err := e.startInput(ctx, &req)
 	if err != nil {
 		return Started{}, err
 	}
-	out := e.ask(ctx, in)
+	out := e.request(ctx, in)
 	return Started{Run: out.run, Existing: out.existing}, out.err
 }
 
-// toStart checks a request and makes it an input.
-func (e *Engine) toStart(ctx context.Context, req *StartRequest) (*input, error) {
+// startInput checks a request and makes it an input.
+func (e *Engine) startInput(ctx context.Context, req *StartRequest) (*input, error) {
 	if req.Account == "" || req.Plan == nil {
 		return nil, fault.New(fault.Usage, "a run needs an account and a plan")
 	}
-	prog, err := e.core.programs.of(req.Plan)
+	prog, err := e.core.programs.prepare(req.Plan)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (e *Engine) toStart(ctx context.Context, req *StartRequest) (*input, error)
 	if err != nil {
 		return nil, err
 	}
-	in := &input{kind: inStart, key: store.Key{Account: req.Account, Run: id}, begin: &begin{
+	in := &input{kind: inStart, key: store.Key{Account: req.Account, Run: id}, start: &runStart{
 		prog: prog, recipe: req.Recipe, version: req.Version,
 	}}
 	in.m = machine.Input{Kind: machine.InStart, Start: &journal.Start{
@@ -95,7 +95,7 @@ func (e *Engine) toStart(ctx context.Context, req *StartRequest) (*input, error)
 		if err != nil {
 			return nil, err
 		}
-		in.begin.idem = &store.Idempotency{Key: req.IdempotencyKey, BodyHash: body, Until: e.now() + keptFor}
+		in.start.idem = &store.Idempotency{Key: req.IdempotencyKey, BodyHash: body, Until: e.now() + minKeyLifetime}
 	}
 	return in, nil
 }
@@ -139,9 +139,9 @@ func bodyHash(req *StartRequest, plan string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// ask posts a request and waits for its answer, which comes when everything the
+// request posts a request and waits for its answer, which comes when everything the
 // answer speaks of is durable. A caller that leaves early does not withdraw it.
-func (e *Engine) ask(ctx context.Context, in *input) answer {
+func (e *Engine) request(ctx context.Context, in *input) answer {
 	if n := e.pending.Add(1); n > int64(e.cfg.MaxPending) {
 		e.pending.Add(-1)
 		return answer{err: &fault.Error{Code: fault.ServiceUnavailable, RetryAfterMS: 1000,
@@ -161,14 +161,14 @@ func (e *Engine) ask(ctx context.Context, in *input) answer {
 	}
 }
 
-// toRun is a request to a run.
-func toRun(account, run string, m machine.Input) *input {
+// runInput is a request to a run.
+func runInput(account, run string, m machine.Input) *input {
 	return &input{kind: inRun, key: store.Key{Account: account, Run: run}, m: m}
 }
 
-// notEnded refuses what makes sense only for a live run, without loading one
+// checkNotEnded refuses what makes sense only for a live run, without loading one
 // that has ended (F18).
-func (e *Engine) notEnded(ctx context.Context, account, run, what string) error {
+func (e *Engine) checkNotEnded(ctx context.Context, account, run, what string) error {
 	head, err := e.cfg.Store.Head(ctx, store.Key{Account: account, Run: run})
 	if err != nil {
 		return err
@@ -183,43 +183,43 @@ func (e *Engine) notEnded(ctx context.Context, account, run, what string) error 
 // compensations is handed out afterwards (I8); fault.TooLate that its verdict
 // was fixed before.
 func (e *Engine) Cancel(ctx context.Context, account, run, reason string) error {
-	in, err := e.toCancel(ctx, account, run, reason)
+	in, err := e.cancelInput(ctx, account, run, reason)
 	if err != nil {
 		return err
 	}
-	return e.ask(ctx, in).err
+	return e.request(ctx, in).err
 }
 
-func (e *Engine) toCancel(ctx context.Context, account, run, reason string) (*input, error) {
-	if err := e.notEnded(ctx, account, run, "it cannot be cancelled any more"); err != nil {
+func (e *Engine) cancelInput(ctx context.Context, account, run, reason string) (*input, error) {
+	if err := e.checkNotEnded(ctx, account, run, "it cannot be cancelled any more"); err != nil {
 		return nil, err
 	}
-	return toRun(account, run, machine.Input{Kind: machine.InCancel, Text: reason}), nil
+	return runInput(account, run, machine.Input{Kind: machine.InCancel, Text: reason}), nil
 }
 
 // Signal gives a run what a wait step waits for. data is any JSON value.
 func (e *Engine) Signal(ctx context.Context, account, run, name string, data any) error {
-	e.cleaner.BeginNaming()
-	defer e.cleaner.EndNaming()
-	in, err := e.toSignal(ctx, account, run, name, data)
+	e.cleaner.BlockRemoval()
+	defer e.cleaner.AllowRemoval()
+	in, err := e.signalInput(ctx, account, run, name, data)
 	if err != nil {
 		return err
 	}
-	return e.ask(ctx, in).err
+	return e.request(ctx, in).err
 }
 
-func (e *Engine) toSignal(ctx context.Context, account, run, name string, data any) (*input, error) {
+func (e *Engine) signalInput(ctx context.Context, account, run, name string, data any) (*input, error) {
 	raw, err := jsonx.Canonical(data)
 	if err != nil {
 		return nil, fault.Wrap(fault.InputInvalid, err, "the signal's data is no JSON value: %v", err)
 	}
-	if err := e.notEnded(ctx, account, run, "it takes no signal"); err != nil {
+	if err := e.checkNotEnded(ctx, account, run, "it takes no signal"); err != nil {
 		return nil, err
 	}
 	if err := e.cleaner.Touch(ctx, account, nil, data); err != nil {
 		return nil, err
 	}
-	return toRun(account, run, machine.Input{Kind: machine.InSignal, Name: name, Data: raw}), nil
+	return runInput(account, run, machine.Input{Kind: machine.InSignal, Name: name, Data: raw}), nil
 }
 
 // A RetryRequest says how a run is opened again. Zero fields ask for nothing.
@@ -238,18 +238,18 @@ func (e *Engine) Retry(ctx context.Context, account, run string, req RetryReques
 	if e.stopping.Load() {
 		return errStopping
 	}
-	e.cleaner.BeginNaming()
-	defer e.cleaner.EndNaming()
-	in, err := e.toRetry(ctx, account, run, req)
+	e.cleaner.BlockRemoval()
+	defer e.cleaner.AllowRemoval()
+	in, err := e.retryInput(ctx, account, run, req)
 	if err != nil {
 		return err
 	}
-	return e.ask(ctx, in).err
+	return e.request(ctx, in).err
 }
 
-func (e *Engine) toRetry(ctx context.Context, account, run string, req RetryRequest) (*input, error) {
+func (e *Engine) retryInput(ctx context.Context, account, run string, req RetryRequest) (*input, error) {
 	m := machine.Input{Kind: machine.InRetry, Name: req.From, Limits: &req.Limits}
-	if err := withinLimits(req.Limits, e.cfg.MaxLimits); err != nil {
+	if err := checkLimits(req.Limits, e.cfg.MaxLimits); err != nil {
 		return nil, err
 	}
 	if len(req.Edits) > 0 {
@@ -262,25 +262,25 @@ func (e *Engine) toRetry(ctx context.Context, account, run string, req RetryRequ
 			return nil, err
 		}
 	}
-	return toRun(account, run, m), nil
+	return runInput(account, run, m), nil
 }
 
-// withinLimits holds the limits that a retry asks for to those of the server.
-func withinLimits(wanted, most plan.Limits) error {
+// checkLimits holds the limits that a retry asks for to those of the server.
+func checkLimits(requested, limit plan.Limits) error {
 	for _, f := range []struct {
 		name             string
 		want, most, unit int64
 	}{
-		{"max_total_steps", wanted.TotalSteps, most.TotalSteps, 1},
-		{"max_loop_items", wanted.LoopItems, most.LoopItems, 1},
-		{"memory_limit_mb", wanted.MemoryBytes, most.MemoryBytes, 1 << 20},
-		{"max_expression_cost", wanted.ExpressionCost, most.ExpressionCost, 1},
+		{"max_total_steps", requested.TotalSteps, limit.TotalSteps, 1},
+		{"max_loop_items", requested.LoopItems, limit.LoopItems, 1},
+		{"memory_limit_mb", requested.MemoryBytes, limit.MemoryBytes, 1 << 20},
+		{"max_expression_cost", requested.ExpressionCost, limit.ExpressionCost, 1},
 	} {
 		if f.want < 0 || f.want > f.most {
 			return fault.New(fault.InputInvalid, "limits.%s is %d: want at least 1 and at most %d", f.name, f.want/f.unit, f.most/f.unit)
 		}
 	}
-	if wanted.ScopeDepth != 0 {
+	if requested.ScopeDepth != 0 {
 		return fault.New(fault.InputInvalid, "limits.max_scope_depth is judged when a recipe is compiled: a retry cannot raise it")
 	}
 	return nil
@@ -288,12 +288,12 @@ func withinLimits(wanted, most plan.Limits) error {
 
 // Release takes a run out of quarantine.
 func (e *Engine) Release(ctx context.Context, account, run string) error {
-	return e.ask(ctx, &input{kind: inRelease, key: store.Key{Account: account, Run: run}}).err
+	return e.request(ctx, &input{kind: inRelease, key: store.Key{Account: account, Run: run}}).err
 }
 
 // Sync returns when everything that had reached the engine before is durable.
 func (e *Engine) Sync(ctx context.Context) error {
-	return e.ask(ctx, &input{kind: inBarrier}).err
+	return e.request(ctx, &input{kind: inBarrier}).err
 }
 
 // Head is the run's row in lists, as of its last commit.

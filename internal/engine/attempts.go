@@ -13,23 +13,23 @@ import (
 // An inFlight is an attempt in the hands of whoever carries it out: what they need
 // in one piece, so that an attempt costs one allocation and no lookup.
 type inFlight struct {
-	id   taskID
-	task machine.Task
-	prog *program
-	live *loadedRun // for the loop; it may be gone by the time of the report
+	id     taskID
+	task   machine.Task
+	prog   *program
+	loaded *loadedRun // for the loop; it may be gone by the time of the report
 
 	// For whoever carries it out.
 	e         *Engine
 	hash      []byte      // of the rendered input
-	own       bool        // by the loop's own goroutine, which looks for the report
+	inline    bool        // by the loop's own goroutine, which looks for the report
 	cancelled atomic.Bool // it was told to stop, and nobody waits for its result
 	report    input       // its result
 }
 
 // A holder is what the engine keeps with a request for a slot.
 type holder struct {
-	l  *loadedRun
-	fl *inFlight // its attempt, while that is handed out
+	loaded  *loadedRun
+	attempt *inFlight // its attempt, while that is handed out
 }
 
 type (
@@ -61,91 +61,91 @@ func newAttempts(concurrency int) attempts {
 
 func newArbiter(concurrency int) *slots.Arbiter[holder] { return slots.New[holder](concurrency) }
 
-// request asks for a slot for a step, unless it has asked already, as recovery does.
-func (a *attempts) request(l *loadedRun, ref journal.Ref, limits []*limit) {
+// requestSlot asks for a slot for a step, unless it has asked already, as recovery does.
+func (a *attempts) requestSlot(l *loadedRun, ref journal.Ref, limits []*limit) {
 	if l.requests.Get(ref) == nil {
-		a.arbiter.Request(&l.requests, &slotRequest{Account: l.key.Account, Ref: ref, Holder: holder{l: l}}, limits)
+		a.arbiter.Request(&l.requests, &slotRequest{Account: l.key.Account, Ref: ref, Holder: holder{loaded: l}}, limits)
 	}
 }
 
-// hold counts an attempt that is already handed out, past every limit.
-func (a *attempts) hold(l *loadedRun, ref journal.Ref, fence journal.Fence, limits []*limit) {
+// holdSlot counts an attempt that is already handed out, past every limit.
+func (a *attempts) holdSlot(l *loadedRun, ref journal.Ref, fence journal.Fence, limits []*limit) {
 	if l.requests.Get(ref) == nil {
-		a.arbiter.Hold(&l.requests, &slotRequest{Account: l.key.Account, Ref: ref, Fence: fence, Holder: holder{l: l}}, limits)
+		a.arbiter.Hold(&l.requests, &slotRequest{Account: l.key.Account, Ref: ref, Fence: fence, Holder: holder{loaded: l}}, limits)
 	}
 }
 
 // launch notes that an attempt is handed out; nil when it is out already, as
 // after a reload.
 func (a *attempts) launch(l *loadedRun, id taskID) *inFlight {
-	k := l.requests.Get(id.ref)
-	if k != nil && k.Fence != id.fence {
-		k = nil
+	req := l.requests.Get(id.ref)
+	if req != nil && req.Fence != id.fence {
+		req = nil
 	}
-	if k != nil && k.Holder.fl != nil || a.orphans[id] != nil {
+	if req != nil && req.Holder.attempt != nil || a.orphans[id] != nil {
 		return nil
 	}
-	if k := a.overdue[id]; k != nil && k.Holder.fl != nil {
+	if req := a.overdue[id]; req != nil && req.Holder.attempt != nil {
 		return nil
 	}
-	fl := &inFlight{id: id, prog: l.prog, live: l}
-	if k != nil {
-		k.Holder.fl = fl
+	attempt := &inFlight{id: id, prog: l.prog, loaded: l}
+	if req != nil {
+		req.Holder.attempt = attempt
 	} else {
-		a.orphans[id] = fl
+		a.orphans[id] = attempt
 	}
-	return fl
+	return attempt
 }
 
-// land notes that an attempt is not out any more, and returns it; nil when it
+// finish notes that an attempt is not out any more, and returns it; nil when it
 // was not.
-func (a *attempts) land(l *loadedRun, id taskID) (fl *inFlight) {
-	if l != nil && !l.gone {
-		if k := l.requests.Get(id.ref); k != nil && k.Fence == id.fence && k.Holder.fl != nil {
-			fl, k.Holder.fl = k.Holder.fl, nil
-			return fl
+func (a *attempts) finish(l *loadedRun, id taskID) (attempt *inFlight) {
+	if l != nil && !l.dropped {
+		if req := l.requests.Get(id.ref); req != nil && req.Fence == id.fence && req.Holder.attempt != nil {
+			attempt, req.Holder.attempt = req.Holder.attempt, nil
+			return attempt
 		}
 	}
 	if len(a.overdue) > 0 {
-		if k := a.overdue[id]; k != nil && k.Holder.fl != nil {
-			fl, k.Holder.fl = k.Holder.fl, nil
-			return fl
+		if req := a.overdue[id]; req != nil && req.Holder.attempt != nil {
+			attempt, req.Holder.attempt = req.Holder.attempt, nil
+			return attempt
 		}
 	}
 	if len(a.orphans) > 0 {
-		if fl = a.orphans[id]; fl != nil {
+		if attempt = a.orphans[id]; attempt != nil {
 			delete(a.orphans, id)
 		}
 	}
-	return fl
+	return attempt
 }
 
-// orphan keeps sight of an attempt whose run leaves memory.
-func (a *attempts) orphan(k *slotRequest) {
-	if k.Holder.fl != nil {
-		a.orphans[k.Holder.fl.id] = k.Holder.fl
-		k.Holder.fl = nil
+// keepOrphan keeps sight of an attempt whose run leaves memory.
+func (a *attempts) keepOrphan(req *slotRequest) {
+	if req.Holder.attempt != nil {
+		a.orphans[req.Holder.attempt.id] = req.Holder.attempt
+		req.Holder.attempt = nil
 	}
 }
 
-// yield ends the holding of an attempt. One that the run has ended by itself (a
+// endRequest ends the holding of an attempt. One that the run has ended by itself (a
 // timeout, a cancel) while its action still runs keeps its slot until that has
 // returned or its grace is over (X115).
-func (a *attempts) yield(k *slotRequest) {
-	if k.Holder.fl != nil && a.overdue[k.Holder.fl.id] == nil {
-		a.overdue[k.Holder.fl.id] = k
+func (a *attempts) endRequest(req *slotRequest) {
+	if req.Holder.attempt != nil && a.overdue[req.Holder.attempt.id] == nil {
+		a.overdue[req.Holder.attempt.id] = req
 		return
 	}
-	a.arbiter.Withdraw(k)
+	a.arbiter.Withdraw(req)
 }
 
-// free gives back the slot of an action that has returned late or was given up.
-func (a *attempts) free(id taskID) {
+// freeSlot gives back the slot of an action that has returned late or was given up.
+func (a *attempts) freeSlot(id taskID) {
 	if len(a.overdue) == 0 {
 		return
 	}
-	if k := a.overdue[id]; k != nil {
+	if req := a.overdue[id]; req != nil {
 		delete(a.overdue, id)
-		a.arbiter.Withdraw(k)
+		a.arbiter.Withdraw(req)
 	}
 }

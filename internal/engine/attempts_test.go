@@ -16,15 +16,15 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// clockwork is an action that notes when each of its attempts began.
-type clockwork struct {
+// attemptTimes is an action that notes when each of its attempts began.
+type attemptTimes struct {
 	mu    sync.Mutex
 	since time.Time
 	began []time.Duration
 }
 
-// tick notes the beginning of an attempt and returns its number, from 1.
-func (c *clockwork) tick() int {
+// record notes the beginning of an attempt and returns its number, from 1.
+func (c *attemptTimes) record() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.since.IsZero() {
@@ -34,7 +34,7 @@ func (c *clockwork) tick() int {
 	return len(c.began)
 }
 
-func (c *clockwork) want(t *testing.T, began ...time.Duration) {
+func (c *attemptTimes) want(t *testing.T, began ...time.Duration) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,9 +47,9 @@ func (c *clockwork) want(t *testing.T, began ...time.Duration) {
 // says it, and the waits in between grow exponentially.
 func TestX112_RetryAfterOfAnAction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var c clockwork
-		a := act("provider", func(context.Context, *action.Task) (action.Result, error) {
-			switch c.tick() {
+		var c attemptTimes
+		a := newAction("provider", func(context.Context, *action.Task) (action.Result, error) {
+			switch c.record() {
 			case 1, 2:
 				return action.Result{}, fault.New(fault.ServiceUnavailable, "away")
 			case 3:
@@ -57,9 +57,9 @@ func TestX112_RetryAfterOfAnAction(t *testing.T) {
 			}
 			return action.Result{}, nil
 		})
-		e := open(t, memory.New(memory.Options{}), Config{}, a)
+		e := openEngine(t, memory.New(memory.Options{}), Config{}, a)
 		p := planOf(t, "name: x\nsteps:\n  - {id: a, action: {name: provider}, retryPolicy: {maxAttempts: 4, initialDelay: 1s, maxDelay: 8s, jitter: 0}}\n", a)
-		if head := end(t, e, start(t, e, p, nil)); head.Status != "completed" {
+		if head := waitForEnd(t, e, start(t, e, p, nil)); head.Status != "completed" {
 			t.Errorf("run is %s (%s)", head.Status, head.Message)
 		}
 		c.want(t, 0, time.Second, 3*time.Second, 63*time.Second)
@@ -71,10 +71,10 @@ func TestX112_RetryAfterOfAnAction(t *testing.T) {
 func TestX113_EachAttemptHasItsOwnContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, cancelled := range []bool{false, true} {
-			var c clockwork
+			var c attemptTimes
 			st := memory.New(memory.Options{})
-			a := act("slow", func(ctx context.Context, _ *action.Task) (action.Result, error) {
-				n := c.tick()
+			a := newAction("slow", func(ctx context.Context, _ *action.Task) (action.Result, error) {
+				n := c.record()
 				if ctx.Err() != nil {
 					t.Errorf("attempt %d begins with a context that has ended: %v", n, context.Cause(ctx))
 				}
@@ -83,7 +83,7 @@ func TestX113_EachAttemptHasItsOwnContext(t *testing.T) {
 				}
 				return action.Result{}, ctx.Err()
 			})
-			e := open(t, st, Config{}, a)
+			e := openEngine(t, st, Config{}, a)
 			p := planOf(t, "name: x\nsteps:\n  - {id: a, action: {name: slow}, timeout: 2s, retryPolicy: {maxAttempts: 2, initialDelay: 1s, jitter: 0, retryableErrors: [timeout]}}\n", a)
 			run, want := start(t, e, p, nil), "completed"
 			if cancelled {
@@ -93,12 +93,12 @@ func TestX113_EachAttemptHasItsOwnContext(t *testing.T) {
 				}
 				want = "cancelled"
 			}
-			if head := end(t, e, run); head.Status != want {
+			if head := waitForEnd(t, e, run); head.Status != want {
 				t.Errorf("run is %s (%s), want %s", head.Status, head.Message, want)
 			}
 			c.want(t, 0, 3*time.Second)
 			lines := trace(t, st, p, acc, run)
-			if count(lines, "node.retried a") != 1 || cancelled != (count(lines, "node.cancelled a") == 1) {
+			if countPrefix(lines, "node.retried a") != 1 || cancelled != (countPrefix(lines, "node.cancelled a") == 1) {
 				t.Errorf("the journal: %q", lines)
 			}
 		}
@@ -117,17 +117,17 @@ func TestX115_Grace(t *testing.T) {
 }
 func TestX115_HardLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var c clockwork
+		var c attemptTimes
 		block := make(chan struct{})
-		deaf := act("deaf", func(context.Context, *action.Task) (action.Result, error) {
-			c.tick()
+		stuck := newAction("deaf", func(context.Context, *action.Task) (action.Result, error) {
+			c.record()
 			<-block
 			return action.Result{}, nil
 		})
-		next := act("next", func(context.Context, *action.Task) (action.Result, error) { c.tick(); return action.Result{}, nil })
-		e := open(t, memory.New(memory.Options{}), Config{Concurrency: 1}, deaf, next)
-		p := planOf(t, "name: x\norder: none\nfailure_policy: drain\nsteps:\n  - {id: a, action: {name: deaf}, timeout: 2s}\n  - {id: b, action: {name: next}}\n", deaf, next)
-		if head := end(t, e, start(t, e, p, nil)); head.Status != "failed" || head.Code != fault.StepTimeout {
+		next := newAction("next", func(context.Context, *action.Task) (action.Result, error) { c.record(); return action.Result{}, nil })
+		e := openEngine(t, memory.New(memory.Options{}), Config{Concurrency: 1}, stuck, next)
+		p := planOf(t, "name: x\norder: none\nfailure_policy: drain\nsteps:\n  - {id: a, action: {name: deaf}, timeout: 2s}\n  - {id: b, action: {name: next}}\n", stuck, next)
+		if head := waitForEnd(t, e, start(t, e, p, nil)); head.Status != "failed" || head.Code != fault.StepTimeout {
 			t.Errorf("run is %s: %s (%s)", head.Status, head.Code, head.Message)
 		}
 		c.want(t, 0, 7*time.Second)

@@ -17,8 +17,8 @@ import (
 // Go benchmarks of the shapes that are quick, for comparing two builds; what they
 // do not have (floors, idle, recover, latencies) is in bench, the command.
 
-// stores are what the benchmarks run over.
-func stores(b *testing.B, fn func(b *testing.B, st store.Store)) {
+// eachStore are what the benchmarks run over.
+func eachStore(b *testing.B, fn func(b *testing.B, st store.Store)) {
 	b.Run("memory", func(b *testing.B) { fn(b, memory.New(memory.Options{})) })
 	b.Run("sqlite", func(b *testing.B) {
 		st, err := sqlite.Open(b.Context(), sqlite.Options{Dir: b.TempDir()})
@@ -32,13 +32,13 @@ func stores(b *testing.B, fn func(b *testing.B, st store.Store)) {
 
 // BenchmarkChain is the time of one step of a chain of 100.
 func BenchmarkChain(b *testing.B) {
-	stores(b, func(b *testing.B, st store.Store) {
-		e := open(b, st, Config{}, noop())
+	eachStore(b, func(b *testing.B, st store.Store) {
+		e := openEngine(b, st, Config{}, noop())
 		p := planOf(b, chain(100), noop())
 		b.ResetTimer()
-		used := cpu()
+		used := processorTime()
 		for b.Loop() {
-			end(b, e, start(b, e, p, nil))
+			waitForEnd(b, e, start(b, e, p, nil))
 		}
 		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/100, "µs/step")
 		b.ReportMetric(perStep(b, used, 100), "cpu-µs/step")
@@ -47,18 +47,18 @@ func BenchmarkChain(b *testing.B) {
 
 // perStep is the processor time of a step, in µs.
 func perStep(b *testing.B, since time.Duration, steps int) float64 {
-	return float64((cpu() - since).Microseconds()) / float64(b.N) / float64(steps)
+	return float64((processorTime() - since).Microseconds()) / float64(b.N) / float64(steps)
 }
 
 // BenchmarkFan is a fan of 1,000 steps and their join.
 func BenchmarkFan(b *testing.B) {
-	stores(b, func(b *testing.B, st store.Store) {
-		e := open(b, st, Config{}, noop())
+	eachStore(b, func(b *testing.B, st store.Store) {
+		e := openEngine(b, st, Config{}, noop())
 		p := planOf(b, fan(1000), noop())
 		b.ResetTimer()
-		used := cpu()
+		used := processorTime()
 		for b.Loop() {
-			end(b, e, start(b, e, p, nil))
+			waitForEnd(b, e, start(b, e, p, nil))
 		}
 		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/1000, "ms/fan")
 		b.ReportMetric(perStep(b, used, 1001), "cpu-µs/step")
@@ -70,10 +70,10 @@ func BenchmarkMany(b *testing.B) { many(b, chain(10)) }
 
 // BenchmarkManyBound is Many where each step's input is bound to the output of
 // the one before.
-func BenchmarkManyBound(b *testing.B) { many(b, bound(10)) }
+func BenchmarkManyBound(b *testing.B) { many(b, boundChain(10)) }
 
-// bound is a chain whose steps take what the one before gave.
-func bound(n int) string {
+// boundChain is a chain whose steps take what the one before gave.
+func boundChain(n int) string {
 	var s strings.Builder
 	s.WriteString("name: bound\nsteps:\n")
 	for i := range n {
@@ -87,12 +87,12 @@ func bound(n int) string {
 }
 
 func many(b *testing.B, src string) {
-	stores(b, func(b *testing.B, st store.Store) {
-		e := open(b, st, Config{}, noop())
+	eachStore(b, func(b *testing.B, st store.Store) {
+		e := openEngine(b, st, Config{}, noop())
 		p := planOf(b, src, noop())
 		b.ReportAllocs()
 		b.ResetTimer()
-		used := cpu()
+		used := processorTime()
 		for b.Loop() {
 			var wg sync.WaitGroup
 			for range 1000 {
@@ -120,14 +120,14 @@ func BenchmarkTransforms(b *testing.B) {
 	for i := 1; i < 100; i++ {
 		fmt.Fprintf(&src, "  - {id: s%d, transform: {expression: steps.s%d.output + 1}}\n", i, i-1)
 	}
-	stores(b, func(b *testing.B, st store.Store) {
-		e := open(b, st, Config{}, noop())
+	eachStore(b, func(b *testing.B, st store.Store) {
+		e := openEngine(b, st, Config{}, noop())
 		p := planOf(b, src.String(), noop())
 		b.ReportAllocs()
 		b.ResetTimer()
-		used := cpu()
+		used := processorTime()
 		for b.Loop() {
-			end(b, e, start(b, e, p, nil))
+			waitForEnd(b, e, start(b, e, p, nil))
 		}
 		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N), "µs/run")
 		b.ReportMetric(perStep(b, used, 1), "cpu-µs/run")

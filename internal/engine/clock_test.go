@@ -42,7 +42,7 @@ func TestI10_WallClockJumps(t *testing.T) {
 			}
 			clock.jump.Store(0)
 			st := memory.New(memory.Options{})
-			e := open(t, st, Config{Now: clock.Now}, noop())
+			e := openEngine(t, st, Config{Now: clock.Now}, noop())
 			long := start(t, e, planOf(t, "name: long\nsteps:\n  - {id: w, wait: {duration: 24h}}\n"), nil)
 			short := start(t, e, planOf(t, "name: short\nsteps:\n  - {id: w, wait: {duration: 100ms}}\n"), nil)
 			began := e.now()
@@ -53,11 +53,11 @@ func TestI10_WallClockJumps(t *testing.T) {
 
 			// The short wait ends when it is due by the monotonic clock; with the wall's
 			// word it would last for two days, or the long one would end with it.
-			head := end(t, e, short)
+			head := waitForEnd(t, e, short)
 			if took := time.Duration(head.Ended-head.Created) * time.Microsecond; head.Status != "completed" || took < 100*time.Millisecond || took > time.Hour {
 				t.Errorf("the short run is %s after %s by its journal", head.Status, took)
 			}
-			after := end(t, e, start(t, e, planOf(t, chain(2), noop()), nil))
+			after := waitForEnd(t, e, start(t, e, planOf(t, chain(2), noop()), nil))
 			if took := time.Duration(after.Ended-began) * time.Microsecond; took < 0 || took > time.Hour {
 				t.Errorf("a run after the jump ends %s after it", took)
 			}
@@ -88,12 +88,12 @@ func TestI10_SweepsAfterAJump(t *testing.T) {
 	}
 	kept := func(when string, e *Engine, b *blob.Store, f journal.File) {
 		t.Helper()
-		if got, err := e.Clean(t.Context(), false); err != nil || !has(t, b, f) {
+		if got, err := e.Clean(t.Context(), false); err != nil || !hasFile(t, b, f) {
 			t.Errorf("%s: what was uploaded just now is taken: %+v, %v", when, got, err)
 		}
 	}
 	st, b := memory.New(memory.Options{}), files()
-	e := open(t, st, Config{Now: clock.Now, Blobs: b}, noop())
+	e := openEngine(t, st, Config{Now: clock.Now, Blobs: b}, noop())
 	clock.jump.Store(-twoDays)
 	kept("while it is back", e, b, upload(t, b, "back"))
 	again := upload(t, b, "again")
@@ -104,12 +104,12 @@ func TestI10_SweepsAfterAJump(t *testing.T) {
 	e.crash()
 
 	// A process with a clock that is two days ahead, then one with the right clock.
-	e = open(t, st.Reopen(), Config{Now: clock.Now, Blobs: files()}, noop())
-	end(t, e, start(t, e, planOf(t, chain(1), noop()), nil))
+	e = openEngine(t, st.Reopen(), Config{Now: clock.Now, Blobs: files()}, noop())
+	waitForEnd(t, e, start(t, e, planOf(t, chain(1), noop()), nil))
 	e.crash()
 	clock.jump.Store(0)
 	b = files()
-	e = open(t, st.Reopen(), Config{Now: clock.Now, Blobs: b}, noop())
+	e = openEngine(t, st.Reopen(), Config{Now: clock.Now, Blobs: b}, noop())
 	if err := e.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}

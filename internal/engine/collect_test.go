@@ -17,25 +17,25 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// crowded files count how many are opened or written at once; each takes a second.
-type crowded struct {
+// countingFiles files count how many are opened or written at once; each takes a second.
+type countingFiles struct {
 	action.Files
 	now, most atomic.Int64
 }
 
-func (c *crowded) enter() func() {
+func (c *countingFiles) enter() func() {
 	c.most.Store(max(c.most.Load(), c.now.Add(1)))
 	time.Sleep(time.Second)
 	return func() { c.now.Add(-1) }
 }
 
-func (c *crowded) Put(ctx context.Context, r io.Reader, name, mime string) (action.FileInfo, error) {
+func (c *countingFiles) Put(ctx context.Context, r io.Reader, name, mime string) (action.FileInfo, error) {
 	defer c.enter()()
 	n, err := io.Copy(io.Discard, r)
 	return action.FileInfo{Hash: "sha256_" + strings.Repeat("a", 64), Name: name, MimeType: mime, Size: n}, err
 }
 
-func (c *crowded) Open(ctx context.Context, hash string) (action.File, error) {
+func (c *countingFiles) Open(ctx context.Context, hash string) (action.File, error) {
 	defer c.enter()()
 	return c.Files.Open(ctx, hash)
 }
@@ -59,8 +59,8 @@ func TestI15_LoopsAreServedInTurn(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Test(t, func(t *testing.T) {
-				c := &crowded{Files: files.Files(acc)}
-				e := open(t, memory.New(memory.Options{}), Config{Files: func(string) action.Files { return c }})
+				c := &countingFiles{Files: files.Files(acc)}
+				e := openEngine(t, memory.New(memory.Options{}), Config{Files: func(string) action.Files { return c }})
 				p := planOf(t, fmt.Sprintf("name: wide\nsteps:\n  - {id: outer, loop: {over: 'lists.range(%d)', maxConcurrency: %d, steps: [%s]}}\n", wide, wide, tt.body))
 				s, err := e.Start(t.Context(), StartRequest{
 					Account: acc, Plan: p, Parameters: map[string]any{"pad": strings.Repeat("x", 600_000)},
@@ -69,7 +69,7 @@ func TestI15_LoopsAreServedInTurn(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if head := end(t, e, s.Run); head.Status != "completed" {
+				if head := waitForEnd(t, e, s.Run); head.Status != "completed" {
 					t.Errorf("the run is %s: %s %s", head.Status, head.Code, head.Message)
 				}
 				if got := c.most.Load(); got != tt.most {

@@ -20,14 +20,14 @@ import (
 // worst sent again by recovery, and receivers know it by run, step and attempt.
 func (p *pipeline) committed(verdicts []store.Verdict, err error) {
 	p.releaseCommitted() // of the batch before, when this one is empty and came ahead
-	b := p.flying
-	p.flying = nil
+	b := p.committing
+	p.committing = nil
 	if err != nil {
-		p.c.recovery.lose(b, err)
+		p.c.recovery.commitFailed(b, err)
 		return
 	}
-	for i := range b.trans {
-		t, l := &b.trans[i], b.runs[i]
+	for i := range b.transitions {
+		t, l := &b.transitions[i], b.runs[i]
 		if verdicts[i].Err != nil {
 			p.refused(b, t, l, verdicts[i])
 			if p.c.recovery.dead != nil {
@@ -40,7 +40,7 @@ func (p *pipeline) committed(verdicts []store.Verdict, err error) {
 			p.c.frames = append(p.c.frames, feed.Published{Key: t.Key, Head: t.Head})
 			continue
 		}
-		l.flying, l.begin = false, nil
+		l.committing, l.start = false, nil
 		if t.Head != nil {
 			l.unended.Store(t.Head.Ended == 0)
 		}
@@ -55,22 +55,22 @@ func (p *pipeline) committed(verdicts []store.Verdict, err error) {
 			l.tail = slices.Clone(l.tail[n:])
 			l.from -= n // meaningful only while dirty
 			l.chunked = t.Compaction.Last
-			l.snap = len(t.Compaction.State)
+			l.snapshotSize = len(t.Compaction.State)
 		}
-		if l.gone || l.version != l.encoded && !mutation.Reload {
+		if l.dropped || l.version != l.encoded && !mutation.Reload {
 			continue
 		}
 		switch {
 		case t.Suspension != nil:
 			p.c.residency.drop(l)
-			p.c.residency.expect(t.Key, t.Suspension.WakeAt)
+			p.c.residency.armSuspended(t.Key, t.Suspension.WakeAt)
 		case t.Compaction != nil && l.settled():
 			if t.Compaction.First == 1 {
-				l.prog.room = b.compacted[i] + b.compacted[i]/16
+				l.prog.tailCapacity = b.compacted[i] + b.compacted[i]/16
 			}
 			p.c.residency.drop(l)
 		case l.requests.Len() == 0 && l.run.Quiet():
-			p.c.residency.resting = append(p.c.residency.resting, rested{l, l.version})
+			p.c.residency.quiet = append(p.c.residency.quiet, quietRun{l, l.version})
 		}
 	}
 	p.committedBatch = b
@@ -95,11 +95,11 @@ func (p *pipeline) releaseCommitted() {
 		return // it was lost
 	}
 	p.committedBatch = nil
-	for _, in := range b.ins {
-		in.send()
+	for _, in := range b.inputs {
+		in.sendAnswer()
 	}
-	for i := range b.owed {
-		p.emit(b.owed[i].l, &b.owed[i].cmd)
+	for i := range b.commands {
+		p.emit(b.commands[i].l, &b.commands[i].cmd)
 	}
 	b.reset()
 	p.spare = b
@@ -108,24 +108,24 @@ func (p *pipeline) releaseCommitted() {
 // emit turns a durable command into an effect. The run may have moved on since,
 // ahead of the disk: an attempt that is already over is not handed out.
 func (p *pipeline) emit(l *loadedRun, cmd *machine.Command) {
-	if l.gone && cmd.Kind != machine.CmdCancelTask {
+	if l.dropped && cmd.Kind != machine.CmdCancelTask {
 		return
 	}
 	e := effect{kind: cmd.Kind, id: taskID{l.key, cmd.Ref, cmd.Fence}, prog: l.prog}
 	switch cmd.Kind {
 	case machine.CmdDispatch:
-		if e.fl = p.c.attempts.launch(l, e.id); e.fl == nil {
+		if e.attempt = p.c.attempts.launch(l, e.id); e.attempt == nil {
 			return // recovery asks for what still runs in this process
 		}
-		over := true
-		err := p.c.protect(l, func() { over = !l.run.TaskInto(&e.fl.task, cmd.Ref, cmd.Fence) })
-		if err != nil || over {
-			p.c.attempts.land(l, e.id)
+		ended := true
+		err := p.c.protect(l, func() { ended = !l.run.TaskInto(&e.attempt.task, cmd.Ref, cmd.Fence) })
+		if err != nil || ended {
+			p.c.attempts.finish(l, e.id)
 			return
 		}
-		e.task = &e.fl.task
+		e.task = &e.attempt.task
 	case machine.CmdCancelTask:
-		if e.fl = p.c.attempts.land(l, e.id); e.fl == nil {
+		if e.attempt = p.c.attempts.finish(l, e.id); e.attempt == nil {
 			return
 		}
 	default:
@@ -138,22 +138,22 @@ func (p *pipeline) emit(l *loadedRun, cmd *machine.Command) {
 func (p *pipeline) refused(b *batch, t *store.Transition, l *loadedRun, v store.Verdict) {
 	switch {
 	case fault.CodeOf(v.Err) == fault.StaleEpoch:
-		p.c.recovery.die(v.Err, b)
+		p.c.recovery.fail(v.Err, b)
 		return
 	case l == nil: // a quarantine mark; the run stays out of memory all the same
 		p.c.cfg.Logger.Error("a mark was refused", "run", t.Run, "err", v.Err)
 		return
-	case l.begin == nil:
+	case l.start == nil:
 		p.c.cfg.Logger.Error("a transition was refused; loading its run again", "run", t.Run, "err", v.Err)
 	}
-	began := l.begin != nil
+	began := l.start != nil
 	if reason := p.c.recovery.quarantined[t.Key]; reason != "" {
 		p.c.recovery.correctMark(t.Key, reason, began)
 	}
-	l.flying = false
+	l.committing = false
 	p.c.residency.drop(l)
-	for _, ins := range [...][]*input{b.ins, p.building.ins} {
-		for _, in := range ins {
+	for _, inputs := range [...][]*input{b.inputs, p.building.inputs} {
+		for _, in := range inputs {
 			if in.key != t.Key {
 				continue
 			}
@@ -172,7 +172,7 @@ func (p *pipeline) refused(b *batch, t *store.Transition, l *loadedRun, v store.
 	}
 	if _, err := p.c.residency.get(t.Key); err != nil {
 		p.c.cfg.Logger.Error("the run could not be loaded again", "run", t.Run, "err", err)
-		if !hopeless(err) {
+		if !permanent(err) {
 			p.c.residency.alarms.push(alarm{at: p.c.now + maxBackoff, key: t.Key})
 		}
 	}

@@ -13,14 +13,14 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// choosy is a store that refuses the transitions it is told to, as one does whose
+// refusingStore is a store that refuses the transitions it is told to, as one does whose
 // journal another has written to.
-type choosy struct {
+type refusingStore struct {
 	store.Store
 	refuse func(*store.Transition) bool // nil = none
 }
 
-func (s *choosy) Commit(ctx context.Context, batch []store.Transition) ([]store.Verdict, error) {
+func (s *refusingStore) Commit(ctx context.Context, batch []store.Transition) ([]store.Verdict, error) {
 	verdicts := make([]store.Verdict, len(batch))
 	var rest []store.Transition
 	var at []int
@@ -39,9 +39,9 @@ func (s *choosy) Commit(ctx context.Context, batch []store.Transition) ([]store.
 }
 
 // published is how many news of a run went out to those who watch.
-func (r *rig) published(key store.Key) (n int) {
-	for i := range r.frames {
-		if r.frames[i].Key == key {
+func (h *harness) published(key store.Key) (n int) {
+	for i := range h.frames {
+		if h.frames[i].Key == key {
 			n++
 		}
 	}
@@ -52,12 +52,12 @@ func (r *rig) published(key store.Key) (n int) {
 // watches, its commands are not carried out, and its run goes on from what is
 // stored (I1).
 func TestI1_RefusedTransitionIsNotPublished(t *testing.T) {
-	st := &choosy{Store: memory.New(memory.Options{})}
-	r := newRig(t, st, Config{}, noop())
+	st := &refusingStore{Store: memory.New(memory.Options{})}
+	h := newHarness(t, st, Config{}, noop())
 	p := planOf(t, chain(2), noop())
-	key, other := r.run(acc, p, nil), r.run(acc, p, nil)
-	task, well := r.pull(), r.pull()
-	r.frames = nil
+	key, other := h.run(acc, p, nil), h.run(acc, p, nil)
+	task, healthy := h.takeTask(), h.takeTask()
+	h.frames = nil
 	refused := 0
 	st.refuse = func(tr *store.Transition) bool {
 		if tr.Key != key || refused > 0 || !bytes.Contains(tr.Frames, []byte("mark")) {
@@ -66,28 +66,28 @@ func TestI1_RefusedTransitionIsNotPublished(t *testing.T) {
 		refused++
 		return true
 	}
-	r.handle(done(task, `{"ok":"mark"}`), done(well, `{"ok":"mark"}`))
-	r.commit()
+	h.handle(success(task, `{"ok":"mark"}`), success(healthy, `{"ok":"mark"}`))
+	h.commit()
 	if refused != 1 {
 		t.Fatalf("%d transitions were refused, want 1", refused)
 	}
-	if n := r.published(key); n != 0 {
+	if n := h.published(key); n != 0 {
 		t.Errorf("a refused transition was published %d times", n)
 	}
-	if n := r.published(other); n != 1 {
+	if n := h.published(other); n != 1 {
 		t.Errorf("the transition beside it was published %d times", n)
 	}
-	for _, ef := range r.tasks {
+	for _, ef := range h.tasks {
 		if ef.id.key == key {
 			t.Error("an attempt of a refused transition was handed out")
 		}
 	}
 	// The report is handled again by the run as it is stored.
-	r.settle()
-	r.work()
-	r.wantStatus(key, "completed")
-	r.wantStatus(other, "completed")
-	if n := count(r.trace(key, p), "node.completed s0"); n != 1 {
+	h.runUntilIdle()
+	h.finishTasks()
+	h.wantStatus(key, "completed")
+	h.wantStatus(other, "completed")
+	if n := countPrefix(h.trace(key, p), "node.completed s0"); n != 1 {
 		t.Errorf("s0 completed %d times", n)
 	}
 }
@@ -95,25 +95,25 @@ func TestI1_RefusedTransitionIsNotPublished(t *testing.T) {
 // A start that the store refuses leaves no run: not in memory, where it would take
 // inputs and hold slots, not for those who watch, and not in the store.
 func TestRefusedStartLeavesNothing(t *testing.T) {
-	st := &choosy{Store: memory.New(memory.Options{})}
-	r := newRig(t, st, Config{}, noop())
-	in := r.start(acc, planOf(t, chain(2), noop()), nil)
+	st := &refusingStore{Store: memory.New(memory.Options{})}
+	h := newHarness(t, st, Config{}, noop())
+	in := h.startInput(acc, planOf(t, chain(2), noop()), nil)
 	st.refuse = func(tr *store.Transition) bool { return tr.Key == in.key }
-	r.settle(in)
-	wantCode(t, r.answer(in).err, fault.Conflict)
-	if len(r.c.residency.runs) != 0 {
-		t.Errorf("%d runs are in memory", len(r.c.residency.runs))
+	h.runUntilIdle(in)
+	wantCode(t, h.answer(in).err, fault.Conflict)
+	if len(h.c.residency.runs) != 0 {
+		t.Errorf("%d runs are in memory", len(h.c.residency.runs))
 	}
-	if used := r.c.attempts.arbiter.InUse(); used != 0 {
+	if used := h.c.attempts.arbiter.InUse(); used != 0 {
 		t.Errorf("%d slots are held", used)
 	}
-	if n := r.published(in.key); n != 0 || len(r.tasks) != 0 {
-		t.Errorf("the start was published %d times and handed out %d attempts", n, len(r.tasks))
+	if n := h.published(in.key); n != 0 || len(h.tasks) != 0 {
+		t.Errorf("the start was published %d times and handed out %d attempts", n, len(h.tasks))
 	}
 	st.refuse = nil
 	cancel := request(in.key, machine.Input{Kind: machine.InCancel})
-	r.settle(cancel)
-	wantCode(t, r.answer(cancel).err, fault.RunNotFound)
+	h.runUntilIdle(cancel)
+	wantCode(t, h.answer(cancel).err, fault.RunNotFound)
 	if _, err := st.Head(t.Context(), in.key); fault.CodeOf(err) != fault.RunNotFound {
 		t.Errorf("the refused start left a run in the store: %v", err)
 	}
@@ -123,45 +123,45 @@ func TestRefusedStartLeavesNothing(t *testing.T) {
 // was asked of the run that it would have been is not done, and not said to be.
 func TestI1_RequestsOfARefusedTwin(t *testing.T) {
 	for _, encoded := range []bool{false, true} {
-		r := newRig(t, memory.New(memory.Options{}), Config{}, noop())
+		h := newHarness(t, memory.New(memory.Options{}), Config{}, noop())
 		p := planOf(t, chain(1), noop())
 		twin := func() *input {
-			in := r.start(acc, p, nil)
-			in.begin.idem = &store.Idempotency{Key: "k", BodyHash: "a", Until: r.now + hour}
+			in := h.startInput(acc, p, nil)
+			in.start.idem = &store.Idempotency{Key: "k", BodyHash: "a", Until: h.now + hour}
 			return in
 		}
 		first, second := twin(), twin()
-		r.settle(first)
-		r.handle(second)
+		h.runUntilIdle(first)
+		h.handle(second)
 		cancel := request(second.key, machine.Input{Kind: machine.InCancel})
 		if !encoded { // it shares the batch of the start
-			r.handle(cancel)
+			h.handle(cancel)
 		}
-		b := r.c.pipeline.encodeBatch()
+		b := h.c.pipeline.encodeBatch()
 		if encoded { // it comes while that is being written
-			r.handle(cancel)
+			h.handle(cancel)
 		}
-		verdicts, err := r.st.Commit(t.Context(), b.trans)
-		r.c.pipeline.committed(verdicts, err)
-		r.c.pipeline.releaseCommitted()
-		r.take()
-		r.settle()
-		if out := r.answer(second); out.err != nil || !out.existing || out.run != first.key.Run {
+		verdicts, err := h.st.Commit(t.Context(), b.transitions)
+		h.c.pipeline.committed(verdicts, err)
+		h.c.pipeline.releaseCommitted()
+		h.collectEffects()
+		h.runUntilIdle()
+		if out := h.answer(second); out.err != nil || !out.existing || out.run != first.key.Run {
 			t.Errorf("encoded %v: the second start is answered %+v", encoded, out)
 		}
-		wantCode(t, r.answer(cancel).err, fault.RunNotFound)
-		r.work()
-		r.wantStatus(first.key, "completed")
+		wantCode(t, h.answer(cancel).err, fault.RunNotFound)
+		h.finishTasks()
+		h.wantStatus(first.key, "completed")
 	}
 }
 
 // A command to hand out an attempt that is over when it becomes durable does not
 // stand in the way of the attempt that the step has by then.
 func TestAnOldDispatchDoesNotBlockTheNewOne(t *testing.T) {
-	r := newRig(t, memory.New(memory.Options{}), Config{}, noop())
-	in := r.start(acc, planOf(t, chain(1), noop()), nil)
-	r.handle(in)
-	b := r.c.pipeline.encodeBatch()
+	h := newHarness(t, memory.New(memory.Options{}), Config{}, noop())
+	in := h.startInput(acc, planOf(t, chain(1), noop()), nil)
+	h.handle(in)
+	b := h.c.pipeline.encodeBatch()
 	if b == nil {
 		t.Fatal("the start needs no commit")
 	}
@@ -169,21 +169,21 @@ func TestAnOldDispatchDoesNotBlockTheNewOne(t *testing.T) {
 	// step has another attempt, of another generation.
 	cancel := request(in.key, machine.Input{Kind: machine.InCancel})
 	retry := request(in.key, machine.Input{Kind: machine.InRetry})
-	r.handle(cancel, retry)
-	if err := r.answer(retry).err; err != nil {
+	h.handle(cancel, retry)
+	if err := h.answer(retry).err; err != nil {
 		t.Fatal(err)
 	}
-	verdicts, err := r.st.Commit(t.Context(), b.trans)
-	r.c.pipeline.committed(verdicts, err)
-	r.c.pipeline.releaseCommitted()
-	r.take()
-	if len(r.tasks) != 0 {
-		t.Fatalf("an attempt that is over was handed out: %+v", r.tasks[0].id)
+	verdicts, err := h.st.Commit(t.Context(), b.transitions)
+	h.c.pipeline.committed(verdicts, err)
+	h.c.pipeline.releaseCommitted()
+	h.collectEffects()
+	if len(h.tasks) != 0 {
+		t.Fatalf("an attempt that is over was handed out: %+v", h.tasks[0].id)
 	}
-	r.settle()
-	if len(r.tasks) != 1 || r.tasks[0].id.fence.Gen != 2 {
-		t.Fatalf("%d attempts are handed out, want the one of generation 2", len(r.tasks))
+	h.runUntilIdle()
+	if len(h.tasks) != 1 || h.tasks[0].id.fence.Gen != 2 {
+		t.Fatalf("%d attempts are handed out, want the one of generation 2", len(h.tasks))
 	}
-	r.work()
-	r.wantStatus(in.key, "completed")
+	h.finishTasks()
+	h.wantStatus(in.key, "completed")
 }

@@ -59,7 +59,7 @@ type Config struct {
 	SuspendAfter time.Duration
 	// MaxResting is how many quiet runs stay in memory for that long; those quiet
 	// for longest are suspended before their time. Default 1,000.
-	MaxResting int
+	MaxQuiet int
 	// MaxPending is how many requests may wait for the disk; more are refused
 	// before they are accepted. Default 10,000.
 	MaxPending int
@@ -123,13 +123,13 @@ func (cfg *Config) defaults() error {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg.Concurrency = cmp.Or(cfg.Concurrency, 1024)
-	most := compile.DefaultLimits().Max
-	cfg.MaxLimits.TotalSteps = cmp.Or(cfg.MaxLimits.TotalSteps, most.TotalSteps)
-	cfg.MaxLimits.LoopItems = cmp.Or(cfg.MaxLimits.LoopItems, most.LoopItems)
-	cfg.MaxLimits.MemoryBytes = cmp.Or(cfg.MaxLimits.MemoryBytes, most.MemoryBytes)
-	cfg.MaxLimits.ExpressionCost = min(cmp.Or(cfg.MaxLimits.ExpressionCost, most.ExpressionCost), most.ExpressionCost)
+	maxima := compile.DefaultLimits().Max
+	cfg.MaxLimits.TotalSteps = cmp.Or(cfg.MaxLimits.TotalSteps, maxima.TotalSteps)
+	cfg.MaxLimits.LoopItems = cmp.Or(cfg.MaxLimits.LoopItems, maxima.LoopItems)
+	cfg.MaxLimits.MemoryBytes = cmp.Or(cfg.MaxLimits.MemoryBytes, maxima.MemoryBytes)
+	cfg.MaxLimits.ExpressionCost = min(cmp.Or(cfg.MaxLimits.ExpressionCost, maxima.ExpressionCost), maxima.ExpressionCost)
 	cfg.MaxLoaded = cmp.Or(cfg.MaxLoaded, 100_000)
-	cfg.MaxResting = cmp.Or(cfg.MaxResting, 1_000)
+	cfg.MaxQuiet = cmp.Or(cfg.MaxQuiet, 1_000)
 	cfg.SuspendAfter = cmp.Or(cfg.SuspendAfter, time.Second)
 	cfg.MaxPending = cmp.Or(cfg.MaxPending, 10_000)
 	cfg.MaxBatchBytes = cmp.Or(cfg.MaxBatchBytes, 2<<20)

@@ -25,7 +25,7 @@ const (
 	// costs a row beside the journal's one.
 	maxRuns = 2_000
 	// minRoom and maxRoom bound how many bytes for frames a run begins with.
-	minRoom, maxRoom = 512, 16 << 10
+	minTail, maxTail = 512, 16 << 10
 	// lazyTick is how long progress may wait for a commit to ride on, in µs.
 	lazyTick = 100_000
 )
@@ -50,17 +50,17 @@ type core struct {
 	pipeline  pipeline  // what becomes durable
 	recovery  recovery  // what follows a crash or a failed commit
 
-	backlog   []*input     // arrived and not handled
-	continues []*loadedRun // runs that owe InContinue
-	muted     bool         // commands of this turn come from Owed
-	turn      machine.Turn
-	inner     machine.Input // what the core itself tells a run, used again
-	closing   bool          // no new grants
+	backlog         []*input     // arrived and not handled
+	continues       []*loadedRun // runs that owe InContinue
+	discardCommands bool         // commands of this turn come from Owed
+	turn            machine.Turn
+	injected        machine.Input // what the core itself tells a run, used again
+	closing         bool          // no new grants
 
 	effects []effect
 	frames  []feed.Published
 
-	watch watch // nil outside of simulations
+	observer turnObserver // nil outside of simulations
 }
 
 func newCore(ctx context.Context, cfg *Config) *core {
@@ -73,35 +73,35 @@ func newCore(ctx context.Context, cfg *Config) *core {
 }
 
 // handle takes what arrived and does as much as fits into one batch.
-func (c *core) handle(now int64, ins []*input) {
+func (c *core) handle(now int64, inputs []*input) {
 	c.now = max(c.now, now)
-	c.backlog = append(c.backlog, ins...)
+	c.backlog = append(c.backlog, inputs...)
 	if c.recovery.dead != nil || c.recovery.stalled != nil && !c.recovery.reload() {
-		c.recovery.refuse()
+		c.recovery.refuseBacklog()
 		return
 	}
 	n := 0
 	for ; n < len(c.backlog) && !c.pipeline.full(); n++ {
-		c.one(c.backlog[n])
+		c.handleInput(c.backlog[n])
 		c.backlog[n] = nil
 	}
 	rest := copy(c.backlog, c.backlog[n:])
 	clear(c.backlog[rest:])
 	c.backlog = c.backlog[:rest]
-	c.recovery.enterNext()
-	c.residency.ring()
-	c.settle()
+	c.recovery.recoverNext()
+	c.residency.fireDue()
+	c.advance()
 }
 
 // busy says that handle has more to do, once there is room.
 func (c *core) busy() bool {
 	return c.recovery.stalled == nil && c.recovery.dead == nil &&
-		(len(c.backlog) > 0 || len(c.continues) > 0 || len(c.recovery.entering) > 0 || !c.closing && c.attempts.arbiter.Granted())
+		(len(c.backlog) > 0 || len(c.continues) > 0 || len(c.recovery.recovering) > 0 || !c.closing && c.attempts.arbiter.Granted())
 }
 
-// one handles one input. Its answer, if somebody waits for one, is fixed here
+// handleInput handles one input. Its answer, if somebody waits for one, is fixed here
 // and sent when the batch that holds what it saw is durable.
-func (c *core) one(in *input) {
+func (c *core) handleInput(in *input) {
 	switch in.kind {
 	case inStart:
 		in.out = answer{run: in.key.Run, err: c.start(in)}
@@ -110,11 +110,11 @@ func (c *core) one(in *input) {
 	case inRelease:
 		in.out = answer{run: in.key.Run, err: c.recovery.release(in.key)}
 	case inFreed:
-		c.attempts.free(in.task())
+		c.attempts.freeSlot(in.task())
 		return
 	}
 	if in.reply != nil {
-		c.pipeline.building.ins = append(c.pipeline.building.ins, in)
+		c.pipeline.building.inputs = append(c.pipeline.building.inputs, in)
 		c.pipeline.building.urgent = true
 	}
 }
@@ -124,14 +124,14 @@ func (c *core) start(in *input) error {
 	if c.closing {
 		return errStopping
 	}
-	prog := in.begin.prog
-	room := min(max(prog.room, minRoom), maxRoom)
-	l := &loadedRun{storedState: storedState{tail: make([]byte, 0, room)}, key: in.key, prog: prog, run: machine.NewRun(prog.machine), begin: in.begin}
+	prog := in.start.prog
+	capacity := min(max(prog.tailCapacity, minTail), maxTail)
+	l := &loadedRun{storedState: storedState{tail: make([]byte, 0, capacity)}, key: in.key, prog: prog, run: machine.NewRun(prog.machine), start: in.start}
 	l.head = store.Head{
-		Key: in.key, Recipe: in.begin.recipe, Version: in.begin.version,
+		Key: in.key, Recipe: in.start.recipe, Version: in.start.version,
 		PlanHash: prog.key, Created: c.now,
 	}
-	c.residency.enter(l)
+	c.residency.add(l)
 	err := c.decide(l, &in.m)
 	if err != nil {
 		c.residency.drop(l)
@@ -141,23 +141,23 @@ func (c *core) start(in *input) error {
 
 // deliver gives an input to its run.
 func (c *core) deliver(in *input) error {
-	l := in.live
-	if l == nil || l.gone {
+	l := in.loaded
+	if l == nil || l.dropped {
 		l = c.residency.runs[in.key]
 	}
 	report := in.m.Kind == machine.InResult && in.m.Outcome != machine.Preview ||
 		in.m.Kind == machine.InWorkerLost && !in.m.All
 	if report {
 		id := in.task()
-		if c.attempts.land(l, id) == nil && in.m.Source == journal.FromWorker && in.m.Fence != (journal.Fence{}) {
-			c.late(in) // its attempt was cancelled, or a reload has given it up
+		if c.attempts.finish(l, id) == nil && in.m.Source == journal.FromWorker && in.m.Fence != (journal.Fence{}) {
+			c.countLate(in) // its attempt was cancelled, or a reload has given it up
 		}
 		if !in.holding {
-			c.attempts.free(id)
+			c.attempts.freeSlot(id)
 		}
 	}
 	if l == nil && in.m.Kind == machine.InProgress {
-		c.late(in)
+		c.countLate(in)
 		return nil
 	}
 	if l == nil {
@@ -167,9 +167,9 @@ func (c *core) deliver(in *input) error {
 		}
 	}
 	if in.holding {
-		if k := l.requests.Get(in.m.Ref); k != nil && k.Fence == in.m.Fence {
-			l.requests.Remove(k)
-			c.attempts.overdue[in.task()] = k
+		if req := l.requests.Get(in.m.Ref); req != nil && req.Fence == in.m.Fence {
+			l.requests.Remove(req)
+			c.attempts.overdue[in.task()] = req
 		}
 	}
 	before := l.run.Last()
@@ -179,15 +179,15 @@ func (c *core) deliver(in *input) error {
 	}
 	// It is handled again if what it met is lost: also a report that came to
 	// nothing because of a cancel that is not durable yet.
-	if report && in.reply == nil && (l.dirty || l.flying) {
-		c.pipeline.building.ins = append(c.pipeline.building.ins, in)
+	if report && in.reply == nil && (l.dirty || l.committing) {
+		c.pipeline.building.inputs = append(c.pipeline.building.inputs, in)
 	}
 	return err
 }
 
-// late counts a report that cannot change anything any more. Where the run is
+// countLate counts a report that cannot change anything any more. Where the run is
 // live and the attempt known, the machine tells its watchers as well.
-func (c *core) late(in *input) {
+func (c *core) countLate(in *input) {
 	c.attempts.ignored++
 	c.cfg.Logger.Debug("a report came too late", "run", in.key.Run, "attempt", in.m.Fence.Attempt, "ignored", c.attempts.ignored)
 }
@@ -197,15 +197,15 @@ func (c *core) decide(l *loadedRun, in *machine.Input) error {
 	if l.interrupted {
 		// It learns first that its attempts are lost: once it has moved on nothing
 		// else tells them from those of this process, should it be loaded again.
-		if c.recovery.recoverRun(l); l.gone {
+		if c.recovery.recoverRun(l); l.dropped {
 			return store.ErrQuarantined(l.key.Run, c.recovery.quarantined[l.key])
 		}
 	}
 	in.At = c.now
 	t := &c.turn
 	if err := c.protect(l, func() {
-		if c.watch != nil {
-			c.watch.Before(l.key, l.run, in)
+		if c.observer != nil {
+			c.observer.Before(l.key, l.run, in)
 		}
 		l.run.Decide(in, t)
 		if t.Err == nil && len(t.Events) > 0 {
@@ -217,26 +217,26 @@ func (c *core) decide(l *loadedRun, in *machine.Input) error {
 	}); err != nil {
 		return err
 	}
-	if c.watch != nil {
-		c.watch.After(l.key, l.run, in, t)
+	if c.observer != nil {
+		c.observer.After(l.key, l.run, in, t)
 	}
 	if t.Err != nil {
 		return t.Err
 	}
 	for i := range t.Events {
-		c.observe(l, &t.Events[i])
+		c.trackEvent(l, &t.Events[i])
 	}
 	for i := range t.Commands {
-		c.command(l, &t.Commands[i])
+		c.enqueueCommand(l, &t.Commands[i])
 	}
 	c.residency.arm(l)
 	return nil
 }
 
-// tell is decide for what the core itself has to say.
-func (c *core) tell(l *loadedRun, in machine.Input) error {
-	c.inner = in
-	return c.decide(l, &c.inner)
+// inject is decide for what the core itself has to say.
+func (c *core) inject(l *loadedRun, in machine.Input) error {
+	c.injected = in
+	return c.decide(l, &c.injected)
 }
 
 // protect runs code of one run. A panic in it ends that run's part in memory
@@ -252,12 +252,12 @@ func (c *core) protect(l *loadedRun, fn func()) (err error) {
 		reason := fmt.Sprintf("the machine panicked after event %d: %s", l.run.Last(), text)
 		c.residency.drop(l)
 		err = store.ErrQuarantined(l.key.Run, reason)
-		for _, in := range c.pipeline.building.ins {
+		for _, in := range c.pipeline.building.inputs {
 			if in.key == l.key {
 				in.out = answer{run: l.key.Run, err: err} // what it was told will not be written
 			}
 		}
-		if l.begin == nil || l.flying { // else it does not exist
+		if l.start == nil || l.committing { // else it does not exist
 			c.recovery.quarantine(l.head, reason)
 		}
 	}()
@@ -274,14 +274,14 @@ func panicText(p *plan.Plan, v any) string {
 	return fmt.Sprint(v)
 }
 
-// observe keeps what the engine itself must know of an event.
-func (c *core) observe(l *loadedRun, ev *journal.Event) {
+// trackEvent keeps what the engine itself must know of an event.
+func (c *core) trackEvent(l *loadedRun, ev *journal.Event) {
 	switch ev.Kind {
 	case journal.EvNodeRetried, journal.EvNodeLost, journal.EvNodeFallback, journal.EvNodeCompleted,
 		journal.EvNodeFailed, journal.EvNodeSkipped, journal.EvNodeCancelled, journal.EvNodeInvalidated:
-		if k := l.requests.Get(ev.Ref()); k != nil {
-			l.requests.Remove(k)
-			c.attempts.yield(k)
+		if req := l.requests.Get(ev.Ref()); req != nil {
+			l.requests.Remove(req)
+			c.attempts.endRequest(req)
 		}
 	case journal.EvRunCompleted, journal.EvRunFailed, journal.EvRunCancelled, journal.EvRunExpired:
 		l.ended = ev.At
@@ -290,26 +290,26 @@ func (c *core) observe(l *loadedRun, ev *journal.Event) {
 	}
 }
 
-// command takes up what a run owes. What touches the world waits for the batch;
+// enqueueCommand takes up what a run owes. What touches the world waits for the batch;
 // what stays inside is done in this pass, so that completed(i), queued(i+1) and
 // started(i+1) are one commit.
-func (c *core) command(l *loadedRun, cmd *machine.Command) {
-	if c.muted {
+func (c *core) enqueueCommand(l *loadedRun, cmd *machine.Command) {
+	if c.discardCommands {
 		return
 	}
 	switch cmd.Kind {
 	case machine.CmdAcquire:
-		c.attempts.request(l, cmd.Ref, c.limitsOf(l, cmd.Ref))
+		c.attempts.requestSlot(l, cmd.Ref, c.limitsOf(l, cmd.Ref))
 	case machine.CmdContinue:
-		if !l.again {
-			l.again = true
+		if !l.continueDue {
+			l.continueDue = true
 			c.continues = append(c.continues, l)
 		}
 	default:
 		if mutation.CommitFirst {
 			c.pipeline.emit(l, cmd)
 		}
-		c.pipeline.building.owed = append(c.pipeline.building.owed, owed{l, *cmd})
+		c.pipeline.building.commands = append(c.pipeline.building.commands, pendingCommand{l, *cmd})
 		c.pipeline.building.urgent = true
 	}
 }
@@ -339,9 +339,9 @@ func (c *core) limitsOf(l *loadedRun, ref journal.Ref) []*limit {
 	return l.limits[i]
 }
 
-// settle grants what can be granted and lets long turns go on, until nothing
+// advance grants what can be granted and lets long turns go on, until nothing
 // more follows or the batch is full. Then it tells who is held back, and why.
-func (c *core) settle() {
+func (c *core) advance() {
 	for !c.pipeline.full() {
 		switch {
 		case !c.closing && c.attempts.arbiter.Granted():
@@ -349,43 +349,43 @@ func (c *core) settle() {
 		case len(c.continues) > 0:
 			l := c.continues[0]
 			c.continues = c.continues[1:]
-			l.again = false
-			if !l.gone {
-				_ = c.tell(l, machine.Input{Kind: machine.InContinue})
+			l.continueDue = false
+			if !l.dropped {
+				_ = c.inject(l, machine.Input{Kind: machine.InContinue})
 				c.pipeline.building.urgent = true
 			}
 		default:
-			c.hold()
+			c.reportBlocked()
 			return
 		}
 	}
 }
 
 // grant gives a step its attempt.
-func (c *core) grant(k *slotRequest) {
-	if k.Withdrawn() {
+func (c *core) grant(req *slotRequest) {
+	if req.Withdrawn() {
 		return
 	}
-	l := k.Holder.l
-	err := c.tell(l, machine.Input{Kind: machine.InGranted, Ref: k.Ref})
+	l := req.Holder.loaded
+	err := c.inject(l, machine.Input{Kind: machine.InGranted, Ref: req.Ref})
 	c.pipeline.building.urgent = true
-	if err != nil || k.Withdrawn() {
+	if err != nil || req.Withdrawn() {
 		return
 	}
 	for i := range c.turn.Events {
-		if e := &c.turn.Events[i]; e.Kind == journal.EvNodeStarted && e.Step == k.Ref.Step && e.Path == k.Ref.Path {
-			k.Fence = journal.Fence{Gen: l.run.Generation(), Attempt: e.Attempt}
+		if e := &c.turn.Events[i]; e.Kind == journal.EvNodeStarted && e.Step == req.Ref.Step && e.Path == req.Ref.Path {
+			req.Fence = journal.Fence{Gen: l.run.Generation(), Attempt: e.Attempt}
 			return
 		}
 	}
-	l.requests.Remove(k) // it no longer wants one
-	c.attempts.arbiter.Withdraw(k)
+	l.requests.Remove(req) // it no longer wants one
+	c.attempts.arbiter.Withdraw(req)
 }
 
-// hold tells runs that a step of theirs has to wait, when the reason is new.
-func (c *core) hold() {
-	c.attempts.arbiter.EachBlocked(func(k *slotRequest, reason string) {
-		_ = c.tell(k.Holder.l, machine.Input{Kind: machine.InHeld, Ref: k.Ref, Text: reason})
+// reportBlocked tells runs that a step of theirs has to wait, when the reason is new.
+func (c *core) reportBlocked() {
+	c.attempts.arbiter.EachBlocked(func(req *slotRequest, reason string) {
+		_ = c.inject(req.Holder.loaded, machine.Input{Kind: machine.InHeld, Ref: req.Ref, Text: reason})
 		c.pipeline.building.urgent = true
 	})
 }

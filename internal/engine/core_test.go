@@ -17,56 +17,56 @@ import (
 // Nothing leaves before its transition is durable: no answer, task or frame.
 func TestI1_NothingLeavesBeforeTheCommit(t *testing.T) {
 	st := memory.New(memory.Options{})
-	r := newRig(t, st, Config{}, noop())
+	h := newHarness(t, st, Config{}, noop())
 	p := planOf(t, chain(2), noop())
-	in := r.start(acc, p, nil)
-	reply := r.asked(in)
-	r.handle(in)
-	b := r.c.pipeline.encodeBatch()
+	in := h.startInput(acc, p, nil)
+	reply := h.replyOf(in)
+	h.handle(in)
+	b := h.c.pipeline.encodeBatch()
 	if b == nil {
 		t.Fatal("a start makes no batch")
 	}
 	// While the commit is under way the run goes on ahead of the disk.
 	cancel := request(in.key, machine.Input{Kind: machine.InCancel, Text: "why not"})
-	r.handle(cancel)
-	if len(in.reply) != 0 || len(cancel.reply) != 0 || len(r.c.effects) != 0 || len(r.c.frames) != 0 {
-		t.Fatalf("before the commit: %d and %d answers, %d effects, %d frames left", len(in.reply), len(cancel.reply), len(r.c.effects), len(r.c.frames))
+	h.handle(cancel)
+	if len(in.reply) != 0 || len(cancel.reply) != 0 || len(h.c.effects) != 0 || len(h.c.frames) != 0 {
+		t.Fatalf("before the commit: %d and %d answers, %d effects, %d frames left", len(in.reply), len(cancel.reply), len(h.c.effects), len(h.c.frames))
 	}
-	if r.c.pipeline.encodeBatch() != nil {
+	if h.c.pipeline.encodeBatch() != nil {
 		t.Fatal("a second batch was encoded while the first is being committed")
 	}
-	verdicts, err := st.Commit(context.Background(), b.trans)
-	r.c.pipeline.committed(verdicts, err)
-	r.c.pipeline.releaseCommitted()
+	verdicts, err := st.Commit(context.Background(), b.transitions)
+	h.c.pipeline.committed(verdicts, err)
+	h.c.pipeline.releaseCommitted()
 	if out := reply(); out.err != nil {
 		t.Error(out.err)
 	}
 	if len(cancel.reply) != 0 {
 		t.Error("the cancellation was answered with the batch before its own")
 	}
-	if len(r.c.frames) != 1 {
-		t.Errorf("%d frames left, want that of the first batch", len(r.c.frames))
+	if len(h.c.frames) != 1 {
+		t.Errorf("%d frames left, want that of the first batch", len(h.c.frames))
 	}
-	cancelled := r.asked(cancel)
-	r.settle()
+	cancelled := h.replyOf(cancel)
+	h.runUntilIdle()
 	if out := cancelled(); out.err != nil {
 		t.Error(out.err)
 	}
-	r.wantStatus(in.key, "cancelled")
+	h.wantStatus(in.key, "cancelled")
 }
 
 // completed(i), queued(i+1) and started(i+1) are one transition and one commit.
 func TestChainCostsOneCommitAStep(t *testing.T) {
 	st := memory.New(memory.Options{})
-	r := newRig(t, st, Config{}, noop())
-	key := r.run(acc, planOf(t, chain(10), noop()), nil)
+	h := newHarness(t, st, Config{}, noop())
+	key := h.run(acc, planOf(t, chain(10), noop()), nil)
 	before, _ := st.Stats(context.Background())
-	r.work()
+	h.finishTasks()
 	after, _ := st.Stats(context.Background())
 	if n := after.Commits - before.Commits; n != 10 {
 		t.Errorf("10 steps took %d commits", n)
 	}
-	r.wantStatus(key, "completed")
+	h.wantStatus(key, "completed")
 }
 
 // A hundred transforms ride in the commit of the step that caused them.
@@ -77,9 +77,9 @@ func TestComputedStepsNeedNoCommit(t *testing.T) {
 		b.WriteString("  - {id: t" + itoa(i) + ", transform: {expression: 'steps.t" + itoa(i-1) + ".output + 1'}}\n")
 	}
 	st := memory.New(memory.Options{})
-	r := newRig(t, st, Config{})
-	key := r.run(acc, planOf(t, b.String()), nil)
-	r.wantStatus(key, "completed")
+	h := newHarness(t, st, Config{})
+	key := h.run(acc, planOf(t, b.String()), nil)
+	h.wantStatus(key, "completed")
 	if s, _ := st.Stats(context.Background()); s.Commits != 1 {
 		t.Errorf("the run took %d commits, want 1", s.Commits)
 	}
@@ -94,23 +94,23 @@ func itoa(i int) string {
 
 func TestF05_DuplicateResult(t *testing.T) {
 	st := memory.New(memory.Options{})
-	r := newRig(t, st, Config{}, noop())
+	h := newHarness(t, st, Config{}, noop())
 	p := planOf(t, fan(2), noop())
-	key := r.run(acc, p, nil)
-	a, b := r.pull(), r.pull()
-	r.settle(done(a, `1`), done(a, `2`))
-	r.settle(done(a, `3`))
-	if len(r.tasks) != 0 {
+	key := h.run(acc, p, nil)
+	a, b := h.takeTask(), h.takeTask()
+	h.runUntilIdle(success(a, `1`), success(a, `2`))
+	h.runUntilIdle(success(a, `3`))
+	if len(h.tasks) != 0 {
 		t.Fatal("the join was released by one parent's repeated report")
 	}
-	r.settle(done(b, `4`))
-	r.work()
-	r.wantStatus(key, "completed")
-	lines := r.trace(key, p)
-	if n := count(lines, "node.completed s0"); n != 1 {
+	h.runUntilIdle(success(b, `4`))
+	h.finishTasks()
+	h.wantStatus(key, "completed")
+	lines := h.trace(key, p)
+	if n := countPrefix(lines, "node.completed s0"); n != 1 {
 		t.Errorf("step s0 completed %d times", n)
 	}
-	if n := count(lines, "node.ignored s0"); n != 1 {
+	if n := countPrefix(lines, "node.ignored s0"); n != 1 {
 		t.Errorf("%d node.ignored events, want 1 for the first loser", n)
 	}
 }
@@ -119,20 +119,20 @@ func TestF05_DuplicateResult(t *testing.T) {
 func TestF04_TwoParentsInTheSameInstant(t *testing.T) {
 	for _, swap := range []bool{false, true} {
 		st := memory.New(memory.Options{})
-		r := newRig(t, st, Config{}, noop())
+		h := newHarness(t, st, Config{}, noop())
 		p := planOf(t, fan(2), noop())
-		key := r.run(acc, p, nil)
-		ins := []*input{done(r.pull(), `1`), done(r.pull(), `2`)}
+		key := h.run(acc, p, nil)
+		inputs := []*input{success(h.takeTask(), `1`), success(h.takeTask(), `2`)}
 		if swap {
-			slices.Reverse(ins)
+			slices.Reverse(inputs)
 		}
-		r.settle(ins...)
-		if len(r.tasks) != 1 {
-			t.Fatalf("the join was handed out %d times", len(r.tasks))
+		h.runUntilIdle(inputs...)
+		if len(h.tasks) != 1 {
+			t.Fatalf("the join was handed out %d times", len(h.tasks))
 		}
-		r.work()
-		r.wantStatus(key, "completed")
-		if n := count(r.trace(key, p), "node.queued join"); n != 1 {
+		h.finishTasks()
+		h.wantStatus(key, "completed")
+		if n := countPrefix(h.trace(key, p), "node.queued join"); n != 1 {
 			t.Errorf("the join was queued %d times", n)
 		}
 	}
@@ -140,36 +140,36 @@ func TestF04_TwoParentsInTheSameInstant(t *testing.T) {
 
 func TestI13_IdempotencyKey(t *testing.T) {
 	st := memory.New(memory.Options{})
-	r := newRig(t, st, Config{}, noop())
+	h := newHarness(t, st, Config{}, noop())
 	p := planOf(t, chain(1), noop())
 	withKey := func(account, key, body string) *input {
-		in := r.start(account, p, nil)
-		in.begin.idem = &store.Idempotency{Key: key, BodyHash: body, Until: r.now + hour}
+		in := h.startInput(account, p, nil)
+		in.start.idem = &store.Idempotency{Key: key, BodyHash: body, Until: h.now + hour}
 		return in
 	}
 	first, twin := withKey(acc, "k", "a"), withKey(acc, "k", "a")
-	r.settle(first, twin)
+	h.runUntilIdle(first, twin)
 	if first.out.err != nil || twin.out.err != nil || !twin.out.existing || twin.out.run != first.key.Run {
 		t.Errorf("twins in one batch: %+v and %+v", first.out, twin.out)
 	}
 	later := withKey(acc, "k", "a")
-	r.settle(later)
+	h.runUntilIdle(later)
 	if !later.out.existing || later.out.run != first.key.Run {
 		t.Errorf("the same request later: %+v", later.out)
 	}
 	other := withKey(acc, "k", "b")
-	r.settle(other)
+	h.runUntilIdle(other)
 	wantCode(t, other.out.err, fault.IdempotencyMismatch)
 	foreign := withKey("other", "k", "b")
-	r.settle(foreign)
+	h.runUntilIdle(foreign)
 	if foreign.out.err != nil || foreign.out.existing {
 		t.Errorf("another account's key: %+v", foreign.out)
 	}
-	if len(r.tasks) != 2 {
-		t.Errorf("%d tasks were handed out, want one for each of two runs", len(r.tasks))
+	if len(h.tasks) != 2 {
+		t.Errorf("%d tasks were handed out, want one for each of two runs", len(h.tasks))
 	}
-	if len(r.c.residency.runs) != 2 {
-		t.Errorf("%d runs in memory, want 2", len(r.c.residency.runs))
+	if len(h.c.residency.runs) != 2 {
+		t.Errorf("%d runs in memory, want 2", len(h.c.residency.runs))
 	}
 }
 
@@ -185,20 +185,20 @@ func TestF16_CommitReplyLost(t *testing.T) {
 			}
 			return memory.OK
 		}})
-		r := newRig(t, st, Config{}, noop())
-		in := r.start(acc, p, nil)
-		reply := r.asked(in)
-		r.settle(in)
-		r.pass(maxBackoff)
+		h := newHarness(t, st, Config{}, noop())
+		in := h.startInput(acc, p, nil)
+		reply := h.replyOf(in)
+		h.runUntilIdle(in)
+		h.advanceClock(maxBackoff)
 		if out := reply(); out.err != nil || out.run != in.key.Run {
 			t.Errorf("commit %d: the start was answered %+v", lost, out)
 		}
 		for range 5 {
-			r.work()
-			r.pass(maxBackoff)
+			h.finishTasks()
+			h.advanceClock(maxBackoff)
 		}
-		r.wantStatus(in.key, "completed")
-		got := r.trace(in.key, p)
+		h.wantStatus(in.key, "completed")
+		got := h.trace(in.key, p)
 		if want == nil {
 			want = got
 		}
@@ -219,39 +219,39 @@ func TestF31_DiskFullAndFreed(t *testing.T) {
 		}
 		return memory.OK
 	}})
-	r := newRig(t, st, Config{}, noop())
+	h := newHarness(t, st, Config{}, noop())
 	p := planOf(t, chain(3), noop())
-	key := r.run(acc, p, nil)
+	key := h.run(acc, p, nil)
 	full = true
-	task := r.pull()
-	refused := r.start(acc, p, nil)
-	reply := r.asked(refused)
-	r.settle(done(task, `{}`), refused)
+	task := h.takeTask()
+	refused := h.startInput(acc, p, nil)
+	reply := h.replyOf(refused)
+	h.runUntilIdle(success(task, `{}`), refused)
 	if len(refused.reply) > 0 {
 		t.Error("the start was answered before anybody knew whether it is written")
 	}
-	r.pass(minBackoff)
+	h.advanceClock(minBackoff)
 	wantCode(t, reply().err, fault.StoreFull)
-	again := r.start(acc, p, nil)
-	reply = r.asked(again)
-	r.settle(again)
+	again := h.startInput(acc, p, nil)
+	reply = h.replyOf(again)
+	h.runUntilIdle(again)
 	wantCode(t, reply().err, fault.StoreFull)
 	if _, err := st.Head(context.Background(), key); err != nil {
 		t.Errorf("a read while the disk is full: %v", err)
 	}
-	r.pass(5 * maxBackoff)
+	h.advanceClock(5 * maxBackoff)
 	full = false
-	r.pass(5 * maxBackoff)
-	r.work()
-	r.wantStatus(key, "completed")
-	lines := r.trace(key, p)
-	if n := count(lines, "node.started s0"); n != 1 {
+	h.advanceClock(5 * maxBackoff)
+	h.finishTasks()
+	h.wantStatus(key, "completed")
+	lines := h.trace(key, p)
+	if n := countPrefix(lines, "node.started s0"); n != 1 {
 		t.Errorf("s0 was attempted %d times, its report had come", n)
 	}
 	if _, err := st.Head(context.Background(), refused.key); fault.CodeOf(err) != fault.RunNotFound {
 		t.Errorf("a refused start left a run: %v", err)
 	}
-	r.run(acc, p, nil)
+	h.run(acc, p, nil)
 }
 
 // What a worker of this process is still busy with is not handed out again when
@@ -268,20 +268,20 @@ func TestF16_TaskUnderWayIsNotHandedOutAgain(t *testing.T) {
 		}})
 		limited := noop()
 		limited.Slots = 2
-		r := newRig(t, st, Config{}, limited)
+		h := newHarness(t, st, Config{}, limited)
 		p := planOf(t, fan(3), limited)
-		key := r.run(acc, p, nil)
-		a, b := r.pull(), r.pull()
+		key := h.run(acc, p, nil)
+		a, b := h.takeTask(), h.takeTask()
 		fail = true
-		r.settle(done(a, `{}`))
-		r.pass(maxBackoff)
-		if len(r.tasks) != 1 || r.tasks[0].id.ref == b.id.ref {
-			t.Fatalf("outcome %d: %d tasks are handed out while one is under way and 2 slots are there", outcome, len(r.tasks))
+		h.runUntilIdle(success(a, `{}`))
+		h.advanceClock(maxBackoff)
+		if len(h.tasks) != 1 || h.tasks[0].id.ref == b.id.ref {
+			t.Fatalf("outcome %d: %d tasks are handed out while one is under way and 2 slots are there", outcome, len(h.tasks))
 		}
-		r.settle(done(b, `{}`))
-		r.work()
-		r.wantStatus(key, "completed")
-		if n := count(r.trace(key, p), "node.started"); n != 4 {
+		h.runUntilIdle(success(b, `{}`))
+		h.finishTasks()
+		h.wantStatus(key, "completed")
+		if n := countPrefix(h.trace(key, p), "node.started"); n != 4 {
 			t.Errorf("outcome %d: 4 steps took %d attempts", outcome, n)
 		}
 	}
@@ -296,47 +296,47 @@ func TestI21_FailedSyncStopsAcknowledging(t *testing.T) {
 		}
 		return memory.OK
 	}})
-	r := newRig(t, st, Config{}, noop())
+	h := newHarness(t, st, Config{}, noop())
 	p := planOf(t, chain(2), noop())
-	r.run(acc, p, nil)
+	h.run(acc, p, nil)
 	bad = true
-	in := r.start(acc, p, nil)
-	reply := r.asked(in)
-	r.settle(done(r.pull(), `{}`), in)
+	in := h.startInput(acc, p, nil)
+	reply := h.replyOf(in)
+	h.runUntilIdle(success(h.takeTask(), `{}`), in)
 	wantCode(t, reply().err, fault.StoreFailed)
-	if r.c.recovery.dead == nil {
+	if h.c.recovery.dead == nil {
 		t.Fatal("the core goes on after a failed sync")
 	}
 	bad = false
-	in = r.start(acc, p, nil)
-	reply = r.asked(in)
-	r.settle(in)
+	in = h.startInput(acc, p, nil)
+	reply = h.replyOf(in)
+	h.runUntilIdle(in)
 	wantCode(t, reply().err, fault.StoreFailed)
-	if len(r.tasks) != 0 {
-		t.Errorf("%d tasks left after the failed sync", len(r.tasks))
+	if len(h.tasks) != 0 {
+		t.Errorf("%d tasks left after the failed sync", len(h.tasks))
 	}
 }
 
 // A second owner makes the first one's commits void: the loser backs off (X87).
 func TestF35_StaleOwnerIsRefused(t *testing.T) {
 	st := memory.New(memory.Options{})
-	first := newRig(t, st, Config{}, noop())
+	first := newHarness(t, st, Config{}, noop())
 	p := planOf(t, chain(2), noop())
 	key := first.run(acc, p, nil)
-	task := first.pull()
+	task := first.takeTask()
 
-	second := newRig(t, st, Config{}, noop())
-	second.settle()
-	in := first.start(acc, p, nil)
-	reply := first.asked(in)
-	first.settle(done(task, `"zombie"`), in)
+	second := newHarness(t, st, Config{}, noop())
+	second.runUntilIdle()
+	in := first.startInput(acc, p, nil)
+	reply := first.replyOf(in)
+	first.runUntilIdle(success(task, `"zombie"`), in)
 	wantCode(t, reply().err, fault.StaleEpoch)
 	if first.c.recovery.dead == nil || len(first.tasks) != 0 {
 		t.Error("the first owner goes on")
 	}
-	second.work()
+	second.finishTasks()
 	second.wantStatus(key, "completed")
-	if lines := second.trace(key, p); count(lines, "run.recovered") != 1 || count(lines, "node.completed s0") != 1 {
+	if lines := second.trace(key, p); countPrefix(lines, "run.recovered") != 1 || countPrefix(lines, "node.completed s0") != 1 {
 		t.Errorf("the journal:\n%s", strings.Join(lines, "\n"))
 	}
 }
@@ -345,26 +345,26 @@ func TestF35_StaleOwnerIsRefused(t *testing.T) {
 // nothing to flush it does not wait.
 func TestBarrierWaitsForWhatItSaw(t *testing.T) {
 	st := memory.New(memory.Options{})
-	r := newRig(t, st, Config{}, noop())
-	key := r.run(acc, planOf(t, chain(2), noop()), nil)
-	log := &input{kind: inRun, key: key, m: machine.Input{Kind: machine.InProgress, Ref: r.tasks[0].id.ref, Fence: r.tasks[0].id.fence,
+	h := newHarness(t, st, Config{}, noop())
+	key := h.run(acc, planOf(t, chain(2), noop()), nil)
+	log := &input{kind: inRun, key: key, m: machine.Input{Kind: machine.InProgress, Ref: h.tasks[0].id.ref, Fence: h.tasks[0].id.fence,
 		Progress: machine.Progress{Kind: machine.ProgressLog, Level: "info", Text: "hello"}}}
-	r.handle(log)
-	if r.c.pipeline.encodeBatch() != nil {
+	h.handle(log)
+	if h.c.pipeline.encodeBatch() != nil {
 		t.Fatal("a log line triggered a commit")
 	}
-	if at := r.c.wakeup(); at > r.now+lazyTick {
-		t.Errorf("the line waits until %d µs from now", at-r.now)
+	if at := h.c.wakeup(); at > h.now+lazyTick {
+		t.Errorf("the line waits until %d µs from now", at-h.now)
 	}
 	barrier := &input{kind: inBarrier, reply: make(chan answer, 1)}
-	r.handle(barrier)
-	b := r.c.pipeline.encodeBatch()
-	if b == nil || len(b.trans) != 1 {
+	h.handle(barrier)
+	b := h.c.pipeline.encodeBatch()
+	if b == nil || len(b.transitions) != 1 {
 		t.Fatal("the barrier does not flush the line")
 	}
-	verdicts, err := st.Commit(context.Background(), b.trans)
-	r.c.pipeline.committed(verdicts, err)
-	r.c.pipeline.releaseCommitted()
+	verdicts, err := st.Commit(context.Background(), b.transitions)
+	h.c.pipeline.committed(verdicts, err)
+	h.c.pipeline.releaseCommitted()
 	if barrier.reply != nil {
 		t.Error("the barrier was not answered")
 	}
@@ -373,19 +373,64 @@ func TestBarrierWaitsForWhatItSaw(t *testing.T) {
 // A batch is bounded also where events are small, so that a flood of starts does
 // not make everybody wait for one commit.
 func TestI15_BatchIsBounded(t *testing.T) {
-	r := newRig(t, memory.New(memory.Options{}), Config{Concurrency: 10_000}, noop())
+	h := newHarness(t, memory.New(memory.Options{}), Config{Concurrency: 10_000}, noop())
 	p := planOf(t, chain(1), noop())
-	var ins []*input
+	var inputs []*input
 	for range 2*maxRuns + 1 {
-		ins = append(ins, r.start(acc, p, nil))
+		inputs = append(inputs, h.startInput(acc, p, nil))
 	}
-	r.handle(ins...)
-	if n := len(r.c.pipeline.building.dirty); n > maxRuns {
+	h.handle(inputs...)
+	if n := len(h.c.pipeline.building.dirty); n > maxRuns {
 		t.Errorf("%d runs share a batch, want at most %d", n, maxRuns)
 	}
-	r.settle()
-	r.work()
-	for _, in := range ins {
-		r.wantStatus(in.key, "completed")
+	h.runUntilIdle()
+	h.finishTasks()
+	for _, in := range inputs {
+		h.wantStatus(in.key, "completed")
+	}
+}
+
+// I15: neither does the room that batches of many runs took.
+func TestBatchesOfManyRunsLeaveNoRoom(t *testing.T) {
+	h := newHarness(t, memory.New(memory.Options{}), Config{}, noop())
+	p := planOf(t, chain(1), noop())
+	var inputs []*input
+	for range 10 * keptCapacity {
+		inputs = append(inputs, h.startInput(acc, p, nil))
+	}
+	h.handle(inputs...)
+	if n := cap(h.c.pipeline.building.dirty); n < 10*keptCapacity {
+		t.Fatalf("the batch had %d runs", n)
+	}
+	h.runUntilIdle()
+	h.finishTasks()
+	h.advanceClock(1_000_000)
+	for _, b := range []*batch{h.c.pipeline.building, h.c.pipeline.spare} {
+		if n := max(cap(b.dirty), cap(b.inputs), cap(b.commands), cap(b.transitions), cap(b.runs)); n > 2*keptCapacity {
+			t.Errorf("room for %d runs is kept while there is none", n)
+		}
+	}
+}
+
+// The head of a run says what the run has used, whether it had failures, and when it
+// last changed.
+func TestHeadSaysWhatTheRunUsed(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		h := newHarness(t, memory.New(memory.Options{}), Config{}, noop())
+		key := h.run(acc, planOf(t, chain(2), noop()), nil)
+		h.now += 5_000_000
+		in := success(h.takeTask(), `{}`)
+		in.m.Cost = 7
+		h.runUntilIdle(in)
+		h.now += 5_000_000
+		task := h.takeTask()
+		if in = success(task, `{}`); fails {
+			in = failure(task, fault.StepFailed)
+		}
+		h.runUntilIdle(in)
+		head, err := h.st.Head(t.Context(), key)
+		if err != nil || head.Used != 7 || head.Failures != fails || head.Updated != h.now || head.Created != h.now-10_000_000 {
+			t.Errorf("fails %v: %+v, %v", fails, head, err)
+		}
 	}
 }

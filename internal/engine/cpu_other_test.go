@@ -6,4 +6,4 @@ package engine
 
 import "time"
 
-func cpu() time.Duration { return 0 }
+func processorTime() time.Duration { return 0 }

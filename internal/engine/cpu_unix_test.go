@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// cpu is the processor time of this process so far. On a shared machine it is
+// processorTime is the processor time of this process so far. On a shared machine it is
 // the figure to trust.
-func cpu() time.Duration {
+func processorTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
 		return 0

@@ -12,31 +12,31 @@ import (
 )
 
 const (
-	desperate = 5 // crashes after which also runs without open work are suspect
+	suspectAllAfter = 5 // crashes after which also runs without open work are suspect
 
-	historyNote   = "engine.history"
-	crashWindow   = 60_000_000 // µs in which crashes make runs suspect
-	crashLimit    = 2
-	poisonLimit   = 3
-	suspectPause  = 50_000    // µs between two suspects that hand out work
-	suspectedFor  = 1_000_000 // µs for which the last suspect stays marked
-	quarantineMsg = "the process died %d times while only this run was being loaded, and the run recorded nothing between"
+	historyNote      = "engine.history"
+	crashWindow      = 60_000_000 // µs in which crashes make runs suspect
+	crashLimit       = 2
+	maxDeaths        = 3
+	suspectPause     = 50_000    // µs between two suspects that hand out work
+	lastSuspectPause = 1_000_000 // µs for which the last suspect stays marked
+	crashReason      = "the process died %d times while only this run was being loaded, and the run recorded nothing between"
 )
 
 // history is what outlives the process so that a run that kills it is found:
 // it is kept in a note of the store, and written before what it warns of.
 type history struct {
-	Running bool    `json:"running"`           // false after a clean stop
-	Clock   int64   `json:"clock,omitempty"`   // UTC µs when this was written
-	Began   int64   `json:"began,omitempty"`   // UTC µs: no process died from then
-	Stopped int64   `json:"stopped,omitempty"` // … to the last clean stop; -1 = nobody can tell
-	Crashes []int64 `json:"crashes,omitempty"` // found at start, UTC µs
-	Alone   *lone   `json:"alone,omitempty"`   // the run being loaded alone
-	Deaths  []lone  `json:"deaths,omitempty"`
+	Running    bool          `json:"running"`           // false after a clean stop
+	Clock      int64         `json:"clock,omitempty"`   // UTC µs when this was written
+	CleanFrom  int64         `json:"began,omitempty"`   // UTC µs: no process died from then
+	CleanUntil int64         `json:"stopped,omitempty"` // … to the last clean stop; -1 = nobody can tell
+	Crashes    []int64       `json:"crashes,omitempty"` // found at start, UTC µs
+	Isolated   *isolatedRun  `json:"alone,omitempty"`   // the run being loaded alone
+	Deaths     []isolatedRun `json:"deaths,omitempty"`
 }
 
-// lone is a run that was loaded alone while the process died.
-type lone struct {
+// isolatedRun is a run that was loaded alone while the process died.
+type isolatedRun struct {
 	Account string `json:"account"`
 	Run     string `json:"run"`
 	Last    uint64 `json:"last"` // its last event then
@@ -52,9 +52,9 @@ func (r *recovery) saveHistory() error {
 	return r.c.cfg.Store.SetNote(r.c.ctx, r.c.epoch, historyNote, data)
 }
 
-// lookAtCrashes notes whether the last process died, and says whether runs must
+// checkHistory notes whether the last process died, and says whether runs must
 // be loaded one at a time because it keeps dying.
-func (r *recovery) lookAtCrashes() (careful bool, err error) {
+func (r *recovery) checkHistory() (isolate bool, err error) {
 	data, err := r.c.cfg.Store.Note(r.c.ctx, historyNote)
 	if err != nil {
 		return false, err
@@ -71,17 +71,17 @@ func (r *recovery) lookAtCrashes() (careful bool, err error) {
 		r.c.cfg.Logger.Warn("the clock was turned back; going on from the time of the last engine")
 		r.c.now = h.Clock
 	}
-	if data != nil && !h.Running && h.Stopped == 0 {
-		h.Stopped = h.Clock // an earlier release, which did not say it
+	if data != nil && !h.Running && h.CleanUntil == 0 {
+		h.CleanUntil = h.Clock // an earlier release, which did not say it
 	}
-	r.c.now = max(r.c.now, h.Stopped+1) // what happens from now on is younger
+	r.c.now = max(r.c.now, h.CleanUntil+1) // what happens from now on is younger
 	if !h.Running {
-		r.since = h.Began
+		r.cleanSince = h.CleanFrom
 	}
 	if h.Running {
 		h.Crashes = append(h.Crashes, r.c.now)
-		if h.Alone != nil {
-			r.blame(*h.Alone)
+		if h.Isolated != nil {
+			r.blame(*h.Isolated)
 		}
 	}
 	kept := h.Crashes[:0]
@@ -90,8 +90,8 @@ func (r *recovery) lookAtCrashes() (careful bool, err error) {
 			kept = append(kept, at)
 		}
 	}
-	h.Crashes, h.Alone, h.Running = kept, nil, true
-	r.suspectAt = r.c.now
+	h.Crashes, h.Isolated, h.Running = kept, nil, true
+	r.nextSuspectAt = r.c.now
 	return len(kept) >= crashLimit, r.saveHistory()
 }
 
@@ -118,82 +118,82 @@ func (r *recovery) suspect(saved *store.Saved) bool {
 	if last < r.history.Crashes[0]-crashWindow {
 		return false
 	}
-	return err != nil || busy || len(open) > 0 || len(r.history.Crashes) >= desperate
+	return err != nil || busy || len(open) > 0 || len(r.history.Crashes) >= suspectAllAfter
 }
 
 // blame counts a death against the run that was being loaded alone, and quarantines
 // it when it is one too many (I16).
-func (r *recovery) blame(d lone) {
-	key := store.Key{Account: d.Account, Run: d.Run}
+func (r *recovery) blame(death isolatedRun) {
+	key := store.Key{Account: death.Account, Run: death.Run}
 	saved, err := r.c.cfg.Store.Load(r.c.ctx, key)
 	if err != nil {
 		return // settled, damaged or gone: it is handled where it is met
 	}
-	d.Last, d.N = saved.Last, 1
+	death.Last, death.N = saved.Last, 1
 	h := &r.history
 	for i, old := range h.Deaths {
-		if old.Account != d.Account || old.Run != d.Run {
+		if old.Account != death.Account || old.Run != death.Run {
 			continue
 		}
-		if old.Last == d.Last {
-			d.N = old.N + 1
+		if old.Last == death.Last {
+			death.N = old.N + 1
 		}
 		h.Deaths = append(h.Deaths[:i], h.Deaths[i+1:]...)
 		break
 	}
-	if d.N < poisonLimit {
-		h.Deaths = append(h.Deaths, d)
+	if death.N < maxDeaths {
+		h.Deaths = append(h.Deaths, death)
 		return
 	}
 	if saved.Head.Quarantine == "" {
-		r.quarantine(saved.Head, fmt.Sprintf(quarantineMsg, d.N))
+		r.quarantine(saved.Head, fmt.Sprintf(crashReason, death.N))
 	}
 }
 
 // nextSuspect loads the next suspect, alone: only when everything before it is
 // durable, and after a mark that survives what it may do.
 func (r *recovery) nextSuspect() {
-	if r.c.now < r.suspectAt || r.c.pipeline.flying != nil || !r.c.pipeline.building.empty() {
+	if r.c.now < r.nextSuspectAt || r.c.pipeline.committing != nil || !r.c.pipeline.building.empty() {
 		return
 	}
 	h := &r.history
 	if len(r.suspects) == 0 {
-		h.Alone, r.alone = nil, false
+		h.Isolated, r.suspectMarked = nil, false
 		if err := r.saveHistory(); fatal(err) {
-			r.die(err, r.c.pipeline.building)
+			r.fail(err, r.c.pipeline.building)
 		} else if err != nil {
 			r.c.cfg.Logger.Warn("the engine's history could not be saved", "err", err)
 		}
 		return
 	}
 	key := r.suspects[0]
-	h.Alone = &lone{Account: key.Account, Run: key.Run}
+	h.Isolated = &isolatedRun{Account: key.Account, Run: key.Run}
 	if err := r.saveHistory(); fatal(err) {
-		r.die(err, r.c.pipeline.building) // while all that there is waits for its turn, no commit would find out
+		r.fail(err, r.c.pipeline.building) // while all that there is waits for its turn, no commit would find out
 		return
 	} else if err != nil {
-		r.suspectAt = r.c.now + maxBackoff
+		r.nextSuspectAt = r.c.now + maxBackoff
 		r.c.cfg.Logger.Warn("a suspect cannot be marked; loading it later", "run", key.Run, "err", err)
 		return
 	}
-	r.alone = true
-	r.suspectAt = r.c.now
+	r.suspectMarked = true
+	r.nextSuspectAt = r.c.now
 	if r.c.residency.runs[key] == nil {
 		saved, err := r.c.cfg.Store.Load(r.c.ctx, key)
 		if err == nil {
-			err = r.owns()
+			err = r.checkOwnership()
 		}
 		switch {
 		case fault.CodeOf(err) == fault.StaleEpoch:
-			r.die(err, r.c.pipeline.building)
+			r.fail(err, r.c.pipeline.building)
 			return
 		case err == nil && saved.Head.Quarantine == "":
-			err = r.enterSaved(saved)
+			err = r.loadSaved(saved)
 		case fault.CodeOf(err) == fault.StoreCorrupt:
 			r.quarantineStored(key, err.Error())
 		}
-		if passing(err) {
-			r.suspectAt = r.c.now + maxBackoff
+		if transient(err) {
+			r.nextSuspectAt = r.c.now + maxBackoff
 			r.c.cfg.Logger.Warn("a suspect cannot be read; loading it later", "run", key.Run, "err", err)
 			return
 		}
@@ -203,11 +203,11 @@ func (r *recovery) nextSuspect() {
 		h.suspect = false
 		r.inherited[key] = h
 	}
-	if l := r.c.residency.runs[key]; l != nil && running(l) > 0 {
-		r.suspectAt = r.c.now + suspectPause
+	if l := r.c.residency.runs[key]; l != nil && runningAttempts(l) > 0 {
+		r.nextSuspectAt = r.c.now + suspectPause
 	}
 	if len(r.suspects) == 0 {
-		r.suspectAt = r.c.now + suspectedFor
+		r.nextSuspectAt = r.c.now + lastSuspectPause
 	}
-	r.enterNext()
+	r.recoverNext()
 }

@@ -21,23 +21,23 @@ func poolID(id taskID) worker.ID {
 }
 
 // Withdrawn implements worker.Owner.
-func (fl *inFlight) Withdrawn() bool { return fl.cancelled.Load() }
+func (a *inFlight) Withdrawn() bool { return a.cancelled.Load() }
 
-// carryOut does what a durable command asks for.
-func (e *Engine) carryOut(ef *effect) {
+// perform does what a durable command asks for.
+func (e *Engine) perform(ef *effect) {
 	switch ef.kind {
 	case machine.CmdDispatch:
-		ef.fl.e = e
-		e.jobs = append(e.jobs, ef.fl)
+		ef.attempt.e = e
+		e.jobs = append(e.jobs, ef.attempt)
 	case machine.CmdCancelTask:
-		ef.fl.cancelled.Store(true)
+		ef.attempt.cancelled.Store(true)
 		e.pool.Cancel(poolID(ef.id))
 	case machine.CmdNeedItems:
-		ask := *ef
-		go e.inTurn(e.reading, func() { e.readItems(&ask) })
+		copied := *ef
+		go e.withSlot(e.readSlots, func() { e.readItems(&copied) })
 	case machine.CmdCollect:
-		ask := *ef
-		go e.inTurn(e.collecting, func() { e.collect(&ask) })
+		copied := *ef
+		go e.withSlot(e.collectSlots, func() { e.collect(&copied) })
 	}
 }
 
@@ -49,29 +49,29 @@ const (
 	maxCollecting = 2
 )
 
-// inTurn calls fn once a slot is free, or not at all when the engine ends before.
-func (e *Engine) inTurn(slots chan struct{}, fn func()) {
+// withSlot calls fn once a slot is free, or not at all when the engine ends before.
+func (e *Engine) withSlot(sem chan struct{}, fn func()) {
 	select {
-	case slots <- struct{}{}:
+	case sem <- struct{}{}:
 	case <-e.ctx.Done():
 		return // what was asked for is owed, and asked again after the next start
 	}
-	defer func() { <-slots }()
+	defer func() { <-sem }()
 	fn()
 }
 
 // Do renders an attempt's input and has the pool call its action. It runs beside
 // the loop, since rendering evaluates templates, or on the loop's own goroutine
 // when that has left the core.
-func (fl *inFlight) Do() {
-	e := fl.e
-	if fl.Withdrawn() {
-		e.freed(fl)
+func (a *inFlight) Do() {
+	e := a.e
+	if a.Withdrawn() {
+		e.postFreed(a)
 		return
 	}
 	var task worker.Task
-	if fail := fl.prepare(&task); fail != nil {
-		e.giveUp(fl, fail)
+	if fail := a.prepare(&task); fail != nil {
+		e.failAttempt(a, fail)
 		return
 	}
 	failpoint.Pass(failpoint.HandBefore)
@@ -82,14 +82,14 @@ func (fl *inFlight) Do() {
 	case fault.Stopping, fault.Conflict:
 		// Not started here: it stays open in the journal, or runs already.
 	default:
-		e.giveUp(fl, &machine.Failure{Code: fault.CodeOf(err), Msg: fault.Message(err)})
+		e.failAttempt(a, &machine.Failure{Code: fault.CodeOf(err), Msg: fault.Message(err)})
 	}
 }
 
 // prepare renders the attempt's input and finds what it calls. Both work on what
 // a recipe says, so a panic in them is a failure of this attempt (I16).
-func (fl *inFlight) prepare(task *worker.Task) (fail *machine.Failure) {
-	e, t, key := fl.e, &fl.task, fl.id.key
+func (a *inFlight) prepare(task *worker.Task) (fail *machine.Failure) {
+	e, t, key := a.e, &a.task, a.id.key
 	defer func() {
 		if v := recover(); v != nil {
 			err := e.panicked(key.Run, "preparing step "+t.StepPath, v)
@@ -97,16 +97,16 @@ func (fl *inFlight) prepare(task *worker.Task) (fail *machine.Failure) {
 		}
 	}()
 	input, hash, fail := t.Render()
-	fl.hash = hash
+	a.hash = hash
 	if fail != nil {
 		return fail
 	}
-	call, fail := fl.prog.call(e, t)
+	call, fail := a.prog.call(e, t)
 	if fail != nil {
 		return fail
 	}
 	*task = worker.Task{
-		ID: poolID(fl.id), Owner: fl, Action: call.act, TimeoutMS: t.TimeoutMS, NoFiles: e.cfg.Files == nil,
+		ID: poolID(a.id), Owner: a, Action: call.act, TimeoutMS: t.TimeoutMS, NoFiles: e.cfg.Files == nil,
 		CheckInput: call.in, CheckOutput: call.out,
 		Task: action.Task{
 			Run: key.Run, Step: t.StepPath, Attempt: int(t.Fence.Attempt), Account: key.Account,
@@ -119,17 +119,17 @@ func (fl *inFlight) prepare(task *worker.Task) (fail *machine.Failure) {
 // panicked turns a panic in what is done for a run beside the loop into an error
 // of that run. The value and the stack go to the log alone: they may hold what is
 // secret (I18).
-func (e *Engine) panicked(run, doing string, v any) *fault.Error {
-	e.cfg.Logger.Error("a panic was contained", "run", run, "doing", doing, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
-	return fault.New(fault.InternalError, "%s panicked; the log has the details", doing)
+func (e *Engine) panicked(run, activity string, v any) *fault.Error {
+	e.cfg.Logger.Error("a panic was contained", "run", run, "doing", activity, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+	return fault.New(fault.InternalError, "%s panicked; the log has the details", activity)
 }
 
 // contain calls what is done for a run beside the loop; a panic in it is its
 // error (I16).
-func (e *Engine) contain(run, doing string, fn func() error) (err error) {
+func (e *Engine) contain(run, activity string, fn func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = e.panicked(run, doing, v)
+			err = e.panicked(run, activity, v)
 		}
 	}()
 	return fn()
@@ -142,26 +142,26 @@ func (e *Engine) files(account string) action.Files {
 	return e.cfg.Files(account)
 }
 
-// giveUp reports an attempt that failed before an action was called.
-func (e *Engine) giveUp(fl *inFlight, fail *machine.Failure) {
-	if fl.Withdrawn() {
-		e.freed(fl)
+// failAttempt reports an attempt that failed before an action was called.
+func (e *Engine) failAttempt(attempt *inFlight, fail *machine.Failure) {
+	if attempt.Withdrawn() {
+		e.postFreed(attempt)
 		return
 	}
-	fl.report.m = machine.Input{Outcome: machine.Failed, Err: fail, InputHash: fl.hash}
-	e.result(fl, &fl.report)
+	attempt.report.m = machine.Input{Outcome: machine.Failed, Err: fail, InputHash: attempt.hash}
+	e.postResult(attempt, &attempt.report)
 }
 
-// result posts what became of an attempt.
-func (e *Engine) result(fl *inFlight, in *input) {
-	in.kind, in.key, in.live = inRun, fl.id.key, fl.live
+// postResult posts what became of an attempt.
+func (e *Engine) postResult(attempt *inFlight, in *input) {
+	in.kind, in.key, in.loaded = inRun, attempt.id.key, attempt.loaded
 	m := &in.m
-	m.Kind, m.Ref, m.Fence, m.Source = machine.InResult, fl.id.ref, fl.id.fence, journal.FromWorker
+	m.Kind, m.Ref, m.Fence, m.Source = machine.InResult, attempt.id.ref, attempt.id.fence, journal.FromWorker
 	failpoint.Pass(failpoint.ResultBefore)
 	if e.inbox.put(in) != nil {
 		return // the engine has ended: its attempt is open in the journal
 	}
-	if !fl.own || in != &fl.report || in.holding {
+	if !attempt.inline || in != &attempt.report || in.holding {
 		e.wake() // except for runInline's own attempt: it looks itself
 	}
 	failpoint.Pass(failpoint.ResultAfter)
@@ -169,38 +169,38 @@ func (e *Engine) result(fl *inFlight, in *input) {
 
 // taskDone is the pool's report of an attempt's end.
 func (e *Engine) taskDone(res worker.Result) {
-	fl := res.Owner.(*inFlight)
-	if fl.Withdrawn() && res.Err != nil && res.Err.Code == fault.ExecutionCancelled {
-		e.freed(fl) // it did as it was told
+	attempt := res.Owner.(*inFlight)
+	if attempt.Withdrawn() && res.Err != nil && res.Err.Code == fault.ExecutionCancelled {
+		e.postFreed(attempt) // it did as it was told
 		return
 	}
-	in := &fl.report
+	in := &attempt.report
 	in.holding = res.Holding
 	m := &in.m
-	m.Outcome, m.Output, m.Cost, m.InputHash = machine.Success, res.Output, res.Cost, fl.hash
+	m.Outcome, m.Output, m.Cost, m.InputHash = machine.Success, res.Output, res.Cost, attempt.hash
 	if res.Err != nil {
 		m.Outcome, m.Output, m.Err = machine.Failed, nil, failureOf(res.Err)
 	}
-	e.result(fl, in)
+	e.postResult(attempt, in)
 }
 
 // taskFreed is the pool's report that a timed-out action has returned after all,
 // or was abandoned: its slot is free now.
-func (e *Engine) taskFreed(_ worker.ID, owner worker.Owner) { e.freed(owner.(*inFlight)) }
+func (e *Engine) taskFreed(_ worker.ID, owner worker.Owner) { e.postFreed(owner.(*inFlight)) }
 
-// freed tells the core that an attempt holds its slot no more.
-func (e *Engine) freed(fl *inFlight) {
-	_ = e.post(&input{kind: inFreed, key: fl.id.key, m: machine.Input{Ref: fl.id.ref, Fence: fl.id.fence}})
+// postFreed tells the core that an attempt holds its slot no more.
+func (e *Engine) postFreed(attempt *inFlight) {
+	_ = e.post(&input{kind: inFreed, key: attempt.id.key, m: machine.Input{Ref: attempt.id.ref, Fence: attempt.id.fence}})
 }
 
 // taskReport is what an attempt says while it works.
 func (e *Engine) taskReport(r worker.Report) {
-	fl := r.Owner.(*inFlight)
-	if fl.Withdrawn() {
+	attempt := r.Owner.(*inFlight)
+	if attempt.Withdrawn() {
 		return
 	}
 	if r.Kind == worker.Preview {
-		e.result(fl, &input{m: machine.Input{Outcome: machine.Preview, Output: r.Value}})
+		e.postResult(attempt, &input{m: machine.Input{Outcome: machine.Preview, Output: r.Value}})
 		return
 	}
 	p := machine.Progress{Fraction: r.Fraction, Level: r.Level, Text: r.Text}
@@ -210,8 +210,8 @@ func (e *Engine) taskReport(r worker.Report) {
 	case worker.Delta:
 		p.Kind = machine.ProgressDelta
 	}
-	_ = e.post(&input{kind: inRun, key: fl.id.key, live: fl.live,
-		m: machine.Input{Kind: machine.InProgress, Ref: fl.id.ref, Fence: fl.id.fence, Progress: p}})
+	_ = e.post(&input{kind: inRun, key: attempt.id.key, loaded: attempt.loaded,
+		m: machine.Input{Kind: machine.InProgress, Ref: attempt.id.ref, Fence: attempt.id.fence, Progress: p}})
 }
 
 func failureOf(err *fault.Error) *machine.Failure {
@@ -244,8 +244,8 @@ type call struct {
 // call finds the action of an attempt. It is looked up and its contracts are
 // compiled once per step and engine, as long as runs pin the same version.
 func (p *program) call(e *Engine, t *machine.Task) (*call, *machine.Failure) {
-	at := &p.calls[t.Ref.Step]
-	if c := at.Load(); c != nil && c.e == e && c.name == t.Pin.Name && c.version == t.Pin.Version {
+	cached := &p.calls[t.Ref.Step]
+	if c := cached.Load(); c != nil && c.e == e && c.name == t.Pin.Name && c.version == t.Pin.Version {
 		return c, nil
 	}
 	act := e.cfg.Actions.Find(t.Pin.Name, t.Pin.Version)
@@ -255,17 +255,17 @@ func (p *program) call(e *Engine, t *machine.Task) (*call, *machine.Failure) {
 	}
 	c := &call{e: e, name: t.Pin.Name, version: t.Pin.Version, act: act}
 	var err error
-	if c.in, err = checkOf("input", act.Input, t.InputC); err == nil {
-		c.out, err = checkOf("output", act.Output, t.OutputC)
+	if c.in, err = contractCheck("input", act.Input, t.InputC); err == nil {
+		c.out, err = contractCheck("output", act.Output, t.OutputC)
 	}
 	if err != nil {
 		return nil, &machine.Failure{Code: fault.CodeOf(err), Msg: fault.Message(err)}
 	}
-	at.Store(c)
+	cached.Store(c)
 	return c, nil
 }
 
-func checkOf(phase string, raws ...[]byte) (func(any) error, error) {
+func contractCheck(phase string, raws ...[]byte) (func(any) error, error) {
 	var schemas []*jsonschema.Schema
 	for _, raw := range raws {
 		if len(raw) == 0 {

@@ -41,18 +41,18 @@ type Engine struct {
 	alarm    *time.Timer   // of the loop; it wakes as an input does
 	commits  chan []store.Transition
 	results  chan commitResult
-	names    retention.References // the committer's
+	fileRefs retention.References // the committer's
 	handover handover
 	pending  atomic.Int64 // requests waiting for an answer
 
-	reading, collecting chan struct{} // slots, see inTurn
+	readSlots, collectSlots chan struct{} // slots, see inTurn
 
-	stopping atomic.Bool
-	drained  atomic.Bool // no attempt will report any more
-	crashed  atomic.Bool // tests: leave at once, write nothing
-	done     chan struct{}
-	failure  error // why the loop ended by itself; read after done
-	helpers  sync.WaitGroup
+	stopping   atomic.Bool
+	drained    atomic.Bool // no attempt will report any more
+	crashed    atomic.Bool // tests: leave at once, write nothing
+	done       chan struct{}
+	failure    error // why the loop ended by itself; read after done
+	background sync.WaitGroup
 }
 
 type commitResult struct {
@@ -77,12 +77,12 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	e.core.ctx = e.ctx
 	e.cleaner.Epoch = e.core.epoch
-	e.helpers.Go(e.commitLoop)
-	e.helpers.Go(e.feed.Run)
+	e.background.Go(e.commitLoop)
+	e.background.Go(e.feed.Run)
 	if e.cfg.Blobs != nil {
-		e.helpers.Go(func() { e.cleaner.Run(e.ctx) })
+		e.background.Go(func() { e.cleaner.Run(e.ctx) })
 	}
-	e.handover.init(e.look)
+	e.handover.init(e.checkCommit)
 	e.alarm = time.AfterFunc(time.Hour, e.wake)
 	go e.loop()
 	return e, nil
@@ -100,8 +100,8 @@ func assemble(cfg Config) (*Engine, error) {
 		results: make(chan commitResult, 1),
 		done:    make(chan struct{}),
 
-		reading:    make(chan struct{}, maxReading),
-		collecting: make(chan struct{}, maxCollecting),
+		readSlots:    make(chan struct{}, maxReading),
+		collectSlots: make(chan struct{}, maxCollecting),
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.clock.start(cfg.Now)
@@ -143,39 +143,39 @@ func (e *Engine) loop() {
 		c.closing = e.stopping.Load()
 		c.handle(e.now(), e.inbox.take())
 		e.clock.atLeast(e.core.now)
-		lone := false
+		inline := false
 		if b := c.pipeline.encodeBatch(); b != nil {
 			switch {
-			case len(b.trans) == 0:
+			case len(b.transitions) == 0:
 				c.pipeline.committed(nil, nil)
 				c.pipeline.releaseCommitted()
-			case e.alone(b):
+			case e.canCommitInline(b):
 				if !e.commitInline(b) {
 					return // the guard has ended the engine
 				}
-				lone = true
+				inline = true
 			default:
 				e.send(b)
 			}
 		}
-		e.letOut()
-		if e.watchdog.hangs(c.pipeline.flying != nil, c.now) {
-			c.recovery.hang()
+		e.releaseEffects()
+		if e.watchdog.hangs(c.pipeline.committing != nil, c.now) {
+			c.recovery.commitHung()
 		}
-		if c.recovery.dead != nil || e.drained.Load() && (c.recovery.stalled != nil || e.emptied()) {
+		if c.recovery.dead != nil || e.drained.Load() && (c.recovery.stalled != nil || e.flushed()) {
 			break
 		}
-		more := c.pipeline.flying == nil && (c.busy() || c.recovery.stalled == nil && c.pipeline.building.urgent && !c.pipeline.building.empty())
+		more := c.pipeline.committing == nil && (c.busy() || c.recovery.stalled == nil && c.pipeline.building.urgent && !c.pipeline.building.empty())
 		if !more {
 			e.setAlarm()
 		}
-		if lone && !more && len(e.jobs) == 1 {
+		if inline && !more && len(e.jobs) == 1 {
 			if e.runInline() {
 				continue
 			}
 			return // the standby goroutine runs the loop now
 		}
-		e.handOut()
+		e.startJobs()
 		if more {
 			continue
 		}
@@ -183,12 +183,12 @@ func (e *Engine) loop() {
 		case <-e.signal:
 		case r := <-e.results:
 			c.pipeline.committed(r.verdicts, r.err)
-			ahead := e.goAhead()
+			ahead := e.commitAhead()
 			c.pipeline.releaseCommitted()
-			e.letOut()
-			e.handOut()
+			e.releaseEffects()
+			e.startJobs()
 			if !ahead {
-				e.gather()
+				e.awaitReports()
 			}
 		}
 	}
@@ -199,16 +199,16 @@ func (e *Engine) loop() {
 // send gives a batch to the committer.
 func (e *Engine) send(b *batch) {
 	e.watchdog.sent++
-	e.commits <- b.trans
+	e.commits <- b.transitions
 }
 
-// goAhead sends a large batch that was built during the last commit at once.
-func (e *Engine) goAhead() bool {
+// commitAhead sends a large batch that was built during the last commit at once.
+func (e *Engine) commitAhead() bool {
 	b := e.core.pipeline.encodeAhead()
 	switch {
 	case b == nil:
 		return false
-	case len(b.trans) == 0:
+	case len(b.transitions) == 0:
 		e.core.pipeline.committed(nil, nil)
 		return false
 	}
@@ -219,8 +219,8 @@ func (e *Engine) goAhead() bool {
 // setAlarm has the loop woken when the core has something to do by itself.
 func (e *Engine) setAlarm() {
 	at := e.core.wakeup()
-	if look := e.watchdog.next; look != 0 && (at == 0 || look < at) {
-		at = look
+	if nextCheck := e.watchdog.nextCheck; nextCheck != 0 && (at == 0 || nextCheck < at) {
+		at = nextCheck
 	}
 	if at != 0 {
 		// Below a millisecond a timer costs more than it saves.
@@ -228,14 +228,14 @@ func (e *Engine) setAlarm() {
 	}
 }
 
-// letOut carries out what the core released. Attempts wait for handOut or runInline.
-func (e *Engine) letOut() {
+// releaseEffects carries out what the core released. Attempts wait for handOut or runInline.
+func (e *Engine) releaseEffects() {
 	c := e.core
 	if len(c.effects) > 0 {
 		failpoint.Pass(failpoint.EffectsBefore)
 	}
 	for i := range c.effects {
-		e.carryOut(&c.effects[i])
+		e.perform(&c.effects[i])
 	}
 	if len(c.effects) > 0 {
 		failpoint.Pass(failpoint.EffectsAfter)
@@ -249,8 +249,8 @@ func (e *Engine) letOut() {
 	}
 }
 
-// handOut gives the executor the attempts that were let out.
-func (e *Engine) handOut() {
+// startJobs gives the executor the attempts that were let out.
+func (e *Engine) startJobs() {
 	if len(e.jobs) > 0 {
 		e.executor.Add(e.jobs...)
 		clear(e.jobs)
@@ -258,10 +258,10 @@ func (e *Engine) handOut() {
 	}
 }
 
-// gather lets the workers that the last commit released report before the next
+// awaitReports lets the workers that the last commit released report before the next
 // one is cut. Without it two busy runs fall into two halves that commit in turn.
 // It stops as soon as nothing more arrives and never delays an idle engine.
-func (e *Engine) gather() {
+func (e *Engine) awaitReports() {
 	const most = 40 * time.Microsecond
 	began := time.Now()
 	for n := e.inbox.length.Load(); ; {
@@ -284,10 +284,10 @@ func (e *Engine) commitLoop() {
 // the loop.
 func (e *Engine) commit(batch []store.Transition) commitResult {
 	failpoint.Pass(failpoint.SendBefore)
-	e.names.Name(batch)
+	e.fileRefs.SetFiles(batch)
 	verdicts, err := e.cfg.Store.Commit(e.ctx, batch)
 	if err == nil {
-		e.names.Committed(verdicts, batch)
+		e.fileRefs.Committed(verdicts, batch)
 	}
 	return commitResult{verdicts, err}
 }
@@ -300,7 +300,7 @@ func (e *Engine) finish() {
 		// Waiting for the disk to come back is a server's way; whoever stops it
 		// has no time. What was not acknowledged is done again.
 		e.failure = c.recovery.stalled
-		c.recovery.tellAll(c.recovery.stalled)
+		c.recovery.answerAll(c.recovery.stalled)
 	}
 	err := e.failure
 	if err == nil {
@@ -308,7 +308,7 @@ func (e *Engine) finish() {
 	}
 	for _, in := range e.inbox.close(err) {
 		in.out = answer{run: in.key.Run, err: err}
-		in.send()
+		in.sendAnswer()
 	}
 	close(e.commits)
 	e.cancel()
@@ -317,27 +317,27 @@ func (e *Engine) finish() {
 	}
 	e.feed.Close(err)
 	if !errors.Is(err, ErrHangs) { // else the committer may never come back
-		e.helpers.Wait()
+		e.background.Wait()
 	}
 	e.cursors.Close()
 	close(e.done)
 }
 
-// emptied compacts and suspends what is in memory, and says that nothing is left to
+// flushed compacts and suspends what is in memory, and says that nothing is left to
 // be written. Only then may the store be told that this was a clean end.
-func (e *Engine) emptied() bool {
+func (e *Engine) flushed() bool {
 	c := e.core
-	if c.pipeline.flying != nil || c.busy() || c.recovery.stalled != nil || e.inbox.length.Load() > 0 {
+	if c.pipeline.committing != nil || c.busy() || c.recovery.stalled != nil || e.inbox.length.Load() > 0 {
 		return false
 	}
 	if !c.residency.compactAll() || !c.pipeline.building.empty() {
 		return false
 	}
 	failpoint.Pass(failpoint.StopBefore)
-	c.recovery.history.Running, c.recovery.history.Alone = false, nil
-	c.recovery.history.Began, c.recovery.history.Stopped = c.recovery.since, c.now
+	c.recovery.history.Running, c.recovery.history.Isolated = false, nil
+	c.recovery.history.CleanFrom, c.recovery.history.CleanUntil = c.recovery.cleanSince, c.now
 	if len(c.recovery.suspects) > 0 { // a crash may have taken attempts of theirs
-		c.recovery.history.Began, c.recovery.history.Stopped = 0, -1
+		c.recovery.history.CleanFrom, c.recovery.history.CleanUntil = 0, -1
 	}
 	if err := c.recovery.saveHistory(); err != nil {
 		c.cfg.Logger.Warn("the clean end could not be noted", "err", err)

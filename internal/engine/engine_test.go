@@ -25,10 +25,10 @@ import (
 func TestRunEndToEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New(memory.Options{})
-		e := open(t, st, Config{}, noop())
+		e := openEngine(t, st, Config{}, noop())
 		p := planOf(t, chain(3), noop())
 		run := start(t, e, p, nil)
-		if head := end(t, e, run); head.Status != "completed" {
+		if head := waitForEnd(t, e, run); head.Status != "completed" {
 			t.Errorf("run is %s (%s %s), want completed", head.Status, head.Code, head.Message)
 		}
 		h, err := e.History(t.Context(), acc, run, 1000)
@@ -51,7 +51,7 @@ func TestRunEndToEnd(t *testing.T) {
 
 func TestStartChecksItsInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := open(t, memory.New(memory.Options{}), Config{}, noop())
+		e := openEngine(t, memory.New(memory.Options{}), Config{}, noop())
 		p := planOf(t, "name: x\ninputSchema: {type: object, required: [n], properties: {n: {type: integer}}}\nsteps:\n  - {id: a, action: {name: noop}}\n", noop())
 		for _, params := range []map[string]any{nil, {"n": "1"}} {
 			_, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: p, Parameters: params})
@@ -65,15 +65,15 @@ func TestStartChecksItsInput(t *testing.T) {
 		if _, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: closed, Files: file}); err != nil {
 			t.Errorf("a closed schema refuses a file: %v", err)
 		}
-		needy := planOf(t, "name: x\ninputSchema: {type: object, required: [fileHashes]}\nsteps:\n  - {id: a, action: {name: noop}}\n", noop())
-		_, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: needy})
+		needsFiles := planOf(t, "name: x\ninputSchema: {type: object, required: [fileHashes]}\nsteps:\n  - {id: a, action: {name: noop}}\n", noop())
+		_, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: needsFiles})
 		wantCode(t, err, fault.InputInvalid)
-		if _, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: needy, Files: file}); err != nil {
+		if _, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: needsFiles, Files: file}); err != nil {
 			t.Error(err)
 		}
 		_, err = e.Start(t.Context(), StartRequest{Plan: p})
 		wantCode(t, err, fault.Usage)
-		missing := planOf(t, "name: x\nsteps:\n  - {id: a, action: {name: other}}\n", act("other", noop().Run))
+		missing := planOf(t, "name: x\nsteps:\n  - {id: a, action: {name: other}}\n", newAction("other", noop().Run))
 		_, err = e.Start(t.Context(), StartRequest{Account: acc, Plan: missing})
 		wantCode(t, err, fault.ActionNotFound)
 	})
@@ -84,13 +84,13 @@ func TestStartChecksItsInput(t *testing.T) {
 func TestI14_WatchHasNoGapAndNoDuplicate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New(memory.Options{})
-		chatty := act("chatty", func(_ context.Context, task *action.Task) (action.Result, error) {
+		chatty := newAction("chatty", func(_ context.Context, task *action.Task) (action.Result, error) {
 			for i := range 20 {
 				task.Report.Delta(strings.Repeat("x", 8<<10) + fmt.Sprint(i))
 			}
 			return action.Result{}, nil
 		})
-		e := open(t, st, Config{}, chatty)
+		e := openEngine(t, st, Config{}, chatty)
 		p := planOf(t, strings.ReplaceAll(chain(30), "noop", "chatty"), chatty)
 		run := start(t, e, p, nil)
 		var wg sync.WaitGroup
@@ -110,7 +110,7 @@ func TestI14_WatchHasNoGapAndNoDuplicate(t *testing.T) {
 				}
 			})
 		}
-		end(t, e, run)
+		waitForEnd(t, e, run)
 		wg.Wait()
 		head, err := st.Load(t.Context(), store.Key{Account: acc, Run: run})
 		if err != nil {
@@ -141,14 +141,14 @@ func TestI14_WatchHasNoGapAndNoDuplicate(t *testing.T) {
 func TestProgressRidesAlong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New(memory.Options{})
-		slow := act("slow", func(ctx context.Context, task *action.Task) (action.Result, error) {
+		slow := newAction("slow", func(ctx context.Context, task *action.Task) (action.Result, error) {
 			for i := range 50 {
 				task.Report.Log("info", fmt.Sprint("line ", i))
 				time.Sleep(10 * time.Millisecond)
 			}
 			return action.Result{}, nil
 		})
-		e := open(t, st, Config{}, slow)
+		e := openEngine(t, st, Config{}, slow)
 		run := start(t, e, planOf(t, "name: x\nsteps:\n  - {id: a, action: {name: slow}}\n", slow), nil)
 		before, _ := st.Stats(t.Context())
 		lines, began := 0, time.Now()
@@ -179,24 +179,24 @@ func TestX115_AttemptTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New(memory.Options{})
 		var calls atomic.Int32
-		stuck := act("stuck", func(ctx context.Context, task *action.Task) (action.Result, error) {
+		stuck := newAction("stuck", func(ctx context.Context, task *action.Task) (action.Result, error) {
 			if calls.Add(1) == 2 {
 				return action.Result{Output: map[string]any{"second": true}}, nil
 			}
 			<-ctx.Done()
 			return action.Result{}, context.Cause(ctx)
 		})
-		e := open(t, st, Config{}, stuck)
+		e := openEngine(t, st, Config{}, stuck)
 		p := planOf(t, "name: x\nsteps:\n  - {id: a, action: {name: stuck}, timeout: 2s, retryPolicy: {maxAttempts: 2, initialDelay: 1s}}\n", stuck)
 		began := time.Now()
 		run := start(t, e, p, nil)
-		if head := end(t, e, run); head.Status != "completed" {
+		if head := waitForEnd(t, e, run); head.Status != "completed" {
 			t.Errorf("run is %s (%s)", head.Status, head.Message)
 		}
 		if d := time.Since(began); d < 2*time.Second || d > 4*time.Second {
 			t.Errorf("the run took %s", d)
 		}
-		if lines := trace(t, st, p, acc, run); count(lines, "node.retried a attempt=1 STEP_TIMEOUT") != 1 {
+		if lines := trace(t, st, p, acc, run); countPrefix(lines, "node.retried a attempt=1 STEP_TIMEOUT") != 1 {
 			t.Errorf("the journal:\n%s", strings.Join(lines, "\n"))
 		}
 	})
@@ -207,27 +207,27 @@ func TestF17_CancelReachesTheAction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New(memory.Options{})
 		began, stopped := make(chan struct{}), make(chan error, 1)
-		stuck := act("stuck", func(ctx context.Context, task *action.Task) (action.Result, error) {
+		stuck := newAction("stuck", func(ctx context.Context, task *action.Task) (action.Result, error) {
 			close(began)
 			<-ctx.Done()
 			stopped <- context.Cause(ctx)
 			return action.Result{}, nil
 		})
-		e := open(t, st, Config{}, stuck)
+		e := openEngine(t, st, Config{}, stuck)
 		p := planOf(t, "name: x\nsteps:\n  - {id: a, action: {name: stuck}}\n  - {id: b, action: {name: stuck}}\n", stuck)
 		run := start(t, e, p, nil)
 		<-began
 		if err := e.Cancel(t.Context(), acc, run, "enough"); err != nil {
 			t.Fatal(err)
 		}
-		if head := end(t, e, run); head.Status != "cancelled" {
+		if head := waitForEnd(t, e, run); head.Status != "cancelled" {
 			t.Errorf("run is %s", head.Status)
 		}
 		wantCode(t, <-stopped, fault.ExecutionCancelled)
 		wantCode(t, e.Cancel(t.Context(), acc, run, "again"), fault.TooLate)
 		wantCode(t, e.Signal(t.Context(), acc, run, "x", nil), fault.TooLate)
 		synctest.Wait()
-		if lines := trace(t, st, p, acc, run); count(lines, "node.started") != 1 || count(lines, "node.ignored") != 0 {
+		if lines := trace(t, st, p, acc, run); countPrefix(lines, "node.started") != 1 || countPrefix(lines, "node.ignored") != 0 {
 			t.Errorf("the journal:\n%s", strings.Join(lines, "\n"))
 		}
 	})
@@ -239,7 +239,7 @@ func TestI3_AnswerOfACancelledAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, obeys := range []bool{true, false} {
 			st := memory.New(memory.Options{})
-			slow := act("slow", func(ctx context.Context, _ *action.Task) (action.Result, error) {
+			slow := newAction("slow", func(ctx context.Context, _ *action.Task) (action.Result, error) {
 				<-ctx.Done()
 				time.Sleep(time.Second)
 				if obeys {
@@ -247,17 +247,17 @@ func TestI3_AnswerOfACancelledAttempt(t *testing.T) {
 				}
 				return action.Result{Output: "done all the same"}, nil
 			})
-			e := open(t, st, Config{}, slow)
+			e := openEngine(t, st, Config{}, slow)
 			p := planOf(t, "name: x\nsteps:\n  - {id: a, action: {name: slow}, total_timeout: 2s, continue_on_error: true}\n  - {id: w, wait: {duration: 10s}}\n", slow)
 			run := start(t, e, p, nil)
-			if head := end(t, e, run); head.Status != "completed" {
+			if head := waitForEnd(t, e, run); head.Status != "completed" {
 				t.Errorf("run is %s (%s)", head.Status, head.Message)
 			}
 			want := 0
 			if !obeys {
 				want = 1
 			}
-			if lines := trace(t, st, p, acc, run); count(lines, "node.ignored a") != want {
+			if lines := trace(t, st, p, acc, run); countPrefix(lines, "node.ignored a") != want {
 				t.Errorf("obeys=%v: the journal:\n%s", obeys, strings.Join(lines, "\n"))
 			}
 		}
@@ -269,11 +269,11 @@ func TestI3_AnswerOfACancelledAttempt(t *testing.T) {
 func TestF45_GracefulStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New(memory.Options{})
-		quick := act("quick", func(ctx context.Context, task *action.Task) (action.Result, error) {
+		quick := newAction("quick", func(ctx context.Context, task *action.Task) (action.Result, error) {
 			time.Sleep(time.Second)
 			return action.Result{}, nil
 		})
-		slow := act("slow", func(ctx context.Context, task *action.Task) (action.Result, error) {
+		slow := newAction("slow", func(ctx context.Context, task *action.Task) (action.Result, error) {
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Hour):
@@ -282,7 +282,7 @@ func TestF45_GracefulStop(t *testing.T) {
 		})
 		src := "name: x\norder: none\nsteps:\n  - {id: q, action: {name: quick}}\n  - {id: s, action: {name: slow}}\n  - {id: after, action: {name: quick}, dependsOn: [q]}\n"
 		p := planOf(t, src, quick, slow)
-		e := open(t, st, Config{}, quick, slow)
+		e := openEngine(t, st, Config{}, quick, slow)
 		run := start(t, e, p, nil)
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -302,7 +302,7 @@ func TestF45_GracefulStop(t *testing.T) {
 			wantCode(t, err, fault.Stopping)
 		}
 		lines := trace(t, st, p, acc, run)
-		if count(lines, "node.completed q") != 1 || count(lines, "node.failed") != 0 || count(lines, "node.started after") != 0 {
+		if countPrefix(lines, "node.completed q") != 1 || countPrefix(lines, "node.failed") != 0 || countPrefix(lines, "node.started after") != 0 {
 			t.Errorf("the journal at the stop:\n%s", strings.Join(lines, "\n"))
 		}
 
@@ -311,9 +311,9 @@ func TestF45_GracefulStop(t *testing.T) {
 		if note, err := st.Note(t.Context(), historyNote); err != nil || json.Unmarshal(note, &h) != nil || h.Running || len(h.Crashes) != 0 {
 			t.Errorf("a clean end was noted as %s (%v)", note, err)
 		}
-		fast := act("slow", quick.Run)
-		e = open(t, st, Config{}, quick, fast)
-		if head := end(t, e, run); head.Status != "completed" {
+		fast := newAction("slow", quick.Run)
+		e = openEngine(t, st, Config{}, quick, fast)
+		if head := waitForEnd(t, e, run); head.Status != "completed" {
 			t.Errorf("run is %s (%s)", head.Status, head.Message)
 		}
 	})
@@ -330,7 +330,7 @@ func TestI15_PendingRequestsAreBounded(t *testing.T) {
 			}
 			return memory.OK
 		}})
-		e := open(t, st, Config{MaxPending: 10}, noop())
+		e := openEngine(t, st, Config{MaxPending: 10}, noop())
 		p := planOf(t, chain(1), noop())
 		slow.Store(true)
 		var refused, started atomic.Int32
@@ -374,7 +374,7 @@ func TestI21_EngineEndsWithItsStore(t *testing.T) {
 			}
 			return memory.OK
 		}})
-		e := open(t, st, Config{}, noop())
+		e := openEngine(t, st, Config{}, noop())
 		p := planOf(t, waitRecipe, noop())
 		run := start(t, e, p, nil)
 		bad.Store(true)
@@ -393,7 +393,7 @@ func TestX166_Contracts(t *testing.T) {
 		st := memory.New(memory.Options{})
 		typed := noop()
 		typed.Input = []byte(`{"type":"object","properties":{"n":{"type":"integer","minimum":1}}}`)
-		e := open(t, st, Config{}, typed)
+		e := openEngine(t, st, Config{}, typed)
 		for src, code := range map[string]fault.Code{
 			`{id: a, action: {name: noop, parameters: {n: "{{ input.n }}"}}}`:                                           fault.InputContractViolation,
 			`{id: a, action: {name: noop}, contracts: {output: {type: object, required: [missing]}}}`:                   fault.OutputContractViolation,
@@ -402,11 +402,11 @@ func TestX166_Contracts(t *testing.T) {
 		} {
 			p := planOf(t, "name: x\nsteps:\n  - "+src+"\n", typed)
 			run := start(t, e, p, map[string]any{"n": int64(0)})
-			head := end(t, e, run)
+			head := waitForEnd(t, e, run)
 			if head.Code != code {
 				t.Errorf("%s: the run failed with %q (%s), want %q", src, head.Code, head.Message, code)
 			}
-			if lines := trace(t, st, p, acc, run); code != "" && count(lines, "contract.violated a") != 1 {
+			if lines := trace(t, st, p, acc, run); code != "" && countPrefix(lines, "contract.violated a") != 1 {
 				t.Errorf("%s: the journal:\n%s", src, strings.Join(lines, "\n"))
 			}
 		}
@@ -416,14 +416,14 @@ func TestX166_Contracts(t *testing.T) {
 // A panic and a value that is too large end one step, not the process (F21).
 func TestF21_OutputTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := open(t, memory.New(memory.Options{}), Config{}, noop(),
-			act("big", func(context.Context, *action.Task) (action.Result, error) {
+		e := openEngine(t, memory.New(memory.Options{}), Config{}, noop(),
+			newAction("big", func(context.Context, *action.Task) (action.Result, error) {
 				return action.Result{Output: map[string]any{"x": strings.Repeat("x", 1<<20)}}, nil
 			}),
-			act("panics", func(context.Context, *action.Task) (action.Result, error) { panic("ouch") }))
+			newAction("panics", func(context.Context, *action.Task) (action.Result, error) { panic("ouch") }))
 		for name, code := range map[string]fault.Code{"big": fault.OutputTooLarge, "panics": fault.StepFailed} {
-			p := planOf(t, "name: x\nsteps:\n  - {id: a, action: {name: "+name+"}}\n", act(name, noop().Run))
-			if head := end(t, e, start(t, e, p, nil)); head.Code != code {
+			p := planOf(t, "name: x\nsteps:\n  - {id: a, action: {name: "+name+"}}\n", newAction(name, noop().Run))
+			if head := waitForEnd(t, e, start(t, e, p, nil)); head.Code != code {
 				t.Errorf("%s: the run failed with %q, want %q", name, head.Code, code)
 			}
 		}
@@ -436,14 +436,14 @@ func TestF45_RollingRestarts(t *testing.T) {
 		const restarts = 20
 		st := memory.New(memory.Options{})
 		var calls atomic.Int32
-		slow := act("slow", func(ctx context.Context, task *action.Task) (action.Result, error) {
+		slow := newAction("slow", func(ctx context.Context, task *action.Task) (action.Result, error) {
 			if calls.Add(1) <= restarts {
 				<-ctx.Done()
 			}
 			return action.Result{}, ctx.Err()
 		})
 		p := planOf(t, "name: x\nsteps:\n  - {id: s, action: {name: slow}, retryPolicy: {maxAttempts: 1}}\n", slow)
-		e := open(t, st, Config{}, slow)
+		e := openEngine(t, st, Config{}, slow)
 		run := start(t, e, p, nil)
 		for range restarts {
 			synctest.Wait()
@@ -454,13 +454,13 @@ func TestF45_RollingRestarts(t *testing.T) {
 			cancel()
 			time.Sleep(10 * time.Second)
 			st = st.Reopen()
-			e = open(t, st, Config{}, slow)
+			e = openEngine(t, st, Config{}, slow)
 		}
-		if head := end(t, e, run); head.Status != "completed" {
+		if head := waitForEnd(t, e, run); head.Status != "completed" {
 			t.Errorf("run is %s (%s)", head.Status, head.Message)
 		}
 		lines := trace(t, st, p, acc, run)
-		if count(lines, "node.failed") != 0 || count(lines, "node.started s") != restarts+1 {
+		if countPrefix(lines, "node.failed") != 0 || countPrefix(lines, "node.started s") != restarts+1 {
 			t.Errorf("the journal:\n%s", strings.Join(lines, "\n"))
 		}
 	})
@@ -478,11 +478,11 @@ func TestF31_StopWithAFullDisk(t *testing.T) {
 			return memory.OK
 		}})
 		release := make(chan struct{})
-		held := act("held", func(ctx context.Context, task *action.Task) (action.Result, error) {
+		held := newAction("held", func(ctx context.Context, task *action.Task) (action.Result, error) {
 			<-release
 			return action.Result{}, nil
 		})
-		e := open(t, st, Config{}, held)
+		e := openEngine(t, st, Config{}, held)
 		p := planOf(t, "name: x\nsteps:\n  - {id: a, action: {name: held}}\n", held)
 		run := start(t, e, p, nil)
 		synctest.Wait()
@@ -497,8 +497,8 @@ func TestF31_StopWithAFullDisk(t *testing.T) {
 		wantCode(t, <-cancelled, fault.StoreFull)
 		wantCode(t, err, fault.StoreFull)
 		full.Store(false)
-		e = open(t, st.Reopen(), Config{}, held)
-		if head := end(t, e, run); head.Status != "completed" {
+		e = openEngine(t, st.Reopen(), Config{}, held)
+		if head := waitForEnd(t, e, run); head.Status != "completed" {
 			t.Errorf("run is %s (%s)", head.Status, head.Message)
 		}
 	})
@@ -509,7 +509,7 @@ func TestI16_WaitersLearnOfQuarantine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		var calls atomic.Int32
-		held := act("noop", func(ctx context.Context, _ *action.Task) (action.Result, error) {
+		held := newAction("noop", func(ctx context.Context, _ *action.Task) (action.Result, error) {
 			if calls.Add(1) == 1 {
 				<-release
 				return action.Result{}, nil
@@ -517,24 +517,24 @@ func TestI16_WaitersLearnOfQuarantine(t *testing.T) {
 			<-ctx.Done() // after the release the run stays where it cannot break again
 			return action.Result{}, ctx.Err()
 		})
-		e := open(t, memory.New(memory.Options{}), Config{}, held)
-		run := start(t, e, badPlan(t), nil)
-		told := make(chan error, 2)
+		e := openEngine(t, memory.New(memory.Options{}), Config{}, held)
+		run := start(t, e, panickingPlan(t), nil)
+		errs := make(chan error, 2)
 		go func() {
 			_, err := e.Wait(t.Context(), acc, run)
-			told <- err
+			errs <- err
 		}()
 		go func() {
 			var last error
 			for _, err := range e.Watch(t.Context(), acc, run, 0) {
 				last = err
 			}
-			told <- last
+			errs <- last
 		}()
 		synctest.Wait()
 		close(release)
-		wantCode(t, <-told, fault.Quarantined)
-		wantCode(t, <-told, fault.Quarantined)
+		wantCode(t, <-errs, fault.Quarantined)
+		wantCode(t, <-errs, fault.Quarantined)
 		_, err := e.Wait(t.Context(), acc, run)
 		wantCode(t, err, fault.Quarantined)
 		wantCode(t, e.Release(t.Context(), acc, "run_none"), fault.RunNotFound)
@@ -550,26 +550,26 @@ func TestI16_WaitersLearnOfQuarantine(t *testing.T) {
 func TestI10_ClockTurnedBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New(memory.Options{})
-		e := open(t, st, Config{}, noop())
+		e := openEngine(t, st, Config{}, noop())
 		p := planOf(t, waitRecipe, noop())
 		suspended := start(t, e, p, nil)
 		time.Sleep(20 * time.Second)
 		if _, err := e.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		e = open(t, st.Reopen(), Config{Now: func() time.Time { return time.Now().Add(-24 * time.Hour) }}, noop())
+		e = openEngine(t, st.Reopen(), Config{Now: func() time.Time { return time.Now().Add(-24 * time.Hour) }}, noop())
 		run := start(t, e, p, nil) // its time is a day before the suspended run's
 		if err := e.Signal(t.Context(), acc, suspended, "hello", nil); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if head := end(t, e, suspended); head.Status != "completed" {
+		if head := waitForEnd(t, e, suspended); head.Status != "completed" {
 			t.Errorf("run is %s (%s)", head.Status, head.Message)
 		}
 		if d := time.Since(began); d < 39*time.Second || d > 41*time.Second {
 			t.Errorf("the rest of its minute took %s, 40 seconds were left", d)
 		}
-		if end(t, e, run); time.Since(began) < 59*time.Second {
+		if waitForEnd(t, e, run); time.Since(began) < 59*time.Second {
 			t.Errorf("the other run's minute took %s", time.Since(began))
 		}
 	})

@@ -30,12 +30,12 @@ type handover struct {
 	// state is the number of the absence and, in its low two bits, where the loop is.
 	state atomic.Uint64
 
-	woken    atomic.Bool   // something arrived since the loop began its pass
-	call     chan struct{} // 1 slot: something arrived while the loop was acting
-	standing bool          // there is a standby goroutine; belongs to the owner of the core
+	woken          atomic.Bool   // something arrived since the loop began its pass
+	standbyCall    chan struct{} // 1 slot: something arrived while the loop was acting
+	standbyRunning bool          // there is a standby goroutine; belongs to the owner of the core
 
-	guard *time.Timer  // runs while the loop commits
-	looks atomic.Int32 // of the guard, at this commit
+	hangTimer *time.Timer  // runs while the loop commits
+	checks    atomic.Int32 // of the guard, at this commit
 }
 
 // Where the loop's goroutine is.
@@ -43,32 +43,32 @@ const (
 	present    = iota // it has the core
 	committing        // in Store.Commit
 	acting            // in an action
-	whereBits  = 3
+	whereMask  = 3
 )
 
-func (h *handover) init(look func()) {
-	h.call = make(chan struct{}, 1)
-	h.guard = time.AfterFunc(time.Hour, look)
-	h.guard.Stop()
+func (h *handover) init(check func()) {
+	h.standbyCall = make(chan struct{}, 1)
+	h.hangTimer = time.AfterFunc(time.Hour, check)
+	h.hangTimer.Stop()
 }
 
 // leave begins an absence. The caller has the core, and has lost it if it cannot claim
 // the absence afterwards.
-func (h *handover) leave(where uint64) (absence uint64) {
-	absence = ((h.state.Load() | whereBits) + 1) | where
+func (h *handover) leave(state uint64) (absence uint64) {
+	absence = ((h.state.Load() | whereMask) + 1) | state
 	h.state.Store(absence)
 	return absence
 }
 
 // claim takes the core from an absence. Of all who try, one succeeds.
 func (h *handover) claim(absence uint64) bool {
-	return h.state.CompareAndSwap(absence, absence&^whereBits)
+	return h.state.CompareAndSwap(absence, absence&^whereMask)
 }
 
 // away returns the absence that lasts, if the loop is there.
-func (h *handover) away(where uint64) (absence uint64, ok bool) {
+func (h *handover) away(state uint64) (absence uint64, ok bool) {
 	absence = h.state.Load()
-	return absence, absence&whereBits == where
+	return absence, absence&whereMask == state
 }
 
 // wake calls the standby goroutine when the loop is acting. It notes first that
@@ -78,18 +78,18 @@ func (h *handover) wake() {
 	h.woken.Store(true)
 	if _, ok := h.away(acting); ok {
 		select {
-		case h.call <- struct{}{}:
+		case h.standbyCall <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// alone reports whether hardly anything can happen while this batch is being committed
+// canCommitInline reports whether hardly anything can happen while this batch is being committed
 // but new requests: it is one run's, no attempt but the one that it lets out holds a
 // slot, nothing has arrived, and the core has nothing more to do. What arrives all the
 // same waits for the commit.
-func (e *Engine) alone(b *batch) bool {
-	return len(b.trans) == 1 && e.core.attempts.arbiter.InUse() <= 1 && e.inbox.length.Load() == 0 && !e.core.busy()
+func (e *Engine) canCommitInline(b *batch) bool {
+	return len(b.transitions) == 1 && e.core.attempts.arbiter.InUse() <= 1 && e.inbox.length.Load() == 0 && !e.core.busy()
 }
 
 // commitInline commits a batch on the loop's own goroutine. It returns false when the
@@ -97,11 +97,11 @@ func (e *Engine) alone(b *batch) bool {
 // caller's.
 func (e *Engine) commitInline(b *batch) bool {
 	h := &e.handover
-	h.looks.Store(0)
+	h.checks.Store(0)
 	absence := h.leave(committing)
-	h.guard.Reset(hangsAfter / hangLooks)
-	r := e.commit(b.trans)
-	h.guard.Stop()
+	h.hangTimer.Reset(hangsAfter / hangChecks)
+	r := e.commit(b.transitions)
+	h.hangTimer.Stop()
 	if !h.claim(absence) {
 		return false
 	}
@@ -110,38 +110,38 @@ func (e *Engine) commitInline(b *batch) bool {
 	return true
 }
 
-// look is the guard's: it ends the engine when the loop's commit does not come back
+// checkCommit is the guard's: it ends the engine when the loop's commit does not come back
 // (F32). Looks are counted, as the watchdog counts them. One may be meant for the
 // commit before: it came too late to be stopped.
-func (e *Engine) look() {
+func (e *Engine) checkCommit() {
 	h := &e.handover
 	absence, ok := h.away(committing)
 	if !ok {
 		return
 	}
-	if h.looks.Add(1) <= hangLooks {
-		h.guard.Reset(hangsAfter / hangLooks)
+	if h.checks.Add(1) <= hangChecks {
+		h.hangTimer.Reset(hangsAfter / hangChecks)
 		return
 	}
 	if h.claim(absence) {
-		e.core.recovery.hang()
-		e.letOut()
+		e.core.recovery.commitHung()
+		e.releaseEffects()
 		e.finish()
 	}
 }
 
 // runInline carries out the one attempt that was let out, on the loop's own goroutine.
 // It returns false when the standby goroutine has taken the core meanwhile.
-func (e *Engine) runInline() (back bool) {
+func (e *Engine) runInline() (ok bool) {
 	h := &e.handover
-	if !h.standing {
-		h.standing = true
+	if !h.standbyRunning {
+		h.standbyRunning = true
 		go e.standby()
 	}
-	fl := e.jobs[0].(*inFlight)
+	attempt := e.jobs[0].(*inFlight)
 	e.jobs[0] = nil
 	e.jobs = e.jobs[:0]
-	fl.own = true
+	attempt.inline = true
 	absence := h.leave(acting)
 	if h.woken.Load() { // before the loop left, perhaps during the commit
 		h.wake()
@@ -152,7 +152,7 @@ func (e *Engine) runInline() (back bool) {
 			e.wake()
 		}
 	}()
-	fl.Do()
+	attempt.Do()
 	returned = true
 	if h.claim(absence) {
 		return true
@@ -167,9 +167,9 @@ func (e *Engine) standby() {
 	h := &e.handover
 	for {
 		select {
-		case <-h.call:
+		case <-h.standbyCall:
 			if absence, ok := h.away(acting); ok && h.claim(absence) {
-				h.standing = false
+				h.standbyRunning = false
 				e.loop()
 				return
 			}

@@ -22,14 +22,14 @@ import (
 // An attempt that is alone is carried out by the loop.
 func TestALoneAttemptIsCarriedOutByTheLoop(t *testing.T) {
 	inline := 0
-	a := act("noop", func(context.Context, *action.Task) (action.Result, error) {
+	a := newAction("noop", func(context.Context, *action.Task) (action.Result, error) {
 		if strings.Contains(string(debug.Stack()), "engine.(*Engine).runInline(") {
 			inline++
 		}
 		return action.Result{}, nil
 	})
-	e := open(t, memory.New(memory.Options{}), Config{}, a)
-	if head := end(t, e, start(t, e, planOf(t, chain(50), a), nil)); head.Status != "completed" {
+	e := openEngine(t, memory.New(memory.Options{}), Config{}, a)
+	if head := waitForEnd(t, e, start(t, e, planOf(t, chain(50), a), nil)); head.Status != "completed" {
 		t.Errorf("run is %s (%s)", head.Status, head.Message)
 	}
 	// The start, and whoever asks for the end, may be noticed first.
@@ -47,36 +47,36 @@ func TestAnActionNeverHoldsUpTheEngine(t *testing.T) {
 		var e *Engine
 		quick := noop()
 		other := planOf(t, chain(3), quick)
-		slow := act("slow", func(ctx context.Context, task *action.Task) (action.Result, error) {
-			head := end(t, e, start(t, e, other, nil))
+		slow := newAction("slow", func(ctx context.Context, task *action.Task) (action.Result, error) {
+			head := waitForEnd(t, e, start(t, e, other, nil))
 			<-release
 			return action.Result{Output: map[string]any{"other": head.Status}}, nil
 		})
-		stuck := act("stuck", func(ctx context.Context, _ *action.Task) (action.Result, error) {
+		stuck := newAction("stuck", func(ctx context.Context, _ *action.Task) (action.Result, error) {
 			<-ctx.Done()
 			return action.Result{}, ctx.Err()
 		})
-		e = open(t, memory.New(memory.Options{}), Config{}, quick, slow, stuck)
+		e = openEngine(t, memory.New(memory.Options{}), Config{}, quick, slow, stuck)
 
 		nap := start(t, e, planOf(t, "name: n\nsteps:\n  - {id: n, wait: {duration: 1h}}\n"), nil)
 		synctest.Wait()
-		lone := start(t, e, planOf(t, "name: s\nsteps:\n  - {id: s, action: {name: slow}, timeout: 2h}\n", slow), nil)
-		if head := end(t, e, start(t, e, other, nil)); head.Status != "completed" {
+		alone := start(t, e, planOf(t, "name: s\nsteps:\n  - {id: s, action: {name: slow}, timeout: 2h}\n", slow), nil)
+		if head := waitForEnd(t, e, start(t, e, other, nil)); head.Status != "completed" {
 			t.Errorf("a run beside it is %s", head.Status)
 		}
 		began := time.Now()
-		if head := end(t, e, nap); head.Status != "completed" || time.Since(began) > time.Hour {
+		if head := waitForEnd(t, e, nap); head.Status != "completed" || time.Since(began) > time.Hour {
 			t.Errorf("the timer's run is %s after %s", head.Status, time.Since(began))
 		}
 		began = time.Now()
-		head := endAfter(t, e, lone, release)
+		head := releaseAndWait(t, e, alone, release)
 		if head.Status != "completed" || time.Since(began) != 0 {
 			t.Errorf("the run that kept the loop is %s after %s (%s)", head.Status, time.Since(began), head.Message)
 		}
 
 		began = time.Now()
 		late := start(t, e, planOf(t, "name: l\nsteps:\n  - {id: s, action: {name: stuck}, timeout: 5s, retryPolicy: {maxAttempts: 1}}\n", stuck), nil)
-		if head := end(t, e, late); head.Code != fault.StepTimeout || time.Since(began) != 5*time.Second {
+		if head := waitForEnd(t, e, late); head.Code != fault.StepTimeout || time.Since(began) != 5*time.Second {
 			t.Errorf("the run that hung is %s %s after %s", head.Status, head.Code, time.Since(began))
 		}
 	})
@@ -86,7 +86,7 @@ func TestAnActionNeverHoldsUpTheEngine(t *testing.T) {
 func TestAnActionHoldsUpNothingThatCameBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		slow := held(release)
+		slow := blockedAction(release)
 		quick := noop()
 		disk := &groupDisk{Store: memory.New(memory.Options{})}
 		e, err := Open(t.Context(), Config{Store: disk, Actions: compile.NewCatalogue(quick, slow), Logger: testLog(t)})
@@ -106,18 +106,18 @@ func TestAnActionHoldsUpNothingThatCameBefore(t *testing.T) {
 		}
 		close(release)
 		wg.Wait()
-		end(t, e, run) // or a batch of both runs could be the last one, which this disk never finishes
+		waitForEnd(t, e, run) // or a batch of both runs could be the last one, which this disk never finishes
 		if _, err := e.Stop(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// endAfter waits for the end of a run whose action waits for release. Whoever asks
+// releaseAndWait waits for the end of a run whose action waits for release. Whoever asks
 // for the end has asked before: nothing else wakes the engine then.
-func endAfter(t *testing.T, e *Engine, run string, release chan struct{}) (head store.Head) {
+func releaseAndWait(t *testing.T, e *Engine, run string, release chan struct{}) (head store.Head) {
 	var wg sync.WaitGroup
-	wg.Go(func() { head = end(t, e, run) })
+	wg.Go(func() { head = waitForEnd(t, e, run) })
 	synctest.Wait()
 	close(release)
 	wg.Wait()
@@ -129,21 +129,21 @@ func TestTheLoopSurvivesGoexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var release chan struct{}
 		a := noop()
-		bad := act("bad", func(context.Context, *action.Task) (action.Result, error) {
+		bad := newAction("bad", func(context.Context, *action.Task) (action.Result, error) {
 			<-release
 			runtime.Goexit()
 			return action.Result{}, nil
 		})
-		e := open(t, memory.New(memory.Options{}), Config{}, a, bad)
+		e := openEngine(t, memory.New(memory.Options{}), Config{}, a, bad)
 		p := planOf(t, "name: b\nsteps:\n  - {id: b, action: {name: bad}, retryPolicy: {maxAttempts: 1}}\n", bad)
 		for range 5 {
 			release = make(chan struct{})
 			began := time.Now()
-			if head := endAfter(t, e, start(t, e, p, nil), release); head.Code != fault.StepFailed || time.Since(began) != 0 {
+			if head := releaseAndWait(t, e, start(t, e, p, nil), release); head.Code != fault.StepFailed || time.Since(began) != 0 {
 				t.Errorf("run is %s %s after %s", head.Status, head.Code, time.Since(began))
 			}
 		}
-		if head := end(t, e, start(t, e, planOf(t, chain(5), a), nil)); head.Status != "completed" {
+		if head := waitForEnd(t, e, start(t, e, planOf(t, chain(5), a), nil)); head.Status != "completed" {
 			t.Errorf("run is %s (%s)", head.Status, head.Message)
 		}
 	})

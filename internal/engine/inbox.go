@@ -33,18 +33,18 @@ func (b *inbox) put(in *input) error {
 func (b *inbox) take() []*input {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	ins := b.queue
+	inputs := b.queue
 	clear(b.spare) // handled long since; they would keep their runs in memory
-	b.queue, b.spare = b.spare[:0], ins
+	b.queue, b.spare = b.spare[:0], inputs
 	b.length.Store(0)
-	return ins
+	return inputs
 }
 
 // close has put return err from now on, and returns what was not taken.
 func (b *inbox) close(err error) []*input {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	late := b.queue
+	untaken := b.queue
 	b.closed, b.queue = err, nil
-	return late
+	return untaken
 }

@@ -19,8 +19,8 @@ import (
 // A run that is alone is committed by the loop, and the committer sleeps.
 func TestALoneRunIsCommittedByTheLoop(t *testing.T) {
 	a := noop()
-	e := open(t, memory.New(memory.Options{}), Config{}, a)
-	if head := end(t, e, start(t, e, planOf(t, chain(5), a), nil)); head.Status != "completed" {
+	e := openEngine(t, memory.New(memory.Options{}), Config{}, a)
+	if head := waitForEnd(t, e, start(t, e, planOf(t, chain(5), a), nil)); head.Status != "completed" {
 		t.Errorf("run is %s (%s)", head.Status, head.Message)
 	}
 	if _, err := e.Stop(t.Context()); err != nil {
@@ -37,8 +37,8 @@ func TestALargeBatchGoesAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &countedDisk{slowDisk: slowDisk{Store: memory.New(memory.Options{}), takes: 2 * time.Second}}
 		a := noop()
-		e := open(t, disk, Config{MinAhead: 2, SuspendAfter: time.Hour}, a)
-		work, nap := planOf(t, chain(1), a), planOf(t, "name: n\nsteps:\n  - {id: n, wait: {duration: 1h}}\n")
+		e := openEngine(t, disk, Config{MinAhead: 2, SuspendAfter: time.Hour}, a)
+		work, wait := planOf(t, chain(1), a), planOf(t, "name: n\nsteps:\n  - {id: n, wait: {duration: 1h}}\n")
 		var wg sync.WaitGroup
 		some := func(n int, p *plan.Plan, then time.Duration) {
 			for range n {
@@ -46,7 +46,7 @@ func TestALargeBatchGoesAhead(t *testing.T) {
 			}
 			time.Sleep(then)
 		}
-		some(1, nap, time.Second)    // its commit, of two seconds, is the loop's own
+		some(1, wait, time.Second)   // its commit, of two seconds, is the loop's own
 		some(2, work, 2*time.Second) // they wait for it, then are committed
 		some(3, work, 0)             // during that
 		wg.Wait()

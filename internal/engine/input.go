@@ -21,11 +21,11 @@ const (
 // An input is one thing that arrives at the core. It belongs to the core from
 // handle until its answer is sent.
 type input struct {
-	kind  inputKind
-	key   store.Key
-	live  *loadedRun // of key, when the sender knew it; it may be gone
-	m     machine.Input
-	begin *begin
+	kind   inputKind
+	key    store.Key
+	loaded *loadedRun // of key, when the sender knew it; it may be gone
+	m      machine.Input
+	start  *runStart
 	// holding says that the attempt's action still runs although its result is
 	// known: its slot stays taken until inFreed.
 	holding bool
@@ -37,8 +37,8 @@ type input struct {
 // task names the attempt a result is about.
 func (in *input) task() taskID { return taskID{in.key, in.m.Ref, in.m.Fence} }
 
-// begin is what the first transition of a run carries besides events.
-type begin struct {
+// runStart is what the first transition of a run carries besides events.
+type runStart struct {
 	prog    *program
 	recipe  string
 	version string
@@ -52,8 +52,8 @@ type answer struct {
 	err      error
 }
 
-// send answers at most once.
-func (in *input) send() {
+// sendAnswer answers at most once.
+func (in *input) sendAnswer() {
 	if in.reply != nil {
 		in.reply <- in.out
 		in.reply = nil
@@ -69,12 +69,12 @@ type taskID struct {
 
 // An effect is something to do in the world, now that its cause is durable.
 type effect struct {
-	kind machine.CommandKind
-	id   taskID
-	fl   *inFlight     // CmdDispatch, CmdCancelTask
-	task *machine.Task // CmdDispatch: that of fl
-	prog *program
-	from int64 // CmdNeedItems
-	n    int64
-	file string
+	kind    machine.CommandKind
+	id      taskID
+	attempt *inFlight     // CmdDispatch, CmdCancelTask
+	task    *machine.Task // CmdDispatch: that of fl
+	prog    *program
+	from    int64 // CmdNeedItems
+	n       int64
+	file    string
 }

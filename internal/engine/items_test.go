@@ -34,7 +34,7 @@ outputs: {list: steps.each.output}
 `
 
 func echo() *action.Action {
-	return act("echo", func(_ context.Context, task *action.Task) (action.Result, error) {
+	return newAction("echo", func(_ context.Context, task *action.Task) (action.Result, error) {
 		return action.Result{Output: task.Input}, nil
 	})
 }
@@ -49,14 +49,14 @@ func blobs(t testing.TB) *blob.Store {
 	return b
 }
 
-// overFile runs the loop over a file and returns the run's end.
-func overFile(t *testing.T, files *blob.Store, name, mime, content, pad string) (e *Engine, run string) {
+// startOverFile runs the loop over a file and returns the run's end.
+func startOverFile(t *testing.T, files *blob.Store, name, mime, content, pad string) (e *Engine, run string) {
 	t.Helper()
 	info, err := files.Put(t.Context(), acc, strings.NewReader(content), name, mime)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e = open(t, memory.New(memory.Options{}), Config{Files: files.Files}, echo())
+	e = openEngine(t, memory.New(memory.Options{}), Config{Files: files.Files}, echo())
 	s, err := e.Start(t.Context(), StartRequest{
 		Account: acc, Plan: planOf(t, fileLoop, echo()), Parameters: map[string]any{"pad": pad},
 		Files: []journal.File{{Hash: info.Hash, Name: info.Name, MimeType: info.MimeType, Size: info.Size}},
@@ -90,8 +90,8 @@ func TestNeedItems(t *testing.T) {
 		{"a.csv", "text/csv", table.String(), `{"n":"%d","word":"w%d"}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			e, run := overFile(t, files, tt.name, tt.mime, tt.content, "")
-			if head := end(t, e, run); head.Status != "completed" {
+			e, run := startOverFile(t, files, tt.name, tt.mime, tt.content, "")
+			if head := waitForEnd(t, e, run); head.Status != "completed" {
 				t.Fatalf("run is %s: %s %s", head.Status, head.Code, head.Message)
 			}
 			h, err := e.History(t.Context(), acc, run, 1)
@@ -129,8 +129,8 @@ func TestNeedItemsOfBadFiles(t *testing.T) {
 		{"a.csv", "a,b\n1\n", fault.FileInvalid},
 		{"a.jsonl", `"` + strings.Repeat("x", 1<<20) + `"`, fault.ValueTooLarge},
 	} {
-		e, run := overFile(t, files, tt.name, "", tt.content, "")
-		if head := end(t, e, run); head.Status != "failed" || head.Code != tt.code {
+		e, run := startOverFile(t, files, tt.name, "", tt.content, "")
+		if head := waitForEnd(t, e, run); head.Status != "failed" || head.Code != tt.code {
 			t.Errorf("%s %.20q: run is %s with %s (%s), want %s", tt.name, tt.content, head.Status, head.Code, head.Message, tt.code)
 		}
 	}
@@ -182,8 +182,8 @@ func TestCollect(t *testing.T) {
 	for i := range n {
 		fmt.Fprintln(&lines, i)
 	}
-	e, run := overFile(t, files, "a.jsonl", "application/jsonl", lines.String(), strings.Repeat("p", 10_000))
-	if head := end(t, e, run); head.Status != "completed" {
+	e, run := startOverFile(t, files, "a.jsonl", "application/jsonl", lines.String(), strings.Repeat("p", 10_000))
+	if head := waitForEnd(t, e, run); head.Status != "completed" {
 		t.Fatalf("run is %s: %s %s", head.Status, head.Code, head.Message)
 	}
 	items := collected(t, e, files, run)
@@ -218,13 +218,13 @@ steps:
             else: [{id: no, fail: {code: NO_LUCK, message: 'item {{ item }}'}}]
 outputs: {list: steps.each.output}
 `
-	e := open(t, memory.New(memory.Options{}), Config{Files: files.Files}, echo())
+	e := openEngine(t, memory.New(memory.Options{}), Config{Files: files.Files}, echo())
 	items := make([]any, 200)
 	for i := range items {
 		items[i] = int64(i)
 	}
 	run := start(t, e, planOf(t, src, echo()), map[string]any{"items": items, "pad": strings.Repeat("p", 10_000)})
-	if head := end(t, e, run); head.Status != "completed" {
+	if head := waitForEnd(t, e, run); head.Status != "completed" {
 		t.Fatalf("run is %s: %s %s", head.Status, head.Code, head.Message)
 	}
 	got := collected(t, e, files, run)
@@ -268,11 +268,11 @@ func TestRowsAreCountedFirst(t *testing.T) {
 				t.Fatal(err)
 			}
 			var calls atomic.Int64
-			count := act("echo", func(context.Context, *action.Task) (action.Result, error) {
+			count := newAction("echo", func(context.Context, *action.Task) (action.Result, error) {
 				calls.Add(1)
 				return action.Result{}, nil
 			})
-			e := open(t, memory.New(memory.Options{}), Config{Files: files.Files}, count)
+			e := openEngine(t, memory.New(memory.Options{}), Config{Files: files.Files}, count)
 			p := planOf(t, strings.Replace(fileLoop, "max_total_steps: 1000000", tt.limits, 1), count)
 			s, err := e.Start(t.Context(), StartRequest{
 				Account: acc, Plan: p, Parameters: map[string]any{"pad": ""},
@@ -281,7 +281,7 @@ func TestRowsAreCountedFirst(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			head := end(t, e, s.Run)
+			head := waitForEnd(t, e, s.Run)
 			if head.Code != tt.code || !strings.Contains(head.Message, tt.says) {
 				t.Errorf("%s %s, want %s with %q", head.Code, head.Message, tt.code, tt.says)
 			}

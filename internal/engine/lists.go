@@ -14,17 +14,17 @@ type runList struct{ head link }
 
 func (q *runList) init() { q.head.prev, q.head.next = &q.head, &q.head }
 
-func (q *runList) remove(k *link) {
-	if k.next != nil {
-		k.prev.next, k.next.prev = k.next, k.prev
-		k.prev, k.next = nil, nil
+func (q *runList) remove(entry *link) {
+	if entry.next != nil {
+		entry.prev.next, entry.next.prev = entry.next, entry.prev
+		entry.prev, entry.next = nil, nil
 	}
 }
 
-func (q *runList) toBack(k *link) {
-	q.remove(k)
-	k.prev, k.next = q.head.prev, &q.head
-	k.prev.next, q.head.prev = k, k
+func (q *runList) toBack(entry *link) {
+	q.remove(entry)
+	entry.prev, entry.next = q.head.prev, &q.head
+	entry.prev.next, q.head.prev = entry, entry
 }
 
 // front is the oldest run, nil when there is none.
@@ -36,9 +36,9 @@ func (q *runList) front() *loadedRun {
 }
 
 // after is the run that follows l in the list, nil at its end.
-func (q *runList) after(k *link) *loadedRun {
-	if k.next == &q.head {
+func (q *runList) after(entry *link) *loadedRun {
+	if entry.next == &q.head {
 		return nil
 	}
-	return k.next.l
+	return entry.next.l
 }

@@ -22,7 +22,7 @@ type loadedRun struct {
 	prog  *program
 	run   *machine.Run
 	head  store.Head // as of the last encoded batch
-	begin *begin     // until the run's first transition is durable
+	start *runStart  // until the run's first transition is durable
 	// unended is true while the stored head says that the run has not ended; any
 	// goroutine may read it.
 	unended atomic.Bool
@@ -31,10 +31,10 @@ type loadedRun struct {
 	storedState
 	changes
 
-	again       bool // InContinue is due
+	continueDue bool // InContinue is due
 	interrupted bool // loaded with attempts whose worker is gone
 	released    bool // it was quarantined, and its attempts told to stop, until just now
-	gone        bool // dropped from memory; a pointer to it is out of date
+	dropped     bool // dropped from memory; a pointer to it is out of date
 
 	requests requestSet
 	limits   [][]*limit // by plan action
@@ -47,24 +47,24 @@ type loadedRun struct {
 
 // storedState is what the store has of a run, or is being given.
 type storedState struct {
-	tail      []byte // frames after chunked, durable or not
-	chunked   uint64 // last event kept in a chunk
-	snap      int    // size of the last snapshot
-	suspended bool   // there is a suspension entry as of the last event
-	wake      int64  // its WakeAt
+	tail         []byte // frames after chunked, durable or not
+	chunked      uint64 // last event kept in a chunk
+	snapshotSize int    // size of the last snapshot
+	suspended    bool   // there is a suspension entry as of the last event
+	wakeAt       int64  // its WakeAt
 }
 
 // changes are what the next batch has to write of a run.
 type changes struct {
-	dirty     bool   // part of the batch under construction: its
-	from      int    // … frames begin here in tail,
-	first     uint64 // … with this event
-	flying    bool   // part of the batch being committed
-	version   uint32 // grows with every touch
-	encoded   uint32 // version when last encoded
-	compact   bool   // encode with a compaction
-	leaving   bool   // encode with a suspension
-	forceHead bool   // encode with a head row
+	dirty      bool   // part of the batch under construction: its
+	from       int    // … frames begin here in tail,
+	first      uint64 // … with this event
+	committing bool   // part of the batch being committed
+	version    uint32 // grows with every touch
+	encoded    uint32 // version when last encoded
+	compact    bool   // encode with a compaction
+	suspending bool   // encode with a suspension
+	forceHead  bool   // encode with a head row
 }
 
 // settled says that nothing will ever happen to the run by itself.
@@ -83,7 +83,7 @@ func (l *loadedRun) newHead(now int64) bool {
 		h.Owes = !l.run.Quiet()
 		h.Code, h.Message = l.run.Failure()
 	}
-	if l.begin == nil && h.Status == old.Status && h.Ended == old.Ended && h.Owes == old.Owes && !l.forceHead {
+	if l.start == nil && h.Status == old.Status && h.Ended == old.Ended && h.Owes == old.Owes && !l.forceHead {
 		*h = old
 		return false
 	}
@@ -112,17 +112,17 @@ func (m *residency) rebuild(saved *store.Saved) (l *loadedRun, err error) {
 	}
 	l = &loadedRun{
 		key: saved.Head.Key, prog: prog, run: run, head: saved.Head, ended: saved.Head.Ended,
-		storedState: storedState{chunked: saved.Chunked, snap: len(saved.State)},
+		storedState: storedState{chunked: saved.Chunked, snapshotSize: len(saved.State)},
 	}
 	if l.ended == 0 && run.Status().Terminal() {
 		l.ended = run.Now() // the head lags
 	}
 	l.unended.Store(l.ended == 0)
 	if saved.Suspension != nil {
-		l.suspended, l.wake = true, saved.Suspension.WakeAt
+		l.suspended, l.wakeAt = true, saved.Suspension.WakeAt
 	}
 	if saved.Last > saved.Chunked {
-		l.tail, err = after(saved.Tail, saved.Chunked)
+		l.tail, err = framesAfter(saved.Tail, saved.Chunked)
 	}
 	return l, err
 }
@@ -192,18 +192,18 @@ func supply(ctx context.Context, st store.Reader, key store.Key, run *machine.Ru
 	return nil
 }
 
-// after cuts the events up to `last` off frames.
-func after(frames []byte, last uint64) ([]byte, error) {
+// framesAfter cuts the events up to `last` off frames.
+func framesAfter(frames []byte, last uint64) ([]byte, error) {
 	var events []journal.Event
-	whole := true
+	uncut := true
 	err := journal.EachEvent(frames, func(ev *journal.Event) error {
 		if ev.Seq > last {
-			if whole && len(events) == 0 {
+			if uncut && len(events) == 0 {
 				return errEnough // nothing to cut
 			}
 			events = append(events, *ev)
 		} else {
-			whole = false
+			uncut = false
 		}
 		return nil
 	})

@@ -21,7 +21,7 @@ import (
 )
 
 // rowsOf is a loop whose output is inline or in a file, as the pad says.
-const rowsOf = `
+const rowsRecipe = `
 name: rows
 steps:
   - id: each
@@ -44,7 +44,7 @@ func rowsInput(pad int) map[string]any {
 func runRows(t testing.TB, e *Engine, p *plan.Plan, pad int) map[string]any {
 	t.Helper()
 	run := start(t, e, p, rowsInput(pad))
-	head := end(t, e, run)
+	head := waitForEnd(t, e, run)
 	h, err := e.History(t.Context(), acc, run, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -63,13 +63,13 @@ func runRows(t testing.TB, e *Engine, p *plan.Plan, pad int) map[string]any {
 // go one way, actions and loops take it whole.
 func TestALoopsOutputIsAList(t *testing.T) {
 	files := blobs(t)
-	e := open(t, memory.New(memory.Options{}), Config{Files: files.Files}, measure())
-	p := planOf(t, rowsOf+`
+	e := openEngine(t, memory.New(memory.Options{}), Config{Files: files.Files}, measureAction())
+	p := planOf(t, rowsRecipe+`
   - {id: many, condition: {expression: "size(rows) > 100", then: [{id: yes, transform: {expression: "'many'"}}], else: [{id: no, transform: {expression: "'few'"}}]}, outputBinding: judged}
   - {id: whole, action: {name: measure, parameters: {rows: "{{ rows }}"}}, outputBinding: sizes}
   - {id: again, loop: {over: rows, steps: [{id: two, transform: {expression: item.n * 2}}]}, outputBinding: doubled}
 outputs: {size: size(rows), field: rows.size, judged: judged, equal: rows == steps.each.output, empty: "rows == []", kind: type(rows) == list, last: "doubled[119]", sizes: sizes.rows > 119 * 20, rows: rows}
-`, measure())
+`, measureAction())
 	for _, pad := range []int{10, 10_000} {
 		out := runRows(t, e, p, pad)
 		rows := out["rows"]
@@ -124,7 +124,7 @@ func compiles(src string) bool {
 	if r == nil || compile.HasErrors(diags) {
 		return false
 	}
-	_, diags = compile.Compile(r, s, compile.Options{Actions: compile.NewCatalogue(measure())})
+	_, diags = compile.Compile(r, s, compile.Options{Actions: compile.NewCatalogue(measureAction())})
 	return !compile.HasErrors(diags)
 }
 
@@ -164,7 +164,7 @@ func plainRows(v any) any {
 // Every expression over a loop's output gives the same for rows of 10 bytes and of
 // 10 KB, or VALUE_TOO_LARGE: never another value.
 func TestExpressionsOverALoopsOutput(t *testing.T) {
-	e := open(t, memory.New(memory.Options{}), Config{Files: blobs(t).Files}, measure())
+	e := openEngine(t, memory.New(memory.Options{}), Config{Files: blobs(t).Files}, measureAction())
 	drawn := rapid.Custom(func(t *rapid.T) string { return drawExpression(t, 2) })
 	values, refused, runs, seed := 0, 0, 20, 0
 	if testing.Short() {
@@ -173,20 +173,20 @@ func TestExpressionsOverALoopsOutput(t *testing.T) {
 	for range runs {
 		var recipe, outputs strings.Builder
 		var sources []string
-		recipe.WriteString(rowsOf)
+		recipe.WriteString(rowsRecipe)
 		for ; len(sources) < 40; seed++ {
 			src := drawn.Example(seed)
 			quoted, _ := json.Marshal(src)
 			at := len(sources)
 			step := fmt.Sprintf("  - {id: e%d, transform: {expression: %s}, onError: {strategy: skip}}\n", at, quoted)
-			if !compiles(rowsOf + step) {
+			if !compiles(rowsRecipe + step) {
 				continue
 			}
 			recipe.WriteString(step)
 			fmt.Fprintf(&outputs, "  e%d: \"steps.e%d.error == null ? {'v': steps.e%d.output} : {'code': steps.e%d.error.code}\"\n", at, at, at, at)
 			sources = append(sources, src)
 		}
-		p := planOf(t, recipe.String()+"outputs:\n"+outputs.String(), measure())
+		p := planOf(t, recipe.String()+"outputs:\n"+outputs.String(), measureAction())
 		small, large := runRows(t, e, p, 10), runRows(t, e, p, 10_000)
 		for i, src := range sources {
 			at := fmt.Sprintf("e%d", i)
@@ -215,14 +215,14 @@ func TestExpressionsOverALoopsOutput(t *testing.T) {
 // and refused by those that cannot.
 func TestActionsStreamALoopsOutput(t *testing.T) {
 	files := blobs(t)
-	actions := []*action.Action{makes(), measure()}
+	actions := []*action.Action{makeAction(), measureAction()}
 	for _, a := range builtin.Actions(builtin.Config{}) {
 		switch a.Name {
 		case "rows-query", "json-to-csv", "text-join":
 			actions = append(actions, &a)
 		}
 	}
-	e := open(t, memory.New(memory.Options{}), Config{Files: files.Files}, actions...)
+	e := openEngine(t, memory.New(memory.Options{}), Config{Files: files.Files}, actions...)
 	p := planOf(t, `
 name: long
 steps:
@@ -245,7 +245,7 @@ outputs: {n: size(rows), totals: totals, table: "[table.name, table.rowCount]", 
 		items[i] = int64(i)
 	}
 	run := start(t, e, p, map[string]any{"items": items})
-	head := end(t, e, run)
+	head := waitForEnd(t, e, run)
 	h, err := e.History(t.Context(), acc, run, 1)
 	if err != nil {
 		t.Fatal(err)

@@ -15,26 +15,26 @@ import (
 )
 
 // readItems answers CmdNeedItems: the next items of the file a loop runs over.
-func (e *Engine) readItems(ask *effect) {
+func (e *Engine) readItems(ef *effect) {
 	var items loops.Items
-	err := e.contain(ask.id.key.Run, "reading the items of a loop", func() (err error) {
-		w := loops.Window{Key: ask.id.key, Loop: ask.id.ref, File: ask.file, From: ask.from, N: ask.n}
-		items, err = e.cursors.Read(e.ctx, e.files(ask.id.key.Account), &w, e.references)
+	err := e.contain(ef.id.key.Run, "reading the items of a loop", func() (err error) {
+		w := loops.Window{Key: ef.id.key, Loop: ef.id.ref, File: ef.file, From: ef.from, N: ef.n}
+		items, err = e.cursors.Read(e.ctx, e.files(ef.id.key.Account), &w, e.references)
 		return err
 	})
-	in := &input{kind: inRun, key: ask.id.key}
-	in.m = machine.Input{Kind: machine.InItems, Ref: ask.id.ref, From: ask.from, Items: items.Items, More: items.More, Total: items.Total}
+	in := &input{kind: inRun, key: ef.id.key}
+	in.m = machine.Input{Kind: machine.InItems, Ref: ef.id.ref, From: ef.from, Items: items.Items, More: items.More, Total: items.Total}
 	if err != nil {
 		if e.ctx.Err() != nil {
 			return
 		}
-		in.m = failed(ask, err)
+		in.m = failedResult(ef, err)
 	}
 	_ = e.post(in)
 }
 
-func failed(ask *effect, err error) machine.Input {
-	return machine.Input{Kind: machine.InResult, Ref: ask.id.ref, Fence: ask.id.fence, Outcome: machine.Failed,
+func failedResult(ef *effect, err error) machine.Input {
+	return machine.Input{Kind: machine.InResult, Ref: ef.id.ref, Fence: ef.id.fence, Outcome: machine.Failed,
 		Err: &machine.Failure{Code: fault.CodeOf(err), Msg: fault.Message(err)}}
 }
 
@@ -45,12 +45,12 @@ func (e *Engine) references(ctx context.Context, key store.Key) (map[jsonx.Large
 
 // collect answers CmdCollect: the outputs of a loop's iterations, in order, as the
 // reference to a list in a file.
-func (e *Engine) collect(ask *effect) {
+func (e *Engine) collect(ef *effect) {
 	var list jsonx.Large
-	run := ask.id.key.Run
+	run := ef.id.key.Run
 	err := e.contain(run, "collecting the outputs of a loop", func() (err error) {
-		loop := loops.Loop{Plan: ask.prog.machine.Plan(), Key: ask.id.key, Ref: ask.id.ref, N: ask.n}
-		list, err = loops.Collect(e.ctx, e.cfg.Store, e.files(ask.id.key.Account), &loop, func(fn func() error) error {
+		loop := loops.Loop{Plan: ef.prog.machine.Plan(), Key: ef.id.key, Ref: ef.id.ref, N: ef.n}
+		list, err = loops.Collect(e.ctx, e.cfg.Store, e.files(ef.id.key.Account), &loop, func(fn func() error) error {
 			return e.contain(run, "reading the outputs of a loop", fn)
 		})
 		return err
@@ -58,12 +58,12 @@ func (e *Engine) collect(ask *effect) {
 	if e.ctx.Err() != nil {
 		return
 	}
-	in := &input{kind: inRun, key: ask.id.key, m: machine.Input{
-		Kind: machine.InResult, Ref: ask.id.ref, Fence: ask.id.fence, Outcome: machine.Success}}
+	in := &input{kind: inRun, key: ef.id.key, m: machine.Input{
+		Kind: machine.InResult, Ref: ef.id.ref, Fence: ef.id.fence, Outcome: machine.Success}}
 	if err == nil {
 		in.m.Output = list.Append(nil)
 	} else {
-		in.m = failed(ask, err)
+		in.m = failedResult(ef, err)
 	}
 	_ = e.post(in)
 }

@@ -12,63 +12,63 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// lose handles a failed commit. The connection may have died before the commit
+// commitFailed handles a failed commit. The connection may have died before the commit
 // or after it. We cannot tell, so every run in memory is suspect: forget them
 // and load again, once the store answers.
-func (r *recovery) lose(b *batch, err error) {
+func (r *recovery) commitFailed(b *batch, err error) {
 	if r.c.ctx.Err() == nil && r.c.cfg.CommitFailed != nil {
 		r.c.cfg.CommitFailed(err)
 	}
 	if fatal(err) {
-		r.die(err, b)
+		r.fail(err, b)
 		return
 	}
 	r.c.cfg.Logger.Warn("a commit failed; loading every run again", "err", err)
 	r.stalled = err
 	r.backoff = min(max(2*r.backoff, minBackoff), maxBackoff)
 	r.retryAt = r.c.now + r.backoff
-	r.forget()
-	r.lost = append(r.lost, b)
+	r.unloadAll()
+	r.lostBatches = append(r.lostBatches, b)
 	// What was never sent to the store is certainly not written.
-	for _, in := range r.c.pipeline.building.ins {
-		r.redo(in)
+	for _, in := range r.c.pipeline.building.inputs {
+		r.requeue(in)
 	}
 	r.c.pipeline.building.reset()
-	r.refuse()
+	r.refuseBacklog()
 }
 
-// redo keeps a report of a worker for when the runs are back, and refuses what
+// requeue keeps a report of a worker for when the runs are back, and refuses what
 // a caller can ask for again.
-func (r *recovery) redo(in *input) {
+func (r *recovery) requeue(in *input) {
 	if in.reply == nil {
 		r.c.backlog = append(r.c.backlog, in)
 		return
 	}
 	in.out = answer{run: in.key.Run, err: r.stalled}
-	in.send()
+	in.sendAnswer()
 }
 
-// forget empties memory.
-func (r *recovery) forget() {
+// unloadAll empties memory.
+func (r *recovery) unloadAll() {
 	for l := r.c.residency.recent.front(); l != nil; l = r.c.residency.recent.front() {
-		l.requests.Each(r.c.attempts.orphan)
+		l.requests.Each(r.c.attempts.keepOrphan)
 		l.requests = requestSet{} // the arbiter starts anew
 		r.c.residency.drop(l)
 	}
-	for _, k := range r.c.attempts.overdue {
-		r.c.attempts.orphan(k)
+	for _, req := range r.c.attempts.overdue {
+		r.c.attempts.keepOrphan(req)
 	}
 	r.c.attempts.arbiter = newArbiter(r.c.cfg.Concurrency)
 	r.c.residency.alarms = alarms{}
-	r.c.residency.resting = nil
+	r.c.residency.quiet = nil
 	r.c.residency.horizon = 0
 	clear(r.c.attempts.overdue)
-	r.c.continues, r.entering, r.suspects = nil, nil, nil
+	r.c.continues, r.recovering, r.suspects = nil, nil, nil
 }
 
-// refuse answers callers while nothing can be committed. Reports of workers
+// refuseBacklog answers callers while nothing can be committed. Reports of workers
 // stay: they always get in.
-func (r *recovery) refuse() {
+func (r *recovery) refuseBacklog() {
 	err := r.dead
 	if err == nil {
 		err = r.stalled
@@ -82,32 +82,32 @@ func (r *recovery) refuse() {
 			continue
 		}
 		in.out = answer{run: in.key.Run, err: err}
-		in.send()
+		in.sendAnswer()
 	}
 	clear(r.c.backlog[len(kept):])
 	r.c.backlog = kept
 }
 
-// die ends the engine: what is not acknowledged by now never will be (I21).
-func (r *recovery) die(err error, b *batch) {
+// fail ends the engine: what is not acknowledged by now never will be (I21).
+func (r *recovery) fail(err error, b *batch) {
 	r.c.cfg.Logger.Error("the engine stops acknowledging", "err", err)
 	r.dead = err
-	r.forget()
-	r.lost = append(r.lost, b)
-	r.tellAll(err)
+	r.unloadAll()
+	r.lostBatches = append(r.lostBatches, b)
+	r.answerAll(err)
 }
 
-// tellAll answers everybody who still waits: nothing more will be written.
-func (r *recovery) tellAll(err error) {
-	for _, b := range append(r.lost, r.c.pipeline.building) {
-		for _, in := range b.ins {
+// answerAll answers everybody who still waits: nothing more will be written.
+func (r *recovery) answerAll(err error) {
+	for _, b := range append(r.lostBatches, r.c.pipeline.building) {
+		for _, in := range b.inputs {
 			in.out = answer{run: in.key.Run, err: err}
-			in.send()
+			in.sendAnswer()
 		}
 		b.reset()
 	}
-	r.lost = nil
-	r.refuse()
+	r.lostBatches = nil
+	r.refuseBacklog()
 }
 
 // fatal says that no later commit can succeed.
@@ -129,60 +129,60 @@ func (r *recovery) reload() bool {
 	err := r.c.cfg.Store.Recover(r.c.ctx, func(saved *store.Saved) error {
 		key := saved.Head.Key
 		switch {
-		case !r.c.residency.takes(key) || saved.Head.Quarantine != "" || r.quarantined[key] != "":
+		case !r.c.residency.selects(key) || saved.Head.Quarantine != "" || r.quarantined[key] != "":
 		case r.inherited[key].suspect:
 			r.suspects = append(r.suspects, key)
 		default:
-			return r.enterSaved(saved)
+			return r.loadSaved(saved)
 		}
 		return nil
 	})
 	written := map[store.Key]bool{}
-	for _, b := range r.lost {
-		for i := range b.trans {
-			if t := &b.trans[i]; err == nil {
-				written[t.Key], err = r.wrote(t)
+	for _, b := range r.lostBatches {
+		for i := range b.transitions {
+			if t := &b.transitions[i]; err == nil {
+				written[t.Key], err = r.wasWritten(t)
 			}
 		}
 	}
 	if err == nil {
-		err = r.markAgain()
+		err = r.restoreMarks()
 	}
 	if err == nil {
 		err = r.c.residency.lookAhead()
 	}
 	if err == nil {
-		err = r.owns()
+		err = r.checkOwnership()
 	}
 	if err != nil {
-		r.forget()
+		r.unloadAll()
 		r.backoff = min(2*r.backoff, maxBackoff)
 		r.retryAt = r.c.now + r.backoff
 		if fatal(err) {
-			r.die(err, r.c.pipeline.building)
+			r.fail(err, r.c.pipeline.building)
 		}
 		return false
 	}
-	whole := !slices.Contains(slices.Collect(maps.Values(written)), false)
-	for _, b := range r.lost {
-		for _, in := range b.ins {
-			if is, ok := written[in.key]; ok && !is || in.kind == inBarrier && !whole {
-				r.redo(in)
+	allWritten := !slices.Contains(slices.Collect(maps.Values(written)), false)
+	for _, b := range r.lostBatches {
+		for _, in := range b.inputs {
+			if is, ok := written[in.key]; ok && !is || in.kind == inBarrier && !allWritten {
+				r.requeue(in)
 				continue
 			}
-			in.send()
+			in.sendAnswer()
 		}
-		for i := range b.owed {
+		for i := range b.commands {
 			// What a run still wants it asks for again; of what it gave up nobody
 			// else would tell the worker.
-			if o := &b.owed[i]; o.cmd.Kind == machine.CmdCancelTask && written[o.l.key] {
+			if o := &b.commands[i]; o.cmd.Kind == machine.CmdCancelTask && written[o.l.key] {
 				r.c.pipeline.emit(o.l, &o.cmd)
 			}
 		}
 		b.reset()
 		r.c.pipeline.spare = b
 	}
-	r.lost = nil
+	r.lostBatches = nil
 	r.stalled = nil
 	// What a lost batch wrote all the same was published to nobody, and may be the
 	// last thing that its runs ever do.
@@ -191,10 +191,10 @@ func (r *recovery) reload() bool {
 	return true
 }
 
-// wrote says whether the store holds a transition of a lost batch.
-func (r *recovery) wrote(t *store.Transition) (bool, error) {
+// wasWritten says whether the store holds a transition of a lost batch.
+func (r *recovery) wasWritten(t *store.Transition) (bool, error) {
 	if t.Last == 0 {
-		return r.unmarked(t)
+		return r.headWritten(t)
 	}
 	if l := r.c.residency.runs[t.Key]; l != nil {
 		return l.run.Last() >= t.Last, nil
@@ -209,27 +209,27 @@ func (r *recovery) wrote(t *store.Transition) (bool, error) {
 	return false, err
 }
 
-// unmarked says whether the store holds a transition without events, as far as
+// headWritten says whether the store holds a transition without events, as far as
 // somebody waits for that: for a mark that was taken back, not for a compaction or a mark.
-func (r *recovery) unmarked(t *store.Transition) (bool, error) {
+func (r *recovery) headWritten(t *store.Transition) (bool, error) {
 	if t.Head == nil || t.Head.Quarantine != "" {
 		return true, nil
 	}
 	head, err := r.c.cfg.Store.Head(r.c.ctx, t.Key)
-	if passing(err) {
+	if transient(err) {
 		return false, err
 	}
 	return err == nil && head.Quarantine == "", nil
 }
 
-// hang ends a core whose commit does not come back. The batch is not touched:
+// commitHung ends a core whose commit does not come back. The batch is not touched:
 // the store is still reading it.
-func (r *recovery) hang() {
-	b := r.c.pipeline.flying
-	r.c.pipeline.flying = nil
-	for _, in := range b.ins {
+func (r *recovery) commitHung() {
+	b := r.c.pipeline.committing
+	r.c.pipeline.committing = nil
+	for _, in := range b.inputs {
 		in.out = answer{run: in.key.Run, err: ErrHangs}
-		in.send()
+		in.sendAnswer()
 	}
-	r.die(ErrHangs, new(batch))
+	r.fail(ErrHangs, new(batch))
 }

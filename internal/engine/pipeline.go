@@ -15,9 +15,9 @@ import (
 //	committed     the store has answered
 //	releaseCommitted  what waited for the batch goes out
 type pipeline struct {
-	c                       *core
-	building, flying, spare *batch
-	committedBatch          *batch // committed; what waited for it has not gone out
+	c                           *core
+	building, committing, spare *batch
+	committedBatch              *batch // committed; what waited for it has not gone out
 }
 
 func (p *pipeline) init(c *core) { *p = pipeline{c: c, building: new(batch), spare: new(batch)} }
@@ -30,8 +30,8 @@ func (p *pipeline) touch(l *loadedRun, first uint64) {
 		l.first = first
 		p.building.dirty = append(p.building.dirty, l)
 	}
-	if p.building.since == 0 {
-		p.building.since = p.c.now
+	if p.building.changedAt == 0 {
+		p.building.changedAt = p.c.now
 	}
 	l.version++
 	l.touched = p.c.now
@@ -42,7 +42,7 @@ func (p *pipeline) touch(l *loadedRun, first uint64) {
 // one. It returns nil while a commit is under way or nothing needs to go yet. A
 // batch without transitions needs no commit, only committed.
 func (p *pipeline) encodeBatch() *batch {
-	if p.flying != nil || p.c.recovery.stalled != nil || p.c.recovery.dead != nil {
+	if p.committing != nil || p.c.recovery.stalled != nil || p.c.recovery.dead != nil {
 		return nil
 	}
 	p.c.residency.tidy()
@@ -51,23 +51,23 @@ func (p *pipeline) encodeBatch() *batch {
 	}
 	b := p.building
 	if b.empty() {
-		b.urgent, b.since = false, 0
-		b.slim()
-		p.spare.slim()
+		b.urgent, b.changedAt = false, 0
+		b.shrink()
+		p.spare.shrink()
 		return nil
 	}
-	if !b.urgent && !p.full() && p.c.now < b.since+lazyTick {
+	if !b.urgent && !p.full() && p.c.now < b.changedAt+lazyTick {
 		return nil
 	}
 	b.addExtra(0)
 	before := len(b.extra)
 	for _, l := range b.dirty {
-		if !l.gone {
+		if !l.dropped {
 			p.transition(b, l)
 		}
 	}
 	b.addExtra(before) // marks of runs of which no snapshot could be made
-	p.building, p.spare, p.flying = p.spare, nil, b
+	p.building, p.spare, p.committing = p.spare, nil, b
 	return b
 }
 
@@ -79,28 +79,28 @@ func (p *pipeline) transition(b *batch, l *loadedRun) {
 		t.Frames = l.tail[l.from:len(l.tail):len(l.tail)]
 		l.suspended = false
 	}
-	if l.begin != nil {
-		t.Plans = l.begin.prog.stored
-		t.Idempotency = l.begin.idem
+	if l.start != nil {
+		t.Plans = l.start.prog.stored
+		t.Idempotency = l.start.idem
 	}
 	compacted := -1
 	if f := p.compaction(l); f != nil {
 		t.Compaction, compacted = f, len(l.tail)
 	}
-	if l.gone { // its snapshot panicked: nothing of this is written but its mark, with the head as it was
+	if l.dropped { // its snapshot panicked: nothing of this is written but its mark, with the head as it was
 		return
 	}
 	if l.newHead(p.c.now) {
 		head := l.head
 		t.Head = &head
 	}
-	if l.leaving {
+	if l.suspending {
 		t.Suspension = &store.Suspension{WakeAt: l.run.NextDue()}
-		l.wake, l.suspended = t.Suspension.WakeAt, true
+		l.wakeAt, l.suspended = t.Suspension.WakeAt, true
 	}
-	l.dirty, l.flying, l.encoded = false, true, l.version
-	l.leaving, l.compact, l.forceHead = false, false, false
-	b.trans = append(b.trans, t)
+	l.dirty, l.committing, l.encoded = false, true, l.version
+	l.suspending, l.compact, l.forceHead = false, false, false
+	b.transitions = append(b.transitions, t)
 	b.runs = append(b.runs, l)
 	b.compacted = append(b.compacted, compacted)
 }
@@ -110,7 +110,7 @@ func (p *pipeline) transition(b *batch, l *loadedRun) {
 // history), at the end of a run, and where suspending or the pack rule asks.
 func (p *pipeline) compaction(l *loadedRun) *store.Compaction {
 	settled := l.settled()
-	if len(l.tail) == 0 || !settled && !l.compact && !l.leaving && len(l.tail) <= max(minCompaction, 2*l.snap) {
+	if len(l.tail) == 0 || !settled && !l.compact && !l.suspending && len(l.tail) <= max(minCompaction, 2*l.snapshotSize) {
 		return nil
 	}
 	f := &store.Compaction{First: l.chunked + 1, Last: l.run.Last(), Chunk: l.tail[:len(l.tail):len(l.tail)]}

@@ -33,7 +33,7 @@ type program struct {
 	calls   []atomic.Pointer[call] // by step
 	// room is how many bytes of frames the last run had that ended without having
 	// been folded before: the next one is given as many at once. The loop's.
-	room int
+	tailCapacity int
 }
 
 func newProgram(p *plan.Plan) (*program, error) {
@@ -41,10 +41,10 @@ func newProgram(p *plan.Plan) (*program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode plan %s: %w", p.Hash(), err)
 	}
-	return prepared(p, p.Key(), data), nil
+	return assembleProgram(p, p.Key(), data), nil
 }
 
-func prepared(p *plan.Plan, key string, encoded []byte) *program {
+func assembleProgram(p *plan.Plan, key string, encoded []byte) *program {
 	return &program{machine: machine.Prepare(p), key: key, hash: plan.HashOf(key), stored: []store.EncodedPlan{{Key: key, Data: encoded}}, calls: make([]atomic.Pointer[call], len(p.Steps))}
 }
 
@@ -84,8 +84,8 @@ func (ps *programs) add(p *program) *program {
 	return p
 }
 
-// of prepares a plan given by a caller.
-func (ps *programs) of(p *plan.Plan) (*program, error) {
+// prepare prepares a plan given by a caller.
+func (ps *programs) prepare(p *plan.Plan) (*program, error) {
 	if prog := ps.find(p.Key()); prog != nil {
 		return prog, nil
 	}
@@ -111,7 +111,7 @@ func (ps *programs) load(ctx context.Context, st store.Reader, key string) (*pro
 	}
 	// The stored key names the plan whatever a later release makes of its
 	// canonical form; a run executes the plan it started with.
-	return ps.add(prepared(p, key, data)), nil
+	return ps.add(assembleProgram(p, key, data)), nil
 }
 
 // plan returns the plan that is stored under a key.
@@ -172,7 +172,7 @@ func (p *program) validate(params map[string]any, files []journal.File) error {
 	diags := make([]fault.Diagnostic, len(violations))
 	for i, v := range violations {
 		msg := v.Msg
-		if mask != nil && hides(shown, &v) {
+		if mask != nil && mayRevealMasked(shown, &v) {
 			msg = "the value, which is not shown because the schema marks it as writeOnly, does not fit `" + v.Keyword + "`"
 		}
 		diags[i] = fault.Diagnostic{
@@ -185,17 +185,17 @@ func (p *program) validate(params map[string]any, files []journal.File) error {
 
 // tellsNoValue are the words of a schema whose violation says nothing of a value
 // but its type, its size and its names.
-var tellsNoValue = []string{"required", "additionalProperties", "unevaluatedProperties", "type", "minLength", "maxLength",
+var valueFreeKeywords = []string{"required", "additionalProperties", "unevaluatedProperties", "type", "minLength", "maxLength",
 	"minItems", "maxItems", "minProperties", "maxProperties", "dependentRequired"}
 
-// hides says whether a violation may show a value that the schema marks as
+// mayRevealMasked says whether a violation may show a value that the schema marks as
 // writeOnly: it is about one, or about a value that may hold one. shown is the
 // input as it may be shown.
-func hides(shown any, v *jsonschema.Violation) bool {
-	if slices.Contains(tellsNoValue, v.Keyword) {
+func mayRevealMasked(shown any, violation *jsonschema.Violation) bool {
+	if slices.Contains(valueFreeKeywords, violation.Keyword) {
 		return false
 	}
-	for part := range strings.SplitSeq(strings.TrimPrefix(v.Pointer, "/"), "/") {
+	for part := range strings.SplitSeq(strings.TrimPrefix(violation.Pointer, "/"), "/") {
 		switch at := shown.(type) {
 		case map[string]any:
 			shown = at[strings.NewReplacer("~1", "/", "~0", "~").Replace(part)]

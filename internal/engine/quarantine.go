@@ -22,7 +22,7 @@ func (r *recovery) quarantine(head store.Head, reason string) {
 		r.c.pipeline.building.extra = append(r.c.pipeline.building.extra, store.Transition{Key: head.Key, Epoch: r.c.epoch, Head: &head})
 		r.c.pipeline.building.urgent = true
 	}
-	r.recall(head.Key)
+	r.cancelOrphans(head.Key)
 }
 
 // quarantineStored is quarantine for a run of which only the head can be read.
@@ -59,10 +59,10 @@ func (r *recovery) dropMark(key store.Key) {
 	r.c.pipeline.building.extra = slices.DeleteFunc(r.c.pipeline.building.extra, func(t store.Transition) bool { return t.Key == key })
 }
 
-// recall tells the attempts of a run that has been quarantined to stop, also those
+// cancelOrphans tells the attempts of a run that has been quarantined to stop, also those
 // that it lost sight of in a reload. Whoever releases the run finds them lost;
 // until then nobody else would tell their actions.
-func (r *recovery) recall(key store.Key) {
+func (r *recovery) cancelOrphans(key store.Key) {
 	var ids []taskID
 	for id := range r.c.attempts.orphans {
 		if id.key == key {
@@ -74,20 +74,20 @@ func (r *recovery) recall(key store.Key) {
 			cmp.Compare(a.fence.Gen, b.fence.Gen), cmp.Compare(a.fence.Attempt, b.fence.Attempt))
 	})
 	for _, id := range ids {
-		r.c.effects = append(r.c.effects, effect{kind: machine.CmdCancelTask, id: id, prog: r.c.attempts.orphans[id].prog, fl: r.c.attempts.orphans[id]})
+		r.c.effects = append(r.c.effects, effect{kind: machine.CmdCancelTask, id: id, prog: r.c.attempts.orphans[id].prog, attempt: r.c.attempts.orphans[id]})
 		delete(r.c.attempts.orphans, id)
 	}
 }
 
-// markAgain marks the runs whose marks were in a lost batch and were not written.
-func (r *recovery) markAgain() error {
+// restoreMarks marks the runs whose marks were in a lost batch and were not written.
+func (r *recovery) restoreMarks() error {
 	keys := slices.SortedFunc(maps.Keys(r.quarantined), func(a, b store.Key) int {
 		return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Run, b.Run))
 	})
 	for _, key := range keys {
 		head, err := r.c.cfg.Store.Head(r.c.ctx, key)
 		switch {
-		case passing(err):
+		case transient(err):
 			return err
 		case err != nil || head.Quarantine != "":
 			delete(r.quarantined, key)
@@ -123,12 +123,12 @@ func (r *recovery) release(key store.Key) error {
 	}
 	delete(r.quarantined, key)
 	r.c.cfg.Logger.Info("run released", "run", key.Run, "reason", head.Quarantine)
-	r.c.residency.catchUp(l, head)
-	r.c.residency.enter(l)
+	r.c.residency.advanceClock(l, head)
+	r.c.residency.add(l)
 	l.forceHead, l.released = true, true
 	r.c.pipeline.touch(l, l.run.Last()+1)
 	r.c.pipeline.building.urgent = true
-	l.interrupted = running(l) > 0
+	l.interrupted = runningAttempts(l) > 0
 	r.recoverRun(l)
 	return nil
 }

@@ -47,12 +47,12 @@ func (s *shortPages) Events(ctx context.Context, key store.Key, after uint64, ma
 	return page, nil
 }
 
-// stored runs steps up to a wait, ends the engine, and gives what the store has of
+// storedRun runs steps up to a wait, ends the engine, and gives what the store has of
 // the run: a snapshot, or events alone.
-func stored(t *testing.T) (st *memory.Store, prog *program, saved *store.Saved, events []journal.Event) {
+func storedRun(t *testing.T) (st *memory.Store, prog *program, saved *store.Saved, events []journal.Event) {
 	st = memory.New(memory.Options{})
 	a := noop()
-	e := open(t, st, Config{}, a)
+	e := openEngine(t, st, Config{}, a)
 	p := planOf(t, `name: s
 steps:
   - {id: a, action: {name: noop}}
@@ -88,7 +88,7 @@ outputs: {a: steps.a.output, b: steps.b.output}
 // these come.
 func TestRunsAreFoldedInAnyPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st, prog, saved, events := stored(t)
+		st, prog, saved, events := storedRun(t)
 		whole := machine.NewRun(prog.machine)
 		want := map[uint64][]byte{}
 		for i := range events {
@@ -123,7 +123,7 @@ func TestRunsAreFoldedInAnyPages(t *testing.T) {
 // no run.
 func TestRunsOfShortJournalsAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st, prog, saved, _ := stored(t)
+		st, prog, saved, _ := storedRun(t)
 		other := *saved
 		other.State, other.Format = nil, 0
 		broken := errors.New("the disk is broken")
@@ -154,7 +154,7 @@ func TestRunsOfShortJournalsAreRefused(t *testing.T) {
 // The tail of a run is its frames behind an event, each of events of one time.
 func TestTailsAreCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, _, _, events := stored(t)
+		_, _, _, events := storedRun(t)
 		for i := range events {
 			events[i].At = int64(1 + i/3) // frames of three, of which some are cut
 		}
@@ -163,7 +163,7 @@ func TestTailsAreCut(t *testing.T) {
 			frames = journal.AppendFrame(frames, events[i:min(i+3, len(events))])
 		}
 		for last := range uint64(len(events) + 1) {
-			tail, err := after(frames, last)
+			tail, err := framesAfter(frames, last)
 			var seqs []uint64
 			if err == nil {
 				err = journal.EachEvent(tail, func(ev *journal.Event) error {
@@ -181,7 +181,7 @@ func TestTailsAreCut(t *testing.T) {
 				t.Error("what is whole is cut, or shared with the store")
 			}
 		}
-		if _, err := after([]byte{1, 2, 3}, 1); !errors.Is(err, fault.StoreCorrupt) {
+		if _, err := framesAfter([]byte{1, 2, 3}, 1); !errors.Is(err, fault.StoreCorrupt) {
 			t.Errorf("frames that are none: %v", err)
 		}
 	})
@@ -192,7 +192,7 @@ func TestTailsAreCut(t *testing.T) {
 func TestI14_WatchInShortPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := noop()
-		e := open(t, &shortPages{Store: memory.New(memory.Options{})}, Config{}, a)
+		e := openEngine(t, &shortPages{Store: memory.New(memory.Options{})}, Config{}, a)
 		run := start(t, e, planOf(t, "name: s\nsteps:\n  - {id: a, action: {name: noop}}\n  - {id: w, wait: {duration: 1h}}\n  - {id: b, action: {name: noop}}\n", a), nil)
 		synctest.Wait()
 		var ended uint64
@@ -227,7 +227,7 @@ func TestStepNamesAreTheAccountsOwn(t *testing.T) {
 	named := func(name string) string {
 		return "name: same\nsteps:\n  - {id: work, name: " + name + ", action: {name: noop}}\n"
 	}
-	e := open(t, st, Config{}, noop())
+	e := openEngine(t, st, Config{}, noop())
 	runs := map[string]string{}
 	for _, account := range []string{"first", "second"} {
 		s, err := e.Start(t.Context(), StartRequest{Account: account, Plan: planOf(t, named("Of the "+account), noop()), Recipe: "same"})
@@ -270,5 +270,5 @@ func TestStepNamesAreTheAccountsOwn(t *testing.T) {
 	if _, err := e.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	look(open(t, st, Config{}, noop()), "after a restart")
+	look(openEngine(t, st, Config{}, noop()), "after a restart")
 }

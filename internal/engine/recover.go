@@ -17,14 +17,14 @@ import (
 const (
 	minBackoff = 20_000    // µs between attempts to reach a failing store
 	maxBackoff = 1_000_000 // µs
-	maxEnter   = 256       // runs whose recovery one pass begins
+	maxRecover = 256       // runs whose recovery one pass begins
 )
 
 // A recovery brings runs back after a crash or a failed commit, finds those that crash
 // the process, and keeps quarantined runs out of memory.
 type recovery struct {
-	c        *core
-	entering []*loadedRun // loaded, their commands not yet carried out
+	c          *core
+	recovering []*loadedRun // loaded, their commands not yet carried out
 	// inherited are the runs that had attempts out when this engine began and were
 	// not written to since.
 	inherited map[store.Key]inherited
@@ -32,17 +32,17 @@ type recovery struct {
 	// durable.
 	quarantined map[store.Key]string
 
-	since     int64       // no process has died since then; 0 = since this one began
-	history   history     // of this engine's crashes
-	suspects  []store.Key // to be loaded one at a time
-	suspectAt int64       // not before
-	alone     bool        // the last one marked is not cleared yet
+	cleanSince    int64       // no process has died since then; 0 = since this one began
+	history       history     // of this engine's crashes
+	suspects      []store.Key // to be loaded one at a time
+	nextSuspectAt int64       // not before
+	suspectMarked bool        // the last one marked is not cleared yet
 
-	stalled error // commits fail: memory is empty until retryAt
-	lost    []*batch
-	retryAt int64
-	backoff int64
-	dead    error // no commit will ever succeed again
+	stalled     error // commits fail: memory is empty until retryAt
+	lostBatches []*batch
+	retryAt     int64
+	backoff     int64
+	dead        error // no commit will ever succeed again
 }
 
 func (r *recovery) init(c *core) {
@@ -62,7 +62,7 @@ func (r *recovery) open(now int64) error {
 	if err := failpoint.Hit(failpoint.RecoverFirst); err != nil {
 		return err
 	}
-	careful, err := r.lookAtCrashes()
+	isolate, err := r.checkHistory()
 	if err != nil {
 		return err
 	}
@@ -70,30 +70,30 @@ func (r *recovery) open(now int64) error {
 		if err := failpoint.Hit(failpoint.RecoverRun); err != nil {
 			return err
 		}
-		if !r.c.residency.takes(saved.Head.Key) || saved.Head.Quarantine != "" || r.quarantined[saved.Head.Key] != "" {
+		if !r.c.residency.selects(saved.Head.Key) || saved.Head.Quarantine != "" || r.quarantined[saved.Head.Key] != "" {
 			return nil
 		}
-		suspect := careful && r.suspect(saved)
+		suspect := isolate && r.suspect(saved)
 		r.inherited[saved.Head.Key] = inherited{saved.Last, suspect}
 		if suspect {
 			r.suspects = append(r.suspects, saved.Head.Key)
 			return nil
 		}
-		return r.enterSaved(saved)
+		return r.loadSaved(saved)
 	})
-	if r.since == 0 {
-		for _, l := range r.entering {
+	if r.cleanSince == 0 {
+		for _, l := range r.recovering {
 			if l.interrupted { // what was found is older
 				r.c.now = max(r.c.now, l.run.Now()+1)
 			}
 		}
-		r.since = r.c.now
+		r.cleanSince = r.c.now
 	}
 	if err == nil {
 		err = failpoint.Hit(failpoint.RecoverLast)
 	}
 	if err == nil {
-		err = r.owns()
+		err = r.checkOwnership()
 	}
 	if err != nil {
 		return err
@@ -101,22 +101,22 @@ func (r *recovery) open(now int64) error {
 	return r.c.residency.lookAhead()
 }
 
-// enterSaved loads one run of recovery. A damaged one is quarantined and does not
+// loadSaved loads one run of recovery. A damaged one is quarantined and does not
 // stop the others; an error is the store's.
-func (r *recovery) enterSaved(saved *store.Saved) error {
+func (r *recovery) loadSaved(saved *store.Saved) error {
 	l, err := r.c.residency.admit(saved)
 	if err == nil {
-		r.entering = append(r.entering, l)
+		r.recovering = append(r.recovering, l)
 	}
-	if passing(err) {
+	if transient(err) {
 		return err
 	}
 	return nil
 }
 
-// passing says that an error tells of the store as it is now and not of a run:
+// transient says that an error tells of the store as it is now and not of a run:
 // trying again may help.
-func passing(err error) bool {
+func transient(err error) bool {
 	switch fault.CodeOf(err) {
 	case fault.ServiceUnavailable, fault.StoreFailed, fault.StoreFull:
 		return true
@@ -132,27 +132,27 @@ type inherited struct {
 	suspect bool // it is not to be loaded yet
 }
 
-// bereaved says whether the attempts of a run that is being loaded were lost with
+// lostAttempts says whether the attempts of a run that is being loaded were lost with
 // an earlier process, and forgets runs of which that will never be so.
-func (r *recovery) bereaved(l *loadedRun) bool {
+func (r *recovery) lostAttempts(l *loadedRun) bool {
 	h, ok := r.inherited[l.key]
-	if ok && (h.last != l.run.Last() || running(l) == 0) {
+	if ok && (h.last != l.run.Last() || runningAttempts(l) == 0) {
 		delete(r.inherited, l.key)
 		ok = false
 	}
 	return ok
 }
 
-// enterNext carries out what loaded runs owe, a bounded number in one pass.
-func (r *recovery) enterNext() {
-	for n := 0; len(r.entering) > 0 && n < maxEnter && !r.c.pipeline.full(); n++ {
-		l := r.entering[0]
-		r.entering = r.entering[1:]
-		if !l.gone {
+// recoverNext carries out what loaded runs owe, a bounded number in one pass.
+func (r *recovery) recoverNext() {
+	for n := 0; len(r.recovering) > 0 && n < maxRecover && !r.c.pipeline.full(); n++ {
+		l := r.recovering[0]
+		r.recovering = r.recovering[1:]
+		if !l.dropped {
 			r.recoverRun(l)
 		}
 	}
-	if len(r.entering) == 0 && (len(r.suspects) > 0 || r.alone) {
+	if len(r.recovering) == 0 && (len(r.suspects) > 0 || r.suspectMarked) {
 		r.nextSuspect()
 	}
 }
@@ -166,35 +166,35 @@ func (r *recovery) recoverRun(l *loadedRun) {
 		if r.handedBack(l) && !mutation.HandBack {
 			in.Text = handedBack
 		}
-		if err := r.decideQuietly(l, in); err != nil && !l.gone {
+		if err := r.decideWithoutCommands(l, in); err != nil && !l.dropped {
 			r.c.cfg.Logger.Error("a run did not take that its attempts are lost", "run", l.key.Run, "err", err)
 		}
-		if l.gone {
+		if l.dropped {
 			return
 		}
 		failpoint.Pass(failpoint.LostRecorded)
 	}
 	var cmds []machine.Command
 	if err := r.c.protect(l, func() {
-		l.run.EachRunning(func(ref journal.Ref, fence journal.Fence) { r.takeUp(l, ref, fence) })
+		l.run.EachRunning(func(ref journal.Ref, fence journal.Fence) { r.adoptAttempt(l, ref, fence) })
 		cmds = l.run.Owed(nil)
 	}); err != nil {
 		return
 	}
 	for i := range cmds {
-		r.c.command(l, &cmds[i])
+		r.c.enqueueCommand(l, &cmds[i])
 	}
 	r.c.residency.arm(l)
 }
 
-// takeUp takes up an attempt that is open in a loaded run, and finds it again
+// adoptAttempt takes up an attempt that is open in a loaded run, and finds it again
 // where this process still carries it out.
-func (r *recovery) takeUp(l *loadedRun, ref journal.Ref, fence journal.Fence) {
-	r.c.attempts.hold(l, ref, fence, r.c.limitsOf(l, ref))
+func (r *recovery) adoptAttempt(l *loadedRun, ref journal.Ref, fence journal.Fence) {
+	r.c.attempts.holdSlot(l, ref, fence, r.c.limitsOf(l, ref))
 	id := taskID{l.key, ref, fence}
-	if fl := r.c.attempts.orphans[id]; fl != nil {
-		if k := l.requests.Get(ref); k.Fence == fence {
-			k.Holder.fl = fl
+	if attempt := r.c.attempts.orphans[id]; attempt != nil {
+		if req := l.requests.Get(ref); req.Fence == fence {
+			req.Holder.attempt = attempt
 			delete(r.c.attempts.orphans, id)
 		}
 	}
@@ -209,25 +209,25 @@ const handedBack = "handed back"
 // later ones is not asked: one that died before it wrote to the run has not lost
 // attempts of it, and one that was stopped before has not given them up.
 func (r *recovery) handedBack(l *loadedRun) bool {
-	return r.history.Began <= l.run.Now() && l.run.Now() <= r.history.Stopped && !l.released
+	return r.history.CleanFrom <= l.run.Now() && l.run.Now() <= r.history.CleanUntil && !l.released
 }
 
-// decideQuietly is decide for a turn whose commands are taken from Owed.
-func (r *recovery) decideQuietly(l *loadedRun, in *machine.Input) error {
-	r.c.muted = true
-	defer func() { r.c.muted = false }()
+// decideWithoutCommands is decide for a turn whose commands are taken from Owed.
+func (r *recovery) decideWithoutCommands(l *loadedRun, in *machine.Input) error {
+	r.c.discardCommands = true
+	defer func() { r.c.discardCommands = false }()
 	err := r.c.decide(l, in)
 	r.c.pipeline.building.urgent = true
 	return err
 }
 
-// owns asks whether this engine still owns the runs it has just read: they may be
+// checkOwnership asks whether this engine still owns the runs it has just read: they may be
 // the work of one that has taken over meanwhile, and nothing of theirs may then be
 // carried out here.
-func (r *recovery) owns() error { return r.c.cfg.Store.Owns(r.c.ctx, r.c.epoch) }
+func (r *recovery) checkOwnership() error { return r.c.cfg.Store.Owns(r.c.ctx, r.c.epoch) }
 
-// running is how many attempts of a run are handed out.
-func running(l *loadedRun) int {
+// runningAttempts is how many attempts of a run are handed out.
+func runningAttempts(l *loadedRun) int {
 	_, n := l.run.Open()
 	return n
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// makes returns an action that gives what its input says: texts of so many bytes.
-func makes() *action.Action {
-	return act("make", func(_ context.Context, task *action.Task) (action.Result, error) {
+// makeAction returns an action that gives what its input says: texts of so many bytes.
+func makeAction() *action.Action {
+	return newAction("make", func(_ context.Context, task *action.Task) (action.Result, error) {
 		var in struct{ Text, List, Each, Item int }
 		if err := task.Decode(&in); err != nil {
 			return action.Result{}, err
@@ -41,9 +41,9 @@ func makes() *action.Action {
 	})
 }
 
-// measure tells how large the values of its input are, as the action sees them.
-func measure() *action.Action {
-	return act("measure", func(_ context.Context, task *action.Task) (action.Result, error) {
+// measureAction tells how large the values of its input are, as the action sees them.
+func measureAction() *action.Action {
+	return newAction("measure", func(_ context.Context, task *action.Task) (action.Result, error) {
 		var in map[string]json.RawMessage
 		if err := task.Decode(&in); err != nil {
 			return action.Result{}, err
@@ -59,12 +59,12 @@ func measure() *action.Action {
 // outputsOf runs a recipe to its end and returns its outputs.
 func outputsOf(t *testing.T, e *Engine, recipe string, files ...journal.File) (string, store.Head) {
 	t.Helper()
-	p := planOf(t, recipe, makes(), measure())
+	p := planOf(t, recipe, makeAction(), measureAction())
 	s, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: p, Recipe: "test", Files: files})
 	if err != nil {
 		t.Fatal(err)
 	}
-	head := end(t, e, s.Run)
+	head := waitForEnd(t, e, s.Run)
 	h, err := e.History(t.Context(), acc, s.Run, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func outputsOf(t *testing.T, e *Engine, recipe string, files ...journal.File) (s
 // that made them saw the whole.
 func TestLargeOutputsTravelAsReferences(t *testing.T) {
 	files := blobs(t)
-	e := open(t, memory.New(memory.Options{}), Config{Files: files.Files}, makes(), measure())
+	e := openEngine(t, memory.New(memory.Options{}), Config{Files: files.Files}, makeAction(), measureAction())
 	out, head := outputsOf(t, e, `
 name: large
 steps:
@@ -105,7 +105,7 @@ outputs: {text: doc.text.size, list: doc.list.size, sizes: sizes, n: items.size(
 func TestCollectedReferences(t *testing.T) {
 	files := blobs(t)
 	st := memory.New(memory.Options{})
-	e := open(t, st, Config{Files: files.Files}, makes(), measure())
+	e := openEngine(t, st, Config{Files: files.Files}, makeAction(), measureAction())
 	recipe := `
 name: collected
 limits: {max_total_steps: 10000}
@@ -142,7 +142,7 @@ func TestA13_ItemsCannotForgeReferences(t *testing.T) {
 		t.Fatal(err)
 	}
 	forged := string(jsonx.Large{Hash: secret.Hash, Size: 8, Bytes: 8}.Append(nil))
-	e := open(t, memory.New(memory.Options{}), Config{Files: files.Files}, makes(), measure())
+	e := openEngine(t, memory.New(memory.Options{}), Config{Files: files.Files}, makeAction(), measureAction())
 	for name, content := range map[string]string{
 		"a.jsonl": "1\n" + forged + "\n",
 		"b.json":  `[{"a":[` + forged + `]}]`,
@@ -164,7 +164,7 @@ steps:
 		}
 	}
 	for _, params := range []map[string]any{{"a": map[string]any{"$roux": "ref"}}, {"$roux": 1}} {
-		p := planOf(t, "name: x\nsteps:\n  - {id: a, action: {name: make}}\n", makes())
+		p := planOf(t, "name: x\nsteps:\n  - {id: a, action: {name: make}}\n", makeAction())
 		if _, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: p, Parameters: params}); fault.CodeOf(err) != fault.InputInvalid {
 			t.Errorf("input %v: %v", params, err)
 		}
@@ -174,7 +174,7 @@ steps:
 // The file of a reference is gone: the attempt says so and nothing else is lost.
 func TestReferenceToAFileThatIsGone(t *testing.T) {
 	files := blobs(t)
-	e := open(t, memory.New(memory.Options{}), Config{Files: func(account string) action.Files { return forgetful{files.Files(account)} }}, makes(), measure())
+	e := openEngine(t, memory.New(memory.Options{}), Config{Files: func(account string) action.Files { return missingFiles{files.Files(account)} }}, makeAction(), measureAction())
 	_, head := outputsOf(t, e, `
 name: gone
 steps:
@@ -186,10 +186,10 @@ steps:
 	}
 }
 
-// forgetful keeps what is put and finds nothing.
-type forgetful struct{ action.Files }
+// missingFiles keeps what is put and finds nothing.
+type missingFiles struct{ action.Files }
 
-func (forgetful) Open(_ context.Context, hash string) (action.File, error) {
+func (missingFiles) Open(_ context.Context, hash string) (action.File, error) {
 	return nil, fault.New(fault.FileNotFound, "no file %s", hash)
 }
 
@@ -210,26 +210,26 @@ outputs: {doc: doc, whole: steps.whole.output}
 	var journals []string
 	for _, crash := range []bool{false, true} {
 		st := memory.New(memory.Options{})
-		p := planOf(t, recipe, makes(), measure())
-		r := newRig(t, st, Config{MaxLoaded: 1}, makes(), measure())
+		p := planOf(t, recipe, makeAction(), measureAction())
+		h := newHarness(t, st, Config{MaxLoaded: 1}, makeAction(), measureAction())
 		var keys []store.Key
 		for range 3 {
-			keys = append(keys, r.run(acc, p, nil))
-			r.settle(done(r.pull(), `{"text":`+ref+`,"title":"T"}`))
+			keys = append(keys, h.run(acc, p, nil))
+			h.runUntilIdle(success(h.takeTask(), `{"text":`+ref+`,"title":"T"}`))
 		}
 		if crash {
 			st = st.Crash(0)
-			r = r.reopen(st)
-			r.settle()
+			h = h.reopen(st)
+			h.runUntilIdle()
 		}
 		for _, key := range keys {
-			r.settle(request(key, machine.Input{Kind: machine.InSignal, Name: "go"}))
-			ef := r.pull()
+			h.runUntilIdle(request(key, machine.Input{Kind: machine.InSignal, Name: "go"}))
+			ef := h.takeTask()
 			if got, _, fail := ef.task.Render(); fail != nil || string(got) != `{"text":`+ref+`}` {
 				t.Errorf("crash %t: the input is %s, %+v", crash, got, fail)
 			}
-			r.settle(done(ef, `{"ok":true}`))
-			r.wantStatus(key, "completed")
+			h.runUntilIdle(success(ef, `{"ok":true}`))
+			h.wantStatus(key, "completed")
 		}
 		verify(t, st, keys[0])
 		journals = append(journals, rendered(t, st, p, keys[2]))

@@ -16,21 +16,21 @@ type residency struct {
 	c      *core
 	runs   map[store.Key]*loadedRun // the loop writes it under runsMu, others read it so
 	runsMu sync.RWMutex
-	most   int     // runs it has held at once
+	peak   int     // runs it has held at once
 	recent runList // by touch
 	// taken are the runs that were in memory, under Config.Select.
-	taken map[store.Key]bool
+	selected map[store.Key]bool
 
 	alarms  alarms
 	horizon int64 // suspended runs due until then have an alarm
 
-	resting     []rested // quiet since their last commit, the first ones first, and stale entries
-	uncompacted int      // bytes committed since the last look at laggards
+	quiet       []quietRun // quiet since their last commit, the first ones first, and stale entries
+	uncompacted int        // bytes committed since the last look at laggards
 	compacting  bool
 }
 
 func (m *residency) init(c *core) {
-	m.c, m.runs, m.taken = c, map[store.Key]*loadedRun{}, map[store.Key]bool{}
+	m.c, m.runs, m.selected = c, map[store.Key]*loadedRun{}, map[store.Key]bool{}
 	m.recent.init()
 }
 
@@ -62,21 +62,21 @@ func (m *residency) get(key store.Key) (*loadedRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	astray := saved.Suspension == nil && !saved.Head.Settled() // it ought to have been in memory
-	if astray {
-		if err := m.c.recovery.owns(); err != nil {
+	shouldBeLoaded := saved.Suspension == nil && !saved.Head.Settled() // it ought to have been in memory
+	if shouldBeLoaded {
+		if err := m.c.recovery.checkOwnership(); err != nil {
 			return nil, err
 		}
 	}
 	l, err := m.admit(saved)
 	switch {
 	case err != nil:
-	case astray:
+	case shouldBeLoaded:
 		m.c.recovery.recoverRun(l)
 	default:
 		m.arm(l) // looking ahead passes over runs in memory
 	}
-	if err == nil && l.gone {
+	if err == nil && l.dropped {
 		return nil, store.ErrQuarantined(key.Run, "it cannot go on")
 	}
 	return l, err
@@ -89,16 +89,16 @@ func (m *residency) admit(saved *store.Saved) (*loadedRun, error) {
 		return nil, store.ErrQuarantined(saved.Head.Run, reason)
 	}
 	l, err := m.rebuild(saved)
-	if passing(err) {
+	if transient(err) {
 		return nil, err
 	}
 	if err != nil {
 		m.c.recovery.quarantine(saved.Head, err.Error())
 		return nil, store.ErrQuarantined(saved.Head.Run, err.Error())
 	}
-	m.catchUp(l, saved.Head)
-	l.interrupted = len(m.c.recovery.inherited) > 0 && m.c.recovery.bereaved(l)
-	m.enter(l)
+	m.advanceClock(l, saved.Head)
+	l.interrupted = len(m.c.recovery.inherited) > 0 && m.c.recovery.lostAttempts(l)
+	m.add(l)
 	if status := l.run.Status(); l.head.Status != status.String() || (l.head.Ended != 0) != status.Terminal() {
 		m.c.cfg.Logger.Warn("the head of a run lags behind its journal, which counts", "run", l.key.Run, "head", l.head.Status, "journal", status.String())
 		m.c.pipeline.touch(l, l.run.Last()+1)
@@ -107,10 +107,10 @@ func (m *residency) admit(saved *store.Saved) (*loadedRun, error) {
 	return l, nil
 }
 
-// catchUp goes on from the time of a run that is loaded, where that is later: time
+// advanceClock goes on from the time of a run that is loaded, where that is later: time
 // never falls, also when the wall clock was turned back while the process was down
 // (I10). What the process notes at its end is then not older than what it wrote.
-func (m *residency) catchUp(l *loadedRun, head store.Head) {
+func (m *residency) advanceClock(l *loadedRun, head store.Head) {
 	if t := max(l.run.Now(), head.Updated); t > m.c.now {
 		m.c.cfg.Logger.Warn("the clock is behind the journal; going on from the journal's time",
 			"run", head.Run, "behind", time.Duration(t-m.c.now)*time.Microsecond)
@@ -118,13 +118,13 @@ func (m *residency) catchUp(l *loadedRun, head store.Head) {
 	}
 }
 
-// enter makes a run part of memory.
-func (m *residency) enter(l *loadedRun) {
+// add makes a run part of memory.
+func (m *residency) add(l *loadedRun) {
 	m.runsMu.Lock()
 	m.runs[l.key] = l
 	m.runsMu.Unlock()
 	if m.c.cfg.Select != nil {
-		m.taken[l.key] = true
+		m.selected[l.key] = true
 	}
 	l.age.l = l
 	l.touched = m.c.now
@@ -133,36 +133,36 @@ func (m *residency) enter(l *loadedRun) {
 
 // drop takes a run out of memory and gives back what it held.
 func (m *residency) drop(l *loadedRun) {
-	if l.gone {
+	if l.dropped {
 		return
 	}
-	l.gone = true
+	l.dropped = true
 	m.runsMu.Lock()
 	delete(m.runs, l.key)
-	m.runs, m.most = store.ShrinkMap(m.runs, m.most)
+	m.runs, m.peak = store.ShrinkMap(m.runs, m.peak)
 	m.runsMu.Unlock()
 	m.recent.remove(&l.age)
 	if l.timer != nil {
 		l.timer.l = nil
 		if l.alarm != 0 {
-			m.alarms.died()
+			m.alarms.noteDead()
 		}
 	}
-	l.requests.Each(m.c.attempts.orphan)
+	l.requests.Each(m.c.attempts.keepOrphan)
 	m.c.attempts.arbiter.WithdrawAll(&l.requests)
 }
 
 // arm sees to it that the run is looked at when its next timer is due.
 func (m *residency) arm(l *loadedRun) {
 	due := l.run.NextDue()
-	if due == 0 || l.alarm != 0 && l.alarm <= due || l.gone {
+	if due == 0 || l.alarm != 0 && l.alarm <= due || l.dropped {
 		return
 	}
-	m.ringAt(l, due)
+	m.armAt(l, due)
 }
 
-// ringAt makes `at` the run's valid alarm.
-func (m *residency) ringAt(l *loadedRun, at int64) {
+// armAt makes `at` the run's valid alarm.
+func (m *residency) armAt(l *loadedRun, at int64) {
 	if l.timer == nil {
 		l.timer = &timerHandle{l: l}
 	}
@@ -170,37 +170,37 @@ func (m *residency) ringAt(l *loadedRun, at int64) {
 	l.alarm = at
 	l.timer.valid = m.alarms.push(alarm{at: at, timer: l.timer})
 	if before != 0 {
-		m.alarms.died()
+		m.alarms.noteDead()
 	}
 }
 
-// takes reports whether this engine carries a run on by itself: each run, or those
+// selects reports whether this engine carries a run on by itself: each run, or those
 // that Config.Select names and those that have been in its memory. The latter are
 // remembered for as long as it runs; an engine that has to do with many runs has no
 // Select.
-func (m *residency) takes(key store.Key) bool {
-	return m.c.cfg.Select == nil || m.taken[key] || m.c.cfg.Select(key)
+func (m *residency) selects(key store.Key) bool {
+	return m.c.cfg.Select == nil || m.selected[key] || m.c.cfg.Select(key)
 }
 
 // due returns up to maxAhead wake-ups of suspended runs that this engine takes, the
 // earliest first, and whether there may be more until then.
 func (m *residency) due(until int64) (wakes []store.Wake, more bool, err error) {
-	for limit := maxAhead; ; limit *= 4 {
+	for limit := maxWakeups; ; limit *= 4 {
 		all, err := m.c.cfg.Store.Due(m.c.ctx, until, limit)
 		if err != nil {
 			return nil, false, err
 		}
 		if m.c.cfg.Select == nil {
-			return all, len(all) == maxAhead, nil
+			return all, len(all) == maxWakeups, nil
 		}
 		wakes = wakes[:0]
 		for _, w := range all {
-			if m.takes(w.Key) && len(wakes) < maxAhead {
+			if m.selects(w.Key) && len(wakes) < maxWakeups {
 				wakes = append(wakes, w)
 			}
 		}
-		if len(all) < limit || len(wakes) == maxAhead {
-			return wakes, len(wakes) == maxAhead, nil
+		if len(all) < limit || len(wakes) == maxWakeups {
+			return wakes, len(wakes) == maxWakeups, nil
 		}
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
-// disk opens the store of a data directory.
-func disk(t testing.TB, dir string) *sqlite.Store {
+// openSQLite opens the store of a data directory.
+func openSQLite(t testing.TB, dir string) *sqlite.Store {
 	t.Helper()
 	st, err := sqlite.Open(context.Background(), sqlite.Options{Dir: dir})
 	if err != nil {
@@ -37,7 +37,7 @@ func TestF01_KilledOverSQLite(t *testing.T) {
 	dice := rand.New(rand.NewPCG(3, 3))
 	var mu sync.Mutex
 	keys := map[string]map[string]bool{} // run and step -> effect keys of its attempts
-	work := act("noop", func(ctx context.Context, task *action.Task) (action.Result, error) {
+	work := newAction("noop", func(ctx context.Context, task *action.Task) (action.Result, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		at := task.Run + " " + task.Step
@@ -55,10 +55,10 @@ func TestF01_KilledOverSQLite(t *testing.T) {
 	p := planOf(t, strings.Replace(fan(20), "order: none\n", "", 1), work)
 	clock := time.Now()
 	for round := range rounds {
-		st := disk(t, dir)
+		st := openSQLite(t, dir)
 		// Far apart, so that no run is suspected of the deaths.
 		cfg := Config{MaxLoaded: 5, Now: func() time.Time { return clock.Add(time.Duration(round) * time.Hour) }}
-		e := open(t, st, cfg, work)
+		e := openEngine(t, st, cfg, work)
 		for range 4 {
 			runs = append(runs, start(t, e, p, nil))
 		}
@@ -77,18 +77,18 @@ func TestF01_KilledOverSQLite(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	st := disk(t, dir)
+	st := openSQLite(t, dir)
 	defer st.Close()
-	e := open(t, st, Config{Now: func() time.Time { return clock.Add(20 * time.Hour) }}, work)
+	e := openEngine(t, st, Config{Now: func() time.Time { return clock.Add(20 * time.Hour) }}, work)
 	recovered := 0
 	for _, run := range runs {
-		if head := end(t, e, run); head.Status != "completed" {
+		if head := waitForEnd(t, e, run); head.Status != "completed" {
 			t.Errorf("run %s is %s: %s %s", run, head.Status, head.Code, head.Message)
 		}
 		lines := trace(t, st, p, acc, run)
-		recovered += count(lines, "run.recovered")
+		recovered += countPrefix(lines, "run.recovered")
 		for i := range 20 {
-			if n := count(lines, fmt.Sprintf("node.completed s%d attempt", i)); n != 1 {
+			if n := countPrefix(lines, fmt.Sprintf("node.completed s%d attempt", i)); n != 1 {
 				t.Errorf("run %s: step s%d completed %d times", run, i, n)
 			}
 		}
@@ -109,9 +109,9 @@ func TestF01_KilledOverSQLite(t *testing.T) {
 func TestRestartOverSQLite(t *testing.T) {
 	for _, clean := range []bool{false, true} {
 		dir := t.TempDir()
-		st := disk(t, dir)
-		e := open(t, st, Config{MaxLoaded: 3}, noop())
-		p := planOf(t, waiter, noop())
+		st := openSQLite(t, dir)
+		e := openEngine(t, st, Config{MaxLoaded: 3}, noop())
+		p := planOf(t, waiterRecipe, noop())
 		var runs []string
 		for i := range 20 {
 			runs = append(runs, start(t, e, p, map[string]any{"n": int64(i)}))
@@ -126,11 +126,11 @@ func TestRestartOverSQLite(t *testing.T) {
 		if err := st.Close(); err != nil {
 			t.Fatal(err)
 		}
-		st = disk(t, dir)
+		st = openSQLite(t, dir)
 		now := time.Now().Add(time.Hour)
 		var mu sync.Mutex
 		clock := func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
-		e = open(t, st, Config{MaxLoaded: 3, Now: clock}, noop())
+		e = openEngine(t, st, Config{MaxLoaded: 3, Now: clock}, noop())
 		for i, run := range runs {
 			if err := e.Signal(t.Context(), acc, run, "go", int64(i)); err != nil {
 				t.Fatal(err)
@@ -189,7 +189,7 @@ steps:
       steps: [{id: s, action: {name: noop}}]
 `
 	st := memory.New(memory.Options{})
-	e := open(t, st, Config{Files: blobs(t).Files}, noop())
+	e := openEngine(t, st, Config{Files: blobs(t).Files}, noop())
 	items := make([]any, n)
 	for i := range items {
 		items[i] = int64(i)
@@ -215,7 +215,7 @@ steps:
 		}
 		last = time.UnixMicro(ev.At)
 	}
-	if head := end(t, e, run); head.Status != "completed" {
+	if head := waitForEnd(t, e, run); head.Status != "completed" {
 		t.Fatalf("run is %s: %s %s", head.Status, head.Code, head.Message)
 	}
 	t.Logf("%d items: first half %s, second half %s, %d MiB heap at most (journal included)", n, half.Sub(first), last.Sub(half), most>>20)
@@ -235,9 +235,9 @@ func TestJournalStaysBounded(t *testing.T) {
 	if testing.Short() {
 		transitions = 4_000
 	}
-	st := disk(t, t.TempDir())
+	st := openSQLite(t, t.TempDir())
 	defer st.Close()
-	e := open(t, st, cfg, noop())
+	e := openEngine(t, st, cfg, noop())
 	// Runs that end are compacted anyway; these wait in the middle, with work in hand.
 	p := planOf(t, `
 name: half
@@ -294,7 +294,7 @@ steps:
 		t.Errorf("the journal grew to %d KiB, want at most %d", most>>10, limit>>10)
 	}
 	for i := 0; i < len(runs); i += max(1, len(runs)/50) {
-		if lines := trace(t, st, p, acc, runs[i]); lines[0] != "run.started" || count(lines, "node.completed each[") != len(items) {
+		if lines := trace(t, st, p, acc, runs[i]); lines[0] != "run.started" || countPrefix(lines, "node.completed each[") != len(items) {
 			t.Errorf("run %s reads:\n%s", runs[i], strings.Join(lines, "\n"))
 		}
 	}

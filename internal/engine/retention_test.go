@@ -45,7 +45,7 @@ func upload(t testing.TB, b *blob.Store, content string) journal.File {
 	return journal.File{Hash: info.Hash, Name: info.Name, MimeType: info.MimeType, Size: info.Size}
 }
 
-func has(t testing.TB, b *blob.Store, f journal.File) bool {
+func hasFile(t testing.TB, b *blob.Store, f journal.File) bool {
 	t.Helper()
 	_, err := b.Info(context.Background(), acc, f.Hash)
 	if err != nil && !errors.Is(err, fault.FileNotFound) {
@@ -54,18 +54,18 @@ func has(t testing.TB, b *blob.Store, f journal.File) bool {
 	return err == nil
 }
 
-// maker puts a file and returns its hash.
-func maker() *action.Action {
-	return act("make", func(ctx context.Context, task *action.Task) (action.Result, error) {
+// putAction puts a file and returns its hash.
+func putAction() *action.Action {
+	return newAction("make", func(ctx context.Context, task *action.Task) (action.Result, error) {
 		info, err := task.Files.Put(ctx, strings.NewReader("made by a step"), "made.txt", "")
 		return action.Result{Output: map[string]any{"file": info.Hash}}, err
 	})
 }
 
-const waits = "name: waits\nsteps:\n  - {id: w, wait: {signal: go}}\n  - {id: a, action: {name: noop}}\n"
+const signalRecipe = "name: waits\nsteps:\n  - {id: w, wait: {signal: go}}\n  - {id: a, action: {name: noop}}\n"
 
-// startWith starts a run on files.
-func startWith(t testing.TB, e *Engine, p *plan.Plan, params map[string]any, files ...journal.File) string {
+// startWithFiles starts a run on files.
+func startWithFiles(t testing.TB, e *Engine, p *plan.Plan, params map[string]any, files ...journal.File) string {
 	t.Helper()
 	s, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: p, Recipe: "test", Parameters: params, Files: files})
 	if err != nil {
@@ -81,13 +81,13 @@ func startWith(t testing.TB, e *Engine, p *plan.Plan, params map[string]any, fil
 func TestX158_Retention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, blobs := memory.New(memory.Options{}), blobsOf(t)
-		e := open(t, st, Config{Blobs: blobs}, noop(), maker())
+		e := openEngine(t, st, Config{Blobs: blobs}, noop(), putAction())
 		input, value, other := upload(t, blobs, "input"), upload(t, blobs, "value"), upload(t, blobs, "unnamed")
 		held, sent := upload(t, blobs, "held"), upload(t, blobs, "sent")
 		written := upload(t, blobs, "written") // in the recipe itself
-		done := startWith(t, e, planOf(t, "name: m\nsteps:\n  - {id: m, action: {name: make, parameters: {of: "+written.Hash+"}}}\n", maker()),
+		done := startWithFiles(t, e, planOf(t, "name: m\nsteps:\n  - {id: m, action: {name: make, parameters: {of: "+written.Hash+"}}}\n", putAction()),
 			map[string]any{"deep": []any{map[string]any{"see " + value.Hash: "x"}}}, input)
-		end(t, e, done)
+		waitForEnd(t, e, done)
 		if named, err := e.NamedBy(t.Context(), acc, input.Hash, 9); err != nil || !slices.Equal(named, []string{done}) {
 			t.Fatalf("the input is named by %v, %v", named, err)
 		}
@@ -96,7 +96,7 @@ func TestX158_Retention(t *testing.T) {
 			t.Fatalf("%d files made, %v", len(found), err)
 		}
 		made := journal.File{Hash: found[0].Info.Hash, Name: "made"}
-		live := startWith(t, e, planOf(t, waits, noop()), nil, held)
+		live := startWithFiles(t, e, planOf(t, signalRecipe, noop()), nil, held)
 		if err := e.Signal(t.Context(), acc, live, "other", map[string]any{"file": sent.Hash}); err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +104,7 @@ func TestX158_Retention(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			for _, f := range []journal.File{input, value, other, made, held, sent, written} {
-				if have := has(t, blobs, f); have != slices.ContainsFunc(want, func(w journal.File) bool { return w.Hash == f.Hash }) {
+				if have := hasFile(t, blobs, f); have != slices.ContainsFunc(want, func(w journal.File) bool { return w.Hash == f.Hash }) {
 					t.Errorf("%s: file %s is there: %v", when, f.Name, have)
 				}
 			}
@@ -133,13 +133,13 @@ func TestX158_Retention(t *testing.T) {
 func TestLiveRunsKeepTheirFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, blobs := memory.New(memory.Options{}), blobsOf(t)
-		e := open(t, st, Config{Blobs: blobs}, noop())
+		e := openEngine(t, st, Config{Blobs: blobs}, noop())
 		f := upload(t, blobs, "held")
-		run := startWith(t, e, planOf(t, "name: waits\nttl: P30D\nsteps:\n  - {id: w, wait: {signal: go}}\n  - {id: a, action: {name: noop}}\n", noop()), nil, f)
+		run := startWithFiles(t, e, planOf(t, "name: waits\nttl: P30D\nsteps:\n  - {id: w, wait: {signal: go}}\n  - {id: a, action: {name: noop}}\n", noop()), nil, f)
 		time.Sleep(29 * 24 * time.Hour)
 		synctest.Wait()
-		if head, err := e.Head(t.Context(), acc, run); err != nil || head.Ended != 0 || !has(t, blobs, f) {
-			t.Errorf("after 29 days: %+v, %v, its file is there: %v", head, err, has(t, blobs, f))
+		if head, err := e.Head(t.Context(), acc, run); err != nil || head.Ended != 0 || !hasFile(t, blobs, f) {
+			t.Errorf("after 29 days: %+v, %v, its file is there: %v", head, err, hasFile(t, blobs, f))
 		}
 	})
 }
@@ -162,17 +162,17 @@ func TestRetentionIsConfigured(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				st, blobs := memory.New(memory.Options{}), blobsOf(t)
-				e := open(t, st, Config{Blobs: blobs, Retention: tt.keep}, noop())
+				e := openEngine(t, st, Config{Blobs: blobs, Retention: tt.keep}, noop())
 				named, unnamed := upload(t, blobs, "named"), upload(t, blobs, "unnamed")
-				run := startWith(t, e, planOf(t, chain(1), noop()), nil, named)
-				end(t, e, run)
+				run := startWithFiles(t, e, planOf(t, chain(1), noop()), nil, named)
+				waitForEnd(t, e, run)
 				began := time.Now()
 				var gone [3]time.Duration
 				for time.Since(began) < 40*day {
 					time.Sleep(time.Hour)
 					synctest.Wait()
 					_, err := e.Head(t.Context(), acc, run)
-					for i, left := range []bool{err == nil, has(t, blobs, named), has(t, blobs, unnamed)} {
+					for i, left := range []bool{err == nil, hasFile(t, blobs, named), hasFile(t, blobs, unnamed)} {
 						if !left && gone[i] == 0 {
 							gone[i] = time.Since(began)
 						}
@@ -193,7 +193,7 @@ func TestRetentionIsConfigured(t *testing.T) {
 func TestSweepByHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, blobs := memory.New(memory.Options{}), blobsOf(t)
-		e := open(t, st, Config{Blobs: blobs}, noop())
+		e := openEngine(t, st, Config{Blobs: blobs}, noop())
 		p := planOf(t, chain(1), noop())
 		var hashes []string
 		for i := range 5 {
@@ -205,14 +205,14 @@ func TestSweepByHand(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				end(t, e, started.Run)
+				waitForEnd(t, e, started.Run)
 			}
 		}
 		slices.Sort(hashes)
 		e.crash() // nobody sweeps meanwhile
 		time.Sleep(8 * 24 * time.Hour)
 		again := upload(t, blobs, "file 4")
-		e = open(t, swept(t, st.Reopen()), Config{Blobs: blobs}, noop())
+		e = openEngine(t, postponeCycle(t, st.Reopen()), Config{Blobs: blobs}, noop())
 		var got [3]retention.Removed
 		for i := range got {
 			var err error
@@ -233,15 +233,15 @@ func TestSweepByHand(t *testing.T) {
 		if s := got[2]; s.Runs != 0 || s.Files != 0 || s.Keys != 0 {
 			t.Errorf("a second sweep took %+v", s)
 		}
-		if !has(t, blobs, again) {
+		if !hasFile(t, blobs, again) {
 			t.Error("what was uploaded again just now has gone")
 		}
 	})
 }
 
-// swept notes that a cycle has just begun, so that the driver leaves the next
+// postponeCycle notes that a cycle has just begun, so that the driver leaves the next
 // one to the test.
-func swept(t testing.TB, st *memory.Store) *memory.Store {
+func postponeCycle(t testing.TB, st *memory.Store) *memory.Store {
 	t.Helper()
 	note := fmt.Sprintf(`{"began":%d}`, time.Now().UnixMicro())
 	epoch, err := st.Own(context.Background())
@@ -259,7 +259,7 @@ func swept(t testing.TB, st *memory.Store) *memory.Store {
 func TestF43_StartRacesSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, blobs := memory.New(memory.Options{}), blobsOf(t)
-		e := open(t, st, Config{Blobs: blobs, Retention: retention.Policy{Uploads: 48 * time.Hour}}, noop())
+		e := openEngine(t, st, Config{Blobs: blobs, Retention: retention.Policy{Uploads: 48 * time.Hour}}, noop())
 		f, v, s := upload(t, blobs, "input"), upload(t, blobs, "value"), upload(t, blobs, "signal")
 		time.Sleep(47 * time.Hour)
 		// The same request reaches the engine and dies before it is committed.
@@ -268,10 +268,10 @@ func TestF43_StartRacesSweep(t *testing.T) {
 		}
 		time.Sleep(40 * time.Hour)
 		synctest.Wait()
-		if !has(t, blobs, f) || !has(t, blobs, v) {
+		if !hasFile(t, blobs, f) || !hasFile(t, blobs, v) {
 			t.Error("a file that was renewed has gone")
 		}
-		if has(t, blobs, s) {
+		if hasFile(t, blobs, s) {
 			t.Error("a file that nobody wants is kept")
 		}
 		_, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: planOf(t, chain(1), noop()), Files: []journal.File{s}})
@@ -283,11 +283,11 @@ func TestF43_StartRacesSweep(t *testing.T) {
 func TestRequestsTouchTheirFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, blobs := memory.New(memory.Options{}), blobsOf(t)
-		e := open(t, st, Config{Blobs: blobs}, noop())
-		p := planOf(t, waits, noop())
-		run := startWith(t, e, p, nil)
-		ended := startWith(t, e, planOf(t, chain(1), noop()), map[string]any{"n": "x"})
-		end(t, e, ended)
+		e := openEngine(t, st, Config{Blobs: blobs}, noop())
+		p := planOf(t, signalRecipe, noop())
+		run := startWithFiles(t, e, p, nil)
+		ended := startWithFiles(t, e, planOf(t, chain(1), noop()), map[string]any{"n": "x"})
+		waitForEnd(t, e, ended)
 		for i, request := range []func(f journal.File) error{
 			func(f journal.File) error {
 				_, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: p, Files: []journal.File{f}})
@@ -323,18 +323,18 @@ func TestRequestsTouchTheirFiles(t *testing.T) {
 func TestRemoveFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, blobs := memory.New(memory.Options{}), blobsOf(t)
-		e := open(t, st, Config{Blobs: blobs}, noop())
+		e := openEngine(t, st, Config{Blobs: blobs}, noop())
 		p := planOf(t, chain(1), noop())
 		f, free := upload(t, blobs, "named"), upload(t, blobs, "free")
 		for _, want := range []string{"run run_", "runs run_", " and others"} {
-			end(t, e, startWith(t, e, p, nil, f))
+			waitForEnd(t, e, startWithFiles(t, e, p, nil, f))
 			err := e.RemoveFile(t.Context(), acc, f.Hash)
 			wantCode(t, err, fault.Conflict)
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %q in it", err, want)
 			}
 		}
-		if err := e.RemoveFile(t.Context(), acc, free.Hash); err != nil || has(t, blobs, free) || !has(t, blobs, f) {
+		if err := e.RemoveFile(t.Context(), acc, free.Hash); err != nil || hasFile(t, blobs, free) || !hasFile(t, blobs, f) {
 			t.Errorf("remove a file that nobody names: %v", err)
 		}
 		wantCode(t, e.RemoveFile(t.Context(), acc, free.Hash), fault.FileNotFound)
@@ -342,34 +342,34 @@ func TestRemoveFile(t *testing.T) {
 	})
 }
 
-// A frail store fails one of its operations of sweeping, the process dies there.
-type frail struct {
+// A crashingStore store fails one of its operations of sweeping, the process dies there.
+type crashingStore struct {
 	*memory.Store
 	ops, failAt int
 }
 
 var errDied = errors.New("the process dies here")
 
-func (f *frail) op() error {
-	if f.ops++; f.ops == f.failAt {
+func (s *crashingStore) countOp() error {
+	if s.ops++; s.ops == s.failAt {
 		return errDied
 	}
 	return nil
 }
 
-func (f *frail) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([]store.Verdict, error) {
-	if err := f.op(); err != nil {
+func (s *crashingStore) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([]store.Verdict, error) {
+	if err := s.countOp(); err != nil {
 		return nil, err
 	}
-	v, err := f.Store.Delete(ctx, epoch, keys)
-	return v, errors.Join(err, f.op())
+	v, err := s.Store.Delete(ctx, epoch, keys)
+	return v, errors.Join(err, s.countOp())
 }
 
-func (f *frail) ForgetFile(ctx context.Context, account, hash string) error {
-	if err := f.op(); err != nil {
+func (s *crashingStore) ForgetFile(ctx context.Context, account, hash string) error {
+	if err := s.countOp(); err != nil {
 		return err
 	}
-	return errors.Join(f.Store.ForgetFile(ctx, account, hash), f.op())
+	return errors.Join(s.Store.ForgetFile(ctx, account, hash), s.countOp())
 }
 
 // A crash at any point of a sweep leaves no run that names a missing file, and
@@ -379,30 +379,30 @@ func TestSweepCrashesAnywhere(t *testing.T) {
 		finished := false
 		synctest.Test(t, func(t *testing.T) {
 			st, blobs := memory.New(memory.Options{}), blobsOf(t)
-			e := open(t, st, Config{Blobs: blobs}, noop())
+			e := openEngine(t, st, Config{Blobs: blobs}, noop())
 			p := planOf(t, chain(1), noop())
 			shared, kept := upload(t, blobs, "shared"), upload(t, blobs, "kept")
 			for i := range 3 {
-				end(t, e, startWith(t, e, p, nil, upload(t, blobs, fmt.Sprint("file ", i)), shared))
+				waitForEnd(t, e, startWithFiles(t, e, p, nil, upload(t, blobs, fmt.Sprint("file ", i)), shared))
 			}
 			e.crash()
 			time.Sleep(6 * 24 * time.Hour)
 			st = st.Reopen()
-			e = open(t, st, Config{Blobs: blobs}, noop())
+			e = openEngine(t, st, Config{Blobs: blobs}, noop())
 			upload(t, blobs, "kept")
-			young := startWith(t, e, p, nil, kept, shared)
-			end(t, e, young)
+			young := startWithFiles(t, e, p, nil, kept, shared)
+			waitForEnd(t, e, young)
 			e.crash()
 			time.Sleep(25 * time.Hour)
-			weak := &frail{Store: swept(t, st.Reopen()), failAt: at}
-			e = open(t, weak, Config{Blobs: blobs, Retention: retention.Policy{Uploads: 24 * time.Hour}}, noop())
+			crashing := &crashingStore{Store: postponeCycle(t, st.Reopen()), failAt: at}
+			e = openEngine(t, crashing, Config{Blobs: blobs, Retention: retention.Policy{Uploads: 24 * time.Hour}}, noop())
 			_, err := e.Clean(t.Context(), false)
-			finished = err == nil && weak.ops < at
+			finished = err == nil && crashing.ops < at
 			if err != nil && !errors.Is(err, errDied) {
 				t.Fatal(err)
 			}
 			e.crash()
-			st = weak.Store.Reopen()
+			st = crashing.Store.Reopen()
 			heads, err := st.List(t.Context(), store.Query{Account: acc})
 			if err != nil {
 				t.Fatal(err)
@@ -426,11 +426,11 @@ func TestSweepCrashesAnywhere(t *testing.T) {
 					}
 				}
 			}
-			e = open(t, st, Config{Blobs: blobs, Retention: retention.Policy{Uploads: 24 * time.Hour}}, noop())
+			e = openEngine(t, st, Config{Blobs: blobs, Retention: retention.Policy{Uploads: 24 * time.Hour}}, noop())
 			if _, err := e.Clean(t.Context(), false); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := e.Head(t.Context(), acc, young); err != nil || !has(t, blobs, kept) || !has(t, blobs, shared) {
+			if _, err := e.Head(t.Context(), acc, young); err != nil || !hasFile(t, blobs, kept) || !hasFile(t, blobs, shared) {
 				t.Errorf("died at operation %d: what is still wanted has gone (%v)", at, err)
 			}
 			found, err = blobs.List(t.Context(), acc, blob.Query{})
@@ -452,7 +452,7 @@ func TestSweepCrashesAnywhere(t *testing.T) {
 func TestRetentionGoesInSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, blobs := memory.New(memory.Options{}), blobsOf(t)
-		e := open(t, st, Config{}, noop()) // it has no files, and removes nothing
+		e := openEngine(t, st, Config{}, noop()) // it has no files, and removes nothing
 		p := planOf(t, chain(1), noop())
 		const step, runs = 200, 2*200 + 50 // a step removes 200 runs
 		for range runs {
@@ -474,7 +474,7 @@ func TestRetentionGoesInSteps(t *testing.T) {
 		}
 		e.crash()
 		st = st.Reopen()
-		e = open(t, st, Config{Blobs: blobs}, noop())
+		e = openEngine(t, st, Config{Blobs: blobs}, noop())
 		synctest.Wait()
 		if n := count(); n != runs-step {
 			t.Errorf("%d runs after the first step, want %d", n, runs-step)
@@ -486,7 +486,7 @@ func TestRetentionGoesInSteps(t *testing.T) {
 		if n := count(); n != runs-2*step {
 			t.Errorf("%d runs after the second step, want %d", n, runs-2*step)
 		}
-		open(t, st, Config{Blobs: blobs}, noop())
+		openEngine(t, st, Config{Blobs: blobs}, noop())
 		time.Sleep(retention.Pause)
 		synctest.Wait()
 		if n := count(); n != 0 {
@@ -511,20 +511,20 @@ func TestRetentionOnDisk(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return st, open(t, st, Config{Blobs: blobs, Now: now}, noop())
+		return st, openEngine(t, st, Config{Blobs: blobs, Now: now}, noop())
 	}
 	st, e := onDisk()
 	p := planOf(t, chain(3), noop())
 	var old []string
 	for i := range 5 {
-		run := startWith(t, e, p, nil, upload(t, blobs, fmt.Sprint("old ", i)), upload(t, blobs, "shared"))
-		end(t, e, run)
+		run := startWithFiles(t, e, p, nil, upload(t, blobs, fmt.Sprint("old ", i)), upload(t, blobs, "shared"))
+		waitForEnd(t, e, run)
 		old = append(old, run)
 	}
 	ahead.Add(int64(6 * 24 * time.Hour))
-	young := startWith(t, e, p, nil, upload(t, blobs, "shared"))
-	end(t, e, young)
-	live := startWith(t, e, planOf(t, waits, noop()), nil, upload(t, blobs, "held"))
+	young := startWithFiles(t, e, p, nil, upload(t, blobs, "shared"))
+	waitForEnd(t, e, young)
+	live := startWithFiles(t, e, planOf(t, signalRecipe, noop()), nil, upload(t, blobs, "held"))
 	ahead.Add(int64(30 * time.Hour))
 	got, err := e.Clean(t.Context(), false)
 	if err != nil || got.Runs != 5 || got.Files != 5 {
@@ -539,7 +539,7 @@ func TestRetentionOnDisk(t *testing.T) {
 			wantCode(t, err, fault.RunNotFound)
 			wantCode(t, e.Retry(t.Context(), acc, run, RetryRequest{}), fault.RunNotFound)
 		}
-		if lines := trace(t, st, p, acc, young); count(lines, "run.completed") != 1 {
+		if lines := trace(t, st, p, acc, young); countPrefix(lines, "run.completed") != 1 {
 			t.Errorf("the young run's journal: %v", lines)
 		}
 		found, err := blobs.List(t.Context(), acc, blob.Query{})
@@ -555,7 +555,7 @@ func TestRetentionOnDisk(t *testing.T) {
 	if err := e.Signal(t.Context(), acc, live, "go", nil); err != nil {
 		t.Fatal(err)
 	}
-	if head := end(t, e, live); head.Status != "completed" {
+	if head := waitForEnd(t, e, live); head.Status != "completed" {
 		t.Errorf("the run that was under way is %s", head.Status)
 	}
 	e.crash()

@@ -36,13 +36,13 @@ import (
 // how long a wait is.
 func soakShapes(t testing.TB, unit time.Duration) (plans []*plan.Plan, actions []*action.Action) {
 	t.Helper()
-	flaky := act("flaky", func(_ context.Context, task *action.Task) (action.Result, error) {
+	flaky := newAction("flaky", func(_ context.Context, task *action.Task) (action.Result, error) {
 		if task.Attempt < 2 {
 			return action.Result{}, fault.New(fault.ServiceUnavailable, "not yet")
 		}
 		return action.Result{Output: int64(task.Attempt)}, nil
 	})
-	text := act("text", func(_ context.Context, task *action.Task) (action.Result, error) {
+	text := newAction("text", func(_ context.Context, task *action.Task) (action.Result, error) {
 		return action.Result{Output: strings.Repeat(task.EffectKey, 20)}, nil
 	})
 	actions = []*action.Action{noop(), flaky, text}
@@ -83,10 +83,10 @@ func slope(hours, values []float64) float64 {
 			slopes = append(slopes, (values[i]-values[j])/(hours[i]-hours[j]))
 		}
 	}
-	return middle(slopes) / middle(values)
+	return median(slopes) / median(values)
 }
 
-func middle(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/2] }
+func median(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/2] }
 
 // 1 % an hour is seen through what collections leave to chance, and chance alone is
 // not taken for it.
@@ -137,7 +137,7 @@ func TestF50_ThreeDays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plans, actions := soakShapes(t, 5*time.Minute)
 		st := memory.New(memory.Options{})
-		e := open(t, st, Config{Logger: slog.New(slog.DiscardHandler), Blobs: blobs(t), Retention: retention.Policy{Runs: 2 * time.Hour}, ProviderSlots: map[string]int{"p": 3}}, actions...)
+		e := openEngine(t, st, Config{Logger: slog.New(slog.DiscardHandler), Blobs: blobs(t), Retention: retention.Policy{Runs: 2 * time.Hour}, ProviderSlots: map[string]int{"p": 3}}, actions...)
 		var wg sync.WaitGroup
 		for hour := range long {
 			for minute := range 60 {
@@ -145,7 +145,7 @@ func TestF50_ThreeDays(t *testing.T) {
 					n := hour + minute + i
 					run := start(t, e, plans[n%len(plans)], nil)
 					runs++
-					wg.Go(func() { follow(t, e, run, n) })
+					wg.Go(func() { useRun(t, e, run, n) })
 				}
 				time.Sleep(time.Minute)
 			}
@@ -176,8 +176,8 @@ func TestF50_ThreeDays(t *testing.T) {
 	}
 }
 
-// follow is a user of one run: who watches it, steers it, or only waits.
-func follow(t *testing.T, e *Engine, run string, n int) {
+// useRun is a user of one run: who watches it, steers it, or only waits.
+func useRun(t *testing.T, e *Engine, run string, n int) {
 	var err error
 	switch n % 4 {
 	case 0:
@@ -226,32 +226,32 @@ func TestF50_Soak(t *testing.T) {
 	defer func(rate int) { runtime.MemProfileRate = rate }(runtime.MemProfileRate)
 	runtime.MemProfileRate = 0
 	dir := t.TempDir()
-	before := holdings(t, dir)
+	before := openResources(t, dir)
 	files := blobs(t)
 	plans, actions := soakShapes(t, 500*time.Millisecond)
-	st := disk(t, dir)
-	e := open(t, st, Config{
+	st := openSQLite(t, dir)
+	e := openEngine(t, st, Config{
 		Logger: slog.New(slog.DiscardHandler), Blobs: files, SuspendAfter: time.Second,
 		Retention: retention.Policy{Runs: min(20*time.Second, length/5)},
 	}, actions...)
-	var warm series
+	var usage series
 	parts := map[string]*series{} // of the memory, for whoever looks for growth
 	resident := make([]int64, 0, 1<<14)
 	runs, began := 0, time.Now()
 	var plateau map[string]int
 	for round := 0; time.Since(began) < length; round++ {
 		warmingUp := time.Since(began) < length/4
-		beside := 50
+		concurrent := 50
 		if warmingUp {
-			beside *= 3
+			concurrent *= 3
 		}
 		// A round is runs beside each other and their users; they pace it by what
 		// they wait for.
 		var wg sync.WaitGroup
-		for i := range beside {
+		for i := range concurrent {
 			run := start(t, e, plans[(round+i)%len(plans)], nil)
 			runs++
-			wg.Go(func() { follow(t, e, run, round+i) })
+			wg.Go(func() { useRun(t, e, run, round+i) })
 		}
 		wg.Wait()
 		if round%10 == 0 {
@@ -264,7 +264,7 @@ func TestF50_Soak(t *testing.T) {
 		}
 		at := time.Since(began)
 		own, all := memoryUse(t)
-		warm.add(at, own)
+		usage.add(at, own)
 		for part, bytes := range memoryParts(own) {
 			if parts[part] == nil {
 				parts[part] = &series{}
@@ -272,12 +272,12 @@ func TestF50_Soak(t *testing.T) {
 			parts[part].add(at, bytes)
 		}
 		resident = append(resident, all)
-		held := holdings(t, dir)
+		resources := openResources(t, dir)
 		if plateau == nil {
-			plateau = held
+			plateau = resources
 		}
-		if held["descriptors"] > before["descriptors"]+maxDescriptors || held["goroutines"] > plateau["goroutines"]+8 {
-			t.Errorf("after %s: %v, it was %v, before all %v", at, held, plateau, before)
+		if resources["descriptors"] > before["descriptors"]+maxDescriptors || resources["goroutines"] > plateau["goroutines"]+8 {
+			t.Errorf("after %s: %v, it was %v, before all %v", at, resources, plateau, before)
 		}
 	}
 	wantAllRemoved(t, e)
@@ -292,23 +292,23 @@ func TestF50_Soak(t *testing.T) {
 	if err := files.Close(); err != nil {
 		t.Error(err)
 	}
-	after := holdings(t, dir)
+	after := openResources(t, dir)
 	for try := 0; after["goroutines"] > before["goroutines"] && try < 1_000_000; try++ {
 		runtime.Gosched() // one that has been told to end
-		after = holdings(t, dir)
+		after = openResources(t, dir)
 	}
 	for what, n := range after {
 		if n > before[what] {
 			t.Errorf("%d %s are left, there were %d", n, what, before[what])
 		}
 	}
-	said := "too short to judge memory"
-	if hours, lows := warm.lows(); len(lows) >= 10 {
+	report := "too short to judge memory"
+	if hours, lows := usage.lows(); len(lows) >= 10 {
 		slices.Sort(resident)
 		all := resident[len(resident)/2]
-		s := slope(hours, lows) * middle(lows) / float64(all)
-		said = fmt.Sprintf("memory grows by %.2f %% of %d KiB an hour over %d samples, the least of each minute in KiB: %d",
-			100*s, all>>10, warm.samples, kib(lows))
+		s := slope(hours, lows) * median(lows) / float64(all)
+		report = fmt.Sprintf("memory grows by %.2f %% of %d KiB an hour over %d samples, the least of each minute in KiB: %d",
+			100*s, all>>10, usage.samples, kib(lows))
 		if s > 0.01 {
 			t.Error("memory grows after warm-up")
 		}
@@ -317,7 +317,7 @@ func TestF50_Soak(t *testing.T) {
 			t.Logf("of it %s: %d", part, kib(lows))
 		}
 	}
-	t.Logf("%s, %d runs: %s", time.Since(began).Truncate(time.Second), runs, said)
+	t.Logf("%s, %d runs: %s", time.Since(began).Truncate(time.Second), runs, report)
 }
 
 // maxDescriptors is what an engine with a SQLite store and a file store has open at
@@ -402,8 +402,8 @@ func kib(bytes []float64) []int64 {
 	return k
 }
 
-// holdings are what a process has of things that run out.
-func holdings(t *testing.T, dir string) map[string]int {
+// openResources are what a process has of things that run out.
+func openResources(t *testing.T, dir string) map[string]int {
 	t.Helper()
 	h := map[string]int{"goroutines": runtime.NumGoroutine()}
 	if fds, err := os.ReadDir("/proc/self/fd"); err == nil {

@@ -27,12 +27,12 @@ import (
 //
 // A holder that forgets a Stage has killed the process.
 type Stage struct {
-	e       *Engine
-	clock   int64 // UTC µs, as told
-	names   retention.References
-	effects []Effect
-	ahead   *batch          // encoded, and not asked for yet
-	expired context.Context // is over: who waits with it does not wait
+	e         *Engine
+	clock     int64 // UTC µs, as told
+	fileRefs  retention.References
+	effects   []Effect
+	ahead     *batch          // encoded, and not asked for yet
+	cancelled context.Context // is over: who waits with it does not wait
 }
 
 // Plans keeps prepared plans. Stages that share them need not prepare a plan
@@ -52,7 +52,7 @@ func OpenStage(ctx context.Context, cfg Config, plans *Plans, now int64) (*Stage
 		return nil, err
 	}
 	e.cancel() // nothing runs in the background
-	e.ctx, s.expired = ctx, e.ctx
+	e.ctx, s.cancelled = ctx, e.ctx
 	e.core.ctx = ctx
 	if plans != nil {
 		e.core.programs = plans.p
@@ -66,20 +66,20 @@ func OpenStage(ctx context.Context, cfg Config, plans *Plans, now int64) (*Stage
 	return s, nil
 }
 
-// A watch sees every turn of every run in memory, before and after. It must
+// A turnObserver sees every turn of every run in memory, before and after. It must
 // neither change what it is given nor keep it.
-type watch interface {
+type turnObserver interface {
 	Before(key store.Key, run *machine.Run, in *machine.Input)
 	After(key store.Key, run *machine.Run, in *machine.Input, t *machine.Turn)
 }
 
 // Observe has w called around every turn of a run from now on.
-func (s *Stage) Observe(w watch) { s.e.core.watch = w }
+func (s *Stage) Observe(w turnObserver) { s.e.core.observer = w }
 
 // A Message is one thing that arrives: a request, or the report of a worker.
 type Message struct {
-	in   *input
-	asks bool
+	in          *input
+	wantsAnswer bool
 }
 
 // An Answer is what a request is told.
@@ -94,14 +94,14 @@ func (m *Message) Key() store.Key { return m.in.key }
 
 // Answer is what the request was told, and whether it was told anything yet.
 func (m *Message) Answer() (Answer, bool) {
-	if !m.asks || m.in.reply != nil {
+	if !m.wantsAnswer || m.in.reply != nil {
 		return Answer{}, false
 	}
 	return Answer{m.in.out.run, m.in.out.existing, m.in.out.err}, true
 }
 
-// awaited makes an input one that somebody waits for.
-func awaited(in *input, err error) (*Message, error) {
+// withReply makes an input one that somebody waits for.
+func withReply(in *input, err error) (*Message, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -114,17 +114,17 @@ func (s *Stage) Start(req *StartRequest) (*Message, error) {
 	if s.e.stopping.Load() {
 		return nil, errStopping
 	}
-	return awaited(s.e.toStart(s.e.ctx, req))
+	return withReply(s.e.startInput(s.e.ctx, req))
 }
 
 // Cancel is Engine.Cancel as a message.
 func (s *Stage) Cancel(key store.Key, reason string) (*Message, error) {
-	return awaited(s.e.toCancel(s.e.ctx, key.Account, key.Run, reason))
+	return withReply(s.e.cancelInput(s.e.ctx, key.Account, key.Run, reason))
 }
 
 // Signal is Engine.Signal as a message.
 func (s *Stage) Signal(key store.Key, name string, data any) (*Message, error) {
-	return awaited(s.e.toSignal(s.e.ctx, key.Account, key.Run, name, data))
+	return withReply(s.e.signalInput(s.e.ctx, key.Account, key.Run, name, data))
 }
 
 // Retry is Engine.Retry as a message.
@@ -132,26 +132,26 @@ func (s *Stage) Retry(key store.Key, req RetryRequest) (*Message, error) {
 	if s.e.stopping.Load() {
 		return nil, errStopping
 	}
-	return awaited(s.e.toRetry(s.e.ctx, key.Account, key.Run, req))
+	return withReply(s.e.retryInput(s.e.ctx, key.Account, key.Run, req))
 }
 
 // Release is Engine.Release as a message.
 func (s *Stage) Release(key store.Key) (*Message, error) {
-	return awaited(&input{kind: inRelease, key: key}, nil)
+	return withReply(&input{kind: inRelease, key: key}, nil)
 }
 
 // Sync is Engine.Sync as a message.
-func (s *Stage) Sync() (*Message, error) { return awaited(&input{kind: inBarrier}, nil) }
+func (s *Stage) Sync() (*Message, error) { return withReply(&input{kind: inBarrier}, nil) }
 
 // An Effect is something to do in the world, now that its cause is durable.
 type Effect struct {
-	Kind  machine.CommandKind
-	Key   store.Key
-	Ref   journal.Ref
-	Fence journal.Fence
-	Task  *machine.Task // CmdDispatch
-	ask   effect
-	stage *Stage
+	Kind   machine.CommandKind
+	Key    store.Key
+	Ref    journal.Ref
+	Fence  journal.Fence
+	Task   *machine.Task // CmdDispatch
+	effect effect
+	stage  *Stage
 }
 
 // Report is what a worker says of the attempt of ef: m.Kind and its content; the
@@ -159,8 +159,8 @@ type Effect struct {
 func (s *Stage) Report(ef *Effect, m machine.Input, holding bool) *Message {
 	m.Ref, m.Fence = ef.Ref, ef.Fence
 	in := &input{kind: inRun, key: ef.Key, m: m, holding: holding}
-	if ef.stage == s && ef.ask.fl != nil {
-		in.live = ef.ask.fl.live // another process would not know it
+	if ef.stage == s && ef.effect.attempt != nil {
+		in.loaded = ef.effect.attempt.loaded // another process would not know it
 	}
 	return &Message{in: in}
 }
@@ -170,26 +170,26 @@ func (s *Stage) Freed(ef *Effect) *Message {
 	return &Message{in: &input{kind: inFreed, key: ef.Key, m: machine.Input{Ref: ef.Ref, Fence: ef.Fence}}}
 }
 
-// CarryOut answers an effect that the engine carries out by itself: items of a
+// Perform answers an effect that the engine carries out by itself: items of a
 // loop to read (CmdNeedItems), outputs to collect (CmdCollect).
-func (s *Stage) CarryOut(ef *Effect) *Message {
+func (s *Stage) Perform(ef *Effect) *Message {
 	switch ef.Kind {
 	case machine.CmdNeedItems:
-		s.e.readItems(&ef.ask)
+		s.e.readItems(&ef.effect)
 	case machine.CmdCollect:
-		s.e.collect(&ef.ask)
+		s.e.collect(&ef.effect)
 	}
-	ins := s.e.inbox.take()
-	if len(ins) == 0 {
+	inputs := s.e.inbox.take()
+	if len(inputs) == 0 {
 		return nil
 	}
-	in := ins[0]
-	clear(ins)
+	in := inputs[0]
+	clear(inputs)
 	return &Message{in: in}
 }
 
-// tell moves the clock.
-func (s *Stage) tell(now int64) int64 {
+// setClock moves the clock.
+func (s *Stage) setClock(now int64) int64 {
 	s.clock = now
 	return s.e.now()
 }
@@ -197,15 +197,15 @@ func (s *Stage) tell(now int64) int64 {
 // Handle takes what arrived. now is UTC µs by a clock that went on evenly since
 // the Stage was opened.
 func (s *Stage) Handle(now int64, messages ...*Message) {
-	at := s.tell(now)
-	ins := make([]*input, len(messages))
+	at := s.setClock(now)
+	inputs := make([]*input, len(messages))
 	for i, m := range messages {
-		ins[i] = m.in
+		inputs[i] = m.in
 	}
 	s.e.core.closing = s.e.stopping.Load()
-	s.e.core.handle(at, ins)
+	s.e.core.handle(at, inputs)
 	s.e.clock.atLeast(s.e.core.now)
-	s.letOut()
+	s.releaseEffects()
 }
 
 // EncodeBatch returns the batch to commit next; ok says that there is one. It is empty
@@ -219,10 +219,10 @@ func (s *Stage) EncodeBatch() (batch []store.Transition, ok bool) {
 	if b == nil {
 		return nil, false
 	}
-	if len(b.trans) > 0 {
-		s.names.Name(b.trans)
+	if len(b.transitions) > 0 {
+		s.fileRefs.SetFiles(b.transitions)
 	}
-	return b.trans, true
+	return b.transitions, true
 }
 
 // Committed takes the store's word on the batch of the last EncodeBatch. Before what
@@ -230,20 +230,20 @@ func (s *Stage) EncodeBatch() (batch []store.Transition, ok bool) {
 func (s *Stage) Committed(verdicts []store.Verdict, err error) {
 	c := s.e.core
 	if err == nil && len(verdicts) > 0 {
-		s.names.Committed(verdicts, c.pipeline.flying.trans)
+		s.fileRefs.Committed(verdicts, c.pipeline.committing.transitions)
 	}
 	c.pipeline.committed(verdicts, err)
 	s.ahead = c.pipeline.encodeAhead()
 	c.pipeline.releaseCommitted()
-	s.letOut()
+	s.releaseEffects()
 }
 
-// letOut takes what the core released.
-func (s *Stage) letOut() {
+// releaseEffects takes what the core released.
+func (s *Stage) releaseEffects() {
 	c := s.e.core
 	for i := range c.effects {
 		ef := &c.effects[i]
-		s.effects = append(s.effects, Effect{Kind: ef.kind, Key: ef.id.key, Ref: ef.id.ref, Fence: ef.id.fence, Task: ef.task, ask: *ef, stage: s})
+		s.effects = append(s.effects, Effect{Kind: ef.kind, Key: ef.id.key, Ref: ef.id.ref, Fence: ef.id.fence, Task: ef.task, effect: *ef, stage: s})
 	}
 	clear(c.effects)
 	c.effects = c.effects[:0]
@@ -254,15 +254,15 @@ func (s *Stage) letOut() {
 
 // Effects takes what was let out since the last call.
 func (s *Stage) Effects() []Effect {
-	out := s.effects
+	effects := s.effects
 	s.effects = nil
-	return out
+	return effects
 }
 
 // Busy says that Handle has more to do at this moment.
 func (s *Stage) Busy() bool {
 	c := s.e.core
-	return c.pipeline.flying == nil && (c.busy() || c.recovery.stalled == nil && c.recovery.dead == nil && c.pipeline.building.urgent && !c.pipeline.building.empty())
+	return c.pipeline.committing == nil && (c.busy() || c.recovery.stalled == nil && c.recovery.dead == nil && c.pipeline.building.urgent && !c.pipeline.building.empty())
 }
 
 // Wakeup is when Handle must be called again at the latest, by the caller's
@@ -291,11 +291,11 @@ func (s *Stage) Stop() { s.e.stopping.Store(true) }
 
 // Stopped compacts and suspends what is in memory, and says that nothing is left to
 // be written.
-func (s *Stage) Stopped() bool { return s.e.emptied() }
+func (s *Stage) Stopped() bool { return s.e.flushed() }
 
 // Clean is Engine.Clean at time now.
 func (s *Stage) Clean(ctx context.Context, now int64) (retention.Removed, error) {
-	s.tell(now)
+	s.setClock(now)
 	return s.e.Clean(ctx, false)
 }
 
@@ -310,7 +310,7 @@ type LiveRun struct {
 func (s *Stage) Live(fn func(LiveRun)) {
 	c := s.e.core
 	for l := c.residency.recent.front(); l != nil; l = c.residency.recent.after(&l.age) {
-		fn(LiveRun{l.key, l.run, l.dirty || l.flying})
+		fn(LiveRun{l.key, l.run, l.dirty || l.committing})
 	}
 }
 
@@ -320,7 +320,7 @@ func (s *Stage) Find(key store.Key) (LiveRun, bool) {
 	if l == nil {
 		return LiveRun{}, false
 	}
-	return LiveRun{l.key, l.run, l.dirty || l.flying}, true
+	return LiveRun{l.key, l.run, l.dirty || l.committing}, true
 }
 
 // Held is how many attempts are handed out, and how many slots are taken by
@@ -328,14 +328,14 @@ func (s *Stage) Find(key store.Key) (LiveRun, bool) {
 func (s *Stage) Held() (attempts, slots int) {
 	c := s.e.core
 	attempts = len(c.attempts.orphans)
-	for _, k := range c.attempts.overdue {
-		if k.Holder.fl != nil {
+	for _, req := range c.attempts.overdue {
+		if req.Holder.attempt != nil {
 			attempts++
 		}
 	}
 	for _, l := range c.residency.runs {
-		l.requests.Each(func(k *slotRequest) {
-			if k.Holder.fl != nil {
+		l.requests.Each(func(req *slotRequest) {
+			if req.Holder.attempt != nil {
 				attempts++
 			}
 		})
@@ -367,7 +367,7 @@ func (s *Stage) Watch(key store.Key, after uint64, fn func(feed.Event)) (*Reader
 // the last of it. After an error or the end the Reader is used up.
 func (r *Reader) Poll() (ended bool, err error) {
 	for !r.w.Ended() {
-		err := r.w.Next(r.s.e.ctx, r.s.expired)
+		err := r.w.Next(r.s.e.ctx, r.s.cancelled)
 		if errors.Is(err, context.Canceled) {
 			return false, nil // nothing new
 		}

@@ -23,7 +23,7 @@ func (n *turnCount) After(store.Key, *machine.Run, *machine.Input, *machine.Turn
 // (I14).
 func TestStage(t *testing.T) {
 	ctx := context.Background()
-	const t0 = rigEpoch
+	const t0 = testEpoch
 	st := memory.New(memory.Options{})
 	cfg := Config{Store: st, Actions: compile.NewCatalogue(noop()), Logger: testLog(t)}
 	var turns turnCount
@@ -99,7 +99,7 @@ func TestStage(t *testing.T) {
 func TestAStoppingStageStartsNothing(t *testing.T) {
 	a := noop()
 	cfg := Config{Store: memory.New(memory.Options{}), Actions: compile.NewCatalogue(a), Logger: testLog(t)}
-	s, err := OpenStage(t.Context(), cfg, NewPlans(10), rigEpoch)
+	s, err := OpenStage(t.Context(), cfg, NewPlans(10), testEpoch)
 	if err != nil {
 		t.Fatal(err)
 	}

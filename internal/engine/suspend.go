@@ -10,17 +10,17 @@ import (
 
 const (
 	maxSuspend = 256       // idle runs that leave memory with one batch
-	nap        = 5_000_000 // µs: a run whose timer is due by then is not worth suspending
-	maxRing    = 1_000     // timers that fire in one pass (F11)
-	maxAhead   = 10_000    // suspended runs whose wake-ups are kept in memory
+	soon       = 5_000_000 // µs: a run whose timer is due by then is not worth suspending
+	maxTimers  = 1_000     // timers that fire in one pass (F11)
+	maxWakeups = 10_000    // suspended runs whose wake-ups are kept in memory
 	hour       = 3_600_000_000
 	stuckTimer = 1_000_000 // µs until a timer that changed nothing is looked at again
 )
 
-// ring fires the timers that are due, a bounded number in one pass.
-func (m *residency) ring() {
-	room := max(16, m.c.cfg.MaxLoaded-len(m.runs)) // suspended runs that may come in
-	for n := 0; n < maxRing && room > 0 && !m.c.pipeline.full(); n++ {
+// fireDue fires the timers that are due, a bounded number in one pass.
+func (m *residency) fireDue() {
+	free := max(16, m.c.cfg.MaxLoaded-len(m.runs)) // suspended runs that may come in
+	for n := 0; n < maxTimers && free > 0 && !m.c.pipeline.full(); n++ {
 		at := m.alarms.next()
 		if at == 0 || at > m.c.now {
 			break
@@ -33,14 +33,14 @@ func (m *residency) ring() {
 			m.fire(a.timer.l)
 		case m.runs[a.key] != nil: // it has come in since, with an alarm of its own
 		default:
-			room--
+			free--
 			l, err := m.get(a.key)
 			if err == nil {
 				m.fire(l)
 				continue
 			}
 			m.c.cfg.Logger.Warn("a suspended run could not be woken", "run", a.key.Run, "err", err)
-			if !hopeless(err) {
+			if !permanent(err) {
 				m.alarms.push(alarm{at: m.c.now + maxBackoff, key: a.key})
 			}
 		}
@@ -53,8 +53,8 @@ func (m *residency) ring() {
 	}
 }
 
-// hopeless says that trying again changes nothing.
-func hopeless(err error) bool {
+// permanent says that trying again changes nothing.
+func permanent(err error) bool {
 	switch fault.CodeOf(err) {
 	case fault.Quarantined, fault.StoreCorrupt, fault.RunNotFound:
 		return true
@@ -68,10 +68,10 @@ func (m *residency) fire(l *loadedRun) {
 		return
 	}
 	before := l.run.Last()
-	if err := m.c.decide(l, &machine.Input{Kind: machine.InTimer}); err != nil && !l.gone {
+	if err := m.c.decide(l, &machine.Input{Kind: machine.InTimer}); err != nil && !l.dropped {
 		m.c.cfg.Logger.Error("a run did not take that a timer is due", "run", l.key.Run, "err", err)
 	}
-	if l.gone {
+	if l.dropped {
 		return
 	}
 	if l.run.Last() != before {
@@ -79,7 +79,7 @@ func (m *residency) fire(l *loadedRun) {
 		return
 	}
 	if l.run.NextDue() <= m.c.now && l.run.NextDue() != 0 {
-		m.ringAt(l, m.c.now+stuckTimer)
+		m.armAt(l, m.c.now+stuckTimer)
 	}
 }
 
@@ -97,27 +97,27 @@ func (m *residency) lookAhead() error {
 	}
 	if more {
 		// More are due before the hour is over; look again when these have rung.
-		until = max(wakes[maxAhead-1].At, m.c.now+50_000)
+		until = max(wakes[maxWakeups-1].At, m.c.now+50_000)
 	}
 	m.horizon = until
 	return nil
 }
 
-// expect arms the wake-up of a run that has just left memory.
-func (m *residency) expect(key store.Key, wake int64) {
-	if wake != 0 && wake <= m.horizon {
-		m.alarms.push(alarm{at: wake, key: key})
+// armSuspended arms the wake-up of a run that has just left memory.
+func (m *residency) armSuspended(key store.Key, wakeAt int64) {
+	if wakeAt != 0 && wakeAt <= m.horizon {
+		m.alarms.push(alarm{at: wakeAt, key: key})
 	}
 }
 
 // tidy lets idle runs leave memory, and compacts runs whose events keep old
 // journal rows alive.
 func (m *residency) tidy() {
-	m.suspendResting()
+	m.suspendQuiet()
 	m.suspendIdle()
 	if m.compacting || m.uncompacted >= m.c.cfg.CompactCheck {
 		m.uncompacted = 0
-		m.compactLaggards()
+		m.compactOldest()
 	}
 }
 
@@ -128,84 +128,84 @@ func (m *residency) suspendIdle() {
 	if m.c.closing {
 		excess = len(m.runs)
 	}
-	idle := m.c.now - m.c.cfg.SuspendAfter.Microseconds()
+	idleSince := m.c.now - m.c.cfg.SuspendAfter.Microseconds()
 	// Runs that cannot leave are passed over, but not all of them every time.
 	for n := min(2*max(excess, 0)+maxSuspend, 8*maxSuspend); n > 0; n-- {
 		l := m.recent.front()
-		if l == nil || excess <= 0 && l.touched > idle {
+		if l == nil || excess <= 0 && l.touched > idleSince {
 			return
 		}
-		if l.touched == m.c.now && l.leaving {
+		if l.touched == m.c.now && l.suspending {
 			return
 		}
 		m.recent.toBack(&l.age)
-		if !m.mayLeave(l) || excess <= 0 && m.wakesSoon(l) {
+		if !m.suspendable(l) || excess <= 0 && m.wakesSoon(l) {
 			l.touched = m.c.now // to be looked at again after a while
 			continue
 		}
 		excess--
-		m.leave(l)
+		m.suspend(l)
 	}
 }
 
-// leave lets a run out of memory, with the next batch when that has to say so.
-func (m *residency) leave(l *loadedRun) {
+// suspend lets a run out of memory, with the next batch when that has to say so.
+func (m *residency) suspend(l *loadedRun) {
 	switch {
 	case !l.dirty && l.settled() && len(l.tail) == 0:
 		m.drop(l) // a late request had brought it in
-	case !l.dirty && l.suspended && l.wake == l.run.NextDue():
+	case !l.dirty && l.suspended && l.wakeAt == l.run.NextDue():
 		m.drop(l)
-		m.expect(l.key, l.wake)
+		m.armSuspended(l.key, l.wakeAt)
 	default:
 		m.c.pipeline.touch(l, l.run.Last()+1)
-		l.leaving = true
+		l.suspending = true
 		m.c.pipeline.building.urgent = true
 	}
 }
 
-// rested is a run that was quiet when it was committed; it is so as long as it
+// quietRun is a run that was quiet when it was committed; it is so as long as it
 // has that version.
-type rested struct {
+type quietRun struct {
 	l       *loadedRun
 	version uint32
 }
 
-func (r rested) still() bool { return !r.l.gone && r.l.version == r.version }
+func (r quietRun) unchanged() bool { return !r.l.dropped && r.l.version == r.version }
 
-// suspendResting suspends what has been quiet for longest when more than MaxResting
+// suspendQuiet suspends what has been quiet for longest when more than MaxResting
 // runs are, also before their time: after a crash each of them has to be read
 // before anything can go on.
-func (m *residency) suspendResting() {
-	for len(m.resting) > 0 && !m.resting[0].still() {
-		m.resting[0], m.resting = rested{}, m.resting[1:]
+func (m *residency) suspendQuiet() {
+	for len(m.quiet) > 0 && !m.quiet[0].unchanged() {
+		m.quiet[0], m.quiet = quietRun{}, m.quiet[1:]
 	}
-	for n := min(len(m.resting)-m.c.cfg.MaxResting, 4*maxSuspend); n > 0; n-- {
-		r := m.resting[0]
-		m.resting[0], m.resting = rested{}, m.resting[1:]
-		if r.still() && m.mayLeave(r.l) && !m.wakesSoon(r.l) {
-			m.leave(r.l)
+	for n := min(len(m.quiet)-m.c.cfg.MaxQuiet, 4*maxSuspend); n > 0; n-- {
+		r := m.quiet[0]
+		m.quiet[0], m.quiet = quietRun{}, m.quiet[1:]
+		if r.unchanged() && m.suspendable(r.l) && !m.wakesSoon(r.l) {
+			m.suspend(r.l)
 		}
 	}
 }
 
-// mayLeave says that the run owes nothing but waits, and nobody here holds it.
-func (m *residency) mayLeave(l *loadedRun) bool {
-	return !l.flying && !l.leaving && !l.again && !l.interrupted && (l.begin == nil || l.dirty) && l.run.Quiet()
+// suspendable says that the run owes nothing but waits, and nobody here holds it.
+func (m *residency) suspendable(l *loadedRun) bool {
+	return !l.committing && !l.suspending && !l.continueDue && !l.interrupted && (l.start == nil || l.dirty) && l.run.Quiet()
 }
 
 func (m *residency) wakesSoon(l *loadedRun) bool {
 	due := l.run.NextDue()
-	return due != 0 && due <= m.c.now+nap
+	return due != 0 && due <= m.c.now+soon
 }
 
-// compactLaggards compacts the runs that keep the oldest journal rows alive, once
+// compactOldest compacts the runs that keep the oldest journal rows alive, once
 // those are too many: the geometric rule alone never compacts a small run. It goes
 // on, batch by batch, until three quarters of what started it are left: thousands
 // of runs that advance side by side bring new events as fast as one batch compacts
 // old ones. With less left, each run is compacted more often, and a compaction costs the
 // same whatever it covers.
 // What only waits is suspended while we are at it, and costs the next start nothing.
-func (m *residency) compactLaggards() {
+func (m *residency) compactOldest() {
 	size, events, oldest := m.c.cfg.Store.Uncovered()
 	if m.compacting {
 		size, events = size+size/3, events+events/3
@@ -214,38 +214,38 @@ func (m *residency) compactLaggards() {
 	if !m.compacting {
 		return
 	}
-	some := false
+	compacting := false
 	for _, key := range oldest {
 		l := m.runs[key]
-		if l == nil || l.flying || len(l.tail) == 0 || m.c.pipeline.building.bytes > 4*m.c.cfg.MaxBatchBytes {
+		if l == nil || l.committing || len(l.tail) == 0 || m.c.pipeline.building.bytes > 4*m.c.cfg.MaxBatchBytes {
 			continue
 		}
 		m.c.pipeline.touch(l, l.run.Last()+1)
-		if m.mayLeave(l) {
-			l.leaving = true
+		if m.suspendable(l) {
+			l.suspending = true
 		}
-		l.compact, some = true, true
+		l.compact, compacting = true, true
 		m.c.pipeline.building.urgent = true
 		m.c.pipeline.building.bytes += len(l.tail)
 	}
-	m.compacting = some // else wait for more events: these are held by a commit or another
+	m.compacting = compacting // else wait for more events: these are held by a commit or another
 }
 
 // compactAll covers what is left in memory at a clean end, so that the next start
 // reads snapshots and no journal. It says whether there was nothing to do.
 func (m *residency) compactAll() bool {
-	none := true
+	nothing := true
 	for l := m.recent.front(); l != nil && m.c.pipeline.building.bytes < 4*m.c.cfg.MaxBatchBytes; {
 		next := m.recent.after(&l.age)
 		if len(l.tail) > 0 && !l.compact {
 			m.c.pipeline.touch(l, l.run.Last()+1)
-			l.compact, none = true, false
+			l.compact, nothing = true, false
 			m.c.pipeline.building.urgent = true
 			m.c.pipeline.building.bytes += len(l.tail)
 		}
 		l = next
 	}
-	return none
+	return nothing
 }
 
 // wakeup is when handle must be called again at the latest, UTC µs; 0 = not
@@ -258,22 +258,22 @@ func (c *core) wakeup() int64 {
 		return c.recovery.retryAt
 	}
 	at := c.residency.alarms.next()
-	sooner := func(t int64) {
+	earliest := func(t int64) {
 		if t != 0 && (at == 0 || t < at) {
 			at = t
 		}
 	}
-	sooner(c.residency.horizon)
+	earliest(c.residency.horizon)
 	if b := c.pipeline.building; !b.empty() && !b.urgent {
-		sooner(b.since + lazyTick)
+		earliest(b.changedAt + lazyTick)
 	}
-	if len(c.recovery.suspects) > 0 || c.recovery.alone {
-		sooner(c.recovery.suspectAt)
+	if len(c.recovery.suspects) > 0 || c.recovery.suspectMarked {
+		earliest(c.recovery.nextSuspectAt)
 	}
 	if l := c.residency.recent.front(); l != nil {
 		// A little later, so that runs are looked at many at a time: each that is
 		// at work would wake the loop once every SuspendAfter.
-		sooner(l.touched + c.cfg.SuspendAfter.Microseconds() + lazyTick)
+		earliest(l.touched + c.cfg.SuspendAfter.Microseconds() + lazyTick)
 	}
 	return at
 }

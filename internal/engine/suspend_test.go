@@ -19,7 +19,7 @@ import (
 
 // waiter waits for a signal, works with what it got, waits for time, and uses
 // values from before each wait: a suspended run must find them again.
-const waiter = `
+const waiterRecipe = `
 name: waiter
 inputSchema: {type: object, properties: {n: {type: integer}}}
 steps:
@@ -63,19 +63,19 @@ func rendered(t testing.TB, st store.Store, p *plan.Plan, key store.Key) string 
 // their journals.
 func waitingRuns(t *testing.T, n, loaded int, crash bool) []string {
 	st := memory.New(memory.Options{})
-	r := newRig(t, st, Config{MaxLoaded: loaded}, noop())
-	p := planOf(t, waiter, noop())
+	h := newHarness(t, st, Config{MaxLoaded: loaded}, noop())
+	p := planOf(t, waiterRecipe, noop())
 	var keys []store.Key
 	for i := range n {
-		keys = append(keys, r.run(acc, p, map[string]any{"n": int64(i)}))
+		keys = append(keys, h.run(acc, p, map[string]any{"n": int64(i)}))
 	}
-	if len(r.c.residency.runs) > loaded {
-		t.Errorf("%d runs are in memory, %d allowed", len(r.c.residency.runs), loaded)
+	if len(h.c.residency.runs) > loaded {
+		t.Errorf("%d runs are in memory, %d allowed", len(h.c.residency.runs), loaded)
 	}
 	if crash {
 		st = st.Crash(0)
-		r = r.reopen(st)
-		r.settle()
+		h = h.reopen(st)
+		h.runUntilIdle()
 	}
 	dice := rand.New(rand.NewPCG(7, 7))
 	for _, i := range dice.Perm(n) {
@@ -83,22 +83,22 @@ func waitingRuns(t *testing.T, n, loaded int, crash bool) []string {
 			continue // its wait runs out
 		}
 		in := request(keys[i], machine.Input{Kind: machine.InSignal, Name: "go", Data: fmt.Appendf(nil, "%d", i)})
-		reply := r.asked(in)
-		r.settle(in)
+		reply := h.replyOf(in)
+		h.runUntilIdle(in)
 		if err := reply().err; err != nil {
 			t.Fatal(err)
 		}
-		if len(r.tasks) > 50 {
-			r.work()
+		if len(h.tasks) > 50 {
+			h.finishTasks()
 		}
 	}
-	r.work()
-	if len(r.c.residency.runs) > loaded {
-		t.Errorf("%d runs are in memory, %d allowed", len(r.c.residency.runs), loaded)
+	h.finishTasks()
+	if len(h.c.residency.runs) > loaded {
+		t.Errorf("%d runs are in memory, %d allowed", len(h.c.residency.runs), loaded)
 	}
 	for range 30 {
-		r.pass(5 * 60_000_000)
-		r.work()
+		h.advanceClock(5 * 60_000_000)
+		h.finishTasks()
 	}
 	var journals []string
 	for i, key := range keys {
@@ -106,9 +106,9 @@ func waitingRuns(t *testing.T, n, loaded int, crash bool) []string {
 		if i%10 == 9 {
 			want = "failed"
 		}
-		r.wantStatus(key, want)
+		h.wantStatus(key, want)
 		if t.Failed() {
-			t.Fatal(strings.Join(r.trace(key, p), "\n"))
+			t.Fatal(strings.Join(h.trace(key, p), "\n"))
 		}
 		journals = append(journals, rendered(t, st, p, key))
 	}
@@ -135,18 +135,18 @@ func TestSuspendedRunsBehaveAlike(t *testing.T) {
 // has been idle, without any pressure.
 func TestIdleRunsAreSuspended(t *testing.T) {
 	st := memory.New(memory.Options{})
-	r := newRig(t, st, Config{}, noop())
-	p := planOf(t, waiter, noop())
-	key := r.run(acc, p, map[string]any{"n": int64(1)})
-	if len(r.c.residency.runs) != 1 {
+	h := newHarness(t, st, Config{}, noop())
+	p := planOf(t, waiterRecipe, noop())
+	key := h.run(acc, p, map[string]any{"n": int64(1)})
+	if len(h.c.residency.runs) != 1 {
 		t.Fatal("the run left memory at once")
 	}
-	r.pass(2 * r.cfg.SuspendAfter.Microseconds())
-	if len(r.c.residency.runs) != 0 {
+	h.advanceClock(2 * h.cfg.SuspendAfter.Microseconds())
+	if len(h.c.residency.runs) != 0 {
 		t.Fatal("an idle run is still in memory")
 	}
 	saved, err := st.Load(context.Background(), key)
-	if err != nil || saved.Suspension == nil || saved.Suspension.WakeAt != rigEpoch+7_200_000_000 {
+	if err != nil || saved.Suspension == nil || saved.Suspension.WakeAt != testEpoch+7_200_000_000 {
 		t.Fatalf("its suspension is %+v (%v)", saved.Suspension, err)
 	}
 	n := 0
@@ -160,39 +160,39 @@ func TestIdleRunsAreSuspended(t *testing.T) {
 // goes on soon is not worth suspending.
 func TestRestingRunsAreFew(t *testing.T) {
 	st := memory.New(memory.Options{})
-	r := newRig(t, st, Config{MaxResting: 10}, noop())
-	p := planOf(t, waiter, noop())
-	nap := planOf(t, "name: n\nsteps:\n  - {id: n, wait: {duration: 2s}}\n", noop())
+	h := newHarness(t, st, Config{MaxQuiet: 10}, noop())
+	p := planOf(t, waiterRecipe, noop())
+	wait := planOf(t, "name: n\nsteps:\n  - {id: n, wait: {duration: 2s}}\n", noop())
 	var keys []store.Key
 	for range 100 {
-		r.run(acc, nap, nil)
-		keys = append(keys, r.run(acc, p, map[string]any{"n": int64(1)}))
+		h.run(acc, wait, nil)
+		keys = append(keys, h.run(acc, p, map[string]any{"n": int64(1)}))
 	}
-	if n := len(r.c.residency.runs); n < 100 || n > 112 {
+	if n := len(h.c.residency.runs); n < 100 || n > 112 {
 		t.Fatalf("%d runs are in memory, want 100 that nap and about 10", n)
 	}
-	if r.c.residency.runs[keys[99]] == nil || r.c.residency.runs[keys[0]] != nil {
+	if h.c.residency.runs[keys[99]] == nil || h.c.residency.runs[keys[0]] != nil {
 		t.Error("not those are suspended that have been quiet for longest")
 	}
 	n := 0
-	r = r.reopen(st.Crash(0))
-	if err := r.st.Recover(context.Background(), func(*store.Saved) error { n++; return nil }); err != nil || n > 112 {
+	h = h.reopen(st.Crash(0))
+	if err := h.st.Recover(context.Background(), func(*store.Saved) error { n++; return nil }); err != nil || n > 112 {
 		t.Errorf("%d runs are to be recovered (%v)", n, err)
 	}
 	for _, key := range keys {
 		sig := request(key, machine.Input{Kind: machine.InSignal, Name: "go", Data: []byte(`1`)})
-		reply := r.asked(sig)
-		r.settle(sig)
+		reply := h.replyOf(sig)
+		h.runUntilIdle(sig)
 		if err := reply().err; err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(r.tasks) != 100 {
-		t.Errorf("%d of 100 runs went on", len(r.tasks))
+	if len(h.tasks) != 100 {
+		t.Errorf("%d of 100 runs went on", len(h.tasks))
 	}
-	r.pass(3 * r.cfg.SuspendAfter.Microseconds())
-	for _, e := range r.c.residency.resting {
-		if !e.still() {
+	h.advanceClock(3 * h.cfg.SuspendAfter.Microseconds())
+	for _, e := range h.c.residency.quiet {
+		if !e.unchanged() {
 			t.Fatal("a run that has left is still listed as resting, and held in memory")
 		}
 	}
@@ -201,20 +201,20 @@ func TestRestingRunsAreFew(t *testing.T) {
 // A thousand runs whose attempts take long, begun one after the other, do not wake
 // the loop a thousand times a second to see whether they may be suspended.
 func TestRunsAtWorkAreLookedAtTogether(t *testing.T) {
-	r := newRig(t, memory.New(memory.Options{}), Config{}, noop())
+	h := newHarness(t, memory.New(memory.Options{}), Config{}, noop())
 	p := planOf(t, chain(1), noop())
 	for range 1000 {
-		r.run(acc, p, nil)
-		r.pass(1_000)
+		h.run(acc, p, nil)
+		h.advanceClock(1_000)
 	}
 	wakes := 0
-	for until := r.now + 10_000_000; ; wakes++ {
-		at := r.c.wakeup()
+	for until := h.now + 10_000_000; ; wakes++ {
+		at := h.c.wakeup()
 		if at == 0 || at > until {
 			break
 		}
-		r.now = max(at, r.now+1)
-		r.settle()
+		h.now = max(at, h.now+1)
+		h.runUntilIdle()
 	}
 	if wakes < 10 || wakes > 150 {
 		t.Errorf("the loop was woken %d times in 10 s, want some 10 times a second", wakes)
@@ -224,19 +224,19 @@ func TestRunsAtWorkAreLookedAtTogether(t *testing.T) {
 // The journal stays bounded: small runs are compacted in packs.
 func TestLaggardsAreCompacted(t *testing.T) {
 	st := memory.New(memory.Options{})
-	r := newRig(t, st, Config{CompactBytes: 64 << 10, CompactCheck: 4 << 10}, noop())
+	h := newHarness(t, st, Config{CompactBytes: 64 << 10, CompactCheck: 4 << 10}, noop())
 	p := planOf(t, "name: w\norder: none\nsteps:\n  - {id: w, wait: {signal: go}}\n  - {id: a, action: {name: noop}}\n", noop())
 	var keys []store.Key
 	for range 2_000 {
-		keys = append(keys, r.run(acc, p, nil)) // open attempts: none may be suspended
+		keys = append(keys, h.run(acc, p, nil)) // open attempts: none may be suspended
 	}
 	if s, _ := st.Stats(context.Background()); s.JournalBytes > 128<<10 {
 		t.Errorf("%d bytes of journal are not covered", s.JournalBytes)
 	}
-	r = r.reopen(st.Crash(0))
-	r.settle()
-	r.work()
+	h = h.reopen(st.Crash(0))
+	h.runUntilIdle()
+	h.finishTasks()
 	for _, key := range keys {
-		verify(t, r.st, key)
+		verify(t, h.st, key)
 	}
 }

@@ -37,9 +37,9 @@ type alarms struct {
 // minDead is how many dead alarms are not worth looking for.
 const minDead = 1_024
 
-// died counts one more dead alarm, and drops all of them once they are more than
+// noteDead counts one more dead alarm, and drops all of them once they are more than
 // the living.
-func (h *alarms) died() {
+func (h *alarms) noteDead() {
 	h.dead++
 	if h.dead < minDead || h.dead < len(h.heap)/2 {
 		return

@@ -33,9 +33,9 @@ func (s *latePages) Events(ctx context.Context, key store.Key, after uint64, max
 func TestI14_EndBetweenPageAndHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		slow := held(release)
+		slow := blockedAction(release)
 		st := &latePages{Store: memory.New(memory.Options{})}
-		e := open(t, st, Config{}, slow)
+		e := openEngine(t, st, Config{}, slow)
 		run := start(t, e, planOf(t, "name: one\nsteps: [{id: a, action: {name: slow}}]\n", slow), nil)
 		synctest.Wait()
 		st.ended = func() {
@@ -56,14 +56,14 @@ func TestI14_EndBetweenPageAndHead(t *testing.T) {
 	})
 }
 
-// retried has a run retried between the head that a reader sees and its journal.
-type retried struct {
+// retryDuringRead has a run retried between the head that a reader sees and its journal.
+type retryDuringRead struct {
 	store.Store
 	once  sync.Once
 	retry func()
 }
 
-func (s *retried) Events(ctx context.Context, key store.Key, after uint64, maxBytes int) (store.Page, error) {
+func (s *retryDuringRead) Events(ctx context.Context, key store.Key, after uint64, maxBytes int) (store.Page, error) {
 	if s.retry != nil {
 		s.once.Do(s.retry)
 	}
@@ -74,17 +74,17 @@ func (s *retried) Events(ctx context.Context, key store.Key, after uint64, maxBy
 func TestI14_RetryBetweenHeadAndPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		held := act("held", func(_ context.Context, task *action.Task) (action.Result, error) {
+		held := newAction("held", func(_ context.Context, task *action.Task) (action.Result, error) {
 			if task.Attempt == 1 {
 				return action.Result{}, errors.New("not yet")
 			}
 			<-release
 			return action.Result{}, nil
 		})
-		st := &retried{Store: memory.New(memory.Options{})}
-		e := open(t, st, Config{}, held)
+		st := &retryDuringRead{Store: memory.New(memory.Options{})}
+		e := openEngine(t, st, Config{}, held)
 		run := start(t, e, planOf(t, "name: one\nsteps: [{id: a, action: {name: held}}]\n", held), nil)
-		if head := end(t, e, run); head.Status != "failed" {
+		if head := waitForEnd(t, e, run); head.Status != "failed" {
 			t.Fatalf("the run is %s", head.Status)
 		}
 		st.retry = func() {

@@ -17,32 +17,32 @@ var ErrHangs = fault.New(fault.StoreFailed,
 
 const (
 	hangsAfter = 10 * time.Second
-	hangLooks  = 10
+	hangChecks = 10
 	// hangLook is how far apart the looks are, in µs. They are counted because
 	// time is not enough: a process that was stopped for an hour in the middle of
 	// a commit finds the hour gone and its disk well.
-	hangLook = int64(hangsAfter/time.Microsecond) / hangLooks
+	hangInterval = int64(hangsAfter/time.Microsecond) / hangChecks
 )
 
 // A watchdog watches over the commit in flight. It costs a comparison for each
 // pass of the loop, and no timer of its own.
 type watchdog struct {
-	sent  uint64 // commits given to the committer
-	seen  uint64 // the one that is watched
-	looks int
-	next  int64 // UTC µs of the next look; 0 = nothing to watch
+	sent      uint64 // commits given to the committer
+	watched   uint64 // the one that is watched
+	checks    int
+	nextCheck int64 // UTC µs of the next look; 0 = nothing to watch
 }
 
 // hangs looks, if it is time to, and says whether the disk has hung too long.
-func (w *watchdog) hangs(flying bool, now int64) bool {
+func (w *watchdog) hangs(committing bool, now int64) bool {
 	switch {
-	case !flying:
-		w.next = 0
-	case w.next == 0 || w.seen != w.sent:
-		w.seen, w.looks, w.next = w.sent, 0, now+hangLook
-	case now >= w.next:
-		w.looks++
-		w.next = now + hangLook
+	case !committing:
+		w.nextCheck = 0
+	case w.nextCheck == 0 || w.watched != w.sent:
+		w.watched, w.checks, w.nextCheck = w.sent, 0, now+hangInterval
+	case now >= w.nextCheck:
+		w.checks++
+		w.nextCheck = now + hangInterval
 	}
-	return w.next != 0 && w.looks >= hangLooks
+	return w.nextCheck != 0 && w.checks >= hangChecks
 }

@@ -65,8 +65,8 @@ func TestF32_DiskHangs(t *testing.T) {
 func TestF32_SlowDiskIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := noop()
-		e := open(t, &slowDisk{Store: memory.New(memory.Options{}), takes: 9 * time.Second}, Config{}, a)
-		if head := end(t, e, start(t, e, planOf(t, chain(3), a), nil)); head.Status != "completed" {
+		e := openEngine(t, &slowDisk{Store: memory.New(memory.Options{}), takes: 9 * time.Second}, Config{}, a)
+		if head := waitForEnd(t, e, start(t, e, planOf(t, chain(3), a), nil)); head.Status != "completed" {
 			t.Errorf("run is %s (%s)", head.Status, head.Message)
 		}
 	})
@@ -89,7 +89,7 @@ func TestF32_AStoppedProcessIsNoHungDisk(t *testing.T) {
 	now += 3600 * second // SIGSTOP, SIGCONT
 	look(true, false)
 	look(true, false)
-	for range hangLooks - 2 {
+	for range hangChecks - 2 {
 		now += second
 		look(true, false)
 	}

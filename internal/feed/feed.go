@@ -18,9 +18,9 @@ type Feed struct {
 	store  store.Reader
 	planOf func(ctx context.Context, hash string) (*plan.Plan, error)
 
-	watching atomic.Int64  // subscribers to frames
-	waiting  atomic.Int64  // subscribers to heads alone
-	signal   chan struct{} // 1 slot
+	frameSubs atomic.Int64  // subscribers to frames
+	headSubs  atomic.Int64  // subscribers to heads alone
+	signal    chan struct{} // 1 slot
 
 	queueMu sync.Mutex // all that Publish takes
 	queue   []Published
@@ -47,31 +47,31 @@ func New(st store.Reader, planOf func(ctx context.Context, hash string) (*plan.P
 
 // Publish queues what a commit has made durable, in the order of commits. What nobody
 // watches is left out: a later subscriber begins with the journal.
-func (f *Feed) Publish(news []Published) {
-	all := f.watching.Load() > 0
-	if !all && f.waiting.Load() == 0 {
+func (f *Feed) Publish(published []Published) {
+	allEvents := f.frameSubs.Load() > 0
+	if !allEvents && f.headSubs.Load() == 0 {
 		return
 	}
 	before := 0
 	f.queueMu.Lock()
-	if all {
-		f.queue = append(f.queue, news...)
+	if allEvents {
+		f.queue = append(f.queue, published...)
 	} else {
 		before = len(f.queue)
-		for i := range news {
-			if news[i].Head != nil || news[i].Key.Run == "" {
-				f.queue = append(f.queue, news[i])
+		for i := range published {
+			if published[i].Head != nil || published[i].Key.Run == "" {
+				f.queue = append(f.queue, published[i])
 			}
 		}
 	}
-	some := len(f.queue) > before
+	queued := len(f.queue) > before
 	f.queueMu.Unlock()
-	if some {
-		f.wake()
+	if queued {
+		f.notify()
 	}
 }
 
-func (f *Feed) wake() {
+func (f *Feed) notify() {
 	select {
 	case f.signal <- struct{}{}:
 	default:
@@ -87,7 +87,7 @@ func (f *Feed) Run() {
 		if closed != nil {
 			for _, subs := range f.subs {
 				for _, s := range subs {
-					s.end(closed)
+					s.close(closed)
 				}
 			}
 		}
@@ -99,10 +99,10 @@ func (f *Feed) Run() {
 }
 
 // Deliver hands news to the subscribers at once, for an engine without goroutines.
-func (f *Feed) Deliver(news []Published) {
+func (f *Feed) Deliver(published []Published) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.deliver(news)
+	f.deliver(published)
 }
 
 // Close ends the feed: every subscriber, present and future, gets err after what was
@@ -111,7 +111,7 @@ func (f *Feed) Close(err error) {
 	f.mu.Lock()
 	f.closed = err
 	f.mu.Unlock()
-	f.wake()
+	f.notify()
 }
 
 // drain delivers the queue. The caller holds mu.
@@ -126,25 +126,25 @@ func (f *Feed) drain() {
 }
 
 // deliver hands news to the subscribers. The caller holds mu.
-func (f *Feed) deliver(news []Published) {
-	for i := range news {
-		if news[i].Key.Run == "" {
+func (f *Feed) deliver(published []Published) {
+	for i := range published {
+		if published[i].Key.Run == "" {
 			for _, subs := range f.subs {
 				for _, s := range subs {
-					s.lag()
+					s.markBehind()
 				}
 			}
 			continue
 		}
-		for _, s := range f.subs[news[i].Key] {
-			s.push(&news[i])
+		for _, s := range f.subs[published[i].Key] {
+			s.push(&published[i])
 		}
 	}
 }
 
-// join subscribes to a run: to its frames and heads, or to heads alone.
-func (f *Feed) join(key store.Key, heads bool) *subscriber {
-	s := &subscriber{heads: heads, signal: make(chan struct{}, 1)}
+// subscribe subscribes to a run: to its frames and heads, or to heads alone.
+func (f *Feed) subscribe(key store.Key, headsOnly bool) *subscriber {
+	s := &subscriber{headsOnly: headsOnly, signal: make(chan struct{}, 1)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed != nil {
@@ -153,15 +153,15 @@ func (f *Feed) join(key store.Key, heads bool) *subscriber {
 	}
 	f.drain() // what was published before is not for it: for example, the end before a retry
 	f.subs[key] = append(f.subs[key], s)
-	f.count(s).Add(1)
+	f.counter(s).Add(1)
 	return s
 }
 
-func (f *Feed) count(s *subscriber) *atomic.Int64 {
-	if s.heads {
-		return &f.waiting
+func (f *Feed) counter(s *subscriber) *atomic.Int64 {
+	if s.headsOnly {
+		return &f.headSubs
 	}
-	return &f.watching
+	return &f.frameSubs
 }
 
 // Usage is how many subscribers there are, and how many bytes of frames wait for them.
@@ -181,7 +181,7 @@ func (f *Feed) Usage() (subscribers, bytes int) {
 	return subscribers, bytes
 }
 
-func (f *Feed) leave(key store.Key, s *subscriber) {
+func (f *Feed) unsubscribe(key store.Key, s *subscriber) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	subs := f.subs[key]
@@ -194,5 +194,5 @@ func (f *Feed) leave(key store.Key, s *subscriber) {
 	} else {
 		delete(f.subs, key)
 	}
-	f.count(s).Add(-1)
+	f.counter(s).Add(-1)
 }

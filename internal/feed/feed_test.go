@@ -15,7 +15,7 @@ const acc = "acme"
 
 var errEnded = errors.New("the engine has ended")
 
-func runNews(run, frames string, head bool) Published {
+func publishedFrames(run, frames string, head bool) Published {
 	p := Published{Key: store.Key{Account: acc, Run: run}, Frames: []byte(frames)}
 	if head {
 		p.Head = &store.Head{Status: frames}
@@ -23,9 +23,9 @@ func runNews(run, frames string, head bool) Published {
 	return p
 }
 
-// heard is what waits for a subscriber: its frames, whether some were let go, the
+// nextText is what waits for a subscriber: its frames, whether some were let go, the
 // status of the head. "nothing" = nothing waits.
-func heard(t *testing.T, s *subscriber) string {
+func nextText(t *testing.T, s *subscriber) string {
 	t.Helper()
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -54,53 +54,53 @@ func heard(t *testing.T, s *subscriber) string {
 func TestSubscribersHearOfTheirRun(t *testing.T) {
 	f := New(nil, nil)
 	key := func(run string) store.Key { return store.Key{Account: acc, Run: run} }
-	f.Publish([]Published{runNews("a", "before", true)})
+	f.Publish([]Published{publishedFrames("a", "before", true)})
 	if len(f.queue) != 0 {
 		t.Error("what nobody asked for is kept")
 	}
-	heads := f.join(key("a"), true)
-	if f.watching.Load() != 0 || f.waiting.Load() != 1 {
-		t.Errorf("%d watch and %d wait", f.watching.Load(), f.waiting.Load())
+	heads := f.subscribe(key("a"), true)
+	if f.frameSubs.Load() != 0 || f.headSubs.Load() != 1 {
+		t.Errorf("%d watch and %d wait", f.frameSubs.Load(), f.headSubs.Load())
 	}
-	f.Publish([]Published{runNews("a", "1", false), runNews("b", "1", false)})
+	f.Publish([]Published{publishedFrames("a", "1", false), publishedFrames("b", "1", false)})
 	if len(f.queue) != 0 || len(f.signal) != 0 {
 		t.Error("frames are kept although all who listen want heads")
 	}
-	f.Publish([]Published{runNews("a", "2", false), {}, runNews("a", "done", true)})
+	f.Publish([]Published{publishedFrames("a", "2", false), {}, publishedFrames("a", "done", true)})
 	if len(f.queue) != 2 || len(f.signal) != 1 {
 		t.Errorf("%d news, %d signals, want the head and the gap", len(f.queue), len(f.signal))
 	}
-	frames := f.join(key("a"), false) // what was sent before is not for it
-	other := f.join(key("b"), false)
-	if f.watching.Load() != 2 || f.waiting.Load() != 1 {
-		t.Errorf("%d watch and %d wait", f.watching.Load(), f.waiting.Load())
+	frames := f.subscribe(key("a"), false) // what was sent before is not for it
+	other := f.subscribe(key("b"), false)
+	if f.frameSubs.Load() != 2 || f.headSubs.Load() != 1 {
+		t.Errorf("%d watch and %d wait", f.frameSubs.Load(), f.headSubs.Load())
 	}
 	for s, want := range map[*subscriber]string{heads: "behind head done", frames: "nothing", other: "nothing"} {
-		if got := heard(t, s); got != want {
+		if got := nextText(t, s); got != want {
 			t.Errorf("heard %q, want %q", got, want)
 		}
 	}
-	f.Publish([]Published{runNews("a", "3", false), runNews("a", "4", false), runNews("a", "5", true), runNews("a", "", true)})
+	f.Publish([]Published{publishedFrames("a", "3", false), publishedFrames("a", "4", false), publishedFrames("a", "5", true), publishedFrames("a", "", true)})
 	f.mu.Lock()
 	f.drain()
 	f.mu.Unlock()
 	for s, want := range map[*subscriber]string{heads: "head ", frames: "3 4 5 head ", other: "nothing"} {
 		for range 2 {
-			if got := heard(t, s); got != want {
+			if got := nextText(t, s); got != want {
 				t.Errorf("heard %q, want %q", got, want)
 			}
 			want = "nothing" // the second time
 		}
 	}
-	f.leave(key("a"), heads)
-	f.leave(key("a"), heads)
-	if f.waiting.Load() != 0 || len(f.subs[key("a")]) != 1 {
-		t.Errorf("%d wait, %d subscribe to run a", f.waiting.Load(), len(f.subs[key("a")]))
+	f.unsubscribe(key("a"), heads)
+	f.unsubscribe(key("a"), heads)
+	if f.headSubs.Load() != 0 || len(f.subs[key("a")]) != 1 {
+		t.Errorf("%d wait, %d subscribe to run a", f.headSubs.Load(), len(f.subs[key("a")]))
 	}
-	f.leave(key("a"), frames)
-	f.leave(key("b"), other)
-	if f.watching.Load() != 0 || len(f.subs) != 0 {
-		t.Errorf("%d watch, %d runs have subscribers", f.watching.Load(), len(f.subs))
+	f.unsubscribe(key("a"), frames)
+	f.unsubscribe(key("b"), other)
+	if f.frameSubs.Load() != 0 || len(f.subs) != 0 {
+		t.Errorf("%d watch, %d runs have subscribers", f.frameSubs.Load(), len(f.subs))
 	}
 }
 
@@ -125,13 +125,13 @@ func TestI15_SlowSubscribersAreBounded(t *testing.T) {
 			t.Errorf("with %d bytes more: %s, %v; want %s", len(c.more), got, err, c.want)
 		}
 		push([]byte("on"))
-		if got := heard(t, s); got != "on " {
+		if got := nextText(t, s); got != "on " {
 			t.Errorf("then it hears %q", got)
 		}
 	}
 	push([]byte("old"))
-	s.lag()
-	if got := heard(t, s); got != "behind " {
+	s.markBehind()
+	if got := nextText(t, s); got != "behind " {
 		t.Errorf("after a gap it hears %q", got)
 	}
 }
@@ -141,19 +141,19 @@ func TestI15_SlowSubscribersAreBounded(t *testing.T) {
 func TestFeedEnds(t *testing.T) {
 	f := New(nil, nil)
 	key := store.Key{Account: acc, Run: "a"}
-	s := f.join(key, false)
-	f.Publish([]Published{runNews("a", "last", false)})
+	s := f.subscribe(key, false)
+	f.Publish([]Published{publishedFrames("a", "last", false)})
 	f.Close(errEnded)
 	f.Run() // returns, since the hub has ended
-	if got := heard(t, s); got != "last " {
+	if got := nextText(t, s); got != "last " {
 		t.Errorf("heard %q", got)
 	}
-	for _, s := range []*subscriber{s, f.join(key, true)} {
+	for _, s := range []*subscriber{s, f.subscribe(key, true)} {
 		if _, err := s.next(t.Context()); !errors.Is(err, errEnded) {
 			t.Errorf("then %v", err)
 		}
 	}
-	if f.waiting.Load() != 0 {
+	if f.headSubs.Load() != 0 {
 		t.Error("one who came later is counted")
 	}
 }
@@ -163,13 +163,13 @@ func TestFeedEnds(t *testing.T) {
 func TestSubscribersHearOfNothingOlder(t *testing.T) {
 	f := New(nil, nil)
 	key := store.Key{Account: acc, Run: "run"}
-	early := f.join(key, true)
+	before := f.subscribe(key, true)
 	f.Publish([]Published{{Key: key, Head: &store.Head{Key: key, Ended: 1}}})
-	late := f.join(key, true)
+	after := f.subscribe(key, true)
 	f.mu.Lock()
 	f.drain() // what Run does when it comes to it
 	f.mu.Unlock()
-	if early.head == nil || late.head != nil {
-		t.Errorf("who was there hears of %v, who came later of %v", early.head, late.head)
+	if before.head == nil || after.head != nil {
+		t.Errorf("who was there hears of %v, who came later of %v", before.head, after.head)
 	}
 }

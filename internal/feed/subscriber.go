@@ -16,26 +16,26 @@ const MaxBehind = 1 << 20
 
 // A subscriber is one reader of one run.
 type subscriber struct {
-	heads  bool // it wants head rows alone
-	mu     sync.Mutex
-	frames [][]byte
-	bytes  int
-	behind bool        // frames were dropped
-	head   *store.Head // the newest one written since the last call of next; nil = none
-	closed error
-	signal chan struct{} // 1 slot
+	headsOnly bool // it wants head rows alone
+	mu        sync.Mutex
+	frames    [][]byte
+	bytes     int
+	behind    bool        // frames were dropped
+	head      *store.Head // the newest one written since the last call of next; nil = none
+	closed    error
+	signal    chan struct{} // 1 slot
 }
 
 func (s *subscriber) push(p *Published) {
-	if s.heads && p.Head == nil {
+	if s.headsOnly && p.Head == nil {
 		return
 	}
 	s.mu.Lock()
-	if !s.heads {
+	if !s.headsOnly {
 		s.bytes += len(p.Frames)
 	}
 	switch {
-	case s.heads:
+	case s.headsOnly:
 	case s.bytes > MaxBehind:
 		s.frames, s.behind = nil, true
 	case len(p.Frames) > 0:
@@ -45,54 +45,54 @@ func (s *subscriber) push(p *Published) {
 		s.head = p.Head
 	}
 	s.mu.Unlock()
-	s.wake()
+	s.notify()
 }
 
-// lag tells a subscriber that it may have missed something.
-func (s *subscriber) lag() {
+// markBehind tells a subscriber that it may have missed something.
+func (s *subscriber) markBehind() {
 	s.mu.Lock()
 	s.frames, s.behind = nil, true
 	s.mu.Unlock()
-	s.wake()
+	s.notify()
 }
 
-func (s *subscriber) end(err error) {
+func (s *subscriber) close(err error) {
 	s.mu.Lock()
 	s.closed = err
 	s.mu.Unlock()
-	s.wake()
+	s.notify()
 }
 
-func (s *subscriber) wake() {
+func (s *subscriber) notify() {
 	select {
 	case s.signal <- struct{}{}:
 	default:
 	}
 }
 
-// news is what next returns.
-type news struct {
+// update is what next returns.
+type update struct {
 	frames [][]byte
 	behind bool        // some frames were dropped: read the journal
 	head   *store.Head // the head row, when it was written
 }
 
 // next waits for news.
-func (s *subscriber) next(ctx context.Context) (news, error) {
+func (s *subscriber) next(ctx context.Context) (update, error) {
 	for {
 		s.mu.Lock()
-		n, closed := news{s.frames, s.behind, s.head}, s.closed
+		u, closed := update{s.frames, s.behind, s.head}, s.closed
 		s.frames, s.behind, s.bytes, s.head = nil, false, 0, nil
 		s.mu.Unlock()
-		if n.behind || len(n.frames) > 0 || n.head != nil {
-			return n, nil
+		if u.behind || len(u.frames) > 0 || u.head != nil {
+			return u, nil
 		}
 		if closed != nil {
-			return n, closed
+			return u, closed
 		}
 		select {
 		case <-ctx.Done():
-			return n, ctx.Err()
+			return u, ctx.Err()
 		case <-s.signal:
 		}
 	}

@@ -52,53 +52,53 @@ func (f *Feed) Watch(ctx context.Context, key store.Key, after uint64) iter.Seq2
 
 // A Watcher follows one run.
 type Watcher struct {
-	f       *Feed
-	s       *subscriber
-	key     store.Key
-	plan    *plan.Plan
-	seen    uint64      // last event yielded or skipped
-	last    uint64      // last event the journal had
-	head    *store.Head // read, and not looked at yet
-	stored  bool        // the journal is to be read next
-	ended   bool        // the event that ended the run was the last one
-	stopped bool        // the reader wants no more
-	yield   func(Event, error) bool
+	f        *Feed
+	sub      *subscriber
+	key      store.Key
+	plan     *plan.Plan
+	seen     uint64      // last event yielded or skipped
+	last     uint64      // last event the journal had
+	head     *store.Head // read, and not looked at yet
+	readNext bool        // the journal is to be read next
+	ended    bool        // the event that ended the run was the last one
+	stopped  bool        // the reader wants no more
+	yield    func(Event, error) bool
 }
 
 // Follow begins to watch a run: Next calls yield with each event. It is Watch for a
 // caller that must not block.
 func (f *Feed) Follow(ctx context.Context, key store.Key, after uint64, yield func(Event, error) bool) (*Watcher, error) {
-	s := f.join(key, false) // first: nothing that is written after the head was read is missed
+	s := f.subscribe(key, false) // first: nothing that is written after the head was read is missed
 	head, err := f.store.Head(ctx, key)
 	var p *plan.Plan
 	if err == nil {
 		p, err = f.planOf(ctx, head.PlanHash)
 	}
 	if err != nil {
-		f.leave(key, s)
+		f.unsubscribe(key, s)
 		return nil, err
 	}
-	return &Watcher{f: f, s: s, key: key, plan: p, seen: after, head: &head, stored: true, yield: yield}, nil
+	return &Watcher{f: f, sub: s, key: key, plan: p, seen: after, head: &head, readNext: true, yield: yield}, nil
 }
 
 // Ended reports whether the event that ended the run was the last one.
 func (w *Watcher) Ended() bool { return w.ended }
 
 // Close ends the watching.
-func (w *Watcher) Close() { w.f.leave(w.key, w.s) }
+func (w *Watcher) Close() { w.f.unsubscribe(w.key, w.sub) }
 
 // Next yields the next events, from the journal or from the feed. wait bounds how
 // long it waits for some; ctx bounds reads.
 func (w *Watcher) Next(ctx, wait context.Context) error {
-	if !w.stored {
-		again, err := w.live(wait)
+	if !w.readNext {
+		readStored, err := w.readPublished(wait)
 		if errors.Is(err, errGap) {
-			again, err = true, nil
+			readStored, err = true, nil
 		}
-		w.stored = again
+		w.readNext = readStored
 		return err
 	}
-	w.stored = false
+	w.readNext = false
 	// The head is read first: when it says that the run has ended, that end is in the
 	// journal that is read after it, also when the cursor lies behind the end.
 	var head store.Head
@@ -109,7 +109,7 @@ func (w *Watcher) Next(ctx, wait context.Context) error {
 		head, err = w.f.store.Head(ctx, w.key)
 	}
 	if err == nil {
-		err = w.journal(ctx)
+		err = w.readJournal(ctx)
 	}
 	if err != nil || w.stopped || w.ended {
 		return err
@@ -120,14 +120,14 @@ func (w *Watcher) Next(ctx, wait context.Context) error {
 	if head.Ended != 0 && w.seen >= w.last {
 		// Unless a retry came between the two: then the journal that was read is the
 		// beginning of another generation.
-		var again store.Head
-		again, err = w.f.store.Head(ctx, w.key)
-		w.ended = again.Ended == head.Ended
+		var current store.Head
+		current, err = w.f.store.Head(ctx, w.key)
+		w.ended = current.Ended == head.Ended
 	}
 	return err
 }
 
-func (w *Watcher) give(ev *journal.Event) error {
+func (w *Watcher) deliver(ev *journal.Event) error {
 	if ev.Seq <= w.seen {
 		return nil
 	}
@@ -143,12 +143,12 @@ func (w *Watcher) give(ev *journal.Event) error {
 	return nil
 }
 
-// journal yields what is stored. It reads in pages, so that a slow reader holds no
+// readJournal yields what is stored. It reads in pages, so that a slow reader holds no
 // transaction open.
-func (w *Watcher) journal(ctx context.Context) error {
+func (w *Watcher) readJournal(ctx context.Context) error {
 	err := store.EachPage(ctx, w.f.store, w.key, w.seen, func(page *store.Page) error {
 		w.last = page.Last
-		err := journal.EachEvent(page.Frames, w.give)
+		err := journal.EachEvent(page.Frames, w.deliver)
 		w.ended = w.ended && page.Next >= page.Last
 		return err
 	})
@@ -158,22 +158,22 @@ func (w *Watcher) journal(ctx context.Context) error {
 	return err
 }
 
-// live yields what the feed has published. again = read the journal first.
-func (w *Watcher) live(ctx context.Context) (again bool, err error) {
-	n, err := w.s.next(ctx)
-	if err != nil || n.behind {
-		return n.behind, err
+// readPublished yields what the feed has published. again = read the journal first.
+func (w *Watcher) readPublished(ctx context.Context) (readStored bool, err error) {
+	u, err := w.sub.next(ctx)
+	if err != nil || u.behind {
+		return u.behind, err
 	}
-	for _, frames := range n.frames {
-		if err := journal.EachEvent(frames, w.give); err != nil {
+	for _, frames := range u.frames {
+		if err := journal.EachEvent(frames, w.deliver); err != nil {
 			if errors.Is(err, errStopped) {
 				return false, nil
 			}
 			return false, err
 		}
 	}
-	if n.head != nil && n.head.Quarantine != "" {
-		return false, store.ErrQuarantined(w.key.Run, n.head.Quarantine)
+	if u.head != nil && u.head.Quarantine != "" {
+		return false, store.ErrQuarantined(w.key.Run, u.head.Quarantine)
 	}
 	return false, nil
 }
@@ -204,23 +204,23 @@ func (f *Feed) Events(ctx context.Context, key store.Key, after uint64) iter.Seq
 // Wait returns the head of the run once it has ended. live reports whether the run is
 // known not to have ended; it is called after the subscription has begun, and saves a
 // read of the head where it is true.
-func (f *Feed) Wait(ctx context.Context, key store.Key, live func() bool) (store.Head, error) {
-	s := f.join(key, true)
-	defer f.leave(key, s)
+func (f *Feed) Wait(ctx context.Context, key store.Key, unended func() bool) (store.Head, error) {
+	s := f.subscribe(key, true)
+	defer f.unsubscribe(key, s)
 	var head store.Head
 	var err error
-	if !live() {
+	if !unended() {
 		head, err = f.store.Head(ctx, key)
 	}
 	for err == nil && head.Ended == 0 {
 		if head.Quarantine != "" {
 			return head, store.ErrQuarantined(key.Run, head.Quarantine)
 		}
-		var n news
-		switch n, err = s.next(ctx); {
-		case n.head != nil:
-			head = *n.head
-		case n.behind && err == nil:
+		var u update
+		switch u, err = s.next(ctx); {
+		case u.head != nil:
+			head = *u.head
+		case u.behind && err == nil:
 			head, err = f.store.Head(ctx, key)
 		}
 	}

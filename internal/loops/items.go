@@ -65,7 +65,7 @@ type cursor struct {
 	read func() ([]byte, error)
 	// own are the references that items may hold: those of the run's journal. nil
 	// until an item holds one.
-	own map[jsonx.Large]bool
+	ownRefs map[jsonx.Large]bool
 }
 
 // take removes and returns a cursor that stands at the window or before it; nil when
@@ -109,17 +109,17 @@ func (cs *Cursors) Close() {
 // to its end: a limit that its last item passes, or an item that cannot be read, is
 // known before anything is done. made returns the references in the values of the run's
 // journal; it is called once for a file at most, when an item holds one.
-func (cs *Cursors) Read(ctx context.Context, files action.Files, w *Window, made func(context.Context, store.Key) (map[jsonx.Large]bool, error)) (items Items, err error) {
+func (cs *Cursors) Read(ctx context.Context, files action.Files, w *Window, runReferences func(context.Context, store.Key) (map[jsonx.Large]bool, error)) (items Items, err error) {
 	if w.From == 0 {
 		if items.Total, err = countItems(ctx, files, w); err != nil {
 			return Items{}, err
 		}
 	}
-	items.Items, items.More, err = cs.read(ctx, files, w, made)
+	items.Items, items.More, err = cs.read(ctx, files, w, runReferences)
 	return items, err
 }
 
-func (cs *Cursors) read(ctx context.Context, files action.Files, w *Window, made func(context.Context, store.Key) (map[jsonx.Large]bool, error)) (items [][]byte, more bool, err error) {
+func (cs *Cursors) read(ctx context.Context, files action.Files, w *Window, runReferences func(context.Context, store.Key) (map[jsonx.Large]bool, error)) (items [][]byte, more bool, err error) {
 	c := cs.take(w)
 	if c == nil {
 		if c, err = openItems(ctx, files, w); err != nil {
@@ -144,7 +144,7 @@ func (cs *Cursors) read(ctx context.Context, files action.Files, w *Window, made
 		if err != nil {
 			return nil, false, c.fault(err)
 		}
-		if err := c.checkReferences(ctx, item, made); err != nil {
+		if err := c.checkReferences(ctx, item, runReferences); err != nil {
 			return nil, false, err
 		}
 		if c.next >= w.From {

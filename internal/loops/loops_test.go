@@ -121,16 +121,16 @@ func TestCollectHoldsAWindow(t *testing.T) {
 			ev.Path, ev.Step = journal.Iteration{Loop: journal.Ref{}, N: int64(i)}.Scope(p), p.Graphs[p.Steps[0].Body].First
 			frames = journal.AppendFrame(frames, []journal.Event{ev})
 		}
-		for _, room := range []int{0, 500, maxEarly} {
-			g := newGather(p, journal.Ref{})
-			g.early = room
-			st := &rereading{frames: frames, last: n}
-			if err := store.EachEvent(t.Context(), st, store.Key{}, 0, g.find); err != nil {
+		for _, room := range []int{0, 500, maxBuffered} {
+			c := newCollector(p, journal.Ref{})
+			c.maxBuffered = room
+			st := &countingStore{frames: frames, last: n}
+			if err := store.EachEvent(t.Context(), st, store.Key{}, 0, c.find); err != nil {
 				t.Fatal(err)
 			}
 			var buf bytes.Buffer
 			w := bufio.NewWriter(&buf)
-			if err := g.write(t.Context(), st, store.Key{}, w); err != nil {
+			if err := c.write(t.Context(), st, store.Key{}, w); err != nil {
 				t.Fatal(err)
 			}
 			w.Flush()
@@ -143,22 +143,22 @@ func TestCollectHoldsAWindow(t *testing.T) {
 					t.Fatalf("%s, room for %d bytes: item %d is %s", name, room, i, item)
 				}
 			}
-			if passes := st.pages - 1; room == maxEarly && passes != 1 || room == 500 && passes > n/4+1 {
+			if passes := st.pages - 1; room == maxBuffered && passes != 1 || room == 500 && passes > n/4+1 {
 				t.Errorf("%s, room for %d bytes: the journal was read %d times", name, room, passes)
 			}
 		}
 	}
 }
 
-// rereading is a store of one journal that counts the pages it gives.
-type rereading struct {
+// countingStore is a store of one journal that counts the pages it gives.
+type countingStore struct {
 	store.Store
 	frames []byte
 	last   uint64
 	pages  int
 }
 
-func (s *rereading) Events(_ context.Context, _ store.Key, after uint64, _ int) (store.Page, error) {
+func (s *countingStore) Events(_ context.Context, _ store.Key, after uint64, _ int) (store.Page, error) {
 	s.pages++
 	if after >= s.last {
 		return store.Page{Next: after}, nil

@@ -16,18 +16,18 @@ import (
 // knows, and have a step read it (A13). The list in which a long loop's outputs
 // were collected holds references that are in the run's journal, and were before the
 // list was: the journal is read once for each cursor.
-func (c *cursor) checkReferences(ctx context.Context, item []byte, made func(context.Context, store.Key) (map[jsonx.Large]bool, error)) (err error) {
+func (c *cursor) checkReferences(ctx context.Context, item []byte, runReferences func(context.Context, store.Key) (map[jsonx.Large]bool, error)) (err error) {
 	if !jsonx.Reserved(item) {
 		return nil
 	}
-	if c.own == nil {
-		if c.own, err = made(ctx, c.key); err != nil {
+	if c.ownRefs == nil {
+		if c.ownRefs, err = runReferences(ctx, c.key); err != nil {
 			return err
 		}
 	}
 	for rest := item; jsonx.Reserved(rest); {
 		ref, start, end, ok := jsonx.NextLarge(rest)
-		if !ok || !c.own[ref] || jsonx.Reserved(rest[:start]) {
+		if !ok || !c.ownRefs[ref] || jsonx.Reserved(rest[:start]) {
 			return fault.New(fault.InputInvalid, "item %d of file %s uses the name %q, which is reserved: give the field another name",
 				c.next, c.hash, jsonx.LargeName)
 		}
@@ -38,16 +38,16 @@ func (c *cursor) checkReferences(ctx context.Context, item []byte, made func(con
 
 // References returns the references in the values of a run's journal.
 func References(ctx context.Context, st store.Reader, key store.Key) (map[jsonx.Large]bool, error) {
-	own := map[jsonx.Large]bool{}
+	refs := map[jsonx.Large]bool{}
 	err := store.EachEvent(ctx, st, key, 0, func(ev *journal.Event) error {
 		for rest := ev.Data; ; {
 			ref, _, end, ok := jsonx.NextLarge(rest)
 			if !ok {
 				return nil
 			}
-			own[ref] = true
+			refs[ref] = true
 			rest = rest[end:]
 		}
 	})
-	return own, err
+	return refs, err
 }

@@ -17,7 +17,7 @@ import (
 const (
 	hashPrefix = "sha256_"
 	// maxNamed bounds what the committer remembers of names it has written.
-	maxNamed = 100_000
+	maxRemembered = 100_000
 	// maxTouched bounds the files in the values of one request.
 	maxTouched = 10_000
 )
@@ -26,20 +26,20 @@ const (
 // Events are not decoded: whatever looks like the hash of a file counts as one, which
 // at worst keeps a file too long. It is for one goroutine at a time: the committer.
 type References struct {
-	written map[named]struct{}
+	written map[reference]struct{}
 }
 
-type named struct {
+type reference struct {
 	key  store.Key
 	hash string
 }
 
-// Name sets Files of every transition of a batch.
-func (n *References) Name(batch []store.Transition) {
+// SetFiles sets Files of every transition of a batch.
+func (refs *References) SetFiles(batch []store.Transition) {
 	for i := range batch {
 		t := &batch[i]
 		t.Files = filesNamed(t, func(hash []byte) bool {
-			_, known := n.written[named{t.Key, string(hash)}]
+			_, known := refs.written[reference{t.Key, string(hash)}]
 			return known
 		})
 	}
@@ -66,14 +66,14 @@ func filesNamed(t *store.Transition, known func(hash []byte) bool) (files []stri
 
 // Committed remembers what the store has now: a run that names a file in every
 // event writes it once.
-func (n *References) Committed(verdicts []store.Verdict, batch []store.Transition) {
-	if len(n.written) > maxNamed || n.written == nil {
-		n.written = map[named]struct{}{}
+func (refs *References) Committed(verdicts []store.Verdict, batch []store.Transition) {
+	if len(refs.written) > maxRemembered || refs.written == nil {
+		refs.written = map[reference]struct{}{}
 	}
 	for i := range batch {
 		for _, hash := range batch[i].Files {
 			if verdicts[i].Err == nil {
-				n.written[named{batch[i].Key, hash}] = struct{}{}
+				refs.written[reference{batch[i].Key, hash}] = struct{}{}
 			}
 		}
 	}
@@ -109,12 +109,12 @@ func hexDigits(b []byte) int {
 	return min(len(b), 64)
 }
 
-// BeginNaming is called before Touch, and EndNaming once what names the files has been
+// BlockRemoval is called before Touch, and EndNaming once what names the files has been
 // committed: a file is not removed in between.
-func (c *Cleaner) BeginNaming() { c.naming.RLock() }
+func (c *Cleaner) BlockRemoval() { c.removal.RLock() }
 
-// EndNaming ends what BeginNaming began.
-func (c *Cleaner) EndNaming() { c.naming.RUnlock() }
+// AllowRemoval ends what BeginNaming began.
+func (c *Cleaner) AllowRemoval() { c.removal.RUnlock() }
 
 // Touch renews the files that a request is about before it is accepted, so that none is
 // removed before the commit that names it. Input files must be there; hashes among

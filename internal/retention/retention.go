@@ -65,7 +65,7 @@ const (
 	// Pause is how long a cycle rests between two steps of bounded work.
 	Pause = 10 * time.Second
 
-	every                         = time.Hour // between the beginnings of two cycles
+	cycleInterval                 = time.Hour // between the beginnings of two cycles
 	runsStep, keysStep, filesStep = 200, 1_000, 1_000
 	// maxListed bounds the lists of what was removed.
 	maxListed = 1_000
@@ -105,7 +105,7 @@ type Cleaner struct {
 	Logger *slog.Logger
 
 	cleaning sync.Mutex
-	naming   sync.RWMutex // read-held from the touch of a file to the commit that names it
+	removal  sync.RWMutex // read-held from the touch of a file to the commit that names it
 }
 
 // Run removes what is no longer kept, a step at a time, until ctx ends. A process that
@@ -116,8 +116,8 @@ func (c *Cleaner) Run(ctx context.Context) {
 		st = state{}
 	}
 	for {
-		wait := time.Duration(st.Began-c.Now())*time.Microsecond + every
-		if wait = min(wait, every); st.Busy {
+		wait := time.Duration(st.Began-c.Now())*time.Microsecond + cycleInterval
+		if wait = min(wait, cycleInterval); st.Busy {
 			wait = Pause
 		}
 		if !sleep(ctx, wait) {
@@ -178,7 +178,7 @@ func (c *Cleaner) Clean(ctx context.Context, dry bool) (Removed, error) {
 	if err := failpoint.Hit(failpoint.SweepBefore); err != nil {
 		return Removed{}, err
 	}
-	s := pass{c: c, now: c.Now(), dry: dry, would: map[store.Key]int64{}}
+	s := pass{c: c, now: c.Now(), dry: dry, wouldRemove: map[store.Key]int64{}}
 	st := state{Began: s.now}
 	for {
 		if err := s.step(ctx, &st); err != nil {
@@ -192,11 +192,11 @@ func (c *Cleaner) Clean(ctx context.Context, dry bool) (Removed, error) {
 
 // A pass is one look at what is kept.
 type pass struct {
-	c       *Cleaner
-	now     int64 // UTC µs
-	dry     bool
-	would   map[store.Key]int64 // dry: runs that would go, and when they ended
-	removed Removed
+	c           *Cleaner
+	now         int64 // UTC µs
+	dry         bool
+	wouldRemove map[store.Key]int64 // dry: runs that would go, and when they ended
+	removed     Removed
 }
 
 // step does a bounded part of a cycle. Runs go before files: files that they
@@ -222,7 +222,7 @@ func (s *pass) runs(ctx context.Context, st *state) error {
 	}
 	if s.dry {
 		for _, w := range ended {
-			s.would[w.Key] = w.At
+			s.wouldRemove[w.Key] = w.At
 			s.addRun(w.Key)
 		}
 	} else if err := s.delete(ctx, ended); err != nil {
@@ -288,19 +288,19 @@ func (s *pass) files(ctx context.Context, from string) (next string, err error) 
 		if f.Stored.After(notAfter) {
 			return nil
 		}
-		wanted, err := s.wanted(ctx, f)
-		if err != nil || wanted {
+		referenced, err := s.referenced(ctx, f)
+		if err != nil || referenced {
 			return err
 		}
 		if !s.dry {
-			gone, err := s.c.Blobs.Remove(ctx, f.Account, f.Info.Hash, notAfter)
+			removed, err := s.c.Blobs.Remove(ctx, f.Account, f.Info.Hash, notAfter)
 			if err != nil && !errors.Is(err, fault.FileNotFound) {
 				// One that cannot be removed, as on Windows while it is open, must
 				// not keep the others.
 				s.c.Logger.Debug("a file could not be removed", "file", f.Info.Hash, "err", err)
 				return nil
 			}
-			if !gone {
+			if !removed {
 				return nil
 			}
 			if err := failpoint.Hit(failpoint.SweepFile); err != nil {
@@ -318,44 +318,44 @@ func (s *pass) files(ctx context.Context, from string) (next string, err error) 
 	})
 }
 
-// wanted says whether a stored run names the file, or one did not long ago.
-func (s *pass) wanted(ctx context.Context, f blob.Entry) (bool, error) {
-	n, err := s.c.Store.References(ctx, f.Account, f.Info.Hash, 1+len(s.would))
+// referenced says whether a stored run names the file, or one did not long ago.
+func (s *pass) referenced(ctx context.Context, f blob.Entry) (bool, error) {
+	refs, err := s.c.Store.References(ctx, f.Account, f.Info.Hash, 1+len(s.wouldRemove))
 	if err != nil {
 		return true, err
 	}
-	for _, run := range n.Runs {
-		ended, would := s.would[store.Key{Account: f.Account, Run: run}]
-		if !would {
+	for _, run := range refs.Runs {
+		ended, goes := s.wouldRemove[store.Key{Account: f.Account, Run: run}]
+		if !goes {
 			return true, nil
 		}
-		n.Released = max(n.Released, ended)
+		refs.Released = max(refs.Released, ended)
 	}
 	keep := s.c.Policy.Files
-	return n.Released != 0 && (keep < 0 || n.Released > s.now-keep.Microseconds()), nil
+	return refs.Released != 0 && (keep < 0 || refs.Released > s.now-keep.Microseconds()), nil
 }
 
 // NamedBy returns runs that name a file, at most limit.
 func (c *Cleaner) NamedBy(ctx context.Context, account, hash string, limit int) ([]string, error) {
-	n, err := c.Store.References(ctx, account, hash, limit)
-	return n.Runs, err
+	refs, err := c.Store.References(ctx, account, hash, limit)
+	return refs.Runs, err
 }
 
 // RemoveFile removes a file that no stored run names, whatever its age.
 // fault.Conflict names the runs that do.
 func (c *Cleaner) RemoveFile(ctx context.Context, account, hash string) error {
 	// Requests that have touched it and not named it yet are let through first.
-	c.naming.Lock()
-	defer c.naming.Unlock()
-	n, err := c.Store.References(ctx, account, hash, 3)
+	c.removal.Lock()
+	defer c.removal.Unlock()
+	refs, err := c.Store.References(ctx, account, hash, 3)
 	if err != nil {
 		return err
 	}
-	if len(n.Runs) > 0 {
-		return fault.New(fault.Conflict, "file %s is named by %s: it goes with the last run that names it", hash, someRuns(n.Runs))
+	if len(refs.Runs) > 0 {
+		return fault.New(fault.Conflict, "file %s is named by %s: it goes with the last run that names it", hash, someRuns(refs.Runs))
 	}
-	gone, err := c.Blobs.Remove(ctx, account, hash, time.UnixMicro(c.Now()))
-	if err == nil && !gone {
+	removed, err := c.Blobs.Remove(ctx, account, hash, time.UnixMicro(c.Now()))
+	if err == nil && !removed {
 		err = fault.New(fault.Conflict, "file %s was stored again just now", hash)
 	}
 	if err != nil {

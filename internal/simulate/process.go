@@ -285,7 +285,7 @@ func (p *process) act() {
 			p.cancelled(ef)
 		default:
 			var m *engine.Message
-			p.call(func() { m = p.stage.CarryOut(ef) })
+			p.call(func() { m = p.stage.Perform(ef) })
 			if p.dead {
 				return
 			}

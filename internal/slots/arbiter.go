@@ -32,69 +32,69 @@ func New[H any](n int) *Arbiter[H] {
 func (a *Arbiter[H]) Limits(action, provider string, n, perProvider int) []*Limit[H] {
 	var limits []*Limit[H]
 	if n > 0 {
-		g := a.actions[action]
-		if g == nil {
-			g = newLimit[H](fmt.Sprintf("waits for one of the %d slots of action %q", n, action), n)
-			a.actions[action] = g
+		l := a.actions[action]
+		if l == nil {
+			l = newLimit[H](fmt.Sprintf("waits for one of the %d slots of action %q", n, action), n)
+			a.actions[action] = l
 		}
-		limits = append(limits, g)
+		limits = append(limits, l)
 	}
 	if perProvider > 0 && provider != "" {
-		g := a.providers[provider]
-		if g == nil {
-			g = newLimit[H](fmt.Sprintf("waits for one of the %d slots of provider %q", perProvider, provider), perProvider)
-			a.providers[provider] = g
+		l := a.providers[provider]
+		if l == nil {
+			l = newLimit[H](fmt.Sprintf("waits for one of the %d slots of provider %q", perProvider, provider), perProvider)
+			a.providers[provider] = l
 		}
-		limits = append(limits, g)
+		limits = append(limits, l)
 	}
 	return append(limits, a.engine)
 }
 
 // Request enters k into the run's set, which must have none of that step instance, and
 // takes it through its limits as far as they are open.
-func (a *Arbiter[H]) Request(run *Set[H], k *Request[H], limits []*Limit[H]) {
-	k.limits = limits
-	run.add(k)
-	a.advance(k)
+func (a *Arbiter[H]) Request(run *Set[H], req *Request[H], limits []*Limit[H]) {
+	req.limits = limits
+	run.add(req)
+	a.advance(req)
 }
 
 // Hold enters a request whose attempt has been handed out already, past every limit,
 // also where a limit then has more attempts than slots. The set must have none of that
 // step instance.
-func (a *Arbiter[H]) Hold(run *Set[H], k *Request[H], limits []*Limit[H]) {
-	k.limits, k.passed = limits, len(limits)
-	for _, g := range limits {
-		g.used++
+func (a *Arbiter[H]) Hold(run *Set[H], req *Request[H], limits []*Limit[H]) {
+	req.limits, req.passed = limits, len(limits)
+	for _, l := range limits {
+		l.used++
 	}
-	run.add(k)
+	run.add(req)
 }
 
 // advance takes k through the limits as far as they are open.
-func (a *Arbiter[H]) advance(k *Request[H]) {
-	for k.passed < len(k.limits) {
-		g := k.limits[k.passed]
-		if g.used >= g.slots || g.turn != nil {
-			g.enqueue(k)
-			a.blocked = append(a.blocked, k)
+func (a *Arbiter[H]) advance(req *Request[H]) {
+	for req.passed < len(req.limits) {
+		l := req.limits[req.passed]
+		if l.used >= l.slots || l.next != nil {
+			l.enqueue(req)
+			a.blocked = append(a.blocked, req)
 			return
 		}
-		g.pass(k)
+		l.acquire(req)
 	}
-	a.granted = append(a.granted, k)
+	a.granted = append(a.granted, req)
 }
 
 // Withdraw ends a request: its attempt has ended, or its step no longer wants one.
 // The slots that it held go to the requests that wait for them.
-func (a *Arbiter[H]) Withdraw(k *Request[H]) {
-	if k.withdrawn {
+func (a *Arbiter[H]) Withdraw(req *Request[H]) {
+	if req.withdrawn {
 		return
 	}
-	k.withdrawn = true
-	for _, g := range k.limits[:k.passed] {
-		g.used--
+	req.withdrawn = true
+	for _, l := range req.limits[:req.passed] {
+		l.used--
 	}
-	for _, g := range k.limits[:k.passed] {
-		a.serve(g)
+	for _, l := range req.limits[:req.passed] {
+		a.serve(l)
 	}
 }
 
@@ -102,25 +102,25 @@ func (a *Arbiter[H]) Withdraw(k *Request[H]) {
 // empties its set.
 func (a *Arbiter[H]) WithdrawAll(run *Set[H]) {
 	all := make([]*Request[H], 0, run.Len())
-	run.Each(func(k *Request[H]) { all = append(all, k) })
+	run.Each(func(req *Request[H]) { all = append(all, req) })
 	*run = Set[H]{}
 	slices.SortFunc(all, func(x, y *Request[H]) int {
 		return cmp.Or(cmp.Compare(x.Ref.Path, y.Ref.Path), cmp.Compare(x.Ref.Step, y.Ref.Step))
 	})
-	for _, k := range all {
-		a.Withdraw(k)
+	for _, req := range all {
+		a.Withdraw(req)
 	}
 }
 
 // serve grants g's free slots to the requests in its queues.
-func (a *Arbiter[H]) serve(g *Limit[H]) {
-	for g.used < g.slots {
-		k := g.dequeue()
-		if k == nil {
+func (a *Arbiter[H]) serve(l *Limit[H]) {
+	for l.used < l.slots {
+		req := l.dequeue()
+		if req == nil {
 			return
 		}
-		g.pass(k)
-		a.advance(k)
+		l.acquire(req)
+		a.advance(req)
 	}
 }
 
@@ -132,8 +132,8 @@ func (a *Arbiter[H]) Granted() bool { return len(a.granted) > 0 }
 func (a *Arbiter[H]) EachGranted(fn func(*Request[H])) {
 	granted := a.granted
 	a.granted = nil
-	for _, k := range granted {
-		fn(k)
+	for _, req := range granted {
+		fn(req)
 	}
 	if a.granted == nil {
 		clear(granted)
@@ -144,11 +144,11 @@ func (a *Arbiter[H]) EachGranted(fn func(*Request[H])) {
 // EachBlocked calls fn for every request that has come to a full limit since the last
 // call and still waits, with the reason why. A request comes to each limit once, so it
 // is told each reason once.
-func (a *Arbiter[H]) EachBlocked(fn func(k *Request[H], reason string)) {
+func (a *Arbiter[H]) EachBlocked(fn func(req *Request[H], reason string)) {
 	blocked := a.blocked
-	for _, k := range blocked {
-		if !k.withdrawn && k.at != nil {
-			fn(k, k.at.reason)
+	for _, req := range blocked {
+		if !req.withdrawn && req.waitingAt != nil {
+			fn(req, req.waitingAt.reason)
 		}
 	}
 	clear(blocked)
@@ -170,17 +170,17 @@ type Usage struct {
 // by reason.
 func (a *Arbiter[H]) Usage() []Usage {
 	var all []Usage
-	add := func(g *Limit[H]) {
-		if g.used != 0 || g.turn != nil || len(g.queues) != 0 {
-			all = append(all, Usage{g.reason, g.slots, g.used, len(g.queues)})
+	add := func(l *Limit[H]) {
+		if l.used != 0 || l.next != nil || len(l.queues) != 0 {
+			all = append(all, Usage{l.reason, l.slots, l.used, len(l.queues)})
 		}
 	}
 	add(a.engine)
-	for _, g := range a.actions {
-		add(g)
+	for _, l := range a.actions {
+		add(l)
 	}
-	for _, g := range a.providers {
-		add(g)
+	for _, l := range a.providers {
+		add(l)
 	}
 	slices.SortFunc(all, func(x, y Usage) int { return cmp.Compare(x.Reason, y.Reason) })
 	return all

@@ -4,12 +4,12 @@ package slots
 
 // A Limit bounds how many attempts run at once.
 type Limit[H any] struct {
-	reason string
-	slots  int
-	used   int
-	queues map[string]*accountQueue[H]
-	turn   *accountQueue[H] // the account to be served next; queues that are not empty form a circle
-	last   string           // the account served last
+	reason     string
+	slots      int
+	used       int
+	queues     map[string]*accountQueue[H]
+	next       *accountQueue[H] // the account to be served next; queues that are not empty form a circle
+	lastServed string           // the account served last
 }
 
 // An accountQueue holds one account's requests at a limit.
@@ -24,77 +24,77 @@ func newLimit[H any](reason string, slots int) *Limit[H] {
 	return &Limit[H]{reason: reason, slots: slots, queues: map[string]*accountQueue[H]{}}
 }
 
-func (g *Limit[H]) pass(k *Request[H]) {
-	g.used++
-	k.passed++
-	g.last = k.Account
+func (l *Limit[H]) acquire(req *Request[H]) {
+	l.used++
+	req.passed++
+	l.lastServed = req.Account
 }
 
-func (g *Limit[H]) enqueue(k *Request[H]) {
-	k.at = g
-	q := g.queues[k.Account]
+func (l *Limit[H]) enqueue(req *Request[H]) {
+	req.waitingAt = l
+	q := l.queues[req.Account]
 	if q == nil {
-		q = &accountQueue[H]{account: k.Account}
-		g.queues[k.Account] = q
+		q = &accountQueue[H]{account: req.Account}
+		l.queues[req.Account] = q
 	}
-	q.queue = append(q.queue, k)
+	q.queue = append(q.queue, req)
 	if q.next != nil {
 		return
 	}
-	if g.turn == nil {
-		q.prev, q.next, g.turn = q, q, q
+	if l.next == nil {
+		q.prev, q.next, l.next = q, q, q
 		return
 	}
 	// A new account joins the circle last, but in front of the account that was
 	// served most recently, which has just had its turn.
-	end := g.turn
-	if l := g.queues[g.last]; l != nil && l != q {
-		end = l
-		if g.turn == l {
-			g.turn = q
+	before := l.next
+	if lastQueue := l.queues[l.lastServed]; lastQueue != nil && lastQueue != q {
+		before = lastQueue
+		if l.next == lastQueue {
+			l.next = q
 		}
 	}
-	q.prev, q.next = end.prev, end
-	q.prev.next, end.prev = q, q
+	q.prev, q.next = before.prev, before
+	q.prev.next, before.prev = q, q
 }
 
 // dequeue removes and returns the next request of the account whose turn it is,
 // passing over those that were withdrawn; nil when none waits.
-func (g *Limit[H]) dequeue() *Request[H] {
-	for g.turn != nil {
-		q := g.turn
-		var k *Request[H]
-		for q.head < len(q.queue) && k == nil {
-			k = q.queue[q.head]
+func (l *Limit[H]) dequeue() *Request[H] {
+	for l.next != nil {
+		q := l.next
+		var req *Request[H]
+		for q.head < len(q.queue) && req == nil {
+			req = q.queue[q.head]
 			q.queue[q.head] = nil
 			q.head++
-			k.at = nil
-			if k.withdrawn {
-				k = nil
+			req.waitingAt = nil
+			if req.withdrawn {
+				req = nil
 			}
 		}
-		g.turn = q.next
+		l.next = q.next
 		if q.head == len(q.queue) {
-			g.leave(q)
+			l.removeQueue(q)
 		} else if q.head > 64 && q.head*2 > len(q.queue) {
 			n := copy(q.queue, q.queue[q.head:])
 			clear(q.queue[n:]) // or their runs could not be freed
 			q.queue, q.head = q.queue[:n], 0
 		}
-		if k != nil {
-			return k
+		if req != nil {
+			return req
 		}
 	}
 	return nil
 }
 
-// leave takes an account without requests out of the circle and forgets its queue, so
+// removeQueue takes an account without requests out of the circle and forgets its queue, so
 // that an account that is gone costs nothing.
-func (g *Limit[H]) leave(q *accountQueue[H]) {
+func (l *Limit[H]) removeQueue(q *accountQueue[H]) {
 	if q.next == q {
-		g.turn = nil
+		l.next = nil
 	} else {
 		q.prev.next, q.next.prev = q.next, q.prev
 	}
-	delete(g.queues, q.account)
+	delete(l.queues, q.account)
 }

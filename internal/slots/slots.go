@@ -26,33 +26,33 @@ type Request[H any] struct {
 
 	limits    []*Limit[H]
 	passed    int       // limits held: limits[:passed]
-	at        *Limit[H] // where it waits; nil = nowhere
+	waitingAt *Limit[H] // where it waits; nil = nowhere
 	withdrawn bool
 }
 
 // Withdrawn reports whether the request has ended.
-func (k *Request[H]) Withdrawn() bool { return k.withdrawn }
+func (r *Request[H]) Withdrawn() bool { return r.withdrawn }
 
 // A Set holds the requests of one run, by step instance. Most runs have a few; those
 // of wide plans are found by their step, or by an index in inner scopes. The zero Set
 // is empty.
 type Set[H any] struct {
-	few []*Request[H]
+	list []*Request[H]
 	// Instead of few, past maxFew and until none is left:
-	wide  bool
-	n     int
-	root  []*Request[H] // of the run's own scope, by step
-	inner map[journal.Ref]*Request[H]
+	indexed bool
+	n       int
+	root    []*Request[H] // of the run's own scope, by step
+	inner   map[journal.Ref]*Request[H]
 }
 
-const maxFew = 8
+const maxList = 8
 
 // Len is the number of requests.
-func (s *Set[H]) Len() int { return len(s.few) + s.n }
+func (s *Set[H]) Len() int { return len(s.list) + s.n }
 
 // Get returns the request of a step instance, or nil.
 func (s *Set[H]) Get(ref journal.Ref) *Request[H] {
-	if s.wide {
+	if s.indexed {
 		if ref.Path != "" {
 			return s.inner[ref]
 		}
@@ -61,61 +61,61 @@ func (s *Set[H]) Get(ref journal.Ref) *Request[H] {
 		}
 		return nil
 	}
-	for _, k := range s.few {
-		if k.Ref == ref {
-			return k
+	for _, req := range s.list {
+		if req.Ref == ref {
+			return req
 		}
 	}
 	return nil
 }
 
 // add adds the request of a step instance that has none.
-func (s *Set[H]) add(k *Request[H]) {
-	if !s.wide && len(s.few) < maxFew {
-		s.few = append(s.few, k)
+func (s *Set[H]) add(req *Request[H]) {
+	if !s.indexed && len(s.list) < maxList {
+		s.list = append(s.list, req)
 		return
 	}
-	few := s.few
-	s.wide, s.few = true, nil
-	for _, k := range few {
-		s.add(k)
+	list := s.list
+	s.indexed, s.list = true, nil
+	for _, req := range list {
+		s.add(req)
 	}
 	s.n++
-	if k.Ref.Path != "" {
+	if req.Ref.Path != "" {
 		if s.inner == nil {
-			s.inner = make(map[journal.Ref]*Request[H], 2*maxFew)
+			s.inner = make(map[journal.Ref]*Request[H], 2*maxList)
 		}
-		s.inner[k.Ref] = k
+		s.inner[req.Ref] = req
 		return
 	}
-	if short := int(k.Ref.Step) + 1 - len(s.root); short > 0 {
+	if short := int(req.Ref.Step) + 1 - len(s.root); short > 0 {
 		s.root = append(s.root, make([]*Request[H], short)...)
 	}
-	s.root[k.Ref.Step] = k
+	s.root[req.Ref.Step] = req
 }
 
 // Remove removes k; a request that is not in the set is ignored. What k holds stays
 // held until Arbiter.Withdraw.
-func (s *Set[H]) Remove(k *Request[H]) {
-	if s.wide {
-		if s.Get(k.Ref) != k {
+func (s *Set[H]) Remove(req *Request[H]) {
+	if s.indexed {
+		if s.Get(req.Ref) != req {
 			return
 		}
-		if k.Ref.Path != "" {
-			delete(s.inner, k.Ref)
+		if req.Ref.Path != "" {
+			delete(s.inner, req.Ref)
 		} else {
-			s.root[k.Ref.Step] = nil
+			s.root[req.Ref.Step] = nil
 		}
 		if s.n--; s.n == 0 {
 			*s = Set[H]{} // a wide run that only waits holds no memory for it
 		}
 		return
 	}
-	for i, have := range s.few {
-		if have == k {
-			last := len(s.few) - 1
-			s.few[i], s.few[last] = s.few[last], nil
-			s.few = s.few[:last]
+	for i, have := range s.list {
+		if have == req {
+			last := len(s.list) - 1
+			s.list[i], s.list[last] = s.list[last], nil
+			s.list = s.list[:last]
 			return
 		}
 	}
@@ -123,15 +123,15 @@ func (s *Set[H]) Remove(k *Request[H]) {
 
 // Each calls fn for every request, in no particular order.
 func (s *Set[H]) Each(fn func(*Request[H])) {
-	for _, k := range s.few {
-		fn(k)
+	for _, req := range s.list {
+		fn(req)
 	}
-	for _, k := range s.root {
-		if k != nil {
-			fn(k)
+	for _, req := range s.root {
+		if req != nil {
+			fn(req)
 		}
 	}
-	for _, k := range s.inner {
-		fn(k)
+	for _, req := range s.inner {
+		fn(req)
 	}
 }

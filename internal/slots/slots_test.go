@@ -30,9 +30,9 @@ func TestSet(t *testing.T) {
 		}
 		switch {
 		case have == nil && (grow || r.IntN(20) == 0):
-			k := &request{Ref: ref}
-			s.add(k)
-			want[ref] = k
+			req := &request{Ref: ref}
+			s.add(req)
+			want[ref] = req
 		case have != nil && (!grow || r.IntN(3) == 0):
 			s.Remove(have)
 			delete(want, ref)
@@ -46,20 +46,20 @@ func TestSet(t *testing.T) {
 		}
 	}
 	seen := 0
-	s.Each(func(k *request) {
+	s.Each(func(req *request) {
 		seen++
-		if want[k.Ref] != k {
-			t.Errorf("%v is in the set and should not be", k.Ref)
+		if want[req.Ref] != req {
+			t.Errorf("%v is in the set and should not be", req.Ref)
 		}
 	})
 	if seen != len(want) || most < 50 {
 		t.Errorf("saw %d requests, want %d; at most there were %d", seen, len(want), most)
 	}
-	for _, k := range want {
-		s.Remove(k)
+	for _, req := range want {
+		s.Remove(req)
 	}
-	if s.Len() != 0 || s.wide && s.root != nil {
-		t.Errorf("%d requests are left, wide %t", s.Len(), s.wide)
+	if s.Len() != 0 || s.indexed && s.root != nil {
+		t.Errorf("%d requests are left, wide %t", s.Len(), s.indexed)
 	}
 }
 
@@ -83,16 +83,16 @@ func TestArbiter(t *testing.T) {
 		drop := func(list []*request, i int) []*request { return append(list[:i:i], list[i+1:]...) }
 		take := func() {
 			for a.Granted() {
-				a.EachGranted(func(k *request) {
+				a.EachGranted(func(req *request) {
 					for i, w := range waiting {
-						if w == k {
+						if w == req {
 							waiting = drop(waiting, i)
-							holding = append(holding, k)
+							holding = append(holding, req)
 							return
 						}
 					}
-					if !k.Withdrawn() {
-						t.Fatalf("request %d was granted twice", k.Holder)
+					if !req.Withdrawn() {
+						t.Fatalf("request %d was granted twice", req.Holder)
 					}
 				})
 			}
@@ -112,7 +112,7 @@ func TestArbiter(t *testing.T) {
 				t.Fatalf("the engine's limit has %d in use, %d requests hold it", a.InUse(), len(holding))
 			}
 			for _, w := range waiting {
-				if w.at == nil || w.at.used < w.at.slots {
+				if w.waitingAt == nil || w.waitingAt.used < w.waitingAt.slots {
 					t.Fatalf("request %d waits beside a free slot", w.Holder)
 				}
 			}
@@ -122,23 +122,23 @@ func TestArbiter(t *testing.T) {
 			case n < 5:
 				which, account := r.IntN(len(limits)), string(rune('a'+r.IntN(3)))
 				// The path stands for the action: order is kept among its requests.
-				k := &request{Account: account, Ref: journal.Ref{Path: journal.Path([]byte{byte(which)}), Step: int32(next)}, Holder: next}
+				req := &request{Account: account, Ref: journal.Ref{Path: journal.Path([]byte{byte(which)}), Step: int32(next)}, Holder: next}
 				next++
-				waiting = append(waiting, k)
-				a.Request(runs[account], k, limits[which])
+				waiting = append(waiting, req)
+				a.Request(runs[account], req, limits[which])
 			case n < 9 && len(holding) > 0:
 				i := r.IntN(len(holding))
-				k := holding[i]
+				req := holding[i]
 				holding = drop(holding, i)
-				runs[k.Account].Remove(k)
-				a.Withdraw(k)
-				a.Withdraw(k) // the second time it does nothing
+				runs[req.Account].Remove(req)
+				a.Withdraw(req)
+				a.Withdraw(req) // the second time it does nothing
 			case n == 9 && len(waiting) > 0:
 				i := r.IntN(len(waiting))
-				k := waiting[i]
+				req := waiting[i]
 				waiting = drop(waiting, i)
-				runs[k.Account].Remove(k)
-				a.Withdraw(k)
+				runs[req.Account].Remove(req)
+				a.Withdraw(req)
 			}
 			take()
 		}
@@ -146,9 +146,9 @@ func TestArbiter(t *testing.T) {
 			a.WithdrawAll(run)
 		}
 		waiting, holding = nil, nil
-		a.EachGranted(func(k *request) {
-			if !k.Withdrawn() {
-				t.Fatalf("request %d was granted after the end", k.Holder)
+		a.EachGranted(func(req *request) {
+			if !req.Withdrawn() {
+				t.Fatalf("request %d was granted after the end", req.Holder)
 			}
 		})
 		if left := a.Usage(); len(left) != 0 {
@@ -170,8 +170,8 @@ func TestBlockedOncePerReason(t *testing.T) {
 	a.Request(&run, third, a.Limits("", "", 0, 0))
 	var told []string
 	look := func() {
-		a.EachBlocked(func(k *request, reason string) {
-			if k == second {
+		a.EachBlocked(func(req *request, reason string) {
+			if req == second {
 				told = append(told, reason)
 			}
 		})

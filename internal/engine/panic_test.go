@@ -39,14 +39,14 @@ func TestI16_PanicWhileRendering(t *testing.T) {
 	for name, n := range map[string]int{"by the loop": 1, "by the executor": 20} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := open(t, memory.New(memory.Options{}), Config{}, noop())
+				e := openEngine(t, memory.New(memory.Options{}), Config{}, noop())
 				bad := start(t, e, poisonedInput(t, n), nil)
 				good := start(t, e, planOf(t, chain(3), noop()), nil)
-				head := end(t, e, bad)
+				head := waitForEnd(t, e, bad)
 				if head.Status != "failed" || head.Code != fault.InternalError || !strings.Contains(head.Message, "preparing step") {
 					t.Errorf("the run is %s: %s %s", head.Status, head.Code, head.Message)
 				}
-				if head := end(t, e, good); head.Status != "completed" {
+				if head := waitForEnd(t, e, good); head.Status != "completed" {
 					t.Errorf("the run beside it is %s: %s %s", head.Status, head.Code, head.Message)
 				}
 				// The steps that the first failure withdrew give their slots back when
@@ -60,38 +60,38 @@ func TestI16_PanicWhileRendering(t *testing.T) {
 	}
 }
 
-// brittle are files that panic, each in one place.
-type brittle struct {
+// panickingFiles are files that panic, each in one place.
+type panickingFiles struct {
 	action.Files
 	open, read, put bool
 }
 
-func (b brittle) Open(ctx context.Context, hash string) (action.File, error) {
+func (b panickingFiles) Open(ctx context.Context, hash string) (action.File, error) {
 	if b.open {
 		panic("hunter2 in Open")
 	}
 	f, err := b.Files.Open(ctx, hash)
 	if b.read && err == nil {
-		f = &brittleFile{File: f}
+		f = &panickingFile{File: f}
 	}
 	return f, err
 }
 
-func (b brittle) Put(ctx context.Context, r io.Reader, name, mime string) (action.FileInfo, error) {
+func (b panickingFiles) Put(ctx context.Context, r io.Reader, name, mime string) (action.FileInfo, error) {
 	if b.put && mime == "application/json" {
 		panic("hunter2 in Put")
 	}
 	return b.Files.Put(ctx, r, name, mime)
 }
 
-type brittleFile struct{ action.File }
+type panickingFile struct{ action.File }
 
-func (*brittleFile) Read([]byte) (int, error) { panic("hunter2 in Read") }
+func (*panickingFile) Read([]byte) (int, error) { panic("hunter2 in Read") }
 
 // A panic while a loop reads its items or collects its outputs fails that loop.
 func TestI16_PanicInALoopsFiles(t *testing.T) {
 	lines := strings.Repeat("{\"n\":1}\n", 300)
-	for name, b := range map[string]brittle{
+	for name, b := range map[string]panickingFiles{
 		"opening items": {open: true}, "reading items": {read: true}, "collecting outputs": {put: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestI16_PanicInALoopsFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.Files = files.Files(acc)
-			e := open(t, memory.New(memory.Options{}), Config{Files: func(string) action.Files { return b }}, echo(), noop())
+			e := openEngine(t, memory.New(memory.Options{}), Config{Files: func(string) action.Files { return b }}, echo(), noop())
 			s, err := e.Start(t.Context(), StartRequest{
 				Account: acc, Plan: planOf(t, fileLoop, echo()), Parameters: map[string]any{"pad": strings.Repeat("x", 8<<10)},
 				Files: []journal.File{{Hash: info.Hash, Name: info.Name, MimeType: info.MimeType, Size: info.Size}},
@@ -109,26 +109,26 @@ func TestI16_PanicInALoopsFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			head := end(t, e, s.Run)
+			head := waitForEnd(t, e, s.Run)
 			if head.Status != "failed" || head.Code != fault.InternalError || !strings.Contains(head.Message, "panicked") {
 				t.Errorf("the run is %s: %s %s", head.Status, head.Code, head.Message)
 			}
 			if strings.Contains(head.Message, "hunter2") {
 				t.Errorf("the message shows what belongs into the log: %s", head.Message)
 			}
-			if head := end(t, e, start(t, e, planOf(t, chain(2), noop()), nil)); head.Status != "completed" {
+			if head := waitForEnd(t, e, start(t, e, planOf(t, chain(2), noop()), nil)); head.Status != "completed" {
 				t.Errorf("the next run is %s", head.Status)
 			}
 		})
 	}
 }
 
-// trickyError is an action's error that breaks whoever asks it for a type that the
+// panickingError is an action's error that breaks whoever asks it for a type that the
 // pool does not know.
-type trickyError struct{}
+type panickingError struct{}
 
-func (trickyError) Error() string { return "tricky" }
-func (trickyError) As(target any) bool {
+func (panickingError) Error() string { return "tricky" }
+func (panickingError) As(target any) bool {
 	switch target.(type) {
 	case **fault.Error, *fault.Code, **jsonx.Error:
 		return false
@@ -138,11 +138,11 @@ func (trickyError) As(target any) bool {
 
 // The engine calls no method of an action's error where nothing contains it.
 func TestI16_ActionErrorIsNotAsked(t *testing.T) {
-	tricky := act("noop", func(context.Context, *action.Task) (action.Result, error) {
-		return action.Result{}, errors.Join(trickyError{})
+	failing := newAction("noop", func(context.Context, *action.Task) (action.Result, error) {
+		return action.Result{}, errors.Join(panickingError{})
 	})
-	e := open(t, memory.New(memory.Options{}), Config{}, tricky)
-	if head := end(t, e, start(t, e, planOf(t, chain(1), tricky), nil)); head.Code != fault.StepFailed {
+	e := openEngine(t, memory.New(memory.Options{}), Config{}, failing)
+	if head := waitForEnd(t, e, start(t, e, planOf(t, chain(1), failing), nil)); head.Code != fault.StepFailed {
 		t.Errorf("the run is %s: %s %s", head.Status, head.Code, head.Message)
 	}
 }
@@ -157,10 +157,10 @@ func TestWholeOutputAsTheOnlyInput(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []byte
-		giver := act("giver", func(context.Context, *action.Task) (action.Result, error) {
+		producer := newAction("giver", func(context.Context, *action.Task) (action.Result, error) {
 			return action.Result{Output: output}, nil
 		})
-		taker := act("taker", func(_ context.Context, task *action.Task) (action.Result, error) {
+		consumer := newAction("taker", func(_ context.Context, task *action.Task) (action.Result, error) {
 			got = append([]byte(nil), task.Input...)
 			return action.Result{}, nil
 		})
@@ -168,10 +168,10 @@ func TestWholeOutputAsTheOnlyInput(t *testing.T) {
 			for _, wait := range []string{"1ms", "1h"} { // in an hour it is suspended
 				synctest.Test(t, func(t *testing.T) {
 					p := planOf(t, "name: whole\nsteps:\n  - {id: one, action: {name: giver}}\n  - {id: nap, wait: {duration: "+wait+"}}\n"+
-						"  - {id: two, action: {name: taker}, inputBindings: {in: \""+expr+"\"}}\n", giver, taker)
-					e := open(t, memory.New(memory.Options{}), Config{}, giver, taker)
+						"  - {id: two, action: {name: taker}, inputBindings: {in: \""+expr+"\"}}\n", producer, consumer)
+					e := openEngine(t, memory.New(memory.Options{}), Config{}, producer, consumer)
 					got = nil
-					if head := end(t, e, start(t, e, p, nil)); head.Status != "completed" {
+					if head := waitForEnd(t, e, start(t, e, p, nil)); head.Status != "completed" {
 						t.Errorf("%s after %s of %v: the run is %s: %s %s", expr, wait, output, head.Status, head.Code, head.Message)
 					}
 					if string(got) != string(want) {
@@ -188,8 +188,8 @@ func TestWholeOutputAsTheOnlyInput(t *testing.T) {
 func TestAbsentOutputAsTheOnlyInput(t *testing.T) {
 	p := planOf(t, "name: absent\nsteps:\n  - {id: one, when: 'false', action: {name: noop}}\n"+
 		"  - {id: two, action: {name: noop}, inputBindings: {in: steps.one.output}}\n", noop())
-	e := open(t, memory.New(memory.Options{}), Config{}, noop())
-	head := end(t, e, start(t, e, p, nil))
+	e := openEngine(t, memory.New(memory.Options{}), Config{}, noop())
+	head := waitForEnd(t, e, start(t, e, p, nil))
 	if head.Status != "failed" || head.Code != fault.TemplateError || !strings.Contains(head.Message, `input "in"`) {
 		t.Errorf("the run is %s: %s %s", head.Status, head.Code, head.Message)
 	}

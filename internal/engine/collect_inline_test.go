@@ -36,7 +36,7 @@ steps:
 outputs: {list: steps.each.output}
 `
 	// It fails where n leaves a rest of 2 by 3.
-	some := act("some", func(_ context.Context, task *action.Task) (action.Result, error) {
+	some := newAction("some", func(_ context.Context, task *action.Task) (action.Result, error) {
 		var in struct {
 			N   int    `json:"n"`
 			Pad string `json:"pad"`
@@ -62,9 +62,9 @@ outputs: {list: steps.each.output}
 		var lists [2][]json.RawMessage
 		for k, pad := range []string{"p", strings.Repeat("p", 20_000)} {
 			files := blobs(t)
-			e := open(t, memory.New(memory.Options{}), Config{Files: files.Files}, some)
+			e := openEngine(t, memory.New(memory.Options{}), Config{Files: files.Files}, some)
 			run := start(t, e, p, map[string]any{"items": items, "pad": pad})
-			if head := end(t, e, run); head.Status != "completed" {
+			if head := waitForEnd(t, e, run); head.Status != "completed" {
 				t.Fatalf("run is %s: %s %s", head.Status, head.Code, head.Message)
 			}
 			if k == 1 {

@@ -28,9 +28,9 @@ import (
 // bounded, and when they go on they miss nothing (I14).
 func TestF48_StalledReadersHoldNoTransaction(t *testing.T) {
 	dir := t.TempDir()
-	st := disk(t, dir)
+	st := openSQLite(t, dir)
 	defer st.Close()
-	text := act("text", func(_ context.Context, task *action.Task) (action.Result, error) {
+	text := newAction("text", func(_ context.Context, task *action.Task) (action.Result, error) {
 		var b strings.Builder // that no compression makes small
 		for i := 0; b.Len() < 60_000; i++ {
 			fmt.Fprintf(&b, "%x", sha256.Sum256(fmt.Append(nil, task.EffectKey, i)))
@@ -46,12 +46,12 @@ func TestF48_StalledReadersHoldNoTransaction(t *testing.T) {
 	p := planOf(t, src.String(), text)
 	var ahead atomic.Int64
 	began := time.Now()
-	e := open(t, st, Config{Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }}, text)
+	e := openEngine(t, st, Config{Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }}, text)
 	finish := func(run string) {
 		if err := e.Signal(t.Context(), acc, run, "go", nil); err != nil {
 			t.Error(err)
 		}
-		if head := end(t, e, run); head.Status != "completed" {
+		if head := waitForEnd(t, e, run); head.Status != "completed" {
 			t.Errorf("run %s is %s: %s", run, head.Status, head.Message)
 		}
 	}

@@ -18,8 +18,8 @@ import (
 
 // These are the smallest stories of what the simulator found.
 
-// failing is a store whose next commits have the given outcomes.
-func failing() (*memory.Store, *[]memory.Outcome) {
+// failingStore is a store whose next commits have the given outcomes.
+func failingStore() (*memory.Store, *[]memory.Outcome) {
 	next := new([]memory.Outcome)
 	return memory.New(memory.Options{OnCommit: func(int, []store.Transition) memory.Outcome {
 		if len(*next) == 0 {
@@ -36,23 +36,23 @@ func failing() (*memory.Store, *[]memory.Outcome) {
 // be attempted once is not attempted twice.
 func TestLostAttemptsStayLost(t *testing.T) {
 	for _, outcome := range []memory.Outcome{memory.Refused, memory.ReplyLost} {
-		st, next := failing()
+		st, next := failingStore()
 		once := noop()
 		once.Delivery = action.AtMostOnce
 		p := planOf(t, chain(1), once)
-		r := newRig(t, st, Config{}, once)
-		run := r.run(acc, p, nil)
-		r.pull()
-		r.now += 120_000_000
-		n := r.reopen(st.Crash(0))
+		h := newHarness(t, st, Config{}, once)
+		run := h.run(acc, p, nil)
+		h.takeTask()
+		h.now += 120_000_000
+		restarted := h.reopen(st.Crash(0))
 		*next = []memory.Outcome{outcome}
-		n.settle()
-		n.pass(5_000_000)
-		if len(n.tasks) > 0 {
-			t.Errorf("outcome %d: an attempt that may be made once was handed out again: %+v", outcome, n.tasks[0].id)
+		restarted.runUntilIdle()
+		restarted.advanceClock(5_000_000)
+		if len(restarted.tasks) > 0 {
+			t.Errorf("outcome %d: an attempt that may be made once was handed out again: %+v", outcome, restarted.tasks[0].id)
 		}
-		n.wantStatus(run, "failed")
-		if code := n.head(run).Code; code != fault.Interrupted {
+		restarted.wantStatus(run, "failed")
+		if code := restarted.head(run).Code; code != fault.Interrupted {
 			t.Errorf("outcome %d: the run failed with %s", outcome, code)
 		}
 	}
@@ -61,103 +61,103 @@ func TestLostAttemptsStayLost(t *testing.T) {
 // A report that came to nothing because of a cancel is taken after all when the
 // batch that held the cancel is lost: its attempt is not made again.
 func TestReportOutlivesALostCancel(t *testing.T) {
-	st, next := failing()
-	r := newRig(t, st, Config{}, noop())
-	run := r.run(acc, planOf(t, chain(1), noop()), nil)
-	task := r.pull()
+	st, next := failingStore()
+	h := newHarness(t, st, Config{}, noop())
+	run := h.run(acc, planOf(t, chain(1), noop()), nil)
+	task := h.takeTask()
 	cancel := request(run, machine.Input{Kind: machine.InCancel})
-	r.handle(cancel)
-	r.handle(done(task, `{"ok":true}`))
+	h.handle(cancel)
+	h.handle(success(task, `{"ok":true}`))
 	*next = []memory.Outcome{memory.Refused}
-	r.settle()
-	r.pass(5_000_000)
-	if r.answer(cancel).err == nil {
+	h.runUntilIdle()
+	h.advanceClock(5_000_000)
+	if h.answer(cancel).err == nil {
 		t.Error("a cancel that was lost is acknowledged")
 	}
-	if len(r.tasks) > 0 {
-		t.Errorf("the attempt is made again: %+v", r.tasks[0].id)
+	if len(h.tasks) > 0 {
+		t.Errorf("the attempt is made again: %+v", h.tasks[0].id)
 	}
-	r.wantStatus(run, "completed")
+	h.wantStatus(run, "completed")
 }
 
 // A worker is told to stop also when the commit of the cancel was written and
 // not answered (F16).
 func TestF16_LostReplyOfACancel(t *testing.T) {
-	st, next := failing()
-	r := newRig(t, st, Config{}, noop())
-	run := r.run(acc, planOf(t, chain(1), noop()), nil)
+	st, next := failingStore()
+	h := newHarness(t, st, Config{}, noop())
+	run := h.run(acc, planOf(t, chain(1), noop()), nil)
 	*next = []memory.Outcome{memory.ReplyLost}
 	cancel := request(run, machine.Input{Kind: machine.InCancel})
-	r.settle(cancel)
-	r.pass(5_000_000)
-	r.take()
-	if err := r.answer(cancel).err; err != nil {
+	h.runUntilIdle(cancel)
+	h.advanceClock(5_000_000)
+	h.collectEffects()
+	if err := h.answer(cancel).err; err != nil {
 		t.Errorf("the cancel is durable and is answered %v", err)
 	}
-	if len(r.tasks) > 0 {
+	if len(h.tasks) > 0 {
 		t.Error("the worker was not told to stop")
 	}
-	r.wantStatus(run, "cancelled")
+	h.wantStatus(run, "cancelled")
 }
 
 // A suspended run that a refused request brings into memory wakes when it is due.
 func TestRefusedRequestKeepsTheTimer(t *testing.T) {
 	st := memory.New(memory.Options{})
-	r := newRig(t, st, Config{SuspendAfter: time.Minute}, noop())
-	run := r.run(acc, planOf(t, "name: w\nsteps:\n  - {id: w, wait: {duration: 20h}}\n"), nil)
-	r.pass(2 * hour)
-	if len(r.c.residency.runs) != 0 {
+	h := newHarness(t, st, Config{SuspendAfter: time.Minute}, noop())
+	run := h.run(acc, planOf(t, "name: w\nsteps:\n  - {id: w, wait: {duration: 20h}}\n"), nil)
+	h.advanceClock(2 * hour)
+	if len(h.c.residency.runs) != 0 {
 		t.Fatal("the run was not suspended")
 	}
 	retry := request(run, machine.Input{Kind: machine.InRetry})
-	r.settle(retry)
-	if r.answer(retry).err == nil || len(r.c.residency.runs) != 1 {
-		t.Fatalf("the retry gives %v, and %d runs are in memory", r.answer(retry).err, len(r.c.residency.runs))
+	h.runUntilIdle(retry)
+	if h.answer(retry).err == nil || len(h.c.residency.runs) != 1 {
+		t.Fatalf("the retry gives %v, and %d runs are in memory", h.answer(retry).err, len(h.c.residency.runs))
 	}
-	r.pass(19 * hour)
-	r.wantStatus(run, "completed")
+	h.advanceClock(19 * hour)
+	h.wantStatus(run, "completed")
 }
 
-// panicker breaks the machine of one run, once.
-type panicker struct{ left int }
+// panicOnce breaks the machine of one run, once.
+type panicOnce struct{ left int }
 
-func (p *panicker) Before(store.Key, *machine.Run, *machine.Input) {
+func (p *panicOnce) Before(store.Key, *machine.Run, *machine.Input) {
 	if p.left--; p.left == 0 {
 		panic("on purpose")
 	}
 }
-func (*panicker) After(store.Key, *machine.Run, *machine.Input, *machine.Turn) {}
+func (*panicOnce) After(store.Key, *machine.Run, *machine.Input, *machine.Turn) {}
 
 // A quarantined run stays quarantined: before its mark is durable, and when the
 // mark's batch is lost or its answer (I16).
 func TestI16_QuarantinedBeforeTheMark(t *testing.T) {
 	for _, outcome := range []memory.Outcome{memory.OK, memory.Refused, memory.ReplyLost} {
-		st, next := failing()
-		r := newRig(t, st, Config{}, noop())
-		run, other := r.run(acc, planOf(t, chain(2), noop()), nil), r.run(acc, planOf(t, chain(1), noop()), nil)
-		task, well := r.pull(), r.pull()
-		r.c.watch = &panicker{left: 1}
-		r.handle(done(task, `1`))
+		st, next := failingStore()
+		h := newHarness(t, st, Config{}, noop())
+		run, other := h.run(acc, planOf(t, chain(2), noop()), nil), h.run(acc, planOf(t, chain(1), noop()), nil)
+		task, healthy := h.takeTask(), h.takeTask()
+		h.c.observer = &panicOnce{left: 1}
+		h.handle(success(task, `1`))
 		signal := request(run, machine.Input{Kind: machine.InSignal, Name: "go"})
-		r.handle(signal)
-		if code := fault.CodeOf(r.answer(signal).err); code != fault.Quarantined {
+		h.handle(signal)
+		if code := fault.CodeOf(h.answer(signal).err); code != fault.Quarantined {
 			t.Errorf("outcome %d: before its mark is durable the run takes a signal: %q", outcome, code)
 		}
 		*next = []memory.Outcome{outcome}
-		r.settle()
-		r.pass(5_000_000)
-		if r.head(run).Quarantine == "" {
+		h.runUntilIdle()
+		h.advanceClock(5_000_000)
+		if h.head(run).Quarantine == "" {
 			t.Errorf("outcome %d: the run is not quarantined", outcome)
 		}
-		r.settle(done(well, `1`))
-		r.wantStatus(other, "completed")
+		h.runUntilIdle(success(healthy, `1`))
+		h.wantStatus(other, "completed")
 		release := &input{kind: inRelease, key: run, reply: make(chan answer, 1)}
-		r.settle(release)
-		if err := r.answer(release).err; err != nil {
+		h.runUntilIdle(release)
+		if err := h.answer(release).err; err != nil {
 			t.Errorf("outcome %d: release: %v", outcome, err)
 		}
-		r.work()
-		r.wantStatus(run, "completed")
+		h.finishTasks()
+		h.wantStatus(run, "completed")
 	}
 }
 
@@ -165,13 +165,13 @@ func TestI16_QuarantinedBeforeTheMark(t *testing.T) {
 // and not answered, though the run does nothing more (I14, F16).
 func TestF16_WatchersHearOfLostReplies(t *testing.T) {
 	ctx := context.Background()
-	st, next := failing()
+	st, next := failingStore()
 	cfg := Config{Store: st, Actions: compile.NewCatalogue(noop()), Logger: testLog(t)}
-	s, err := OpenStage(ctx, cfg, nil, rigEpoch)
+	s, err := OpenStage(ctx, cfg, nil, testEpoch)
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := int64(rigEpoch)
+	now := int64(testEpoch)
 	pump := func() {
 		for {
 			batch, ok := s.EncodeBatch()
@@ -218,79 +218,79 @@ func TestF16_WatchersHearOfLostReplies(t *testing.T) {
 // An engine that was replaced while its commits failed finds out before it does
 // anything of what it reads: those attempts are the new owner's (F35).
 func TestF35_ReplacedWhileStalled(t *testing.T) {
-	st, next := failing()
-	old := newRig(t, st, Config{}, noop())
+	st, next := failingStore()
+	old := newHarness(t, st, Config{}, noop())
 	run := old.run(acc, planOf(t, chain(3), noop()), nil)
-	old.settle(done(old.pull(), `1`))
-	old.handle(done(old.pull(), `1`))
+	old.runUntilIdle(success(old.takeTask(), `1`))
+	old.handle(success(old.takeTask(), `1`))
 	*next = []memory.Outcome{memory.Refused}
 	old.commit()
-	heir := old.reopen(st)
-	heir.settle()
-	if len(heir.tasks) != 1 {
-		t.Fatalf("the new owner has %d attempts out", len(heir.tasks))
+	successor := old.reopen(st)
+	successor.runUntilIdle()
+	if len(successor.tasks) != 1 {
+		t.Fatalf("the new owner has %d attempts out", len(successor.tasks))
 	}
 	old.now += 5_000_000
-	old.settle()
+	old.runUntilIdle()
 	if fault.CodeOf(old.c.recovery.dead) != fault.StaleEpoch || len(old.tasks) > 0 {
 		t.Errorf("the old owner goes on: %v, %d attempts handed out", old.c.recovery.dead, len(old.tasks))
 	}
-	heir.work()
-	heir.wantStatus(run, "completed")
+	successor.finishTasks()
+	successor.wantStatus(run, "completed")
 }
 
 // A run that recovery loads with care is not loaded by a request before its
 // turn, and goes on when that has come (I6, I16).
 func TestSuspectsAreNotLoadedByRequests(t *testing.T) {
 	st := memory.New(memory.Options{})
-	r := newRig(t, st, Config{}, noop())
-	run := r.run(acc, planOf(t, chain(1), noop()), nil)
+	h := newHarness(t, st, Config{}, noop())
+	run := h.run(acc, planOf(t, chain(1), noop()), nil)
 	for range 2 {
-		r.now += 1_000_000
-		r = r.reopen(r.st.(*memory.Store).Crash(0))
+		h.now += 1_000_000
+		h = h.reopen(h.st.(*memory.Store).Crash(0))
 	}
-	if len(r.c.recovery.suspects) != 1 {
-		t.Fatalf("%d suspects after two deaths", len(r.c.recovery.suspects))
+	if len(h.c.recovery.suspects) != 1 {
+		t.Fatalf("%d suspects after two deaths", len(h.c.recovery.suspects))
 	}
 	cancel := request(run, machine.Input{Kind: machine.InCancel})
-	r.handle(cancel)
-	if code := fault.CodeOf(r.answer(cancel).err); code != fault.ServiceUnavailable {
+	h.handle(cancel)
+	if code := fault.CodeOf(h.answer(cancel).err); code != fault.ServiceUnavailable {
 		t.Errorf("the cancel is answered %q", code)
 	}
-	r.settle()
-	r.pass(5_000_000)
-	r.work()
-	r.wantStatus(run, "completed")
+	h.runUntilIdle()
+	h.advanceClock(5_000_000)
+	h.finishTasks()
+	h.wantStatus(run, "completed")
 }
 
-// unsaved is a store whose disk refuses to sync a note, after so many that it did.
-type unsaved struct {
+// failingNotes is a store whose disk refuses to sync a note, after so many that it did.
+type failingNotes struct {
 	*memory.Store
 	good int
 }
 
-func (u *unsaved) SetNote(ctx context.Context, epoch uint64, name string, value []byte) error {
-	if u.good == 0 {
+func (s *failingNotes) SetNote(ctx context.Context, epoch uint64, name string, value []byte) error {
+	if s.good == 0 {
 		return fault.New(fault.StoreFailed, "the disk refused to sync")
 	}
-	u.good--
-	return u.Store.SetNote(ctx, epoch, name, value)
+	s.good--
+	return s.Store.SetNote(ctx, epoch, name, value)
 }
 
 // An engine that cannot mark a suspect because the disk has failed ends, even when
 // nothing is there that it could commit: else the suspects would wait for ever (I6).
 func TestI6_SuspectsOfAFailedDisk(t *testing.T) {
 	for name, good := range map[string]int{"marked": 1, "unmarked": 2} {
-		r := newRig(t, memory.New(memory.Options{}), Config{}, noop())
-		r.run(acc, planOf(t, chain(1), noop()), nil)
-		r.now += 1_000_000
-		r = r.reopen(r.st.(*memory.Store).Crash(0))
-		r.now += 1_000_000
-		r = r.reopen(&unsaved{r.st.(*memory.Store).Crash(0), good}) // one note is that it runs
-		r.settle()
-		r.pass(5_000_000)
-		if fault.CodeOf(r.c.recovery.dead) != fault.StoreFailed {
-			t.Errorf("the last suspect is not %s, and the engine goes on: %v", name, r.c.recovery.dead)
+		h := newHarness(t, memory.New(memory.Options{}), Config{}, noop())
+		h.run(acc, planOf(t, chain(1), noop()), nil)
+		h.now += 1_000_000
+		h = h.reopen(h.st.(*memory.Store).Crash(0))
+		h.now += 1_000_000
+		h = h.reopen(&failingNotes{h.st.(*memory.Store).Crash(0), good}) // one note is that it runs
+		h.runUntilIdle()
+		h.advanceClock(5_000_000)
+		if fault.CodeOf(h.c.recovery.dead) != fault.StoreFailed {
+			t.Errorf("the last suspect is not %s, and the engine goes on: %v", name, h.c.recovery.dead)
 		}
 	}
 }
@@ -298,14 +298,14 @@ func TestI6_SuspectsOfAFailedDisk(t *testing.T) {
 // The slot of an attempt whose worker is gone is free again (I22).
 func TestI22_LostWorkerFreesItsSlot(t *testing.T) {
 	st := memory.New(memory.Options{})
-	r := newRig(t, st, Config{Concurrency: 1}, noop())
-	run := r.run(acc, planOf(t, fan(3), noop()), nil)
-	lost := r.pull()
-	r.settle(&input{kind: inRun, key: run, m: machine.Input{Kind: machine.InWorkerLost, Ref: lost.id.ref, Fence: lost.id.fence}})
-	r.work()
-	r.wantStatus(run, "completed")
-	if r.c.attempts.arbiter.InUse() != 0 || len(r.c.attempts.orphans)+len(r.c.attempts.overdue) != 0 {
-		t.Errorf("at the end %d slots are taken, %d attempts are orphans, %d overdue", r.c.attempts.arbiter.InUse(), len(r.c.attempts.orphans), len(r.c.attempts.overdue))
+	h := newHarness(t, st, Config{Concurrency: 1}, noop())
+	run := h.run(acc, planOf(t, fan(3), noop()), nil)
+	lost := h.takeTask()
+	h.runUntilIdle(&input{kind: inRun, key: run, m: machine.Input{Kind: machine.InWorkerLost, Ref: lost.id.ref, Fence: lost.id.fence}})
+	h.finishTasks()
+	h.wantStatus(run, "completed")
+	if h.c.attempts.arbiter.InUse() != 0 || len(h.c.attempts.orphans)+len(h.c.attempts.overdue) != 0 {
+		t.Errorf("at the end %d slots are taken, %d attempts are orphans, %d overdue", h.c.attempts.arbiter.InUse(), len(h.c.attempts.orphans), len(h.c.attempts.overdue))
 	}
 }
 
@@ -313,14 +313,14 @@ func TestI22_LostWorkerFreesItsSlot(t *testing.T) {
 // lost with what had arrived before.
 func TestSyncOfALostBatch(t *testing.T) {
 	for outcome, durable := range map[memory.Outcome]bool{memory.Refused: false, memory.ReplyLost: true} {
-		st, next := failing()
-		r := newRig(t, st, Config{}, noop())
-		r.run(acc, planOf(t, chain(1), noop()), nil)
+		st, next := failingStore()
+		h := newHarness(t, st, Config{}, noop())
+		h.run(acc, planOf(t, chain(1), noop()), nil)
 		barrier := &input{kind: inBarrier, reply: make(chan answer, 1)}
 		*next = []memory.Outcome{outcome}
-		r.settle(done(r.pull(), `1`), barrier)
-		reply := r.asked(barrier)
-		r.pass(5_000_000)
+		h.runUntilIdle(success(h.takeTask(), `1`), barrier)
+		reply := h.replyOf(barrier)
+		h.advanceClock(5_000_000)
 		if err := reply().err; (err == nil) != durable {
 			t.Errorf("outcome %d: Sync gives %v", outcome, err)
 		}
@@ -330,22 +330,22 @@ func TestSyncOfALostBatch(t *testing.T) {
 // An attempt that its run lost sight of in a reload is told to stop when the run is
 // quarantined before it has found it again: nobody else would tell it (I22).
 func TestI22_QuarantinedAfterAReload(t *testing.T) {
-	st, next := failing()
-	r := newRig(t, st, Config{}, noop())
-	run := r.run(acc, planOf(t, fan(2), noop()), nil)
-	first := r.pull()
-	if len(r.tasks) != 1 {
-		t.Fatalf("%d attempts are out, want 2", len(r.tasks)+1)
+	st, next := failingStore()
+	h := newHarness(t, st, Config{}, noop())
+	run := h.run(acc, planOf(t, fan(2), noop()), nil)
+	first := h.takeTask()
+	if len(h.tasks) != 1 {
+		t.Fatalf("%d attempts are out, want 2", len(h.tasks)+1)
 	}
 	*next = []memory.Outcome{memory.Refused}
-	r.handle(done(first, `1`))
-	r.c.watch = &panicker{left: 1}
-	r.settle()
-	r.pass(5_000_000)
-	if r.head(run).Quarantine == "" {
+	h.handle(success(first, `1`))
+	h.c.observer = &panicOnce{left: 1}
+	h.runUntilIdle()
+	h.advanceClock(5_000_000)
+	if h.head(run).Quarantine == "" {
 		t.Fatal("the run is not quarantined")
 	}
-	if attempts, slots := (&Stage{e: &Engine{core: r.c}}).Held(); len(r.tasks) != 0 || attempts != 0 || slots != 0 {
-		t.Errorf("%d attempts go on, %d are known, and %d slots are taken", len(r.tasks), attempts, slots)
+	if attempts, slots := (&Stage{e: &Engine{core: h.c}}).Held(); len(h.tasks) != 0 || attempts != 0 || slots != 0 {
+		t.Errorf("%d attempts go on, %d are known, and %d slots are taken", len(h.tasks), attempts, slots)
 	}
 }

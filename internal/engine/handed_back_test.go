@@ -11,8 +11,8 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// A lineage is one store and the processes that own it, one after the other.
-type lineage struct {
+// A processes is one store and the processes that own it, one after the other.
+type processes struct {
 	t   *testing.T
 	st  *memory.Store
 	now int64
@@ -20,7 +20,7 @@ type lineage struct {
 }
 
 // begin begins the next process; the one before is gone, however it ended.
-func (l *lineage) begin() {
+func (l *processes) begin() {
 	l.t.Helper()
 	if l.s != nil {
 		l.st = l.st.Crash(0)
@@ -33,8 +33,8 @@ func (l *lineage) begin() {
 	}
 }
 
-// work lets everything follow that follows within a second.
-func (l *lineage) work(ms ...*Message) {
+// settle lets everything follow that follows within a second.
+func (l *processes) settle(ms ...*Message) {
 	l.t.Helper()
 	for end := l.now + 1_000_000; l.now < end; l.now += 10_000 {
 		l.s.Handle(l.now, ms...)
@@ -50,7 +50,7 @@ func (l *lineage) work(ms ...*Message) {
 }
 
 // stop ends the process in order; its attempts are given up.
-func (l *lineage) stop() {
+func (l *processes) stop() {
 	l.t.Helper()
 	l.s.Stop()
 	for n := 0; !l.s.Stopped(); n++ {
@@ -64,7 +64,7 @@ func (l *lineage) stop() {
 }
 
 // losses are the attempts of a run that were lost, in order: true = handed back.
-func (l *lineage) losses(key store.Key) (back []bool) {
+func (l *processes) losses(key store.Key) (back []bool) {
 	l.t.Helper()
 	err := store.EachEvent(l.t.Context(), l.st, key, 0, func(ev *journal.Event) error {
 		if ev.Kind == journal.EvNodeLost {
@@ -82,23 +82,23 @@ func (l *lineage) losses(key store.Key) (back []bool) {
 // before it could tell the run; what a crash took is lost, also when a process that
 // had not come to the run was stopped in order since (F45, X90).
 func TestF45_HandedBackOrLost(t *testing.T) {
-	l := &lineage{t: t, st: memory.New(memory.Options{}), now: rigEpoch}
+	l := &processes{t: t, st: memory.New(memory.Options{}), now: testEpoch}
 	l.begin()
 	m, err := l.s.Start(&StartRequest{Account: acc, Plan: planOf(t, chain(1), noop())})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.work(m)
+	l.settle(m)
 	l.stop()
 	l.begin() // and dies
 	l.begin()
-	l.work()
+	l.settle()
 	if got := l.losses(m.Key()); len(got) != 1 || !got[0] {
 		t.Fatalf("after a stop in order and a crash the losses are %v, want one that was handed back", got)
 	}
 
 	l.begin() // the one before died with the attempt
-	l.work()
+	l.settle()
 	if got := l.losses(m.Key()); len(got) != 2 || got[1] {
 		t.Fatalf("after a crash the losses are %v, want another one, not handed back", got)
 	}
@@ -109,7 +109,7 @@ func TestF45_HandedBackOrLost(t *testing.T) {
 		t.Fatalf("the run was told of %d losses already; the test tests nothing", len(got))
 	}
 	l.begin()
-	l.work()
+	l.settle()
 	if got := l.losses(m.Key()); len(got) != 3 || got[2] {
 		t.Errorf("after a crash and a stop in order the losses are %v, want another one, not handed back", got)
 	}

@@ -16,35 +16,35 @@ import (
 func TestHeadThatLags(t *testing.T) {
 	for _, marked := range []bool{false, true} {
 		st := memory.New(memory.Options{})
-		r := newRig(t, st, Config{}, noop())
-		key := r.run(acc, planOf(t, chain(2), noop()), nil)
-		old := r.head(key)
-		r.settle(request(key, machine.Input{Kind: machine.InCancel, Text: "enough"}))
-		r.wantStatus(key, "cancelled")
+		h := newHarness(t, st, Config{}, noop())
+		key := h.run(acc, planOf(t, chain(2), noop()), nil)
+		old := h.head(key)
+		h.runUntilIdle(request(key, machine.Input{Kind: machine.InCancel, Text: "enough"}))
+		h.wantStatus(key, "cancelled")
 		if marked {
 			old.Quarantine = "set aside"
 		}
-		if _, err := r.st.Commit(context.Background(), []store.Transition{{Key: key, Epoch: r.c.epoch, Head: &old}}); err != nil {
+		if _, err := h.st.Commit(context.Background(), []store.Transition{{Key: key, Epoch: h.c.epoch, Head: &old}}); err != nil {
 			t.Fatal(err)
 		}
-		r = r.reopen(st.Crash(0))
-		r.settle()
-		if len(r.tasks) != 0 {
+		h = h.reopen(st.Crash(0))
+		h.runUntilIdle()
+		if len(h.tasks) != 0 {
 			t.Errorf("marked %t: a step of a cancelled run is handed out", marked)
 		}
-		if got := r.head(key).Quarantine; (got != "") != marked {
+		if got := h.head(key).Quarantine; (got != "") != marked {
 			t.Errorf("marked %t: the head says %q", marked, got)
 		}
 		if marked {
 			release := &input{kind: inRelease, key: key, reply: make(chan answer, 1)}
-			reply := r.asked(release)
-			r.settle(release)
+			reply := h.replyOf(release)
+			h.runUntilIdle(release)
 			if err := reply().err; err != nil {
 				t.Error(err)
 			}
 		}
-		r.pass(5_000_000)
-		r.wantStatus(key, "cancelled")
-		r.consistent(key)
+		h.advanceClock(5_000_000)
+		h.wantStatus(key, "cancelled")
+		h.checkHead(key)
 	}
 }

@@ -17,8 +17,8 @@ import (
 // a new checksum over what is damaged (F20).
 func TestF20_DamagedHeadIsNotMarked(t *testing.T) {
 	dir := t.TempDir()
-	st := disk(t, dir)
-	e := open(t, st, Config{}, noop())
+	st := openSQLite(t, dir)
+	e := openEngine(t, st, Config{}, noop())
 	p := planOf(t, waitRecipe, noop())
 	bad, good := start(t, e, p, nil), start(t, e, p, nil)
 	e.crash()
@@ -35,9 +35,9 @@ func TestF20_DamagedHeadIsNotMarked(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	st = disk(t, dir)
+	st = openSQLite(t, dir)
 	defer st.Close()
-	e = open(t, st, Config{}, noop())
+	e = openEngine(t, st, Config{}, noop())
 	if err := e.Cancel(t.Context(), acc, bad, ""); fault.CodeOf(err) != fault.Quarantined && fault.CodeOf(err) != fault.StoreCorrupt {
 		t.Errorf("cancelling the damaged run: %v", err)
 	}

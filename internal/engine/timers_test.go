@@ -4,58 +4,13 @@ package engine
 
 import (
 	"cmp"
-	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
-	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
-
-// A result is looked at when it comes, also of attempts that the loop does not carry
-// out itself, and although nothing else wakes it.
-func TestResultsAreLookedAtWhenTheyCome(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		slow := held(release)
-		e := open(t, memory.New(memory.Options{}), Config{}, slow)
-		run := start(t, e, planOf(t, "name: s\nsteps:\n  - {id: a, action: {name: slow}}\n  - {id: b, dependsOn: [], action: {name: slow}}\n", slow), nil)
-		synctest.Wait()
-		began := time.Now()
-		if head := endAfter(t, e, run, release); head.Status != "completed" || time.Since(began) != 0 {
-			t.Errorf("the run is %s after %s (%s)", head.Status, time.Since(began), head.Message)
-		}
-	})
-}
-
-// What one input causes goes on in several commits where it is long, and waits for
-// nothing between them.
-func TestLongTurnsDoNotWait(t *testing.T) {
-	var src strings.Builder
-	src.WriteString("name: t\nsteps:\n  - {id: s0, transform: {expression: \"1\"}}\n")
-	for i := 1; i < 30; i++ {
-		fmt.Fprintf(&src, "  - {id: s%d, transform: {expression: steps.s%d.output + 1}}\n", i, i-1)
-	}
-	p := planOf(t, src.String())
-	for room := 20; room <= 60; room += 10 { // the last commit is not full in each
-		synctest.Test(t, func(t *testing.T) {
-			st := memory.New(memory.Options{})
-			e := open(t, st, Config{MaxTurn: 1, MaxBatchBytes: room})
-			began := time.Now()
-			if head := end(t, e, start(t, e, p, nil)); head.Status != "completed" || time.Since(began) != 0 {
-				t.Errorf("in commits of %d bytes the run is %s after %s (%s)", room, head.Status, time.Since(began), head.Message)
-			}
-			if stats, err := st.Stats(t.Context()); err != nil || stats.Commits < 5 {
-				t.Errorf("%+v, %v: want several commits", stats, err)
-			}
-		})
-	}
-}
 
 // Alarms go off in the order of their times, of equal times in the order in which
 // they were set; those that mean nothing any more are told apart, and dropped once
@@ -100,7 +55,7 @@ func TestAlarms(t *testing.T) {
 					} else {
 						b.valid = 0
 					}
-					h.died()
+					h.noteDead()
 				}
 				if len(h.heap) < len(set) { // all the dead were dropped
 					if h.dead != 0 || dead() != 0 {
@@ -145,19 +100,19 @@ func TestDeadAlarmsAreBounded(t *testing.T) {
 		for range living - 1 {
 			h.push(alarm{at: 2, timer: &timerHandle{l: &loadedRun{}, valid: h.seq + 1}})
 		}
-		var bells []*timerHandle
+		var handles []*timerHandle
 		for range minDead + 1 {
 			b := &timerHandle{l: &loadedRun{}, valid: h.seq + 1}
 			h.push(alarm{at: 3, timer: b})
-			bells = append(bells, b)
+			handles = append(handles, b)
 		}
 		all := len(h.heap)
-		for i, b := range bells {
+		for i, b := range handles {
 			b.l = nil
-			h.died()
+			h.noteDead()
 			n := i + 1
 			if dropped := len(h.heap) < all; dropped != (n >= minDead && n >= all/2) {
-				t.Errorf("%d living, %d dead: dropped %v", all-len(bells), n, dropped)
+				t.Errorf("%d living, %d dead: dropped %v", all-len(handles), n, dropped)
 			}
 			if len(h.heap) < all {
 				break
@@ -169,35 +124,83 @@ func TestDeadAlarmsAreBounded(t *testing.T) {
 	}
 }
 
-// Two starts are the same one only where everything that decides what runs is equal:
-// an idempotency key with another request is refused (I13).
-func TestI13_RequestsAreToldApart(t *testing.T) {
-	hash := func(plan string, change func(*StartRequest)) string {
-		req := &StartRequest{Account: acc, Version: "1", Parameters: map[string]any{"a": "x"}, Files: []journal.File{{Hash: "f"}}}
-		change(req)
-		h, err := bodyHash(req, plan)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return h
+func TestAlarmsComeInOrder(t *testing.T) {
+	var h alarms
+	for i, at := range []int64{5, 3, 9, 3, 1, 7, 3} {
+		h.push(alarm{at: at, key: store.Key{Run: itoa(i)}})
 	}
-	seen := map[string]int{}
-	for i, h := range []string{
-		hash("plan", func(*StartRequest) {}),
-		hash("other", func(*StartRequest) {}),
-		hash("plan", func(r *StartRequest) { r.Account = "other" }),
-		hash("plan", func(r *StartRequest) { r.Version = "2" }),
-		hash("plan", func(r *StartRequest) { r.Parameters = map[string]any{"a": "y"} }),
-		hash("plan", func(r *StartRequest) { r.Files = nil }),
-		hash("plan", func(r *StartRequest) { r.Files = append(r.Files, r.Files...) }),
-		hash("plan1", func(r *StartRequest) { r.Version = "" }),
-	} {
-		if other, same := seen[h]; same {
-			t.Errorf("requests %d and %d are taken for one", other, i)
-		}
-		seen[h] = i
+	got := ""
+	for h.next() != 0 {
+		a, _ := h.pop()
+		got += a.key.Run
 	}
-	if _, same := seen[hash("plan", func(r *StartRequest) { r.Labels = map[string]string{"a": "b"} })]; !same {
-		t.Error("labels make it another request")
+	if want := "4136052"; got != want {
+		t.Errorf("alarms rang in the order %s, want %s", got, want)
+	}
+}
+
+// I15: the alarms of runs that have ended do not pile up until a ttl of days is
+// over, and the others still come in order.
+func TestAlarmsOfTheDeadAreForgotten(t *testing.T) {
+	h := newHarness(t, memory.New(memory.Options{}), Config{}, noop())
+	waits := h.run(acc, planOf(t, waitRecipe, noop()), nil)
+	p := planOf(t, chain(1), noop())
+	for range 60 {
+		var inputs []*input
+		for range 100 {
+			inputs = append(inputs, h.startInput(acc, p, nil))
+		}
+		h.runUntilIdle(inputs...)
+		h.finishTasks()
+	}
+	if n := cap(h.c.residency.alarms.heap); n > 4*minDead {
+		t.Errorf("room for %d alarms, for one run in memory", n)
+	}
+	last := int64(0)
+	for found := false; len(h.c.residency.alarms.heap) > 0; {
+		a, _ := h.c.residency.alarms.pop()
+		if a.at < last {
+			t.Fatalf("an alarm at %d comes after one at %d", a.at, last)
+		}
+		last = a.at
+		if a.timer != nil && a.timer.l != nil && a.timer.l.key == waits {
+			found = true
+		}
+		if len(h.c.residency.alarms.heap) == 0 && !found {
+			t.Error("the alarm of the run that waits is gone")
+		}
+	}
+}
+
+// I15: neither do those of a run that lives on: while it waits for something
+// soon, its alarm for the end of its ttl means nothing, time after time.
+func TestAlarmsOfTheLivingDoNotPileUp(t *testing.T) {
+	h := newHarness(t, memory.New(memory.Options{}), Config{}, noop())
+	const laps = 2 * minDead
+	loops := h.run(acc, planOf(t, `
+name: loops
+limits: {max_total_steps: 20000}
+steps:
+  - id: each
+    loop: {over: input.items, maxConcurrency: 1, steps: [{id: w, wait: {duration: 1s}}, {id: a, action: {name: noop}}]}
+`, noop()), map[string]any{"items": make([]any, laps)})
+	most := 0
+	for range laps {
+		h.advanceClock(1_000_000)
+		h.finishTasks()
+		most = max(most, len(h.c.residency.alarms.heap))
+		dead := 0
+		for i := range h.c.residency.alarms.heap {
+			if !h.c.residency.alarms.heap[i].living() {
+				dead++
+			}
+		}
+		if dead != h.c.residency.alarms.dead {
+			t.Fatalf("%d alarms are dead, %d were counted", dead, h.c.residency.alarms.dead)
+		}
+	}
+	h.wantStatus(loops, "completed")
+	if most > minDead+2 || most < minDead/2 {
+		t.Errorf("%d alarms for one run", most)
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
-	"github.com/roux-engine/roux/internal/store/memory"
 )
 
 // planOf compiles a recipe of a test.
@@ -39,21 +38,21 @@ func planOf(t testing.TB, src string, actions ...*action.Action) *plan.Plan {
 	return nil
 }
 
-// act declares an action of a test.
-func act(name string, run action.Func) *action.Action {
+// newAction declares an action of a test.
+func newAction(name string, run action.Func) *action.Action {
 	return &action.Action{Name: name, Version: "1.0.0", Run: run}
 }
 
 // noop does nothing, at once.
 func noop() *action.Action {
-	return act("noop", func(context.Context, *action.Task) (action.Result, error) {
+	return newAction("noop", func(context.Context, *action.Task) (action.Result, error) {
 		return action.Result{Output: map[string]any{"ok": true}}, nil
 	})
 }
 
-// held is "slow", which returns when release is closed.
-func held(release <-chan struct{}) *action.Action {
-	return act("slow", func(context.Context, *action.Task) (action.Result, error) {
+// blockedAction is "slow", which returns when release is closed.
+func blockedAction(release <-chan struct{}) *action.Action {
+	return newAction("slow", func(context.Context, *action.Task) (action.Result, error) {
 		<-release
 		return action.Result{}, nil
 	})
@@ -107,8 +106,8 @@ func (w lockedWriter) Write(p []byte) (int, error) {
 	return w.w.Write(p)
 }
 
-// open opens an engine over a store and stops it when the test ends.
-func open(t testing.TB, st store.Store, cfg Config, actions ...*action.Action) *Engine {
+// openEngine opens an engine over a store and stops it when the test ends.
+func openEngine(t testing.TB, st store.Store, cfg Config, actions ...*action.Action) *Engine {
 	t.Helper()
 	cfg.Store, cfg.Actions = st, compile.NewCatalogue(actions...)
 	if cfg.Logger == nil {
@@ -138,8 +137,8 @@ func start(t testing.TB, e *Engine, p *plan.Plan, params map[string]any) string 
 	return s.Run
 }
 
-// end waits for the end of a run.
-func end(t testing.TB, e *Engine, run string) store.Head {
+// waitForEnd waits for the end of a run.
+func waitForEnd(t testing.TB, e *Engine, run string) store.Head {
 	t.Helper()
 	head, err := e.Wait(t.Context(), acc, run)
 	if err != nil {
@@ -177,8 +176,8 @@ func trace(t testing.TB, st store.Store, p *plan.Plan, account, run string) []st
 	return lines
 }
 
-// count is how many lines begin with prefix.
-func count(lines []string, prefix string) int {
+// countPrefix is how many lines begin with prefix.
+func countPrefix(lines []string, prefix string) int {
 	n := 0
 	for _, l := range lines {
 		if strings.HasPrefix(l, prefix) {
@@ -194,5 +193,3 @@ func wantCode(t testing.TB, err error, code fault.Code) {
 		t.Errorf("got error %v, want code %s", err, code)
 	}
 }
-
-var _ = memory.New

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"testing"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/store/memory"
+)
+
+// An action that is not here is named with the version that was asked for.
+func TestAbsentActionsAreNamed(t *testing.T) {
+	a := noop()
+	e := openEngine(t, memory.New(memory.Options{}), Config{})
+	for version, want := range map[string]string{"": "no action noop is registered here", "^1.0": "no action noop@^1.0 is registered here"} {
+		p := planOf(t, "name: n\nsteps:\n  - {id: a, action: {name: noop}}\n", a)
+		p.Actions[0].Version = version
+		if _, err := e.pin(p); fault.CodeOf(err) != fault.ActionNotFound || fault.Message(err) != want {
+			t.Errorf("version %q: %v, want %s", version, err, want)
+		}
+	}
+}
+
+// Two starts are the same one only where everything that decides what runs is equal:
+// an idempotency key with another request is refused (I13).
+func TestI13_RequestsAreToldApart(t *testing.T) {
+	hash := func(plan string, change func(*StartRequest)) string {
+		req := &StartRequest{Account: acc, Version: "1", Parameters: map[string]any{"a": "x"}, Files: []journal.File{{Hash: "f"}}}
+		change(req)
+		h, err := bodyHash(req, plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	seen := map[string]int{}
+	for i, h := range []string{
+		hash("plan", func(*StartRequest) {}),
+		hash("other", func(*StartRequest) {}),
+		hash("plan", func(r *StartRequest) { r.Account = "other" }),
+		hash("plan", func(r *StartRequest) { r.Version = "2" }),
+		hash("plan", func(r *StartRequest) { r.Parameters = map[string]any{"a": "y"} }),
+		hash("plan", func(r *StartRequest) { r.Files = nil }),
+		hash("plan", func(r *StartRequest) { r.Files = append(r.Files, r.Files...) }),
+		hash("plan1", func(r *StartRequest) { r.Version = "" }),
+	} {
+		if other, same := seen[h]; same {
+			t.Errorf("requests %d and %d are taken for one", other, i)
+		}
+		seen[h] = i
+	}
+	if _, same := seen[hash("plan", func(r *StartRequest) { r.Labels = map[string]string{"a": "b"} })]; !same {
+		t.Error("labels make it another request")
+	}
+}
