@@ -21,10 +21,10 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// keptFor is how long an idempotency key is kept at least, in µs (I13).
+// minKeyLifetime is how long an idempotency key is kept at least, in µs (I13).
 const minKeyLifetime = 24 * hour
 
-// A StartRequest is what a run is started with.
+// A StartRequest holds what a run is started with.
 type StartRequest struct {
 	Account    string // required
 	Plan       *plan.Plan
@@ -38,7 +38,7 @@ type StartRequest struct {
 	Labels         map[string]string
 }
 
-// A Started is the answer to a start. The run is durable when it is given.
+// A Started is the answer to a start. The run is durable when it is returned.
 type Started struct {
 	Run      string
 	Existing bool // an earlier request with the same key started it
@@ -59,7 +59,7 @@ func (e *Engine) Start(ctx context.Context, req StartRequest) (Started, error) {
 	return Started{Run: out.run, Existing: out.existing}, out.err
 }
 
-// startInput checks a request and makes it an input.
+// startInput checks a request and turns it into an input.
 func (e *Engine) startInput(ctx context.Context, req *StartRequest) (*input, error) {
 	if req.Account == "" || req.Plan == nil {
 		return nil, fault.New(fault.Usage, "a run needs an account and a plan")
@@ -100,7 +100,7 @@ func (e *Engine) startInput(ctx context.Context, req *StartRequest) (*input, err
 	return in, nil
 }
 
-// pin resolves the plan's action references for the life of the run.
+// pin resolves the plan's action references for the lifetime of the run.
 func (e *Engine) pin(p *plan.Plan) ([]journal.Pin, error) {
 	pins := make([]journal.Pin, len(p.Actions))
 	for i, ref := range p.Actions {
@@ -117,8 +117,9 @@ func (e *Engine) pin(p *plan.Plan) ([]journal.Pin, error) {
 	return pins, nil
 }
 
-// bodyHash names a request: equal requests under one key are the same start.
-// Fields are length-prefixed so that no two lists of them read alike.
+// bodyHash returns the hash that identifies a request: two starts with one key are the
+// same if their hashes are equal. Fields are length-prefixed so that different lists of
+// fields never give the same bytes.
 func bodyHash(req *StartRequest, plan string) (string, error) {
 	params, err := jsonx.Canonical(req.Parameters)
 	if err != nil {
@@ -139,8 +140,8 @@ func bodyHash(req *StartRequest, plan string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// request posts a request and waits for its answer, which comes when everything the
-// answer speaks of is durable. A caller that leaves early does not withdraw it.
+// request posts an input and waits for its answer, which arrives when everything that
+// the answer depends on is durable. Cancelling ctx does not withdraw the request.
 func (e *Engine) request(ctx context.Context, in *input) answer {
 	if n := e.pending.Add(1); n > int64(e.cfg.MaxPending) {
 		e.pending.Add(-1)
@@ -161,13 +162,13 @@ func (e *Engine) request(ctx context.Context, in *input) answer {
 	}
 }
 
-// runInput is a request to a run.
+// runInput returns a request to a run.
 func runInput(account, run string, m machine.Input) *input {
 	return &input{kind: inRun, key: store.Key{Account: account, Run: run}, m: m}
 }
 
-// checkNotEnded refuses what makes sense only for a live run, without loading one
-// that has ended (F18).
+// checkNotEnded refuses a request that makes sense only for a run that has not ended,
+// without loading one that has (F18).
 func (e *Engine) checkNotEnded(ctx context.Context, account, run, what string) error {
 	head, err := e.cfg.Store.Head(ctx, store.Key{Account: account, Run: run})
 	if err != nil {
@@ -179,9 +180,9 @@ func (e *Engine) checkNotEnded(ctx context.Context, account, run, what string) e
 	return nil
 }
 
-// Cancel ends a run. nil means that it will end cancelled and nothing but
-// compensations is handed out afterwards (I8); fault.TooLate that its verdict
-// was fixed before.
+// Cancel cancels a run. A nil error means that the run will end cancelled and that only
+// compensations are handed out afterwards (I8); fault.TooLate means that its outcome
+// was decided before.
 func (e *Engine) Cancel(ctx context.Context, account, run, reason string) error {
 	in, err := e.cancelInput(ctx, account, run, reason)
 	if err != nil {
@@ -197,7 +198,7 @@ func (e *Engine) cancelInput(ctx context.Context, account, run, reason string) (
 	return runInput(account, run, machine.Input{Kind: machine.InCancel, Text: reason}), nil
 }
 
-// Signal gives a run what a wait step waits for. data is any JSON value.
+// Signal sends a run the signal that a wait step waits for. data is any JSON value.
 func (e *Engine) Signal(ctx context.Context, account, run, name string, data any) error {
 	e.cleaner.BlockRemoval()
 	defer e.cleaner.AllowRemoval()
@@ -222,7 +223,7 @@ func (e *Engine) signalInput(ctx context.Context, account, run, name string, dat
 	return runInput(account, run, machine.Input{Kind: machine.InSignal, Name: name, Data: raw}), nil
 }
 
-// A RetryRequest says how a run is opened again. Zero fields ask for nothing.
+// A RetryRequest says how a run is reopened. Zero fields change nothing.
 type RetryRequest struct {
 	// From is the step to start from. Default: what failed.
 	From string
@@ -232,8 +233,8 @@ type RetryRequest struct {
 	Limits plan.Limits
 }
 
-// Retry opens a new generation of a run that has ended: what failed runs again,
-// or everything from a step on.
+// Retry opens a new generation of a run that has ended: the steps that failed run
+// again, or everything from a step on.
 func (e *Engine) Retry(ctx context.Context, account, run string, req RetryRequest) error {
 	if e.stopping.Load() {
 		return errStopping
@@ -265,7 +266,7 @@ func (e *Engine) retryInput(ctx context.Context, account, run string, req RetryR
 	return runInput(account, run, m), nil
 }
 
-// checkLimits holds the limits that a retry asks for to those of the server.
+// checkLimits refuses limits of a retry that exceed those of the server.
 func checkLimits(requested, limit plan.Limits) error {
 	for _, f := range []struct {
 		name             string
@@ -281,22 +282,22 @@ func checkLimits(requested, limit plan.Limits) error {
 		}
 	}
 	if requested.ScopeDepth != 0 {
-		return fault.New(fault.InputInvalid, "limits.max_scope_depth is judged when a recipe is compiled: a retry cannot raise it")
+		return fault.New(fault.InputInvalid, "limits.max_scope_depth is checked when a recipe is compiled: a retry cannot raise it")
 	}
 	return nil
 }
 
-// Release takes a run out of quarantine.
+// Release releases a run from quarantine.
 func (e *Engine) Release(ctx context.Context, account, run string) error {
 	return e.request(ctx, &input{kind: inRelease, key: store.Key{Account: account, Run: run}}).err
 }
 
-// Sync returns when everything that had reached the engine before is durable.
+// Sync returns when everything that the engine received before the call is durable.
 func (e *Engine) Sync(ctx context.Context) error {
 	return e.request(ctx, &input{kind: inBarrier}).err
 }
 
-// Head is the run's row in lists, as of its last commit.
+// Head returns the run's head row as of its last commit.
 func (e *Engine) Head(ctx context.Context, account, run string) (store.Head, error) {
 	return e.cfg.Store.Head(ctx, store.Key{Account: account, Run: run})
 }
@@ -306,9 +307,9 @@ func (e *Engine) List(ctx context.Context, q store.Query) ([]store.Head, error) 
 	return e.cfg.Store.List(ctx, q)
 }
 
-// State folds the run as of its last commit, or as of event `until` (0 = the
-// last): a private copy that nobody else changes. It never disturbs the loop,
-// and since nothing is answered before it is durable it never lags behind an
+// State returns the state of the run as of its last commit, or as of event `until` (0 =
+// the last). The caller owns the returned copy. State never blocks the loop. Because
+// the engine answers only when things are durable, the state is never older than an
 // answer.
 func (e *Engine) State(ctx context.Context, account, run string, until uint64) (*machine.Run, error) {
 	saved, err := e.cfg.Store.Load(ctx, store.Key{Account: account, Run: run})
@@ -325,8 +326,8 @@ func (e *Engine) State(ctx context.Context, account, run string, until uint64) (
 	return refold(ctx, e.cfg.Store, prog, saved, until)
 }
 
-// History folds what became of the run's steps, at most maxSteps of them, as people
-// are shown it: inputs that the recipe marks as writeOnly are masked.
+// History returns what happened to the run's steps, at most maxSteps of them, in the
+// form that people are shown: inputs that the recipe marks as writeOnly are masked.
 func (e *Engine) History(ctx context.Context, account, run string, maxSteps int) (*journal.History, error) {
 	key := store.Key{Account: account, Run: run}
 	p, err := e.PlanOf(ctx, account, run)
@@ -341,7 +342,7 @@ func (e *Engine) History(ctx context.Context, account, run string, maxSteps int)
 	return h, err
 }
 
-// PlanOf is the plan a run executes.
+// PlanOf returns the plan that a run executes.
 func (e *Engine) PlanOf(ctx context.Context, account, run string) (*plan.Plan, error) {
 	head, err := e.Head(ctx, account, run)
 	if err != nil {
@@ -356,8 +357,8 @@ func (e *Engine) Watch(ctx context.Context, account, run string, after uint64) i
 	return e.feed.Watch(ctx, store.Key{Account: account, Run: run}, after)
 }
 
-// Events yields the stored events after number `after` and ends with the last.
-// An event is valid until the next one is asked for.
+// Events yields the stored events after number `after` and ends with the last. An event
+// is valid only until the next one is yielded.
 func (e *Engine) Events(ctx context.Context, account, run string, after uint64) iter.Seq2[feed.Event, error] {
 	return e.feed.Events(ctx, store.Key{Account: account, Run: run}, after)
 }
@@ -365,23 +366,24 @@ func (e *Engine) Events(ctx context.Context, account, run string, after uint64) 
 // Wait returns the head of the run once it has ended.
 func (e *Engine) Wait(ctx context.Context, account, run string) (store.Head, error) {
 	key := store.Key{Account: account, Run: run}
-	// A run in memory that has not ended publishes its end: nothing needs to be read.
+	// Nothing needs to be read for a run in memory that has not ended: it will publish
+	// its end.
 	return e.feed.Wait(ctx, key, func() bool { return e.core.residency.unended(key) })
 }
 
-// Clean removes everything that is no longer kept at once, and returns what it was. With
-// dry it removes nothing and returns what it would remove.
+// Clean removes everything that is no longer kept and returns what it removed. If dry
+// is true it removes nothing and returns what it would remove.
 func (e *Engine) Clean(ctx context.Context, dry bool) (retention.Removed, error) {
 	return e.cleaner.Clean(ctx, dry)
 }
 
-// NamedBy returns runs that name a file, at most limit.
+// NamedBy returns at most limit runs that name a file.
 func (e *Engine) NamedBy(ctx context.Context, account, hash string, limit int) ([]string, error) {
 	return e.cleaner.NamedBy(ctx, account, hash, limit)
 }
 
-// RemoveFile removes a file that no stored run names, whatever its age.
-// fault.Conflict names the runs that do.
+// RemoveFile removes a file that no stored run names, whatever its age. If a run names
+// it, the error is fault.Conflict and lists such runs.
 func (e *Engine) RemoveFile(ctx context.Context, account, hash string) error {
 	return e.cleaner.RemoveFile(ctx, account, hash)
 }

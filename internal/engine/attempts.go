@@ -10,26 +10,26 @@ import (
 	"github.com/roux-engine/roux/internal/slots"
 )
 
-// An inFlight is an attempt in the hands of whoever carries it out: what they need
-// in one piece, so that an attempt costs one allocation and no lookup.
+// An inFlight is an attempt that has been handed out. It holds everything that is
+// needed to carry it out, so that an attempt costs one allocation and no lookup.
 type inFlight struct {
 	id     taskID
 	task   machine.Task
 	prog   *program
-	loaded *loadedRun // for the loop; it may be gone by the time of the report
+	loaded *loadedRun // for the loop; it may have been dropped when the report arrives
 
-	// For whoever carries it out.
+	// For the goroutine that carries it out.
 	e         *Engine
 	hash      []byte      // of the rendered input
-	inline    bool        // by the loop's own goroutine, which looks for the report
-	cancelled atomic.Bool // it was told to stop, and nobody waits for its result
+	inline    bool        // by the loop's own goroutine, which then takes the report from the inbox
+	cancelled atomic.Bool // it was told to stop, and its result is not needed
 	report    input       // its result
 }
 
-// A holder is what the engine keeps with a request for a slot.
+// A holder is what the engine stores with a request for a slot.
 type holder struct {
 	loaded  *loadedRun
-	attempt *inFlight // its attempt, while that is handed out
+	attempt *inFlight // its attempt, while it is in flight
 }
 
 type (
@@ -38,17 +38,16 @@ type (
 	limit       = slots.Limit[holder]
 )
 
-// attempts keeps account of the attempts that are handed out and of the slots that
-// they hold.
+// attempts tracks the attempts in flight and the slots that they hold.
 type attempts struct {
 	arbiter *slots.Arbiter[holder]
-	// orphans are the attempts handed out in this process whose run has left
-	// memory since: after a reload they are not handed out again.
+	// orphans are the attempts in flight of this process whose run has left memory
+	// since. After a reload they are not handed out again.
 	orphans map[taskID]*inFlight
-	// overdue are the slots of attempts that have ended for their run (timed out,
-	// cancelled) while their action has not returned.
+	// overdue are the slot requests of attempts that have ended for their run (timed
+	// out, cancelled) but whose action has not returned.
 	overdue map[taskID]*slotRequest
-	ignored int64 // reports that came too late to change anything
+	ignored int64 // reports that arrived too late to change anything
 }
 
 func newAttempts(concurrency int) attempts {
@@ -61,22 +60,23 @@ func newAttempts(concurrency int) attempts {
 
 func newArbiter(concurrency int) *slots.Arbiter[holder] { return slots.New[holder](concurrency) }
 
-// requestSlot asks for a slot for a step, unless it has asked already, as recovery does.
+// requestSlot requests a slot for a step, unless the step has a request already, as
+// after recovery.
 func (a *attempts) requestSlot(l *loadedRun, ref journal.Ref, limits []*limit) {
 	if l.requests.Get(ref) == nil {
 		a.arbiter.Request(&l.requests, &slotRequest{Account: l.key.Account, Ref: ref, Holder: holder{loaded: l}}, limits)
 	}
 }
 
-// holdSlot counts an attempt that is already handed out, past every limit.
+// holdSlot counts an attempt that has already been handed out, past every limit.
 func (a *attempts) holdSlot(l *loadedRun, ref journal.Ref, fence journal.Fence, limits []*limit) {
 	if l.requests.Get(ref) == nil {
 		a.arbiter.Hold(&l.requests, &slotRequest{Account: l.key.Account, Ref: ref, Fence: fence, Holder: holder{loaded: l}}, limits)
 	}
 }
 
-// launch notes that an attempt is handed out; nil when it is out already, as
-// after a reload.
+// launch records that an attempt is handed out. It returns nil when the attempt is in
+// flight already, as after a reload.
 func (a *attempts) launch(l *loadedRun, id taskID) *inFlight {
 	req := l.requests.Get(id.ref)
 	if req != nil && req.Fence != id.fence {
@@ -97,8 +97,8 @@ func (a *attempts) launch(l *loadedRun, id taskID) *inFlight {
 	return attempt
 }
 
-// finish notes that an attempt is not out any more, and returns it; nil when it
-// was not.
+// finish records that an attempt is no longer in flight and returns it, or nil if it
+// was not in flight.
 func (a *attempts) finish(l *loadedRun, id taskID) (attempt *inFlight) {
 	if l != nil && !l.dropped {
 		if req := l.requests.Get(id.ref); req != nil && req.Fence == id.fence && req.Holder.attempt != nil {
@@ -120,7 +120,7 @@ func (a *attempts) finish(l *loadedRun, id taskID) (attempt *inFlight) {
 	return attempt
 }
 
-// keepOrphan keeps sight of an attempt whose run leaves memory.
+// keepOrphan remembers the attempt of a run that leaves memory.
 func (a *attempts) keepOrphan(req *slotRequest) {
 	if req.Holder.attempt != nil {
 		a.orphans[req.Holder.attempt.id] = req.Holder.attempt
@@ -128,9 +128,9 @@ func (a *attempts) keepOrphan(req *slotRequest) {
 	}
 }
 
-// endRequest ends the holding of an attempt. One that the run has ended by itself (a
-// timeout, a cancel) while its action still runs keeps its slot until that has
-// returned or its grace is over (X115).
+// endRequest ends an attempt's request for a slot. If the run has ended the attempt
+// itself (a timeout, a cancel) while its action still runs, the slot stays taken until
+// the action returns or its grace period ends (X115).
 func (a *attempts) endRequest(req *slotRequest) {
 	if req.Holder.attempt != nil && a.overdue[req.Holder.attempt.id] == nil {
 		a.overdue[req.Holder.attempt.id] = req
@@ -139,7 +139,7 @@ func (a *attempts) endRequest(req *slotRequest) {
 	a.arbiter.Withdraw(req)
 }
 
-// freeSlot gives back the slot of an action that has returned late or was given up.
+// freeSlot frees the slot of an action that has returned late or was abandoned.
 func (a *attempts) freeSlot(id taskID) {
 	if len(a.overdue) == 0 {
 		return

@@ -7,24 +7,24 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A batch is what shares one commit: the changes of many runs, and everything
-// that must wait until they are durable.
+// A batch is what shares one commit: the changes of many runs, and everything that must
+// wait until they are durable.
 type batch struct {
 	dirty []*loadedRun // runs with new events, in the order they were touched
 	bytes int          // of new events
-	// urgent says that something waits for this batch. Progress alone waits for
-	// nobody; it rides along or goes at the next tick.
+	// urgent is true when something waits for this batch. Nothing waits for progress
+	// alone: it is committed with the next urgent change or at the next tick.
 	urgent    bool
-	changedAt int64 // when the first change came
+	changedAt int64 // time of the first change
 
-	inputs   []*input         // to be answered, or handled again when the batch is lost
-	commands []pendingCommand // commands of its events
+	inputs   []*input         // to be answered, or handled again if the batch is lost
+	commands []pendingCommand // the commands of its events
 	extra    []store.Transition
 
 	// Filled by encodeBatch, in parallel.
 	transitions []store.Transition
 	runs        []*loadedRun // nil for extra transitions
-	compacted   []int        // bytes of the run's tail its compaction covers; -1 = none
+	compacted   []int        // bytes of the run's tail that its compaction covers; -1 = none
 }
 
 type pendingCommand struct {
@@ -36,7 +36,7 @@ func (b *batch) empty() bool {
 	return len(b.dirty) == 0 && len(b.inputs) == 0 && len(b.commands) == 0 && len(b.extra) == 0
 }
 
-// reset makes the batch ready for reuse. What it pointed to belongs to others.
+// reset empties the batch for reuse. What it pointed to belongs to others.
 func (b *batch) reset() {
 	clear(b.dirty)
 	clear(b.inputs)
@@ -50,17 +50,17 @@ func (b *batch) reset() {
 	}
 }
 
-// keptRuns is for how many runs a batch keeps room while nothing is to be done.
+// keptCapacity is for how many runs an idle batch keeps capacity.
 const keptCapacity = 128
 
-// shrink gives room back that a large batch has taken.
+// shrink frees the memory of a large batch.
 func (b *batch) shrink() {
 	if max(cap(b.dirty), cap(b.inputs), cap(b.commands), cap(b.transitions)) > keptCapacity {
 		*b = batch{}
 	}
 }
 
-// addExtra takes up the extra transitions from number n on.
+// addExtra adds the extra transitions from number n on.
 func (b *batch) addExtra(n int) {
 	for _, t := range b.extra[n:] {
 		b.transitions, b.runs, b.compacted = append(b.transitions, t), append(b.runs, nil), append(b.compacted, -1)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A clock is the engine's time. It goes on from the wall clock at its start by the
+// A clock is the engine's time. It starts at the wall clock and advances with the
 // monotonic clock, so that a jump of the wall clock moves no timer (I10).
 type clock struct {
 	source func() time.Time
@@ -20,12 +20,12 @@ func (c *clock) start(source func() time.Time) {
 	c.wall.Store(c.began.UnixMicro())
 }
 
-// now is the time, UTC µs. Any goroutine may ask.
+// now returns the time, UTC µs. Any goroutine may call it.
 func (c *clock) now() int64 { return c.wall.Load() + c.source().Sub(c.began).Microseconds() }
 
-// atLeast moves the clock forward to t where it is behind: the wall clock was turned
-// back while the process was down. Time then goes on from the journal's, or every timer
-// would wait for the difference.
+// atLeast moves the clock forward to t if it is behind, because the wall clock was
+// turned back while the process was down. Time then continues from the journal's;
+// otherwise every timer would wait for the difference.
 func (c *clock) atLeast(t int64) {
 	if behind := t - c.now(); behind > 0 {
 		c.wall.Add(behind)

@@ -12,14 +12,14 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// committed takes the store's word on the batch in flight. What waited for it
-// goes out with carryOn.
+// committed takes the store's answer to the batch being committed. releaseCommitted
+// then releases what waited for it.
 //
-// The order is the whole point. A command carried out before its commit could
-// outlive a crash that forgets why it was sent; one carried out after it is at
-// worst sent again by recovery, and receivers know it by run, step and attempt.
+// The order matters. A command carried out before its commit could outlive a crash that
+// loses the reason why it was sent. One carried out after its commit is at worst sent
+// again by recovery, and receivers recognize it by run, step and attempt.
 func (p *pipeline) committed(verdicts []store.Verdict, err error) {
-	p.releaseCommitted() // of the batch before, when this one is empty and came ahead
+	p.releaseCommitted() // of the previous batch, if this one is empty and was encoded ahead
 	b := p.committing
 	p.committing = nil
 	if err != nil {
@@ -77,10 +77,10 @@ func (p *pipeline) committed(verdicts []store.Verdict, err error) {
 	p.c.recovery.backoff = 0
 }
 
-// encodeAhead encodes the batch under construction when it is large enough to be committed
-// before what waited for the last one goes out: the store writes the one while what
-// follows from the other is done. A small one waits for that: its sync is most of
-// what it costs, and serves all who come along.
+// encodeAhead encodes the batch under construction if it is large enough to be
+// committed before what waited for the last one is released: the store then writes one
+// batch while the effects of the other are carried out. A small batch is not committed
+// ahead: its sync is most of its cost, so it waits for more runs to share it.
 func (p *pipeline) encodeAhead() *batch {
 	if len(p.building.dirty) < p.c.cfg.MinAhead {
 		return nil
@@ -88,7 +88,7 @@ func (p *pipeline) encodeAhead() *batch {
 	return p.encodeBatch()
 }
 
-// releaseCommitted lets out what waited for the batch that was committed last.
+// releaseCommitted releases what waited for the batch that was committed last.
 func (p *pipeline) releaseCommitted() {
 	b := p.committedBatch
 	if b == nil {
@@ -105,8 +105,8 @@ func (p *pipeline) releaseCommitted() {
 	p.spare = b
 }
 
-// emit turns a durable command into an effect. The run may have moved on since,
-// ahead of the disk: an attempt that is already over is not handed out.
+// emit turns a durable command into an effect. The run's state may be ahead of the
+// disk: an attempt that has ended meanwhile is not handed out.
 func (p *pipeline) emit(l *loadedRun, cmd *machine.Command) {
 	if l.dropped && cmd.Kind != machine.CmdCancelTask {
 		return
@@ -115,7 +115,7 @@ func (p *pipeline) emit(l *loadedRun, cmd *machine.Command) {
 	switch cmd.Kind {
 	case machine.CmdDispatch:
 		if e.attempt = p.c.attempts.launch(l, e.id); e.attempt == nil {
-			return // recovery asks for what still runs in this process
+			return // still in flight in this process: recovery repeats its command
 		}
 		ended := true
 		err := p.c.protect(l, func() { ended = !l.run.TaskInto(&e.attempt.task, cmd.Ref, cmd.Fence) })
@@ -134,14 +134,14 @@ func (p *pipeline) emit(l *loadedRun, cmd *machine.Command) {
 	p.c.effects = append(p.c.effects, e)
 }
 
-// refused handles a transition that the store did not write.
+// refused handles a transition that the store refused.
 func (p *pipeline) refused(b *batch, t *store.Transition, l *loadedRun, v store.Verdict) {
 	switch {
 	case fault.CodeOf(v.Err) == fault.StaleEpoch:
 		p.c.recovery.fail(v.Err, b)
 		return
-	case l == nil: // a quarantine mark; the run stays out of memory all the same
-		p.c.cfg.Logger.Error("a mark was refused", "run", t.Run, "err", v.Err)
+	case l == nil: // a quarantine mark; the run stays out of memory anyway
+		p.c.cfg.Logger.Error("the mark of a quarantined run was refused", "run", t.Run, "err", v.Err)
 		return
 	case l.start == nil:
 		p.c.cfg.Logger.Error("a transition was refused; loading its run again", "run", t.Run, "err", v.Err)

@@ -18,83 +18,84 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// Config is what an Engine is made of. Optional fields left zero take the
-// default their comment names.
+// Config configures an Engine. Optional fields left zero take the default that their
+// comment names.
 type Config struct {
 	Store store.Store // required; the engine does not close it
-	// Actions is what steps may call. Default: nothing.
+	// Actions are the actions that steps may call. Default: none.
 	Actions Actions
-	// Files gives an account's files to its actions. Default: none, and
-	// whatever needs a file fails FILE_NOT_FOUND.
+	// Files returns the files of an account for its actions. Default: none; a step that
+	// needs a file then fails with FILE_NOT_FOUND.
 	Files func(account string) action.Files
-	// Blobs is where Files come from. Files that are no longer kept are removed
-	// from it, and those that a request is about are renewed. Default: neither.
+	// Blobs is the store behind Files. The engine removes files from it that are no
+	// longer kept, and renews those that a request names. Default: it does neither.
 	Blobs *blob.Store
-	// Select names the runs of the store that this engine carries on by itself; it is
-	// asked while the engine opens and when it reads the store again. A run that begins
-	// here, or that a request is about, is carried on from then on. It must not block.
-	// Default: nil, all runs.
+	// Select reports whether this engine continues a stored run on its own. It is
+	// called while the engine opens and when it reads the store again. Runs that are
+	// started here, or that a request names, are continued in any case. It must not
+	// block. Default: nil, all runs.
 	Select func(store.Key) bool
-	// CommitFailed is told of each commit that failed, before the requests in it are
-	// answered. The engine goes on trying. It must not block.
+	// CommitFailed is called with the error of each failed commit, before the requests
+	// in it are answered. The engine keeps trying. It must not block.
 	CommitFailed func(error)
 	// Retention is how long runs and files are kept.
 	Retention retention.Policy
 
-	// Concurrency is how many attempts may be handed out at once. Default 1024.
+	// Concurrency is how many attempts may be in flight at once. Default 1024.
 	Concurrency int
 	// MaxLimits is how far a retry may raise the limits of a run. Fields left zero
 	// take the maxima of compile.DefaultLimits.
 	MaxLimits plan.Limits
-	// ProviderSlots bounds the attempts of one provider. A provider that is not
-	// named has no bound of its own.
+	// ProviderSlots bounds the attempts of each provider. A provider that is not listed
+	// has no bound of its own.
 	ProviderSlots map[string]int
 
-	// MaxLoaded is how many runs stay in memory; quiet ones beyond it are
-	// suspended. Default 100,000.
+	// MaxLoaded is how many runs stay in memory. Quiet runs beyond it are suspended.
+	// Default 100,000.
 	MaxLoaded int
-	// SuspendAfter is how long a quiet run stays in memory untouched. Suspending it
-	// costs 20 µs and waking it some 200, while in memory it takes 5 KB and makes
-	// the next start after a crash slower. Default 1 s.
+	// SuspendAfter is how long a quiet run stays in memory unchanged. Suspending it
+	// costs 20 µs and waking it about 200; in memory it takes 5 KB and slows the next
+	// start after a crash. Default 1 s.
 	SuspendAfter time.Duration
-	// MaxResting is how many quiet runs stay in memory for that long; those quiet
-	// for longest are suspended before their time. Default 1,000.
+	// MaxQuiet is how many quiet runs stay in memory for SuspendAfter. Beyond it, those
+	// that have been quiet for longest are suspended early. Default 1,000.
 	MaxQuiet int
-	// MaxPending is how many requests may wait for the disk; more are refused
-	// before they are accepted. Default 10,000.
+	// MaxPending is how many requests may wait for the disk. Further requests are
+	// refused before they are accepted. Default 10,000.
 	MaxPending int
-	// MaxBatchBytes is how many bytes of events share one commit. Larger ones
-	// save syncs when outputs are large and lengthen the slowest. Default 2 MiB.
+	// MaxBatchBytes is how many bytes of events share one commit. A larger value saves
+	// syncs when outputs are large, but makes the slowest commits longer. Default 2
+	// MiB.
 	MaxBatchBytes int
-	// MinAhead is from how many runs on a batch that was built during a commit is
-	// itself committed before what waited for that commit goes out. Default 64.
+	// MinAhead is how many runs a batch must have to be committed before what waited
+	// for the previous commit is released. Default 64.
 	MinAhead int
-	// MaxTurn is after how many events what one input causes goes on in another
-	// turn, which other inputs may come before. 0 = machine.MaxEvents.
+	// MaxTurn bounds the events of one turn. What remains continues in another turn,
+	// and other inputs may come in between. 0 = machine.MaxEvents.
 	MaxTurn int
 	// CompactBytes and CompactEvents are how much of the journal may be uncovered by
 	// chunks before the runs that hold it are compacted. Default 32 MiB, 500,000.
 	CompactBytes, CompactEvents int64
-	// CompactCheck is how many bytes are committed between two looks at that.
+	// CompactCheck is how many bytes are committed between two checks of these limits.
 	// Default 1 MiB.
 	CompactCheck int
-	// MaxPlans is how many plans are kept ready. Default 1,000.
+	// MaxPlans is how many prepared plans are cached. Default 1,000.
 	MaxPlans int
 	// Grace is how long a cancelled attempt may take to return. Default 5 s.
 	Grace time.Duration
 
 	// Now is the wall clock. Default time.Now.
 	Now func() time.Time
-	// Rand is where run ids and seeds come from. Default crypto/rand.
+	// Rand is the source of run ids and seeds. Default crypto/rand.
 	Rand   io.Reader
 	Logger *slog.Logger // default: discarded
 }
 
-// Actions is what the engine asks of a catalogue of actions, such as
-// compile.Catalogue. It must give the same answers for as long as the engine runs.
+// Actions is what the engine needs of a catalogue of actions, such as
+// compile.Catalogue. Its answers must not change while the engine runs.
 type Actions interface {
-	// Find returns the newest declaration of name that version admits: "" or a
-	// range for any, or one exact version. nil = there is none.
+	// Find returns the newest declaration of name that matches version: "" or a range,
+	// or one exact version. It returns nil if there is none.
 	Find(name, version string) *action.Action
 }
 

@@ -19,25 +19,25 @@ import (
 )
 
 const (
-	minCompaction = 16 << 10 // tails below it wait for the end of the run or a pack
+	minCompaction = 16 << 10 // shorter tails wait for the end of the run or for compactOldest
 	pageBytes     = 256 << 10
-	// maxRuns bounds a batch where events are small: a run that starts or ends
-	// costs a row beside the journal's one.
+	// maxRuns bounds a batch when events are small: a run that starts or ends costs one
+	// row in addition to the journal's.
 	maxRuns = 2_000
-	// minRoom and maxRoom bound how many bytes for frames a run begins with.
+	// minTail and maxTail bound the initial capacity of a run's tail, in bytes.
 	minTail, maxTail = 512, 16 << 10
-	// lazyTick is how long progress may wait for a commit to ride on, in µs.
+	// lazyTick is how long progress may wait for a commit to share, in µs.
 	lazyTick = 100_000
 )
 
 // core is the engine without its goroutines. Its owner calls, always from one
 // goroutine at a time:
 //
-//	handle(now, inputs)          what arrived; nothing leaves yet
-//	pipeline.encodeBatch()       the batch to commit, nil when there is none
-//	pipeline.committed(verdicts) what the store answered; the next batch may be encoded
-//	pipeline.releaseCommitted()  fills effects and frames with what waited for that
-//	wakeup()                     when to call handle again at the latest
+//	handle(now, inputs)          handles what has arrived; nothing leaves yet
+//	pipeline.encodeBatch()       returns the batch to commit, or nil
+//	pipeline.committed(verdicts) takes the store's answer; the next batch may be encoded
+//	pipeline.releaseCommitted()  fills effects and frames with what waited for it
+//	wakeup()                     returns when to call handle again at the latest
 type core struct {
 	cfg   *Config
 	ctx   context.Context // of reads from the store
@@ -45,17 +45,17 @@ type core struct {
 	now   int64 // UTC µs, never falls
 
 	programs  *programs
-	attempts  attempts  // what is handed out, and the slots
+	attempts  attempts  // attempts in flight, and their slots
 	residency residency // which runs are in memory
-	pipeline  pipeline  // what becomes durable
-	recovery  recovery  // what follows a crash or a failed commit
+	pipeline  pipeline  // what is made durable
+	recovery  recovery  // after a crash or a failed commit
 
-	backlog         []*input     // arrived and not handled
+	backlog         []*input     // arrived and not handled yet
 	continues       []*loadedRun // runs that owe InContinue
-	discardCommands bool         // commands of this turn come from Owed
+	discardCommands bool         // because the commands of this turn are taken from Owed
 	turn            machine.Turn
-	injected        machine.Input // what the core itself tells a run, used again
-	closing         bool          // no new grants
+	injected        machine.Input // the core's own input to a run, reused
+	closing         bool          // grant no more slots
 
 	effects []effect
 	frames  []feed.Published
@@ -72,7 +72,7 @@ func newCore(ctx context.Context, cfg *Config) *core {
 	return c
 }
 
-// handle takes what arrived and does as much as fits into one batch.
+// handle handles what has arrived and does as much work as fits into one batch.
 func (c *core) handle(now int64, inputs []*input) {
 	c.now = max(c.now, now)
 	c.backlog = append(c.backlog, inputs...)
@@ -93,14 +93,14 @@ func (c *core) handle(now int64, inputs []*input) {
 	c.advance()
 }
 
-// busy says that handle has more to do, once there is room.
+// busy reports whether handle has more to do once there is room in a batch.
 func (c *core) busy() bool {
 	return c.recovery.stalled == nil && c.recovery.dead == nil &&
 		(len(c.backlog) > 0 || len(c.continues) > 0 || len(c.recovery.recovering) > 0 || !c.closing && c.attempts.arbiter.Granted())
 }
 
-// handleInput handles one input. Its answer, if somebody waits for one, is fixed here
-// and sent when the batch that holds what it saw is durable.
+// handleInput handles one input. Its answer, if it needs one, is fixed here and sent
+// when the batch that holds what it depends on is durable.
 func (c *core) handleInput(in *input) {
 	switch in.kind {
 	case inStart:
@@ -119,7 +119,7 @@ func (c *core) handleInput(in *input) {
 	}
 }
 
-// start begins a run.
+// start starts a run.
 func (c *core) start(in *input) error {
 	if c.closing {
 		return errStopping
@@ -139,7 +139,7 @@ func (c *core) start(in *input) error {
 	return err
 }
 
-// deliver gives an input to its run.
+// deliver passes an input to its run.
 func (c *core) deliver(in *input) error {
 	l := in.loaded
 	if l == nil || l.dropped {
@@ -150,7 +150,7 @@ func (c *core) deliver(in *input) error {
 	if report {
 		id := in.task()
 		if c.attempts.finish(l, id) == nil && in.m.Source == journal.FromWorker && in.m.Fence != (journal.Fence{}) {
-			c.countLate(in) // its attempt was cancelled, or a reload has given it up
+			c.countLate(in) // its attempt was cancelled, or given up by a reload
 		}
 		if !in.holding {
 			c.attempts.freeSlot(id)
@@ -177,26 +177,27 @@ func (c *core) deliver(in *input) error {
 	if in.m.Kind != machine.InProgress && l.run.Last() != before {
 		c.pipeline.building.urgent = true
 	}
-	// It is handled again if what it met is lost: also a report that came to
-	// nothing because of a cancel that is not durable yet.
+	// If the run's uncommitted changes are lost, the report is handled again. This
+	// includes a report that had no effect because of a cancel that is not durable yet.
 	if report && in.reply == nil && (l.dirty || l.committing) {
 		c.pipeline.building.inputs = append(c.pipeline.building.inputs, in)
 	}
 	return err
 }
 
-// countLate counts a report that cannot change anything any more. Where the run is
-// live and the attempt known, the machine tells its watchers as well.
+// countLate counts a report that arrived too late to change anything. If the run is in
+// memory and the attempt is known, the machine also records it for watchers.
 func (c *core) countLate(in *input) {
 	c.attempts.ignored++
 	c.cfg.Logger.Debug("a report came too late", "run", in.key.Run, "attempt", in.m.Fence.Attempt, "ignored", c.attempts.ignored)
 }
 
-// decide runs one turn of the machine and takes up what follows from it.
+// decide runs one turn of the machine and handles its events and commands.
 func (c *core) decide(l *loadedRun, in *machine.Input) error {
 	if l.interrupted {
-		// It learns first that its attempts are lost: once it has moved on nothing
-		// else tells them from those of this process, should it be loaded again.
+		// The run must first record that its attempts are lost: once it has new events,
+		// they can no longer be distinguished from attempts of this process if the run
+		// is loaded again.
 		if c.recovery.recoverRun(l); l.dropped {
 			return store.ErrQuarantined(l.key.Run, c.recovery.quarantined[l.key])
 		}
@@ -233,14 +234,14 @@ func (c *core) decide(l *loadedRun, in *machine.Input) error {
 	return nil
 }
 
-// inject is decide for what the core itself has to say.
+// inject is decide for an input that the core itself makes.
 func (c *core) inject(l *loadedRun, in machine.Input) error {
 	c.injected = in
 	return c.decide(l, &c.injected)
 }
 
-// protect runs code of one run. A panic in it ends that run's part in memory
-// and quarantines it; the others never notice (I16).
+// protect calls fn, which runs code of one run. A panic in fn drops that run from
+// memory and quarantines it; other runs are not affected (I16).
 func (c *core) protect(l *loadedRun, fn func()) (err error) {
 	defer func() {
 		v := recover()
@@ -248,16 +249,16 @@ func (c *core) protect(l *loadedRun, fn func()) (err error) {
 			return
 		}
 		text := panicText(l.run.Plan(), v)
-		c.cfg.Logger.Error("a run broke the machine", "run", l.key.Run, "panic", text, "stack", string(debug.Stack()))
+		c.cfg.Logger.Error("the machine panicked", "run", l.key.Run, "panic", text, "stack", string(debug.Stack()))
 		reason := fmt.Sprintf("the machine panicked after event %d: %s", l.run.Last(), text)
 		c.residency.drop(l)
 		err = store.ErrQuarantined(l.key.Run, reason)
 		for _, in := range c.pipeline.building.inputs {
 			if in.key == l.key {
-				in.out = answer{run: l.key.Run, err: err} // what it was told will not be written
+				in.out = answer{run: l.key.Run, err: err} // what its answer depends on will not be written
 			}
 		}
-		if l.start == nil || l.committing { // else it does not exist
+		if l.start == nil || l.committing { // otherwise the run does not exist
 			c.recovery.quarantine(l.head, reason)
 		}
 	}()
@@ -265,8 +266,9 @@ func (c *core) protect(l *loadedRun, fn func()) (err error) {
 	return nil
 }
 
-// panicText is what a panic says. Commands, errors and logs show it: where the recipe
-// marks inputs, only what Go's runtime says is free of their values.
+// panicText returns the text of a panic as commands, errors and logs may show it. If
+// the recipe marks inputs, only the texts of Go's runtime are known to contain none of
+// their values.
 func panicText(p *plan.Plan, v any) string {
 	if _, ok := v.(runtime.Error); !ok && view.NewMask(p) != nil {
 		return view.Masked
@@ -274,7 +276,7 @@ func panicText(p *plan.Plan, v any) string {
 	return fmt.Sprint(v)
 }
 
-// trackEvent keeps what the engine itself must know of an event.
+// trackEvent records what the engine itself must know of an event.
 func (c *core) trackEvent(l *loadedRun, ev *journal.Event) {
 	switch ev.Kind {
 	case journal.EvNodeRetried, journal.EvNodeLost, journal.EvNodeFallback, journal.EvNodeCompleted,
@@ -290,9 +292,9 @@ func (c *core) trackEvent(l *loadedRun, ev *journal.Event) {
 	}
 }
 
-// enqueueCommand takes up what a run owes. What touches the world waits for the batch;
-// what stays inside is done in this pass, so that completed(i), queued(i+1) and
-// started(i+1) are one commit.
+// enqueueCommand queues a command of a run. Effects on the world wait for the batch.
+// Internal commands are done in this pass, so that completed(i), queued(i+1) and
+// started(i+1) share one commit.
 func (c *core) enqueueCommand(l *loadedRun, cmd *machine.Command) {
 	if c.discardCommands {
 		return
@@ -314,7 +316,7 @@ func (c *core) enqueueCommand(l *loadedRun, cmd *machine.Command) {
 	}
 }
 
-// limitsOf are the limits before an attempt of a step.
+// limitsOf returns the limits that an attempt of a step must pass.
 func (c *core) limitsOf(l *loadedRun, ref journal.Ref) []*limit {
 	i := l.run.Plan().Steps[ref.Step].Action
 	if i < 0 {
@@ -339,8 +341,8 @@ func (c *core) limitsOf(l *loadedRun, ref journal.Ref) []*limit {
 	return l.limits[i]
 }
 
-// advance grants what can be granted and lets long turns go on, until nothing
-// more follows or the batch is full. Then it tells who is held back, and why.
+// advance grants free slots and continues long turns until nothing more follows or the
+// batch is full. Then it reports which steps are blocked, and why.
 func (c *core) advance() {
 	for !c.pipeline.full() {
 		switch {
@@ -361,7 +363,7 @@ func (c *core) advance() {
 	}
 }
 
-// grant gives a step its attempt.
+// grant starts the attempt of a step whose request was granted.
 func (c *core) grant(req *slotRequest) {
 	if req.Withdrawn() {
 		return
@@ -378,11 +380,11 @@ func (c *core) grant(req *slotRequest) {
 			return
 		}
 	}
-	l.requests.Remove(req) // it no longer wants one
+	l.requests.Remove(req) // the step no longer wants an attempt
 	c.attempts.arbiter.Withdraw(req)
 }
 
-// reportBlocked tells runs that a step of theirs has to wait, when the reason is new.
+// reportBlocked tells runs that a step of theirs is blocked, if the reason is new.
 func (c *core) reportBlocked() {
 	c.attempts.arbiter.EachBlocked(func(req *slotRequest, reason string) {
 		_ = c.inject(req.Holder.loaded, machine.Input{Kind: machine.InHeld, Ref: req.Ref, Text: reason})

@@ -12,35 +12,35 @@ import (
 )
 
 const (
-	suspectAllAfter = 5 // crashes after which also runs without open work are suspect
+	suspectAllAfter = 5 // crashes after which runs without open work are suspect too
 
 	historyNote      = "engine.history"
-	crashWindow      = 60_000_000 // µs in which crashes make runs suspect
+	crashWindow      = 60_000_000 // µs within which crashes make runs suspect
 	crashLimit       = 2
 	maxDeaths        = 3
-	suspectPause     = 50_000    // µs between two suspects that hand out work
-	lastSuspectPause = 1_000_000 // µs for which the last suspect stays marked
+	suspectPause     = 50_000    // µs between two suspects that have work to do
+	lastSuspectPause = 1_000_000 // µs that the last suspect stays marked
 	crashReason      = "the process died %d times while only this run was being loaded, and the run recorded nothing between"
 )
 
-// history is what outlives the process so that a run that kills it is found:
-// it is kept in a note of the store, and written before what it warns of.
+// history is what must survive the process so that a run that kills it can be found. It
+// is stored in a note of the store, each time before the step that may crash.
 type history struct {
 	Running    bool          `json:"running"`           // false after a clean stop
 	Clock      int64         `json:"clock,omitempty"`   // UTC µs when this was written
-	CleanFrom  int64         `json:"began,omitempty"`   // UTC µs: no process died from then
-	CleanUntil int64         `json:"stopped,omitempty"` // … to the last clean stop; -1 = nobody can tell
-	Crashes    []int64       `json:"crashes,omitempty"` // found at start, UTC µs
-	Isolated   *isolatedRun  `json:"alone,omitempty"`   // the run being loaded alone
+	CleanFrom  int64         `json:"began,omitempty"`   // UTC µs; no process crashed from then
+	CleanUntil int64         `json:"stopped,omitempty"` // … until the last clean stop; -1 = unknown
+	Crashes    []int64       `json:"crashes,omitempty"` // detected at start, UTC µs
+	Isolated   *isolatedRun  `json:"alone,omitempty"`   // the run being loaded by itself
 	Deaths     []isolatedRun `json:"deaths,omitempty"`
 }
 
-// isolatedRun is a run that was loaded alone while the process died.
+// An isolatedRun is a run that was being loaded by itself when the process crashed.
 type isolatedRun struct {
 	Account string `json:"account"`
 	Run     string `json:"run"`
-	Last    uint64 `json:"last"` // its last event then
-	N       int    `json:"n"`    // deaths with no new event between
+	Last    uint64 `json:"last"` // its last event at that time
+	N       int    `json:"n"`    // crashes with no new event in between
 }
 
 func (r *recovery) saveHistory() error {
@@ -52,8 +52,8 @@ func (r *recovery) saveHistory() error {
 	return r.c.cfg.Store.SetNote(r.c.ctx, r.c.epoch, historyNote, data)
 }
 
-// checkHistory notes whether the last process died, and says whether runs must
-// be loaded one at a time because it keeps dying.
+// checkHistory records whether the last process crashed. It returns isolate = true if
+// runs must be loaded one at a time because the process has crashed repeatedly.
 func (r *recovery) checkHistory() (isolate bool, err error) {
 	data, err := r.c.cfg.Store.Note(r.c.ctx, historyNote)
 	if err != nil {
@@ -68,13 +68,13 @@ func (r *recovery) checkHistory() (isolate bool, err error) {
 		}
 	}
 	if h.Clock > r.c.now {
-		r.c.cfg.Logger.Warn("the clock was turned back; going on from the time of the last engine")
+		r.c.cfg.Logger.Warn("the clock was turned back; continuing from the time of the last engine")
 		r.c.now = h.Clock
 	}
 	if data != nil && !h.Running && h.CleanUntil == 0 {
-		h.CleanUntil = h.Clock // an earlier release, which did not say it
+		h.CleanUntil = h.Clock // written by an earlier release, which did not store it
 	}
-	r.c.now = max(r.c.now, h.CleanUntil+1) // what happens from now on is younger
+	r.c.now = max(r.c.now, h.CleanUntil+1) // all later events get a later time
 	if !h.Running {
 		r.cleanSince = h.CleanFrom
 	}
@@ -95,10 +95,10 @@ func (r *recovery) checkHistory() (isolate bool, err error) {
 	return len(kept) >= crashLimit, r.saveHistory()
 }
 
-// suspect says whether a run may be what kills the process: it was active around
-// the first of the crashes, and it had work in hand. When loading those alone
-// does not help, every run that was active then is suspect: its mere fold may
-// be deadly. Events are decoded for this and not folded.
+// suspect reports whether a run may be what crashes the process: it was active around
+// the first of the crashes and had work in flight. If loading those runs by themselves
+// does not help, every run that was active then is suspect, because folding its events
+// may already crash. Therefore events are decoded here but not folded.
 func (r *recovery) suspect(saved *store.Saved) bool {
 	if saved.Err != nil {
 		return false
@@ -121,13 +121,13 @@ func (r *recovery) suspect(saved *store.Saved) bool {
 	return err != nil || busy || len(open) > 0 || len(r.history.Crashes) >= suspectAllAfter
 }
 
-// blame counts a death against the run that was being loaded alone, and quarantines
-// it when it is one too many (I16).
+// blame counts a crash against the run that was being loaded by itself, and quarantines
+// it after too many (I16).
 func (r *recovery) blame(death isolatedRun) {
 	key := store.Key{Account: death.Account, Run: death.Run}
 	saved, err := r.c.cfg.Store.Load(r.c.ctx, key)
 	if err != nil {
-		return // settled, damaged or gone: it is handled where it is met
+		return // settled, damaged or removed: handled when it is loaded
 	}
 	death.Last, death.N = saved.Last, 1
 	h := &r.history
@@ -150,8 +150,8 @@ func (r *recovery) blame(death isolatedRun) {
 	}
 }
 
-// nextSuspect loads the next suspect, alone: only when everything before it is
-// durable, and after a mark that survives what it may do.
+// nextSuspect loads the next suspect by itself: only when everything before it is
+// durable, and after a mark that survives a crash.
 func (r *recovery) nextSuspect() {
 	if r.c.now < r.nextSuspectAt || r.c.pipeline.committing != nil || !r.c.pipeline.building.empty() {
 		return
@@ -169,7 +169,7 @@ func (r *recovery) nextSuspect() {
 	key := r.suspects[0]
 	h.Isolated = &isolatedRun{Account: key.Account, Run: key.Run}
 	if err := r.saveHistory(); fatal(err) {
-		r.fail(err, r.c.pipeline.building) // while all that there is waits for its turn, no commit would find out
+		r.fail(err, r.c.pipeline.building) // when only suspects are left, no commit would detect the failure
 		return
 	} else if err != nil {
 		r.nextSuspectAt = r.c.now + maxBackoff

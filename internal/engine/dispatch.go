@@ -23,7 +23,7 @@ func poolID(id taskID) worker.ID {
 // Withdrawn implements worker.Owner.
 func (a *inFlight) Withdrawn() bool { return a.cancelled.Load() }
 
-// perform does what a durable command asks for.
+// perform carries out an effect.
 func (e *Engine) perform(ef *effect) {
 	switch ef.kind {
 	case machine.CmdDispatch:
@@ -41,28 +41,28 @@ func (e *Engine) perform(ef *effect) {
 	}
 }
 
-// How many loops are served at once: each that reads holds up to a window of
-// items, each that collects a chunk of the journal and outputs that are not in
-// turn (I15).
+// How many loops are served at once: each that reads holds up to a window of items,
+// each that collects holds a page of the journal and buffered outputs (I15).
 const (
 	maxReading    = 8
 	maxCollecting = 2
 )
 
-// withSlot calls fn once a slot is free, or not at all when the engine ends before.
+// withSlot calls fn once a slot of sem is free, or not at all if the engine ends
+// before.
 func (e *Engine) withSlot(sem chan struct{}, fn func()) {
 	select {
 	case sem <- struct{}{}:
 	case <-e.ctx.Done():
-		return // what was asked for is owed, and asked again after the next start
+		return // the run still owes the command, which is repeated after the next start
 	}
 	defer func() { <-sem }()
 	fn()
 }
 
-// Do renders an attempt's input and has the pool call its action. It runs beside
-// the loop, since rendering evaluates templates, or on the loop's own goroutine
-// when that has left the core.
+// Do renders an attempt's input and has the pool call its action. It runs outside of
+// the loop because rendering evaluates templates, or on the loop's goroutine while
+// another one may take over the core.
 func (a *inFlight) Do() {
 	e := a.e
 	if a.Withdrawn() {
@@ -80,14 +80,14 @@ func (a *inFlight) Do() {
 	switch fault.CodeOf(err) {
 	case "":
 	case fault.Stopping, fault.Conflict:
-		// Not started here: it stays open in the journal, or runs already.
+		// Not started here: it stays open in the journal, or is already running.
 	default:
 		e.failAttempt(a, &machine.Failure{Code: fault.CodeOf(err), Msg: fault.Message(err)})
 	}
 }
 
-// prepare renders the attempt's input and finds what it calls. Both work on what
-// a recipe says, so a panic in them is a failure of this attempt (I16).
+// prepare renders the attempt's input and finds its action. Both depend on the recipe,
+// so a panic in them is a failure of this attempt (I16).
 func (a *inFlight) prepare(task *worker.Task) (fail *machine.Failure) {
 	e, t, key := a.e, &a.task, a.id.key
 	defer func() {
@@ -116,16 +116,16 @@ func (a *inFlight) prepare(task *worker.Task) (fail *machine.Failure) {
 	return nil
 }
 
-// panicked turns a panic in what is done for a run beside the loop into an error
-// of that run. The value and the stack go to the log alone: they may hold what is
-// secret (I18).
+// panicked turns a panic in work that is done for a run outside of the loop into an
+// error of that run. Only the log gets the value and the stack, because they may
+// contain secrets (I18).
 func (e *Engine) panicked(run, activity string, v any) *fault.Error {
 	e.cfg.Logger.Error("a panic was contained", "run", run, "doing", activity, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
 	return fault.New(fault.InternalError, "%s panicked; the log has the details", activity)
 }
 
-// contain calls what is done for a run beside the loop; a panic in it is its
-// error (I16).
+// contain calls fn, which does work for a run outside of the loop, and returns a panic
+// in it as an error (I16).
 func (e *Engine) contain(run, activity string, fn func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -142,7 +142,7 @@ func (e *Engine) files(account string) action.Files {
 	return e.cfg.Files(account)
 }
 
-// failAttempt reports an attempt that failed before an action was called.
+// failAttempt reports an attempt that failed before its action was called.
 func (e *Engine) failAttempt(attempt *inFlight, fail *machine.Failure) {
 	if attempt.Withdrawn() {
 		e.postFreed(attempt)
@@ -152,26 +152,26 @@ func (e *Engine) failAttempt(attempt *inFlight, fail *machine.Failure) {
 	e.postResult(attempt, &attempt.report)
 }
 
-// postResult posts what became of an attempt.
+// postResult posts the result of an attempt.
 func (e *Engine) postResult(attempt *inFlight, in *input) {
 	in.kind, in.key, in.loaded = inRun, attempt.id.key, attempt.loaded
 	m := &in.m
 	m.Kind, m.Ref, m.Fence, m.Source = machine.InResult, attempt.id.ref, attempt.id.fence, journal.FromWorker
 	failpoint.Pass(failpoint.ResultBefore)
 	if e.inbox.put(in) != nil {
-		return // the engine has ended: its attempt is open in the journal
+		return // the engine has ended: the attempt stays open in the journal
 	}
 	if !attempt.inline || in != &attempt.report || in.holding {
-		e.wake() // except for runInline's own attempt: it looks itself
+		e.wake() // runInline itself takes the report of its attempt
 	}
 	failpoint.Pass(failpoint.ResultAfter)
 }
 
-// taskDone is the pool's report of an attempt's end.
+// taskDone is called by the pool when an attempt has ended.
 func (e *Engine) taskDone(res worker.Result) {
 	attempt := res.Owner.(*inFlight)
 	if attempt.Withdrawn() && res.Err != nil && res.Err.Code == fault.ExecutionCancelled {
-		e.postFreed(attempt) // it did as it was told
+		e.postFreed(attempt) // it stopped as requested
 		return
 	}
 	in := &attempt.report
@@ -184,16 +184,16 @@ func (e *Engine) taskDone(res worker.Result) {
 	e.postResult(attempt, in)
 }
 
-// taskFreed is the pool's report that a timed-out action has returned after all,
-// or was abandoned: its slot is free now.
+// taskFreed is called by the pool when a timed-out action has returned or was
+// abandoned: its slot is free now.
 func (e *Engine) taskFreed(_ worker.ID, owner worker.Owner) { e.postFreed(owner.(*inFlight)) }
 
-// postFreed tells the core that an attempt holds its slot no more.
+// postFreed tells the core that an attempt no longer holds its slot.
 func (e *Engine) postFreed(attempt *inFlight) {
 	_ = e.post(&input{kind: inFreed, key: attempt.id.key, m: machine.Input{Ref: attempt.id.ref, Fence: attempt.id.fence}})
 }
 
-// taskReport is what an attempt says while it works.
+// taskReport is called by the pool with the progress of an attempt.
 func (e *Engine) taskReport(r worker.Report) {
 	attempt := r.Owner.(*inFlight)
 	if attempt.Withdrawn() {
@@ -223,7 +223,7 @@ func failureOf(err *fault.Error) *machine.Failure {
 	return f
 }
 
-// A violationError is a value that does not fit its contract (X172).
+// A violationError is a value that does not satisfy its contract (X172).
 type violationError struct {
 	phase string
 	list  []string
@@ -233,15 +233,15 @@ func (e *violationError) Error() string {
 	return "the " + e.phase + " does not fit its contract: " + strings.Join(e.list, "; ")
 }
 
-// A call is what a step calls, with the contracts of the step and of the action.
+// A call is the action of a step, with the contracts of the step and of the action.
 type call struct {
-	e             *Engine // whose catalogue it is of
+	e             *Engine // whose catalogue has the action
 	name, version string
 	act           *action.Action
 	in, out       func(any) error
 }
 
-// call finds the action of an attempt. It is looked up and its contracts are
+// call returns the action of an attempt. The action is looked up and its contracts are
 // compiled once per step and engine, as long as runs pin the same version.
 func (p *program) call(e *Engine, t *machine.Task) (*call, *machine.Failure) {
 	cached := &p.calls[t.Ref.Step]

@@ -18,40 +18,40 @@ import (
 	"github.com/roux-engine/roux/internal/worker"
 )
 
-// Engine is the driver: it owns the clock, the inbox, the committer and the
-// workers, and calls the core from one goroutine at a time.
+// Engine is the driver: it owns the clock, the inbox, the committer and the workers,
+// and calls the core from one goroutine at a time.
 type Engine struct {
 	cfg      Config
-	core     *core // only the loop touches it, after Open
+	core     *core // used only by the loop, after Open
 	pool     *worker.Pool
 	feed     *feed.Feed
 	cleaner  retention.Cleaner
 	ids      *ids
 	watchdog watchdog // the loop's
 	executor worker.Executor
-	jobs     []worker.Job // let out and not handed out yet
+	jobs     []worker.Job // released and not yet given to the executor
 	cursors  loops.Cursors
 
-	ctx    context.Context // of everything in the background
+	ctx    context.Context // of all background work
 	cancel context.CancelFunc
 	clock  clock
 
 	inbox    inbox
 	signal   chan struct{} // 1 slot: the inbox or a flag changed
-	alarm    *time.Timer   // of the loop; it wakes as an input does
+	alarm    *time.Timer   // wakes the loop, as an input does
 	commits  chan []store.Transition
 	results  chan commitResult
-	fileRefs retention.References // the committer's
+	fileRefs retention.References // used only by the committer
 	handover handover
 	pending  atomic.Int64 // requests waiting for an answer
 
-	readSlots, collectSlots chan struct{} // slots, see inTurn
+	readSlots, collectSlots chan struct{} // semaphores, see withSlot
 
 	stopping   atomic.Bool
-	drained    atomic.Bool // no attempt will report any more
-	crashed    atomic.Bool // tests: leave at once, write nothing
+	drained    atomic.Bool // no attempt will report again
+	crashed    atomic.Bool // tests only: end at once, write nothing
 	done       chan struct{}
-	failure    error // why the loop ended by itself; read after done
+	failure    error // why the loop ended on its own; read after done
 	background sync.WaitGroup
 }
 
@@ -60,8 +60,8 @@ type commitResult struct {
 	err      error
 }
 
-// Open returns a running engine that owns the store's runs, with those that were
-// interrupted on their way again.
+// Open returns a running engine that owns the store's runs. It continues those that
+// were interrupted.
 func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	e, err := assemble(cfg)
 	if err != nil {
@@ -88,7 +88,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// assemble makes an engine that does not own its store yet and has no goroutine.
+// assemble returns an engine that does not own its store yet and has no goroutines.
 func assemble(cfg Config) (*Engine, error) {
 	if err := cfg.defaults(); err != nil {
 		return nil, err
@@ -113,12 +113,12 @@ func assemble(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// now is the engine's time, UTC µs.
+// now returns the engine's time, UTC µs.
 func (e *Engine) now() int64 { return e.clock.now() }
 
-// post puts an input into the inbox and wakes the loop. Only requests can be refused
-// here; reports of workers always get in, since their number is bounded by the tasks
-// handed out.
+// post puts an input into the inbox and wakes the loop. After the engine has ended it
+// returns an error. Reports of workers are never refused for want of room, because
+// their number is bounded by the attempts in flight.
 func (e *Engine) post(in *input) error {
 	err := e.inbox.put(in)
 	if err == nil {
@@ -135,7 +135,7 @@ func (e *Engine) wake() {
 	e.handover.wake()
 }
 
-// loop feeds the core until it is stopped or can acknowledge nothing any more.
+// loop drives the core until it is stopped or can no longer acknowledge anything.
 func (e *Engine) loop() {
 	c := e.core
 	for !e.crashed.Load() {
@@ -151,7 +151,7 @@ func (e *Engine) loop() {
 				c.pipeline.releaseCommitted()
 			case e.canCommitInline(b):
 				if !e.commitInline(b) {
-					return // the guard has ended the engine
+					return // checkCommit has ended the engine
 				}
 				inline = true
 			default:
@@ -196,13 +196,14 @@ func (e *Engine) loop() {
 	e.finish()
 }
 
-// send gives a batch to the committer.
+// send passes a batch to the committer.
 func (e *Engine) send(b *batch) {
 	e.watchdog.sent++
 	e.commits <- b.transitions
 }
 
-// commitAhead sends a large batch that was built during the last commit at once.
+// commitAhead sends a large batch that was built during the last commit, and reports
+// whether there was one.
 func (e *Engine) commitAhead() bool {
 	b := e.core.pipeline.encodeAhead()
 	switch {
@@ -216,19 +217,21 @@ func (e *Engine) commitAhead() bool {
 	return true
 }
 
-// setAlarm has the loop woken when the core has something to do by itself.
+// setAlarm sets the timer that wakes the loop when the core has something to do on its
+// own.
 func (e *Engine) setAlarm() {
 	at := e.core.wakeup()
 	if nextCheck := e.watchdog.nextCheck; nextCheck != 0 && (at == 0 || nextCheck < at) {
 		at = nextCheck
 	}
 	if at != 0 {
-		// Below a millisecond a timer costs more than it saves.
+		// A timer below one millisecond costs more than it saves.
 		e.alarm.Reset(max(time.Duration(at-e.now())*time.Microsecond, time.Millisecond))
 	}
 }
 
-// releaseEffects carries out what the core released. Attempts wait for handOut or runInline.
+// releaseEffects carries out what the core has released. Attempts are left to startJobs
+// or runInline.
 func (e *Engine) releaseEffects() {
 	c := e.core
 	if len(c.effects) > 0 {
@@ -249,7 +252,7 @@ func (e *Engine) releaseEffects() {
 	}
 }
 
-// startJobs gives the executor the attempts that were let out.
+// startJobs gives the executor the attempts that were released.
 func (e *Engine) startJobs() {
 	if len(e.jobs) > 0 {
 		e.executor.Add(e.jobs...)
@@ -258,9 +261,10 @@ func (e *Engine) startJobs() {
 	}
 }
 
-// awaitReports lets the workers that the last commit released report before the next
-// one is cut. Without it two busy runs fall into two halves that commit in turn.
-// It stops as soon as nothing more arrives and never delays an idle engine.
+// awaitReports yields so that the workers released by the last commit can report before
+// the next batch is encoded. Without it two busy runs fall into two groups that commit
+// alternately. It stops as soon as nothing more arrives and never delays an idle
+// engine.
 func (e *Engine) awaitReports() {
 	const most = 40 * time.Microsecond
 	began := time.Now()
@@ -280,7 +284,7 @@ func (e *Engine) commitLoop() {
 	}
 }
 
-// commit makes a batch durable. There is one at a time, by the committer or by
+// commit makes a batch durable. Only one commit runs at a time, in the committer or in
 // the loop.
 func (e *Engine) commit(batch []store.Transition) commitResult {
 	failpoint.Pass(failpoint.SendBefore)
@@ -292,13 +296,13 @@ func (e *Engine) commit(batch []store.Transition) commitResult {
 	return commitResult{verdicts, err}
 }
 
-// finish ends the loop's helpers and answers whoever still waits.
+// finish ends the background goroutines and answers all waiting callers.
 func (e *Engine) finish() {
 	c := e.core
 	e.failure = c.recovery.dead
 	if c.recovery.stalled != nil && e.failure == nil {
-		// Waiting for the disk to come back is a server's way; whoever stops it
-		// has no time. What was not acknowledged is done again.
+		// Only a running server waits for the disk to recover; a stop must not. What
+		// was not acknowledged is done again after the next start.
 		e.failure = c.recovery.stalled
 		c.recovery.answerAll(c.recovery.stalled)
 	}
@@ -313,18 +317,18 @@ func (e *Engine) finish() {
 	close(e.commits)
 	e.cancel()
 	if c.recovery.dead != nil {
-		e.pool.Stop(e.ctx) // their results would have nowhere to go
+		e.pool.Stop(e.ctx) // their results could not be recorded
 	}
 	e.feed.Close(err)
-	if !errors.Is(err, ErrHangs) { // else the committer may never come back
+	if !errors.Is(err, ErrHangs) { // otherwise the committer may never return
 		e.background.Wait()
 	}
 	e.cursors.Close()
 	close(e.done)
 }
 
-// flushed compacts and suspends what is in memory, and says that nothing is left to
-// be written. Only then may the store be told that this was a clean end.
+// flushed compacts and suspends what is in memory, and reports whether nothing is left
+// to be written. Only then may the history record a clean stop.
 func (e *Engine) flushed() bool {
 	c := e.core
 	if c.pipeline.committing != nil || c.busy() || c.recovery.stalled != nil || e.inbox.length.Load() > 0 {
@@ -336,19 +340,19 @@ func (e *Engine) flushed() bool {
 	failpoint.Pass(failpoint.StopBefore)
 	c.recovery.history.Running, c.recovery.history.Isolated = false, nil
 	c.recovery.history.CleanFrom, c.recovery.history.CleanUntil = c.recovery.cleanSince, c.now
-	if len(c.recovery.suspects) > 0 { // a crash may have taken attempts of theirs
+	if len(c.recovery.suspects) > 0 { // a crash may have lost attempts of theirs
 		c.recovery.history.CleanFrom, c.recovery.history.CleanUntil = 0, -1
 	}
 	if err := c.recovery.saveHistory(); err != nil {
-		c.cfg.Logger.Warn("the clean end could not be noted", "err", err)
+		c.cfg.Logger.Warn("the clean stop could not be recorded", "err", err)
 	}
 	return true
 }
 
-// Stop ends the engine in order: no new work, attempts under way may finish
-// until ctx ends, then they are given up and stay open in the journal, so that
-// the next start takes them up and no failure is counted (F45). It returns how
-// many were given up.
+// Stop ends the engine in order. It accepts no new work and lets attempts in flight
+// finish until ctx ends. The remaining attempts are abandoned: they stay open in the
+// journal, so that the next start repeats them and no failure is counted (F45). Stop
+// returns how many were abandoned.
 func (e *Engine) Stop(ctx context.Context) (abandoned int, err error) {
 	e.stopping.Store(true)
 	e.wake()
@@ -359,11 +363,12 @@ func (e *Engine) Stop(ctx context.Context) (abandoned int, err error) {
 	return abandoned, e.failure
 }
 
-// Done is closed when the engine has ended, by Stop or because it lost its
-// store; Err then says why.
+// Done returns a channel that is closed when the engine has ended, by Stop or because
+// its store failed. Err then returns the reason.
 func (e *Engine) Done() <-chan struct{} { return e.done }
 
-// Err is why the engine ended by itself; nil after a clean stop or while it runs.
+// Err returns why the engine ended on its own, or nil after a clean stop or while it
+// runs.
 func (e *Engine) Err() error {
 	select {
 	case <-e.done:
@@ -373,7 +378,7 @@ func (e *Engine) Err() error {
 	}
 }
 
-// crash leaves everything as a killed process would.
+// crash ends the engine as if the process had been killed.
 func (e *Engine) crash() {
 	e.crashed.Store(true)
 	e.wake()

@@ -4,14 +4,15 @@ package engine
 
 import "runtime/debug"
 
-// gcPercent lets the heap grow to three times what is in use before it is collected.
-// A busy engine makes little that lasts and much that does not: runs that begin
-// and end cost a quarter less than with Go's 100, for a third more resident memory.
+// gcPercent lets the heap grow to three times the live data before it is collected. A
+// busy engine allocates much that is short-lived: starting and ending runs costs a
+// quarter less than with Go's default of 100, for a third more resident memory.
 const gcPercent = 200
 
-// SetGC sets the garbage collector of a process that is an engine and little
-// else. gogc is the variable GOGC of its environment: who sets it has decided. A
-// program that embeds an engine decides for itself, so Open does not call this.
+// SetGC configures the garbage collector of a process that runs little else than an
+// engine. gogc is the value of the environment variable GOGC; if it is set, SetGC does
+// nothing. Open does not call SetGC, because a program that embeds an engine decides
+// for itself.
 func SetGC(gogc string) {
 	if gogc == "" {
 		debug.SetGCPercent(gcPercent)

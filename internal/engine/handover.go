@@ -7,40 +7,40 @@ import (
 	"time"
 )
 
-// A handover passes the core from the loop's goroutine to another one while the loop
-// is away in a call that may block.
+// A handover passes the core from the loop's goroutine to another one while the loop is
+// in a call that may block.
 //
-// A loop that gives a batch to the committer, or an attempt to the executor, and then
-// waits for the answer wakes two threads each time. For a run that is alone this is
-// most of what a step costs beside its sync: committing on the loop's goroutine saves
-// 10 µs a step of a chain, and carrying out the attempt there as well brings what a
+// A loop that passes a batch to the committer, or an attempt to the executor, and then
+// waits for the answer wakes two threads each time. When only one run is active, this
+// is most of what a step costs besides its sync: committing on the loop's goroutine
+// saves 10 µs a step of a chain, and running the attempt there as well reduces what a
 // step adds to the store's time from 60 µs to between 5 and 23 (p50, go run ./bench
 // -shapes chain). So the loop calls the store and the action itself when nothing else
-// can happen meanwhile, and another goroutine takes the core when something does:
+// can happen meanwhile, and another goroutine takes over the core when something does:
 //
-//	committing  the timer takes it when the disk hangs, to end the engine (F32)
-//	acting      the standby goroutine takes it as soon as anything arrives, however
+//	committing  checkCommit takes over when the disk hangs, to end the engine (F32)
+//	acting      the standby goroutine takes over as soon as anything arrives, however
 //	            long the action takes, and runs the loop from then on
 //
-// The core belongs to one goroutine at a time, and this is how that is kept: leaving
-// begins an absence with a number of its own, and who claims it, by one
-// compare-and-swap, has the core. A loop that comes back and cannot claim its own
-// absence has lost the core and returns.
+// The core belongs to one goroutine at a time. To guarantee this, leaving begins an
+// absence with a unique number, and the goroutine that claims the absence, by one
+// compare-and-swap, owns the core. A loop that returns and cannot claim its own absence
+// has lost the core and must return.
 type handover struct {
 	// state is the number of the absence and, in its low two bits, where the loop is.
 	state atomic.Uint64
 
-	woken          atomic.Bool   // something arrived since the loop began its pass
-	standbyCall    chan struct{} // 1 slot: something arrived while the loop was acting
-	standbyRunning bool          // there is a standby goroutine; belongs to the owner of the core
+	woken          atomic.Bool   // something has arrived since the loop began its pass
+	standbyCall    chan struct{} // 1 slot: something has arrived while the loop was acting
+	standbyRunning bool          // there is a standby goroutine; used by the owner of the core
 
 	hangTimer *time.Timer  // runs while the loop commits
-	checks    atomic.Int32 // of the guard, at this commit
+	checks    atomic.Int32 // checks of this commit so far
 }
 
 // Where the loop's goroutine is.
 const (
-	present    = iota // it has the core
+	present    = iota // it owns the core
 	committing        // in Store.Commit
 	acting            // in an action
 	whereMask  = 3
@@ -52,7 +52,7 @@ func (h *handover) init(check func()) {
 	h.hangTimer.Stop()
 }
 
-// leave begins an absence. The caller has the core, and has lost it if it cannot claim
+// leave begins an absence. The caller owns the core, and has lost it if it cannot claim
 // the absence afterwards.
 func (h *handover) leave(state uint64) (absence uint64) {
 	absence = ((h.state.Load() | whereMask) + 1) | state
@@ -60,20 +60,20 @@ func (h *handover) leave(state uint64) (absence uint64) {
 	return absence
 }
 
-// claim takes the core from an absence. Of all who try, one succeeds.
+// claim takes the core from an absence. Of several goroutines that try, one succeeds.
 func (h *handover) claim(absence uint64) bool {
 	return h.state.CompareAndSwap(absence, absence&^whereMask)
 }
 
-// away returns the absence that lasts, if the loop is there.
+// away returns the current absence, and ok if the loop is in the given state.
 func (h *handover) away(state uint64) (absence uint64, ok bool) {
 	absence = h.state.Load()
 	return absence, absence&whereMask == state
 }
 
-// wake calls the standby goroutine when the loop is acting. It notes first that
-// something arrived: either it sees that the loop is away, or the loop, having left,
-// sees the note.
+// wake wakes the standby goroutine if the loop is acting. It first records that
+// something has arrived: either wake sees that the loop is away, or the loop, having
+// left, sees the record.
 func (h *handover) wake() {
 	h.woken.Store(true)
 	if _, ok := h.away(acting); ok {
@@ -84,17 +84,17 @@ func (h *handover) wake() {
 	}
 }
 
-// canCommitInline reports whether hardly anything can happen while this batch is being committed
-// but new requests: it is one run's, no attempt but the one that it lets out holds a
-// slot, nothing has arrived, and the core has nothing more to do. What arrives all the
-// same waits for the commit.
+// canCommitInline reports whether little but new requests can arrive while this batch
+// is being committed: it belongs to one run, no attempt but the one that it releases
+// holds a slot, the inbox is empty, and the core has nothing more to do. Whatever
+// arrives all the same waits for the commit.
 func (e *Engine) canCommitInline(b *batch) bool {
 	return len(b.transitions) == 1 && e.core.attempts.arbiter.InUse() <= 1 && e.inbox.length.Load() == 0 && !e.core.busy()
 }
 
-// commitInline commits a batch on the loop's own goroutine. It returns false when the
-// disk hung for so long that the guard has ended the engine: the core is no longer the
-// caller's.
+// commitInline commits a batch on the loop's own goroutine. It returns false if the
+// disk hung for so long that checkCommit has ended the engine: the caller no longer
+// owns the core.
 func (e *Engine) commitInline(b *batch) bool {
 	h := &e.handover
 	h.checks.Store(0)
@@ -110,9 +110,9 @@ func (e *Engine) commitInline(b *batch) bool {
 	return true
 }
 
-// checkCommit is the guard's: it ends the engine when the loop's commit does not come back
-// (F32). Looks are counted, as the watchdog counts them. One may be meant for the
-// commit before: it came too late to be stopped.
+// checkCommit is called by hangTimer. It ends the engine if the loop's commit does not
+// return (F32). Checks are counted, as in the watchdog. A check may still be meant for
+// the previous commit, because its timer was stopped too late.
 func (e *Engine) checkCommit() {
 	h := &e.handover
 	absence, ok := h.away(committing)
@@ -130,8 +130,8 @@ func (e *Engine) checkCommit() {
 	}
 }
 
-// runInline carries out the one attempt that was let out, on the loop's own goroutine.
-// It returns false when the standby goroutine has taken the core meanwhile.
+// runInline carries out the one attempt that was released, on the loop's own goroutine.
+// It returns false if the standby goroutine has taken over the core meanwhile.
 func (e *Engine) runInline() (ok bool) {
 	h := &e.handover
 	if !h.standbyRunning {
@@ -157,12 +157,12 @@ func (e *Engine) runInline() (ok bool) {
 	if h.claim(absence) {
 		return true
 	}
-	e.wake() // the new owner may have looked before the report was there
+	e.wake() // the new owner may have emptied the inbox before the report arrived
 	return false
 }
 
-// standby takes the core when it is called while the loop is acting, and runs the loop
-// from then on.
+// standby waits until something arrives while the loop is acting. It then takes over
+// the core and runs the loop.
 func (e *Engine) standby() {
 	h := &e.handover
 	for {

@@ -12,8 +12,8 @@ import (
 	"github.com/gofrs/uuid/v5"
 )
 
-// ids makes run ids: run_ and 26 characters of a UUIDv7, so that they sort by
-// time. They are names, not protection.
+// ids makes run ids: "run_" and 26 characters of a UUIDv7, so that they sort by time.
+// They identify runs; they protect nothing.
 type ids struct {
 	mu   sync.Mutex
 	gen  *uuid.Gen
@@ -42,8 +42,8 @@ func (g *ids) run() (id string, seed uint64, err error) {
 	return runID(u), binary.LittleEndian.Uint64(b[:]), nil
 }
 
-// runID writes the 128 bits as 26 characters of 5 bits, the first of which holds
-// only 3: the text then sorts like the number.
+// runID writes the 128 bits as 26 characters of 5 bits, the first of which holds only
+// 3: the text then sorts like the number.
 func runID(u uuid.UUID) string {
 	const alphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // Crockford's: people can read it to each other
 	hi, lo := binary.BigEndian.Uint64(u[:8]), binary.BigEndian.Uint64(u[8:])

@@ -7,16 +7,16 @@ import (
 	"sync/atomic"
 )
 
-// An inbox holds what has arrived for the loop. Any goroutine may put.
+// An inbox holds what has arrived for the loop. Any goroutine may call put.
 type inbox struct {
 	mu     sync.Mutex
 	queue  []*input
-	spare  []*input     // the queue that was taken before
+	spare  []*input     // the queue that was taken last, for reuse
 	length atomic.Int64 // of queue
-	closed error        // set once the inbox takes nothing more
+	closed error        // set once the inbox accepts nothing more
 }
 
-// put appends an input. The caller sees to it that the loop looks.
+// put appends an input. The caller must wake the loop.
 func (b *inbox) put(in *input) error {
 	b.mu.Lock()
 	err := b.closed
@@ -28,19 +28,19 @@ func (b *inbox) put(in *input) error {
 	return err
 }
 
-// take returns what has arrived since the last call. The slice is used again after the
-// next one.
+// take returns what has arrived since the last call. The slice is reused after the next
+// call.
 func (b *inbox) take() []*input {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	inputs := b.queue
-	clear(b.spare) // handled long since; they would keep their runs in memory
+	clear(b.spare) // already handled; they would keep their runs in memory
 	b.queue, b.spare = b.spare[:0], inputs
 	b.length.Store(0)
 	return inputs
 }
 
-// close has put return err from now on, and returns what was not taken.
+// close makes put return err from now on, and returns what was not taken.
 func (b *inbox) close(err error) []*input {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -12,29 +12,29 @@ type inputKind uint8
 
 const (
 	inRun     inputKind = iota // m, for the run of key
-	inStart                    // m.Start and begin: a new run
-	inRelease                  // takes the run of key out of quarantine
+	inStart                    // m.Start and start: a new run
+	inRelease                  // releases the run of key from quarantine
 	inBarrier                  // answered when everything handled so far is durable
-	inFreed                    // the action of attempt m.Fence has returned after all
+	inFreed                    // the action of attempt m.Fence has returned late
 )
 
-// An input is one thing that arrives at the core. It belongs to the core from
-// handle until its answer is sent.
+// An input is one thing that arrives at the core. It belongs to the core from handle
+// until its answer is sent.
 type input struct {
 	kind   inputKind
 	key    store.Key
-	loaded *loadedRun // of key, when the sender knew it; it may be gone
+	loaded *loadedRun // of key, if the sender knew it; it may have been dropped
 	m      machine.Input
 	start  *runStart
-	// holding says that the attempt's action still runs although its result is
+	// holding is true when the attempt's action is still running although its result is
 	// known: its slot stays taken until inFreed.
 	holding bool
-	// reply gets the answer; its capacity is 1. Nil for reports of workers.
+	// reply receives the answer; its capacity is 1. It is nil for reports of workers.
 	reply chan answer
-	out   answer // what will be answered once it is durable
+	out   answer // sent to reply once it is durable
 }
 
-// task names the attempt a result is about.
+// task returns the id of the attempt that a result is for.
 func (in *input) task() taskID { return taskID{in.key, in.m.Ref, in.m.Fence} }
 
 // runStart is what the first transition of a run carries besides events.
@@ -45,14 +45,14 @@ type runStart struct {
 	idem    *store.Idempotency
 }
 
-// An answer is what a caller is told.
+// An answer is what a request returns.
 type answer struct {
 	run      string
 	existing bool // the idempotency key had already started this run
 	err      error
 }
 
-// sendAnswer answers at most once.
+// sendAnswer sends the answer, at most once.
 func (in *input) sendAnswer() {
 	if in.reply != nil {
 		in.reply <- in.out
@@ -60,7 +60,7 @@ func (in *input) sendAnswer() {
 	}
 }
 
-// A taskID names an attempt that was handed out.
+// A taskID identifies an attempt that was handed out.
 type taskID struct {
 	key   store.Key
 	ref   journal.Ref
@@ -72,7 +72,7 @@ type effect struct {
 	kind    machine.CommandKind
 	id      taskID
 	attempt *inFlight     // CmdDispatch, CmdCancelTask
-	task    *machine.Task // CmdDispatch: that of fl
+	task    *machine.Task // CmdDispatch: that of attempt
 	prog    *program
 	from    int64 // CmdNeedItems
 	n       int64

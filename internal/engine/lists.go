@@ -2,14 +2,14 @@
 
 package engine
 
-// A link is a run's place in a list.
+// A link is a run's node in a list.
 type link struct {
 	l          *loadedRun
 	prev, next *link
 }
 
-// A runList is a list of runs in some order of age, oldest first. It is not a
-// map because everything that chooses among runs must choose alike for one seed.
+// A runList is a list of runs by age, oldest first. It is not a map because choices
+// among runs must be the same for the same seed.
 type runList struct{ head link }
 
 func (q *runList) init() { q.head.prev, q.head.next = &q.head, &q.head }
@@ -27,7 +27,7 @@ func (q *runList) toBack(entry *link) {
 	entry.prev.next, q.head.prev = entry, entry
 }
 
-// front is the oldest run, nil when there is none.
+// front returns the oldest run, or nil if there is none.
 func (q *runList) front() *loadedRun {
 	if q.head.next == &q.head {
 		return nil
@@ -35,7 +35,7 @@ func (q *runList) front() *loadedRun {
 	return q.head.next.l
 }
 
-// after is the run that follows l in the list, nil at its end.
+// after returns the run that follows entry in the list, or nil at its end.
 func (q *runList) after(entry *link) *loadedRun {
 	if entry.next == &q.head {
 		return nil

@@ -23,55 +23,55 @@ type loadedRun struct {
 	run   *machine.Run
 	head  store.Head // as of the last encoded batch
 	start *runStart  // until the run's first transition is durable
-	// unended is true while the stored head says that the run has not ended; any
-	// goroutine may read it.
+	// unended is true while the stored head does not record an end; any goroutine may
+	// read it.
 	unended atomic.Bool
 	ended   int64 // when the run reached its last terminal event; 0 = it has not ended
 
 	storedState
 	changes
 
-	continueDue bool // InContinue is due
-	interrupted bool // loaded with attempts whose worker is gone
-	released    bool // it was quarantined, and its attempts told to stop, until just now
-	dropped     bool // dropped from memory; a pointer to it is out of date
+	continueDue bool // an InContinue input is due
+	interrupted bool // loaded with attempts whose process has ended
+	released    bool // just released from quarantine, when its attempts were told to stop
+	dropped     bool // removed from memory; pointers to it are stale
 
 	requests requestSet
 	limits   [][]*limit // by plan action
 
-	timer   *timerHandle // nil until it has an alarm
-	alarm   int64        // its valid alarm; 0 = none
+	timer   *timerHandle // nil until the run has an alarm
+	alarm   int64        // time of its valid alarm; 0 = none
 	touched int64
 	age     link // in residency.recent
 }
 
-// storedState is what the store has of a run, or is being given.
+// storedState is what the store holds of a run, or is about to hold.
 type storedState struct {
-	tail         []byte // frames after chunked, durable or not
+	tail         []byte // frames after event chunked, durable or not
 	chunked      uint64 // last event kept in a chunk
 	snapshotSize int    // size of the last snapshot
-	suspended    bool   // there is a suspension entry as of the last event
+	suspended    bool   // the store has a suspension entry as of the last event
 	wakeAt       int64  // its WakeAt
 }
 
-// changes are what the next batch has to write of a run.
+// changes are what the next batch must write of a run.
 type changes struct {
-	dirty      bool   // part of the batch under construction: its
+	dirty      bool   // in the batch under construction: its
 	from       int    // … frames begin here in tail,
 	first      uint64 // … with this event
-	committing bool   // part of the batch being committed
-	version    uint32 // grows with every touch
+	committing bool   // in the batch being committed
+	version    uint32 // incremented by every touch
 	encoded    uint32 // version when last encoded
 	compact    bool   // encode with a compaction
 	suspending bool   // encode with a suspension
 	forceHead  bool   // encode with a head row
 }
 
-// settled says that nothing will ever happen to the run by itself.
+// settled reports whether nothing will happen to the run unless it is requested.
 func (l *loadedRun) settled() bool { return l.run.Status().Terminal() && l.run.Quiet() }
 
-// newHead brings the head row up to date and says whether it must be written:
-// at the start, at the end and when the status changes.
+// newHead updates the head row and reports whether it must be written: at the start, at
+// the end and when the status changes.
 func (l *loadedRun) newHead(now int64) bool {
 	old := l.head
 	h := &l.head
@@ -91,11 +91,11 @@ func (l *loadedRun) newHead(now int64) bool {
 	return true
 }
 
-// rebuild folds a stored run. Nothing it does changes the core.
+// rebuild folds a stored run. It does not change the core.
 func (m *residency) rebuild(saved *store.Saved) (l *loadedRun, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			m.c.cfg.Logger.Error("a run broke its fold", "run", saved.Head.Run, "panic", v, "stack", string(debug.Stack()))
+			m.c.cfg.Logger.Error("folding a journal panicked", "run", saved.Head.Run, "panic", v, "stack", string(debug.Stack()))
 			err = fault.New(fault.InternalError, "folding its journal panicked: %v", v)
 		}
 	}()
@@ -127,8 +127,8 @@ func (m *residency) rebuild(saved *store.Saved) (l *loadedRun, err error) {
 	return l, err
 }
 
-// refold gives the run that saved describes, after event `until` at the latest
-// (0 = all of them).
+// refold returns the run that saved describes, after event `until` at the latest (0 =
+// all of them).
 func refold(ctx context.Context, st store.Reader, prog *program, saved *store.Saved, until uint64) (*machine.Run, error) {
 	run := machine.NewRun(prog.machine)
 	if saved.State != nil && saved.Format == machine.SnapshotFormat && (until == 0 || saved.StateLast <= until) {
@@ -147,7 +147,7 @@ func refold(ctx context.Context, st store.Reader, prog *program, saved *store.Sa
 		}
 		return run.Apply(ev)
 	}
-	if run.Last() < saved.StateLast { // a snapshot of another format is only skipped
+	if run.Last() < saved.StateLast { // there is a snapshot of another format: read its events instead
 		if err := store.EachEvent(ctx, st, saved.Head.Key, run.Last(), apply); err != nil && !errors.Is(err, errEnough) {
 			return nil, fmt.Errorf("fold run %s: %w", saved.Head.Run, err)
 		}
@@ -164,7 +164,8 @@ func refold(ctx context.Context, st store.Reader, prog *program, saved *store.Sa
 // errEnough stops a walk over events before its end.
 var errEnough = errors.New("enough")
 
-// supply gives a restored run the values its snapshot only names.
+// supply reads the values that a snapshot only references and gives them to the
+// restored run.
 func supply(ctx context.Context, st store.Reader, key store.Key, run *machine.Run) error {
 	missing := run.Missing()
 	for len(missing) > 0 {
@@ -192,7 +193,7 @@ func supply(ctx context.Context, st store.Reader, key store.Key, run *machine.Ru
 	return nil
 }
 
-// framesAfter cuts the events up to `last` off frames.
+// framesAfter returns frames without the events up to `last`.
 func framesAfter(frames []byte, last uint64) ([]byte, error) {
 	var events []journal.Event
 	uncut := true
@@ -214,7 +215,7 @@ func framesAfter(frames []byte, last uint64) ([]byte, error) {
 		return nil, err
 	}
 	var tail []byte
-	for len(events) > 0 { // a frame holds events of one time
+	for len(events) > 0 { // the events of one frame have the same time
 		n := 1
 		for n < len(events) && events[n].At == events[0].At {
 			n++

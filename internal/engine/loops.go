@@ -14,7 +14,8 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// readItems answers CmdNeedItems: the next items of the file a loop runs over.
+// readItems carries out CmdNeedItems: it reads the next items of the file that a loop
+// runs over.
 func (e *Engine) readItems(ef *effect) {
 	var items loops.Items
 	err := e.contain(ef.id.key.Run, "reading the items of a loop", func() (err error) {
@@ -38,13 +39,13 @@ func failedResult(ef *effect, err error) machine.Input {
 		Err: &machine.Failure{Code: fault.CodeOf(err), Msg: fault.Message(err)}}
 }
 
-// references are those in the values of a run's journal.
+// references returns the references in the values of a run's journal.
 func (e *Engine) references(ctx context.Context, key store.Key) (map[jsonx.Large]bool, error) {
 	return loops.References(ctx, e.cfg.Store, key)
 }
 
-// collect answers CmdCollect: the outputs of a loop's iterations, in order, as the
-// reference to a list in a file.
+// collect carries out CmdCollect: it writes the outputs of a loop's iterations to a
+// file, in order, and posts the reference to that list.
 func (e *Engine) collect(ef *effect) {
 	var list jsonx.Large
 	run := ef.id.key.Run
@@ -68,7 +69,7 @@ func (e *Engine) collect(ef *effect) {
 	_ = e.post(in)
 }
 
-// noFiles is what actions see where no files are configured.
+// noFiles is what actions get when no files are configured.
 type noFiles struct{}
 
 func (noFiles) Open(context.Context, string) (action.File, error) {

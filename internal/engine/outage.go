@@ -12,9 +12,9 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// commitFailed handles a failed commit. The connection may have died before the commit
-// or after it. We cannot tell, so every run in memory is suspect: forget them
-// and load again, once the store answers.
+// commitFailed handles a failed commit. The connection may have failed before the
+// commit or after it, which cannot be distinguished. So every run in memory is suspect:
+// drop them all and load them again once the store responds.
 func (r *recovery) commitFailed(b *batch, err error) {
 	if r.c.ctx.Err() == nil && r.c.cfg.CommitFailed != nil {
 		r.c.cfg.CommitFailed(err)
@@ -37,8 +37,8 @@ func (r *recovery) commitFailed(b *batch, err error) {
 	r.refuseBacklog()
 }
 
-// requeue keeps a report of a worker for when the runs are back, and refuses what
-// a caller can ask for again.
+// requeue keeps a report of a worker until the runs are loaded again, and refuses what
+// a caller can request again.
 func (r *recovery) requeue(in *input) {
 	if in.reply == nil {
 		r.c.backlog = append(r.c.backlog, in)
@@ -48,11 +48,11 @@ func (r *recovery) requeue(in *input) {
 	in.sendAnswer()
 }
 
-// unloadAll empties memory.
+// unloadAll drops every run from memory.
 func (r *recovery) unloadAll() {
 	for l := r.c.residency.recent.front(); l != nil; l = r.c.residency.recent.front() {
 		l.requests.Each(r.c.attempts.keepOrphan)
-		l.requests = requestSet{} // the arbiter starts anew
+		l.requests = requestSet{} // the arbiter is replaced below
 		r.c.residency.drop(l)
 	}
 	for _, req := range r.c.attempts.overdue {
@@ -66,8 +66,8 @@ func (r *recovery) unloadAll() {
 	r.c.continues, r.recovering, r.suspects = nil, nil, nil
 }
 
-// refuseBacklog answers callers while nothing can be committed. Reports of workers
-// stay: they always get in.
+// refuseBacklog answers callers with an error while nothing can be committed. Reports
+// of workers stay, because they are never refused.
 func (r *recovery) refuseBacklog() {
 	err := r.dead
 	if err == nil {
@@ -97,7 +97,7 @@ func (r *recovery) fail(err error, b *batch) {
 	r.answerAll(err)
 }
 
-// answerAll answers everybody who still waits: nothing more will be written.
+// answerAll answers all waiting callers with err, because nothing more will be written.
 func (r *recovery) answerAll(err error) {
 	for _, b := range append(r.lostBatches, r.c.pipeline.building) {
 		for _, in := range b.inputs {
@@ -110,7 +110,7 @@ func (r *recovery) answerAll(err error) {
 	r.refuseBacklog()
 }
 
-// fatal says that no later commit can succeed.
+// fatal reports whether no later commit can succeed.
 func fatal(err error) bool {
 	switch fault.CodeOf(err) {
 	case fault.StoreFailed, fault.StaleEpoch:
@@ -119,9 +119,9 @@ func fatal(err error) bool {
 	return false
 }
 
-// reload loads every run again after a failed commit, and says whether it could.
-// What the lost batch held is looked up run by run: our epoch guards the
-// journals, so an event number that is there was written by that batch (F16).
+// reload loads every run again after a failed commit, and reports whether that
+// succeeded. What the lost batches contained is looked up run by run: because our epoch
+// guards the journals, an event number found there was written by that batch (F16).
 func (r *recovery) reload() bool {
 	if r.c.now < r.retryAt {
 		return false
@@ -173,8 +173,8 @@ func (r *recovery) reload() bool {
 			in.sendAnswer()
 		}
 		for i := range b.commands {
-			// What a run still wants it asks for again; of what it gave up nobody
-			// else would tell the worker.
+			// A run repeats the commands that it still needs. Cancels must be sent
+			// here, because nothing else would tell the worker to stop.
 			if o := &b.commands[i]; o.cmd.Kind == machine.CmdCancelTask && written[o.l.key] {
 				r.c.pipeline.emit(o.l, &o.cmd)
 			}
@@ -184,14 +184,14 @@ func (r *recovery) reload() bool {
 	}
 	r.lostBatches = nil
 	r.stalled = nil
-	// What a lost batch wrote all the same was published to nobody, and may be the
-	// last thing that its runs ever do.
+	// What a lost batch wrote nevertheless was not published, and may be the last thing
+	// that its runs ever do.
 	r.c.frames = append(r.c.frames, feed.Published{})
-	r.c.cfg.Logger.Info("the store answers again", "runs", len(r.c.residency.runs))
+	r.c.cfg.Logger.Info("the store responds again", "runs", len(r.c.residency.runs))
 	return true
 }
 
-// wasWritten says whether the store holds a transition of a lost batch.
+// wasWritten reports whether the store holds a transition of a lost batch.
 func (r *recovery) wasWritten(t *store.Transition) (bool, error) {
 	if t.Last == 0 {
 		return r.headWritten(t)
@@ -209,8 +209,9 @@ func (r *recovery) wasWritten(t *store.Transition) (bool, error) {
 	return false, err
 }
 
-// headWritten says whether the store holds a transition without events, as far as
-// somebody waits for that: for a mark that was taken back, not for a compaction or a mark.
+// headWritten reports whether the store holds a transition without events. It matters
+// only for a release from quarantine, which a caller waits for; compactions and marks
+// count as written.
 func (r *recovery) headWritten(t *store.Transition) (bool, error) {
 	if t.Head == nil || t.Head.Quarantine != "" {
 		return true, nil
@@ -222,8 +223,8 @@ func (r *recovery) headWritten(t *store.Transition) (bool, error) {
 	return err == nil && head.Quarantine == "", nil
 }
 
-// commitHung ends a core whose commit does not come back. The batch is not touched:
-// the store is still reading it.
+// commitHung ends a core whose commit does not return. The batch must not be touched,
+// because the store is still reading it.
 func (r *recovery) commitHung() {
 	b := r.c.pipeline.committing
 	r.c.pipeline.committing = nil

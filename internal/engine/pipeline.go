@@ -10,19 +10,19 @@ import (
 // A pipeline makes what runs do durable: one batch is being built while another one is
 // being committed, and what waited for a batch is released after its commit.
 //
-//	touch         a run has something to commit
-//	encodeBatch   the batch under construction becomes transitions
-//	committed     the store has answered
-//	releaseCommitted  what waited for the batch goes out
+//	touch             a run has something to commit
+//	encodeBatch       the batch under construction becomes transitions
+//	committed         the store has answered
+//	releaseCommitted  what waited for the batch is released
 type pipeline struct {
 	c                           *core
 	building, committing, spare *batch
-	committedBatch              *batch // committed; what waited for it has not gone out
+	committedBatch              *batch // committed; what waited for it has not been released
 }
 
 func (p *pipeline) init(c *core) { *p = pipeline{c: c, building: new(batch), spare: new(batch)} }
 
-// touch enters a run in the batch under construction. first is its next event.
+// touch adds a run to the batch under construction. first is its next event.
 func (p *pipeline) touch(l *loadedRun, first uint64) {
 	if !l.dirty {
 		l.dirty = true
@@ -39,15 +39,15 @@ func (p *pipeline) touch(l *loadedRun, first uint64) {
 }
 
 // encodeBatch turns the batch under construction into transitions and starts the next
-// one. It returns nil while a commit is under way or nothing needs to go yet. A
-// batch without transitions needs no commit, only committed.
+// one. It returns nil while a commit is running or while nothing needs to be committed
+// yet. A batch without transitions needs no commit, only a call of committed.
 func (p *pipeline) encodeBatch() *batch {
 	if p.committing != nil || p.c.recovery.stalled != nil || p.c.recovery.dead != nil {
 		return nil
 	}
 	p.c.residency.tidy()
 	if p.spare == nil {
-		p.spare = new(batch) // the others are being filled and carried out
+		p.spare = new(batch) // the other two are in use
 	}
 	b := p.building
 	if b.empty() {
@@ -66,7 +66,7 @@ func (p *pipeline) encodeBatch() *batch {
 			p.transition(b, l)
 		}
 	}
-	b.addExtra(before) // marks of runs of which no snapshot could be made
+	b.addExtra(before) // marks of runs whose snapshot panicked
 	p.building, p.spare, p.committing = p.spare, nil, b
 	return b
 }
@@ -87,7 +87,7 @@ func (p *pipeline) transition(b *batch, l *loadedRun) {
 	if f := p.compaction(l); f != nil {
 		t.Compaction, compacted = f, len(l.tail)
 	}
-	if l.dropped { // its snapshot panicked: nothing of this is written but its mark, with the head as it was
+	if l.dropped { // its snapshot panicked: only its mark is written, with the previous head
 		return
 	}
 	if l.newHead(p.c.now) {
@@ -105,9 +105,10 @@ func (p *pipeline) transition(b *batch, l *loadedRun) {
 	b.compacted = append(b.compacted, compacted)
 }
 
-// compaction covers the run's tail by a chunk when its size says so (storage.md: the
-// geometric rule keeps the cost of a transition independent of the length of
-// history), at the end of a run, and where suspending or the pack rule asks.
+// compaction returns a compaction that covers the run's tail, or nil. A run is
+// compacted when its tail is large enough (storage.md: the geometric rule keeps the
+// cost of a transition independent of the length of history), at its end, when it is
+// suspended, and when compactOldest or compactAll ask for it.
 func (p *pipeline) compaction(l *loadedRun) *store.Compaction {
 	settled := l.settled()
 	if len(l.tail) == 0 || !settled && !l.compact && !l.suspending && len(l.tail) <= max(minCompaction, 2*l.snapshotSize) {
@@ -123,7 +124,8 @@ func (p *pipeline) compaction(l *loadedRun) *store.Compaction {
 	return f
 }
 
-// full says that the batch under construction should go first.
+// full reports whether the batch under construction should be committed before more is
+// added.
 func (p *pipeline) full() bool {
 	return p.building.bytes >= p.c.cfg.MaxBatchBytes || len(p.building.dirty) >= maxRuns
 }

@@ -22,17 +22,18 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// A program is a plan ready to run, with what the engine needs of it. Runs of
+// A program is a plan that is ready to run, with what the engine needs of it. Runs of
 // one plan share it.
 type program struct {
 	machine *machine.Program
-	key     string              // the plan's, under which it is stored
+	key     string              // of the plan, under which it is stored
 	hash    string              // the plan's
-	stored  []store.EncodedPlan // the plan, for the transition that begins a run
+	stored  []store.EncodedPlan // the plan, for the transition that starts a run
 	input   atomic.Pointer[inputCheck]
 	calls   []atomic.Pointer[call] // by step
-	// room is how many bytes of frames the last run had that ended without having
-	// been folded before: the next one is given as many at once. The loop's.
+	// tailCapacity is how many bytes of frames the last run had that ended without
+	// being compacted before. The next run allocates as many at once. Only the loop
+	// uses it.
 	tailCapacity int
 }
 
@@ -48,8 +49,8 @@ func assembleProgram(p *plan.Plan, key string, encoded []byte) *program {
 	return &program{machine: machine.Prepare(p), key: key, hash: plan.HashOf(key), stored: []store.EncodedPlan{{Key: key, Data: encoded}}, calls: make([]atomic.Pointer[call], len(p.Steps))}
 }
 
-// programs keeps prepared plans. It is bounded; a run in memory holds its
-// program whether it is still listed here or not.
+// programs caches prepared plans. It is bounded; a run in memory holds its program
+// whether it is still cached or not.
 type programs struct {
 	limit int
 	mu    sync.RWMutex
@@ -67,7 +68,7 @@ func (ps *programs) find(key string) *program {
 	return ps.byKey[key]
 }
 
-// add lists a program and returns the one that is listed under its key.
+// add caches a program and returns the one that is cached under its key.
 func (ps *programs) add(p *program) *program {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -84,7 +85,7 @@ func (ps *programs) add(p *program) *program {
 	return p
 }
 
-// prepare prepares a plan given by a caller.
+// prepare returns the program of a plan given by a caller.
 func (ps *programs) prepare(p *plan.Plan) (*program, error) {
 	if prog := ps.find(p.Key()); prog != nil {
 		return prog, nil
@@ -96,7 +97,7 @@ func (ps *programs) prepare(p *plan.Plan) (*program, error) {
 	return ps.add(prog), nil
 }
 
-// load prepares a stored plan.
+// load returns the program of a stored plan.
 func (ps *programs) load(ctx context.Context, st store.Reader, key string) (*program, error) {
 	if prog := ps.find(key); prog != nil {
 		return prog, nil
@@ -109,8 +110,8 @@ func (ps *programs) load(ctx context.Context, st store.Reader, key string) (*pro
 	if err != nil {
 		return nil, fault.Wrap(fault.StoreCorrupt, err, "the stored plan %s cannot be read", key)
 	}
-	// The stored key names the plan whatever a later release makes of its
-	// canonical form; a run executes the plan it started with.
+	// The stored key identifies the plan even if a later release encodes it
+	// differently: a run executes the plan it was started with.
 	return ps.add(assembleProgram(p, key, data)), nil
 }
 
@@ -126,12 +127,12 @@ func (c *core) plan(ctx context.Context, key string) (*plan.Plan, error) {
 // inputCheck is a plan's inputSchema, ready to use.
 type inputCheck struct {
 	schema *jsonschema.Schema
-	files  bool // it speaks of fileHashes
+	files  bool // it mentions fileHashes
 }
 
-// validate checks a run's input against the plan's inputSchema: the parameters,
-// and fileHashes where the schema names them. A schema that is closed and says
-// nothing of files does not refuse them.
+// validate checks a run's input against the plan's inputSchema: the parameters, and
+// fileHashes if the schema mentions them. A closed schema that does not mention files
+// does not refuse them.
 func (p *program) validate(params map[string]any, files []journal.File) error {
 	raw := p.machine.Plan().InputSchema
 	if len(raw) == 0 {
@@ -183,14 +184,14 @@ func (p *program) validate(params map[string]any, files []journal.File) error {
 	return &fault.Error{Code: fault.InputInvalid, Msg: diags[0].Msg, Diags: diags}
 }
 
-// tellsNoValue are the words of a schema whose violation says nothing of a value
-// but its type, its size and its names.
+// valueFreeKeywords are the schema keywords whose violations reveal nothing of a value
+// but its type, size and names.
 var valueFreeKeywords = []string{"required", "additionalProperties", "unevaluatedProperties", "type", "minLength", "maxLength",
 	"minItems", "maxItems", "minProperties", "maxProperties", "dependentRequired"}
 
-// mayRevealMasked says whether a violation may show a value that the schema marks as
-// writeOnly: it is about one, or about a value that may hold one. shown is the
-// input as it may be shown.
+// mayRevealMasked reports whether a violation may reveal a value that the schema marks
+// as writeOnly: it is about such a value, or about one that may contain it. shown is
+// the input in its masked form.
 func mayRevealMasked(shown any, violation *jsonschema.Violation) bool {
 	if slices.Contains(valueFreeKeywords, violation.Keyword) {
 		return false

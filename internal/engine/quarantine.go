@@ -12,8 +12,8 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// quarantine quarantines a run that is not, or no longer, in memory (I16). Where the
-// head is damaged nothing is stored: that would make the damage good.
+// quarantine quarantines a run that is not, or no longer, in memory (I16). If the head
+// is damaged nothing is stored, because a new row would hide the damage.
 func (r *recovery) quarantine(head store.Head, reason string) {
 	r.c.cfg.Logger.Error("run quarantined", "run", head.Run, "reason", reason)
 	r.quarantined[head.Key] = reason
@@ -34,8 +34,8 @@ func (r *recovery) quarantineStored(key store.Key, reason string) {
 	r.quarantine(head, reason)
 }
 
-// correctMark replaces the mark of a run whose last transition was refused after
-// the run was quarantined: the mark is not stored yet, and its head tells of that
+// correctMark replaces the mark of a run whose last transition was refused after the
+// run was quarantined: the mark is not stored yet, and its head includes that
 // transition. A run whose start was refused does not exist and has no mark.
 func (r *recovery) correctMark(key store.Key, reason string, began bool) {
 	if began {
@@ -54,14 +54,14 @@ func (r *recovery) correctMark(key store.Key, reason string, began bool) {
 	}
 }
 
-// dropMark takes back the mark of a run that waits to be stored.
+// dropMark removes the mark of a run from the batch under construction.
 func (r *recovery) dropMark(key store.Key) {
 	r.c.pipeline.building.extra = slices.DeleteFunc(r.c.pipeline.building.extra, func(t store.Transition) bool { return t.Key == key })
 }
 
-// cancelOrphans tells the attempts of a run that has been quarantined to stop, also those
-// that it lost sight of in a reload. Whoever releases the run finds them lost;
-// until then nobody else would tell their actions.
+// cancelOrphans tells the attempts of a quarantined run to stop, including those that
+// were not found again after a reload. After a release they count as lost; until then
+// nothing else would tell their actions.
 func (r *recovery) cancelOrphans(key store.Key) {
 	var ids []taskID
 	for id := range r.c.attempts.orphans {
@@ -69,7 +69,7 @@ func (r *recovery) cancelOrphans(key store.Key) {
 			ids = append(ids, id)
 		}
 	}
-	slices.SortFunc(ids, func(a, b taskID) int { // one seed gives one order
+	slices.SortFunc(ids, func(a, b taskID) int { // one seed must give one order
 		return cmp.Or(cmp.Compare(a.ref.Path, b.ref.Path), cmp.Compare(a.ref.Step, b.ref.Step),
 			cmp.Compare(a.fence.Gen, b.fence.Gen), cmp.Compare(a.fence.Attempt, b.fence.Attempt))
 	})
@@ -79,7 +79,8 @@ func (r *recovery) cancelOrphans(key store.Key) {
 	}
 }
 
-// restoreMarks marks the runs whose marks were in a lost batch and were not written.
+// restoreMarks quarantines again the runs whose marks were in a lost batch and were not
+// written.
 func (r *recovery) restoreMarks() error {
 	keys := slices.SortedFunc(maps.Keys(r.quarantined), func(a, b store.Key) int {
 		return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Run, b.Run))
@@ -98,8 +99,8 @@ func (r *recovery) restoreMarks() error {
 	return nil
 }
 
-// release takes a run out of quarantine. Whatever was in the hands of a worker
-// when it was quarantined is lost.
+// release releases a run from quarantine. Attempts that were in flight when it was
+// quarantined are lost.
 func (r *recovery) release(key store.Key) error {
 	if r.c.residency.runs[key] != nil {
 		return fault.New(fault.Conflict, "run %s is not quarantined", key.Run)

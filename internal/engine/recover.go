@@ -17,41 +17,40 @@ import (
 const (
 	minBackoff = 20_000    // µs between attempts to reach a failing store
 	maxBackoff = 1_000_000 // µs
-	maxRecover = 256       // runs whose recovery one pass begins
+	maxRecover = 256       // runs that one pass recovers
 )
 
-// A recovery brings runs back after a crash or a failed commit, finds those that crash
-// the process, and keeps quarantined runs out of memory.
+// A recovery loads runs after a crash or a failed commit, finds those that crash the
+// process, and keeps quarantined runs out of memory.
 type recovery struct {
 	c          *core
-	recovering []*loadedRun // loaded, their commands not yet carried out
-	// inherited are the runs that had attempts out when this engine began and were
-	// not written to since.
+	recovering []*loadedRun // loaded, their commands not queued yet
+	// inherited are the runs that had attempts in flight when this engine started and
+	// have had no new events since.
 	inherited map[store.Key]inherited
-	// quarantined are the runs that were quarantined, and why, until their mark is
-	// durable.
+	// quarantined holds runs and the reason, until their mark is durable.
 	quarantined map[store.Key]string
 
-	cleanSince    int64       // no process has died since then; 0 = since this one began
-	history       history     // of this engine's crashes
+	cleanSince    int64       // no process has crashed since then; 0 = since this one started
+	history       history     // of crashes of engines over this store
 	suspects      []store.Key // to be loaded one at a time
-	nextSuspectAt int64       // not before
-	suspectMarked bool        // the last one marked is not cleared yet
+	nextSuspectAt int64       // when the next suspect may be loaded
+	suspectMarked bool        // the mark of the last suspect is not cleared yet
 
-	stalled     error // commits fail: memory is empty until retryAt
+	stalled     error // why commits fail; no run is in memory until reload succeeds
 	lostBatches []*batch
 	retryAt     int64
 	backoff     int64
-	dead        error // no commit will ever succeed again
+	dead        error // why no commit will ever succeed again
 }
 
 func (r *recovery) init(c *core) {
 	r.c, r.inherited, r.quarantined = c, map[store.Key]inherited{}, map[store.Key]string{}
 }
 
-// open makes this core the owner of the store's runs and loads those that are
-// neither suspended nor settled. Attempts that were open have no worker any more:
-// their runs are told so as they enter.
+// open makes this core the owner of the store's runs and loads those that are neither
+// suspended nor settled. Their open attempts have no worker any more, which recoverRun
+// records.
 func (r *recovery) open(now int64) error {
 	r.c.now = now
 	epoch, err := r.c.cfg.Store.Own(r.c.ctx)
@@ -83,7 +82,7 @@ func (r *recovery) open(now int64) error {
 	})
 	if r.cleanSince == 0 {
 		for _, l := range r.recovering {
-			if l.interrupted { // what was found is older
+			if l.interrupted { // what was found must be older
 				r.c.now = max(r.c.now, l.run.Now()+1)
 			}
 		}
@@ -101,8 +100,8 @@ func (r *recovery) open(now int64) error {
 	return r.c.residency.lookAhead()
 }
 
-// loadSaved loads one run of recovery. A damaged one is quarantined and does not
-// stop the others; an error is the store's.
+// loadSaved loads one run during recovery. A damaged run is quarantined and does not
+// stop the others; a returned error is the store's.
 func (r *recovery) loadSaved(saved *store.Saved) error {
 	l, err := r.c.residency.admit(saved)
 	if err == nil {
@@ -114,8 +113,8 @@ func (r *recovery) loadSaved(saved *store.Saved) error {
 	return nil
 }
 
-// transient says that an error tells of the store as it is now and not of a run:
-// trying again may help.
+// transient reports whether an error is about the current condition of the store and
+// not about a run, so that trying again may help.
 func transient(err error) bool {
 	switch fault.CodeOf(err) {
 	case fault.ServiceUnavailable, fault.StoreFailed, fault.StoreFull:
@@ -124,16 +123,16 @@ func transient(err error) bool {
 	return errors.Is(err, context.Canceled)
 }
 
-// An inherited run is as the process before left it, up to event last: whatever
-// it had handed out is lost. That stays true until this engine has written to it,
-// however often it is loaded until then.
+// An inherited run is as the previous process left it, up to event last: the attempts
+// that it had in flight are lost. That stays true until this engine commits new events
+// of the run, however often it loads the run before.
 type inherited struct {
 	last    uint64
-	suspect bool // it is not to be loaded yet
+	suspect bool // it must not be loaded yet
 }
 
-// lostAttempts says whether the attempts of a run that is being loaded were lost with
-// an earlier process, and forgets runs of which that will never be so.
+// lostAttempts reports whether the attempts of a run that is being loaded were lost
+// with an earlier process. It forgets runs for which that can no longer be true.
 func (r *recovery) lostAttempts(l *loadedRun) bool {
 	h, ok := r.inherited[l.key]
 	if ok && (h.last != l.run.Last() || runningAttempts(l) == 0) {
@@ -143,7 +142,7 @@ func (r *recovery) lostAttempts(l *loadedRun) bool {
 	return ok
 }
 
-// recoverNext carries out what loaded runs owe, a bounded number in one pass.
+// recoverNext recovers loaded runs, a bounded number in one pass.
 func (r *recovery) recoverNext() {
 	for n := 0; len(r.recovering) > 0 && n < maxRecover && !r.c.pipeline.full(); n++ {
 		l := r.recovering[0]
@@ -157,17 +156,18 @@ func (r *recovery) recoverNext() {
 	}
 }
 
-// recoverRun carries out what a loaded run owes.
+// recoverRun records lost attempts of a loaded run and queues the commands that the run
+// owes.
 func (r *recovery) recoverRun(l *loadedRun) {
 	if l.interrupted {
 		l.interrupted = false
-		// The commands of this turn are among those owed below.
+		// The commands of this turn are included in those of Owed below.
 		in := &machine.Input{Kind: machine.InWorkerLost, All: true}
 		if r.handedBack(l) && !mutation.HandBack {
 			in.Text = handedBack
 		}
 		if err := r.decideWithoutCommands(l, in); err != nil && !l.dropped {
-			r.c.cfg.Logger.Error("a run did not take that its attempts are lost", "run", l.key.Run, "err", err)
+			r.c.cfg.Logger.Error("a run refused the loss of its attempts", "run", l.key.Run, "err", err)
 		}
 		if l.dropped {
 			return
@@ -187,8 +187,8 @@ func (r *recovery) recoverRun(l *loadedRun) {
 	r.c.residency.arm(l)
 }
 
-// adoptAttempt takes up an attempt that is open in a loaded run, and finds it again
-// where this process still carries it out.
+// adoptAttempt counts an attempt that is open in a loaded run, and finds it again if it
+// is still in flight in this process.
 func (r *recovery) adoptAttempt(l *loadedRun, ref journal.Ref, fence journal.Fence) {
 	r.c.attempts.holdSlot(l, ref, fence, r.c.limitsOf(l, ref))
 	id := taskID{l.key, ref, fence}
@@ -200,14 +200,14 @@ func (r *recovery) adoptAttempt(l *loadedRun, ref journal.Ref, fence journal.Fen
 	}
 }
 
-// handedBack says that attempts were given up by an orderly stop: nothing went
-// wrong with them (F45).
+// handedBack is the text of a loss caused by a clean stop: nothing went wrong with the
+// attempt (F45).
 const handedBack = "handed back"
 
-// handedBack says whether the attempts of a loaded run were given up by an orderly
-// stop: the process that wrote its last event was stopped in order. What became of
-// later ones is not asked: one that died before it wrote to the run has not lost
-// attempts of it, and one that was stopped before has not given them up.
+// handedBack reports whether the attempts of a loaded run were abandoned by a clean
+// stop: the process that wrote the run's last event was stopped cleanly. Later
+// processes do not count: one that crashed before it wrote to the run has lost no
+// attempts of it, and one that was stopped has abandoned none.
 func (r *recovery) handedBack(l *loadedRun) bool {
 	return r.history.CleanFrom <= l.run.Now() && l.run.Now() <= r.history.CleanUntil && !l.released
 }
@@ -221,12 +221,12 @@ func (r *recovery) decideWithoutCommands(l *loadedRun, in *machine.Input) error 
 	return err
 }
 
-// checkOwnership asks whether this engine still owns the runs it has just read: they may be
-// the work of one that has taken over meanwhile, and nothing of theirs may then be
-// carried out here.
+// checkOwnership returns an error if this engine no longer owns the runs that it has
+// just read: another engine may have taken over meanwhile, and then nothing of theirs
+// may be carried out here.
 func (r *recovery) checkOwnership() error { return r.c.cfg.Store.Owns(r.c.ctx, r.c.epoch) }
 
-// runningAttempts is how many attempts of a run are handed out.
+// runningAttempts returns how many attempts of a run are in flight.
 func runningAttempts(l *loadedRun) int {
 	_, n := l.run.Open()
 	return n

@@ -11,21 +11,21 @@ import (
 )
 
 // A residency decides which runs are in memory: which are loaded, which leave it, and
-// when a run that is not in it has to be looked at.
+// when a run that is not in memory must be woken.
 type residency struct {
 	c      *core
-	runs   map[store.Key]*loadedRun // the loop writes it under runsMu, others read it so
+	runs   map[store.Key]*loadedRun // written by the loop under runsMu; others read it under runsMu
 	runsMu sync.RWMutex
-	peak   int     // runs it has held at once
-	recent runList // by touch
-	// taken are the runs that were in memory, under Config.Select.
+	peak   int     // the largest size of runs, for ShrinkMap
+	recent runList // by last touch
+	// selected are the runs that were in memory, if there is a Config.Select.
 	selected map[store.Key]bool
 
 	alarms  alarms
-	horizon int64 // suspended runs due until then have an alarm
+	horizon int64 // suspended runs that are due until then have an alarm
 
-	quiet       []quietRun // quiet since their last commit, the first ones first, and stale entries
-	uncompacted int        // bytes committed since the last look at laggards
+	quiet       []quietRun // quiet since their last commit, oldest first; may contain stale entries
+	uncompacted int        // bytes committed since compactOldest last ran
 	compacting  bool
 }
 
@@ -34,8 +34,8 @@ func (m *residency) init(c *core) {
 	m.recent.init()
 }
 
-// unended says that a run is in memory, stored, and has not ended as of its last
-// commit. Any goroutine may ask.
+// unended reports whether a run is in memory, stored, and has not ended as of its last
+// commit. Any goroutine may call it.
 func (m *residency) unended(key store.Key) bool {
 	m.runsMu.RLock()
 	l := m.runs[key]
@@ -43,7 +43,7 @@ func (m *residency) unended(key store.Key) bool {
 	return l != nil && l.unended.Load()
 }
 
-// get returns a run, loading it when it is not in memory.
+// get returns a run, loading it if it is not in memory.
 func (m *residency) get(key store.Key) (*loadedRun, error) {
 	if l := m.runs[key]; l != nil {
 		return l, nil
@@ -62,7 +62,7 @@ func (m *residency) get(key store.Key) (*loadedRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	shouldBeLoaded := saved.Suspension == nil && !saved.Head.Settled() // it ought to have been in memory
+	shouldBeLoaded := saved.Suspension == nil && !saved.Head.Settled() // it should have been in memory
 	if shouldBeLoaded {
 		if err := m.c.recovery.checkOwnership(); err != nil {
 			return nil, err
@@ -74,7 +74,7 @@ func (m *residency) get(key store.Key) (*loadedRun, error) {
 	case shouldBeLoaded:
 		m.c.recovery.recoverRun(l)
 	default:
-		m.arm(l) // looking ahead passes over runs in memory
+		m.arm(l) // lookAhead skips runs in memory
 	}
 	if err == nil && l.dropped {
 		return nil, store.ErrQuarantined(key.Run, "it cannot go on")
@@ -82,8 +82,8 @@ func (m *residency) get(key store.Key) (*loadedRun, error) {
 	return l, err
 }
 
-// admit takes a stored run into memory. A run that cannot be read is quarantined
-// (F20): its bytes are kept as they are, and the others go on.
+// admit loads a stored run into memory. A run that cannot be read is quarantined (F20):
+// its bytes are kept as they are, and other runs are not affected.
 func (m *residency) admit(saved *store.Saved) (*loadedRun, error) {
 	if reason := saved.Head.Quarantine; reason != "" {
 		return nil, store.ErrQuarantined(saved.Head.Run, reason)
@@ -100,25 +100,25 @@ func (m *residency) admit(saved *store.Saved) (*loadedRun, error) {
 	l.interrupted = len(m.c.recovery.inherited) > 0 && m.c.recovery.lostAttempts(l)
 	m.add(l)
 	if status := l.run.Status(); l.head.Status != status.String() || (l.head.Ended != 0) != status.Terminal() {
-		m.c.cfg.Logger.Warn("the head of a run lags behind its journal, which counts", "run", l.key.Run, "head", l.head.Status, "journal", status.String())
+		m.c.cfg.Logger.Warn("the head of a run lags behind its journal; the journal counts", "run", l.key.Run, "head", l.head.Status, "journal", status.String())
 		m.c.pipeline.touch(l, l.run.Last()+1)
 		m.c.pipeline.building.urgent = true
 	}
 	return l, nil
 }
 
-// advanceClock goes on from the time of a run that is loaded, where that is later: time
-// never falls, also when the wall clock was turned back while the process was down
-// (I10). What the process notes at its end is then not older than what it wrote.
+// advanceClock moves the clock to the time of a loaded run if that is later: time never
+// falls, even if the wall clock was turned back while the process was down (I10). What
+// the process records at its end is then not older than what it has written.
 func (m *residency) advanceClock(l *loadedRun, head store.Head) {
 	if t := max(l.run.Now(), head.Updated); t > m.c.now {
-		m.c.cfg.Logger.Warn("the clock is behind the journal; going on from the journal's time",
+		m.c.cfg.Logger.Warn("the clock is behind the journal; continuing from the journal's time",
 			"run", head.Run, "behind", time.Duration(t-m.c.now)*time.Microsecond)
 		m.c.now = t
 	}
 }
 
-// add makes a run part of memory.
+// add adds a run to memory.
 func (m *residency) add(l *loadedRun) {
 	m.runsMu.Lock()
 	m.runs[l.key] = l
@@ -131,7 +131,7 @@ func (m *residency) add(l *loadedRun) {
 	m.recent.toBack(&l.age)
 }
 
-// drop takes a run out of memory and gives back what it held.
+// drop removes a run from memory and frees what it held.
 func (m *residency) drop(l *loadedRun) {
 	if l.dropped {
 		return
@@ -152,7 +152,7 @@ func (m *residency) drop(l *loadedRun) {
 	m.c.attempts.arbiter.WithdrawAll(&l.requests)
 }
 
-// arm sees to it that the run is looked at when its next timer is due.
+// arm sets the run's alarm for its next timer.
 func (m *residency) arm(l *loadedRun) {
 	due := l.run.NextDue()
 	if due == 0 || l.alarm != 0 && l.alarm <= due || l.dropped {
@@ -161,7 +161,7 @@ func (m *residency) arm(l *loadedRun) {
 	m.armAt(l, due)
 }
 
-// armAt makes `at` the run's valid alarm.
+// armAt sets the run's valid alarm to `at`.
 func (m *residency) armAt(l *loadedRun, at int64) {
 	if l.timer == nil {
 		l.timer = &timerHandle{l: l}
@@ -174,15 +174,15 @@ func (m *residency) armAt(l *loadedRun, at int64) {
 	}
 }
 
-// selects reports whether this engine carries a run on by itself: each run, or those
+// selects reports whether this engine continues a run on its own: every run, or those
 // that Config.Select names and those that have been in its memory. The latter are
-// remembered for as long as it runs; an engine that has to do with many runs has no
+// remembered as long as the engine runs; an engine that handles many runs has no
 // Select.
 func (m *residency) selects(key store.Key) bool {
 	return m.c.cfg.Select == nil || m.selected[key] || m.c.cfg.Select(key)
 }
 
-// due returns up to maxAhead wake-ups of suspended runs that this engine takes, the
+// due returns up to maxWakeups wake-ups of suspended runs that this engine selects,
 // earliest first, and whether there may be more until then.
 func (m *residency) due(until int64) (wakes []store.Wake, more bool, err error) {
 	for limit := maxWakeups; ; limit *= 4 {

@@ -9,15 +9,15 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 )
 
-// runFiles are the files of an account as a run knows them. Equal bytes are stored
-// once, under the name and type that they were first given; in a run an input file
-// has those that it came with.
+// runFiles are the files of an account as a run sees them. Equal bytes are stored once,
+// under the name and type that they were first given; in a run an input file has the
+// name and type that the run was started with.
 type runFiles struct {
 	action.Files
 	given []journal.File
 }
 
-// withNames is files as a run knows them that was given some.
+// withNames returns files as a run sees them that was given some.
 func withNames(files action.Files, given []journal.File) action.Files {
 	if len(given) == 0 {
 		return files
@@ -39,7 +39,7 @@ func (r runFiles) Open(ctx context.Context, hash string) (action.File, error) {
 	return f, nil
 }
 
-// namedFile is an open file under the name that its run has for it.
+// A namedFile is an open file under the name that its run has for it.
 type namedFile struct {
 	action.File
 	given *journal.File

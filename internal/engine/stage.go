@@ -14,29 +14,29 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A Stage is an engine without goroutines: whoever holds it is the clock, the
-// inbox, the committer and every worker. What it decides is what an Engine
-// decides, by the same code; only who calls it, and when, is the holder's. It is
-// how disasters are rehearsed: one goroutine and one seed give one history.
+// A Stage is an engine without goroutines: the caller is the clock, the inbox, the
+// committer and every worker. It decides what an Engine decides, by the same code; only
+// the calls and their times are the caller's. It is used to simulate failures: one
+// goroutine and one seed give one history.
 //
-//	Handle(now, messages)     what arrived; nothing leaves yet
-//	batch, ok := EncodeBatch()       what to commit; ok and empty: nothing to write, but answers wait
-//	Committed(verdicts, err)  what the store said
-//	Effects()                 what to do in the world now
-//	Wakeup()                  when to call Handle again at the latest
+//	Handle(now, messages)     handles what has arrived; nothing leaves yet
+//	EncodeBatch()             returns what to commit; empty if only answers wait
+//	Committed(verdicts, err)  takes the store's answer
+//	Effects()                 returns what to do in the world now
+//	Wakeup()                  returns when to call Handle again at the latest
 //
-// A holder that forgets a Stage has killed the process.
+// To simulate a killed process, forget the Stage.
 type Stage struct {
 	e         *Engine
-	clock     int64 // UTC µs, as told
+	clock     int64 // UTC µs, set by the caller
 	fileRefs  retention.References
 	effects   []Effect
-	ahead     *batch          // encoded, and not asked for yet
-	cancelled context.Context // is over: who waits with it does not wait
+	ahead     *batch          // encoded by Committed, for the next EncodeBatch
+	cancelled context.Context // already cancelled: a wait with it returns at once
 }
 
-// Plans keeps prepared plans. Stages that share them need not prepare a plan
-// again after a restart.
+// Plans caches prepared plans. Stages that share it need not prepare a plan again after
+// a restart.
 type Plans struct{ p *programs }
 
 // NewPlans returns a cache of at most limit plans.
@@ -66,14 +66,14 @@ func OpenStage(ctx context.Context, cfg Config, plans *Plans, now int64) (*Stage
 	return s, nil
 }
 
-// A turnObserver sees every turn of every run in memory, before and after. It must
-// neither change what it is given nor keep it.
+// A turnObserver is called before and after every turn of every run in memory. It must
+// neither change nor keep its arguments.
 type turnObserver interface {
 	Before(key store.Key, run *machine.Run, in *machine.Input)
 	After(key store.Key, run *machine.Run, in *machine.Input, t *machine.Turn)
 }
 
-// Observe has w called around every turn of a run from now on.
+// Observe calls w before and after every turn of a run from now on.
 func (s *Stage) Observe(w turnObserver) { s.e.core.observer = w }
 
 // A Message is one thing that arrives: a request, or the report of a worker.
@@ -82,17 +82,18 @@ type Message struct {
 	wantsAnswer bool
 }
 
-// An Answer is what a request is told.
+// An Answer is what a request returns.
 type Answer struct {
 	Run      string
 	Existing bool // the idempotency key had already started this run
 	Err      error
 }
 
-// Key names the run the message is for; of a start, the run it would begin.
+// Key returns the run that the message is for; for a start, the run that it would
+// create.
 func (m *Message) Key() store.Key { return m.in.key }
 
-// Answer is what the request was told, and whether it was told anything yet.
+// Answer returns the answer to the request, and whether there is one yet.
 func (m *Message) Answer() (Answer, bool) {
 	if !m.wantsAnswer || m.in.reply != nil {
 		return Answer{}, false
@@ -100,7 +101,7 @@ func (m *Message) Answer() (Answer, bool) {
 	return Answer{m.in.out.run, m.in.out.existing, m.in.out.err}, true
 }
 
-// withReply makes an input one that somebody waits for.
+// withReply turns an input into a message that waits for an answer.
 func withReply(in *input, err error) (*Message, error) {
 	if err != nil {
 		return nil, err
@@ -109,7 +110,7 @@ func withReply(in *input, err error) (*Message, error) {
 	return &Message{in, true}, nil
 }
 
-// Start is Engine.Start as a message. An error refuses it before it arrives.
+// Start is Engine.Start as a message. With an error the request is refused at once.
 func (s *Stage) Start(req *StartRequest) (*Message, error) {
 	if s.e.stopping.Load() {
 		return nil, errStopping
@@ -154,24 +155,24 @@ type Effect struct {
 	stage  *Stage
 }
 
-// Report is what a worker says of the attempt of ef: m.Kind and its content; the
-// rest is filled in. holding says that the action still runs, until Freed.
+// Report is a worker's report about the attempt of ef: m has Kind and content; the rest
+// is filled in. holding means that the action is still running, until Freed.
 func (s *Stage) Report(ef *Effect, m machine.Input, holding bool) *Message {
 	m.Ref, m.Fence = ef.Ref, ef.Fence
 	in := &input{kind: inRun, key: ef.Key, m: m, holding: holding}
 	if ef.stage == s && ef.effect.attempt != nil {
-		in.loaded = ef.effect.attempt.loaded // another process would not know it
+		in.loaded = ef.effect.attempt.loaded // a report from another process does not know it
 	}
 	return &Message{in: in}
 }
 
-// Freed says that the action of an attempt has returned after all.
+// Freed reports that the action of an attempt has returned late.
 func (s *Stage) Freed(ef *Effect) *Message {
 	return &Message{in: &input{kind: inFreed, key: ef.Key, m: machine.Input{Ref: ef.Ref, Fence: ef.Fence}}}
 }
 
-// Perform answers an effect that the engine carries out by itself: items of a
-// loop to read (CmdNeedItems), outputs to collect (CmdCollect).
+// Perform carries out an effect that the engine carries out itself: reading the items
+// of a loop (CmdNeedItems) or collecting outputs (CmdCollect).
 func (s *Stage) Perform(ef *Effect) *Message {
 	switch ef.Kind {
 	case machine.CmdNeedItems:
@@ -188,14 +189,14 @@ func (s *Stage) Perform(ef *Effect) *Message {
 	return &Message{in: in}
 }
 
-// setClock moves the clock.
+// setClock sets the caller's clock and returns the engine's time.
 func (s *Stage) setClock(now int64) int64 {
 	s.clock = now
 	return s.e.now()
 }
 
-// Handle takes what arrived. now is UTC µs by a clock that went on evenly since
-// the Stage was opened.
+// Handle handles what has arrived. now is UTC µs by a clock that has advanced evenly
+// since the Stage was opened.
 func (s *Stage) Handle(now int64, messages ...*Message) {
 	at := s.setClock(now)
 	inputs := make([]*input, len(messages))
@@ -208,8 +209,8 @@ func (s *Stage) Handle(now int64, messages ...*Message) {
 	s.releaseEffects()
 }
 
-// EncodeBatch returns the batch to commit next; ok says that there is one. It is empty
-// when only answers wait: then Committed(nil, nil) follows at once.
+// EncodeBatch returns the batch to commit next; ok reports whether there is one. The
+// batch is empty when only answers wait: then call Committed(nil, nil) at once.
 func (s *Stage) EncodeBatch() (batch []store.Transition, ok bool) {
 	b := s.ahead
 	s.ahead = nil
@@ -225,8 +226,9 @@ func (s *Stage) EncodeBatch() (batch []store.Transition, ok bool) {
 	return b.transitions, true
 }
 
-// Committed takes the store's word on the batch of the last EncodeBatch. Before what
-// waited for it goes out the next one may be encoded, for EncodeBatch to return.
+// Committed takes the store's answer to the batch of the last EncodeBatch. Before it
+// releases what waited for that batch it may encode the next one, which EncodeBatch
+// then returns.
 func (s *Stage) Committed(verdicts []store.Verdict, err error) {
 	c := s.e.core
 	if err == nil && len(verdicts) > 0 {
@@ -238,7 +240,7 @@ func (s *Stage) Committed(verdicts []store.Verdict, err error) {
 	s.releaseEffects()
 }
 
-// releaseEffects takes what the core released.
+// releaseEffects collects what the core has released.
 func (s *Stage) releaseEffects() {
 	c := s.e.core
 	for i := range c.effects {
@@ -252,21 +254,21 @@ func (s *Stage) releaseEffects() {
 	c.frames = c.frames[:0]
 }
 
-// Effects takes what was let out since the last call.
+// Effects returns what was released since the last call.
 func (s *Stage) Effects() []Effect {
 	effects := s.effects
 	s.effects = nil
 	return effects
 }
 
-// Busy says that Handle has more to do at this moment.
+// Busy reports whether Handle has more to do at this moment.
 func (s *Stage) Busy() bool {
 	c := s.e.core
 	return c.pipeline.committing == nil && (c.busy() || c.recovery.stalled == nil && c.recovery.dead == nil && c.pipeline.building.urgent && !c.pipeline.building.empty())
 }
 
-// Wakeup is when Handle must be called again at the latest, by the caller's
-// clock; 0 = not before something arrives.
+// Wakeup returns when Handle must be called again at the latest, by the caller's clock;
+// 0 = not before something arrives.
 func (s *Stage) Wakeup() int64 {
 	at := s.e.core.wakeup()
 	if at == 0 {
@@ -275,22 +277,22 @@ func (s *Stage) Wakeup() int64 {
 	return max(1, at-(s.e.now()-s.clock))
 }
 
-// Now is the engine's time: the caller's clock, or the journal's where it is ahead.
+// Now returns the engine's time: the caller's clock, or the journal's if it is ahead.
 func (s *Stage) Now() int64 { return s.e.now() }
 
-// Dead is why no commit will ever succeed again; nil while one may.
+// Dead returns why no commit will ever succeed again, or nil.
 func (s *Stage) Dead() error { return s.e.core.recovery.dead }
 
-// Stalled is why commits fail until the store answers again; nil when they do not.
+// Stalled returns why commits fail until the store responds again, or nil.
 func (s *Stage) Stalled() error { return s.e.core.recovery.stalled }
 
-// Stop begins an orderly end: no new work is taken and no attempt handed out.
-// Once every attempt has reported or was given up, Stopped says whether all is
+// Stop begins a clean stop: no new work is accepted and no attempt handed out. Once
+// every attempt has reported or was abandoned, Stopped reports whether everything is
 // written.
 func (s *Stage) Stop() { s.e.stopping.Store(true) }
 
-// Stopped compacts and suspends what is in memory, and says that nothing is left to
-// be written.
+// Stopped compacts and suspends what is in memory, and reports whether nothing is left
+// to be written.
 func (s *Stage) Stopped() bool { return s.e.flushed() }
 
 // Clean is Engine.Clean at time now.
@@ -323,8 +325,8 @@ func (s *Stage) Find(key store.Key) (LiveRun, bool) {
 	return LiveRun{l.key, l.run, l.dirty || l.committing}, true
 }
 
-// Held is how many attempts are handed out, and how many slots are taken by
-// those that are and by those that were given up but have not returned (I22).
+// Held returns how many attempts are in flight, and how many slots are taken by those
+// and by abandoned attempts that have not returned (I22).
 func (s *Stage) Held() (attempts, slots int) {
 	c := s.e.core
 	attempts = len(c.attempts.orphans)
@@ -343,11 +345,11 @@ func (s *Stage) Held() (attempts, slots int) {
 	return attempts, c.attempts.arbiter.InUse()
 }
 
-// Loaded is how many runs are in memory.
+// Loaded returns how many runs are in memory.
 func (s *Stage) Loaded() int { return len(s.e.core.residency.runs) }
 
-// A Reader is Engine.Watch without waiting: a subscriber that reads when it is
-// polled, and not before.
+// A Reader is Engine.Watch without waiting: a subscriber that reads only when it is
+// polled.
 type Reader struct {
 	s *Stage
 	w *feed.Watcher
@@ -363,8 +365,8 @@ func (s *Stage) Watch(key store.Key, after uint64, fn func(feed.Event)) (*Reader
 	return &Reader{s, w}, nil
 }
 
-// Poll reads what there is, and says whether the event that ended the run was
-// the last of it. After an error or the end the Reader is used up.
+// Poll reads what there is, and reports whether the last event was the one that ended
+// the run. After an error or the end the Reader is closed.
 func (r *Reader) Poll() (ended bool, err error) {
 	for !r.w.Ended() {
 		err := r.w.Next(r.s.e.ctx, r.s.cancelled)
@@ -380,7 +382,7 @@ func (r *Reader) Poll() (ended bool, err error) {
 	return true, nil
 }
 
-// Close ends the reading.
+// Close ends the subscription.
 func (r *Reader) Close() { r.w.Close() }
 
 // Events is Engine.Events.

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	maxSuspend = 256       // idle runs that leave memory with one batch
-	soon       = 5_000_000 // µs: a run whose timer is due by then is not worth suspending
+	maxSuspend = 256       // idle runs that one batch suspends
+	soon       = 5_000_000 // µs; a run whose timer is due within it is not worth suspending
 	maxTimers  = 1_000     // timers that fire in one pass (F11)
-	maxWakeups = 10_000    // suspended runs whose wake-ups are kept in memory
+	maxWakeups = 10_000    // wake-ups of suspended runs that are kept in memory
 	hour       = 3_600_000_000
-	stuckTimer = 1_000_000 // µs until a timer that changed nothing is looked at again
+	stuckTimer = 1_000_000 // µs until a timer that changed nothing is tried again
 )
 
 // fireDue fires the timers that are due, a bounded number in one pass.
 func (m *residency) fireDue() {
-	free := max(16, m.c.cfg.MaxLoaded-len(m.runs)) // suspended runs that may come in
+	free := max(16, m.c.cfg.MaxLoaded-len(m.runs)) // suspended runs that may be loaded
 	for n := 0; n < maxTimers && free > 0 && !m.c.pipeline.full(); n++ {
 		at := m.alarms.next()
 		if at == 0 || at > m.c.now {
@@ -31,7 +31,7 @@ func (m *residency) fireDue() {
 		case a.timer != nil:
 			a.timer.l.alarm = 0
 			m.fire(a.timer.l)
-		case m.runs[a.key] != nil: // it has come in since, with an alarm of its own
+		case m.runs[a.key] != nil: // loaded since, with an alarm of its own
 		default:
 			free--
 			l, err := m.get(a.key)
@@ -53,7 +53,7 @@ func (m *residency) fireDue() {
 	}
 }
 
-// permanent says that trying again changes nothing.
+// permanent reports whether trying again would not help.
 func permanent(err error) bool {
 	switch fault.CodeOf(err) {
 	case fault.Quarantined, fault.StoreCorrupt, fault.RunNotFound:
@@ -69,7 +69,7 @@ func (m *residency) fire(l *loadedRun) {
 	}
 	before := l.run.Last()
 	if err := m.c.decide(l, &machine.Input{Kind: machine.InTimer}); err != nil && !l.dropped {
-		m.c.cfg.Logger.Error("a run did not take that a timer is due", "run", l.key.Run, "err", err)
+		m.c.cfg.Logger.Error("a run refused a timer that is due", "run", l.key.Run, "err", err)
 	}
 	if l.dropped {
 		return
@@ -83,7 +83,7 @@ func (m *residency) fire(l *loadedRun) {
 	}
 }
 
-// lookAhead arms the wake-ups of suspended runs for the next hour.
+// lookAhead sets the alarms of suspended runs that are due within the next hour.
 func (m *residency) lookAhead() error {
 	until := m.c.now + hour
 	wakes, more, err := m.due(until)
@@ -96,22 +96,21 @@ func (m *residency) lookAhead() error {
 		}
 	}
 	if more {
-		// More are due before the hour is over; look again when these have rung.
+		// More are due within the hour; read them when these have gone off.
 		until = max(wakes[maxWakeups-1].At, m.c.now+50_000)
 	}
 	m.horizon = until
 	return nil
 }
 
-// armSuspended arms the wake-up of a run that has just left memory.
+// armSuspended sets the alarm of a run that has just left memory.
 func (m *residency) armSuspended(key store.Key, wakeAt int64) {
 	if wakeAt != 0 && wakeAt <= m.horizon {
 		m.alarms.push(alarm{at: wakeAt, key: key})
 	}
 }
 
-// tidy lets idle runs leave memory, and compacts runs whose events keep old
-// journal rows alive.
+// tidy suspends idle runs, and compacts runs whose events keep old journal rows alive.
 func (m *residency) tidy() {
 	m.suspendQuiet()
 	m.suspendIdle()
@@ -121,15 +120,15 @@ func (m *residency) tidy() {
 	}
 }
 
-// suspendIdle suspends quiet runs, the longest untouched first: all that are idle,
-// and as many more as exceed what memory may hold.
+// suspendIdle suspends quiet runs, the longest untouched first: all that are idle, and
+// as many more as exceed MaxLoaded.
 func (m *residency) suspendIdle() {
 	excess := len(m.runs) - m.c.cfg.MaxLoaded
 	if m.c.closing {
 		excess = len(m.runs)
 	}
 	idleSince := m.c.now - m.c.cfg.SuspendAfter.Microseconds()
-	// Runs that cannot leave are passed over, but not all of them every time.
+	// Runs that cannot be suspended are skipped, but only a bounded number in one pass.
 	for n := min(2*max(excess, 0)+maxSuspend, 8*maxSuspend); n > 0; n-- {
 		l := m.recent.front()
 		if l == nil || excess <= 0 && l.touched > idleSince {
@@ -140,7 +139,7 @@ func (m *residency) suspendIdle() {
 		}
 		m.recent.toBack(&l.age)
 		if !m.suspendable(l) || excess <= 0 && m.wakesSoon(l) {
-			l.touched = m.c.now // to be looked at again after a while
+			l.touched = m.c.now // check it again after SuspendAfter
 			continue
 		}
 		excess--
@@ -148,11 +147,11 @@ func (m *residency) suspendIdle() {
 	}
 }
 
-// suspend lets a run out of memory, with the next batch when that has to say so.
+// suspend removes a run from memory, with the next batch if the store must record it.
 func (m *residency) suspend(l *loadedRun) {
 	switch {
 	case !l.dirty && l.settled() && len(l.tail) == 0:
-		m.drop(l) // a late request had brought it in
+		m.drop(l) // a late request had loaded it
 	case !l.dirty && l.suspended && l.wakeAt == l.run.NextDue():
 		m.drop(l)
 		m.armSuspended(l.key, l.wakeAt)
@@ -163,8 +162,8 @@ func (m *residency) suspend(l *loadedRun) {
 	}
 }
 
-// quietRun is a run that was quiet when it was committed; it is so as long as it
-// has that version.
+// A quietRun is a run that was quiet when it was committed. It stays quiet as long as
+// it has that version.
 type quietRun struct {
 	l       *loadedRun
 	version uint32
@@ -172,9 +171,9 @@ type quietRun struct {
 
 func (r quietRun) unchanged() bool { return !r.l.dropped && r.l.version == r.version }
 
-// suspendQuiet suspends what has been quiet for longest when more than MaxResting
-// runs are, also before their time: after a crash each of them has to be read
-// before anything can go on.
+// suspendQuiet suspends the runs that have been quiet for longest if there are more
+// than MaxQuiet, even before SuspendAfter: after a crash each of them must be read
+// before the engine can start.
 func (m *residency) suspendQuiet() {
 	for len(m.quiet) > 0 && !m.quiet[0].unchanged() {
 		m.quiet[0], m.quiet = quietRun{}, m.quiet[1:]
@@ -188,7 +187,7 @@ func (m *residency) suspendQuiet() {
 	}
 }
 
-// suspendable says that the run owes nothing but waits, and nobody here holds it.
+// suspendable reports whether the run only waits and is not in use here.
 func (m *residency) suspendable(l *loadedRun) bool {
 	return !l.committing && !l.suspending && !l.continueDue && !l.interrupted && (l.start == nil || l.dirty) && l.run.Quiet()
 }
@@ -198,13 +197,13 @@ func (m *residency) wakesSoon(l *loadedRun) bool {
 	return due != 0 && due <= m.c.now+soon
 }
 
-// compactOldest compacts the runs that keep the oldest journal rows alive, once
-// those are too many: the geometric rule alone never compacts a small run. It goes
-// on, batch by batch, until three quarters of what started it are left: thousands
-// of runs that advance side by side bring new events as fast as one batch compacts
-// old ones. With less left, each run is compacted more often, and a compaction costs the
-// same whatever it covers.
-// What only waits is suspended while we are at it, and costs the next start nothing.
+// compactOldest compacts the runs that keep the oldest journal rows alive, once those
+// are too many: the geometric rule alone never compacts a small run. It continues,
+// batch by batch, until three quarters of the limit are left: thousands of runs that
+// advance side by side add events as fast as one batch compacts old ones. With a lower
+// target each run would be compacted more often, and a compaction costs the same
+// whatever it covers. Runs that only wait are suspended at the same time, so that they
+// cost the next start nothing.
 func (m *residency) compactOldest() {
 	size, events, oldest := m.c.cfg.Store.Uncovered()
 	if m.compacting {
@@ -228,11 +227,11 @@ func (m *residency) compactOldest() {
 		m.c.pipeline.building.urgent = true
 		m.c.pipeline.building.bytes += len(l.tail)
 	}
-	m.compacting = compacting // else wait for more events: these are held by a commit or another
+	m.compacting = compacting // otherwise wait: the oldest rows belong to a commit in progress or to runs without a tail
 }
 
-// compactAll covers what is left in memory at a clean end, so that the next start
-// reads snapshots and no journal. It says whether there was nothing to do.
+// compactAll compacts what is left in memory before a clean stop, so that the next
+// start reads snapshots and no journal. It reports whether there was nothing to do.
 func (m *residency) compactAll() bool {
 	nothing := true
 	for l := m.recent.front(); l != nil && m.c.pipeline.building.bytes < 4*m.c.cfg.MaxBatchBytes; {
@@ -248,8 +247,8 @@ func (m *residency) compactAll() bool {
 	return nothing
 }
 
-// wakeup is when handle must be called again at the latest, UTC µs; 0 = not
-// before something arrives.
+// wakeup returns when handle must be called again at the latest, UTC µs; 0 = not before
+// something arrives.
 func (c *core) wakeup() int64 {
 	if c.recovery.dead != nil {
 		return 0
@@ -271,8 +270,8 @@ func (c *core) wakeup() int64 {
 		earliest(c.recovery.nextSuspectAt)
 	}
 	if l := c.residency.recent.front(); l != nil {
-		// A little later, so that runs are looked at many at a time: each that is
-		// at work would wake the loop once every SuspendAfter.
+		// A little later, so that many runs are checked at a time: otherwise each
+		// active run would wake the loop once every SuspendAfter.
 		earliest(l.touched + c.cfg.SuspendAfter.Microseconds() + lazyTick)
 	}
 	return at

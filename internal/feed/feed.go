@@ -12,31 +12,31 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A Feed hands what has become durable to subscribers. The engine only appends to a
-// queue; one goroutine, in Run, does the rest. Make one with New.
+// A Feed delivers what has become durable to subscribers. The engine only appends to a
+// queue; one goroutine, running Run, does the rest. Make one with New.
 type Feed struct {
 	store  store.Reader
 	planOf func(ctx context.Context, hash string) (*plan.Plan, error)
 
-	frameSubs atomic.Int64  // subscribers to frames
-	headSubs  atomic.Int64  // subscribers to heads alone
+	frameSubs atomic.Int64  // subscribers to frames and heads
+	headSubs  atomic.Int64  // subscribers to heads only
 	signal    chan struct{} // 1 slot
 
-	queueMu sync.Mutex // all that Publish takes
+	queueMu sync.Mutex // the only lock that Publish takes
 	queue   []Published
 
 	mu     sync.Mutex
-	spare  []Published // the other queue
+	spare  []Published // the queue that was drained last, for reuse
 	subs   map[store.Key][]*subscriber
 	closed error
 }
 
-// Published is a stretch of a run's journal that has become durable. The zero value
-// says that any run may have such stretches that were not published.
+// Published is a part of a run's journal that has become durable. The zero value means
+// that events of any run may have become durable without being published.
 type Published struct {
 	Key    store.Key
 	Frames []byte
-	Head   *store.Head // when the commit wrote one
+	Head   *store.Head // nil unless the commit wrote one
 }
 
 // New returns a feed of the runs in st. planOf returns the plan that is stored under a
@@ -45,8 +45,8 @@ func New(st store.Reader, planOf func(ctx context.Context, hash string) (*plan.P
 	return &Feed{store: st, planOf: planOf, signal: make(chan struct{}, 1), subs: map[store.Key][]*subscriber{}}
 }
 
-// Publish queues what a commit has made durable, in the order of commits. What nobody
-// watches is left out: a later subscriber begins with the journal.
+// Publish queues what a commit has made durable; call it in commit order. What has no
+// subscriber is dropped, because a later subscriber starts with the journal.
 func (f *Feed) Publish(published []Published) {
 	allEvents := f.frameSubs.Load() > 0
 	if !allEvents && f.headSubs.Load() == 0 {
@@ -98,15 +98,16 @@ func (f *Feed) Run() {
 	}
 }
 
-// Deliver hands news to the subscribers at once, for an engine without goroutines.
+// Deliver delivers events to the subscribers directly, for an engine without
+// goroutines.
 func (f *Feed) Deliver(published []Published) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.deliver(published)
 }
 
-// Close ends the feed: every subscriber, present and future, gets err after what was
-// published before.
+// Close closes the feed: every subscriber, present or future, gets err after it has
+// received what was published before.
 func (f *Feed) Close(err error) {
 	f.mu.Lock()
 	f.closed = err
@@ -125,7 +126,7 @@ func (f *Feed) drain() {
 	f.spare = queue
 }
 
-// deliver hands news to the subscribers. The caller holds mu.
+// deliver passes events to the subscribers. The caller holds mu.
 func (f *Feed) deliver(published []Published) {
 	for i := range published {
 		if published[i].Key.Run == "" {
@@ -142,7 +143,7 @@ func (f *Feed) deliver(published []Published) {
 	}
 }
 
-// subscribe subscribes to a run: to its frames and heads, or to heads alone.
+// subscribe adds a subscriber to a run: to its frames and heads, or to heads only.
 func (f *Feed) subscribe(key store.Key, headsOnly bool) *subscriber {
 	s := &subscriber{headsOnly: headsOnly, signal: make(chan struct{}, 1)}
 	f.mu.Lock()
@@ -151,7 +152,7 @@ func (f *Feed) subscribe(key store.Key, headsOnly bool) *subscriber {
 		s.closed = f.closed
 		return s
 	}
-	f.drain() // what was published before is not for it: for example, the end before a retry
+	f.drain() // the new subscriber must not see older events, such as the end before a retry
 	f.subs[key] = append(f.subs[key], s)
 	f.counter(s).Add(1)
 	return s
@@ -164,7 +165,8 @@ func (f *Feed) counter(s *subscriber) *atomic.Int64 {
 	return &f.frameSubs
 }
 
-// Usage is how many subscribers there are, and how many bytes of frames wait for them.
+// Usage returns how many subscribers there are and how many bytes of frames wait for
+// them.
 func (f *Feed) Usage() (subscribers, bytes int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,19 +9,19 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// MaxBehind is how many bytes of frames are kept for a slow subscriber. Past it they
-// are dropped, and the subscriber reads them from the journal: the commit path waits
-// for nobody, and no frame is ever missing.
+// MaxBehind is how many bytes of frames are kept for a slow subscriber. Beyond it they
+// are dropped and the subscriber reads them from the journal: the commit path never
+// waits, and no frame is lost.
 const MaxBehind = 1 << 20
 
 // A subscriber is one reader of one run.
 type subscriber struct {
-	headsOnly bool // it wants head rows alone
+	headsOnly bool // it wants head rows only
 	mu        sync.Mutex
 	frames    [][]byte
 	bytes     int
 	behind    bool        // frames were dropped
-	head      *store.Head // the newest one written since the last call of next; nil = none
+	head      *store.Head // the newest one written since the last call of next, or nil
 	closed    error
 	signal    chan struct{} // 1 slot
 }
@@ -48,7 +48,7 @@ func (s *subscriber) push(p *Published) {
 	s.notify()
 }
 
-// markBehind tells a subscriber that it may have missed something.
+// markBehind records that the subscriber may have missed something.
 func (s *subscriber) markBehind() {
 	s.mu.Lock()
 	s.frames, s.behind = nil, true
@@ -73,11 +73,11 @@ func (s *subscriber) notify() {
 // update is what next returns.
 type update struct {
 	frames [][]byte
-	behind bool        // some frames were dropped: read the journal
-	head   *store.Head // the head row, when it was written
+	behind bool        // frames were dropped: read the journal
+	head   *store.Head // the newest head row, or nil when none was written
 }
 
-// next waits for news.
+// next waits for frames or a head.
 func (s *subscriber) next(ctx context.Context) (update, error) {
 	for {
 		s.mu.Lock()

@@ -12,25 +12,25 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// An Event is an event of a run with the plan that gives it its public form.
+// An Event is an event of a run, with the plan that its public form needs.
 type Event struct {
 	*journal.Event
 	Plan *plan.Plan
 	run  string
 }
 
-// Envelope is the event's public form (X179).
+// Envelope returns the event's public form (X179).
 func (ev Event) Envelope() journal.Envelope { return journal.Render(ev.Plan, ev.run, ev.Event) }
 
 var (
 	errGap     = errors.New("frames are missing")
-	errStopped = errors.New("the reader wants no more")
+	errStopped = errors.New("the reader has stopped")
 )
 
-// Watch yields the run's events after number `after`, without gap or duplicate
-// (I14): first from the journal, then as they become durable. It ends after the
-// event that ends the run, when ctx ends, or with an error when the feed is closed.
-// An event is valid until the next one is asked for.
+// Watch yields the run's events after number `after`, without gap or duplicate (I14):
+// first from the journal, then as they become durable. It ends after the event that
+// ends the run, when ctx ends, or with an error when the feed is closed. An event is
+// valid only until the next one is yielded.
 func (f *Feed) Watch(ctx context.Context, key store.Key, after uint64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		w, err := f.Follow(ctx, key, after, yield)
@@ -58,17 +58,17 @@ type Watcher struct {
 	plan     *plan.Plan
 	seen     uint64      // last event yielded or skipped
 	last     uint64      // last event the journal had
-	head     *store.Head // read, and not looked at yet
-	readNext bool        // the journal is to be read next
-	ended    bool        // the event that ended the run was the last one
-	stopped  bool        // the reader wants no more
+	head     *store.Head // read by Follow and not used yet
+	readNext bool        // Next must read the journal
+	ended    bool        // the last event was the one that ended the run
+	stopped  bool        // yield returned false
 	yield    func(Event, error) bool
 }
 
 // Follow begins to watch a run: Next calls yield with each event. It is Watch for a
 // caller that must not block.
 func (f *Feed) Follow(ctx context.Context, key store.Key, after uint64, yield func(Event, error) bool) (*Watcher, error) {
-	s := f.subscribe(key, false) // first: nothing that is written after the head was read is missed
+	s := f.subscribe(key, false) // before the head is read, so that nothing written after it is missed
 	head, err := f.store.Head(ctx, key)
 	var p *plan.Plan
 	if err == nil {
@@ -81,14 +81,14 @@ func (f *Feed) Follow(ctx context.Context, key store.Key, after uint64, yield fu
 	return &Watcher{f: f, sub: s, key: key, plan: p, seen: after, head: &head, readNext: true, yield: yield}, nil
 }
 
-// Ended reports whether the event that ended the run was the last one.
+// Ended reports whether the last event was the one that ended the run.
 func (w *Watcher) Ended() bool { return w.ended }
 
-// Close ends the watching.
+// Close ends the subscription.
 func (w *Watcher) Close() { w.f.unsubscribe(w.key, w.sub) }
 
-// Next yields the next events, from the journal or from the feed. wait bounds how
-// long it waits for some; ctx bounds reads.
+// Next yields the next events, from the journal or from the feed. wait bounds how long
+// it waits for events; ctx bounds reads.
 func (w *Watcher) Next(ctx, wait context.Context) error {
 	if !w.readNext {
 		readStored, err := w.readPublished(wait)
@@ -99,8 +99,8 @@ func (w *Watcher) Next(ctx, wait context.Context) error {
 		return err
 	}
 	w.readNext = false
-	// The head is read first: when it says that the run has ended, that end is in the
-	// journal that is read after it, also when the cursor lies behind the end.
+	// The head is read first: if the head has ended, the journal that is read after it
+	// contains that end, even when the cursor is past it.
 	var head store.Head
 	var err error
 	if w.head != nil {
@@ -118,8 +118,8 @@ func (w *Watcher) Next(ctx, wait context.Context) error {
 		return store.ErrQuarantined(w.key.Run, head.Quarantine)
 	}
 	if head.Ended != 0 && w.seen >= w.last {
-		// Unless a retry came between the two: then the journal that was read is the
-		// beginning of another generation.
+		// Check again, because a retry may have come between the two reads: then the
+		// journal holds the beginning of another generation.
 		var current store.Head
 		current, err = w.f.store.Head(ctx, w.key)
 		w.ended = current.Ended == head.Ended
@@ -158,7 +158,8 @@ func (w *Watcher) readJournal(ctx context.Context) error {
 	return err
 }
 
-// readPublished yields what the feed has published. again = read the journal first.
+// readPublished yields what the feed has published. readStored is true when the journal
+// must be read next.
 func (w *Watcher) readPublished(ctx context.Context) (readStored bool, err error) {
 	u, err := w.sub.next(ctx)
 	if err != nil || u.behind {
@@ -178,8 +179,8 @@ func (w *Watcher) readPublished(ctx context.Context) (readStored bool, err error
 	return false, nil
 }
 
-// Events yields the stored events after number `after` and ends with the last one.
-// An event is valid until the next one is asked for.
+// Events yields the stored events after number `after` and ends with the last one. An
+// event is valid only until the next one is yielded.
 func (f *Feed) Events(ctx context.Context, key store.Key, after uint64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		head, err := f.store.Head(ctx, key)
@@ -201,9 +202,9 @@ func (f *Feed) Events(ctx context.Context, key store.Key, after uint64) iter.Seq
 	}
 }
 
-// Wait returns the head of the run once it has ended. live reports whether the run is
-// known not to have ended; it is called after the subscription has begun, and saves a
-// read of the head where it is true.
+// Wait returns the head of the run once it has ended. unended reports whether the run
+// is known not to have ended; Wait calls it after subscribing and skips reading the
+// head if it returns true.
 func (f *Feed) Wait(ctx context.Context, key store.Key, unended func() bool) (store.Head, error) {
 	s := f.subscribe(key, true)
 	defer f.unsubscribe(key, s)

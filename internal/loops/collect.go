@@ -17,23 +17,23 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A Loop is one that has ended.
+// A Loop is a loop whose iterations have ended.
 type Loop struct {
 	Plan *plan.Plan
 	Key  store.Key
 	Ref  journal.Ref
-	N    int64 // its iterations
+	N    int64 // the number of its iterations
 }
 
-// Collect writes the outputs of a loop's iterations into a file, as the JSON array that
-// they are, and returns the reference to it. Outputs are read back from the journal,
-// where they already are; nothing else holds them all.
+// Collect writes the outputs of a loop's iterations to a file, as a JSON array, and
+// returns the reference to it. It reads the outputs from the journal, so that they need
+// not all be in memory.
 //
-// The journal is read twice. The first reading finds for each item the event that holds
-// its output in the end: a retry may have replaced earlier ones. The second writes them
-// in order and keeps what came before its turn, as much as maxEarly allows; what was
-// left out is read again after that. contain calls a function that a second goroutine
-// runs and returns a panic in it as an error.
+// The journal is read twice. The first pass finds the event that holds the final output
+// of each item: a retry may have replaced earlier ones. The second pass writes the
+// outputs in order and buffers those that come before their turn, up to maxBuffered
+// bytes; further passes read what did not fit. contain calls a function that a second
+// goroutine runs and returns a panic in it as an error.
 func Collect(ctx context.Context, st store.Reader, files action.Files, loop *Loop, contain func(fn func() error) error) (jsonx.Large, error) {
 	c := newCollector(loop.Plan, loop.Ref)
 	if err := store.EachEvent(ctx, st, loop.Key, 0, c.find); err != nil {
@@ -41,7 +41,7 @@ func Collect(ctx context.Context, st store.Reader, files action.Files, loop *Loo
 	}
 	c.pad(loop.N)
 	r, w := io.Pipe()
-	defer r.Close() // ends the writer when Put stopped early
+	defer r.Close() // stops the writer when Put has stopped early
 	go func() {
 		w.CloseWithError(contain(func() error {
 			buf := bufio.NewWriterSize(w, 64<<10)
@@ -56,31 +56,31 @@ func Collect(ctx context.Context, st store.Reader, files action.Files, loop *Loo
 	if err != nil {
 		return jsonx.Large{}, err
 	}
-	// Put has read all that was written, and its end.
+	// Put has returned, so the writer has finished.
 	return jsonx.Large{Hash: info.Hash, List: true, Size: int64(len(c.outputs)), Bytes: info.Size, Refs: c.refs}, nil
 }
 
-// collector follows one loop through a journal.
+// A collector finds the outputs of one loop in a journal.
 type collector struct {
 	plan   *plan.Plan
 	body   int32
-	prefix string // scope paths of the iterations begin with it
-	// inner holds, for step instances that show the output of a scope they own,
-	// the event of that output.
+	prefix string // of the scope paths of the iterations
+	// inner holds the event with the output of a scope, for step instances whose output
+	// is that of a scope they own.
 	inner       map[journal.Ref]source
 	outputs     []source // by ordinal
 	refs        bool     // one of the outputs holds a reference
-	maxBuffered int      // bytes of outputs that may be held because others come first
+	maxBuffered int      // bytes of outputs that may wait for earlier ones
 }
 
-// maxEarly is how many bytes of outputs wait for those of items before them.
+// maxBuffered is how many bytes of outputs may wait for those of earlier items.
 const maxBuffered = 16 << 20
 
-// A source names the event whose Data is an output, or an error to be shown in
-// its place; the zero source is null.
+// A source names the event whose Data is an output, or an error to be shown in its
+// place. The zero source stands for null.
 type source struct {
 	seq  uint64
-	size int // about
+	size int // approximate
 	fail bool
 }
 
@@ -90,7 +90,7 @@ func newCollector(p *plan.Plan, loop journal.Ref) *collector {
 	return c
 }
 
-// find notes where the outputs are.
+// find records which events hold the outputs.
 func (c *collector) find(ev *journal.Event) error {
 	rest, ok := strings.CutPrefix(string(ev.Path), c.prefix)
 	if !ok || ev.Step < 0 {
@@ -131,7 +131,7 @@ func (c *collector) find(ev *journal.Event) error {
 	return nil
 }
 
-// pad makes the list as long as the loop was: iterations at its end may have no output.
+// pad extends the list to the number of iterations: the last ones may have no output.
 func (c *collector) pad(n int64) {
 	for int64(len(c.outputs)) < n {
 		c.outputs = append(c.outputs, source{})
@@ -170,19 +170,19 @@ func (c *collector) write(ctx context.Context, st store.Reader, key store.Key, w
 	return err
 }
 
-// orderedWriter puts outputs in order. It holds those of a window of items that begins
-// with the one whose turn it is: those after the window are left for the next
-// reading, so that a slow first item does not bring all others into memory.
+// An orderedWriter writes outputs in order. It buffers those of a window of items that
+// starts with the next one to be written. Outputs beyond the window are left to the
+// next pass, so that a slow first item does not bring all others into memory.
 type orderedWriter struct {
 	outputs   []source
 	next, end int // the window
-	free      int // bytes that may still be added to it
+	free      int // bytes by which it may still grow
 	buffered  map[int][]byte
 	refs      bool // one of the outputs holds a reference
 	w         *bufio.Writer
 }
 
-// put takes the output of item i, when that is in the window and not known yet.
+// put adds the output of item i if it is in the window and not yet known.
 func (w *orderedWriter) put(i int, ev *journal.Event) error {
 	if i < w.next || i >= w.end || w.buffered[i] != nil {
 		return nil
@@ -202,7 +202,7 @@ func (w *orderedWriter) put(i int, ev *journal.Event) error {
 	return w.advance()
 }
 
-// advance writes what is in turn and moves the window.
+// advance writes the outputs that are next in order and moves the window.
 func (w *orderedWriter) advance() error {
 	for {
 		for w.end < len(w.outputs) && (w.end == w.next || w.outputs[w.end].size <= w.free) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package loops reads the items that a loop runs over from a file, and writes the
-// outputs of its iterations into one.
+// Package loops reads the items of a loop from a file, and writes the outputs of its
+// iterations to one.
 //
 // It decides what an item of a JSON array, of JSON lines or of CSV is, how much is read
-// at once, and where an iteration's output lies in a journal. It never decides which
-// iteration runs; and it refuses items that hold references which their run did not
-// make.
+// at once, and which event of a journal holds an iteration's output. It never decides
+// which iteration runs. It refuses items that contain references which their run did
+// not make.
 package loops
 
 import (
@@ -27,7 +27,8 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A Window is what a loop wants to read: N items of a file, from number From on.
+// A Window is a range of items that a loop wants to read: N items of a file, from
+// number From on.
 type Window struct {
 	Key     store.Key
 	Loop    journal.Ref
@@ -35,20 +36,20 @@ type Window struct {
 	From, N int64
 }
 
-// Items are what was read.
+// Items are the items that were read.
 type Items struct {
 	Items [][]byte // canonical JSON
-	More  bool     // others may follow
-	Total int64    // of a window that begins with the first item: how many the file has
+	More  bool     // more items may follow
+	Total int64    // how many items the file has; set only if the window starts with the first
 }
 
-// maxItem bounds one item of a loop over a file: an inline value.
+// maxItem bounds one item of a loop over a file, because an item is an inline value.
 const maxItem = 1 << 20
 
 // Cursors keep the files of running loops open between two windows, so that reading a
-// file of n items costs n and not n². They are bounded: the one that was not used for
-// longest is closed, and opened again from its start when it is needed. The zero value
-// is ready; goroutines may share it.
+// file of n items takes n steps and not n². Their number is bounded: the least recently
+// used one is closed, and reopened from its start when it is needed. The zero value is
+// ready to use; goroutines may share it.
 type Cursors struct {
 	mu   sync.Mutex
 	open []*cursor // least recently used first
@@ -61,15 +62,15 @@ type cursor struct {
 	ref  journal.Ref
 	hash string
 	file action.File
-	next int64 // index of the item that follows
+	next int64 // index of the next item
 	read func() ([]byte, error)
-	// own are the references that items may hold: those of the run's journal. nil
-	// until an item holds one.
+	// ownRefs are the references that items may contain: those in the run's journal. It
+	// is nil until an item contains one.
 	ownRefs map[jsonx.Large]bool
 }
 
-// take removes and returns a cursor that stands at the window or before it; nil when
-// there is none.
+// take removes and returns a cursor whose position is not after the window's start, or
+// nil if there is none.
 func (cs *Cursors) take(w *Window) *cursor {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -105,10 +106,10 @@ func (cs *Cursors) Close() {
 	cs.open = nil
 }
 
-// Read reads a window. The first window of a file is read after the file has been read
-// to its end: a limit that its last item passes, or an item that cannot be read, is
-// known before anything is done. made returns the references in the values of the run's
-// journal; it is called once for a file at most, when an item holds one.
+// Read reads a window. Before the first window of a file it reads the file to its end,
+// so that an item that cannot be read, or more items than allowed, are found before any
+// work is done. runReferences returns the references in the values of the run's
+// journal; it is called at most once for a file, when an item contains a reference.
 func (cs *Cursors) Read(ctx context.Context, files action.Files, w *Window, runReferences func(context.Context, store.Key) (map[jsonx.Large]bool, error)) (items Items, err error) {
 	if w.From == 0 {
 		if items.Total, err = countItems(ctx, files, w); err != nil {
@@ -157,10 +158,10 @@ func (cs *Cursors) read(ctx context.Context, files action.Files, w *Window, runR
 	return items, true, nil
 }
 
-// maxCounted bounds the counting of items: no server allows a loop of more.
+// maxCounted bounds the counting of items: no server allows a loop over more.
 const maxCounted = 1_000_001
 
-// countItems is how many items a file has, up to maxCounted.
+// countItems returns how many items a file has, up to maxCounted.
 func countItems(ctx context.Context, files action.Files, w *Window) (int64, error) {
 	c, err := openItems(ctx, files, w)
 	if err != nil {
@@ -180,12 +181,12 @@ func countItems(ctx context.Context, files action.Files, w *Window) (int64, erro
 	return c.next, nil
 }
 
-// fault says which item of a file could not be read.
+// fault returns an error that names the item that could not be read.
 func (c *cursor) fault(err error) error {
 	return fault.Wrap(fault.CodeOf(itemFault(err)), err, "item %d of file %s: %s", c.next, c.hash, fault.Message(err))
 }
 
-// itemFault gives errors of reading a code: the file is not what it should be.
+// itemFault gives an error without a code the code FILE_INVALID.
 func itemFault(err error) error {
 	if fault.CodeOf(err) == fault.InternalError {
 		return fault.FileInvalid
@@ -223,7 +224,7 @@ func hasSuffix(name, suffix string) bool {
 	return len(name) >= len(suffix) && bytes.EqualFold([]byte(name[len(name)-len(suffix):]), []byte(suffix))
 }
 
-// firstByte looks at the first byte that is no white space.
+// firstByte returns the first byte that is not white space, without consuming it.
 func firstByte(br *bufio.Reader) byte {
 	for n := 1; n <= br.Size(); n++ {
 		b, err := br.Peek(n)
@@ -254,13 +255,13 @@ func arrayItems(r io.Reader) (func() ([]byte, error), error) {
 		}
 		var raw json.RawMessage
 		if err := dec.Decode(&raw); err != nil {
-			return nil, fault.New(fault.FileInvalid, "not JSON: %v", err) // EOF in it is no end
+			return nil, fault.New(fault.FileInvalid, "not JSON: %v", err) // an EOF inside an item is an error
 		}
 		return canonicalItem(raw)
 	}, nil
 }
 
-// lineItems reads one JSON value a line; empty lines are passed over.
+// lineItems reads one JSON value a line and skips empty lines.
 func lineItems(br *bufio.Reader) func() ([]byte, error) {
 	return func() ([]byte, error) {
 		for {
@@ -290,7 +291,8 @@ func readLine(br *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// csvItems reads rows as objects of text, named by the header.
+// csvItems reads rows as objects whose values are strings and whose names come from the
+// header.
 func csvItems(r io.Reader) (func() ([]byte, error), error) {
 	rows := csv.NewReader(r)
 	rows.ReuseRecord = true
@@ -305,7 +307,7 @@ func csvItems(r io.Reader) (func() ([]byte, error), error) {
 	seen := map[string]bool{}
 	for i, name := range header {
 		if name == "" || seen[name] {
-			return nil, fmt.Errorf("column %d of the header is %q: want names that are there and differ", i+1, name)
+			return nil, fmt.Errorf("column %d of the header is %q: want names that are not empty and differ", i+1, name)
 		}
 		seen[name] = true
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// checkReferences refuses an item whose references this run did not make. A file that came
-// from outside could otherwise name any file of the account whose hash its author
-// knows, and have a step read it (A13). The list in which a long loop's outputs
-// were collected holds references that are in the run's journal, and were before the
-// list was: the journal is read once for each cursor.
+// checkReferences refuses an item that contains a reference which this run did not
+// make. Otherwise a file from outside could name any file of the account whose hash its
+// author knows, and have a step read it (A13). A file with the collected outputs of a
+// long loop contains references that are already in the run's journal: the journal is
+// read once for each cursor.
 func (c *cursor) checkReferences(ctx context.Context, item []byte, runReferences func(context.Context, store.Key) (map[jsonx.Large]bool, error)) (err error) {
 	if !jsonx.Reserved(item) {
 		return nil

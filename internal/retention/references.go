@@ -16,15 +16,16 @@ import (
 
 const (
 	hashPrefix = "sha256_"
-	// maxNamed bounds what the committer remembers of names it has written.
+	// maxRemembered bounds how many written references the committer remembers.
 	maxRemembered = 100_000
 	// maxTouched bounds the files in the values of one request.
 	maxTouched = 10_000
 )
 
-// References finds the files that transitions name, for the store to keep with them.
-// Events are not decoded: whatever looks like the hash of a file counts as one, which
-// at worst keeps a file too long. It is for one goroutine at a time: the committer.
+// References finds the files that transitions name, so that the store can record them.
+// It does not decode events: anything that looks like the hash of a file counts as one,
+// which at worst keeps a file too long. Only one goroutine, the committer, may use it
+// at a time.
 type References struct {
 	written map[reference]struct{}
 }
@@ -34,7 +35,7 @@ type reference struct {
 	hash string
 }
 
-// SetFiles sets Files of every transition of a batch.
+// SetFiles sets the Files of every transition of a batch.
 func (refs *References) SetFiles(batch []store.Transition) {
 	for i := range batch {
 		t := &batch[i]
@@ -45,7 +46,7 @@ func (refs *References) SetFiles(batch []store.Transition) {
 	}
 }
 
-// FilesNamed are the files that a transition names, for its Files.
+// FilesNamed returns the files that a transition names, for its Files.
 func FilesNamed(t *store.Transition) []string {
 	return filesNamed(t, func([]byte) bool { return false })
 }
@@ -64,8 +65,8 @@ func filesNamed(t *store.Transition, known func(hash []byte) bool) (files []stri
 	return slices.Compact(files)
 }
 
-// Committed remembers what the store has now: a run that names a file in every
-// event writes it once.
+// Committed remembers what the store has recorded, so that a run which names a file in
+// every event writes the reference once.
 func (refs *References) Committed(verdicts []store.Verdict, batch []store.Transition) {
 	if len(refs.written) > maxRemembered || refs.written == nil {
 		refs.written = map[reference]struct{}{}
@@ -81,7 +82,7 @@ func (refs *References) Committed(verdicts []store.Verdict, batch []store.Transi
 
 // eachHash calls fn for everything in data that looks like the hash of a file.
 func eachHash(data []byte, fn func(hash []byte)) {
-	const mark = len(hashPrefix) - 1 // its underscore, which is rare: that is looked for
+	const mark = len(hashPrefix) - 1 // search for its underscore, because it is rare
 	for at := mark; ; {
 		i := -1
 		if at < len(data) {
@@ -98,8 +99,8 @@ func eachHash(data []byte, fn func(hash []byte)) {
 	}
 }
 
-// hexDigits is how many of the first 64 bytes are lower-case digits before
-// another byte comes.
+// hexDigits returns how many of the first 64 bytes of b are lower-case hexadecimal
+// digits, up to the first other byte.
 func hexDigits(b []byte) int {
 	for i := range min(len(b), 64) {
 		if c := b[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
@@ -109,16 +110,16 @@ func hexDigits(b []byte) int {
 	return min(len(b), 64)
 }
 
-// BlockRemoval is called before Touch, and EndNaming once what names the files has been
-// committed: a file is not removed in between.
+// BlockRemoval keeps RemoveFile from removing files until AllowRemoval. Call it before
+// Touch, and AllowRemoval once the transition that names the files is committed.
 func (c *Cleaner) BlockRemoval() { c.removal.RLock() }
 
-// AllowRemoval ends what BeginNaming began.
+// AllowRemoval ends what BlockRemoval began.
 func (c *Cleaner) AllowRemoval() { c.removal.RUnlock() }
 
-// Touch renews the files that a request is about before it is accepted, so that none is
-// removed before the commit that names it. Input files must be there; hashes among
-// values and in a plan need not be those of files.
+// Touch renews the files that a request names before the request is accepted, so that
+// none is removed before the commit that names it. Input files must exist; hashes in
+// values and in a plan need not be hashes of files.
 func (c *Cleaner) Touch(ctx context.Context, account string, files []journal.File, values ...any) error {
 	if c.Blobs == nil {
 		return nil

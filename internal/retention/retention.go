@@ -3,13 +3,13 @@
 // Package retention decides which runs, idempotency keys and files are no longer kept,
 // and removes them.
 //
-// A run goes some time after it has settled, a file some time after the last run that
-// names it, an upload that no run names after its last use. Runs go before files: a
-// crash in between leaves files that no run names, which the next pass finds, and never
-// a run that names a missing file. The package also finds the files that a transition
-// names, for the store to keep with it, and renews those that a request is about. It
-// never removes what a stored run names, and never what is younger than its policy
-// says.
+// A run is removed some time after it has settled, a file some time after the last run
+// that names it has settled, and an upload that no run names some time after its last
+// use. Runs are removed before files: a crash in between leaves files that no run
+// names, which the next pass finds, and never a run that names a missing file. The
+// package also finds the files that a transition names, so that the store can record
+// them, and renews those that a request names. It never removes a file that a stored
+// run names, nor anything younger than its policy allows.
 package retention
 
 import (
@@ -27,16 +27,16 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A Policy is how long things are kept. Zero fields take the default; less than
-// zero keeps for ever.
+// A Policy says how long things are kept. Zero fields take the default; a negative
+// field keeps them for ever.
 type Policy struct {
 	Runs    time.Duration // after a run has settled. Default 7 days
 	Files   time.Duration // after the last run that names a file has settled. Default 7 days
 	Uploads time.Duration // after the last use of a file that no run names. Default 24 h
 }
 
-// The defaults, and the least time for uploads: within it an action must have
-// returned the file that it put, and a run begun that was given one.
+// The defaults, and the minimum for uploads: within it an action must return the file
+// that it has put, and a run that uses an uploaded file must be started.
 const (
 	DefaultRuns    = 7 * 24 * time.Hour
 	DefaultFiles   = 7 * 24 * time.Hour
@@ -44,7 +44,8 @@ const (
 	MinUploads     = time.Hour
 )
 
-// SetDefaults replaces zero fields by the defaults, and raises what is too short.
+// SetDefaults replaces zero fields with the defaults and raises values that are too
+// short.
 func (p *Policy) SetDefaults() {
 	set := func(d *time.Duration, standard, least time.Duration) {
 		switch {
@@ -60,18 +61,18 @@ func (p *Policy) SetDefaults() {
 }
 
 const (
-	// Note is the name of the store's note about where a cycle stands.
+	// Note is the name of the store's note that holds the progress of a cycle.
 	Note = "sweep"
-	// Pause is how long a cycle rests between two steps of bounded work.
+	// Pause is the time between two steps of a cycle.
 	Pause = 10 * time.Second
 
-	cycleInterval                 = time.Hour // between the beginnings of two cycles
+	cycleInterval                 = time.Hour // between the starts of two cycles
 	runsStep, keysStep, filesStep = 200, 1_000, 1_000
 	// maxListed bounds the lists of what was removed.
 	maxListed = 1_000
 )
 
-// Removed is what was removed, or would be.
+// Removed is what was removed, or what a dry run would remove.
 type Removed struct {
 	Runs  int   `json:"runs"`
 	Keys  int   `json:"idempotencyKeys"`
@@ -82,16 +83,16 @@ type Removed struct {
 	Hashes []string `json:"fileHashes"`
 }
 
-// A state is where a cycle stands. It is kept as a note of the store.
+// A state is the progress of a cycle. It is stored as a note.
 type state struct {
-	Began int64      `json:"began"`           // UTC µs of the last cycle
-	Run   store.Wake `json:"run,omitzero"`    // the last one looked at
-	Runs  bool       `json:"runs,omitempty"`  // all runs of the cycle were looked at
+	Began int64      `json:"began"`           // start of the last cycle, UTC µs
+	Run   store.Wake `json:"run,omitzero"`    // the last run that was checked
+	Runs  bool       `json:"runs,omitempty"`  // all runs of the cycle were checked
 	Files string     `json:"files,omitempty"` // see blob.Store.Walk
 	Busy  bool       `json:"busy,omitempty"`  // the cycle has more to do
 }
 
-// A Cleaner removes what is no longer kept. Its fields are set before its first use.
+// A Cleaner removes what is no longer kept. Set its fields before the first use.
 type Cleaner struct {
 	Store interface {
 		store.Retention
@@ -99,7 +100,7 @@ type Cleaner struct {
 	}
 	Blobs  *blob.Store // nil: no files
 	Policy Policy
-	Epoch  uint64       // under which the store takes changes
+	Epoch  uint64       // the epoch of its changes to the store
 	Now    func() int64 // the engine's time, UTC µs
 	Wall   func() time.Time
 	Logger *slog.Logger
@@ -108,8 +109,8 @@ type Cleaner struct {
 	removal  sync.RWMutex // read-held from the touch of a file to the commit that names it
 }
 
-// Run removes what is no longer kept, a step at a time, until ctx ends. A process that
-// lives shorter than a cycle goes on where the one before it stopped.
+// Run removes what is no longer kept, one step at a time, until ctx ends. A process
+// that ends during a cycle leaves the rest to the next one.
 func (c *Cleaner) Run(ctx context.Context) {
 	var st state
 	if raw, err := c.Store.Note(ctx, Note); err != nil || raw != nil && json.Unmarshal(raw, &st) != nil {
@@ -133,7 +134,7 @@ func (c *Cleaner) Run(ctx context.Context) {
 	}
 }
 
-// sleep waits for d and reports whether ctx has not ended.
+// sleep waits for d and reports whether ctx is still valid.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -148,7 +149,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// step does one step of a cycle and notes where it stands.
+// step does one step of a cycle and stores the progress.
 func (c *Cleaner) step(ctx context.Context, st *state) error {
 	c.cleaning.Lock()
 	defer c.cleaning.Unlock()
@@ -170,8 +171,8 @@ func (c *Cleaner) step(ctx context.Context, st *state) error {
 	return c.Store.SetNote(ctx, c.Epoch, Note, raw)
 }
 
-// Clean removes everything that is no longer kept at once, and returns what it was. With
-// dry it removes nothing and returns what it would remove.
+// Clean removes everything that is no longer kept and returns what it removed. If dry
+// is true it removes nothing and returns what it would remove.
 func (c *Cleaner) Clean(ctx context.Context, dry bool) (Removed, error) {
 	c.cleaning.Lock()
 	defer c.cleaning.Unlock()
@@ -190,17 +191,17 @@ func (c *Cleaner) Clean(ctx context.Context, dry bool) (Removed, error) {
 	}
 }
 
-// A pass is one look at what is kept.
+// A pass checks what is kept and removes the rest.
 type pass struct {
 	c           *Cleaner
 	now         int64 // UTC µs
 	dry         bool
-	wouldRemove map[store.Key]int64 // dry: runs that would go, and when they ended
+	wouldRemove map[store.Key]int64 // dry: the runs that would be removed, and when they ended
 	removed     Removed
 }
 
-// step does a bounded part of a cycle. Runs go before files: files that they
-// named are nobody's then, while a run never names a file that is gone.
+// step does a bounded part of a cycle. Runs come before files, so that a stored run
+// never names a file that has been removed.
 func (s *pass) step(ctx context.Context, st *state) error {
 	st.Busy = true
 	if !st.Runs {
@@ -262,7 +263,7 @@ func (s *pass) addRun(key store.Key) {
 	}
 }
 
-// keys forgets idempotency keys, and with the last of them the turn is the files'.
+// keys forgets idempotency keys. After the last of them the cycle continues with files.
 func (s *pass) keys(ctx context.Context, st *state) error {
 	n := 0
 	if !s.dry {
@@ -276,12 +277,12 @@ func (s *pass) keys(ctx context.Context, st *state) error {
 	return nil
 }
 
-// files looks at the next files and removes those that nobody wants.
+// files checks the next files and removes those that are no longer kept.
 func (s *pass) files(ctx context.Context, from string) (next string, err error) {
 	if s.c.Blobs == nil || s.c.Policy.Uploads < 0 {
 		return "", nil
 	}
-	// Files are stamped by the wall clock, which may be behind the engine's (I10).
+	// Files carry times of the wall clock, which may be behind the engine's (I10).
 	now := time.UnixMicro(min(s.now, s.c.Wall().UnixMicro()))
 	notAfter := now.Add(-s.c.Policy.Uploads)
 	return s.c.Blobs.Walk(ctx, from, filesStep, func(f blob.Entry) error {
@@ -295,8 +296,8 @@ func (s *pass) files(ctx context.Context, from string) (next string, err error) 
 		if !s.dry {
 			removed, err := s.c.Blobs.Remove(ctx, f.Account, f.Info.Hash, notAfter)
 			if err != nil && !errors.Is(err, fault.FileNotFound) {
-				// One that cannot be removed, as on Windows while it is open, must
-				// not keep the others.
+				// A file that cannot be removed, for example because it is open on
+				// Windows, must not stop the removal of others.
 				s.c.Logger.Debug("a file could not be removed", "file", f.Info.Hash, "err", err)
 				return nil
 			}
@@ -318,7 +319,8 @@ func (s *pass) files(ctx context.Context, from string) (next string, err error) 
 	})
 }
 
-// referenced says whether a stored run names the file, or one did not long ago.
+// referenced reports whether a stored run names the file, or did until a short time
+// ago.
 func (s *pass) referenced(ctx context.Context, f blob.Entry) (bool, error) {
 	refs, err := s.c.Store.References(ctx, f.Account, f.Info.Hash, 1+len(s.wouldRemove))
 	if err != nil {
@@ -335,16 +337,17 @@ func (s *pass) referenced(ctx context.Context, f blob.Entry) (bool, error) {
 	return refs.Released != 0 && (keep < 0 || refs.Released > s.now-keep.Microseconds()), nil
 }
 
-// NamedBy returns runs that name a file, at most limit.
+// NamedBy returns at most limit runs that name a file.
 func (c *Cleaner) NamedBy(ctx context.Context, account, hash string, limit int) ([]string, error) {
 	refs, err := c.Store.References(ctx, account, hash, limit)
 	return refs.Runs, err
 }
 
-// RemoveFile removes a file that no stored run names, whatever its age.
-// fault.Conflict names the runs that do.
+// RemoveFile removes a file that no stored run names, whatever its age. If a run names
+// it, the error is fault.Conflict and lists such runs.
 func (c *Cleaner) RemoveFile(ctx context.Context, account, hash string) error {
-	// Requests that have touched it and not named it yet are let through first.
+	// First let requests finish that have touched the file and not yet committed the
+	// transition that names it.
 	c.removal.Lock()
 	defer c.removal.Unlock()
 	refs, err := c.Store.References(ctx, account, hash, 3)

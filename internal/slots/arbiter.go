@@ -8,10 +8,11 @@ import (
 	"slices"
 )
 
-// An Arbiter grants requests in the order described above. Make one with New.
+// An Arbiter grants requests in the order that the package comment describes. Make one
+// with New.
 type Arbiter[H any] struct {
-	granted   []*Request[H] // passed all limits since the last EachGranted
-	blocked   []*Request[H] // came to a full limit since the last EachBlocked
+	granted   []*Request[H] // have passed all limits since the last EachGranted
+	blocked   []*Request[H] // have reached a full limit since the last EachBlocked
 	engine    *Limit[H]
 	actions   map[string]*Limit[H]
 	providers map[string]*Limit[H]
@@ -26,9 +27,9 @@ func New[H any](n int) *Arbiter[H] {
 	}
 }
 
-// Limits returns the limits that an attempt of an action passes, in order: n bounds
-// the action, perProvider all actions of its provider (0 = no bound), and the engine's
-// own bound is always last.
+// Limits returns the limits that an attempt of an action passes, in order. n bounds the
+// action and perProvider all actions of its provider (0 = no bound). The engine's own
+// limit is always last.
 func (a *Arbiter[H]) Limits(action, provider string, n, perProvider int) []*Limit[H] {
 	var limits []*Limit[H]
 	if n > 0 {
@@ -50,17 +51,17 @@ func (a *Arbiter[H]) Limits(action, provider string, n, perProvider int) []*Limi
 	return append(limits, a.engine)
 }
 
-// Request enters k into the run's set, which must have none of that step instance, and
-// takes it through its limits as far as they are open.
+// Request adds req to the run's set and passes it through the limits that have free
+// slots. The set must have no other request of that step instance.
 func (a *Arbiter[H]) Request(run *Set[H], req *Request[H], limits []*Limit[H]) {
 	req.limits = limits
 	run.add(req)
 	a.advance(req)
 }
 
-// Hold enters a request whose attempt has been handed out already, past every limit,
-// also where a limit then has more attempts than slots. The set must have none of that
-// step instance.
+// Hold adds the request of an attempt that has already been handed out. It passes every
+// limit, even one that then has more attempts than slots. The set must have no other
+// request of that step instance.
 func (a *Arbiter[H]) Hold(run *Set[H], req *Request[H], limits []*Limit[H]) {
 	req.limits, req.passed = limits, len(limits)
 	for _, l := range limits {
@@ -69,7 +70,7 @@ func (a *Arbiter[H]) Hold(run *Set[H], req *Request[H], limits []*Limit[H]) {
 	run.add(req)
 }
 
-// advance takes k through the limits as far as they are open.
+// advance passes req through its next limits until one is full.
 func (a *Arbiter[H]) advance(req *Request[H]) {
 	for req.passed < len(req.limits) {
 		l := req.limits[req.passed]
@@ -83,8 +84,8 @@ func (a *Arbiter[H]) advance(req *Request[H]) {
 	a.granted = append(a.granted, req)
 }
 
-// Withdraw ends a request: its attempt has ended, or its step no longer wants one.
-// The slots that it held go to the requests that wait for them.
+// Withdraw ends a request because its attempt has ended or its step no longer wants
+// one. Its slots go to waiting requests.
 func (a *Arbiter[H]) Withdraw(req *Request[H]) {
 	if req.withdrawn {
 		return
@@ -112,7 +113,7 @@ func (a *Arbiter[H]) WithdrawAll(run *Set[H]) {
 	}
 }
 
-// serve grants g's free slots to the requests in its queues.
+// serve grants the limit's free slots to the requests in its queues.
 func (a *Arbiter[H]) serve(l *Limit[H]) {
 	for l.used < l.slots {
 		req := l.dequeue()
@@ -127,8 +128,8 @@ func (a *Arbiter[H]) serve(l *Limit[H]) {
 // Granted reports whether EachGranted has requests to report.
 func (a *Arbiter[H]) Granted() bool { return len(a.granted) > 0 }
 
-// EachGranted calls fn for every request that has passed all its limits since the
-// last call. One that was withdrawn meanwhile is among them.
+// EachGranted calls fn for every request that has passed all its limits since the last
+// call, including those withdrawn meanwhile.
 func (a *Arbiter[H]) EachGranted(fn func(*Request[H])) {
 	granted := a.granted
 	a.granted = nil
@@ -141,9 +142,9 @@ func (a *Arbiter[H]) EachGranted(fn func(*Request[H])) {
 	}
 }
 
-// EachBlocked calls fn for every request that has come to a full limit since the last
-// call and still waits, with the reason why. A request comes to each limit once, so it
-// is told each reason once.
+// EachBlocked calls fn for every request that has reached a full limit since the last
+// call and still waits there, with the reason. A request reaches each limit once, so
+// each reason is reported once.
 func (a *Arbiter[H]) EachBlocked(fn func(req *Request[H], reason string)) {
 	blocked := a.blocked
 	for _, req := range blocked {
@@ -155,19 +156,19 @@ func (a *Arbiter[H]) EachBlocked(fn func(req *Request[H], reason string)) {
 	a.blocked = blocked[:0]
 }
 
-// InUse is how many of the engine's slots are held.
+// InUse returns how many of the engine's slots are held.
 func (a *Arbiter[H]) InUse() int { return a.engine.used }
 
 // A Usage is the state of one limit.
 type Usage struct {
-	Reason   string // what a request that waits here is told
+	Reason   string // the reason reported for requests that wait here
 	Slots    int
 	InUse    int
-	Accounts int // accounts with requests in its queues
+	Accounts int // accounts that have requests in its queues
 }
 
 // Usage returns the state of the limits that have slots in use or requests waiting,
-// by reason.
+// sorted by reason.
 func (a *Arbiter[H]) Usage() []Usage {
 	var all []Usage
 	add := func(l *Limit[H]) {

@@ -8,7 +8,7 @@ type Limit[H any] struct {
 	slots      int
 	used       int
 	queues     map[string]*accountQueue[H]
-	next       *accountQueue[H] // the account to be served next; queues that are not empty form a circle
+	next       *accountQueue[H] // the account served next; non-empty queues form a ring
 	lastServed string           // the account served last
 }
 
@@ -17,7 +17,7 @@ type accountQueue[H any] struct {
 	account    string
 	queue      []*Request[H]
 	head       int
-	prev, next *accountQueue[H] // nil when not in the circle
+	prev, next *accountQueue[H] // nil when not in the ring
 }
 
 func newLimit[H any](reason string, slots int) *Limit[H] {
@@ -45,8 +45,8 @@ func (l *Limit[H]) enqueue(req *Request[H]) {
 		q.prev, q.next, l.next = q, q, q
 		return
 	}
-	// A new account joins the circle last, but in front of the account that was
-	// served most recently, which has just had its turn.
+	// A new account joins the ring at the end: just before the account served most
+	// recently, which has had its share.
 	before := l.next
 	if lastQueue := l.queues[l.lastServed]; lastQueue != nil && lastQueue != q {
 		before = lastQueue
@@ -58,8 +58,8 @@ func (l *Limit[H]) enqueue(req *Request[H]) {
 	q.prev.next, before.prev = q, q
 }
 
-// dequeue removes and returns the next request of the account whose turn it is,
-// passing over those that were withdrawn; nil when none waits.
+// dequeue removes and returns the next request of the account that is served next,
+// skipping withdrawn ones. It returns nil when none waits.
 func (l *Limit[H]) dequeue() *Request[H] {
 	for l.next != nil {
 		q := l.next
@@ -78,7 +78,7 @@ func (l *Limit[H]) dequeue() *Request[H] {
 			l.removeQueue(q)
 		} else if q.head > 64 && q.head*2 > len(q.queue) {
 			n := copy(q.queue, q.queue[q.head:])
-			clear(q.queue[n:]) // or their runs could not be freed
+			clear(q.queue[n:]) // otherwise their runs could not be freed
 			q.queue, q.head = q.queue[:n], 0
 		}
 		if req != nil {
@@ -88,8 +88,8 @@ func (l *Limit[H]) dequeue() *Request[H] {
 	return nil
 }
 
-// removeQueue takes an account without requests out of the circle and forgets its queue, so
-// that an account that is gone costs nothing.
+// removeQueue removes an empty queue from the ring and forgets it, so that an account
+// without requests costs nothing.
 func (l *Limit[H]) removeQueue(q *accountQueue[H]) {
 	if q.next == q {
 		l.next = nil

@@ -1,53 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package slots decides which step that wants an attempt gets one.
+// Package slots decides which of the steps that want an attempt get one.
 //
-// A step passes its limits in one fixed order (action, provider, engine) and holds
-// each until its attempt ends. Because the order is fixed, two steps can never wait
-// for each other. Each limit serves accounts in turn and an account's steps in order
-// of arrival, so that one account's flood costs another at most the steps in front of
-// it in the circle. A grant costs O(1).
+// A step passes its limits in one fixed order (action, provider, engine) and holds a
+// slot of each until its attempt ends. Because the order is fixed, two steps can never
+// wait for each other. Each limit serves accounts in rotation and an account's steps in
+// order of arrival, so a flood of steps from one account delays another account by at
+// most one round. A grant costs O(1).
 //
-// The package knows nothing durable: after a restart the engine counts the open
-// attempts again. It starts no goroutine and takes no lock; its caller does.
+// The package stores nothing: after a restart the engine counts the open attempts
+// again. It starts no goroutine and takes no lock; the caller must synchronize.
 package slots
 
 import (
 	"github.com/roux-engine/roux/internal/journal"
 )
 
-// A Request is a step instance's request for an attempt, until that attempt's end.
-// H is what the caller keeps with it.
+// A Request is a step instance's request for an attempt. It lasts until that attempt
+// ends. H is what the caller stores with it.
 type Request[H any] struct {
 	Account string
 	Ref     journal.Ref
-	Fence   journal.Fence // of its attempt, once that has begun
+	Fence   journal.Fence // of its attempt, once it has started
 	Holder  H
 
 	limits    []*Limit[H]
 	passed    int       // limits held: limits[:passed]
-	waitingAt *Limit[H] // where it waits; nil = nowhere
+	waitingAt *Limit[H] // the limit whose queue it is in, or nil
 	withdrawn bool
 }
 
 // Withdrawn reports whether the request has ended.
 func (r *Request[H]) Withdrawn() bool { return r.withdrawn }
 
-// A Set holds the requests of one run, by step instance. Most runs have a few; those
-// of wide plans are found by their step, or by an index in inner scopes. The zero Set
-// is empty.
+// A Set holds the requests of one run, by step instance. Most runs have a few, which
+// are kept in a list. Larger sets are indexed by step, and by reference in inner
+// scopes. The zero Set is empty.
 type Set[H any] struct {
 	list []*Request[H]
-	// Instead of few, past maxFew and until none is left:
+	// Used instead of list when there are more than maxList, until none is left:
 	indexed bool
 	n       int
-	root    []*Request[H] // of the run's own scope, by step
+	root    []*Request[H] // of the root scope, by step
 	inner   map[journal.Ref]*Request[H]
 }
 
 const maxList = 8
 
-// Len is the number of requests.
+// Len returns the number of requests.
 func (s *Set[H]) Len() int { return len(s.list) + s.n }
 
 // Get returns the request of a step instance, or nil.
@@ -94,8 +94,7 @@ func (s *Set[H]) add(req *Request[H]) {
 	s.root[req.Ref.Step] = req
 }
 
-// Remove removes k; a request that is not in the set is ignored. What k holds stays
-// held until Arbiter.Withdraw.
+// Remove removes req if it is in the set. Its slots stay held until Arbiter.Withdraw.
 func (s *Set[H]) Remove(req *Request[H]) {
 	if s.indexed {
 		if s.Get(req.Ref) != req {
@@ -107,7 +106,7 @@ func (s *Set[H]) Remove(req *Request[H]) {
 			s.root[req.Ref.Step] = nil
 		}
 		if s.n--; s.n == 0 {
-			*s = Set[H]{} // a wide run that only waits holds no memory for it
+			*s = Set[H]{} // a run with many steps that only waits must not keep the index
 		}
 		return
 	}
