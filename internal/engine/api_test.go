@@ -10,8 +10,8 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// An action that is not here is named with the version that was asked for.
-func TestAbsentActionsAreNamed(t *testing.T) {
+// The error about a missing action names the version that was requested.
+func TestMissingActionIsNamed(t *testing.T) {
 	a := noop()
 	e := openEngine(t, memory.New(memory.Options{}), Config{})
 	for version, want := range map[string]string{"": "no action noop is registered here", "^1.0": "no action noop@^1.0 is registered here"} {
@@ -23,9 +23,9 @@ func TestAbsentActionsAreNamed(t *testing.T) {
 	}
 }
 
-// Two starts are the same one only where everything that decides what runs is equal:
-// an idempotency key with another request is refused (I13).
-func TestI13_RequestsAreToldApart(t *testing.T) {
+// Two starts are the same only if everything that decides what runs is equal; otherwise
+// the idempotency key is refused (I13).
+func TestI13_DifferentRequestsHaveDifferentHashes(t *testing.T) {
 	hash := func(plan string, change func(*StartRequest)) string {
 		req := &StartRequest{Account: acc, Version: "1", Parameters: map[string]any{"a": "x"}, Files: []journal.File{{Hash: "f"}}}
 		change(req)
@@ -47,11 +47,11 @@ func TestI13_RequestsAreToldApart(t *testing.T) {
 		hash("plan1", func(r *StartRequest) { r.Version = "" }),
 	} {
 		if other, same := seen[h]; same {
-			t.Errorf("requests %d and %d are taken for one", other, i)
+			t.Errorf("requests %d and %d have the same hash", other, i)
 		}
 		seen[h] = i
 	}
 	if _, same := seen[hash("plan", func(r *StartRequest) { r.Labels = map[string]string{"a": "b"} })]; !same {
-		t.Error("labels make it another request")
+		t.Error("labels change the hash")
 	}
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// attemptTimes is an action that notes when each of its attempts began.
+// attemptTimes records when each attempt of an action began.
 type attemptTimes struct {
 	mu    sync.Mutex
 	since time.Time
 	began []time.Duration
 }
 
-// record notes the beginning of an attempt and returns its number, from 1.
+// record records the start of an attempt and returns its number, from 1.
 func (c *attemptTimes) record() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,8 +43,8 @@ func (c *attemptTimes) want(t *testing.T, began ...time.Duration) {
 	}
 }
 
-// X112: the Retry-After of a provider reaches the policy from where the action
-// says it, and the waits in between grow exponentially.
+// X112: the Retry-After that an action reports reaches the retry policy, and the delays
+// before and after it grow exponentially.
 func TestX112_RetryAfterOfAnAction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c attemptTimes
@@ -105,8 +105,8 @@ func TestX113_EachAttemptHasItsOwnContext(t *testing.T) {
 	})
 }
 
-// X115: five seconds after the soft limit the slot of an action that does not
-// listen is given away, unless the operator says otherwise.
+// X115: five seconds after the soft limit the slot of an action that ignores its
+// context is given away, unless the operator configures another grace.
 func TestX115_Grace(t *testing.T) {
 	for set, want := range map[time.Duration]time.Duration{0: 5 * time.Second, time.Minute: time.Minute} {
 		cfg := Config{Store: memory.New(memory.Options{}), Actions: compile.NewCatalogue(), Grace: set}

@@ -14,10 +14,10 @@ import (
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
-// Go benchmarks of the shapes that are quick, for comparing two builds; what they
-// do not have (floors, idle, recover, latencies) is in bench, the command.
+// Go benchmarks of the quick shapes, for comparing two builds. The command bench has
+// the others (floors, idle, recover, latencies).
 
-// eachStore are what the benchmarks run over.
+// eachStore runs a benchmark over each store.
 func eachStore(b *testing.B, fn func(b *testing.B, st store.Store)) {
 	b.Run("memory", func(b *testing.B) { fn(b, memory.New(memory.Options{})) })
 	b.Run("sqlite", func(b *testing.B) {
@@ -68,11 +68,11 @@ func BenchmarkFan(b *testing.B) {
 // BenchmarkMany is 1,000 runs of 10 steps at once.
 func BenchmarkMany(b *testing.B) { many(b, chain(10)) }
 
-// BenchmarkManyBound is Many where each step's input is bound to the output of
-// the one before.
+// BenchmarkManyBound is BenchmarkMany with each step's input bound to the previous
+// step's output.
 func BenchmarkManyBound(b *testing.B) { many(b, boundChain(10)) }
 
-// boundChain is a chain whose steps take what the one before gave.
+// boundChain is a chain whose steps use the output of the previous step.
 func boundChain(n int) string {
 	var s strings.Builder
 	s.WriteString("name: bound\nsteps:\n")

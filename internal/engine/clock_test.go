@@ -15,8 +15,8 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// A wallClock is time.Now of a machine whose wall clock is set while the process
-// runs: the wall reading jumps, the monotonic one goes on.
+// A wallClock is time.Now on a machine whose wall clock is set while the process runs:
+// the wall reading jumps, the monotonic one does not.
 type wallClock struct{ jump atomic.Int64 } // seconds
 
 func (c *wallClock) Now() time.Time {
@@ -27,8 +27,8 @@ func (c *wallClock) Now() time.Time {
 	return t
 }
 
-// A jump of the wall clock while the process runs, forward or back, fires no
-// timer and stretches none, and the times of a journal go on evenly (I10).
+// A jump of the wall clock while the process runs, forward or back, neither fires nor
+// delays a timer, and the times of a journal advance evenly (I10).
 func TestI10_WallClockJumps(t *testing.T) {
 	const hours = 48 * 3600
 	for name, jump := range map[string]int64{"forward": hours, "back": -hours} {
@@ -38,7 +38,7 @@ func TestI10_WallClockJumps(t *testing.T) {
 			clock.jump.Store(jump)
 			if after := clock.Now(); after.Sub(before) > time.Minute || after.Sub(before) < 0 ||
 				after.Unix()-before.Unix() < jump-60 || after.Unix()-before.Unix() > jump+60 {
-				t.Fatal("this release of Go lays out a Time in another way: mend wallClock")
+				t.Fatal("this release of Go has another layout of time.Time: fix wallClock")
 			}
 			clock.jump.Store(0)
 			st := memory.New(memory.Options{})
@@ -51,8 +51,8 @@ func TestI10_WallClockJumps(t *testing.T) {
 				t.Fatalf("the engine's time jumps by %s with the wall clock", d)
 			}
 
-			// The short wait ends when it is due by the monotonic clock; with the wall's
-			// word it would last for two days, or the long one would end with it.
+			// The short wait ends when it is due by the monotonic clock. By the wall
+			// clock it would last two days, or the long one would end with it.
 			head := waitForEnd(t, e, short)
 			if took := time.Duration(head.Ended-head.Created) * time.Microsecond; head.Status != "completed" || took < 100*time.Millisecond || took > time.Hour {
 				t.Errorf("the short run is %s after %s by its journal", head.Status, took)
@@ -71,10 +71,10 @@ func TestI10_WallClockJumps(t *testing.T) {
 	}
 }
 
-// What was uploaded after the wall clock was set back is as young as it is (I10): a
-// sweep leaves it, in the process that saw the jump, and in one whose journal is
+// A file that was uploaded after the wall clock was set back counts as new (I10):
+// retention keeps it, in the process that saw the jump and in one whose journal is
 // ahead of the wall clock.
-func TestI10_SweepsAfterAJump(t *testing.T) {
+func TestI10_RetentionAfterAJump(t *testing.T) {
 	const twoDays = 48 * 3600
 	clock := new(wallClock)
 	dir := t.TempDir()
@@ -89,7 +89,7 @@ func TestI10_SweepsAfterAJump(t *testing.T) {
 	kept := func(when string, e *Engine, b *blob.Store, f journal.File) {
 		t.Helper()
 		if got, err := e.Clean(t.Context(), false); err != nil || !hasFile(t, b, f) {
-			t.Errorf("%s: what was uploaded just now is taken: %+v, %v", when, got, err)
+			t.Errorf("%s: what was uploaded just now was removed: %+v, %v", when, got, err)
 		}
 	}
 	st, b := memory.New(memory.Options{}), files()

@@ -14,9 +14,9 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// What a loop gives is the same whether its outputs fit into an event or lie in a
-// file: also for iterations whose last step failed and was handled, was skipped, or
-// failed on the way, beside other loops whose iterations have the same numbers.
+// The output of a loop is the same whether it fits into an event or is in a file. The
+// iterations include some whose last step failed and was handled, was skipped, or
+// failed earlier, and other loops whose iterations have the same numbers.
 func TestCollectedAsInline(t *testing.T) {
 	src := `
 name: same
@@ -35,7 +35,7 @@ steps:
         - {id: last, dependsOn: [first], on_parent_failure: substitute_default, when: n % 5 != 0, action: {name: some, parameters: {n: '{{ n + 1 }}', pad: '{{ input.pad }}'}}, continue_on_error: "{{ON}}"}
 outputs: {list: steps.each.output}
 `
-	// It fails where n leaves a rest of 2 by 3.
+	// The action fails if n%3 is 2.
 	some := newAction("some", func(_ context.Context, task *action.Task) (action.Result, error) {
 		var in struct {
 			N   int    `json:"n"`
@@ -49,7 +49,7 @@ outputs: {list: steps.each.output}
 			return action.Result{}, err
 		}
 		if in.N%3 == 2 {
-			return action.Result{}, fault.New(fault.FileInvalid, "%d has no luck", in.N)
+			return action.Result{}, fault.New(fault.FileInvalid, "%d fails on purpose", in.N)
 		}
 		return action.Result{Output: map[string]any{"n": in.N, "pad": in.Pad}}, nil
 	})

@@ -17,7 +17,7 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// countingFiles files count how many are opened or written at once; each takes a second.
+// countingFiles count how many are opened or written at once; each call takes a second.
 type countingFiles struct {
 	action.Files
 	now, most atomic.Int64
@@ -40,9 +40,8 @@ func (c *countingFiles) Open(ctx context.Context, hash string) (action.File, err
 	return c.Files.Open(ctx, hash)
 }
 
-// TestI15_LoopsAreServedInTurn: many loops that collect their outputs, or read
-// their items, at the same time do not each hold a part of the journal or a window
-// of items.
+// TestI15_LoopsAreServedInTurn: of many loops that collect outputs, or read items, at
+// the same time, only a few hold a page of the journal or a window of items.
 func TestI15_LoopsAreServedInTurn(t *testing.T) {
 	const wide = 40
 	for name, tt := range map[string]struct {

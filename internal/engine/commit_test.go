@@ -13,8 +13,8 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// refusingStore is a store that refuses the transitions it is told to, as one does whose
-// journal another has written to.
+// A refusingStore refuses chosen transitions, as a store does whose journal another
+// engine has written to.
 type refusingStore struct {
 	store.Store
 	refuse func(*store.Transition) bool // nil = none
@@ -38,7 +38,7 @@ func (s *refusingStore) Commit(ctx context.Context, batch []store.Transition) ([
 	return verdicts, err
 }
 
-// published is how many news of a run went out to those who watch.
+// published returns how many parts of a run's journal were published.
 func (h *harness) published(key store.Key) (n int) {
 	for i := range h.frames {
 		if h.frames[i].Key == key {
@@ -48,9 +48,8 @@ func (h *harness) published(key store.Key) (n int) {
 	return n
 }
 
-// A transition that the store refuses leaves nothing: its events reach nobody who
-// watches, its commands are not carried out, and its run goes on from what is
-// stored (I1).
+// A transition that the store refuses has no effect: its events are not published, its
+// commands are not carried out, and its run continues from what is stored (I1).
 func TestI1_RefusedTransitionIsNotPublished(t *testing.T) {
 	st := &refusingStore{Store: memory.New(memory.Options{})}
 	h := newHarness(t, st, Config{}, noop())
@@ -92,8 +91,8 @@ func TestI1_RefusedTransitionIsNotPublished(t *testing.T) {
 	}
 }
 
-// A start that the store refuses leaves no run: not in memory, where it would take
-// inputs and hold slots, not for those who watch, and not in the store.
+// A start that the store refuses leaves no run: not in memory, where it would accept
+// inputs and hold slots, not for watchers, and not in the store.
 func TestRefusedStartLeavesNothing(t *testing.T) {
 	st := &refusingStore{Store: memory.New(memory.Options{})}
 	h := newHarness(t, st, Config{}, noop())
@@ -119,9 +118,9 @@ func TestRefusedStartLeavesNothing(t *testing.T) {
 	}
 }
 
-// Of two starts with one idempotency key the second is told of the first's run. What
-// was asked of the run that it would have been is not done, and not said to be.
-func TestI1_RequestsOfARefusedTwin(t *testing.T) {
+// Of two starts with one idempotency key, the second gets the run of the first.
+// Requests to the run that the second would have created are refused, not acknowledged.
+func TestI1_RequestsToARefusedDuplicate(t *testing.T) {
 	for _, encoded := range []bool{false, true} {
 		h := newHarness(t, memory.New(memory.Options{}), Config{}, noop())
 		p := planOf(t, chain(1), noop())
@@ -134,11 +133,11 @@ func TestI1_RequestsOfARefusedTwin(t *testing.T) {
 		h.runUntilIdle(first)
 		h.handle(second)
 		cancel := request(second.key, machine.Input{Kind: machine.InCancel})
-		if !encoded { // it shares the batch of the start
+		if !encoded { // in the batch of the start
 			h.handle(cancel)
 		}
 		b := h.c.pipeline.encodeBatch()
-		if encoded { // it comes while that is being written
+		if encoded { // while that batch is being written
 			h.handle(cancel)
 		}
 		verdicts, err := h.st.Commit(t.Context(), b.transitions)
@@ -155,8 +154,8 @@ func TestI1_RequestsOfARefusedTwin(t *testing.T) {
 	}
 }
 
-// A command to hand out an attempt that is over when it becomes durable does not
-// stand in the way of the attempt that the step has by then.
+// A command to hand out an attempt that has ended before the command became durable
+// does not block the step's newer attempt.
 func TestAnOldDispatchDoesNotBlockTheNewOne(t *testing.T) {
 	h := newHarness(t, memory.New(memory.Options{}), Config{}, noop())
 	in := h.startInput(acc, planOf(t, chain(1), noop()), nil)
@@ -178,7 +177,7 @@ func TestAnOldDispatchDoesNotBlockTheNewOne(t *testing.T) {
 	h.c.pipeline.releaseCommitted()
 	h.collectEffects()
 	if len(h.tasks) != 0 {
-		t.Fatalf("an attempt that is over was handed out: %+v", h.tasks[0].id)
+		t.Fatalf("an attempt that has ended was handed out: %+v", h.tasks[0].id)
 	}
 	h.runUntilIdle()
 	if len(h.tasks) != 1 || h.tasks[0].id.fence.Gen != 2 {

@@ -13,7 +13,7 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// Fields left zero take the defaults that the comments of Config name, others stay.
+// Zero fields take the defaults that the comments of Config name; other values stay.
 func TestDefaults(t *testing.T) {
 	cfg := Config{Store: memory.New(memory.Options{})}
 	if err := cfg.defaults(); err != nil {
@@ -42,6 +42,6 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("retention %+v", r)
 	}
 	if err := new(Config).defaults(); err == nil {
-		t.Error("a Config without a store is taken")
+		t.Error("a Config without a store is accepted")
 	}
 }

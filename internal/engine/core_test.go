@@ -24,9 +24,9 @@ func TestI1_NothingLeavesBeforeTheCommit(t *testing.T) {
 	h.handle(in)
 	b := h.c.pipeline.encodeBatch()
 	if b == nil {
-		t.Fatal("a start makes no batch")
+		t.Fatal("the start needs no commit")
 	}
-	// While the commit is under way the run goes on ahead of the disk.
+	// While the commit is running the run's state gets ahead of the disk.
 	cancel := request(in.key, machine.Input{Kind: machine.InCancel, Text: "why not"})
 	h.handle(cancel)
 	if len(in.reply) != 0 || len(cancel.reply) != 0 || len(h.c.effects) != 0 || len(h.c.frames) != 0 {
@@ -69,7 +69,7 @@ func TestChainCostsOneCommitAStep(t *testing.T) {
 	h.wantStatus(key, "completed")
 }
 
-// A hundred transforms ride in the commit of the step that caused them.
+// A hundred transforms share the commit of the step that caused them.
 func TestComputedStepsNeedNoCommit(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("name: x\nsteps:\n  - {id: t0, transform: {expression: '1'}}\n")
@@ -173,8 +173,8 @@ func TestI13_IdempotencyKey(t *testing.T) {
 	}
 }
 
-// The store wrote the batch and the reply was lost: reading back tells, nothing
-// is repeated and nobody is told a wrong thing.
+// The store wrote the batch and the reply was lost: reloading finds out, nothing is
+// repeated and every answer is right.
 func TestF16_CommitReplyLost(t *testing.T) {
 	p := planOf(t, chain(3), noop())
 	want := []string(nil)
@@ -209,8 +209,8 @@ func TestF16_CommitReplyLost(t *testing.T) {
 	}
 }
 
-// While the disk is full starts are refused, and say so; reports of workers are
-// kept, and go on when there is room again, without a restart.
+// While the disk is full starts are refused with an error. Reports of workers are kept
+// and handled when there is space again, without a restart.
 func TestF31_DiskFullAndFreed(t *testing.T) {
 	full := false
 	st := memory.New(memory.Options{OnCommit: func(int, []store.Transition) memory.Outcome {
@@ -228,7 +228,7 @@ func TestF31_DiskFullAndFreed(t *testing.T) {
 	reply := h.replyOf(refused)
 	h.runUntilIdle(success(task, `{}`), refused)
 	if len(refused.reply) > 0 {
-		t.Error("the start was answered before anybody knew whether it is written")
+		t.Error("the start was answered before it was known whether it is written")
 	}
 	h.advanceClock(minBackoff)
 	wantCode(t, reply().err, fault.StoreFull)
@@ -246,7 +246,7 @@ func TestF31_DiskFullAndFreed(t *testing.T) {
 	h.wantStatus(key, "completed")
 	lines := h.trace(key, p)
 	if n := countPrefix(lines, "node.started s0"); n != 1 {
-		t.Errorf("s0 was attempted %d times, its report had come", n)
+		t.Errorf("s0 was attempted %d times although its report had arrived", n)
 	}
 	if _, err := st.Head(context.Background(), refused.key); fault.CodeOf(err) != fault.RunNotFound {
 		t.Errorf("a refused start left a run: %v", err)
@@ -254,8 +254,8 @@ func TestF31_DiskFullAndFreed(t *testing.T) {
 	h.run(acc, p, nil)
 }
 
-// What a worker of this process is still busy with is not handed out again when
-// every run was loaded anew after a failed commit.
+// An attempt that is in flight in this process is not handed out again when every run
+// is loaded again after a failed commit.
 func TestF16_TaskUnderWayIsNotHandedOutAgain(t *testing.T) {
 	for _, outcome := range []memory.Outcome{memory.Refused, memory.ReplyLost} {
 		fail := false
@@ -276,7 +276,7 @@ func TestF16_TaskUnderWayIsNotHandedOutAgain(t *testing.T) {
 		h.runUntilIdle(success(a, `{}`))
 		h.advanceClock(maxBackoff)
 		if len(h.tasks) != 1 || h.tasks[0].id.ref == b.id.ref {
-			t.Fatalf("outcome %d: %d tasks are handed out while one is under way and 2 slots are there", outcome, len(h.tasks))
+			t.Fatalf("outcome %d: %d tasks are handed out while one is in flight and there are 2 slots", outcome, len(h.tasks))
 		}
 		h.runUntilIdle(success(b, `{}`))
 		h.finishTasks()
@@ -305,7 +305,7 @@ func TestI21_FailedSyncStopsAcknowledging(t *testing.T) {
 	h.runUntilIdle(success(h.takeTask(), `{}`), in)
 	wantCode(t, reply().err, fault.StoreFailed)
 	if h.c.recovery.dead == nil {
-		t.Fatal("the core goes on after a failed sync")
+		t.Fatal("the core continues after a failed sync")
 	}
 	bad = false
 	in = h.startInput(acc, p, nil)
@@ -317,7 +317,7 @@ func TestI21_FailedSyncStopsAcknowledging(t *testing.T) {
 	}
 }
 
-// A second owner makes the first one's commits void: the loser backs off (X87).
+// A second owner makes the first one's commits fail: the first one stops (X87).
 func TestF35_StaleOwnerIsRefused(t *testing.T) {
 	st := memory.New(memory.Options{})
 	first := newHarness(t, st, Config{}, noop())
@@ -332,7 +332,7 @@ func TestF35_StaleOwnerIsRefused(t *testing.T) {
 	first.runUntilIdle(success(task, `"zombie"`), in)
 	wantCode(t, reply().err, fault.StaleEpoch)
 	if first.c.recovery.dead == nil || len(first.tasks) != 0 {
-		t.Error("the first owner goes on")
+		t.Error("the first owner continues")
 	}
 	second.finishTasks()
 	second.wantStatus(key, "completed")
@@ -341,8 +341,8 @@ func TestF35_StaleOwnerIsRefused(t *testing.T) {
 	}
 }
 
-// A read, or any answer, that saw an unflushed change waits for its flush; with
-// nothing to flush it does not wait.
+// An answer that depends on an uncommitted change waits for its commit; with nothing to
+// commit it does not wait.
 func TestBarrierWaitsForWhatItSaw(t *testing.T) {
 	st := memory.New(memory.Options{})
 	h := newHarness(t, st, Config{}, noop())
@@ -360,7 +360,7 @@ func TestBarrierWaitsForWhatItSaw(t *testing.T) {
 	h.handle(barrier)
 	b := h.c.pipeline.encodeBatch()
 	if b == nil || len(b.transitions) != 1 {
-		t.Fatal("the barrier does not flush the line")
+		t.Fatal("the barrier does not commit the line")
 	}
 	verdicts, err := st.Commit(context.Background(), b.transitions)
 	h.c.pipeline.committed(verdicts, err)
@@ -370,8 +370,8 @@ func TestBarrierWaitsForWhatItSaw(t *testing.T) {
 	}
 }
 
-// A batch is bounded also where events are small, so that a flood of starts does
-// not make everybody wait for one commit.
+// A batch is bounded even when events are small, so that a flood of starts does not
+// make every caller wait for one commit.
 func TestI15_BatchIsBounded(t *testing.T) {
 	h := newHarness(t, memory.New(memory.Options{}), Config{Concurrency: 10_000}, noop())
 	p := planOf(t, chain(1), noop())
@@ -390,8 +390,8 @@ func TestI15_BatchIsBounded(t *testing.T) {
 	}
 }
 
-// I15: neither does the room that batches of many runs took.
-func TestBatchesOfManyRunsLeaveNoRoom(t *testing.T) {
+// I15: a batch of many runs does not keep its memory.
+func TestLargeBatchesFreeTheirMemory(t *testing.T) {
 	h := newHarness(t, memory.New(memory.Options{}), Config{}, noop())
 	p := planOf(t, chain(1), noop())
 	var inputs []*input
@@ -407,14 +407,14 @@ func TestBatchesOfManyRunsLeaveNoRoom(t *testing.T) {
 	h.advanceClock(1_000_000)
 	for _, b := range []*batch{h.c.pipeline.building, h.c.pipeline.spare} {
 		if n := max(cap(b.dirty), cap(b.inputs), cap(b.commands), cap(b.transitions), cap(b.runs)); n > 2*keptCapacity {
-			t.Errorf("room for %d runs is kept while there is none", n)
+			t.Errorf("capacity for %d runs is kept while there is none", n)
 		}
 	}
 }
 
-// The head of a run says what the run has used, whether it had failures, and when it
+// The head of a run records what the run has used, whether it had failures, and when it
 // last changed.
-func TestHeadSaysWhatTheRunUsed(t *testing.T) {
+func TestHeadRecordsUsage(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		h := newHarness(t, memory.New(memory.Options{}), Config{}, noop())
 		key := h.run(acc, planOf(t, chain(2), noop()), nil)

@@ -13,8 +13,8 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A run whose row is damaged is quarantined in memory only: a stored mark would be
-// a new checksum over what is damaged (F20).
+// A run whose row is damaged is quarantined in memory only: storing a mark would write
+// a new checksum over the damage (F20).
 func TestF20_DamagedHeadIsNotMarked(t *testing.T) {
 	dir := t.TempDir()
 	st := openSQLite(t, dir)

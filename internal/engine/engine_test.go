@@ -137,7 +137,7 @@ func TestI14_WatchHasNoGapAndNoDuplicate(t *testing.T) {
 	})
 }
 
-// Progress waits for a commit to ride on, at most a tenth of a second.
+// Progress waits for a commit to share, at most a tenth of a second.
 func TestProgressRidesAlong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New(memory.Options{})
@@ -159,7 +159,7 @@ func TestProgressRidesAlong(t *testing.T) {
 			if ev.Name() == "node.log" {
 				lines++
 				if age := time.Since(time.UnixMicro(ev.At)); age > 110*time.Millisecond {
-					t.Errorf("line %d came %s after it was said", lines, age)
+					t.Errorf("line %d came %s after it was logged", lines, age)
 				}
 			}
 		}
@@ -233,8 +233,8 @@ func TestF17_CancelReachesTheAction(t *testing.T) {
 	})
 }
 
-// An action that stops when it is told to says nothing worth telling; one that
-// claims a result all the same is one node.ignored event (I3, X82).
+// An action that stops when it is told to causes no event; one that returns a result
+// nevertheless causes one node.ignored event (I3, X82).
 func TestI3_AnswerOfACancelledAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, obeys := range []bool{true, false} {
@@ -264,8 +264,8 @@ func TestI3_AnswerOfACancelledAttempt(t *testing.T) {
 	})
 }
 
-// A graceful stop lets attempts finish for its grace, then gives them up: they
-// stay open, are no failures, and go on after the next start (F45).
+// A graceful stop lets attempts finish for its grace, then abandons them: they stay
+// open, are no failures, and continue after the next start (F45).
 func TestF45_GracefulStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New(memory.Options{})
@@ -309,7 +309,7 @@ func TestF45_GracefulStop(t *testing.T) {
 		st = st.Reopen()
 		var h history
 		if note, err := st.Note(t.Context(), historyNote); err != nil || json.Unmarshal(note, &h) != nil || h.Running || len(h.Crashes) != 0 {
-			t.Errorf("a clean end was noted as %s (%v)", note, err)
+			t.Errorf("a clean stop was recorded as %s (%v)", note, err)
 		}
 		fast := newAction("slow", quick.Run)
 		e = openEngine(t, st, Config{}, quick, fast)
@@ -364,7 +364,7 @@ func TestI15_PendingRequestsAreBounded(t *testing.T) {
 	})
 }
 
-// An engine whose store fails says so, and ends by itself.
+// An engine whose store fails reports the failure and ends on its own.
 func TestI21_EngineEndsWithItsStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var bad atomic.Bool
@@ -387,7 +387,8 @@ func TestI21_EngineEndsWithItsStore(t *testing.T) {
 	})
 }
 
-// Contracts of steps and actions are held before and after the call (X166, X167, X172).
+// Contracts of steps and actions are checked before and after the call (X166, X167,
+// X172).
 func TestX166_Contracts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New(memory.Options{})
@@ -466,8 +467,8 @@ func TestF45_RollingRestarts(t *testing.T) {
 	})
 }
 
-// An engine that waits for room on its disk can be stopped all the same, and
-// whoever waits for an answer is told.
+// An engine that waits for space on its disk can be stopped, and waiting callers get an
+// error.
 func TestF31_StopWithAFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var full atomic.Bool
@@ -504,7 +505,7 @@ func TestF31_StopWithAFullDisk(t *testing.T) {
 	})
 }
 
-// Whoever waits for a run or watches it learns that it was quarantined.
+// Callers that wait for a run or watch it learn that it was quarantined.
 func TestI16_WaitersLearnOfQuarantine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -514,7 +515,7 @@ func TestI16_WaitersLearnOfQuarantine(t *testing.T) {
 				<-release
 				return action.Result{}, nil
 			}
-			<-ctx.Done() // after the release the run stays where it cannot break again
+			<-ctx.Done() // after the release the run must not panic again
 			return action.Result{}, ctx.Err()
 		})
 		e := openEngine(t, memory.New(memory.Options{}), Config{}, held)
@@ -545,8 +546,8 @@ func TestI16_WaitersLearnOfQuarantine(t *testing.T) {
 	})
 }
 
-// A wall clock that was turned back by a day while the process was down neither
-// stretches a timer nor fires it early (I10).
+// A wall clock that was turned back by a day while the process was down neither delays
+// a timer nor fires it early (I10).
 func TestI10_ClockTurnedBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New(memory.Options{})

@@ -40,8 +40,8 @@ func TestFairnessAcrossAccounts(t *testing.T) {
 	}
 }
 
-// The same through the engine's own bound, and with many accounts: everyone is
-// served in turn.
+// The same with the engine's own limit and with many accounts: accounts are served in
+// rotation.
 func TestAccountsTakeTurns(t *testing.T) {
 	h := newHarness(t, memory.New(memory.Options{}), Config{Concurrency: 1}, noop())
 	p := planOf(t, fan(5), noop())
@@ -59,8 +59,8 @@ func TestAccountsTakeTurns(t *testing.T) {
 	}
 }
 
-// node.blocked is said once for each reason, not once for each look.
-func TestHeldStepsSayWhyOnce(t *testing.T) {
+// node.blocked is recorded once for each reason, not on each check.
+func TestBlockedStepsReportEachReasonOnce(t *testing.T) {
 	limited := noop()
 	limited.Slots = 1
 	h := newHarness(t, memory.New(memory.Options{}), Config{}, limited)
@@ -77,8 +77,8 @@ func TestHeldStepsSayWhyOnce(t *testing.T) {
 	}
 }
 
-// A provider's slots bound all its actions together, and hold also after a
-// restart: they are recounted from what is open.
+// A provider's slots bound all its actions together, also after a restart: they are
+// recounted from the open attempts.
 func TestI22_ProviderSlots(t *testing.T) {
 	a, b := noop(), noop()
 	a.Name, a.Provider = "first", "printer"
@@ -106,8 +106,7 @@ func TestI22_ProviderSlots(t *testing.T) {
 	h.wantStatus(key, "completed")
 }
 
-// A step that no longer wants its place in the queue neither gets a slot nor
-// keeps one.
+// A step that no longer waits in the queue neither gets a slot nor keeps one.
 func TestF17_CancelWhileHeld(t *testing.T) {
 	limited := noop()
 	limited.Slots = 1

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What the user says with GOGC stays; without it the engine's own value holds.
+// The user's GOGC stays; without it the engine's own value is set.
 func TestSetGC(t *testing.T) {
 	before := debug.SetGCPercent(70)
 	t.Cleanup(func() { debug.SetGCPercent(before) })

@@ -11,7 +11,7 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// A processes is one store and the processes that own it, one after the other.
+// processes are one store and the processes that own it, one after the other.
 type processes struct {
 	t   *testing.T
 	st  *memory.Store
@@ -19,7 +19,7 @@ type processes struct {
 	s   *Stage
 }
 
-// begin begins the next process; the one before is gone, however it ended.
+// begin starts the next process; the previous one has ended, one way or another.
 func (l *processes) begin() {
 	l.t.Helper()
 	if l.s != nil {
@@ -33,7 +33,7 @@ func (l *processes) begin() {
 	}
 }
 
-// settle lets everything follow that follows within a second.
+// settle handles everything that follows within a second.
 func (l *processes) settle(ms ...*Message) {
 	l.t.Helper()
 	for end := l.now + 1_000_000; l.now < end; l.now += 10_000 {
@@ -49,7 +49,7 @@ func (l *processes) settle(ms ...*Message) {
 	}
 }
 
-// stop ends the process in order; its attempts are given up.
+// stop stops the process cleanly; its attempts are abandoned.
 func (l *processes) stop() {
 	l.t.Helper()
 	l.s.Stop()
@@ -63,7 +63,7 @@ func (l *processes) stop() {
 	}
 }
 
-// losses are the attempts of a run that were lost, in order: true = handed back.
+// losses returns the attempts of a run that were lost, in order: true = handed back.
 func (l *processes) losses(key store.Key) (back []bool) {
 	l.t.Helper()
 	err := store.EachEvent(l.t.Context(), l.st, key, 0, func(ev *journal.Event) error {
@@ -78,9 +78,9 @@ func (l *processes) losses(key store.Key) (back []bool) {
 	return back
 }
 
-// What an orderly stop gave up is handed back, also when the next process died
-// before it could tell the run; what a crash took is lost, also when a process that
-// had not come to the run was stopped in order since (F45, X90).
+// Attempts that a clean stop abandoned are handed back, even if the next process
+// crashed before it could record that. Attempts that a crash took are lost, even if a
+// process that had not loaded the run was stopped cleanly since (F45, X90).
 func TestF45_HandedBackOrLost(t *testing.T) {
 	l := &processes{t: t, st: memory.New(memory.Options{}), now: testEpoch}
 	l.begin()
@@ -90,23 +90,23 @@ func TestF45_HandedBackOrLost(t *testing.T) {
 	}
 	l.settle(m)
 	l.stop()
-	l.begin() // and dies
+	l.begin() // and crashes
 	l.begin()
 	l.settle()
 	if got := l.losses(m.Key()); len(got) != 1 || !got[0] {
 		t.Fatalf("after a stop in order and a crash the losses are %v, want one that was handed back", got)
 	}
 
-	l.begin() // the one before died with the attempt
+	l.begin() // the previous one crashed with the attempt in flight
 	l.settle()
 	if got := l.losses(m.Key()); len(got) != 2 || got[1] {
 		t.Fatalf("after a crash the losses are %v, want another one, not handed back", got)
 	}
 
-	l.begin() // the one before died; this is the third crash: runs are loaded with care
-	l.stop()  // before it came to this one
+	l.begin() // the previous one crashed; this is the third crash: runs are loaded one at a time
+	l.stop()  // before it loaded this run
 	if got := l.losses(m.Key()); len(got) != 2 {
-		t.Fatalf("the run was told of %d losses already; the test tests nothing", len(got))
+		t.Fatalf("the run recorded %d losses already; the test is useless", len(got))
 	}
 	l.begin()
 	l.settle()

@@ -19,8 +19,8 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// An attempt that is alone is carried out by the loop.
-func TestALoneAttemptIsCarriedOutByTheLoop(t *testing.T) {
+// A single attempt is carried out by the loop.
+func TestSingleAttemptRunsInline(t *testing.T) {
 	inline := 0
 	a := newAction("noop", func(context.Context, *action.Task) (action.Result, error) {
 		if strings.Contains(string(debug.Stack()), "engine.(*Engine).runInline(") {
@@ -32,16 +32,16 @@ func TestALoneAttemptIsCarriedOutByTheLoop(t *testing.T) {
 	if head := waitForEnd(t, e, start(t, e, planOf(t, chain(50), a), nil)); head.Status != "completed" {
 		t.Errorf("run is %s (%s)", head.Status, head.Message)
 	}
-	// The start, and whoever asks for the end, may be noticed first.
+	// The start, and the wait for the end, may arrive first.
 	if inline < 40 {
 		t.Errorf("the loop carried out %d of 50 attempts", inline)
 	}
 }
 
-// An action that keeps the loop's goroutine keeps nothing else: other runs begin
-// and end, timers ring, its own timeout is heard, and its result counts in the
-// end, whoever drives by then. It may even ask the engine itself and wait.
-func TestAnActionNeverHoldsUpTheEngine(t *testing.T) {
+// An action that occupies the loop's goroutine blocks nothing else: other runs start
+// and end, timers fire, its own timeout works, and its result counts, whichever
+// goroutine runs the loop by then. It may even call the engine itself and wait.
+func TestInlineActionDoesNotBlockTheEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		var e *Engine
@@ -82,8 +82,8 @@ func TestAnActionNeverHoldsUpTheEngine(t *testing.T) {
 	})
 }
 
-// So it is with what arrives while the loop commits.
-func TestAnActionHoldsUpNothingThatCameBefore(t *testing.T) {
+// The same holds for inputs that arrive while the loop commits.
+func TestInlineActionDoesNotBlockEarlierInputs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		slow := blockedAction(release)
@@ -106,15 +106,15 @@ func TestAnActionHoldsUpNothingThatCameBefore(t *testing.T) {
 		}
 		close(release)
 		wg.Wait()
-		waitForEnd(t, e, run) // or a batch of both runs could be the last one, which this disk never finishes
+		waitForEnd(t, e, run) // otherwise the last batch could hold both runs, which this disk never finishes
 		if _, err := e.Stop(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// releaseAndWait waits for the end of a run whose action waits for release. Whoever asks
-// for the end has asked before: nothing else wakes the engine then.
+// releaseAndWait waits for the end of a run whose action waits for release. The wait
+// begins before the release, because nothing else must wake the engine.
 func releaseAndWait(t *testing.T, e *Engine, run string, release chan struct{}) (head store.Head) {
 	var wg sync.WaitGroup
 	wg.Go(func() { head = waitForEnd(t, e, run) })
@@ -124,7 +124,8 @@ func releaseAndWait(t *testing.T, e *Engine, run string, release chan struct{}) 
 	return head
 }
 
-// An action that ends its goroutine takes the loop's away; another goes on.
+// An action that ends the loop's goroutine does not end the loop: another goroutine
+// continues it.
 func TestTheLoopSurvivesGoexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var release chan struct{}

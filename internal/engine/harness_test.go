@@ -18,8 +18,8 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A harness drives a core by hand, without goroutines: the test is the clock, the
-// committer and every worker.
+// A harness drives a core without goroutines: the test is the clock, the committer and
+// every worker.
 type harness struct {
 	t       testing.TB
 	c       *core
@@ -28,7 +28,7 @@ type harness struct {
 	now     int64
 	seq     int
 	tasks   []effect // handed out and not finished
-	freed   []*input // slots of cancelled tasks, which obey at once
+	freed   []*input // slots of cancelled tasks, which stop at once
 	effects []effect // of other kinds
 	frames  []feed.Published
 }
@@ -44,7 +44,7 @@ func newHarness(t testing.TB, st store.Store, cfg Config, actions ...*action.Act
 	return h
 }
 
-// unopenedHarness is a rig whose core does not own its store yet.
+// unopenedHarness returns a harness whose core does not own its store yet.
 func unopenedHarness(t testing.TB, st store.Store, cfg Config, actions ...*action.Action) *harness {
 	t.Helper()
 	cfg.Store, cfg.Actions = st, compile.NewCatalogue(actions...)
@@ -59,7 +59,7 @@ func unopenedHarness(t testing.TB, st store.Store, cfg Config, actions ...*actio
 	return h
 }
 
-// reopen is what the next process does after this one died.
+// reopen returns the harness of the next process, after this one crashed.
 func (h *harness) reopen(st store.Store) *harness {
 	h.t.Helper()
 	restarted := &harness{t: h.t, st: st, cfg: h.cfg, now: h.now, seq: h.seq}
@@ -71,10 +71,10 @@ func (h *harness) reopen(st store.Store) *harness {
 	return restarted
 }
 
-// handle gives inputs to the core and commits nothing.
+// handle passes inputs to the core and commits nothing.
 func (h *harness) handle(inputs ...*input) { h.c.handle(h.now, inputs) }
 
-// commit commits what is due and takes what is released. It says whether there
+// commit commits what is due and collects what is released. It reports whether there
 // was anything.
 func (h *harness) commit() bool {
 	b := h.c.pipeline.encodeBatch()
@@ -112,13 +112,13 @@ func (h *harness) collectEffects() {
 	h.c.frames = nil
 }
 
-// runUntilIdle goes on until nothing more follows at this moment.
+// runUntilIdle handles inputs and commits until nothing more follows at this moment.
 func (h *harness) runUntilIdle(inputs ...*input) {
 	h.t.Helper()
 	h.handle(inputs...)
 	for n := 0; h.commit() || h.c.busy() || len(h.freed) > 0; n++ {
 		if n > 100_000 {
-			h.t.Fatal("the core never comes to rest")
+			h.t.Fatal("the core never becomes idle")
 		}
 		freed := h.freed
 		h.freed = nil
@@ -126,7 +126,7 @@ func (h *harness) runUntilIdle(inputs ...*input) {
 	}
 }
 
-// advanceClock moves the clock and rings what is due on the way.
+// advanceClock advances the clock and fires the timers that are due on the way.
 func (h *harness) advanceClock(micros int64) {
 	h.t.Helper()
 	until := h.now + micros
@@ -136,7 +136,7 @@ func (h *harness) advanceClock(micros int64) {
 			break
 		}
 		if n > 1_000_000 {
-			h.t.Fatalf("the core wants to be woken for ever, next in %d µs", at-h.now)
+			h.t.Fatalf("the core asks to be woken without end, next in %d µs", at-h.now)
 		}
 		h.now = max(at, h.now+1)
 		h.runUntilIdle()
@@ -145,7 +145,7 @@ func (h *harness) advanceClock(micros int64) {
 	h.runUntilIdle()
 }
 
-// startInput posts a start; its answer comes through the input.
+// startInput returns an input that starts a run.
 func (h *harness) startInput(account string, p *plan.Plan, params map[string]any) *input {
 	h.t.Helper()
 	prog, err := h.c.programs.prepare(p)
@@ -183,7 +183,8 @@ func request(key store.Key, m machine.Input) *input {
 	return &input{kind: inRun, key: key, m: m, reply: make(chan answer, 1)}
 }
 
-// replied keeps the channel of an input that is answered, since the core forgets it.
+// replyOf returns a function that returns the answer to an input. It keeps the channel,
+// because the core forgets it.
 func (h *harness) replyOf(in *input) func() answer {
 	ch := in.reply
 	return func() answer {
@@ -192,7 +193,7 @@ func (h *harness) replyOf(in *input) func() answer {
 		case out := <-ch:
 			return out
 		default:
-			h.t.Fatal("no answer has come")
+			h.t.Fatal("there is no answer yet")
 			return answer{}
 		}
 	}
@@ -210,10 +211,10 @@ func success(ef effect, output string) *input {
 func failure(ef effect, code fault.Code) *input {
 	return &input{kind: inRun, key: ef.id.key, m: machine.Input{
 		Kind: machine.InResult, Ref: ef.id.ref, Fence: ef.id.fence, Outcome: machine.Failed,
-		Err: &machine.Failure{Code: code, Msg: "broken by the test"}}}
+		Err: &machine.Failure{Code: code, Msg: "failed by the test"}}}
 }
 
-// takeTask takes the first task that is handed out.
+// takeTask returns and removes the first task that is handed out.
 func (h *harness) takeTask() effect {
 	h.t.Helper()
 	if len(h.tasks) == 0 {
@@ -259,7 +260,8 @@ func (h *harness) trace(key store.Key, p *plan.Plan) []string {
 	return trace(h.t, h.st, p, key.Account, key.Run)
 }
 
-// verify folds the stored journal and compares the state with the snapshot way.
+// verify folds the stored journal and compares the result with the state from snapshot
+// and tail.
 func verify(t testing.TB, st store.Store, key store.Key) {
 	t.Helper()
 	ctx := context.Background()

@@ -11,9 +11,9 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// A head that lags behind its journal is put right by the next engine, and a mark
-// on it stays: neither does an old status hide a cancel, nor a mark vanish.
-func TestHeadThatLags(t *testing.T) {
+// A head that lags behind its journal is corrected by the next engine, and a mark on it
+// stays: an old status does not hide a cancel, and a mark does not vanish.
+func TestLaggingHeadIsCorrected(t *testing.T) {
 	for _, marked := range []bool{false, true} {
 		st := memory.New(memory.Options{})
 		h := newHarness(t, st, Config{}, noop())

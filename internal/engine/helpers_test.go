@@ -20,7 +20,7 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// planOf compiles a recipe of a test.
+// planOf compiles the recipe of a test.
 func planOf(t testing.TB, src string, actions ...*action.Action) *plan.Plan {
 	t.Helper()
 	r, s, diags := recipe.Parse("test.yaml", []byte(src), recipe.Options{})
@@ -38,19 +38,19 @@ func planOf(t testing.TB, src string, actions ...*action.Action) *plan.Plan {
 	return nil
 }
 
-// newAction declares an action of a test.
+// newAction returns an action for a test.
 func newAction(name string, run action.Func) *action.Action {
 	return &action.Action{Name: name, Version: "1.0.0", Run: run}
 }
 
-// noop does nothing, at once.
+// noop returns an action that does nothing and returns at once.
 func noop() *action.Action {
 	return newAction("noop", func(context.Context, *action.Task) (action.Result, error) {
 		return action.Result{Output: map[string]any{"ok": true}}, nil
 	})
 }
 
-// blockedAction is "slow", which returns when release is closed.
+// blockedAction returns the action "slow", which returns when release is closed.
 func blockedAction(release <-chan struct{}) *action.Action {
 	return newAction("slow", func(context.Context, *action.Task) (action.Result, error) {
 		<-release
@@ -58,7 +58,7 @@ func blockedAction(release <-chan struct{}) *action.Action {
 	})
 }
 
-// chain is a recipe of n noop steps in a row.
+// chain returns a recipe of n noop steps in a row.
 func chain(n int) string {
 	var b strings.Builder
 	b.WriteString("name: chain\nlimits: {max_total_steps: 100000}\nsteps:\n")
@@ -68,7 +68,7 @@ func chain(n int) string {
 	return b.String()
 }
 
-// fan is a recipe of n noop steps at once and one that joins them.
+// fan returns a recipe of n noop steps in parallel and one that joins them.
 func fan(n int) string {
 	var b strings.Builder
 	b.WriteString("name: fan\norder: none\nlimits: {max_total_steps: 100000}\nsteps:\n")
@@ -147,7 +147,7 @@ func waitForEnd(t testing.TB, e *Engine, run string) store.Head {
 	return head
 }
 
-// trace writes a stored journal as lines of event names and steps.
+// trace returns a stored journal as lines of event names and steps.
 func trace(t testing.TB, st store.Store, p *plan.Plan, account, run string) []string {
 	t.Helper()
 	var lines []string
@@ -176,7 +176,7 @@ func trace(t testing.TB, st store.Store, p *plan.Plan, account, run string) []st
 	return lines
 }
 
-// countPrefix is how many lines begin with prefix.
+// countPrefix returns how many lines begin with prefix.
 func countPrefix(lines []string, prefix string) int {
 	n := 0
 	for _, l := range lines {

@@ -16,8 +16,8 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// A run that is alone is committed by the loop, and the committer sleeps.
-func TestALoneRunIsCommittedByTheLoop(t *testing.T) {
+// A single run is committed by the loop, not by the committer.
+func TestSingleRunIsCommittedInline(t *testing.T) {
 	a := noop()
 	e := openEngine(t, memory.New(memory.Options{}), Config{}, a)
 	if head := waitForEnd(t, e, start(t, e, planOf(t, chain(5), a), nil)); head.Status != "completed" {
@@ -27,13 +27,13 @@ func TestALoneRunIsCommittedByTheLoop(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e.watchdog.sent != 0 {
-		t.Errorf("%d batches of a lone run went to the committer", e.watchdog.sent)
+		t.Errorf("%d batches of a single run went to the committer", e.watchdog.sent)
 	}
 }
 
-// A large batch that was built during a commit goes to the disk before what waited
-// for that commit goes out: nothing that follows from it is in the batch.
-func TestALargeBatchGoesAhead(t *testing.T) {
+// A large batch that was built during a commit is committed before what waited for that
+// commit is released: nothing that follows from it is in the batch.
+func TestLargeBatchIsCommittedAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &countedDisk{slowDisk: slowDisk{Store: memory.New(memory.Options{}), takes: 2 * time.Second}}
 		a := noop()
@@ -46,9 +46,9 @@ func TestALargeBatchGoesAhead(t *testing.T) {
 			}
 			time.Sleep(then)
 		}
-		some(1, wait, time.Second)   // its commit, of two seconds, is the loop's own
-		some(2, work, 2*time.Second) // they wait for it, then are committed
-		some(3, work, 0)             // during that
+		some(1, wait, time.Second)   // committed inline, for two seconds
+		some(2, work, 2*time.Second) // wait for it, then are committed
+		some(3, work, 0)             // arrive during that
 		wg.Wait()
 		synctest.Wait()
 		disk.mu.Lock()
@@ -59,7 +59,7 @@ func TestALargeBatchGoesAhead(t *testing.T) {
 	})
 }
 
-// countedDisk counts what is in each commit.
+// A countedDisk counts the transitions of each commit.
 type countedDisk struct {
 	slowDisk
 	mu            sync.Mutex
@@ -79,8 +79,8 @@ func (s *countedDisk) Commit(ctx context.Context, batch []store.Transition) ([]s
 	return s.slowDisk.Commit(ctx, batch)
 }
 
-// groupDisk takes a second for one run's commit, and never comes back from one
-// that several share.
+// A groupDisk takes a second to commit one run, and never returns from a commit of
+// several runs.
 type groupDisk struct {
 	store.Store
 	gone chan struct{}
@@ -95,8 +95,8 @@ func (s *groupDisk) Commit(ctx context.Context, batch []store.Transition) ([]sto
 	return s.Store.Commit(ctx, batch)
 }
 
-// F32: the same holds for a commit that several runs share, which the committer
-// makes: the loop itself sees that it does not come back.
+// F32: a commit of several runs is made by the committer: the loop itself sees that it
+// does not return.
 func TestF32_DiskHangsInASharedCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &groupDisk{Store: memory.New(memory.Options{}), gone: make(chan struct{})}
@@ -125,14 +125,14 @@ func TestF32_DiskHangsInASharedCommit(t *testing.T) {
 		}
 		wg.Wait()
 		if took := time.Since(began); hung == 0 || took < hangsAfter || took > hangsAfter+5*time.Second {
-			t.Errorf("%d starts were told after %s, want some after 10 s", hung, took)
+			t.Errorf("%d starts failed after %s, want some after 10 s", hung, took)
 		}
 		<-e.Done()
 		if err := e.Err(); !errors.Is(err, ErrHangs) {
 			t.Errorf("the engine ended with %v", err)
 		}
 		if e.watchdog.sent == 0 {
-			t.Error("no commit was shared: the test shows nothing")
+			t.Error("no commit had several runs: the test is useless")
 		}
 	})
 }

@@ -49,7 +49,7 @@ func blobs(t testing.TB) *blob.Store {
 	return b
 }
 
-// startOverFile runs the loop over a file and returns the run's end.
+// startOverFile starts the loop over a file and returns its run.
 func startOverFile(t *testing.T, files *blob.Store, name, mime, content, pad string) (e *Engine, run string) {
 	t.Helper()
 	info, err := files.Put(t.Context(), acc, strings.NewReader(content), name, mime)
@@ -113,8 +113,7 @@ func TestNeedItems(t *testing.T) {
 	}
 }
 
-// A file that is not what it should be fails the loop with a sentence that says
-// where and what.
+// A bad file fails the loop with a message that says where and why.
 func TestNeedItemsOfBadFiles(t *testing.T) {
 	files := blobs(t)
 	for _, tt := range []struct {
@@ -136,7 +135,7 @@ func TestNeedItemsOfBadFiles(t *testing.T) {
 	}
 }
 
-// collected reads the file of a list that a run gave as the output "list".
+// collected reads the file of the list that a run returned as its output "list".
 func collected(t *testing.T, e *Engine, files *blob.Store, run string) []json.RawMessage {
 	t.Helper()
 	h, err := e.History(t.Context(), acc, run, 1)
@@ -173,8 +172,8 @@ func collected(t *testing.T, e *Engine, files *blob.Store, run string) []json.Ra
 	return items
 }
 
-// A loop whose outputs are too large together ends as a list in a file, in the
-// order of the items, also when an item failed (Collect).
+// A loop whose outputs are too large together returns a list in a file, in the order of
+// the items, also when an item failed (Collect).
 func TestCollect(t *testing.T) {
 	files := blobs(t)
 	const n = 300
@@ -198,8 +197,8 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// The output of an iteration whose last step shows what it owns is found too,
-// and a failed iteration leaves its error in its place.
+// The output of an iteration whose last step returns that of its inner scope is found
+// too, and a failed iteration has its error in its place.
 func TestCollectFollowsInnerScopes(t *testing.T) {
 	files := blobs(t)
 	src := `
@@ -247,8 +246,8 @@ outputs: {list: steps.each.output}
 	}
 }
 
-// The rows of a file are counted before the first of them is worked on: a limit that
-// the last row passes, and a row that cannot be read, are known before any call.
+// The rows of a file are counted before the first of them is processed: a limit that
+// the last row exceeds, and a row that cannot be read, are found before any call.
 func TestRowsAreCountedFirst(t *testing.T) {
 	rows := strings.Repeat("{\"n\":1}\n", 5_000)
 	for _, tt := range []struct {

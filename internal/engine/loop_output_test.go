@@ -20,7 +20,7 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// rowsOf is a loop whose output is inline or in a file, as the pad says.
+// rowsRecipe is a loop whose output is inline or in a file, depending on the pad.
 const rowsRecipe = `
 name: rows
 steps:
@@ -31,7 +31,7 @@ steps:
 
 const rowCount = 120
 
-// rowsInput makes rows of so many bytes each.
+// rowsInput returns an input that makes rows of pad bytes each.
 func rowsInput(pad int) map[string]any {
 	items := make([]any, rowCount)
 	for i := range items {
@@ -60,7 +60,7 @@ func runRows(t testing.TB, e *Engine, p *plan.Plan, pad int) map[string]any {
 }
 
 // A loop's output is a list, whatever its size: it has a length, conditions on it
-// go one way, actions and loops take it whole.
+// decide alike, actions and loops accept it whole.
 func TestALoopsOutputIsAList(t *testing.T) {
 	files := blobs(t)
 	e := openEngine(t, memory.New(memory.Options{}), Config{Files: files.Files}, measureAction())
@@ -118,7 +118,7 @@ func drawExpression(t *rapid.T, depth int) string {
 	return fmt.Sprintf(form, args...)
 }
 
-// compiles says whether a recipe has no mistake that the compiler finds.
+// compiles reports whether a recipe compiles.
 func compiles(src string) bool {
 	r, s, diags := recipe.Parse("test.yaml", []byte(src), recipe.Options{})
 	if r == nil || compile.HasErrors(diags) {
@@ -128,8 +128,7 @@ func compiles(src string) bool {
 	return !compile.HasErrors(diags)
 }
 
-// plainRows puts a word in the place of rows, inline or in a file, and of what
-// is in a row.
+// plainRows replaces rows, inline or in a file, and what is in a row, by a word.
 func plainRows(v any) any {
 	switch x := v.(type) {
 	case jsonx.Large:
@@ -161,8 +160,8 @@ func plainRows(v any) any {
 	return v
 }
 
-// Every expression over a loop's output gives the same for rows of 10 bytes and of
-// 10 KB, or VALUE_TOO_LARGE: never another value.
+// Every expression over a loop's output has the same result for rows of 10 bytes and of
+// 10 KB, or fails with VALUE_TOO_LARGE: never another value.
 func TestExpressionsOverALoopsOutput(t *testing.T) {
 	e := openEngine(t, memory.New(memory.Options{}), Config{Files: blobs(t).Files}, measureAction())
 	drawn := rapid.Custom(func(t *rapid.T) string { return drawExpression(t, 2) })
@@ -207,12 +206,12 @@ func TestExpressionsOverALoopsOutput(t *testing.T) {
 		}
 	}
 	if values < 10*runs || refused < 5*runs {
-		t.Errorf("%d values and %d refusals: the expressions say little", values, refused)
+		t.Errorf("%d values and %d refusals: too few to test anything", values, refused)
 	}
 }
 
-// Lists that are longer than an input may be are streamed to the actions that can,
-// and refused by those that cannot.
+// Lists that are longer than an input may be are streamed to the actions that support
+// it, and refused by the others.
 func TestActionsStreamALoopsOutput(t *testing.T) {
 	files := blobs(t)
 	actions := []*action.Action{makeAction(), measureAction()}

@@ -12,9 +12,9 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// A result is looked at when it comes, also of attempts that the loop does not carry
-// out itself, and although nothing else wakes it.
-func TestResultsAreLookedAtWhenTheyCome(t *testing.T) {
+// A result is handled when it arrives, also of attempts that the loop does not carry
+// out itself, and although nothing else wakes the loop.
+func TestResultsWakeTheLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		slow := blockedAction(release)
@@ -28,8 +28,8 @@ func TestResultsAreLookedAtWhenTheyCome(t *testing.T) {
 	})
 }
 
-// What one input causes goes on in several commits where it is long, and waits for
-// nothing between them.
+// What one input causes takes several commits if it is long, and waits for nothing
+// between them.
 func TestLongTurnsDoNotWait(t *testing.T) {
 	var src strings.Builder
 	src.WriteString("name: t\nsteps:\n  - {id: s0, transform: {expression: \"1\"}}\n")
@@ -37,7 +37,7 @@ func TestLongTurnsDoNotWait(t *testing.T) {
 		fmt.Fprintf(&src, "  - {id: s%d, transform: {expression: steps.s%d.output + 1}}\n", i, i-1)
 	}
 	p := planOf(t, src.String())
-	for room := 20; room <= 60; room += 10 { // the last commit is not full in each
+	for room := 20; room <= 60; room += 10 { // so that the last commit is full in some and not in others
 		synctest.Test(t, func(t *testing.T) {
 			st := memory.New(memory.Options{})
 			e := openEngine(t, st, Config{MaxTurn: 1, MaxBatchBytes: room})

@@ -18,9 +18,9 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// poisonedInput is a plan of n steps whose inputs break the rendering: their
-// parameters are a text where only an object can be. No recipe compiles to it, a
-// damaged plan might.
+// poisonedInput returns a plan of n steps whose inputs cannot be rendered: their
+// parameters are a string instead of an object. No recipe compiles to it, but a damaged
+// plan may contain it.
 func poisonedInput(t *testing.T, n int) *plan.Plan {
 	p := planOf(t, strings.ReplaceAll(fan(n), "{name: noop}", "{name: noop, parameters: {a: 1}}"), noop())
 	for i := range p.Steps {
@@ -32,9 +32,9 @@ func poisonedInput(t *testing.T, n int) *plan.Plan {
 	return p
 }
 
-// A panic while an attempt's input is made fails that attempt. The process, the
-// loop and the other runs go on, whether the loop carries the attempt out or the
-// executor does.
+// A panic while an attempt's input is rendered fails that attempt. The process, the
+// loop and the other runs continue, whether the loop or the executor carries out the
+// attempt.
 func TestI16_PanicWhileRendering(t *testing.T) {
 	for name, n := range map[string]int{"by the loop": 1, "by the executor": 20} {
 		t.Run(name, func(t *testing.T) {
@@ -49,8 +49,8 @@ func TestI16_PanicWhileRendering(t *testing.T) {
 				if head := waitForEnd(t, e, good); head.Status != "completed" {
 					t.Errorf("the run beside it is %s: %s %s", head.Status, head.Code, head.Message)
 				}
-				// The steps that the first failure withdrew give their slots back when
-				// the executor comes to them, which may be after the run has ended.
+				// The steps that the first failure withdrew free their slots when the
+				// executor reaches them, which may be after the run has ended.
 				synctest.Wait()
 				if n := e.core.attempts.arbiter.InUse(); n != 0 {
 					t.Errorf("%d slots are still held", n)
@@ -60,7 +60,7 @@ func TestI16_PanicWhileRendering(t *testing.T) {
 	}
 }
 
-// panickingFiles are files that panic, each in one place.
+// panickingFiles panic in one of their methods.
 type panickingFiles struct {
 	action.Files
 	open, read, put bool
@@ -114,7 +114,7 @@ func TestI16_PanicInALoopsFiles(t *testing.T) {
 				t.Errorf("the run is %s: %s %s", head.Status, head.Code, head.Message)
 			}
 			if strings.Contains(head.Message, "hunter2") {
-				t.Errorf("the message shows what belongs into the log: %s", head.Message)
+				t.Errorf("the message contains what only the log may contain: %s", head.Message)
 			}
 			if head := waitForEnd(t, e, start(t, e, planOf(t, chain(2), noop()), nil)); head.Status != "completed" {
 				t.Errorf("the next run is %s", head.Status)
@@ -123,8 +123,8 @@ func TestI16_PanicInALoopsFiles(t *testing.T) {
 	}
 }
 
-// panickingError is an action's error that breaks whoever asks it for a type that the
-// pool does not know.
+// A panickingError is an action's error that panics when it is asked for a type that
+// the pool does not know.
 type panickingError struct{}
 
 func (panickingError) Error() string { return "tricky" }
@@ -136,8 +136,8 @@ func (panickingError) As(target any) bool {
 	panic("asked for what the pool does not know")
 }
 
-// The engine calls no method of an action's error where nothing contains it.
-func TestI16_ActionErrorIsNotAsked(t *testing.T) {
+// The engine calls no method of an action's error where a panic would not be contained.
+func TestI16_MethodsOfActionErrorsAreNotCalled(t *testing.T) {
 	failing := newAction("noop", func(context.Context, *action.Task) (action.Result, error) {
 		return action.Result{}, errors.Join(panickingError{})
 	})
@@ -147,9 +147,8 @@ func TestI16_ActionErrorIsNotAsked(t *testing.T) {
 	}
 }
 
-// An input that is the whole output of a step, and nothing else, reaches the
-// action as it was recorded, whatever kind of value that is, from memory as from
-// the journal.
+// An input that is nothing but the whole output of a step reaches the action as it was
+// recorded, whatever kind of value it is, from memory as from the journal.
 func TestWholeOutputAsTheOnlyInput(t *testing.T) {
 	for _, output := range []any{map[string]any{"a": int64(1), "b": []any{"x"}}, []any{int64(1), nil}, "text", int64(7), true, nil} {
 		want, err := jsonx.Canonical(map[string]any{"in": output})
@@ -165,7 +164,7 @@ func TestWholeOutputAsTheOnlyInput(t *testing.T) {
 			return action.Result{}, nil
 		})
 		for _, expr := range []string{"steps.one.output", "steps['one'].result", "one.output"} {
-			for _, wait := range []string{"1ms", "1h"} { // in an hour it is suspended
+			for _, wait := range []string{"1ms", "1h"} { // within an hour the run is suspended
 				synctest.Test(t, func(t *testing.T) {
 					p := planOf(t, "name: whole\nsteps:\n  - {id: one, action: {name: giver}}\n  - {id: nap, wait: {duration: "+wait+"}}\n"+
 						"  - {id: two, action: {name: taker}, inputBindings: {in: \""+expr+"\"}}\n", producer, consumer)
@@ -183,8 +182,8 @@ func TestWholeOutputAsTheOnlyInput(t *testing.T) {
 	}
 }
 
-// The output of a step that did not run, as the only input, is a failure that
-// says so.
+// The output of a step that did not run, as the only input, is a failure with a clear
+// message.
 func TestAbsentOutputAsTheOnlyInput(t *testing.T) {
 	p := planOf(t, "name: absent\nsteps:\n  - {id: one, when: 'false', action: {name: noop}}\n"+
 		"  - {id: two, action: {name: noop}, inputBindings: {in: steps.one.output}}\n", noop())

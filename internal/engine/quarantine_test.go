@@ -16,8 +16,8 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// breakSnapshot makes the state of a run one of which no snapshot can be made: it
-// has a scope that is none.
+// breakSnapshot damages the state of a run so that its snapshot panics: it adds a scope
+// that does not exist.
 func breakSnapshot(t *testing.T, run *machine.Run) {
 	t.Helper()
 	field := reflect.ValueOf(run).Elem().FieldByName("scopes")
@@ -32,7 +32,7 @@ func breakSnapshot(t *testing.T, run *machine.Run) {
 	run.Snapshot(nil)
 }
 
-// checkHead reports a head that tells of another state than the run's journal.
+// checkHead fails the test if a head does not agree with the run's journal.
 func (h *harness) checkHead(key store.Key) {
 	h.t.Helper()
 	saved, err := h.st.Load(context.Background(), key)
@@ -48,13 +48,13 @@ func (h *harness) checkHead(key store.Key) {
 		h.t.Fatal(err)
 	}
 	if head := saved.Head; head.Status != run.Status().String() || (head.Ended != 0) != run.Status().Terminal() {
-		h.t.Errorf("the head says %s (ended %d), the journal %s", head.Status, head.Ended, run.Status())
+		h.t.Errorf("the head has status %s (ended %d), the journal %s", head.Status, head.Ended, run.Status())
 	}
 }
 
-// A run of which no snapshot can be made is quarantined, and its mark is stored: it
-// stays quarantined after a restart. Its head tells of what is stored, not of the
-// transition that was given up with the snapshot (I16).
+// A run whose snapshot panics is quarantined, and its mark is stored: it stays
+// quarantined after a restart. Its head describes what is stored, not the transition
+// that was given up with the snapshot (I16).
 func TestI16_MarkOfAFailedSnapshot(t *testing.T) {
 	st := memory.New(memory.Options{})
 	h := newHarness(t, st, Config{}, noop())
@@ -66,13 +66,13 @@ func TestI16_MarkOfAFailedSnapshot(t *testing.T) {
 	breakSnapshot(t, l.run)
 	h.runUntilIdle()
 	if head := h.head(key); !strings.Contains(head.Quarantine, "panicked") {
-		t.Errorf("the run's quarantine says %q", head.Quarantine)
+		t.Errorf("the run's quarantine is %q", head.Quarantine)
 	}
 	h.checkHead(key)
 	h = h.reopen(st.Crash(0))
 	h.runUntilIdle()
 	if len(h.tasks) != 0 || h.c.residency.runs[key] != nil {
-		t.Error("after a restart the run goes on though it was quarantined")
+		t.Error("after a restart the run continues although it was quarantined")
 	}
 	release := &input{kind: inRelease, key: key, reply: make(chan answer, 1)}
 	h.runUntilIdle(release)
@@ -84,8 +84,8 @@ func TestI16_MarkOfAFailedSnapshot(t *testing.T) {
 	h.wantStatus(key, "completed")
 }
 
-// A run that breaks while its last transition is on the way to the store, which
-// refuses it, is marked with the head that is stored.
+// If a run panics while its last transition is being committed, and the store refuses
+// that transition, the mark has the head that is stored.
 func TestI16_MarkAfterARefusedTransition(t *testing.T) {
 	st := &refusingStore{Store: memory.New(memory.Options{})}
 	h := newHarness(t, st, Config{}, noop())
@@ -94,7 +94,7 @@ func TestI16_MarkAfterARefusedTransition(t *testing.T) {
 	h.handle(success(task, `1`))
 	b := h.c.pipeline.encodeBatch()
 	if b == nil || len(b.transitions) != 1 || b.transitions[0].Head == nil || b.transitions[0].Head.Status != "completed" {
-		t.Fatalf("the end of the run is not on its way: %+v", b)
+		t.Fatalf("the end of the run is not in the batch: %+v", b)
 	}
 	h.c.observer = &panicOnce{left: 1}
 	h.handle(request(key, machine.Input{Kind: machine.InSignal, Name: "go"}))
@@ -109,8 +109,7 @@ func TestI16_MarkAfterARefusedTransition(t *testing.T) {
 	h.checkHead(key)
 }
 
-// The same with the start of a run: there is nothing that could be marked, and
-// the name is forgotten.
+// The same with the start of a run: there is nothing to mark, and the run is forgotten.
 func TestI16_NoMarkOfARefusedStart(t *testing.T) {
 	st := &refusingStore{Store: memory.New(memory.Options{})}
 	h := newHarness(t, st, Config{}, noop())
@@ -132,14 +131,14 @@ func TestI16_NoMarkOfARefusedStart(t *testing.T) {
 	}
 }
 
-// A cancel that was accepted outlives a mark that follows it: released, the run
-// ends cancelled (I8). One that was not stored yet is refused with the mark.
+// An accepted cancel survives a quarantine that follows it: after its release the run
+// ends cancelled (I8). A cancel that was not stored yet is refused.
 func TestI8_CancelAndMark(t *testing.T) {
 	for _, stored := range []bool{true, false} {
 		st := memory.New(memory.Options{})
 		h := newHarness(t, st, Config{}, noop())
 		key := h.run(acc, planOf(t, chain(2), noop()), nil)
-		h.takeTask() // what runs is told to stop, and has not answered
+		h.takeTask() // the attempt is told to stop, and has not reported
 		cancel := request(key, machine.Input{Kind: machine.InCancel, Text: "enough"})
 		reply := h.replyOf(cancel)
 		h.handle(cancel)
@@ -156,7 +155,7 @@ func TestI8_CancelAndMark(t *testing.T) {
 		}
 		h.c.observer = nil
 		h.checkHead(key)
-		if h.head(key).Ended != 0 { // it had nothing left to end
+		if h.head(key).Ended != 0 { // nothing was left to cancel
 			h.wantStatus(key, "cancelled")
 			continue
 		}
@@ -176,8 +175,8 @@ func TestI8_CancelAndMark(t *testing.T) {
 	}
 }
 
-// Who asks to release a run before its mark is stored is not told that it is not
-// quarantined.
+// A release of a run whose mark is not stored yet is not refused with "not
+// quarantined".
 func TestReleaseBeforeTheMark(t *testing.T) {
 	st := memory.New(memory.Options{})
 	h := newHarness(t, st, Config{}, noop())
@@ -200,9 +199,9 @@ func TestReleaseBeforeTheMark(t *testing.T) {
 	h.wantStatus(key, "completed")
 }
 
-// Whoever releases a run is told of success when its head says so in the store, and
-// only then, also when the batch of the release is lost: no mark that was taken back
-// comes again. A run that has ended, or that only waits, records no event with it.
+// A release succeeds when the stored head says so, and only then, even if the batch of
+// the release is lost: a mark that was removed does not come back. A run that has
+// ended, or that only waits, records no event with its release.
 func TestReleaseInALostBatch(t *testing.T) {
 	for name, recipe := range map[string]string{
 		"ended":   chain(1),
@@ -234,7 +233,7 @@ func TestReleaseInALostBatch(t *testing.T) {
 			*next = []memory.Outcome{outcome}
 			err := release()
 			if reason := h.head(key).Quarantine; (err == nil) != (outcome != memory.Refused) || (err == nil) != (reason == "") {
-				t.Errorf("%s, outcome %d: the release is answered %v, and the head says %q", name, outcome, err, reason)
+				t.Errorf("%s, outcome %d: the release returns %v, and the head has %q", name, outcome, err, reason)
 			}
 			if err != nil {
 				if err := release(); err != nil {
@@ -254,18 +253,18 @@ func TestReleaseInALostBatch(t *testing.T) {
 	}
 }
 
-// An engine that was replaced, and ends in order before it has met the fence, does not
-// note a clean end for the one that took over: the death of that one would not be seen.
-func TestReplacedEngineNotesNothing(t *testing.T) {
+// An engine that was replaced, and stops before it notices, does not record a clean
+// stop for its successor: otherwise a crash of the successor would go unnoticed.
+func TestReplacedEngineSavesNoHistory(t *testing.T) {
 	st := memory.New(memory.Options{})
 	old := newHarness(t, st, Config{}, noop())
 	next := newHarness(t, st, Config{}, noop())
 	old.c.recovery.history.Running = false
 	if err := old.c.recovery.saveHistory(); fault.CodeOf(err) != fault.StaleEpoch {
-		t.Errorf("the replaced engine's note: %v, want STALE_EPOCH", err)
+		t.Errorf("the replaced engine saves its history: %v, want STALE_EPOCH", err)
 	}
 	last := next.reopen(st.Crash(0))
 	if n := len(last.c.recovery.history.Crashes); n < 1 {
-		t.Errorf("%d crashes are known, want that of the engine that took over", n)
+		t.Errorf("%d crashes are recorded, want that of the engine that took over", n)
 	}
 }

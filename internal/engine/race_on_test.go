@@ -4,6 +4,6 @@
 
 package engine
 
-// raceOn: tests of one goroutine shrink under the race detector, which can find
-// nothing in them and makes them ten times slower.
+// raceOn shortens single-goroutine tests under the race detector, which cannot find
+// anything in them and makes them ten times slower.
 const raceOn = true

@@ -17,11 +17,11 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// shortPages gives a journal event by event. Behind event `most`, where that is set,
-// it fails with err, or ends when that is nil.
+// shortPages returns a journal event by event. After event `most`, if it is set, it
+// fails with err, or ends if err is nil.
 type shortPages struct {
 	store.Store
-	most int64 // -1: there is none
+	most int64 // -1: no event at all; 0: no limit
 	err  error
 }
 
@@ -47,8 +47,8 @@ func (s *shortPages) Events(ctx context.Context, key store.Key, after uint64, ma
 	return page, nil
 }
 
-// storedRun runs steps up to a wait, ends the engine, and gives what the store has of
-// the run: a snapshot, or events alone.
+// storedRun runs steps up to a wait, stops the engine, and returns what the store has
+// of the run: a snapshot, or events only.
 func storedRun(t *testing.T) (st *memory.Store, prog *program, saved *store.Saved, events []journal.Event) {
 	st = memory.New(memory.Options{})
 	a := noop()
@@ -84,8 +84,8 @@ outputs: {a: steps.a.output, b: steps.b.output}
 }
 
 // A run is the fold of its events up to any of them, whether it is made from a
-// snapshot, from one of another format, or from events alone, in whatever pages
-// these come.
+// snapshot, from one of another format, or from events only, and however these are
+// paged.
 func TestRunsAreFoldedInAnyPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, prog, saved, events := storedRun(t)
@@ -119,8 +119,8 @@ func TestRunsAreFoldedInAnyPages(t *testing.T) {
 	})
 }
 
-// A journal that cannot be read, or ends before what the run is known to have, gives
-// no run.
+// A journal that cannot be read, or ends before the last event that the run is known to
+// have, gives no run.
 func TestRunsOfShortJournalsAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, prog, saved, _ := storedRun(t)
@@ -151,12 +151,13 @@ func TestRunsOfShortJournalsAreRefused(t *testing.T) {
 	})
 }
 
-// The tail of a run is its frames behind an event, each of events of one time.
-func TestTailsAreCut(t *testing.T) {
+// framesAfter returns the frames after an event. All events of a frame have the same
+// time.
+func TestFramesAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, _, events := storedRun(t)
 		for i := range events {
-			events[i].At = int64(1 + i/3) // frames of three, of which some are cut
+			events[i].At = int64(1 + i/3) // frames of three, so that some are cut
 		}
 		var frames []byte
 		for i := 0; i < len(events); i += 3 {
@@ -178,17 +179,17 @@ func TestTailsAreCut(t *testing.T) {
 				t.Errorf("behind %d of %d: %v, %v", last, len(events), seqs, err)
 			}
 			if last == 0 && (!bytes.Equal(tail, frames) || &tail[0] == &frames[0]) {
-				t.Error("what is whole is cut, or shared with the store")
+				t.Error("uncut frames are changed, or shared with the store")
 			}
 		}
 		if _, err := framesAfter([]byte{1, 2, 3}, 1); !errors.Is(err, fault.StoreCorrupt) {
-			t.Errorf("frames that are none: %v", err)
+			t.Errorf("invalid frames: %v", err)
 		}
 	})
 }
 
-// A reader of a run gets every event in whatever pages the journal comes, with what
-// arrives meanwhile.
+// A reader gets every event however the journal is paged, including events that arrive
+// meanwhile.
 func TestI14_WatchInShortPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := noop()
@@ -220,8 +221,8 @@ func TestI14_WatchInShortPages(t *testing.T) {
 	})
 }
 
-// Two accounts run recipes that mean the same and name their steps otherwise. Each is
-// shown its own names, from the engine that started the runs and from the next one.
+// Two accounts run recipes with the same meaning and different step names. Each sees
+// its own names, from the engine that started the runs and from the next one.
 func TestStepNamesAreTheAccountsOwn(t *testing.T) {
 	st := memory.New(memory.Options{})
 	named := func(name string) string {

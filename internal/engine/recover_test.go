@@ -17,9 +17,9 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// A crash after each commit of a run: successors come from the journal, none is
-// lost and no recorded step repeats (X81, X89); the plan comes from the store, and
-// nothing is parsed or compiled again.
+// A crash after each commit of a run: successors follow from the journal, none is lost
+// and no recorded step is repeated (X81, X89). The plan comes from the store; nothing
+// is parsed or compiled again.
 func TestF02_CrashAfterEveryCommit(t *testing.T) {
 	p := planOf(t, fan(3), noop())
 	for stop := range 8 {
@@ -39,7 +39,7 @@ func TestF02_CrashAfterEveryCommit(t *testing.T) {
 		st = st.Crash(0)
 		if _, err := st.Head(context.Background(), in.key); fault.CodeOf(err) == fault.RunNotFound {
 			if stop > 0 {
-				t.Errorf("after %d commits the run is gone", stop)
+				t.Errorf("after %d commits the run is not stored", stop)
 			}
 			continue
 		}
@@ -55,7 +55,7 @@ func TestF02_CrashAfterEveryCommit(t *testing.T) {
 			}
 		}
 		if got := strings.Join(lines[:len(before)], "\n"); got != strings.Join(before, "\n") {
-			t.Errorf("after %d commits: recovery rewrote history:\n%s", stop, got)
+			t.Errorf("after %d commits: recovery changed earlier events:\n%s", stop, got)
 		}
 		verify(t, st, in.key)
 	}
@@ -126,8 +126,8 @@ func TestF11_TimersDueWhileDown(t *testing.T) {
 	}
 }
 
-// Runs in memory whose timers are due at the same moment fire a bounded number
-// at a time too.
+// Runs in memory whose timers are due at the same moment also fire a bounded number at
+// a time.
 func TestF11_ManyTimersAtOnce(t *testing.T) {
 	const runs = 3 * maxTimers
 	h := newHarness(t, memory.New(memory.Options{}), Config{}, noop())
@@ -183,7 +183,7 @@ func TestI10_TimeNeverFalls(t *testing.T) {
 	}
 }
 
-// A damaged run is quarantined with its reason; the others go on.
+// A damaged run is quarantined with the reason; the others continue.
 func TestF20_DamagedRunIsQuarantined(t *testing.T) {
 	st := memory.New(memory.Options{})
 	h := newHarness(t, st, Config{}, noop())
@@ -198,7 +198,7 @@ func TestF20_DamagedRunIsQuarantined(t *testing.T) {
 	h.wantStatus(good, "completed")
 	head := h.head(bad)
 	if !strings.Contains(head.Quarantine, "checksum") {
-		t.Errorf("the damaged run's quarantine says %q", head.Quarantine)
+		t.Errorf("the damaged run's quarantine is %q", head.Quarantine)
 	}
 	in := request(bad, machine.Input{Kind: machine.InCancel})
 	reply := h.replyOf(in)
@@ -208,7 +208,8 @@ func TestF20_DamagedRunIsQuarantined(t *testing.T) {
 	}
 }
 
-// panickingPlan makes the machine panic when its second step is to begin.
+// panickingPlan returns a plan that makes the machine panic when its second step is to
+// start.
 func panickingPlan(t *testing.T) *plan.Plan {
 	p := planOf(t, "name: bad\nsteps:\n  - {id: a, action: {name: noop}}\n  - {id: b, condition: {expression: 'true', then: [{id: c, action: {name: noop}}]}}\n", noop())
 	for i := range p.Steps {
@@ -222,8 +223,8 @@ func panickingPlan(t *testing.T) *plan.Plan {
 	return p
 }
 
-// What a panic says may hold a value that the recipe marks as writeOnly: neither the
-// reason that is stored nor the error of a command has it then.
+// The text of a panic may contain a value that the recipe marks as writeOnly. Then
+// neither the stored reason nor the error of a command may contain it.
 func TestI16_PanicShowsNoMarkedValue(t *testing.T) {
 	for _, mark := range []string{"", ", writeOnly: true"} {
 		p := planOf(t, "name: a\ninputSchema: {type: object, properties: {token: {type: string"+mark+"}}}\n"+
@@ -238,7 +239,7 @@ func TestI16_PanicShowsNoMarkedValue(t *testing.T) {
 		h.runUntilIdle(in)
 		for _, text := range []string{h.head(key).Quarantine, fault.Message(reply().err)} {
 			if !strings.Contains(text, "panicked after event") || strings.Contains(text, "hush") != (mark == "") {
-				t.Errorf("with the mark %q it says: %s", mark, text)
+				t.Errorf("with the mark %q the text is: %s", mark, text)
 			}
 		}
 	}
@@ -250,8 +251,8 @@ type panicAlways string
 func (p panicAlways) Before(store.Key, *machine.Run, *machine.Input)             { panic(string(p)) }
 func (panicAlways) After(store.Key, *machine.Run, *machine.Input, *machine.Turn) {}
 
-// A panic ends the part of one run; the process and the others go on, also when
-// both share a batch.
+// A panic quarantines one run; the process and the others continue, even if both share
+// a batch.
 func TestI16_PanicQuarantinesOneRun(t *testing.T) {
 	st := memory.New(memory.Options{})
 	h := newHarness(t, st, Config{}, noop())
@@ -263,7 +264,7 @@ func TestI16_PanicQuarantinesOneRun(t *testing.T) {
 	h.wantStatus(goodKey, "completed")
 	head := h.head(badKey)
 	if !strings.Contains(head.Quarantine, "panicked") {
-		t.Fatalf("the run's quarantine says %q", head.Quarantine)
+		t.Fatalf("the run's quarantine is %q", head.Quarantine)
 	}
 	if n := h.c.attempts.arbiter.InUse(); n != 0 {
 		t.Errorf("%d slots are still held", n)
@@ -273,11 +274,12 @@ func TestI16_PanicQuarantinesOneRun(t *testing.T) {
 	h.runUntilIdle(in)
 	wantCode(t, reply().err, fault.Quarantined)
 
-	// A restart leaves it alone; release lets it go on, into the same wall.
+	// After a restart it stays quarantined; after a release it continues and panics
+	// again.
 	h = h.reopen(st.Crash(0))
 	h.runUntilIdle()
 	if len(h.tasks) != 0 {
-		t.Error("a run that is quarantined hands out work")
+		t.Error("a quarantined run hands out attempts")
 	}
 	rel := &input{kind: inRelease, key: badKey, reply: make(chan answer, 1)}
 	reply = h.replyOf(rel)
@@ -287,12 +289,12 @@ func TestI16_PanicQuarantinesOneRun(t *testing.T) {
 	}
 	h.finishTasks()
 	if head := h.head(badKey); !strings.Contains(head.Quarantine, "panicked") {
-		t.Errorf("after its release the run's quarantine says %q", head.Quarantine)
+		t.Errorf("after its release the run's quarantine is %q", head.Quarantine)
 	}
 }
 
-// A run whose lone load kills the process three times is quarantined. The deaths
-// are counted before they happen, in the store.
+// A run is quarantined if the process crashes three times while only that run is being
+// loaded. The load is recorded in the store before each crash.
 func TestI16_PoisonedRunIsFound(t *testing.T) {
 	st := memory.New(memory.Options{})
 	h := newHarness(t, st, Config{SuspendAfter: time.Hour}, noop())
@@ -307,7 +309,7 @@ func TestI16_PoisonedRunIsFound(t *testing.T) {
 	h.runUntilIdle()
 	for n := range 4 {
 		die()
-		want := 2 // the quiet one is above suspicion
+		want := 2 // the quiet run is not suspect
 		if n+2 >= suspectAllAfter {
 			want = 3
 		}
@@ -326,7 +328,7 @@ func TestI16_PoisonedRunIsFound(t *testing.T) {
 	die()
 	h.advanceClock(5_000_000)
 	if head := h.head(poison); !strings.Contains(head.Quarantine, "died 3 times") {
-		t.Fatalf("the poisoned run's quarantine says %q", head.Quarantine)
+		t.Fatalf("the poisoned run's quarantine is %q", head.Quarantine)
 	}
 	if head := h.head(first); head.Quarantine != "" {
 		t.Errorf("the other run is quarantined too: %q", head.Quarantine)
@@ -346,8 +348,8 @@ func TestI16_PoisonedRunIsFound(t *testing.T) {
 	}
 }
 
-// Late and repeated requests about runs that have ended are refused and change
-// nothing; the loop goes on (F18).
+// Late and repeated requests to runs that have ended are refused and change nothing;
+// the loop continues (F18).
 func TestF18_RequestsToAnEndedRun(t *testing.T) {
 	st := memory.New(memory.Options{})
 	h := newHarness(t, st, Config{}, noop())
@@ -380,8 +382,7 @@ func TestF18_RequestsToAnEndedRun(t *testing.T) {
 	h.run(acc, p, nil)
 }
 
-// Two retries at once open one generation; what the old one still reports
-// changes nothing (I7).
+// Two retries at once open one generation; reports of the old one change nothing (I7).
 func TestF43_PartialRetryTwiceAtOnce(t *testing.T) {
 	st := memory.New(memory.Options{})
 	h := newHarness(t, st, Config{}, noop())
@@ -408,12 +409,12 @@ func TestF43_PartialRetryTwiceAtOnce(t *testing.T) {
 		t.Errorf("%d generations were opened", n)
 	}
 	if n := countPrefix(lines, "node.completed s0"); n != 1 {
-		t.Errorf("what had completed ran again (%d times)", n)
+		t.Errorf("a completed step ran again (%d times)", n)
 	}
 }
 
-// What a run was told in a batch that a panic takes back was never durable, so
-// it is not told.
+// An answer in a batch that a panic takes back is not sent, because it was never
+// durable.
 func TestI1_PanicTakesBackItsAnswers(t *testing.T) {
 	st := memory.New(memory.Options{})
 	h := newHarness(t, st, Config{}, noop())

@@ -19,7 +19,8 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// makeAction returns an action that gives what its input says: texts of so many bytes.
+// makeAction returns an action that returns what its input describes: strings of given
+// lengths.
 func makeAction() *action.Action {
 	return newAction("make", func(_ context.Context, task *action.Task) (action.Result, error) {
 		var in struct{ Text, List, Each, Item int }
@@ -41,7 +42,8 @@ func makeAction() *action.Action {
 	})
 }
 
-// measureAction tells how large the values of its input are, as the action sees them.
+// measureAction returns an action that returns the sizes of its input values, as the
+// action sees them.
 func measureAction() *action.Action {
 	return newAction("measure", func(_ context.Context, task *action.Task) (action.Result, error) {
 		var in map[string]json.RawMessage
@@ -100,8 +102,8 @@ outputs: {text: doc.text.size, list: doc.list.size, sizes: sizes, n: items.size(
 	}
 }
 
-// F21: the outputs of iterations that lie in files are collected as references,
-// a loop runs over the list in which they were collected, and an action gets it whole.
+// F21: outputs of iterations that are in files are collected as references, a loop runs
+// over the collected list, and an action gets it whole.
 func TestCollectedReferences(t *testing.T) {
 	files := blobs(t)
 	st := memory.New(memory.Options{})
@@ -133,8 +135,8 @@ outputs: {collected: size(made), sizes: sizes, whole: whole}
 	}
 }
 
-// A13: a file from outside cannot name another file of the account: what uses the
-// reserved name is refused, unless this run made the reference.
+// A13: a file from outside cannot name another file of the account: an item that uses
+// the reserved name is refused, unless this run made the reference.
 func TestA13_ItemsCannotForgeReferences(t *testing.T) {
 	files := blobs(t)
 	secret, err := files.Put(t.Context(), acc, strings.NewReader("a secret"), "s.txt", "")
@@ -171,8 +173,9 @@ steps:
 	}
 }
 
-// The file of a reference is gone: the attempt says so and nothing else is lost.
-func TestReferenceToAFileThatIsGone(t *testing.T) {
+// The file of a reference is missing: the attempt fails with a clear message and
+// nothing else is lost.
+func TestReferenceToAMissingFile(t *testing.T) {
 	files := blobs(t)
 	e := openEngine(t, memory.New(memory.Options{}), Config{Files: func(account string) action.Files { return missingFiles{files.Files(account)} }}, makeAction(), measureAction())
 	_, head := outputsOf(t, e, `
@@ -186,16 +189,16 @@ steps:
 	}
 }
 
-// missingFiles keeps what is put and finds nothing.
+// missingFiles stores what is put and finds nothing.
 type missingFiles struct{ action.Files }
 
 func (missingFiles) Open(_ context.Context, hash string) (action.File, error) {
 	return nil, fault.New(fault.FileNotFound, "no file %s", hash)
 }
 
-// Runs whose values lie in files are suspended and taken up again after a crash, and
-// render the same input and write the same journal; what they hold in memory is
-// the reference (R38).
+// Runs whose values are in files are suspended and continued after a crash; they render
+// the same input and write the same journal. In memory they hold only the reference
+// (R38).
 func TestReferencesSurviveSuspensionAndCrashes(t *testing.T) {
 	const recipe = `
 name: parked

@@ -16,9 +16,9 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// These are the smallest stories of what the simulator found.
+// Regression tests for what the simulator has found, each reduced to the smallest case.
 
-// failingStore is a store whose next commits have the given outcomes.
+// failingStore returns a store and the outcomes of its next commits.
 func failingStore() (*memory.Store, *[]memory.Outcome) {
 	next := new([]memory.Outcome)
 	return memory.New(memory.Options{OnCommit: func(int, []store.Transition) memory.Outcome {
@@ -31,9 +31,9 @@ func failingStore() (*memory.Store, *[]memory.Outcome) {
 	}}), next
 }
 
-// After a restart whose first commit fails, the attempts of the dead process are
-// lost all the same: none is handed out again under its number (I3), and what may
-// be attempted once is not attempted twice.
+// After a restart whose first commit fails, the attempts of the crashed process are
+// still lost: none is handed out again under its number (I3), and a step that may be
+// attempted once is not attempted twice.
 func TestLostAttemptsStayLost(t *testing.T) {
 	for _, outcome := range []memory.Outcome{memory.Refused, memory.ReplyLost} {
 		st, next := failingStore()
@@ -58,8 +58,8 @@ func TestLostAttemptsStayLost(t *testing.T) {
 	}
 }
 
-// A report that came to nothing because of a cancel is taken after all when the
-// batch that held the cancel is lost: its attempt is not made again.
+// A report that had no effect because of a cancel is handled after all if the batch of
+// the cancel is lost: its attempt is not repeated.
 func TestReportOutlivesALostCancel(t *testing.T) {
 	st, next := failingStore()
 	h := newHarness(t, st, Config{}, noop())
@@ -75,13 +75,13 @@ func TestReportOutlivesALostCancel(t *testing.T) {
 		t.Error("a cancel that was lost is acknowledged")
 	}
 	if len(h.tasks) > 0 {
-		t.Errorf("the attempt is made again: %+v", h.tasks[0].id)
+		t.Errorf("the attempt is repeated: %+v", h.tasks[0].id)
 	}
 	h.wantStatus(run, "completed")
 }
 
-// A worker is told to stop also when the commit of the cancel was written and
-// not answered (F16).
+// A worker is told to stop even if the commit of the cancel was written and its reply
+// lost (F16).
 func TestF16_LostReplyOfACancel(t *testing.T) {
 	st, next := failingStore()
 	h := newHarness(t, st, Config{}, noop())
@@ -92,7 +92,7 @@ func TestF16_LostReplyOfACancel(t *testing.T) {
 	h.advanceClock(5_000_000)
 	h.collectEffects()
 	if err := h.answer(cancel).err; err != nil {
-		t.Errorf("the cancel is durable and is answered %v", err)
+		t.Errorf("the cancel is durable, but returns %v", err)
 	}
 	if len(h.tasks) > 0 {
 		t.Error("the worker was not told to stop")
@@ -100,7 +100,7 @@ func TestF16_LostReplyOfACancel(t *testing.T) {
 	h.wantStatus(run, "cancelled")
 }
 
-// A suspended run that a refused request brings into memory wakes when it is due.
+// A suspended run that a refused request loads into memory wakes when it is due.
 func TestRefusedRequestKeepsTheTimer(t *testing.T) {
 	st := memory.New(memory.Options{})
 	h := newHarness(t, st, Config{SuspendAfter: time.Minute}, noop())
@@ -112,13 +112,13 @@ func TestRefusedRequestKeepsTheTimer(t *testing.T) {
 	retry := request(run, machine.Input{Kind: machine.InRetry})
 	h.runUntilIdle(retry)
 	if h.answer(retry).err == nil || len(h.c.residency.runs) != 1 {
-		t.Fatalf("the retry gives %v, and %d runs are in memory", h.answer(retry).err, len(h.c.residency.runs))
+		t.Fatalf("the retry returns %v, and %d runs are in memory", h.answer(retry).err, len(h.c.residency.runs))
 	}
 	h.advanceClock(19 * hour)
 	h.wantStatus(run, "completed")
 }
 
-// panicOnce breaks the machine of one run, once.
+// panicOnce makes one turn of the machine panic.
 type panicOnce struct{ left int }
 
 func (p *panicOnce) Before(store.Key, *machine.Run, *machine.Input) {
@@ -128,8 +128,8 @@ func (p *panicOnce) Before(store.Key, *machine.Run, *machine.Input) {
 }
 func (*panicOnce) After(store.Key, *machine.Run, *machine.Input, *machine.Turn) {}
 
-// A quarantined run stays quarantined: before its mark is durable, and when the
-// mark's batch is lost or its answer (I16).
+// A quarantined run stays quarantined: before its mark is durable, and when the mark's
+// batch or its reply is lost (I16).
 func TestI16_QuarantinedBeforeTheMark(t *testing.T) {
 	for _, outcome := range []memory.Outcome{memory.OK, memory.Refused, memory.ReplyLost} {
 		st, next := failingStore()
@@ -141,7 +141,7 @@ func TestI16_QuarantinedBeforeTheMark(t *testing.T) {
 		signal := request(run, machine.Input{Kind: machine.InSignal, Name: "go"})
 		h.handle(signal)
 		if code := fault.CodeOf(h.answer(signal).err); code != fault.Quarantined {
-			t.Errorf("outcome %d: before its mark is durable the run takes a signal: %q", outcome, code)
+			t.Errorf("outcome %d: before its mark is durable the run accepts a signal: %q", outcome, code)
 		}
 		*next = []memory.Outcome{outcome}
 		h.runUntilIdle()
@@ -161,9 +161,9 @@ func TestI16_QuarantinedBeforeTheMark(t *testing.T) {
 	}
 }
 
-// Who watches a run, or waits for its end, hears of a commit that was written
-// and not answered, though the run does nothing more (I14, F16).
-func TestF16_WatchersHearOfLostReplies(t *testing.T) {
+// A caller that watches a run, or waits for its end, sees a commit that was written but
+// whose reply was lost, even if the run does nothing more (I14, F16).
+func TestF16_WatchersSeeCommitsWithLostReplies(t *testing.T) {
 	ctx := context.Background()
 	st, next := failingStore()
 	cfg := Config{Store: st, Actions: compile.NewCatalogue(noop()), Logger: testLog(t)}
@@ -211,12 +211,12 @@ func TestF16_WatchersHearOfLostReplies(t *testing.T) {
 	s.Handle(now)
 	pump()
 	if ended, err := r.Poll(); !ended || err != nil || events == seen {
-		t.Errorf("after the lost reply the reader says ended %v, %v, and saw %d events, before %d", ended, err, events, seen)
+		t.Errorf("after the lost reply the reader reports ended %v, %v, and saw %d events, before %d", ended, err, events, seen)
 	}
 }
 
-// An engine that was replaced while its commits failed finds out before it does
-// anything of what it reads: those attempts are the new owner's (F35).
+// An engine that was replaced while its commits failed notices before it acts on what
+// it has read: those attempts belong to the new owner (F35).
 func TestF35_ReplacedWhileStalled(t *testing.T) {
 	st, next := failingStore()
 	old := newHarness(t, st, Config{}, noop())
@@ -228,19 +228,19 @@ func TestF35_ReplacedWhileStalled(t *testing.T) {
 	successor := old.reopen(st)
 	successor.runUntilIdle()
 	if len(successor.tasks) != 1 {
-		t.Fatalf("the new owner has %d attempts out", len(successor.tasks))
+		t.Fatalf("the new owner has handed out %d attempts, want 1", len(successor.tasks))
 	}
 	old.now += 5_000_000
 	old.runUntilIdle()
 	if fault.CodeOf(old.c.recovery.dead) != fault.StaleEpoch || len(old.tasks) > 0 {
-		t.Errorf("the old owner goes on: %v, %d attempts handed out", old.c.recovery.dead, len(old.tasks))
+		t.Errorf("the old owner continues: %v, %d attempts handed out", old.c.recovery.dead, len(old.tasks))
 	}
 	successor.finishTasks()
 	successor.wantStatus(run, "completed")
 }
 
-// A run that recovery loads with care is not loaded by a request before its
-// turn, and goes on when that has come (I6, I16).
+// A suspect run is not loaded by a request before its turn, and continues when it has
+// been loaded (I6, I16).
 func TestSuspectsAreNotLoadedByRequests(t *testing.T) {
 	st := memory.New(memory.Options{})
 	h := newHarness(t, st, Config{}, noop())
@@ -255,7 +255,7 @@ func TestSuspectsAreNotLoadedByRequests(t *testing.T) {
 	cancel := request(run, machine.Input{Kind: machine.InCancel})
 	h.handle(cancel)
 	if code := fault.CodeOf(h.answer(cancel).err); code != fault.ServiceUnavailable {
-		t.Errorf("the cancel is answered %q", code)
+		t.Errorf("the cancel returns %q", code)
 	}
 	h.runUntilIdle()
 	h.advanceClock(5_000_000)
@@ -263,7 +263,8 @@ func TestSuspectsAreNotLoadedByRequests(t *testing.T) {
 	h.wantStatus(run, "completed")
 }
 
-// failingNotes is a store whose disk refuses to sync a note, after so many that it did.
+// failingNotes is a store whose disk fails to sync a note, after it has written `good`
+// of them.
 type failingNotes struct {
 	*memory.Store
 	good int
@@ -277,8 +278,8 @@ func (s *failingNotes) SetNote(ctx context.Context, epoch uint64, name string, v
 	return s.Store.SetNote(ctx, epoch, name, value)
 }
 
-// An engine that cannot mark a suspect because the disk has failed ends, even when
-// nothing is there that it could commit: else the suspects would wait for ever (I6).
+// An engine that cannot mark a suspect because the disk has failed ends, even if it has
+// nothing to commit: otherwise the suspects would wait for ever (I6).
 func TestI6_SuspectsOfAFailedDisk(t *testing.T) {
 	for name, good := range map[string]int{"marked": 1, "unmarked": 2} {
 		h := newHarness(t, memory.New(memory.Options{}), Config{}, noop())
@@ -286,16 +287,16 @@ func TestI6_SuspectsOfAFailedDisk(t *testing.T) {
 		h.now += 1_000_000
 		h = h.reopen(h.st.(*memory.Store).Crash(0))
 		h.now += 1_000_000
-		h = h.reopen(&failingNotes{h.st.(*memory.Store).Crash(0), good}) // one note is that it runs
+		h = h.reopen(&failingNotes{h.st.(*memory.Store).Crash(0), good}) // the first note is written at the start
 		h.runUntilIdle()
 		h.advanceClock(5_000_000)
 		if fault.CodeOf(h.c.recovery.dead) != fault.StoreFailed {
-			t.Errorf("the last suspect is not %s, and the engine goes on: %v", name, h.c.recovery.dead)
+			t.Errorf("the last suspect is not %s, and the engine continues: %v", name, h.c.recovery.dead)
 		}
 	}
 }
 
-// The slot of an attempt whose worker is gone is free again (I22).
+// The slot of an attempt whose worker is lost is free again (I22).
 func TestI22_LostWorkerFreesItsSlot(t *testing.T) {
 	st := memory.New(memory.Options{})
 	h := newHarness(t, st, Config{Concurrency: 1}, noop())
@@ -309,8 +310,7 @@ func TestI22_LostWorkerFreesItsSlot(t *testing.T) {
 	}
 }
 
-// Sync does not say that all is durable when the batch that it waited for was
-// lost with what had arrived before.
+// Sync fails if the batch that it waited for was lost with earlier inputs.
 func TestSyncOfALostBatch(t *testing.T) {
 	for outcome, durable := range map[memory.Outcome]bool{memory.Refused: false, memory.ReplyLost: true} {
 		st, next := failingStore()
@@ -322,20 +322,20 @@ func TestSyncOfALostBatch(t *testing.T) {
 		reply := h.replyOf(barrier)
 		h.advanceClock(5_000_000)
 		if err := reply().err; (err == nil) != durable {
-			t.Errorf("outcome %d: Sync gives %v", outcome, err)
+			t.Errorf("outcome %d: Sync returns %v", outcome, err)
 		}
 	}
 }
 
-// An attempt that its run lost sight of in a reload is told to stop when the run is
-// quarantined before it has found it again: nobody else would tell it (I22).
+// An attempt that became an orphan in a reload is told to stop if its run is
+// quarantined before it has found the attempt again: nothing else would tell it (I22).
 func TestI22_QuarantinedAfterAReload(t *testing.T) {
 	st, next := failingStore()
 	h := newHarness(t, st, Config{}, noop())
 	run := h.run(acc, planOf(t, fan(2), noop()), nil)
 	first := h.takeTask()
 	if len(h.tasks) != 1 {
-		t.Fatalf("%d attempts are out, want 2", len(h.tasks)+1)
+		t.Fatalf("%d attempts are handed out, want 2", len(h.tasks)+1)
 	}
 	*next = []memory.Outcome{memory.Refused}
 	h.handle(success(first, `1`))
@@ -346,6 +346,6 @@ func TestI22_QuarantinedAfterAReload(t *testing.T) {
 		t.Fatal("the run is not quarantined")
 	}
 	if attempts, slots := (&Stage{e: &Engine{core: h.c}}).Held(); len(h.tasks) != 0 || attempts != 0 || slots != 0 {
-		t.Errorf("%d attempts go on, %d are known, and %d slots are taken", len(h.tasks), attempts, slots)
+		t.Errorf("%d attempts continue, %d are in flight, and %d slots are taken", len(h.tasks), attempts, slots)
 	}
 }

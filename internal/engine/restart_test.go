@@ -29,9 +29,9 @@ func openSQLite(t testing.TB, dir string) *sqlite.Store {
 	return st
 }
 
-// The engine is killed again and again over a store on disk. Every acknowledged
-// run ends, no recorded step is done again, and what was attempted is attempted
-// again only under the same effect key (F01, F03).
+// The engine is killed repeatedly over a store on disk. Every acknowledged run ends, no
+// recorded step is repeated, and attempts are repeated only under the same effect key
+// (F01, F03).
 func TestF01_KilledOverSQLite(t *testing.T) {
 	dir := t.TempDir()
 	dice := rand.New(rand.NewPCG(3, 3))
@@ -56,7 +56,7 @@ func TestF01_KilledOverSQLite(t *testing.T) {
 	clock := time.Now()
 	for round := range rounds {
 		st := openSQLite(t, dir)
-		// Far apart, so that no run is suspected of the deaths.
+		// The starts are hours apart, so that no run becomes suspect.
 		cfg := Config{MaxLoaded: 5, Now: func() time.Time { return clock.Add(time.Duration(round) * time.Hour) }}
 		e := openEngine(t, st, cfg, work)
 		for range 4 {
@@ -104,7 +104,7 @@ func TestF01_KilledOverSQLite(t *testing.T) {
 	t.Logf("%d runs, %d times interrupted", len(runs), recovered)
 }
 
-// After a crash and after a clean stop the same work goes on over the disk, with
+// After a crash and after a clean stop the same work continues over the disk, with
 // suspended runs, timers and signals.
 func TestRestartOverSQLite(t *testing.T) {
 	for _, clean := range []bool{false, true} {
@@ -145,8 +145,8 @@ func TestRestartOverSQLite(t *testing.T) {
 				}
 			}
 		}()
-		// A day is more than they wait for, and less than they may live, however long a
-		// busy machine takes over it.
+		// A day is longer than their waits and shorter than their ttl, however slow a
+		// busy machine is.
 		day := now.Add(24 * time.Hour)
 		for ended := false; !ended; {
 			mu.Lock()
@@ -154,7 +154,7 @@ func TestRestartOverSQLite(t *testing.T) {
 				now = now.Add(time.Minute)
 			}
 			mu.Unlock()
-			_ = e.Sync(t.Context()) // makes the loop look at the clock
+			_ = e.Sync(t.Context()) // makes the loop read the clock
 			select {
 			case <-done:
 				ended = true
@@ -171,8 +171,8 @@ func TestRestartOverSQLite(t *testing.T) {
 	}
 }
 
-// A loop over 100,000 items keeps a window in memory, and its last items cost
-// what its first ones cost.
+// A loop over 100,000 items keeps a window in memory, and its last items cost as much
+// as its first ones.
 func TestF22_LoopOf100000Items(t *testing.T) {
 	n := 100_000
 	if testing.Short() || raceOn {
@@ -224,8 +224,8 @@ steps:
 	}
 }
 
-// The journal stays small and every run readable from its first event, however
-// much has happened: ROUX_LONG=1 does the million transitions of the bar.
+// The journal stays small and every run can be read from its first event, however much
+// has happened. ROUX_LONG=1 runs a million transitions.
 func TestJournalStaysBounded(t *testing.T) {
 	transitions, limit := int64(20_000), int64(2<<20)
 	cfg := Config{CompactBytes: 512 << 10, CompactCheck: 64 << 10}
@@ -280,7 +280,7 @@ steps:
 						t.Error(err)
 					}
 					if err != nil || ev.Name() == "node.completed" && ev.Path == "" {
-						break // the loop is through
+						break // the loop has ended
 					}
 				}
 			})

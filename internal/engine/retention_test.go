@@ -25,7 +25,8 @@ import (
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
-// blobsOf is a file store in a fresh directory, on the bubble's clock.
+// blobsOf returns a file store in a new directory, with the clock of the synctest
+// bubble.
 func blobsOf(t testing.TB) *blob.Store {
 	t.Helper()
 	b, err := blob.Open(blob.Config{Dir: filepath.Join(t.TempDir(), "files"), Now: time.Now})
@@ -54,7 +55,7 @@ func hasFile(t testing.TB, b *blob.Store, f journal.File) bool {
 	return err == nil
 }
 
-// putAction puts a file and returns its hash.
+// putAction returns an action that puts a file and returns its hash.
 func putAction() *action.Action {
 	return newAction("make", func(ctx context.Context, task *action.Task) (action.Result, error) {
 		info, err := task.Files.Put(ctx, strings.NewReader("made by a step"), "made.txt", "")
@@ -64,7 +65,7 @@ func putAction() *action.Action {
 
 const signalRecipe = "name: waits\nsteps:\n  - {id: w, wait: {signal: go}}\n  - {id: a, action: {name: noop}}\n"
 
-// startWithFiles starts a run on files.
+// startWithFiles starts a run with input files.
 func startWithFiles(t testing.TB, e *Engine, p *plan.Plan, params map[string]any, files ...journal.File) string {
 	t.Helper()
 	s, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: p, Recipe: "test", Parameters: params, Files: files})
@@ -74,10 +75,10 @@ func startWithFiles(t testing.TB, e *Engine, p *plan.Plan, params map[string]any
 	return s.Run
 }
 
-// X158, design section 7: unnamed uploads live 24 h, runs 7 days after they
-// settled, files 7 days after the last run that names them, as an input, in a
-// value, or as the output of a step. What a live run names stays. The driver
-// sees to it by itself.
+// X158, design section 7: unnamed uploads are kept for 24 h, runs for 7 days after they
+// settled, files for 7 days after the last run that names them, as an input, in a
+// value, or as the output of a step. What a live run names stays. The engine removes
+// the rest on its own.
 func TestX158_Retention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, blobs := memory.New(memory.Options{}), blobsOf(t)
@@ -129,7 +130,7 @@ func TestX158_Retention(t *testing.T) {
 	})
 }
 
-// A run that still lives keeps its file, however long that takes.
+// A run that has not ended keeps its file, however long that takes.
 func TestLiveRunsKeepTheirFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, blobs := memory.New(memory.Options{}), blobsOf(t)
@@ -144,7 +145,7 @@ func TestLiveRunsKeepTheirFiles(t *testing.T) {
 	})
 }
 
-// Every time can be set, and less than zero is for ever.
+// Every time can be configured, and a negative one means for ever.
 func TestRetentionIsConfigured(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, tt := range []struct {
@@ -189,8 +190,9 @@ func TestRetentionIsConfigured(t *testing.T) {
 	}
 }
 
-// By hand the same, at once, and with a dry run before that says what would go.
-func TestSweepByHand(t *testing.T) {
+// Clean removes the same at once, and a dry run before it returns what would be
+// removed.
+func TestClean(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, blobs := memory.New(memory.Options{}), blobsOf(t)
 		e := openEngine(t, st, Config{Blobs: blobs}, noop())
@@ -209,7 +211,7 @@ func TestSweepByHand(t *testing.T) {
 			}
 		}
 		slices.Sort(hashes)
-		e.crash() // nobody sweeps meanwhile
+		e.crash() // no retention runs meanwhile
 		time.Sleep(8 * 24 * time.Hour)
 		again := upload(t, blobs, "file 4")
 		e = openEngine(t, postponeCycle(t, st.Reopen()), Config{Blobs: blobs}, noop())
@@ -224,23 +226,23 @@ func TestSweepByHand(t *testing.T) {
 		gone := slices.DeleteFunc(slices.Clone(hashes), func(h string) bool { return h == again.Hash })
 		for i, s := range got[:2] {
 			if s.Runs != 3 || len(s.RunIDs) != 3 || s.Files != 4 || s.Bytes != 4*6 || !slices.Equal(s.Hashes, gone) {
-				t.Errorf("sweep %d says %+v, want 3 runs and the files %v", i, s, gone)
+				t.Errorf("call %d returns %+v, want 3 runs and the files %v", i, s, gone)
 			}
 		}
 		if got[0].Keys != 0 || got[1].Keys != 3 {
-			t.Errorf("dry it forgot %d idempotency keys, then %d, want 0 and 3", got[0].Keys, got[1].Keys)
+			t.Errorf("the dry run forgot %d idempotency keys, the next %d, want 0 and 3", got[0].Keys, got[1].Keys)
 		}
 		if s := got[2]; s.Runs != 0 || s.Files != 0 || s.Keys != 0 {
-			t.Errorf("a second sweep took %+v", s)
+			t.Errorf("a second Clean removed %+v", s)
 		}
 		if !hasFile(t, blobs, again) {
-			t.Error("what was uploaded again just now has gone")
+			t.Error("what was uploaded again just now was removed")
 		}
 	})
 }
 
-// postponeCycle notes that a cycle has just begun, so that the driver leaves the next
-// one to the test.
+// postponeCycle records that a cycle has just begun, so that the engine starts none
+// before the test does.
 func postponeCycle(t testing.TB, st *memory.Store) *memory.Store {
 	t.Helper()
 	note := fmt.Sprintf(`{"began":%d}`, time.Now().UnixMicro())
@@ -254,25 +256,25 @@ func postponeCycle(t testing.TB, st *memory.Store) *memory.Store {
 	return st
 }
 
-// Whoever starts a run with a file, or gives one a value that names a file,
-// renews the file first: no sweep comes between that and the commit.
-func TestF43_StartRacesSweep(t *testing.T) {
+// A request that starts a run with a file, or sends a value that names a file, renews
+// the file first: it is not removed before the commit.
+func TestF43_StartRacesRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, blobs := memory.New(memory.Options{}), blobsOf(t)
 		e := openEngine(t, st, Config{Blobs: blobs, Retention: retention.Policy{Uploads: 48 * time.Hour}}, noop())
 		f, v, s := upload(t, blobs, "input"), upload(t, blobs, "value"), upload(t, blobs, "signal")
 		time.Sleep(47 * time.Hour)
-		// The same request reaches the engine and dies before it is committed.
+		// A request that renews its files and is lost before it is committed.
 		if err := e.cleaner.Touch(t.Context(), acc, []journal.File{f}, map[string]any{"x": []any{v.Hash}}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(40 * time.Hour)
 		synctest.Wait()
 		if !hasFile(t, blobs, f) || !hasFile(t, blobs, v) {
-			t.Error("a file that was renewed has gone")
+			t.Error("a file that was renewed was removed")
 		}
 		if hasFile(t, blobs, s) {
-			t.Error("a file that nobody wants is kept")
+			t.Error("a file that no run names is kept")
 		}
 		_, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: planOf(t, chain(1), noop()), Files: []journal.File{s}})
 		wantCode(t, err, fault.FileNotFound)
@@ -319,7 +321,7 @@ func TestRequestsTouchTheirFiles(t *testing.T) {
 	})
 }
 
-// A file is removed by hand only when no stored run names it.
+// RemoveFile removes a file only if no stored run names it.
 func TestRemoveFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, blobs := memory.New(memory.Options{}), blobsOf(t)
@@ -335,20 +337,21 @@ func TestRemoveFile(t *testing.T) {
 			}
 		}
 		if err := e.RemoveFile(t.Context(), acc, free.Hash); err != nil || hasFile(t, blobs, free) || !hasFile(t, blobs, f) {
-			t.Errorf("remove a file that nobody names: %v", err)
+			t.Errorf("remove a file that no run names: %v", err)
 		}
 		wantCode(t, e.RemoveFile(t.Context(), acc, free.Hash), fault.FileNotFound)
 		wantCode(t, e.RemoveFile(t.Context(), "rival", f.Hash), fault.FileNotFound)
 	})
 }
 
-// A crashingStore store fails one of its operations of sweeping, the process dies there.
+// A crashingStore fails at one of the operations of retention, as if the process had
+// crashed there.
 type crashingStore struct {
 	*memory.Store
 	ops, failAt int
 }
 
-var errDied = errors.New("the process dies here")
+var errDied = errors.New("the process crashes here")
 
 func (s *crashingStore) countOp() error {
 	if s.ops++; s.ops == s.failAt {
@@ -372,9 +375,9 @@ func (s *crashingStore) ForgetFile(ctx context.Context, account, hash string) er
 	return errors.Join(s.Store.ForgetFile(ctx, account, hash), s.countOp())
 }
 
-// A crash at any point of a sweep leaves no run that names a missing file, and
-// the next sweep takes what is left.
-func TestSweepCrashesAnywhere(t *testing.T) {
+// A crash at any point of a cycle leaves no run that names a missing file, and the next
+// cycle removes what is left.
+func TestRetentionCrashesAnywhere(t *testing.T) {
 	for at := 1; ; at++ {
 		finished := false
 		synctest.Test(t, func(t *testing.T) {
@@ -422,7 +425,7 @@ func TestSweepCrashesAnywhere(t *testing.T) {
 				}
 				for _, hash := range retention.FilesNamed(&store.Transition{Frames: saved.Tail}) {
 					if !there[hash] {
-						t.Errorf("died at operation %d: run %s names %s, which is gone", at, h.Run, hash)
+						t.Errorf("crashed at operation %d: run %s names %s, which is missing", at, h.Run, hash)
 					}
 				}
 			}
@@ -431,28 +434,28 @@ func TestSweepCrashesAnywhere(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := e.Head(t.Context(), acc, young); err != nil || !hasFile(t, blobs, kept) || !hasFile(t, blobs, shared) {
-				t.Errorf("died at operation %d: what is still wanted has gone (%v)", at, err)
+				t.Errorf("crashed at operation %d: a file that is still named was removed (%v)", at, err)
 			}
 			found, err = blobs.List(t.Context(), acc, blob.Query{})
 			if err != nil || len(found) != 2 {
-				t.Errorf("died at operation %d: %d files are left after the next sweep, want 2 (%v)", at, len(found), err)
+				t.Errorf("crashed at operation %d: %d files are left after the next cycle, want 2 (%v)", at, len(found), err)
 			}
 		})
 		if finished || t.Failed() {
 			if at < 5 {
-				t.Errorf("a sweep has %d operations: nothing was tried", at)
+				t.Errorf("a cycle has %d operations: the test is useless", at)
 			}
 			return
 		}
 	}
 }
 
-// A step of retention is bounded, and the next one goes on where it stopped, also
-// in the next process.
+// A step of retention is bounded, and the next one continues where it stopped, also in
+// the next process.
 func TestRetentionGoesInSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, blobs := memory.New(memory.Options{}), blobsOf(t)
-		e := openEngine(t, st, Config{}, noop()) // it has no files, and removes nothing
+		e := openEngine(t, st, Config{}, noop()) // without a file store it removes nothing
 		p := planOf(t, chain(1), noop())
 		const step, runs = 200, 2*200 + 50 // a step removes 200 runs
 		for range runs {
@@ -495,7 +498,7 @@ func TestRetentionGoesInSteps(t *testing.T) {
 	})
 }
 
-// The same on a disk: what is over is gone for good, what is not stays, and a
+// The same on a disk: what is no longer kept is removed for good, the rest stays, and a
 // restart finds neither damage nor leftovers.
 func TestRetentionOnDisk(t *testing.T) {
 	dir := t.TempDir()
@@ -528,7 +531,7 @@ func TestRetentionOnDisk(t *testing.T) {
 	ahead.Add(int64(30 * time.Hour))
 	got, err := e.Clean(t.Context(), false)
 	if err != nil || got.Runs != 5 || got.Files != 5 {
-		t.Fatalf("the sweep took %+v, %v, want 5 runs and their 5 files", got, err)
+		t.Fatalf("Clean removed %+v, %v, want 5 runs and their 5 files", got, err)
 	}
 	for range 2 {
 		if heads, err := st.List(t.Context(), store.Query{Account: acc}); err != nil || len(heads) != 2 {
@@ -556,7 +559,7 @@ func TestRetentionOnDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	if head := waitForEnd(t, e, live); head.Status != "completed" {
-		t.Errorf("the run that was under way is %s", head.Status)
+		t.Errorf("the live run is %s", head.Status)
 	}
 	e.crash()
 	if err := st.Close(); err != nil {

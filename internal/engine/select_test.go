@@ -11,8 +11,8 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// An engine with Select carries on the runs it names, those that begin there and
-// those that a request is about; the others rest, also when their timers are due and
+// An engine with Select continues the runs it selects, those that start there and those
+// that a request names. It leaves the others alone, even when their timers are due and
 // when every run is read again after a failed commit.
 func TestSelect(t *testing.T) {
 	fail := false
@@ -29,7 +29,7 @@ func TestSelect(t *testing.T) {
 	mine, other := before.run(acc, work, nil), before.run(acc, work, nil)
 	myNap, otherNap := before.run(acc, wait, nil), before.run(acc, wait, nil)
 	signalled := before.run(acc, planOf(t, "name: ask\nsteps:\n  - {id: ask, wait: {signal: go}}\n  - {id: nap, wait: {duration: PT1M}}\n", noop()), nil)
-	before.advanceClock(2_000_000) // they leave memory
+	before.advanceClock(2_000_000) // they are suspended
 
 	var failures []error
 	chosen := map[store.Key]bool{mine: true, myNap: true}
@@ -38,7 +38,7 @@ func TestSelect(t *testing.T) {
 	h := before.reopen(st)
 	h.runUntilIdle()
 	if len(h.c.residency.runs) != 1 || h.c.residency.runs[mine] == nil {
-		t.Fatalf("%d runs were loaded, want the one that is chosen and has not left memory", len(h.c.residency.runs))
+		t.Fatalf("%d runs were loaded, want the one that is selected and not suspended", len(h.c.residency.runs))
 	}
 	began := h.run(acc, wait, nil)
 	h.runUntilIdle(request(signalled, machine.Input{Kind: machine.InSignal, Name: "go"}))
@@ -47,7 +47,7 @@ func TestSelect(t *testing.T) {
 	h.runUntilIdle(refused)
 	h.advanceClock(5 * maxBackoff)
 	if len(failures) != 1 || fault.CodeOf(failures[0]) != fault.StoreFull {
-		t.Errorf("of one failed commit this was told: %v", failures)
+		t.Errorf("CommitFailed was called with %v, want one STORE_FULL", failures)
 	}
 	h.advanceClock(120_000_000)
 	h.finishTasks()
@@ -57,13 +57,13 @@ func TestSelect(t *testing.T) {
 	for _, key := range []store.Key{other, otherNap} {
 		h.wantStatus(key, "running")
 		if h.c.residency.runs[key] != nil {
-			t.Errorf("run %s was taken up", key.Run)
+			t.Errorf("run %s was loaded", key.Run)
 		}
 	}
 }
 
-// Wake-ups of runs that rest do not stand before those of the runs that are carried
-// on, however many they are.
+// Wake-ups of runs that are not selected do not crowd out those of the selected ones,
+// however many they are.
 func TestSelectDue(t *testing.T) {
 	st := memory.New(memory.Options{})
 	wait := planOf(t, "name: nap\nsteps:\n  - {id: nap, wait: {duration: PT1M}}\n", noop())

@@ -31,9 +31,9 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// soakShapes are what a long-lived engine is busy with: steps in a row, beside
-// each other and in loops, waits, retries, failures with compensations. Unit is
-// how long a wait is.
+// soakShapes returns what a long-lived engine is busy with: steps in sequence, in
+// parallel and in loops, waits, retries, failures with compensations. unit is the
+// length of a wait.
 func soakShapes(t testing.TB, unit time.Duration) (plans []*plan.Plan, actions []*action.Action) {
 	t.Helper()
 	flaky := newAction("flaky", func(_ context.Context, task *action.Task) (action.Result, error) {
@@ -74,8 +74,8 @@ steps:
 	return plans, actions
 }
 
-// slope is how much a series grows in an hour, as a share of its middle: the
-// median over all pairs (Theil and Sen), which single peaks do not move.
+// slope returns how much a series grows in an hour, relative to its median: the median
+// over all pairs (Theil–Sen), which single peaks do not move.
 func slope(hours, values []float64) float64 {
 	var slopes []float64
 	for i := range values {
@@ -88,8 +88,8 @@ func slope(hours, values []float64) float64 {
 
 func median(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/2] }
 
-// 1 % an hour is seen through what collections leave to chance, and chance alone is
-// not taken for it.
+// A leak of 1 % an hour is detected in spite of the noise of garbage collection, and
+// noise is not taken for a leak.
 func TestSlopeFindsALeakInNoise(t *testing.T) {
 	for _, c := range []struct{ leak, least, most float64 }{{0, -0.003, 0.003}, {0.02, 0.017, 0.023}, {0.2, 0.19, 0.21}} {
 		dice := rand.New(rand.NewPCG(5, 0))
@@ -107,8 +107,8 @@ func TestSlopeFindsALeakInNoise(t *testing.T) {
 	}
 }
 
-// wantAtRest fails unless an engine holds nothing any more: no run, attempt, slot,
-// subscriber, request.
+// wantAtRest fails unless an engine is idle: no run, attempt, slot, subscriber or
+// request is left.
 func wantAtRest(t *testing.T, e *Engine) {
 	t.Helper()
 	attempts, slots := (&Stage{e: e}).Held()
@@ -122,11 +122,11 @@ func wantAtRest(t *testing.T, e *Engine) {
 	}
 }
 
-// F50: an engine works for three days. Runs come every minute, wait, fail, are
+// F50: an engine works for three days. Runs start every minute, wait, fail, are
 // retried, watched, signalled and cancelled, and are removed two hours after they
-// ended. After six hours it holds as much memory as in the end, and when all have
-// gone nothing. The days take seconds: their clock is synctest's. One is too few:
-// what is held goes up and down by 4 % within hours.
+// ended. After six hours it holds as much memory as at the end, and when all runs are
+// removed it holds nothing. The days take seconds, because their clock is synctest's.
+// One day is too short: the heap varies by 4 % within hours.
 func TestF50_ThreeDays(t *testing.T) {
 	long := 72
 	if testing.Short() || raceOn {
@@ -176,7 +176,7 @@ func TestF50_ThreeDays(t *testing.T) {
 	}
 }
 
-// useRun is a user of one run: who watches it, steers it, or only waits.
+// useRun is a client of one run: it watches it, signals or cancels it, or only waits.
 func useRun(t *testing.T, e *Engine, run string, n int) {
 	var err error
 	switch n % 4 {
@@ -201,15 +201,14 @@ func useRun(t *testing.T, e *Engine, run string, n int) {
 	}
 }
 
-// F50: the same over the real store on a real disk, for a few seconds; half an hour
-// with ROUX_LONG=1, and as long as ROUX_SOAK says. At rest the process holds
-// the descriptors, goroutines and temporary files that it had before, and when it
-// has warmed up its memory does not grow by more than 1 % an hour.
+// F50: the same over the real store on a real disk, for a few seconds; for half an hour
+// with ROUX_LONG=1, and for ROUX_SOAK if set. When idle the process holds as many
+// descriptors, goroutines and temporary files as before, and after warm-up its memory
+// does not grow by more than 1 % an hour.
 //
-// A quarter of the time is warm-up, at three times the load of the rest: the
-// database, the caches of its pages and what allocators keep get as large as they
-// will, however much faster the machine is later on, and what they hold then is
-// not taken for growth.
+// A quarter of the time is warm-up, at three times the load of the rest: the database,
+// its page caches and the allocators reach their full size, even if the machine is
+// faster later, so that this is not taken for growth.
 func TestF50_Soak(t *testing.T) {
 	length := 5 * time.Second
 	if os.Getenv("ROUX_LONG") != "" {
@@ -221,8 +220,8 @@ func TestF50_Soak(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A test binary samples allocations, which the linker leaves out of roux: each
-	// place that is sampled for the first time costs pages for ever.
+	// A test binary samples allocations, unlike roux, where the linker removes that:
+	// each call site that is sampled for the first time costs pages for ever.
 	defer func(rate int) { runtime.MemProfileRate = rate }(runtime.MemProfileRate)
 	runtime.MemProfileRate = 0
 	dir := t.TempDir()
@@ -235,7 +234,7 @@ func TestF50_Soak(t *testing.T) {
 		Retention: retention.Policy{Runs: min(20*time.Second, length/5)},
 	}, actions...)
 	var usage series
-	parts := map[string]*series{} // of the memory, for whoever looks for growth
+	parts := map[string]*series{} // of the memory, to locate growth
 	resident := make([]int64, 0, 1<<14)
 	runs, began := 0, time.Now()
 	var plateau map[string]int
@@ -245,8 +244,8 @@ func TestF50_Soak(t *testing.T) {
 		if warmingUp {
 			concurrent *= 3
 		}
-		// A round is runs beside each other and their users; they pace it by what
-		// they wait for.
+		// A round is a number of concurrent runs and their clients; the waits of the
+		// runs pace it.
 		var wg sync.WaitGroup
 		for i := range concurrent {
 			run := start(t, e, plans[(round+i)%len(plans)], nil)
@@ -294,7 +293,7 @@ func TestF50_Soak(t *testing.T) {
 	}
 	after := openResources(t, dir)
 	for try := 0; after["goroutines"] > before["goroutines"] && try < 1_000_000; try++ {
-		runtime.Gosched() // one that has been told to end
+		runtime.Gosched() // one may be about to end
 		after = openResources(t, dir)
 	}
 	for what, n := range after {
@@ -320,13 +319,13 @@ func TestF50_Soak(t *testing.T) {
 	t.Logf("%s, %d runs: %s", time.Since(began).Truncate(time.Second), runs, report)
 }
 
-// maxDescriptors is what an engine with a SQLite store and a file store has open at
-// most: four readers, the writer and the upkeep, opened when they are first needed,
-// each with database, log and index; the lock, the directories, and a file for each
-// that is just read or written.
+// maxDescriptors is how many descriptors an engine with a SQLite store and a file store
+// has open at most: four readers, the writer and the upkeep connection, opened on first
+// use, each with database, log and index; the lock, the directories, and a file for
+// each that is being read or written.
 const maxDescriptors = 6*3 + 10
 
-// wantAllRemoved sweeps until the time of the last run is over and it is removed.
+// wantAllRemoved calls Clean until the last run is removed.
 func wantAllRemoved(t *testing.T, e *Engine) {
 	t.Helper()
 	for tick := time.Tick(100 * time.Millisecond); ; <-tick {
@@ -343,9 +342,8 @@ func wantAllRemoved(t *testing.T, e *Engine) {
 	}
 }
 
-// wantNoRows fails when a closed store without runs has something of one. The last
-// rows of the journal, and which runs in them are removed, stay until the commits
-// that follow let them go.
+// wantNoRows fails if a closed store without runs has rows of one. The last rows of the
+// journal, and the list of removed runs in them, stay until later commits drop them.
 func wantNoRows(t *testing.T, dir string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(dir, "roux.db"))
@@ -364,9 +362,8 @@ func wantNoRows(t *testing.T, dir string) {
 	}
 }
 
-// A series is what a process held at times: the least of each minute. What is
-// leaked is in each sample, and garbage that happened to be there in only some.
-// To keep all samples would be growth.
+// A series records the minimum of each minute of what a process holds. A leak is in
+// every sample, garbage only in some. Keeping all samples would itself be growth.
 type series struct {
 	samples int
 	minutes []time.Duration
@@ -385,7 +382,7 @@ func (s *series) add(at time.Duration, bytes int64) {
 	s.least[last] = min(s.least[last], float64(bytes))
 }
 
-// lows are the least of each full minute, and when the minute began.
+// lows returns the minimum of each full minute, and when the minute began.
 func (s *series) lows() (hours, lows []float64) {
 	for i := range len(s.minutes) - 1 { // the last is not full
 		hours, lows = append(hours, s.minutes[i].Hours()), append(lows, s.least[i])
@@ -393,7 +390,7 @@ func (s *series) lows() (hours, lows []float64) {
 	return hours, lows
 }
 
-// kib is bytes as people read them.
+// kib converts bytes to KiB.
 func kib(bytes []float64) []int64 {
 	k := make([]int64, len(bytes))
 	for i, b := range bytes {
@@ -402,7 +399,7 @@ func kib(bytes []float64) []int64 {
 	return k
 }
 
-// openResources are what a process has of things that run out.
+// openResources returns how many of the limited resources a process holds.
 func openResources(t *testing.T, dir string) map[string]int {
 	t.Helper()
 	h := map[string]int{"goroutines": runtime.NumGoroutine()}
@@ -417,13 +414,13 @@ func openResources(t *testing.T, dir string) map[string]int {
 	return h
 }
 
-// memoryUse is what a process has in memory after garbage has gone: its resident
-// set, and of that its own. Not its own are pages of programs and libraries: they
-// come in when code first runs, and the system takes them away as it likes. Where
-// the system does not tell, both are what the runtime has.
+// memoryUse returns what a process has in memory after garbage collection: its resident
+// set, and the part of it that is its own. Pages of programs and libraries are not its
+// own: they are loaded when code first runs, and the system reclaims them at will.
+// Where the system reports neither, both are what the runtime has.
 func memoryUse(t *testing.T) (own, resident int64) {
 	t.Helper()
-	runtime.GC() // what a pool holds goes at the second collection
+	runtime.GC() // FreeOSMemory collects again, which empties pools
 	debug.FreeOSMemory()
 	f, err := os.Open("/proc/self/smaps")
 	if err != nil {
@@ -433,7 +430,7 @@ func memoryUse(t *testing.T) (own, resident int64) {
 	}
 	defer f.Close()
 	code := false
-	lines := bufio.NewScanner(f) // little garbage: it is measured, too
+	lines := bufio.NewScanner(f) // makes little garbage, which would be measured too
 	for lines.Scan() {
 		kb, isSize := strings.CutPrefix(lines.Text(), "Rss:")
 		switch {
@@ -457,8 +454,8 @@ func memoryUse(t *testing.T) (own, resident int64) {
 	return own, resident
 }
 
-// memoryParts says what the process's own memory is made of. The rest is SQLite's
-// and what of the runtime's is no longer used and was not taken away.
+// memoryParts splits the process's own memory. The rest is SQLite's, and memory that
+// the runtime no longer uses and the system has not reclaimed.
 func memoryParts(own int64) map[string]int64 {
 	samples := []metrics.Sample{
 		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/unused:bytes"},

@@ -75,7 +75,7 @@ func TestStage(t *testing.T) {
 		s.Handle(now, s.Report(&effects[0], machine.Input{Kind: machine.InResult, Outcome: machine.Success, Output: []byte("1")}, false))
 		commit()
 		if ended, err := r.Poll(); err != nil || ended != (n == 1) {
-			t.Fatalf("after step %d the reader says ended %v, %v", n, ended, err)
+			t.Fatalf("after step %d the reader reports ended %v, %v", n, ended, err)
 		}
 	}
 	for i, seq := range seen {
@@ -95,7 +95,7 @@ func TestStage(t *testing.T) {
 	}
 }
 
-// A Stage that stops takes no new work.
+// A Stage that is stopping starts nothing.
 func TestAStoppingStageStartsNothing(t *testing.T) {
 	a := noop()
 	cfg := Config{Store: memory.New(memory.Options{}), Actions: compile.NewCatalogue(a), Logger: testLog(t)}

@@ -22,16 +22,16 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// F48: readers of every kind stop in the middle of what they read, and ten minutes
-// go by in which the engine writes many times what the write-ahead log may hold.
-// They hold no transaction, the log stays short, what waits for them in memory is
-// bounded, and when they go on they miss nothing (I14).
+// F48: readers of every kind stop in the middle of reading, for ten minutes in which
+// the engine writes many times the size of the write-ahead log. They hold no
+// transaction, the log stays short, what waits for them in memory is bounded, and when
+// they continue they miss nothing (I14).
 func TestF48_StalledReadersHoldNoTransaction(t *testing.T) {
 	dir := t.TempDir()
 	st := openSQLite(t, dir)
 	defer st.Close()
 	text := newAction("text", func(_ context.Context, task *action.Task) (action.Result, error) {
-		var b strings.Builder // that no compression makes small
+		var b strings.Builder // text that does not compress
 		for i := 0; b.Len() < 60_000; i++ {
 			fmt.Fprintf(&b, "%x", sha256.Sum256(fmt.Append(nil, task.EffectKey, i)))
 		}
@@ -133,8 +133,8 @@ func TestF48_StalledReadersHoldNoTransaction(t *testing.T) {
 	done.Wait()
 }
 
-// wantNoTransaction asks SQLite itself: a log can only be cut to nothing when
-// nobody reads it.
+// wantNoTransaction asks SQLite: a log can be truncated only if no transaction reads
+// it.
 func wantNoTransaction(t *testing.T, dir string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(dir, "roux.db"))
@@ -142,7 +142,7 @@ func wantNoTransaction(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	// Upkeep may be in the way for a moment, and is not a reader.
+	// Upkeep may hold the log for a moment, and is not a reader.
 	for try := 0; ; try++ {
 		var busy, log, copied int
 		if err := db.QueryRow(`PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &log, &copied); err != nil {
@@ -152,7 +152,7 @@ func wantNoTransaction(t *testing.T, dir string) {
 			return
 		}
 		if try == 100_000 {
-			t.Fatalf("somebody holds a transaction: %d pages in the log, %d copied", log, copied)
+			t.Fatalf("a transaction is open: %d pages in the log, %d copied", log, copied)
 		}
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// waiter waits for a signal, works with what it got, waits for time, and uses
-// values from before each wait: a suspended run must find them again.
+// waiterRecipe waits for a signal, uses its value, waits for a time, and uses values
+// from before each wait: a suspended run must find them again.
 const waiterRecipe = `
 name: waiter
 inputSchema: {type: object, properties: {n: {type: integer}}}
@@ -36,8 +36,8 @@ steps:
   - {id: last, transform: {expression: 'steps.work.output.ok && twice == input.n * 2'}}
 `
 
-// rendered is a journal in its public form, without times: these follow the
-// moment at which a run was looked at.
+// rendered returns a journal in its public form, without times, because these depend on
+// the moment at which a run was handled.
 func rendered(t testing.TB, st store.Store, p *plan.Plan, key store.Key) string {
 	t.Helper()
 	var b strings.Builder
@@ -80,7 +80,7 @@ func waitingRuns(t *testing.T, n, loaded int, crash bool) []string {
 	dice := rand.New(rand.NewPCG(7, 7))
 	for _, i := range dice.Perm(n) {
 		if i%10 == 9 {
-			continue // its wait runs out
+			continue // its wait times out
 		}
 		in := request(keys[i], machine.Input{Kind: machine.InSignal, Name: "go", Data: fmt.Appendf(nil, "%d", i)})
 		reply := h.replyOf(in)
@@ -115,8 +115,8 @@ func waitingRuns(t *testing.T, n, loaded int, crash bool) []string {
 	return journals
 }
 
-// Few runs in memory give the same journals as all of them.
-func TestSuspendedRunsBehaveAlike(t *testing.T) {
+// Journals are the same with few runs in memory as with all of them.
+func TestSuspensionDoesNotChangeJournals(t *testing.T) {
 	n := 10_000
 	if testing.Short() || raceOn {
 		n = 500
@@ -131,8 +131,8 @@ func TestSuspendedRunsBehaveAlike(t *testing.T) {
 	_ = waitingRuns(t, n/10, max(2, n/1000), true)
 }
 
-// A suspended run costs the next start nothing, and a quiet run is suspended when it
-// has been idle, without any pressure.
+// A suspended run costs the next start nothing. A quiet run is suspended when it has
+// been idle, even if memory is not full.
 func TestIdleRunsAreSuspended(t *testing.T) {
 	st := memory.New(memory.Options{})
 	h := newHarness(t, st, Config{}, noop())
@@ -155,10 +155,10 @@ func TestIdleRunsAreSuspended(t *testing.T) {
 	}
 }
 
-// Of many runs that begin to wait at once only the last ones stay in memory, so
-// that a crash at that moment leaves the next start little to read. One that
-// goes on soon is not worth suspending.
-func TestRestingRunsAreFew(t *testing.T) {
+// Of many runs that begin to wait at once only the last ones stay in memory, so that a
+// crash at that moment leaves the next start little to read. A run that wakes soon is
+// not worth suspending.
+func TestQuietRunsAreBounded(t *testing.T) {
 	st := memory.New(memory.Options{})
 	h := newHarness(t, st, Config{MaxQuiet: 10}, noop())
 	p := planOf(t, waiterRecipe, noop())
@@ -169,10 +169,10 @@ func TestRestingRunsAreFew(t *testing.T) {
 		keys = append(keys, h.run(acc, p, map[string]any{"n": int64(1)}))
 	}
 	if n := len(h.c.residency.runs); n < 100 || n > 112 {
-		t.Fatalf("%d runs are in memory, want 100 that nap and about 10", n)
+		t.Fatalf("%d runs are in memory, want 100 with short waits and about 10 others", n)
 	}
 	if h.c.residency.runs[keys[99]] == nil || h.c.residency.runs[keys[0]] != nil {
-		t.Error("not those are suspended that have been quiet for longest")
+		t.Error("the suspended runs are not those that have been quiet for longest")
 	}
 	n := 0
 	h = h.reopen(st.Crash(0))
@@ -188,19 +188,19 @@ func TestRestingRunsAreFew(t *testing.T) {
 		}
 	}
 	if len(h.tasks) != 100 {
-		t.Errorf("%d of 100 runs went on", len(h.tasks))
+		t.Errorf("%d of 100 runs continued", len(h.tasks))
 	}
 	h.advanceClock(3 * h.cfg.SuspendAfter.Microseconds())
 	for _, e := range h.c.residency.quiet {
 		if !e.unchanged() {
-			t.Fatal("a run that has left is still listed as resting, and held in memory")
+			t.Fatal("a run that has left memory is still listed as quiet, and held in memory")
 		}
 	}
 }
 
-// A thousand runs whose attempts take long, begun one after the other, do not wake
-// the loop a thousand times a second to see whether they may be suspended.
-func TestRunsAtWorkAreLookedAtTogether(t *testing.T) {
+// A thousand runs with long attempts, started one after the other, do not wake the loop
+// a thousand times a second to check whether they can be suspended.
+func TestIdleChecksAreBatched(t *testing.T) {
 	h := newHarness(t, memory.New(memory.Options{}), Config{}, noop())
 	p := planOf(t, chain(1), noop())
 	for range 1000 {
@@ -221,8 +221,8 @@ func TestRunsAtWorkAreLookedAtTogether(t *testing.T) {
 	}
 }
 
-// The journal stays bounded: small runs are compacted in packs.
-func TestLaggardsAreCompacted(t *testing.T) {
+// The journal stays bounded: small runs are compacted in groups.
+func TestOldestRunsAreCompacted(t *testing.T) {
 	st := memory.New(memory.Options{})
 	h := newHarness(t, st, Config{CompactBytes: 64 << 10, CompactCheck: 4 << 10}, noop())
 	p := planOf(t, "name: w\norder: none\nsteps:\n  - {id: w, wait: {signal: go}}\n  - {id: a, action: {name: noop}}\n", noop())

@@ -12,9 +12,8 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// Alarms go off in the order of their times, of equal times in the order in which
-// they were set; those that mean nothing any more are told apart, and dropped once
-// they are most.
+// Alarms go off in the order of their times, or of setting if times are equal. Dead
+// alarms are recognized, and removed once they are the majority.
 func TestAlarms(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -47,7 +46,7 @@ func TestAlarms(t *testing.T) {
 					a.bell.valid = a.seq
 				}
 				set = append(set, a)
-			case k < 8: // a run leaves, or waits for something else
+			case k < 8: // a run leaves memory, or waits for something else
 				i := r.IntN(len(set))
 				if b := set[i].bell; b != nil && b.l != nil && b.valid == set[i].seq {
 					if r.IntN(2) == 0 {
@@ -57,7 +56,7 @@ func TestAlarms(t *testing.T) {
 					}
 					h.noteDead()
 				}
-				if len(h.heap) < len(set) { // all the dead were dropped
+				if len(h.heap) < len(set) { // all dead alarms were removed
 					if h.dead != 0 || dead() != 0 {
 						t.Fatalf("seed %d: of %d alarms left, %d mean nothing, %d are known", seed, len(h.heap), dead(), h.dead)
 					}
@@ -92,7 +91,8 @@ func TestAlarms(t *testing.T) {
 	}
 }
 
-// Dead alarms are dropped when they are so many, and half of all; not before.
+// Dead alarms are removed when there are minDead of them and they are half of all; not
+// before.
 func TestDeadAlarmsAreBounded(t *testing.T) {
 	for _, living := range []int{0, minDead - 1, minDead, minDead + 1, minDead + 2} {
 		var h alarms
@@ -139,9 +139,9 @@ func TestAlarmsComeInOrder(t *testing.T) {
 	}
 }
 
-// I15: the alarms of runs that have ended do not pile up until a ttl of days is
-// over, and the others still come in order.
-func TestAlarmsOfTheDeadAreForgotten(t *testing.T) {
+// I15: the alarms of runs that have ended do not accumulate until the end of their ttl,
+// and the others still go off in order.
+func TestAlarmsOfEndedRunsAreRemoved(t *testing.T) {
 	h := newHarness(t, memory.New(memory.Options{}), Config{}, noop())
 	waits := h.run(acc, planOf(t, waitRecipe, noop()), nil)
 	p := planOf(t, chain(1), noop())
@@ -154,7 +154,7 @@ func TestAlarmsOfTheDeadAreForgotten(t *testing.T) {
 		h.finishTasks()
 	}
 	if n := cap(h.c.residency.alarms.heap); n > 4*minDead {
-		t.Errorf("room for %d alarms, for one run in memory", n)
+		t.Errorf("capacity for %d alarms, for one run in memory", n)
 	}
 	last := int64(0)
 	for found := false; len(h.c.residency.alarms.heap) > 0; {
@@ -167,14 +167,14 @@ func TestAlarmsOfTheDeadAreForgotten(t *testing.T) {
 			found = true
 		}
 		if len(h.c.residency.alarms.heap) == 0 && !found {
-			t.Error("the alarm of the run that waits is gone")
+			t.Error("the alarm of the waiting run was removed")
 		}
 	}
 }
 
-// I15: neither do those of a run that lives on: while it waits for something
-// soon, its alarm for the end of its ttl means nothing, time after time.
-func TestAlarmsOfTheLivingDoNotPileUp(t *testing.T) {
+// I15: the alarms of a running run do not accumulate either: each time it waits for
+// something earlier than the end of its ttl, the later alarm becomes dead.
+func TestSupersededAlarmsDoNotAccumulate(t *testing.T) {
 	h := newHarness(t, memory.New(memory.Options{}), Config{}, noop())
 	const laps = 2 * minDead
 	loops := h.run(acc, planOf(t, `

@@ -21,8 +21,8 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// A twoEngines is two engines over one store in one goroutine. One seed decides who
-// acts, what arrives, what is lost, and who dies when.
+// twoEngines are two engines over one store in one goroutine. The seed decides which of
+// them acts, what arrives, what is lost, and when a process crashes.
 type twoEngines struct {
 	t       *testing.T
 	dice    *rand.Rand
@@ -33,9 +33,9 @@ type twoEngines struct {
 	now     int64
 	seq     int
 
-	acked      map[store.Key]*plan.Plan // starts that were answered with success
-	unanswered []*input                 // starts not answered
-	stale      int                      // engines that learned that they had been replaced
+	acked      map[store.Key]*plan.Plan // starts that were acknowledged
+	unanswered []*input                 // starts without an answer yet
+	stale      int                      // engines that noticed that they had been replaced
 	deaths     int
 }
 
@@ -83,7 +83,8 @@ func newTwoEngines(t *testing.T, seed uint64) *twoEngines {
 	return pair
 }
 
-// takeOwnership makes engine i the owner of the store, as a process that has just begun.
+// takeOwnership makes engine i the owner of the store, as a process that has just
+// started.
 func (pair *twoEngines) takeOwnership(i int) {
 	h := unopenedHarness(pair.t, pair.st, pair.cfg, noopSlots3())
 	h.now, h.seq = pair.now, 0
@@ -99,7 +100,7 @@ func noopSlots3() *action.Action {
 	return a
 }
 
-// crash ends both processes; what was not synced may be gone.
+// crash crashes both processes; what was not synced may be lost.
 func (pair *twoEngines) crash() {
 	pair.deaths++
 	pair.st = pair.st.Crash(pair.dice.Uint64())
@@ -124,7 +125,7 @@ func (pair *twoEngines) step() {
 		case other == nil || fault.CodeOf(other.c.recovery.dead) == fault.StoreFailed:
 			pair.crash()
 		case pair.dice.IntN(40) == 0:
-			pair.takeOwnership(i) // the other one does not know yet
+			pair.takeOwnership(i) // the other one does not notice yet
 		}
 		return
 	}
@@ -141,7 +142,7 @@ func (pair *twoEngines) step() {
 		h.now = pair.now
 	}
 	h.handle()
-	if pair.dice.IntN(3) > 0 { // else the next input meets state ahead of the disk
+	if pair.dice.IntN(3) > 0 { // otherwise the next input finds state ahead of the disk
 		h.commit()
 	}
 	pair.collect()
@@ -224,7 +225,7 @@ func (pair *twoEngines) keys() []store.Key {
 	return keys
 }
 
-// finish ends the faults: every run must now come to its end.
+// finish ends the faults: every run must now end.
 func (pair *twoEngines) finish() {
 	pair.st = pair.st.Crash(0)
 	pair.now += 120_000_000
@@ -245,14 +246,15 @@ func (pair *twoEngines) finish() {
 			return
 		}
 		if n == 50 {
-			pair.t.Fatal("no engine survives")
+			pair.t.Fatal("every engine fails")
 		}
 		pair.st = pair.st.Crash(0)
 		pair.now += 120_000_000
 	}
 }
 
-// check holds every acknowledged run to what must be true, and hashes them all.
+// check checks the invariants of every acknowledged run, and returns a hash of their
+// journals.
 func (pair *twoEngines) check() string {
 	h := sha256.New()
 	for _, key := range pair.keys() {
@@ -303,9 +305,9 @@ func playSeed(t *testing.T, seed uint64) (hash string, pair *twoEngines) {
 	return pair.check(), pair
 }
 
-// Two engines, crashes, lost replies, full disks, a stale owner that goes on:
-// nothing acknowledged is lost, nothing settles twice, every run ends, and one
-// seed gives one history (F01, F16, F35, I3).
+// Two engines with crashes, lost replies, full disks, and a stale owner that continues:
+// nothing acknowledged is lost, nothing settles twice, every run ends, and one seed
+// gives one history (F01, F16, F35, I3).
 func TestTwoEnginesOneGoroutine(t *testing.T) {
 	seeds := uint64(12)
 	if testing.Short() || raceOn {

@@ -56,7 +56,7 @@ func TestI14_EndBetweenPageAndHead(t *testing.T) {
 	})
 }
 
-// retryDuringRead has a run retried between the head that a reader sees and its journal.
+// retryDuringRead retries a run between the read of its head and that of its journal.
 type retryDuringRead struct {
 	store.Store
 	once  sync.Once
@@ -70,7 +70,7 @@ func (s *retryDuringRead) Events(ctx context.Context, key store.Key, after uint6
 	return s.Store.Events(ctx, key, after, maxBytes)
 }
 
-// I14: a reader that came while a run was retried is not told that it has ended.
+// I14: a reader that starts while a run is retried is not told that the run has ended.
 func TestI14_RetryBetweenHeadAndPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

@@ -15,7 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// slowDisk takes its time for a commit.
+// A slowDisk is slow to commit.
 type slowDisk struct {
 	store.Store
 	takes time.Duration // for each commit; less than zero = for ever
@@ -31,9 +31,9 @@ func (s *slowDisk) Commit(ctx context.Context, batch []store.Transition) ([]stor
 	return s.Store.Commit(ctx, batch)
 }
 
-// F32: a disk that does not come back from a commit for ten seconds ends the
-// engine. Whoever waits is told so, nothing is acknowledged, and nobody waits
-// for the disk.
+// F32: a disk that does not return from a commit for ten seconds ends the engine.
+// Waiting callers get an error, nothing is acknowledged, and nothing waits for the
+// disk.
 func TestF32_DiskHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &slowDisk{Store: memory.New(memory.Options{}), takes: -1, gone: make(chan struct{})}
@@ -61,7 +61,7 @@ func TestF32_DiskHangs(t *testing.T) {
 	})
 }
 
-// F32: slow is not hung. A commit of nine seconds is waited for.
+// F32: a slow disk is not a hung disk: a commit of nine seconds is waited for.
 func TestF32_SlowDiskIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := noop()
@@ -72,9 +72,9 @@ func TestF32_SlowDiskIsWaitedFor(t *testing.T) {
 	})
 }
 
-// F32, F35: a process that was stopped for an hour in the middle of a commit has
-// not lost its disk: what counts is how often it could have come back.
-func TestF32_AStoppedProcessIsNoHungDisk(t *testing.T) {
+// F32, F35: a process that was stopped for an hour in the middle of a commit has not
+// lost its disk: what counts is how often the disk could have returned.
+func TestF32_StoppedProcessIsNotAHungDisk(t *testing.T) {
 	var w watchdog
 	w.sent = 1
 	const second = 1_000_000
@@ -95,7 +95,7 @@ func TestF32_AStoppedProcessIsNoHungDisk(t *testing.T) {
 	}
 	now += second
 	look(true, true)
-	w.sent = 2 // it came back, and another one is under way
+	w.sent = 2 // it returned, and another commit is running
 	look(true, false)
 	look(false, false)
 }

@@ -23,8 +23,8 @@ func publishedFrames(run, frames string, head bool) Published {
 	return p
 }
 
-// nextText is what waits for a subscriber: its frames, whether some were let go, the
-// status of the head. "nothing" = nothing waits.
+// nextText describes what waits for a subscriber: its frames, whether some were
+// dropped, the status of the head. "nothing" means that nothing waits.
 func nextText(t *testing.T, s *subscriber) string {
 	t.Helper()
 	ended, cancel := context.WithCancel(context.Background())
@@ -49,14 +49,14 @@ func nextText(t *testing.T, s *subscriber) string {
 	return text
 }
 
-// I14: a subscriber hears of its run, of heads alone where that is what it asked
-// for, once of each, and that it may have missed something.
-func TestSubscribersHearOfTheirRun(t *testing.T) {
+// I14: a subscriber receives its run's frames and heads once, or heads only if it asked
+// for that, and is told that it may have missed something.
+func TestSubscribersReceiveTheirRun(t *testing.T) {
 	f := New(nil, nil)
 	key := func(run string) store.Key { return store.Key{Account: acc, Run: run} }
 	f.Publish([]Published{publishedFrames("a", "before", true)})
 	if len(f.queue) != 0 {
-		t.Error("what nobody asked for is kept")
+		t.Error("events without a subscriber are queued")
 	}
 	heads := f.subscribe(key("a"), true)
 	if f.frameSubs.Load() != 0 || f.headSubs.Load() != 1 {
@@ -64,13 +64,13 @@ func TestSubscribersHearOfTheirRun(t *testing.T) {
 	}
 	f.Publish([]Published{publishedFrames("a", "1", false), publishedFrames("b", "1", false)})
 	if len(f.queue) != 0 || len(f.signal) != 0 {
-		t.Error("frames are kept although all who listen want heads")
+		t.Error("frames are queued although all subscribers want heads only")
 	}
 	f.Publish([]Published{publishedFrames("a", "2", false), {}, publishedFrames("a", "done", true)})
 	if len(f.queue) != 2 || len(f.signal) != 1 {
 		t.Errorf("%d news, %d signals, want the head and the gap", len(f.queue), len(f.signal))
 	}
-	frames := f.subscribe(key("a"), false) // what was sent before is not for it
+	frames := f.subscribe(key("a"), false) // must not receive what was published before
 	other := f.subscribe(key("b"), false)
 	if f.frameSubs.Load() != 2 || f.headSubs.Load() != 1 {
 		t.Errorf("%d watch and %d wait", f.frameSubs.Load(), f.headSubs.Load())
@@ -104,8 +104,8 @@ func TestSubscribersHearOfTheirRun(t *testing.T) {
 	}
 }
 
-// I15: frames wait for a slow subscriber up to a bound; past it they are let go, and
-// it is told. Once it has read it hears of frames again.
+// I15: frames wait for a slow subscriber up to a bound. Beyond it they are dropped and
+// the subscriber is marked as behind. After its next read it receives frames again.
 func TestI15_SlowSubscribersAreBounded(t *testing.T) {
 	s := &subscriber{signal: make(chan struct{}, 1)}
 	half := make([]byte, MaxBehind/2)
@@ -118,7 +118,7 @@ func TestI15_SlowSubscribersAreBounded(t *testing.T) {
 		push(half)
 		if c.more != "" {
 			push([]byte(c.more))
-			push([]byte(c.more)) // it stays behind
+			push([]byte(c.more)) // it stays marked as behind
 		}
 		n, err := s.next(t.Context())
 		if got := fmt.Sprintf("%d frames, behind %v", len(n.frames), n.behind); err != nil || got != c.want {
@@ -126,25 +126,25 @@ func TestI15_SlowSubscribersAreBounded(t *testing.T) {
 		}
 		push([]byte("on"))
 		if got := nextText(t, s); got != "on " {
-			t.Errorf("then it hears %q", got)
+			t.Errorf("then it receives %q", got)
 		}
 	}
 	push([]byte("old"))
 	s.markBehind()
 	if got := nextText(t, s); got != "behind " {
-		t.Errorf("after a gap it hears %q", got)
+		t.Errorf("after a gap it receives %q", got)
 	}
 }
 
-// A feed that is closed tells every subscriber, later ones too; what was published
-// before comes first.
-func TestFeedEnds(t *testing.T) {
+// Closing a feed gives its error to every subscriber, also to later ones; what was
+// published before comes first.
+func TestFeedClose(t *testing.T) {
 	f := New(nil, nil)
 	key := store.Key{Account: acc, Run: "a"}
 	s := f.subscribe(key, false)
 	f.Publish([]Published{publishedFrames("a", "last", false)})
 	f.Close(errEnded)
-	f.Run() // returns, since the hub has ended
+	f.Run() // returns, because the feed is closed
 	if got := nextText(t, s); got != "last " {
 		t.Errorf("heard %q", got)
 	}
@@ -154,22 +154,22 @@ func TestFeedEnds(t *testing.T) {
 		}
 	}
 	if f.headSubs.Load() != 0 {
-		t.Error("one who came later is counted")
+		t.Error("a subscriber of a closed feed is counted")
 	}
 }
 
-// A subscriber hears of nothing that was sent before it came: that a run had
-// ended is no news when it was retried since.
-func TestSubscribersHearOfNothingOlder(t *testing.T) {
+// A subscriber receives nothing that was published before it subscribed: the end of a
+// run must not reach a subscriber that came after a retry.
+func TestSubscribersReceiveNothingOlder(t *testing.T) {
 	f := New(nil, nil)
 	key := store.Key{Account: acc, Run: "run"}
 	before := f.subscribe(key, true)
 	f.Publish([]Published{{Key: key, Head: &store.Head{Key: key, Ended: 1}}})
 	after := f.subscribe(key, true)
 	f.mu.Lock()
-	f.drain() // what Run does when it comes to it
+	f.drain() // as Run does later
 	f.mu.Unlock()
 	if before.head == nil || after.head != nil {
-		t.Errorf("who was there hears of %v, who came later of %v", before.head, after.head)
+		t.Errorf("the earlier subscriber received %v, the later one %v", before.head, after.head)
 	}
 }

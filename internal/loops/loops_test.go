@@ -48,8 +48,8 @@ func planOf(t testing.TB, src string) *plan.Plan {
 	return nil
 }
 
-// A loop over items that hold references reads the journal for them once, and not for
-// each window: its work would grow with the square of the run.
+// A loop over items that contain references reads the journal for them once, not for
+// each window: otherwise its work would grow with the square of the run.
 func TestReferencesAreReadOnce(t *testing.T) {
 	files := blobs(t)
 	ref := jsonx.Large{Hash: "sha256_" + strings.Repeat("a", 64), Size: 3, Bytes: 3}
@@ -105,8 +105,8 @@ func TestNeedItemsAfterARestart(t *testing.T) {
 }
 
 // TestCollectHoldsAWindow: outputs that come long before their turn are not all
-// held; each is read again when it is near. Whatever the order of the events and
-// the room there is, the list is in order.
+// buffered; they are read again later. The list is in order whatever the order of the
+// events and the size of the buffer.
 func TestCollectHoldsAWindow(t *testing.T) {
 	p := planOf(t, "name: r\nsteps:\n  - {id: l, loop: {over: 'lists.range(100)', maxConcurrency: 100, steps: [{id: x, action: {name: noop}}]}}\n")
 	const n = 100
@@ -150,7 +150,7 @@ func TestCollectHoldsAWindow(t *testing.T) {
 	}
 }
 
-// countingStore is a store of one journal that counts the pages it gives.
+// countingStore is a store of one journal that counts the pages it returns.
 type countingStore struct {
 	store.Store
 	frames []byte
@@ -166,7 +166,7 @@ func (s *countingStore) Events(_ context.Context, _ store.Key, after uint64, _ i
 	return store.Page{Frames: s.frames, Next: s.last}, nil
 }
 
-// An item may have maxItem bytes, and a line that ends the file is one.
+// An item may have maxItem bytes. The last line of a file needs no line end.
 func TestLongestLine(t *testing.T) {
 	for more, want := range []fault.Code{"", fault.ValueTooLarge} {
 		line := `"` + strings.Repeat("x", maxItem-2+more) + `"`

@@ -11,7 +11,7 @@ import (
 	"github.com/roux-engine/roux/internal/blob"
 )
 
-// Hashes are found wherever they stand in bytes, each once, and nothing else is.
+// Hashes are found anywhere in bytes, each once, and nothing else is.
 func TestHashesAreFound(t *testing.T) {
 	a, b := hashPrefix+strings.Repeat("0a", 32), hashPrefix+strings.Repeat("9f", 32)
 	for text, want := range map[string][]string{
@@ -47,11 +47,12 @@ func TestHashesAreFound(t *testing.T) {
 	}
 	collectHashes(hashPrefix+strings.Repeat("c", 64), into)
 	if len(into) != maxTouched+2 {
-		t.Errorf("%d hashes of one request are looked at", len(into))
+		t.Errorf("%d hashes of one request are collected", len(into))
 	}
 }
 
-// Whatever looks like a file's hash is one; what only begins like one is not.
+// Everything that looks like the hash of a file is found; what only begins like one is
+// not.
 func TestHashesInBytes(t *testing.T) {
 	h := "sha256_" + strings.Repeat("0123456789abcdef", 4)
 	for _, tt := range []struct {
@@ -65,7 +66,7 @@ func TestHashesInBytes(t *testing.T) {
 		n := 0
 		eachHash([]byte(tt.text), func(hash []byte) {
 			if n++; !blob.ValidHash(string(hash)) {
-				t.Errorf("%q is no hash", hash)
+				t.Errorf("%q is not a valid hash", hash)
 			}
 		})
 		if n != tt.want {

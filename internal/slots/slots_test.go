@@ -9,8 +9,8 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 )
 
-// The requests of a run are what was added and not removed, few or many, in its own
-// scope and in inner ones.
+// A set contains what was added and not removed, whether few or many, in the root scope
+// and in inner ones.
 func TestSet(t *testing.T) {
 	type request = Request[struct{}]
 	r := rand.New(rand.NewPCG(1, 2))
@@ -38,7 +38,7 @@ func TestSet(t *testing.T) {
 			delete(want, ref)
 			removed = have
 		case removed != nil:
-			s.Remove(removed) // it is not there, though its place may be taken
+			s.Remove(removed) // not in the set, although its step may have another request
 		}
 		most = max(most, s.Len())
 		if s.Len() != len(want) {
@@ -63,9 +63,9 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// Whatever is requested, held and withdrawn in whatever order: no limit has more in
-// use than slots, what is granted is what holds them, nothing waits beside a free
-// slot, each account is served in its own order, and at the end nothing is left.
+// Property test over random requests, releases and withdrawals: no limit has more in
+// use than slots, the granted requests hold exactly the slots in use, nothing waits
+// beside a free slot, each account is served in order, and at the end nothing is left.
 func TestArbiter(t *testing.T) {
 	type request = Request[int]
 	r := rand.New(rand.NewPCG(3, 4))
@@ -121,7 +121,8 @@ func TestArbiter(t *testing.T) {
 			switch n := r.IntN(10); {
 			case n < 5:
 				which, account := r.IntN(len(limits)), string(rune('a'+r.IntN(3)))
-				// The path stands for the action: order is kept among its requests.
+				// The path stands for the action: order is kept among requests for one
+				// action.
 				req := &request{Account: account, Ref: journal.Ref{Path: journal.Path([]byte{byte(which)}), Step: int32(next)}, Holder: next}
 				next++
 				waiting = append(waiting, req)
@@ -132,7 +133,7 @@ func TestArbiter(t *testing.T) {
 				holding = drop(holding, i)
 				runs[req.Account].Remove(req)
 				a.Withdraw(req)
-				a.Withdraw(req) // the second time it does nothing
+				a.Withdraw(req) // the second call does nothing
 			case n == 9 && len(waiting) > 0:
 				i := r.IntN(len(waiting))
 				req := waiting[i]
@@ -157,7 +158,7 @@ func TestArbiter(t *testing.T) {
 	}
 }
 
-// A request that comes to a full limit is reported with the reason, once for each limit.
+// A request that reaches a full limit is reported with the reason, once for each limit.
 func TestBlockedOncePerReason(t *testing.T) {
 	type request = Request[string]
 	a := New[string](1)
@@ -178,7 +179,7 @@ func TestBlockedOncePerReason(t *testing.T) {
 	}
 	look()
 	look()
-	a.Withdraw(first) // second passes the action's limit and comes to the engine's, which third gets
+	a.Withdraw(first) // second passes the action's limit and reaches the engine's, whose slot third gets
 	look()
 	want := []string{`waits for one of the 1 slots of action "resize"`, "waits for one of the engine's 1 slots"}
 	if len(told) != 2 || told[0] != want[0] || told[1] != want[1] {
