@@ -33,7 +33,7 @@ func TestLaggingHeadIsCorrected(t *testing.T) {
 			t.Errorf("marked %t: a step of a cancelled run is handed out", marked)
 		}
 		if got := h.head(key).Quarantine; (got != "") != marked {
-			t.Errorf("marked %t: the head says %q", marked, got)
+			t.Errorf("marked %t: the head has %q", marked, got)
 		}
 		if marked {
 			release := &input{kind: inRelease, key: key, reply: make(chan answer, 1)}

@@ -167,7 +167,7 @@ func collected(t *testing.T, e *Engine, files *blob.Store, run string) []json.Ra
 		t.Fatal(err)
 	}
 	if int64(len(items)) != list.Size || int64(len(data)) != list.Bytes {
-		t.Errorf("the reference says %d elements in %d bytes, the file has %d in %d", list.Size, list.Bytes, len(items), len(data))
+		t.Errorf("the reference has %d elements in %d bytes, the file has %d in %d", list.Size, list.Bytes, len(items), len(data))
 	}
 	return items
 }

@@ -182,7 +182,7 @@ func TestRetentionIsConfigured(t *testing.T) {
 				for i, want := range []time.Duration{tt.run, tt.named, tt.unnamed} {
 					what := []string{"the run", "its file", "the upload"}[i]
 					if late := gone[i] - want; want == 0 && gone[i] != 0 || want != 0 && (late < 0 || late > 2*time.Hour+time.Minute) {
-						t.Errorf("%s went after %s, want %s", what, gone[i], want)
+						t.Errorf("%s was removed after %s, want %s", what, gone[i], want)
 					}
 				}
 			})

@@ -122,7 +122,7 @@ func TestF48_StalledReadersHoldNoTransaction(t *testing.T) {
 		t.Errorf("the log grew to %d MiB while %d MiB were written", most>>20, written>>20)
 	}
 	if _, held := e.feed.Usage(); held > 3*feed.MaxBehind {
-		t.Errorf("%d KiB wait in memory for three subscribers", held>>10)
+		t.Errorf("%d KiB are kept in memory for three subscribers", held>>10)
 	}
 	if err := e.Sync(t.Context()); err != nil {
 		t.Fatal(err)

@@ -19,9 +19,9 @@ func TestAlarms(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		var h alarms
 		type known struct {
-			at   int64
-			seq  uint64
-			bell *timerHandle
+			at     int64
+			seq    uint64
+			handle *timerHandle
 		}
 		var set []known
 		dead := func() (n int) {
@@ -37,18 +37,18 @@ func TestAlarms(t *testing.T) {
 			switch k := r.IntN(10); {
 			case k < 5 || len(set) == 0:
 				b := &timerHandle{l: &loadedRun{}}
-				a := known{at: 1 + r.Int64N(50), bell: b}
+				a := known{at: 1 + r.Int64N(50), handle: b}
 				if r.IntN(4) == 0 {
-					a.bell = nil // of a suspended run
+					a.handle = nil // of a suspended run
 				}
-				a.seq = h.push(alarm{at: a.at, timer: a.bell})
-				if a.bell != nil {
-					a.bell.valid = a.seq
+				a.seq = h.push(alarm{at: a.at, timer: a.handle})
+				if a.handle != nil {
+					a.handle.valid = a.seq
 				}
 				set = append(set, a)
 			case k < 8: // a run leaves memory, or waits for something else
 				i := r.IntN(len(set))
-				if b := set[i].bell; b != nil && b.l != nil && b.valid == set[i].seq {
+				if b := set[i].handle; b != nil && b.l != nil && b.valid == set[i].seq {
 					if r.IntN(2) == 0 {
 						b.l = nil
 					} else {
@@ -60,17 +60,17 @@ func TestAlarms(t *testing.T) {
 					if h.dead != 0 || dead() != 0 {
 						t.Fatalf("seed %d: of %d alarms left, %d mean nothing, %d are known", seed, len(h.heap), dead(), h.dead)
 					}
-					set = slices.DeleteFunc(set, func(a known) bool { return a.bell != nil && (a.bell.l == nil || a.bell.valid != a.seq) })
+					set = slices.DeleteFunc(set, func(a known) bool { return a.handle != nil && (a.handle.l == nil || a.handle.valid != a.seq) })
 				}
 			default:
 				slices.SortFunc(set, func(a, b known) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.seq, b.seq)) })
 				want := set[0]
 				set = set[1:]
-				living := want.bell == nil || want.bell.l != nil && want.bell.valid == want.seq
+				living := want.handle == nil || want.handle.l != nil && want.handle.valid == want.seq
 				if at := h.next(); at != want.at {
 					t.Fatalf("seed %d, step %d: the next is at %d, want %d", seed, step, at, want.at)
 				}
-				if a, ok := h.pop(); a.at != want.at || a.timer != want.bell || ok != living {
+				if a, ok := h.pop(); a.at != want.at || a.timer != want.handle || ok != living {
 					t.Fatalf("seed %d, step %d: popped %+v, means something %v; want %+v, %v", seed, step, a, ok, want, living)
 				}
 			}

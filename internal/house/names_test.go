@@ -44,6 +44,10 @@ var refusedNames = map[string]map[string]string{
 		"sealAhead": "encodeAhead", "Seal": "EncodeBatch", "sealed": "encoded", "ParkAfter": "SuspendAfter", "parkIdle": "suspendIdle",
 		"parkResting": "suspendResting", "parked": "suspended", "FoldBytes": "CompactBytes", "FoldEvents": "CompactEvents",
 		"FoldCheck": "CompactCheck", "foldLaggards": "compactLaggards", "foldAll": "compactAll", "unfolded": "uncompacted", "folding": "compacting",
+		"ask": "request", "letOut": "releaseEffects", "handOut": "startJobs", "carryOut": "perform", "CarryOut": "Perform", "takeUp": "adoptAttempt",
+		"bereaved": "lostAttempts", "lone": "isolatedRun", "desperate": "suspectAllAfter", "hopeless": "permanent", "passing": "transient",
+		"entering": "recovering", "flying": "committing", "gone": "dropped", "resting": "quiet", "rested": "quietRun", "MaxResting": "MaxQuiet",
+		"slim": "shrink", "owed": "pendingCommand", "land": "finish", "lookAtCrashes": "checkHistory",
 	},
 	"internal/expr": {
 		"guard": "decorate", "guarded": "implementation", "prices": "callCosts", "price": "cost", "blame": "explainLarge", "reached": "contentError",

@@ -183,6 +183,6 @@ func TestBlockedOncePerReason(t *testing.T) {
 	look()
 	want := []string{`waits for one of the 1 slots of action "resize"`, "waits for one of the engine's 1 slots"}
 	if len(told) != 2 || told[0] != want[0] || told[1] != want[1] {
-		t.Errorf("told %q, want %q", told, want)
+		t.Errorf("reported %q, want %q", told, want)
 	}
 }
