@@ -30,72 +30,8 @@ func httpRequest(out *egress.Client) action.Action {
 		Version:     "1.0.0",
 		Description: "Sends an HTTP request and gives the answer as JSON, text or a file.",
 		Cost:        1,
-		Input: schema(`{
-			"type": "object",
-			"properties": {
-				"url": {"type": "string", "minLength": 1, "maxLength": 8192, "description": "http or https, without user and password."},
-				"method": {"enum": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"], "default": "GET"},
-				"headers": {
-					"type": "object", "maxProperties": 64, "additionalProperties": {"type": "string", "maxLength": 8192},
-					"description": "Sent with the request. Those that belong to the connection (Host, Content-Length, Transfer-Encoding, …) cannot be set."
-				},
-				"query": {
-					"type": "object", "maxProperties": 256,
-					"additionalProperties": {
-						"type": ["string", "number", "boolean", "null", "array"],
-						"items": {"type": ["string", "number", "boolean"]}
-					},
-					"description": "Added to the URL's query; a list gives its name once per item, null leaves it out."
-				},
-				"body": {"description": "Text is sent as text/plain, any other value as JSON, unless headers name a content type. For POST, PUT, PATCH, DELETE and OPTIONS."},
-				"bodyFile": {
-					"type": "string", "pattern": "^sha256_[0-9a-f]{64}$",
-					"description": "Hash of a file to send in place of body. It has to be named: the run's only file is never sent by itself."
-				},
-				"saveAs": {"type": "string", "minLength": 1, "maxLength": 255, "description": "Makes the answer's body a file of this name."},
-				"name": {"type": "string", "minLength": 1, "maxLength": 255, "description": "The name of the file, where the answer becomes one. Default: saveAs, else the last part of the address."},
-				"maxBytes": {
-					"type": "integer", "minimum": 1, "maximum": 4294967296,
-					"description": "Most bytes of the answer's body, unpacked. Default 1 MiB and at most 4 MiB; with saveAs 256 MiB and at most 4 GiB."
-				},
-				"timeout": {"type": "string", "description": "How long the whole exchange may take, such as \"30s\". Default: the step's timeout, which bounds it in any case."},
-				"keepHeaders": {
-					"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 100}, "maxItems": 64,
-					"description": "Response headers whose values are kept beside the harmless ones (content-type, etag, link, location, x-ratelimit-*, …). What is kept stands in the journal, so name none that holds a credential."
-				},
-				"followRedirects": {"type": "boolean", "default": true, "description": "Follows up to 5 redirects. Headers that may hold a secret do not go to another host."},
-				"expectStatus": {
-					"description": "The statuses that succeed: a number such as 200, a class such as \"2xx\", or a list of them. Default \"2xx\".",
-					"anyOf": [
-						{"$ref": "#/$defs/status"},
-						{"type": "array", "minItems": 1, "maxItems": 100, "items": {"$ref": "#/$defs/status"}}
-					]
-				}
-			},
-			"required": ["url"],
-			"additionalProperties": false,
-			"$defs": {"status": {"anyOf": [{"type": "integer", "minimum": 200, "maximum": 599}, {"type": "string", "pattern": "^[2-5]xx$"}]}}
-		}`),
-		Output: schema(`{
-			"type": "object",
-			"properties": {
-				"status": {"type": "integer", "minimum": 200, "maximum": 999},
-				"headers": {
-					"type": "object", "additionalProperties": {"type": "string"},
-					"description": "Names in small letters; several of one name are joined by commas. Cookies are left out, and values that may be credentials are [masked] unless keepHeaders names the header."
-				},
-				"contentType": {"type": "string", "description": "Media type in small letters without parameters; empty when the answer names none."},
-				"body": {"description": "The value of a JSON body, else its text; null when it is empty or in file."},
-				"file": ` + fileSchema + `,
-				"name": {"type": "string", "description": "Of file: the name asked for, else the last part of the address."},
-				"mimeType": {"type": "string", "description": "Of file, told from the content."},
-				"sizeBytes": {"type": "integer", "minimum": 0, "description": "Bytes of the body, unpacked."},
-				"url": {"type": "string", "description": "Where the answer came from after redirects, without the values of its query."},
-				"durationMs": {"type": "integer", "minimum": 0}
-			},
-			"required": ["status", "headers", "contentType", "body", "sizeBytes", "url", "durationMs"],
-			"additionalProperties": false
-		}`),
+		Input:       schema(httpInputSchema),
+		Output:      schema(httpOutputSchema),
 		Metadata: action.Metadata{
 			InputTypes: []action.TypeDefinition{
 				{Name: "request", MimeTypes: []string{"application/json", "text/plain"}, Description: "A URL, and for some methods a body."},
@@ -134,37 +70,113 @@ func httpRequest(out *egress.Client) action.Action {
 			{Title: "Download a file.", Input: schema(`{"url": "https://example.com/report.pdf", "saveAs": "report.pdf", "timeout": "2m"}`)},
 		},
 		Run: func(ctx context.Context, task *action.Task) (action.Result, error) {
-			in, err := readHTTPInput(task)
-			if err != nil {
-				return action.Result{}, err
-			}
-			if in.limit > 0 {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeoutCause(ctx, in.limit, fault.New(fault.StepTimeout,
-					"%s %s: no complete answer within %s", in.method, egress.Show(in.url), in.limit))
-				defer cancel()
-			}
-			req, done, err := in.request(ctx, task)
-			if err != nil {
-				return action.Result{}, err
-			}
-			defer done()
-			send := out.Do
-			if !in.follow {
-				send = out.RoundTrip
-			}
-			start := time.Now()
-			resp, err := send(req)
-			if err != nil {
-				return action.Result{}, err
-			}
-			defer func() { _ = resp.Body.Close() }()
-			if !in.expects(resp.StatusCode) {
-				return action.Result{}, statusFault(resp, time.Now())
-			}
-			return in.answer(ctx, task, resp, start)
+			return sendHTTP(ctx, task, out)
 		},
 	}
+}
+
+// httpInputSchema and httpOutputSchema are the contracts of the action http.
+const (
+	httpInputSchema = `{
+		"type": "object",
+		"properties": {
+			"url": {"type": "string", "minLength": 1, "maxLength": 8192, "description": "http or https, without user and password."},
+			"method": {"enum": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"], "default": "GET"},
+			"headers": {
+				"type": "object", "maxProperties": 64, "additionalProperties": {"type": "string", "maxLength": 8192},
+				"description": "Sent with the request. Those that belong to the connection (Host, Content-Length, Transfer-Encoding, …) cannot be set."
+			},
+			"query": {
+				"type": "object", "maxProperties": 256,
+				"additionalProperties": {
+					"type": ["string", "number", "boolean", "null", "array"],
+					"items": {"type": ["string", "number", "boolean"]}
+				},
+				"description": "Added to the URL's query; a list gives its name once per item, null leaves it out."
+			},
+			"body": {"description": "Text is sent as text/plain, any other value as JSON, unless headers name a content type. For POST, PUT, PATCH, DELETE and OPTIONS."},
+			"bodyFile": {
+				"type": "string", "pattern": "^sha256_[0-9a-f]{64}$",
+				"description": "Hash of a file to send in place of body. It has to be named: the run's only file is never sent by itself."
+			},
+			"saveAs": {"type": "string", "minLength": 1, "maxLength": 255, "description": "Makes the answer's body a file of this name."},
+			"name": {"type": "string", "minLength": 1, "maxLength": 255, "description": "The name of the file, where the answer becomes one. Default: saveAs, else the last part of the address."},
+			"maxBytes": {
+				"type": "integer", "minimum": 1, "maximum": 4294967296,
+				"description": "Most bytes of the answer's body, unpacked. Default 1 MiB and at most 4 MiB; with saveAs 256 MiB and at most 4 GiB."
+			},
+			"timeout": {"type": "string", "description": "How long the whole exchange may take, such as \"30s\". Default: the step's timeout, which bounds it in any case."},
+			"keepHeaders": {
+				"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 100}, "maxItems": 64,
+				"description": "Response headers whose values are kept beside the harmless ones (content-type, etag, link, location, x-ratelimit-*, …). What is kept stands in the journal, so name none that holds a credential."
+			},
+			"followRedirects": {"type": "boolean", "default": true, "description": "Follows up to 5 redirects. Headers that may hold a secret do not go to another host."},
+			"expectStatus": {
+				"description": "The statuses that succeed: a number such as 200, a class such as \"2xx\", or a list of them. Default \"2xx\".",
+				"anyOf": [
+					{"$ref": "#/$defs/status"},
+					{"type": "array", "minItems": 1, "maxItems": 100, "items": {"$ref": "#/$defs/status"}}
+				]
+			}
+		},
+		"required": ["url"],
+		"additionalProperties": false,
+		"$defs": {"status": {"anyOf": [{"type": "integer", "minimum": 200, "maximum": 599}, {"type": "string", "pattern": "^[2-5]xx$"}]}}
+	}`
+
+	httpOutputSchema = `{
+		"type": "object",
+		"properties": {
+			"status": {"type": "integer", "minimum": 200, "maximum": 999},
+			"headers": {
+				"type": "object", "additionalProperties": {"type": "string"},
+				"description": "Names in small letters; several of one name are joined by commas. Cookies are left out, and values that may be credentials are [masked] unless keepHeaders names the header."
+			},
+			"contentType": {"type": "string", "description": "Media type in small letters without parameters; empty when the answer names none."},
+			"body": {"description": "The value of a JSON body, else its text; null when it is empty or in file."},
+			"file": ` + fileSchema + `,
+			"name": {"type": "string", "description": "Of file: the name asked for, else the last part of the address."},
+			"mimeType": {"type": "string", "description": "Of file, told from the content."},
+			"sizeBytes": {"type": "integer", "minimum": 0, "description": "Bytes of the body, unpacked."},
+			"url": {"type": "string", "description": "Where the answer came from after redirects, without the values of its query."},
+			"durationMs": {"type": "integer", "minimum": 0}
+		},
+		"required": ["status", "headers", "contentType", "body", "sizeBytes", "url", "durationMs"],
+		"additionalProperties": false
+	}`
+)
+
+// sendHTTP carries out the action http.
+func sendHTTP(ctx context.Context, task *action.Task, out *egress.Client) (action.Result, error) {
+	in, err := readHTTPInput(task)
+	if err != nil {
+		return action.Result{}, err
+	}
+	if in.limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, in.limit, fault.New(fault.StepTimeout,
+			"%s %s: no complete answer within %s", in.method, egress.Show(in.url), in.limit))
+		defer cancel()
+	}
+	req, done, err := in.request(ctx, task)
+	if err != nil {
+		return action.Result{}, err
+	}
+	defer done()
+	send := out.Do
+	if !in.follow {
+		send = out.RoundTrip
+	}
+	start := time.Now()
+	resp, err := send(req)
+	if err != nil {
+		return action.Result{}, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if !in.expects(resp.StatusCode) {
+		return action.Result{}, statusFault(resp, time.Now())
+	}
+	return in.answer(ctx, task, resp, start)
 }
 
 // statusFault returns the fault for a status that the step does not accept; its

@@ -111,49 +111,54 @@ func pdfToMarkdown(reader *media.Reader) action.Action {
 			{Title: "Read the first page, as a file.", Input: schema(`{"file": "file", "pages": "1", "output": "file"}`)},
 		},
 		Run: func(ctx context.Context, task *action.Task) (action.Result, error) {
-			var in struct {
-				File               string `json:"file"`
-				PreserveFormatting *bool  `json:"preserveFormatting"`
-				Pages              string `json:"pages"`
-				target
-			}
-			if err := decode(task, &in); err != nil {
-				return action.Result{}, err
-			}
-			ranges, err := pageRanges(in.Pages)
-			if err != nil {
-				return action.Result{}, err
-			}
-			file, err := openFile(ctx, task, in.File)
-			if err != nil {
-				return action.Result{}, err
-			}
-			defer func() { _ = file.Close() }()
-			info := file.Info()
-			if info.MimeType != typePDF {
-				return action.Result{}, fault.New(fault.FileUnsupported, "file %s is %s: want %s", cmp.Or(info.Name, info.Hash), info.MimeType, typePDF)
-			}
-			told := 0
-			doc, err := reader.Text(ctx, file, media.TextOptions{
-				Plain: in.PreserveFormatting != nil && !*in.PreserveFormatting,
-				Pages: ranges,
-				Progress: func(done, total int) {
-					// A few reports are enough for watchers; not every page belongs in the
-					// journal.
-					now := done * progressSteps / total
-					if now == told {
-						return
-					}
-					told = now
-					report(task).Progress(float64(done)/float64(total), fmt.Sprintf("read %d of %d pages", done, total))
-				},
-			})
-			if err != nil {
-				return action.Result{}, err
-			}
-			return markdownResult(ctx, task, info, doc, in.target)
+			return readPDF(ctx, task, reader)
 		},
 	}
+}
+
+// readPDF carries out the action pdf-to-markdown.
+func readPDF(ctx context.Context, task *action.Task, reader *media.Reader) (action.Result, error) {
+	var in struct {
+		File               string `json:"file"`
+		PreserveFormatting *bool  `json:"preserveFormatting"`
+		Pages              string `json:"pages"`
+		target
+	}
+	if err := decode(task, &in); err != nil {
+		return action.Result{}, err
+	}
+	ranges, err := pageRanges(in.Pages)
+	if err != nil {
+		return action.Result{}, err
+	}
+	file, err := openFile(ctx, task, in.File)
+	if err != nil {
+		return action.Result{}, err
+	}
+	defer func() { _ = file.Close() }()
+	info := file.Info()
+	if info.MimeType != typePDF {
+		return action.Result{}, fault.New(fault.FileUnsupported, "file %s is %s: want %s", cmp.Or(info.Name, info.Hash), info.MimeType, typePDF)
+	}
+	told := 0
+	doc, err := reader.Text(ctx, file, media.TextOptions{
+		Plain: in.PreserveFormatting != nil && !*in.PreserveFormatting,
+		Pages: ranges,
+		Progress: func(done, total int) {
+			// A few reports are enough for watchers; not every page belongs in the
+			// journal.
+			now := done * progressSteps / total
+			if now == told {
+				return
+			}
+			told = now
+			report(task).Progress(float64(done)/float64(total), fmt.Sprintf("read %d of %d pages", done, total))
+		},
+	})
+	if err != nil {
+		return action.Result{}, err
+	}
+	return markdownResult(ctx, task, info, doc, in.target)
 }
 
 // pageRanges reads "1-3,7" and "10-"; nil = all pages.

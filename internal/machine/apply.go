@@ -118,15 +118,7 @@ func (r *Run) apply(ev *journal.Event, s *scope) error {
 	case journal.EvNodeFailed:
 		r.applyFailed(s, i, ev)
 	case journal.EvNodeSkipped:
-		st.reason = ev.Reason()
-		if ev.Code != "" {
-			r.setErr(s, i, ev)
-		}
-		if ev.Attempt > 0 {
-			r.countFailure(s, i, ev)
-		}
-		r.dropComposite(s, i)
-		r.settle(s, i, journal.Skipped)
+		r.applySkipped(s, i, ev)
 	case journal.EvNodeCancelled:
 		st.reason = ev.Reason()
 		if st.status == journal.Running && st.attempt > 0 {
@@ -151,6 +143,18 @@ func (r *Run) apply(ev *journal.Event, s *scope) error {
 		return fault.New(fault.StoreCorrupt, "event %d: kind %d is not about a step", ev.Seq, ev.Kind)
 	}
 	return nil
+}
+
+func (r *Run) applySkipped(s *scope, i int32, ev *journal.Event) {
+	s.steps[i].reason = ev.Reason()
+	if ev.Code != "" {
+		r.setErr(s, i, ev)
+	}
+	if ev.Attempt > 0 {
+		r.countFailure(s, i, ev)
+	}
+	r.dropComposite(s, i)
+	r.settle(s, i, journal.Skipped)
 }
 
 func (r *Run) applyRun(ev *journal.Event) error {

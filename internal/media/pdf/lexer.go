@@ -102,9 +102,7 @@ func (l *lexer) next() (op []byte, ok bool) {
 		case classes[c] == space:
 			l.i++
 		case c == '%':
-			for l.i < len(l.b) && l.b[l.i] != '\n' && l.b[l.i] != '\r' {
-				l.i++
-			}
+			l.skipComment()
 		case c == '(':
 			put(operand{kind: stringOperand, text: l.literal()})
 		case c == '<' && l.at(1) == '<':
@@ -141,11 +139,7 @@ func (l *lexer) next() (op []byte, ok bool) {
 		case classes[c] == delimiter:
 			l.i++
 		default:
-			start := l.i
-			for l.i < len(l.b) && classes[l.b[l.i]] == regular {
-				l.i++
-			}
-			word := l.b[start:l.i]
+			word := l.word()
 			if n, ok := number(word); ok {
 				put(operand{kind: numberOperand, num: n})
 				continue
@@ -166,6 +160,22 @@ func (l *lexer) next() (op []byte, ok bool) {
 		}
 	}
 	return nil, false
+}
+
+// skipComment skips the rest of the line.
+func (l *lexer) skipComment() {
+	for l.i < len(l.b) && l.b[l.i] != '\n' && l.b[l.i] != '\r' {
+		l.i++
+	}
+}
+
+// word reads the regular characters up to the next delimiter or space.
+func (l *lexer) word() []byte {
+	start := l.i
+	for l.i < len(l.b) && classes[l.b[l.i]] == regular {
+		l.i++
+	}
+	return l.b[start:l.i]
 }
 
 func (l *lexer) at(d int) byte {
