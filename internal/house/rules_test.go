@@ -58,6 +58,12 @@ func TestRulesCatch(t *testing.T) {
 			"// This package runs.\npackage engine\n")), "must begin with"},
 		{"a long file", sourceProblems(file("internal/engine/x.go",
 			"// Package engine runs.\npackage engine\n"+strings.Repeat("\n", maxLines))), "lines; over"},
+		{"a long function", sizeProblems(file("internal/engine/x.go",
+			"package engine\n\nfunc f() {"+strings.Repeat("\n", maxFunctionLines)+"}\n"), nil), "f has 101 lines"},
+		{"a long package", sizeProblems(file("internal/engine/x.go",
+			"package engine\n"+strings.Repeat("\n", maxPackageLines)), nil), "lines in 1 files"},
+		{"a package that has become smaller", sizeProblems(file("internal/engine/x.go", "package engine\n"),
+			map[string]string{"internal/engine": "a reason"}), "no longer large"},
 		{"an unfinished word", wordProblems("x.go", "// TO"+"DO: later"), "TO" + "DO"},
 		{"a promise nobody keeps", wordProblems("x.md", "Each effect runs Exactly"+"-once."), "xactly-once"},
 	} {

@@ -27,7 +27,18 @@ const (
 // longFiles are files that may exceed maxLines, each with the reason.
 var longFiles = map[string]string{}
 
-const maxLines = 600
+const (
+	maxLines         = 600
+	maxFunctionLines = 100
+	// Of a package, without its tests.
+	maxPackageLines = 6_000
+	maxPackageFiles = 30
+)
+
+// largePackages are packages that may exceed these sizes, each with the reason.
+var largePackages = map[string]string{
+	"internal/cli": "one file for each command or two, and nothing else: what is not a command has left it",
+}
 
 // A source is one Go file of the module, whatever its build constraints.
 type source struct {
@@ -155,6 +166,43 @@ func sourceProblems(files []*source) (problems []string) {
 	for pkg, n := range name {
 		if !documented[pkg] {
 			problems = append(problems, fmt.Sprintf("package %s (%s) has no comment that says what it decides and never does", n, pkg))
+		}
+	}
+	return problems
+}
+
+// TestSizes: functions and packages that a reader can hold in the head.
+func TestSizes(t *testing.T) {
+	for _, problem := range sizeProblems(load(t), largePackages) {
+		t.Error(problem)
+	}
+}
+
+func sizeProblems(files []*source, large map[string]string) (problems []string) {
+	lines, count := map[string]int{}, map[string]int{}
+	for _, f := range files {
+		if f.test {
+			continue
+		}
+		lines[f.pkg] += bytes.Count(f.text, []byte("\n"))
+		count[f.pkg]++
+		for _, d := range f.syntax.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			if n := f.fset.Position(fn.End()).Line - f.fset.Position(fn.Pos()).Line + 1; n > maxFunctionLines {
+				problems = append(problems, fmt.Sprintf("%s: %s has %d lines; over %d a part of it is a function of its own", f.path, fn.Name.Name, n, maxFunctionLines))
+			}
+		}
+	}
+	for pkg, n := range lines {
+		over := n > maxPackageLines || count[pkg] > maxPackageFiles
+		switch {
+		case over && large[pkg] == "":
+			problems = append(problems, fmt.Sprintf("package %s has %d lines in %d files; over %d lines or %d files a part of it is a package of its own", pkg, n, count[pkg], maxPackageLines, maxPackageFiles))
+		case !over && large[pkg] != "":
+			problems = append(problems, fmt.Sprintf("package %s is no longer large: remove it from largePackages", pkg))
 		}
 	}
 	return problems
