@@ -115,6 +115,13 @@ type compiler struct {
 	names    []string // of all actions, for near matches
 	gotNames bool
 
+	bindings
+	typing
+	findings
+}
+
+// bindings record which steps bind names and which read them.
+type bindings struct {
 	frames        map[int32]*frame           // by graph
 	binders       map[graphSlot][]int32      // steps of a graph that bind a slot, themselves or in an inner scope
 	firstDefinite map[graphSlot]int          // index of the first binder that definitely binds
@@ -122,21 +129,29 @@ type compiler struct {
 	neverEnds     map[int32]bool             // graphs that never complete
 	readers       map[graphSlot][]slotReader // steps that read a slot, or their ancestors in that graph
 	edges         []edge                     // edges from references
-	edgeIndex     map[[2]int32]int           // index into waits
+	edgeIndex     map[[2]int32]int           // index into edges
 	outputRead    map[int32]bool             // steps whose output an expression reads
 	slotRead      map[graphSlot]bool         // bindings an expression reads (graph = frame)
-	programs      map[exprKey]*program       // one per distinct text
-	checks        map[string][]problem       // type checks by text, wanted type and types of the variables
-	typeIDs       map[string]int             // interned schemas
-	items         map[int32]schemaType       // types of loop items, by the body of the loop
-	wrapped       map[*declared]schemaType
-	slotTypes     map[graphSlot]schemaType
-	input         *schemaType
-	params        *schemaType // type of `parameters`; input is the type of `input`
-	diags         []fault.Diagnostic
-	count         [2]int // of diagnostics, by severity
-	seen          map[string]bool
-	cyclic        map[int32]bool // graphs with a cycle: their order is undefined
+	cyclic        map[int32]bool             // graphs with a cycle: their order is undefined
+}
+
+// typing records the programs of expressions and the types of values.
+type typing struct {
+	programs  map[exprKey]*program // one per distinct text
+	checks    map[string][]problem // type checks by text, wanted type and types of the variables
+	typeIDs   map[string]int       // interned schemas
+	items     map[int32]schemaType // types of loop items, by the body of the loop
+	wrapped   map[*declared]schemaType
+	slotTypes map[graphSlot]schemaType
+	input     *schemaType
+	params    *schemaType // type of `parameters`; input is the type of `input`
+}
+
+// findings are the diagnostics so far.
+type findings struct {
+	diags []fault.Diagnostic
+	count [2]int // by severity
+	seen  map[string]bool
 }
 
 // A node is what compile knows of a step and the plan does not hold.
@@ -163,27 +178,31 @@ type frame struct {
 func newCompiler(r *recipe.Recipe, src *recipe.Source, opt Options) *compiler {
 	c := &compiler{
 		r: r, src: src, opt: opt, limits: opt.Limits.orDefault(),
-		p:             &plan.Plan{},
-		byID:          map[string]int32{},
-		actions:       map[plan.ActionRef]int32{},
-		decls:         map[*action.Action]*declared{},
-		frames:        map[int32]*frame{},
-		binders:       map[graphSlot][]int32{},
-		firstDefinite: map[graphSlot]int{},
-		branchOf:      map[graphSlot]int32{},
-		neverEnds:     map[int32]bool{},
-		readers:       map[graphSlot][]slotReader{},
-		edgeIndex:     map[[2]int32]int{},
-		outputRead:    map[int32]bool{},
-		slotRead:      map[graphSlot]bool{},
-		programs:      map[exprKey]*program{},
-		checks:        map[string][]problem{},
-		typeIDs:       map[string]int{},
-		items:         map[int32]schemaType{},
-		wrapped:       map[*declared]schemaType{},
-		slotTypes:     map[graphSlot]schemaType{},
-		seen:          map[string]bool{},
-		cyclic:        map[int32]bool{},
+		p:       &plan.Plan{},
+		byID:    map[string]int32{},
+		actions: map[plan.ActionRef]int32{},
+		decls:   map[*action.Action]*declared{},
+		bindings: bindings{
+			frames:        map[int32]*frame{},
+			binders:       map[graphSlot][]int32{},
+			firstDefinite: map[graphSlot]int{},
+			branchOf:      map[graphSlot]int32{},
+			neverEnds:     map[int32]bool{},
+			readers:       map[graphSlot][]slotReader{},
+			edgeIndex:     map[[2]int32]int{},
+			outputRead:    map[int32]bool{},
+			slotRead:      map[graphSlot]bool{},
+			cyclic:        map[int32]bool{},
+		},
+		typing: typing{
+			programs:  map[exprKey]*program{},
+			checks:    map[string][]problem{},
+			typeIDs:   map[string]int{},
+			items:     map[int32]schemaType{},
+			wrapped:   map[*declared]schemaType{},
+			slotTypes: map[graphSlot]schemaType{},
+		},
+		findings: findings{seen: map[string]bool{}},
 	}
 	if len(r.Steps) > 0 {
 		// A recipe may be inside a wrapper such as plan_definition.
