@@ -16,7 +16,7 @@ test: ## vet and all tests; the README's second command
 	./.ci/test
 
 # Packages without goroutines, which internal/house checks: they cannot have data races.
-PURE := plan|expr|jsonschema|pattern|compile|journal|machine|view|wire|heap|spell|layout|jsonx|yamlx|redact
+PURE := ledger|plan|expr|jsonschema|pattern|compile|journal|machine|view|wire|heap|spell|layout|jsonx|yamlx|redact
 
 race: ## every short test under the race detector
 	go test -race -short -timeout 20m $$(go list ./... | grep -vE '/internal/($(PURE))(/|$$)')

@@ -28,8 +28,8 @@ var floors = []struct {
 	{"0, what is embedded", []string{"examples"}},
 	{"1, JSON", []string{"internal/jsonx"}},
 	{"1, guarded wrappers", []string{"internal/yamlx", "internal/redact"}},
-	{"1", []string{"internal/plan", "internal/expr", "internal/jsonschema", "internal/layout"}},
-	{"2", []string{"internal/compile", "internal/compile/recipe", "internal/compile/sample", "internal/journal", "internal/ledger"}},
+	{"1", []string{"internal/plan", "internal/expr", "internal/jsonschema", "internal/layout", "internal/ledger"}},
+	{"2", []string{"internal/compile", "internal/compile/recipe", "internal/compile/sample", "internal/journal"}},
 	{"3, what decides", []string{"internal/machine"}},
 	{"3, what readers see", []string{"internal/view"}},
 	{"3", []string{

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import "math"
+
+// Million is how many millionths a credit has. Prices and what runs use are counted in
+// millionths; a run's charge is their sum, rounded up once.
+const Million = 1_000_000
+
+// Ceil rounds millionths up to whole credits.
+func Ceil(millionths int64) int64 {
+	whole := millionths / Million
+	if millionths%Million > 0 {
+		whole++
+	}
+	return whole
+}
+
+// A Policy says what a run that fails is charged (R16). Runs that complete, are
+// cancelled or expire are charged what they used, whatever their policy.
+type Policy string
+
+// The policies of a definition.
+const (
+	RefundUnused Policy = "refund_unused" // the default: what completed steps used (X150)
+	RefundAll    Policy = "refund_all"    // nothing (X149)
+	NoRefund     Policy = "no_refund"     // the estimate, or what was used where that is more (X151)
+)
+
+// Due is what a run owes in all its generations when it ends: used is in millionths,
+// estimated and reserved are in credits.
+func (p Policy) Due(failed bool, used, estimated, reserved int64) int64 {
+	due := Ceil(used)
+	if !failed {
+		return due
+	}
+	switch p {
+	case RefundAll:
+		return 0
+	case NoRefund:
+		return max(due, min(estimated, reserved))
+	}
+	return due
+}
+
+// Reservation is what is held for an estimate: a quarter more, up to most.
+func Reservation(estimated, most int64) int64 {
+	return min(most, withBuffer(estimated))
+}
+
+// NextReservation is what a further generation of a run holds: settled is what earlier
+// ones have settled, used what the run has used in millionths, and remaining the
+// estimate of what will run.
+func NextReservation(settled, used, remaining, most int64) int64 {
+	return max(0, min(most-settled, Ceil(used)-settled+withBuffer(remaining)))
+}
+
+// withBuffer is an estimate and a quarter, rounded up.
+func withBuffer(estimated int64) int64 {
+	if estimated > math.MaxInt64/5 {
+		return math.MaxInt64
+	}
+	return (estimated*5 + 3) / 4
+}
