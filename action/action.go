@@ -20,7 +20,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// Delivery is what happens after a lost attempt.
+// Delivery is what the engine does after a lost attempt: one whose process died before
+// the outcome was recorded.
 type Delivery string
 
 // The two kinds of delivery. AtLeastOnce is the default: a lost attempt is tried again

@@ -213,7 +213,8 @@ var index = func() map[Code]int {
 	return m
 }()
 
-// CauseOf returns the cause of a code (R19); unknown codes are a provider's.
+// CauseOf returns the cause of a code (R19). A code that is not in the table is a
+// provider's own and has the cause CauseProvider.
 func CauseOf(code Code) Cause {
 	if row, ok := Lookup(code); ok {
 		return row.Cause
@@ -221,8 +222,8 @@ func CauseOf(code Code) Cause {
 	return CauseProvider
 }
 
-// ExitCode returns the command line's exit code for err; 0 for nil. A refused definition
-// has the exit code for definitions, even if a run may fail with the same code.
+// ExitCode returns the command line's exit code for err; 0 for nil. An error with
+// diagnostics refuses a definition: its exit code is that of [ExitBeforeRun].
 func ExitCode(err error) int {
 	if err == nil {
 		return ExitOK
@@ -235,7 +236,8 @@ func ExitCode(err error) int {
 }
 
 // ExitBeforeRun returns the exit code for a failure that ended a run before anything
-// ran. For a code that a run may fail with, it is the exit code for definitions.
+// ran. It is that of the code, but ExitDefinition where that would be ExitFailed,
+// because no step has failed.
 func ExitBeforeRun(code Code) int {
 	if exit := exitOf(code); exit != ExitFailed {
 		return exit

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// F33: a file that a command wrote is there after a power cut, under its name: the
-// directory is synced after the file came into it.
+// F33: a file that a command has written survives a power cut under its name, because
+// the directory is synced after the rename.
 func TestF33_DraftsAreDurable(t *testing.T) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
@@ -21,7 +21,7 @@ func TestF33_DraftsAreDurable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary := filepath.Join(t.TempDir(), "roux") // which says what it is to do
+	binary := filepath.Join(t.TempDir(), "roux") // under this name the test binary runs as roux
 	if err := os.Symlink(exe, binary); err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,8 @@ import (
 	"github.com/roux-engine/roux/internal/userfile"
 )
 
-// onlyFile says that a directory holds one file, with that text, and nothing else.
+// onlyFile fails the test unless a directory holds exactly one file, with that name and
+// text.
 func onlyFile(t *testing.T, dir, name, text string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -28,7 +29,7 @@ func onlyFile(t *testing.T, dir, name, text string) {
 	}
 }
 
-// What fails half way leaves the old file as it was, and nothing beside it.
+// A write that fails half way leaves the old file unchanged and no temporary file.
 func TestDraftFailsWhole(t *testing.T) {
 	broken := errors.New("the source broke")
 	for _, tt := range []struct {
@@ -72,8 +73,8 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// F31: a full disk under what a command writes for the user is said, and leaves
-// no half of a file.
+// F31: when the disk is full, writing a file for the user fails with STORE_FULL and
+// leaves no partial file.
 func TestF31_FullDiskUnderADraft(t *testing.T) {
 	disk, _ := mount(t, "size=1m")
 	at := filepath.Join(disk, "a.bin")
@@ -87,8 +88,8 @@ func TestF31_FullDiskUnderADraft(t *testing.T) {
 	onlyFile(t, disk, "a.bin", "old")
 }
 
-// A formatted recipe has the rights that it had, also those that a new file
-// would not get; a symbolic link to it stays one.
+// fmt keeps the mode of a recipe, including bits that the umask would remove from a new
+// file, and keeps a symbolic link to it a link.
 func TestFormatKeepsRightsAndLinks(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no such rights, and links need a privilege")

@@ -12,8 +12,8 @@ import (
 	"github.com/roux-engine/roux/internal/bundle"
 )
 
-// A run that was exported without some of its values is not carried on as if the
-// words in their place were the values, unless its user says so.
+// A run that was exported without some of its values is not adopted, because it would
+// continue with placeholders in their place, unless the user passes --masked.
 func TestMaskedRunsAreNotAdopted(t *testing.T) {
 	const ended = "name: r\ninputSchema: {type: object, properties: {token: {type: string, writeOnly: true}}}\n" +
 		"steps: [{id: a, transform: {expression: size(input.token)}}, {id: stop, fail: {code: STEP_FAILED, message: enough}}]\n"
@@ -73,8 +73,8 @@ func TestMaskedRunsAreNotAdopted(t *testing.T) {
 	}
 }
 
-// What took time and credits elsewhere, if at all, says nothing of what a run takes
-// here.
+// estimate leaves imported runs out: the time and credits that they took elsewhere, if
+// at all, do not predict those of a run here.
 func TestEstimateLeavesImportedRunsOut(t *testing.T) {
 	dir := t.TempDir()
 	file, packed := filepath.Join(dir, "r.yaml"), filepath.Join(dir, "b.zip")

@@ -87,7 +87,7 @@ func TestChangedBundlesAreRefused(t *testing.T) {
 			refused("a member less", names[i], packAsIs(t, m))
 		}
 	}
-	// The members are as they were, the archive is not.
+	// The members are unchanged, but the archive around them was packed anew.
 	var again bytes.Buffer
 	z := zip.NewWriter(&again)
 	for _, name := range names {
@@ -105,12 +105,13 @@ func TestChangedBundlesAreRefused(t *testing.T) {
 	refused("packed anew", "packed anew", writeTemp(t, again.Bytes()))
 }
 
-// A bomb is refused by what it declares: nothing of it is unpacked.
+// A decompression bomb is refused because of the sizes that it declares, before
+// anything is unpacked.
 func TestBundleBombs(t *testing.T) {
 	good := parts(t, exportedBundle(t))
 	sizes := map[string]int{"plan.json": 60 << 20, "journal.bin": 200 << 20, "manifest.json": 1 << 20}
 	if testing.Short() {
-		delete(sizes, "journal.bin") // packing it takes long
+		delete(sizes, "journal.bin") // left out because packing it takes long
 	}
 	for name, size := range sizes {
 		m := maps.Clone(good)
@@ -129,8 +130,8 @@ func TestBundleBombs(t *testing.T) {
 	}
 }
 
-// A member that declares another size than it has is refused, also when the manifest
-// declares the same and in a bundle that has no checksums, and takes no memory for it.
+// A member whose declared size is wrong is refused without allocating that size, even
+// if the manifest declares the same size, and even in a bundle without checksums.
 func TestBundleSizesThatLie(t *testing.T) {
 	good := parts(t, exportedBundle(t))
 	for _, tt := range []struct {
@@ -160,8 +161,8 @@ func TestBundleSizesThatLie(t *testing.T) {
 	}
 }
 
-// lyingBundle is a bundle in which the journal declares another size, and perhaps
-// another packed size, than it has.
+// lyingBundle returns a bundle in which the journal declares a wrong size, and a wrong
+// packed size if compressed is larger than the true one.
 func lyingBundle(t *testing.T, good map[string][]byte, version int, compressed, size uint64) []byte {
 	t.Helper()
 	var about bundle.Manifest
@@ -211,15 +212,15 @@ func lyingBundle(t *testing.T, good map[string][]byte, version int, compressed, 
 	return sealed(buf.Bytes())
 }
 
-// sealed puts the checksum that ends a bundle in its place.
+// sealed replaces the last bytes of a bundle by the checksum of the bytes before them.
 func sealed(data []byte) []byte {
 	all := len(data) - bundle.ChecksumBytes
 	sum := sha256.Sum256(data[:all])
 	return append(data[:all:all], hex.EncodeToString(sum[:])...)
 }
 
-// What is packed just not too well, and named in the manifest as it is, takes the
-// memory that it declares and no more.
+// A member that compresses just below the refused ratio, with its true size in the
+// manifest, takes the memory that it declares and no more.
 func TestBundleTakesWhatItDeclares(t *testing.T) {
 	const size = 64 << 20
 	m := parts(t, exportedBundle(t))
@@ -241,8 +242,8 @@ func TestBundleTakesWhatItDeclares(t *testing.T) {
 	}
 }
 
-// A list of very many members is refused before it is read, however many it says
-// that they are.
+// A bundle with very many members is refused before the list of members is read,
+// whatever number the archive declares.
 func TestBundleOfManyMembers(t *testing.T) {
 	for _, n := range []int{10_000, 300_000} {
 		var buf bytes.Buffer
@@ -269,7 +270,7 @@ func TestBundleOfManyMembers(t *testing.T) {
 	}
 }
 
-// Text in a bundle is UTF-8, also where all checksums hold.
+// Text in a bundle that is not UTF-8 is refused, even if all checksums match.
 func TestBundleTextIsUTF8(t *testing.T) {
 	good := parts(t, exportedBundle(t))
 	for name, old := range map[string]string{"plan.json": "no more of", "journal.bin": "once upon"} {
@@ -314,8 +315,8 @@ func TestBundleOfAnEarlierRelease(t *testing.T) {
 	}
 }
 
-// covers reports a command that takes a run and that no list names: neither the
-// one of commands that show runs, nor that of those which steer them.
+// covers fails the test for each command with a RUN argument that is neither in tried,
+// the commands that show runs, nor among those that change runs.
 func covers(t *testing.T, tried [][]string) {
 	t.Helper()
 	steers := []string{"roux resume", "roux runs cancel", "roux runs retry", "roux runs signal", "roux runs release", "roux runs adopt"}
@@ -331,15 +332,16 @@ func covers(t *testing.T, tried [][]string) {
 	}
 }
 
-// An imported run says so wherever it is shown, and is not carried on here until
-// its user adopts it.
+// An imported run is marked wherever it is shown, and does not continue here until the
+// user adopts it.
 func TestImportedRunsAreMarked(t *testing.T) {
 	t.Setenv("ROUX_DATA", filepath.Join(t.TempDir(), "data"))
 	path := writeTemp(t, exportedBundle(t))
 	if _, talk, code := inProcess("", "import", path); code != 0 {
 		t.Fatal(talk)
 	}
-	// What is one value says it there; a stream of events, lines or bytes beside it.
+	// Commands that print one value have the mark in it. Those that print a stream of
+	// events, lines or bytes print it on standard error.
 	bundle := filepath.Join(t.TempDir(), "again.zip")
 	values := [][]string{
 		{"runs", "list"}, {"runs", "get", "@last"}, {"explain", "@last", "talk"}, {"trace", "@last"}, {"trace", "@last", "--flame"},
@@ -369,7 +371,7 @@ func TestImportedRunsAreMarked(t *testing.T) {
 			shown = append(shown, args)
 		}
 	}
-	// Who is given the bundle that is made of it learns it, too.
+	// A bundle exported from the imported run has the mark, too.
 	data, err := os.ReadFile(bundle)
 	if err != nil {
 		t.Fatal(err)

@@ -67,7 +67,7 @@ func exportedBundle(t *testing.T, flags ...string) []byte {
 	return data
 }
 
-// parts unpacks a bundle, pack makes one again.
+// parts returns the members of a bundle by name.
 func parts(t *testing.T, data []byte) map[string][]byte {
 	t.Helper()
 	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
@@ -87,8 +87,8 @@ func parts(t *testing.T, data []byte) map[string][]byte {
 	return m
 }
 
-// pack makes a bundle of the members whose checksums hold, as somebody would who
-// knows how they are made.
+// pack makes a bundle of the members with correct checksums, as a forger who knows the
+// format would.
 func pack(t *testing.T, m map[string][]byte) string {
 	t.Helper()
 	var about bundle.Manifest
@@ -113,7 +113,8 @@ func pack(t *testing.T, m map[string][]byte) string {
 	return packAsIs(t, m)
 }
 
-// packAsIs makes a bundle of the members, with the checksum at its end.
+// packAsIs makes a bundle of the members without changing the manifest. Only the
+// checksum at the end of the bundle is computed.
 func packAsIs(t *testing.T, m map[string][]byte) string {
 	t.Helper()
 	var buf bytes.Buffer
@@ -160,8 +161,8 @@ func TestExportRedacts(t *testing.T) {
 	}
 }
 
-// F20, A31: whatever a bundle holds, importing it is an error or gives a run
-// that every command can look at. Nothing panics, nothing hangs.
+// F20, A31: importing a bundle of any content fails, or yields a run that every command
+// can show. Nothing panics or hangs.
 func TestF20_HostileBundles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one process after the other: the race detector has nothing to see here")
@@ -220,7 +221,7 @@ func TestF20_HostileBundles(t *testing.T) {
 	}
 }
 
-// lookAtAll imports a bundle and does with it what the commands do.
+// lookAtAll imports a bundle and shows the run in every way that the commands do.
 func lookAtAll(t *testing.T, path string) bool {
 	t.Helper()
 	ctx := context.Background()
@@ -301,8 +302,8 @@ func (s *tired) Commit(ctx context.Context, batch []store.Transition) ([]store.V
 	return s.Store.Commit(ctx, batch)
 }
 
-// An import that was interrupted is set apart and goes on where it was; another
-// run of the same id is never touched.
+// An interrupted import leaves a quarantined run, and the next import continues where
+// it stopped. A different run with the same id is never changed.
 func TestImportIsWholeOrApart(t *testing.T) {
 	ctx := context.Background()
 	good := parts(t, exportedBundle(t))

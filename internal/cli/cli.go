@@ -41,7 +41,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	return execute(ctx, args, stdin, stdout, stderr, nil)
 }
 
-// execute is Main with actions beside those that come with Roux.
+// execute is Main with the actions in more in addition to those that come with Roux.
 func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, more []action.Action) int {
 	a := &app{
 		stdin: stdin, stdout: stdout, stderr: stderr, getenv: os.Getenv, now: time.Now,
@@ -99,7 +99,7 @@ type app struct {
 	unhurried context.Context // ctx without --timeout; nil when there is none
 	release   context.CancelFunc
 
-	more   []action.Action // actions beside those that come with Roux
+	more   []action.Action // actions in addition to those that come with Roux
 	unwrap string          // an output whose fields are printed instead of it
 	shown  bool            // the diagnostics of the error have been shown
 }
@@ -112,8 +112,8 @@ func (a *app) late(err error) error {
 	return fault.New(fault.CommandTimeout, "waited %s, as long as --timeout says, and the command was not done", a.timeout)
 }
 
-// useActions sets the actions that recipes may call. They may reach the addresses
-// in allow beside public ones.
+// useActions sets the actions that recipes may call. They may reach the addresses in
+// allow in addition to public ones.
 func (a *app) useActions(allow []netip.Prefix) {
 	actions := node.NewActions(allow, a.more...)
 	a.list, a.actions = actions.List, actions.Catalogue

@@ -217,14 +217,16 @@ func (a *app) payload(text string) (json.RawMessage, error) {
 // A change is a change of one run.
 type change struct {
 	act func(ctx context.Context, h control.Runs, j store.Reader, head store.Head) error
-	// done is a predicate for the message afterwards, with the run as its subject.
+	// done completes the message "RUN …" that reports the change, for example with "is
+	// cancelled".
 	done string
 	// fine is an exit code of the run that counts as success.
 	fine int
 }
 
-// change changes a run: through the process that holds the directory, which then
-// carries it on, or in this process, which then follows it like resume.
+// change applies a change to a run. If another process holds the directory, it asks
+// that process, which continues the run. Otherwise this process applies the change and
+// follows the run as resume does.
 func (a *app) change(ctx context.Context, name string, s change) error {
 	ctx = a.following(ctx)
 	dir, err := a.config.DataDir()

@@ -12,7 +12,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// A plan that cannot be read is no recipe without signals: what is wrong is said.
+// A plan that cannot be read does not count as a recipe without signals: the error says
+// that it cannot be read.
 func TestSignalOfADamagedPlan(t *testing.T) {
 	dir, env := dataEnv(t)
 	p := start(t, env, "run", write(t, "wait.yaml", waiting))

@@ -50,8 +50,9 @@ func TestOneDamagedHead(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// An engine takes the run for one that has not ended and sets it apart, but its
-	// mark would be a new checksum over what is damaged.
+	// The engine takes the run for one that has not ended and tries to quarantine it.
+	// The mark must not be stored, because the row would then have a new checksum over
+	// damaged columns.
 	roux(fault.ExitOK, "run", recipe, "-q")
 	roux(fault.ExitOK, "resume")
 	for _, args := range [][]string{{"runs", "list"}, {"runs", "list", "--status", "completed"}, {"runs", "list", "--limit", "3"}} {

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// The demo needs no network: not even the loopback interface, which is down in
-// a namespace of its own. It takes a few seconds; what is held to the limit of
-// ten is the time it computes, because other tests run beside it.
+// The demo needs no network: not even the loopback interface, which is down in a new
+// network namespace. The limit of ten seconds is on its CPU time and not on the elapsed
+// time, because other tests run at the same time.
 func TestDemoWithoutNetwork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not short: the demo is one process after the other")
@@ -23,7 +23,7 @@ func TestDemoWithoutNetwork(t *testing.T) {
 		t.Skip("no network namespace can be made here: unshare -n is missing or not allowed")
 	}
 	for _, args := range [][]string{{"demo"}, {"demo", "--crash"}} {
-		// The test binary is roux when it is called so (see TestMain).
+		// The test binary runs as roux when it has that name (see TestMain).
 		roux := filepath.Join(t.TempDir(), "roux")
 		if err := os.Symlink(testBinary(t), roux); err != nil {
 			t.Fatal(err)

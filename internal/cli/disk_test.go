@@ -32,8 +32,8 @@ func mount(t *testing.T, options string) (dir string, remount func(options strin
 	}
 }
 
-// bulky writes about 36 MB through the journal, which compress to 27: more than
-// the write-ahead log holds.
+// bulky writes about 36 MB through the journal. They compress to 27 MB, which is more
+// than the write-ahead log holds.
 const bulky = `name: bulky
 steps:
   - id: many

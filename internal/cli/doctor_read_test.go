@@ -14,8 +14,8 @@ import (
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
-// TestDoctorReadsEverything: a head that is whole and yet not what the journal
-// says is named, and so is a file with a flipped bit.
+// TestDoctorReadsEverything checks that doctor names a head that is intact but differs
+// from the journal, and a file with a flipped bit.
 func TestDoctorReadsEverything(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("HOME", dir)
@@ -51,7 +51,7 @@ func TestDoctorReadsEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, apart := range []string{"it stopped the process", store.ImportedReason, ""} { // also one that is set apart
+	for _, apart := range []string{"it stopped the process", store.ImportedReason, ""} { // also a quarantined run
 		for _, status := range []string{"failed", heads[0].Status} {
 			h := heads[0]
 			h.Status, h.Quarantine = status, apart

@@ -19,9 +19,9 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// Two runs of a damaged log, each whole only where it is read otherwise: of one an
-// event is hit, the other began after that. Both are saved, with their files and
-// idempotency keys, and go on.
+// Two runs in a damaged log are each intact only in a different reading of it: an event
+// of the first is damaged, and the second began after that event. Both are saved with
+// their files and idempotency keys, and continue.
 func TestSalvageSavesFromEveryReading(t *testing.T) {
 	held := library.Request{Source: "w.yaml", IdempotencyKey: "once", Recipe: []byte("name: w\nsteps:\n" +
 		"  - {id: split, action: {name: text-split, parameters: {text: 'a b c', output: file}}}\n" +
@@ -68,7 +68,8 @@ func TestSalvageSavesFromEveryReading(t *testing.T) {
 	}
 }
 
-// holding opens an engine with an action that says when it begins and ends when it may.
+// holding opens an engine with an action that sends to began when it starts and returns
+// once goes is closed.
 func holding(t *testing.T, dir string, began chan<- struct{}, goes <-chan struct{}) *library.Engine {
 	t.Helper()
 	e, err := library.Open(t.Context(), library.Options{Dir: dir, Actions: []action.Action{{
@@ -90,9 +91,9 @@ func holding(t *testing.T, dir string, began chan<- struct{}, goes <-chan struct
 	return e
 }
 
-// heldAndKilled makes a data directory as a process that is killed leaves it, with a
-// run that is in the middle of a step and one that came after it and is over. In the
-// log a bit of an event of the first has flipped.
+// heldAndKilled makes a data directory as a killed process leaves it. The run first is
+// in the middle of a step; the run second started later and has ended. One bit of an
+// event of first is flipped in the log.
 func heldAndKilled(t *testing.T, held library.Request) (dir, first, second string) {
 	t.Helper()
 	live, dir := filepath.Join(t.TempDir(), "live"), filepath.Join(t.TempDir(), "killed")

@@ -46,8 +46,9 @@ func killedWith(t *testing.T, n int) string {
 	return dir
 }
 
-// A data directory whose log is damaged is refused by every command, which says what
-// to do; what that saves is whole, and the directory stays as it was.
+// Every command refuses a data directory whose log is damaged and names the command
+// that salvages it. What that command saves is intact, and the damaged directory is
+// unchanged.
 func TestSalvage(t *testing.T) {
 	const n = 12
 	image := killedWith(t, n)
@@ -80,7 +81,8 @@ func TestSalvage(t *testing.T) {
 					t.Errorf("%v: exit %d: %s%s", args, code, out, talk)
 				}
 			}
-			// No other run goes on, as STORE_CORRUPT says of one that is damaged.
+			// Here no run continues. STORE_CORRUPT promises "Other runs go on" only
+			// when a single run is damaged.
 			for _, args := range [][]string{{"resume"}, {"resume", "-o", "json"}, {"doctor"}, {"doctor", "-o", "json"}} {
 				out, talk, code := inProcess("", append(args, "--data", dir)...)
 				if said := out + talk; code == fault.ExitOK || !strings.Contains(said, "is damaged") || strings.Contains(said, "Other runs go on") ||
@@ -133,7 +135,7 @@ func digestOf(t *testing.T, dir string) string {
 	return all.String()
 }
 
-// A new directory is made by --salvage, never an old one filled.
+// --salvage makes a new directory and refuses one that already holds something.
 func TestSalvageRefuses(t *testing.T) {
 	dir := killedWith(t, 1)
 	link := filepath.Join(t.TempDir(), "link")
@@ -165,7 +167,7 @@ func TestSalvageRefuses(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(dir, "new")); err == nil || digestOf(t, dir) != before {
 		t.Error("something was made in the damaged directory")
 	}
-	// A directory that is sound gives all it has.
+	// Everything in a sound directory is saved.
 	saved := filepath.Join(t.TempDir(), "saved")
 	if out, talk, code := inProcess("", "doctor", "--data", dir, "--salvage", saved); code != fault.ExitOK || !strings.Contains(out, "saved 1 run and 1 file") {
 		t.Errorf("exit %d: %s%s", code, out, talk)

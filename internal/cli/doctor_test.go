@@ -11,8 +11,8 @@ import (
 	"github.com/roux-engine/roux/internal/config"
 )
 
-// TestDoctorSaysWhyItIsUsed: nobody named a ./.roux, and it may have come with a
-// project.
+// TestDoctorSaysWhyItIsUsed checks that doctor says why it uses a ./.roux that the user
+// has not named, because it may have come with a project.
 func TestDoctorSaysWhyItIsUsed(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)

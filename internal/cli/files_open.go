@@ -15,8 +15,8 @@ import (
 )
 
 // filing calls fn for a command on files: through the process that holds the data
-// directory, or with a host of its own. It carries on no run. makes allows fn to
-// create the data directory.
+// directory, or with a host of its own that continues no run. If makes is set, the data
+// directory need not exist yet.
 func (a *app) filing(ctx context.Context, makes bool, fn func(ctx context.Context, s control.Files) error) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -54,7 +54,7 @@ func (a *app) filing(ctx context.Context, makes bool, fn func(ctx context.Contex
 	return h.close(nil)
 }
 
-// mustHold is datadir.MustExist for commands on files.
+// mustHold is datadir.MustExist with an error that speaks of files instead of runs.
 func mustHold(dir string) error {
 	err := datadir.MustExist(dir)
 	if errors.Is(err, fault.RunNotFound) {

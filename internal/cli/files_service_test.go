@@ -21,14 +21,14 @@ import (
 	"github.com/roux-engine/roux/internal/term"
 )
 
-// hosted is a process that holds a fresh data directory, and the way to it
+// hosted returns a host that holds a new data directory, and a client that is connected
 // through its socket.
 func hosted(t *testing.T) (*host, *control.Remote) {
 	t.Helper()
 	return hostedAt(t, filepath.Join(t.TempDir(), "data"))
 }
 
-// hostedAt is hosted for a directory that may be there already.
+// hostedAt is hosted for a directory that may already exist.
 func hostedAt(t *testing.T, dir string) (*host, *control.Remote) {
 	t.Helper()
 	t.Setenv("ROUX_DATA", dir)
@@ -50,8 +50,7 @@ func hostedAt(t *testing.T, dir string) (*host, *control.Remote) {
 	return h, r
 }
 
-// A process that hosts an engine collects its garbage as the user says, else as
-// seldom as suits an engine.
+// A process that hosts an engine keeps the user's GOGC, and sets 200 if there is none.
 func TestAHostSetsTheCollector(t *testing.T) {
 	before := debug.SetGCPercent(70)
 	t.Cleanup(func() { debug.SetGCPercent(before) })
@@ -67,8 +66,8 @@ func TestAHostSetsTheCollector(t *testing.T) {
 	}
 }
 
-// What turns out to be damaged while it is streamed ends in the error that says
-// so, also at the other end of the socket.
+// F20: damage that is found while a file is streamed ends the stream with FILE_INVALID,
+// also for a client of the socket.
 func TestF20_DamageReachesTheOtherEnd(t *testing.T) {
 	h, r := hosted(t)
 	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<19) // 8 MiB: two pieces
@@ -119,8 +118,8 @@ func TestF20_DamageReachesTheOtherEnd(t *testing.T) {
 	}
 }
 
-// A source that cannot be read is blamed, and not the process at the other end;
-// nothing is kept of it.
+// When the source of an upload cannot be read, the error is that of the source and not
+// SERVER_UNREACHABLE, and nothing of it is stored.
 func TestSourceFailsWhileItIsSent(t *testing.T) {
 	h, r := hosted(t)
 	broken := errors.New("the disk under the source is bad")

@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// A signal that comes when all runs have ended and the engine is being closed is no
-// fault of Roux: the command ends as its runs did.
+// A signal that arrives after all runs have ended, while the engine is being closed, is
+// no error: finish returns nil, so the command has the exit code of its runs.
 func TestASignalAtTheEndInterruptsNothing(t *testing.T) {
 	for name, closing := range map[string]func(h *host, sigs chan os.Signal) error{
 		"finish": func(h *host, sigs chan os.Signal) error { return h.finish(sigs) },
 		"close":  func(h *host, sigs chan os.Signal) error { return h.close(sigs) },
 	} {
 		h, _ := hosted(t)
-		// What a Ctrl-C finds: the engine waits for somebody, here for the socket.
+		// When the signal arrives, closing is blocked, here on closing the socket.
 		release := make(chan struct{})
 		unhook := h.unhook
 		h.unhook = func() {

@@ -64,9 +64,9 @@ func triedLines(t *testing.T) (lines []tried, codes map[string]bool) {
 	return lines, codes
 }
 
-// TestEveryCommandHasATranscript: each command is run by a transcript, with each
-// of its flags; it says what it is, leads with an example that names it, and has
-// its sentence for each flag.
+// TestEveryCommandHasATranscript checks that each command, with each of its flags, is
+// run by a transcript, and that its help has a description, an example that names the
+// command first, and a sentence for each flag.
 func TestEveryCommandHasATranscript(t *testing.T) {
 	// Flags that only a terminal or a killed process shows are tried in Go.
 	elsewhere := map[string]string{"completion": "cobra's own; its scripts are made from our commands"}
@@ -135,8 +135,8 @@ func TestEveryCommandHasATranscript(t *testing.T) {
 	})
 }
 
-// TestEveryExitCodeIsTried: each exit code of docs/exit-codes.md ends a command
-// of a transcript, or of the test that is named, or nothing can end in it yet.
+// TestEveryExitCodeIsTried checks that each exit code of docs/exit-codes.md is reached
+// by a command of a transcript or by the named test, or is listed as not reachable yet.
 func TestEveryExitCodeIsTried(t *testing.T) {
 	inGo := map[int]string{
 		fault.ExitForbidden: "TestReadOnlyDataDir", fault.ExitUnreachable: "TestExitUnreachable",
@@ -183,7 +183,8 @@ func testNames(t *testing.T) map[string]bool {
 	return names
 }
 
-// TestExitUnreachable: a holder of the data directory that hangs up ends in exit 9.
+// TestExitUnreachable checks that a command exits with 9 when the process that holds
+// the data directory hangs up.
 func TestExitUnreachable(t *testing.T) {
 	dir, env := dataEnv(t)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

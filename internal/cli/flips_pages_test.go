@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// rowsOf is what the tables hold, whatever reads them.
+// rowsOf returns the rows of each table, read with SQL and not with the code of the
+// store.
 func rowsOf(t *testing.T, path string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -34,7 +35,7 @@ var tables = []string{"journal", "chunks", "snapshots", "runs", "plans", "idempo
 func rowsIn(ctx context.Context, db *sql.DB, table string) string {
 	what := "*"
 	if table == "journal" {
-		what = "data" // rows of the journal have an order, their numbers mean nothing
+		what = "data" // only the order of rows in the journal counts, not their row ids
 	}
 	rows, err := db.QueryContext(ctx, "SELECT "+what+" FROM "+table+" NOT INDEXED")
 	if err != nil {
@@ -72,7 +73,8 @@ type btree struct {
 	shaping [][2]int // those that say where cells are and what is in them
 }
 
-// pick is a byte in use, every other time one that shapes the tree.
+// pick returns the offset of a byte in use: for even i one of the structure of the
+// tree, otherwise any.
 func (b *btree) pick(r *rand.Rand, i int) int {
 	spans := b.used
 	if i%2 == 0 && len(b.shaping) > 0 {
@@ -99,7 +101,7 @@ func treesOf(t *testing.T, path string) []*btree {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := sql.Open("sqlite", "file:"+path+"?immutable=1") // it leaves the log where it is
+	db, err := sql.Open("sqlite", "file:"+path+"?immutable=1") // immutable: the log is not copied into the database
 	if err != nil {
 		t.Fatal(err)
 	}

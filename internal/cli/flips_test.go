@@ -33,8 +33,8 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// strangers is an account beside that of the commands, whose rows fill the
-// tables that small runs of one user leave empty.
+// strangers is a second account, whose rows fill the tables that small runs of the
+// commands' account leave empty.
 const strangers = "acme"
 
 // flipsEach is how many bits are flipped in each table, index and kind of file.
@@ -48,7 +48,7 @@ func flipsEach() int {
 	return 20
 }
 
-// A flipper flips bits of a closed data directory and says what comes of each.
+// A flipper flips bits of a closed data directory and checks what follows from each.
 type flipper struct {
 	t     *testing.T
 	dir   string
@@ -210,7 +210,7 @@ func fillByStore(t *testing.T, dir string) {
 			if i%3 == 0 {
 				gone = append(gone, key)
 			}
-		case 2: // parked, with a second fold
+		case 2: // suspended, compacted twice
 			next.Compaction = &store.Compaction{First: 1, Last: 4, Chunk: chunk, Format: 1, State: noise(80)}
 			next.Suspension = &store.Suspension{WakeAt: at + 1<<42}
 			commit(next)
@@ -340,7 +340,7 @@ func (f *flipper) restore(name string) {
 	}
 }
 
-// flippedAt is when every file was written, as far as its time says.
+// flippedAt is the modification time that every file is given.
 var flippedAt = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
 // failed begins what is shown in place of something that cannot be read.
@@ -356,8 +356,7 @@ func (f *flipper) look() (shown map[string]string, problems []string) {
 	if err != nil {
 		return shown, []string{err.Error()}
 	}
-	// The rows are compared before doctor reads them: it is not to be blamed for a
-	// log that it may write.
+	// The rows are read before doctor runs, because doctor may write to the log.
 	for what, text := range rowsOf(f.t, filepath.Join(f.dir, datadir.Database)) {
 		shown[what] = text
 	}
@@ -432,7 +431,8 @@ func showRuns(ctx context.Context, j store.Reader, shown map[string]string) {
 	}
 }
 
-// showStrangers reads what no command shows, from the store itself.
+// showStrangers reads the account strangers, which no command shows, directly from the
+// store.
 func showStrangers(ctx context.Context, s store.Store, shown map[string]string) {
 	heads, err := s.List(ctx, store.Query{Account: strangers, Limit: 500})
 	show(shown, "list of "+strangers, heads, err)

@@ -20,7 +20,7 @@ import (
 	"github.com/roux-engine/roux/internal/yamlx"
 )
 
-// recipesOfTests are all the recipes that lie about: the examples, what init
+// recipesOfTests returns all recipes in the repository: the examples, those that init
 // writes, and those of the transcripts.
 func recipesOfTests(t *testing.T) map[string][]byte {
 	t.Helper()
@@ -66,7 +66,7 @@ func TestFormatKeepsThePlan(t *testing.T) {
 		out, problems := form(text, jsonx.Limits{}, recipe.KeyOrder())
 		before, _, _, _ := compile.Source(name, text, compile.Options{Actions: actions})
 		if before == nil {
-			continue // made not to compile
+			continue // invalid on purpose
 		}
 		if len(problems) > 0 {
 			t.Errorf("%s: %v", name, problems)

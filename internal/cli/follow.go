@@ -140,7 +140,8 @@ func (a *app) contained(run string, fn func() error) (err error) {
 // A display shows followed runs: as a live tree, one line per event, as JSON
 // lines, or not at all.
 type display interface {
-	// rejoined is called at the last old event of a run that had started before.
+	// rejoined is called once for a run that had started before this command, after the
+	// last of its events that are not shown.
 	rejoined(v *view.Run)
 	event(v *view.Run, ev *journal.Event)
 	tick()

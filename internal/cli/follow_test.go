@@ -16,8 +16,9 @@ import (
 	"github.com/roux-engine/roux/internal/term"
 )
 
-// A panic in what shows a run is an error of that run: the engine, which is in the
-// same process, and the other runs go on (I16). What was wrong first is what is said.
+// A panic in the code that shows a run is an error of that run: the engine, which is in
+// the same process, and the other runs continue (I16). The first error is the one that
+// is reported.
 func TestI16_PanicWhileShowing(t *testing.T) {
 	p, _, _, diags := compile.Source("p.yaml", []byte("name: p\nsteps:\n  - {id: w, wait: {duration: 1s}}\n"), compile.Options{Actions: node.Catalogue(testActions())})
 	if p == nil {
@@ -28,10 +29,10 @@ func TestI16_PanicWhileShowing(t *testing.T) {
 	foreign := journal.Event{Seq: 2, Kind: journal.EvNodeOpened, Step: 99}
 	stories := map[string][]*journal.Event{
 		"sound":   {&begun, &ended},
-		"foreign": {&begun, &foreign, &ended}, // a step that the plan has not
-		"gone":    {nil},                      // breaks the masking
+		"foreign": {&begun, &foreign, &ended}, // the plan has no such step
+		"gone":    {nil},                      // panics in the mask
 		"torn":    {{Seq: 1, Kind: journal.EvRunStarted, Step: -1, Data: []byte(`{`)}, &ended},
-		"closed":  nil, // breaks the reading
+		"closed":  nil, // panics in the watcher
 	}
 	watch := func(_ context.Context, run string, _ uint64, fn func(*journal.Event) error) error {
 		if run == "closed" {

@@ -34,7 +34,7 @@ func TestF46_Freeze(t *testing.T) {
 		cmd.Dir, cmd.Env = filepath.Join("testdata", "stores"), append(os.Environ(), "ROUX_DATA="+dir, "NO_COLOR=1")
 		return cmd
 	}
-	hold := func(args ...string) { // killed once it waits
+	hold := func(args ...string) { // starts a run and kills the process once the run waits
 		cmd := command(append([]string{"run"}, args...)...)
 		out, err := cmd.StderrPipe()
 		if err != nil {
@@ -71,7 +71,7 @@ func TestF46_Freeze(t *testing.T) {
 	if err := packStore(base+".zip", dir); err != nil {
 		t.Fatal(err)
 	}
-	ids, err := command("runs", "list", "-o", "name").Output() // from here on the directory is another one
+	ids, err := command("runs", "list", "-o", "name").Output() // opening the directory changes it, so it is packed before this
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,8 @@ func TestF46_Freeze(t *testing.T) {
 	t.Logf("wrote %s.zip and .jsonl", base)
 }
 
-// packStore keeps what a killed process left, but for what its end makes worthless.
+// packStore packs what a killed process left, without the files that are useless once
+// the process has ended.
 func packStore(path, dir string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {

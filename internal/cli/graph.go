@@ -68,7 +68,7 @@ roux graph @last --at 12 -o mermaid`,
 		Args: wants(1, 1, "FILE|RUN [-o svg|mermaid|dot|ascii|json] [--out FILE]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("output") {
-				d.form = "" // a configured form is one of tables
+				d.form = "" // the configured -o is for tables, not for pictures
 			}
 			if err := d.check(); err != nil {
 				return err

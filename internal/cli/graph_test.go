@@ -10,7 +10,7 @@ import (
 	"github.com/roux-engine/roux/internal/term"
 )
 
-// A status looks the same in a line of a run and in its picture.
+// A status has the same glyph in a line of output and in a picture of the run.
 func TestLooksAgree(t *testing.T) {
 	var all []string
 	for st := journal.Pending; st <= journal.Invalidated; st++ {

@@ -33,7 +33,8 @@ func TestHelpFits(t *testing.T) {
 	}
 }
 
-// A document that is an output does not fill the terminal.
+// beginning shortens a long document among the outputs, so that it does not fill the
+// terminal.
 func TestBeginning(t *testing.T) {
 	forty := strings.Repeat("a line\n", mostLines)
 	if got := beginning(forty, 80); got != forty {
@@ -43,7 +44,7 @@ func TestBeginning(t *testing.T) {
 	if want := forty + "… 2 more lines with 4 words: add `| less`, or `-o json > FILE`, to have them\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	// One line of a whole document counts for what it takes on the screen.
+	// A document of one very long line counts as the lines that it takes on the screen.
 	wide := "text: " + strings.Repeat("é word ", 5_000) + "\n"
 	if got := beginning(wide, 80); len([]rune(got)) > 80*mostLines || !strings.HasPrefix(wide, got[:400]) || !strings.Contains(got, "… 1 more line with ") {
 		t.Errorf("a line of %d bytes became one of %d: %.200q", len(wide), len(got), got)

@@ -15,8 +15,8 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// The holder may end between two questions of a command that follows a run, or
-// during any of them: what it would have said is then read from the store.
+// The process that holds the directory may end between two requests of a command that
+// follows a run, or during one: the command then reads the rest from the store.
 func TestHolderEndsWhileItIsFollowed(t *testing.T) {
 	for answered, question := range []string{"list", "plan", "head", "events"} {
 		t.Run(question, func(t *testing.T) {
@@ -25,7 +25,7 @@ func TestHolderEndsWhileItIsFollowed(t *testing.T) {
 			if len(filepath.Join(h.dir, datadir.Socket)) > 100 {
 				t.Skip("temporary directories have long names here")
 			}
-			h.unhook() // another one listens in its place
+			h.unhook() // control.Serve below listens instead
 			left := &endingHolder{Reader: h.Reader, answers: answered, leave: make(chan struct{})}
 			unhook, err := control.Serve(h.dir, left, h, h)
 			if err != nil {
@@ -47,7 +47,8 @@ func TestHolderEndsWhileItIsFollowed(t *testing.T) {
 	}
 }
 
-// An endingHolder answers so many questions and cuts off the next, when its process goes.
+// An endingHolder answers that many requests and cuts off the next one, as a process
+// that ends would.
 type endingHolder struct {
 	store.Reader
 	answers int

@@ -23,8 +23,6 @@ import (
 // without a socket. That one only reads and will end soon.
 const patience = 2 * time.Second
 
-// datadir.Files is where a data directory keeps its files.
-
 // openStore opens the data directory for this process alone.
 func (a *app) openStore(ctx context.Context, dir string) (st node.Store, err error) {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {

@@ -21,7 +21,8 @@ import (
 // plainRecipe is enough for commands that want one.
 const plainRecipe = "name: plain\nsteps:\n  - {id: a, transform: {expression: '1', outputBinding: one}}\n"
 
-// ran is a yard with a recipe plain.yaml in the working directory and a run of it.
+// ran returns a directory as yard does, after a run of plain.yaml, a recipe in its
+// working directory.
 func ran(t *testing.T) (dir string) {
 	t.Helper()
 	dir, _ = yard(t)
@@ -34,8 +35,8 @@ func ran(t *testing.T) (dir string) {
 	return dir
 }
 
-// A15, A31: a name given where a command reads something changes nothing and
-// puts nothing on the terminal that acts there, whatever the message is.
+// A15, A31: a hostile name in a place where a command reads changes no file, and no
+// message sends control characters to the terminal.
 func TestA15_A31_NamesThatAreRead(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not short: it starts hundreds of processes, one after the other")
@@ -62,7 +63,7 @@ func TestA15_A31_NamesThatAreRead(t *testing.T) {
 		t.Run(strings.Join(entry, " "), func(t *testing.T) {
 			for _, name := range hostileNames {
 				if _, err := os.Stat(name); err == nil {
-					continue // the user may well mean it
+					continue // the name exists, so naming it is legitimate
 				}
 				args := make([]string, len(entry))
 				for i, arg := range entry {
@@ -73,7 +74,7 @@ func TestA15_A31_NamesThatAreRead(t *testing.T) {
 					t.Errorf("%.60q: exit %d\n%s", args, code, talk)
 				}
 				if entry[0] == "__complete" || strings.HasPrefix(entry[len(entry)-1], "template=") {
-					out = strings.ReplaceAll(out, "\t", " ") // between columns, and what the template itself says
+					out = strings.ReplaceAll(out, "\t", " ") // tabs separate columns or come from the template
 				}
 				harmless(t, fmt.Sprintf("%.60q", args), out+talk)
 				if view.Clean(name) != name {
@@ -87,8 +88,8 @@ func TestA15_A31_NamesThatAreRead(t *testing.T) {
 	}
 }
 
-// jsonTalk is what a command says beside its JSON. The JSON itself escapes
-// what is below a space; what lies above is data.
+// jsonTalk returns what a command writes to standard error with -o json. Standard
+// output is not checked: JSON escapes control characters, and all others are data.
 func jsonTalk(args []string) string {
 	if args[0] == "__complete" || len(args) > 1 && args[0] == "version" {
 		return ""
@@ -104,8 +105,8 @@ func jsonTalk(args []string) string {
 	return talk
 }
 
-// A15, A31: a name given where a command writes makes something of that name in
-// the directory that was meant, or nothing.
+// A15, A31: a hostile name in a place where a command writes creates a file or
+// directory of that name in the intended directory, or nothing.
 func TestA15_A31_NamesThatAreWritten(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not short: it starts hundreds of processes, one after the other")
@@ -146,8 +147,8 @@ func TestA15_A31_NamesThatAreWritten(t *testing.T) {
 	}
 }
 
-// A15: what lies in the way of a file that is written is never written through.
-// fmt alone follows a link of the user's own: its text stays where it was.
+// A15: a link at the path of a file that a command writes is never followed. Only fmt
+// follows a link, of the user's own, because it rewrites a text where it already is.
 func TestA15_LinksInTheWay(t *testing.T) {
 	dir := ran(t)
 	out, _, _ := inProcess("content", "files", "put", "-", "-o", "name")
@@ -208,7 +209,7 @@ func TestA15_LinksInTheWay(t *testing.T) {
 	}
 }
 
-// changedStart is a bundle whose run was started otherwise.
+// changedStart changes the first event of the journal in a bundle.
 func changedStart(t *testing.T, m map[string][]byte, change func(st *journal.Start)) {
 	t.Helper()
 	var frames []byte
@@ -236,9 +237,10 @@ func changedStart(t *testing.T, m map[string][]byte, change func(st *journal.Sta
 	m["journal.bin"] = frames
 }
 
-// A15, A31: a bundle is a stranger's file. Entries with odd names are not
-// unpacked; a run of another name than Roux gives, which would become the name
-// of a file when it is exported, is refused; its texts do nothing on a terminal.
+// A15, A31: a bundle comes from a stranger. Entries with unexpected names are not
+// unpacked. A run whose id Roux would not generate is refused, because an export uses
+// the id as a file name. Texts in the bundle send no control characters to the
+// terminal.
 func TestA15_A31_BundlesOfStrangers(t *testing.T) {
 	good := parts(t, exportedBundle(t))
 	dir, _ := yard(t)
@@ -315,8 +317,8 @@ func TestA15_A31_BundlesOfStrangers(t *testing.T) {
 	}
 }
 
-// A31: where a project lies, and what its own files say, may be hostile too: the
-// names of directories, settings and recipes do nothing on a terminal.
+// A31: the path of a project and its files may be hostile too: names of directories,
+// settings and recipes send no control characters to the terminal.
 func TestA31_HostilePlaces(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one process after the other: the race detector has nothing to see here")

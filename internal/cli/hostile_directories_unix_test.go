@@ -22,8 +22,8 @@ import (
 	"github.com/roux-engine/roux/internal/datadir"
 )
 
-// outside is everything below a directory that no command may touch, with its
-// bytes, modes, owners and times.
+// outside describes everything below a directory that no command may touch: bytes,
+// modes, owners and times.
 func outside(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -61,7 +61,8 @@ type trap struct {
 	want string // of the refusal; "" = the data directory is used, and closed to others
 }
 
-// hostile lists what is laid at which names: more than forty directories.
+// hostile returns each trap with the name at which it is placed: more than forty
+// directories.
 func hostile() (all []struct {
 	at string
 	trap
@@ -128,7 +129,8 @@ func hostile() (all []struct {
 	return all
 }
 
-// deeper lists what is laid at the names below files, where one file is stored.
+// deeper returns the traps at names below the directory files, in which one file is
+// stored.
 func deeper() (all []struct {
 	at string
 	trap
@@ -174,9 +176,9 @@ var (
 	storedFile    = storedShard + "/" + storedHash
 )
 
-// A data directory that came from somewhere is refused with what is wrong in it,
-// or used and closed to others, whoever names it: nothing outside is touched, no
-// command waits, and none is silent.
+// A data directory of unknown origin is refused with a message that says what is wrong
+// in it, or used and closed to others, however it was named. Nothing outside is
+// touched, no command blocks, and every refusal has a message.
 func TestHostileDataDirectories(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: runs without -short")
@@ -262,9 +264,9 @@ func hostileDirectory(t *testing.T, at string, tr trap, how string) {
 	}
 }
 
-// What lies where a file of a run should be, or on the way to it, is refused and
-// named, or replaced by the next command that stores it; nothing outside is touched,
-// and no command waits.
+// A trap in the place of a stored file, or on the path to it, is refused and named, or
+// replaced when the file is stored again. Nothing outside is touched, and no command
+// blocks.
 func TestHostileFiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: runs without -short")
@@ -291,7 +293,8 @@ func hostileFile(t *testing.T, at string, tr trap) {
 	if _, talk, code := inProcess(storedText, "files", "put", "-"); code != 0 {
 		t.Fatal(talk)
 	}
-	// What is away would do: the same bytes, under the names that a link to it gives.
+	// A link out of the directory would work if it were followed: away has the same
+	// bytes under the same names.
 	if err := os.CopyFS(away, os.DirFS(filepath.Join(dir, "files"))); err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +312,8 @@ func hostileFile(t *testing.T, at string, tr trap) {
 	if err := os.RemoveAll(place); err != nil {
 		t.Fatal(err)
 	}
-	// Names of sockets are short.
+	// The path of a socket is limited to about 100 bytes, so the trap is placed by a
+	// relative path.
 	t.Chdir(filepath.Dir(place))
 	if err := tr.lay(filepath.Base(place), away); err != nil {
 		t.Fatal(err)
@@ -355,7 +359,7 @@ func hostileFile(t *testing.T, at string, tr trap) {
 	if said, code := run("run", recipe, "--file", storedHash, "-q"); onTheWay && code == fault.ExitOK {
 		t.Errorf("run --file: exit %d: %s", code, said)
 	}
-	if at == "tmp" { // where it removes what was left behind
+	if at == "tmp" { // doctor --fix removes what was left in tmp
 		run("doctor", "--fix")
 	}
 	said, code = run("files", "put", "-")
@@ -428,7 +432,8 @@ func TestSalvageLeavesTraps(t *testing.T) {
 	if info, err := os.Stat(saved); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the new directory is %v, %v", info.Mode(), err)
 	}
-	// Nothing is made in a directory that is damaged.
+	// --salvage creates nothing in the damaged directory, not even a missing directory
+	// files.
 	if err := os.RemoveAll(filepath.Join(dir, datadir.Files)); err != nil {
 		t.Fatal(err)
 	}
@@ -498,7 +503,8 @@ func TestModesOfTheDataDirectory(t *testing.T) {
 	}
 }
 
-// What a project's file names lies in the project, and no link is on the way.
+// A data directory that roux.yaml names must lie in the project, with no link on the
+// path to it.
 func TestProjectNamesItsOwnDirectory(t *testing.T) {
 	for _, tt := range []struct{ name, data, want string }{
 		{"above", "../away/data", "outside the project"},

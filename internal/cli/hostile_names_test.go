@@ -27,7 +27,8 @@ import (
 	"github.com/roux-engine/roux/internal/userfile"
 )
 
-// hostileNames are names that are more than names somewhere.
+// hostileNames are names that have a special meaning to some file system, shell,
+// terminal or protocol.
 var hostileNames = []string{
 	"..", ".", "../up", "../../up", "a/../../up", "/absolute", `..\up`, `C:\up`, `\\host\share`, "%2e%2e/up", "%2e%2e%2fup",
 	"nul\x00byte", "CON", "con.txt", "NUL", "aux.pdf", "COM1", "lpt9.md", "conin$", "point.", "space ", ".hidden", "-rf", "~", "link",
@@ -42,7 +43,8 @@ func inProcess(stdin string, args ...string) (stdout, stderr string, code int) {
 	return out.String(), talk.String(), code
 }
 
-// fingerprint is everything below a directory but the data directory.
+// fingerprint returns a hash of everything below a directory except the directories
+// data and out in it.
 func fingerprint(t *testing.T, dir string) string {
 	t.Helper()
 	h := sha256.New()
@@ -72,7 +74,7 @@ func fingerprint(t *testing.T, dir string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// places is the form of every path in a data directory.
+// places matches every path that a data directory may have.
 var places = regexp.MustCompile(`^(roux\.db(-wal|-shm)?|lock|reserve|socket|socket\.path|files|files/tmp|files/acct_[0-9a-f]{32}(/account|/[0-9a-f]{2}(/sha256_[0-9a-f]{64}(\.json)?)?)?)$`)
 
 func wellFormed(t *testing.T, data string) {
@@ -100,7 +102,8 @@ func harmless(t *testing.T, what, text string) {
 	}
 }
 
-// yard is a directory with something to lose beside the data directory.
+// yard makes a directory with files that must not change, and a data directory in it.
+// It changes to the directory in.
 func yard(t *testing.T) (dir, data string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -119,9 +122,9 @@ func yard(t *testing.T) (dir, data string) {
 	return dir, data
 }
 
-// A15, A31, I19: a name from outside is data. It becomes no path on the way in,
-// none but a plain one in the named directory on the way out, and nothing on a
-// terminal.
+// A15, A31, I19: a name from outside is data. When a file is stored, its name becomes
+// no path. When the file is written out, the name becomes a plain file name in the
+// named directory. It sends no control characters to a terminal.
 func TestA15_A31_HostileNames(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not short: it starts hundreds of processes, one after the other")
@@ -173,7 +176,7 @@ func TestA15_A31_HostileNames(t *testing.T) {
 			} else if n := entries[0].Name(); strings.ContainsAny(n[:1], ".-~ ") || strings.TrimRight(n, ". ") != n || strings.ContainsAny(n, "\r\n\x1b\u202e:") {
 				t.Errorf("get -O makes a file %q", n)
 			}
-			// As a hash, and as a run: there is no such thing.
+			// Given as a hash or as a run id, the name is not found.
 			for _, args := range [][]string{
 				{"files", "get", name}, {"files", "inspect", name}, {"files", "rm", name}, {"files", "get", name, "-O", to},
 				{"runs", "get", name}, {"events", name}, {"runs", "cancel", name}, {"runs", "release", name},
@@ -195,7 +198,7 @@ func TestA15_A31_HostileNames(t *testing.T) {
 	wellFormed(t, data)
 }
 
-// The same names given by an action, through the socket, and as --file.
+// The same names, but from an action, through the socket, and as --file.
 func TestA15_A31_HostileNamesFromInside(t *testing.T) {
 	dir, data := yard(t)
 	outside := "out" // not part of the fingerprint
@@ -214,7 +217,7 @@ func TestA15_A31_HostileNamesFromInside(t *testing.T) {
 		if err := os.WriteFile(given, []byte(fmt.Sprint("given ", i)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if strings.ToValidUTF8(name, "") == name && len(name) < 1_000 && i%4 == 0 { // runs are slow; every way of being hostile is enough
+		if strings.ToValidUTF8(name, "") == name && len(name) < 1_000 && i%4 == 0 { // runs are slow, so only every fourth name is tried
 			out, talk, code := inProcess("", "run", recipe, "--file", given, "--input", "name="+name, "-o", "json", "-q")
 			var res struct{ Outputs struct{ Name string } }
 			if err := json.Unmarshal([]byte(out), &res); err != nil || code != 0 {
@@ -224,7 +227,7 @@ func TestA15_A31_HostileNamesFromInside(t *testing.T) {
 			}
 		}
 		if name == "." || name == ".." || name == "../up" || name == `..\up` || name == "link" {
-			continue // paths that are there, or directories
+			continue // these exist, or are directories
 		}
 		out, talk, code := inProcess("", "run", recipe, "--file="+name)
 		if code != fault.ExitNotFound && code != fault.ExitUsage && code != fault.ExitFailed {
@@ -233,7 +236,7 @@ func TestA15_A31_HostileNamesFromInside(t *testing.T) {
 		harmless(t, fmt.Sprintf("run --file %.40q", name), out+talk)
 	}
 
-	// A process that holds the directory, asked by hand.
+	// A process that holds the directory, with requests to its socket.
 	a := &app{
 		stdin: strings.NewReader(""), stdout: new(bytes.Buffer), stderr: new(bytes.Buffer),
 		getenv: os.Getenv, config: config.New(os.Getenv, new(string)), now: time.Now, actions: node.Catalogue(testActions()),
@@ -271,7 +274,7 @@ func TestA15_A31_HostileNamesFromInside(t *testing.T) {
 			t.Errorf("find %q through the socket: %v", name, err)
 		}
 	}
-	// A path where an operation should stand reaches none.
+	// A path in place of an operation is not found.
 	for _, op := range []string{"../files", "file-get/..%2f..%2fsecret", url.PathEscape("../secret"), "files/" + kept.Hash} {
 		if _, err := askSocket(t, h.dir, op, nil); err == nil {
 			t.Errorf("operation %q: %v", op, err)
@@ -283,8 +286,8 @@ func TestA15_A31_HostileNamesFromInside(t *testing.T) {
 	wellFormed(t, data)
 }
 
-// What -O names is replaced only when told to, and only when it is a file: a
-// link leads nowhere, and a failed fetch leaves nothing.
+// files get -O replaces a file only with --force and only a regular one. It does not
+// write through a link, and a failed download leaves nothing.
 func TestA15_FetchedFilesStayInTheirPlace(t *testing.T) {
 	dir, _ := yard(t)
 	if err := os.Symlink(filepath.Join(dir, "secret"), "way-out"); err != nil {

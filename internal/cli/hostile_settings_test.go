@@ -12,8 +12,9 @@ import (
 	"github.com/roux-engine/roux/internal/config"
 )
 
-// How long runs are kept is not for a project to say, unless its runs alone lie in
-// the data directory: a cloned one would have those of all others removed.
+// A project's roux.yaml sets how long runs are kept only for a data directory inside
+// the project. Otherwise a cloned project could have the runs of all other projects
+// deleted.
 func TestProjectKeepsOnlyItsOwn(t *testing.T) {
 	for _, tt := range []struct {
 		name string

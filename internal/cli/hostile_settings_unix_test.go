@@ -16,8 +16,8 @@ import (
 	"github.com/roux-engine/roux/internal/config"
 )
 
-// No command waits for a file of configuration that is none: one of this user's is
-// named, one of another user's is passed over.
+// No command blocks on a roux.yaml that is not a regular file. One that belongs to this
+// user is an error that names it; one of another user is not read.
 func TestConfigurationThatIsNoFile(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -74,7 +74,8 @@ func TestCtrlC(t *testing.T) {
 			if code := q.wait(); code != fault.ExitInterrupted {
 				t.Errorf("resume, interrupted: exit code %d\n%s", code, q.said())
 			}
-			// Nobody holds the directory: signal goes on with the run here.
+			// No process holds the directory, so `runs signal` continues the run in its
+			// own process.
 			out, talk, code := roux(t, env, "runs", "signal", id[:12], "approved", "--payload", `{"by":"ana"}`)
 			if code != 0 || out != "by: ana\n" {
 				t.Errorf("signal: exit %d, %q\n%s", code, out, talk)
@@ -106,9 +107,9 @@ func TestCtrlCTwice(t *testing.T) {
 	}
 }
 
-// F35, X87: a second process on the directory does not queue up behind the first
-// but is refused at once, with its pid; commands that look or steer reach the
-// first through its socket.
+// F35, X87: a second process that wants the directory is refused at once, with the
+// process id of the first. Commands that show or control runs reach the first through
+// its socket.
 func TestF35_SecondProcess(t *testing.T) {
 	dir, env := dataEnv(t)
 	file := write(t, "wait.yaml", waiting)
@@ -156,7 +157,8 @@ func TestF35_SecondProcess(t *testing.T) {
 	}
 }
 
-// A cancel from another process ends the first with exit code 10.
+// A cancel from another process ends the run, and the process that holds it exits with
+// code 10.
 func TestCancelFromOutside(t *testing.T) {
 	_, env := dataEnv(t)
 	p := start(t, env, "run", write(t, "wait.yaml", waiting), "-o", "json")
@@ -198,7 +200,8 @@ func TestLongDataDir(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, datadir.Pointer)); !os.IsNotExist(err) {
 		t.Errorf("the pointer was left behind: %v", err)
 	}
-	// A pointer that a killed process left behind leads nowhere, and harms nobody.
+	// A pointer file that a killed process left behind is ignored, although it names no
+	// socket.
 	if err := os.WriteFile(filepath.Join(dir, datadir.Pointer), []byte("/nowhere/socket"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -207,8 +210,8 @@ func TestLongDataDir(t *testing.T) {
 	}
 }
 
-// A run that was interrupted rests until it is resumed: another run in the same
-// directory, or steering another run, does not go on with it.
+// An interrupted run stays interrupted until it is resumed: starting or controlling
+// another run in the same directory does not continue it.
 func TestOthersRest(t *testing.T) {
 	_, env := dataEnv(t)
 	p := start(t, env, "run", write(t, "slow.yaml", "name: slow\nsteps:\n  - id: work\n    action: {name: effect, parameters: {n: 1, ms: 20000}}\n"))

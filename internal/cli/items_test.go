@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// manyItems is a run over 60 items, 8 at once, which end in no order: the last of
-// them first. Of the later ones three fail.
+// manyItems is a run over 60 items, 8 at once. They end in no fixed order. Items 25 and
+// 45 fail.
 const manyItems = `name: many
 steps:
   - id: before
@@ -31,8 +31,9 @@ steps:
     continue_on_error: true
 `
 
-// TestItemsAreInOrder: `runs get` and `trace` list the items of a loop by their index,
-// the first 20 and those that failed; what is left out is counted. Programs get all.
+// TestItemsAreInOrder checks that `runs get` and `trace` list the items of a loop by
+// index: the first 20 and those that failed, and the number of the others. JSON output
+// has all items.
 func TestItemsAreInOrder(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("ROUX_DATA", filepath.Join(dir, "data"))

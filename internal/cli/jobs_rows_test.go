@@ -16,9 +16,9 @@ import (
 	"testing"
 )
 
-// A bookkeeper books each row once a key. The answers after the first `holdAt`
-// calls are held until release is closed, so a process that is killed then has
-// requests under way of which it never learns.
+// A bookkeeper is a service that books one row per idempotency key. It holds back its
+// answers from call number holdAt on until release is closed, so a process that is
+// killed meanwhile never learns the outcome of its open requests.
 type bookkeeper struct {
 	holdAt  int
 	held    chan struct{} // closed when the first answer is held

@@ -239,8 +239,8 @@ func TestJob_Fetch(t *testing.T) {
 	}
 }
 
-// mostOpen returns how many iterations the newest run had open at once, by its
-// journal; last is how the last step of an iteration is called.
+// mostOpen returns how many iterations the newest run had open at once according to its
+// journal. last is the name of the last step of an iteration.
 func mostOpen(t *testing.T, env []string, last string) (most int) {
 	t.Helper()
 	open := 0

@@ -58,9 +58,9 @@ steps:
     action: {name: broken}
 `
 
-// TestI1_I3_Kill9 kills the real binary at random moments, of run and of
-// resume, until the run has ended; then no step that was recorded before a kill
-// ran again after it, and the journal verifies (F02, F16).
+// TestI1_I3_Kill9 kills the real binary at random moments of run and resume until the
+// run has ended. No step whose result was recorded before a kill may have run again
+// after it, and the journal must verify (F02, F16).
 func TestI1_I3_Kill9(t *testing.T) {
 	kills := 50
 	if testing.Short() {
@@ -99,8 +99,8 @@ func TestI1_I3_Kill9(t *testing.T) {
 	t.Logf("%d kills", kills)
 }
 
-// TestKill9WhileCompensating kills in the middle of compensations: each is
-// recorded once, in reverse order, and the verdict stands.
+// TestKill9WhileCompensating kills the process during compensations: each is recorded
+// once, in reverse order, and the run still fails with its original error.
 func TestKill9WhileCompensating(t *testing.T) {
 	_, env := dataEnv(t)
 	effects := strings.TrimPrefix(env[1], "EFFECTS=")

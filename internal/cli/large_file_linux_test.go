@@ -43,7 +43,7 @@ func peakOf(t *testing.T, env []string, stdout io.Writer, args ...string) (out s
 	return text.String(), peak
 }
 
-// noted reads the peak that a process has left, in MiB.
+// noted returns the peak memory, in MiB, that a process wrote to the file note.
 func noted(t *testing.T, note string) int {
 	t.Helper()
 	raw, err := os.ReadFile(note)
@@ -80,8 +80,8 @@ func TestF21_LargeFileIsStreamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	// A file with a hole, and something to tell at both ends. It says that it is
-	// a PDF, so its inspection has to refuse it.
+	// A sparse file with content at both ends only. It begins like a PDF, so its
+	// inspection must refuse it.
 	if _, err := f.WriteString("%PDF-1.7\n"); err != nil {
 		t.Fatal(err)
 	}

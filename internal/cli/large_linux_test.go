@@ -14,9 +14,9 @@ import (
 // maxResident is what a large run may take of memory, in MiB.
 const maxResident = 1024
 
-// largeRun runs a recipe in the real binary and returns its times and the most
-// memory it has held, as it says itself: what the system counts for a child begins
-// with the peak of its parent, which is this whole test.
+// largeRun runs a recipe in the real binary and returns its times and its peak memory.
+// The process reports the peak itself, because the peak that the kernel reports for a
+// child starts at that of its parent, which is this test process.
 func largeRun(t *testing.T, recipe string, args ...string) (took, cpu time.Duration, peak int) {
 	t.Helper()
 	_, env := dataEnv(t)
@@ -61,7 +61,8 @@ func TestF22_LargeRuns(t *testing.T) {
 			t.Errorf("%d steps took %d MiB, want at most 1024", n, peak)
 		}
 	}
-	// CPU, because other work on the machine stretches the clock and not it.
+	// CPU time is compared, because other work on the machine affects it less than
+	// elapsed time.
 	if perStep[10_000] > 2*perStep[1_000] {
 		t.Errorf("a step of 10,000 costs %v, one of 1,000 costs %v", perStep[10_000], perStep[1_000])
 	}

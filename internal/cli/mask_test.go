@@ -27,8 +27,8 @@ steps:
   - {id: stop, fail: {code: STEP_FAILED, message: 'no more of {{ input.token }}'}}
 `
 
-// A value that the input schema marks as writeOnly stands in no view and in no
-// export, nested or not, nor where a step passed it on; the run has it.
+// A value that the input schema marks as writeOnly, nested or not, appears in no view
+// and in no export, even where a step passed it on. The run itself sees it.
 func TestWriteOnlyIsMasked(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("ROUX_DATA", filepath.Join(dir, "data"))

@@ -44,9 +44,10 @@ steps:
 const manySecretsInput = `{"pin": 471100, "login": {"user": "hush-ana", "password": "hush-pass", "n": 471101}, "codes": [471102, "hush-code"],
 	"keys": [{"key": "hush-key", "n": 471103}]}`
 
-// A run that holds values of all types back is the same to every command: where a
-// process holds the data directory, and they come over its socket, and where none
-// does. What leaves the process over the socket holds none of them, whoever asks.
+// A run with writeOnly values of all types is masked by every command in the same way,
+// whether it reads through the socket of the process that holds the data directory or
+// opens the directory itself. No answer on the socket contains such a value, whoever
+// sends the request.
 func TestWriteOnlyOverTheSocket(t *testing.T) {
 	h, r := hosted(t)
 	file := filepath.Join(t.TempDir(), "r.yaml")
@@ -111,7 +112,8 @@ func TestWriteOnlyOverTheSocket(t *testing.T) {
 		}
 	}
 	look()
-	// Once it has ended, over the socket: its message is in lists.
+	// The same after the run has failed, again through the socket: its message is now
+	// in lists.
 	if _, talk, code := inProcess("", "runs", "signal", run, "go"); code != 0 {
 		t.Fatal(talk)
 	}
@@ -134,7 +136,8 @@ func TestWriteOnlyOverTheSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	hidden("the state", string(saved.State)+string(saved.Tail))
-	// Frames are no text on the wire: every page of them, from any event on, in any order.
+	// Frames are binary in the answer, so the pages are decoded: all of them, from any
+	// event on, in any order.
 	last := uint64(0)
 	for _, after := range []uint64{0, 9, 2, 5, 0, 100} {
 		page, err := r.Events(t.Context(), key, after, 200)
@@ -155,9 +158,9 @@ func TestWriteOnlyOverTheSocket(t *testing.T) {
 	look()
 }
 
-// Why a run is set apart may be the text of a panic: where the recipe marks inputs, no
-// command shows more of it than where it happened, over the socket or not. What an
-// import says of a run is kept.
+// The reason for a quarantine may contain the text of a panic. If the recipe marks
+// inputs, every command shows only the place of the panic, through the socket or not.
+// The reason that an import gives is shown.
 func TestReasonsAreMasked(t *testing.T) {
 	const why, imported = "the machine panicked after event 3: no hush-token", store.ImportedReason + ", not verified"
 	for _, tt := range []struct{ recipe, reason, want string }{

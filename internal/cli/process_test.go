@@ -38,7 +38,7 @@ func command(t *testing.T, env []string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start begins a command whose talk is read line by line.
+// start starts a command and reads its standard error line by line.
 func start(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: command(t, env, args...), done: make(chan struct{}), news: make(chan struct{}, 1)}
@@ -68,7 +68,7 @@ func start(t *testing.T, env []string, args ...string) *process {
 	return p
 }
 
-// until waits for a line of talk that holds text.
+// until waits for a line on standard error that contains text.
 func (p *process) until(text string) {
 	p.t.Helper()
 	deadline := time.After(30 * time.Second)
@@ -104,7 +104,7 @@ func (p *process) signal(s os.Signal) {
 	}
 }
 
-// wait returns the exit code; -1 when a signal ended it.
+// wait waits for the process and returns its exit code; -1 if a signal ended it.
 func (p *process) wait() int {
 	p.t.Helper()
 	<-p.done

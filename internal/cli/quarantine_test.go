@@ -13,8 +13,8 @@ import (
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
-// TestQuarantine: a run that is set apart says why everywhere, rests, and goes
-// on once it is released.
+// TestQuarantine checks that every view of a quarantined run shows the reason, and that
+// the run does not continue until it is released.
 func TestQuarantine(t *testing.T) {
 	dir, env := dataEnv(t)
 	p := start(t, env, "run", write(t, "wait.yaml", strings.Replace(waiting, "{signal: approved}", "{duration: 300ms}", 1)))
@@ -53,7 +53,8 @@ func TestQuarantine(t *testing.T) {
 		{[]string{"runs", "get", "@last"}, 0, "it stopped the process; `roux runs release " + head.Run + "`"},
 		{[]string{"resume"}, 0, "nothing to resume"},
 		{[]string{"resume", "@last"}, fault.ExitConflict, "is quarantined: it stopped the process; `roux runs release " + head.Run + "` lets it go on"},
-		// It waited for a time, so what reads a signal's payload fails now.
+		// The run waited for a duration and not for a signal, so the step that reads
+		// the signal's payload fails now.
 		{[]string{"runs", "release", "@last"}, fault.ExitFailed, "node.completed      approve"},
 		{[]string{"runs", "release", "@last"}, fault.ExitConflict, "is not quarantined: it is failed"},
 	} {
@@ -64,17 +65,17 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
-// TestMarksInEveryView: the mark of a run and the cancel that its journal tells of are
-// shown by every view, before and after a restart, also where the head lags behind;
-// a mark that was taken back does not come again.
+// TestMarksInEveryView checks that every view shows a run's quarantine mark and the
+// cancel in its journal, before and after a restart, even if the head is older than the
+// journal. A mark that was removed does not return.
 func TestMarksInEveryView(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		mark  string
 		lags  bool
 		list  string // the status that runs list shows before the restart
-		fits  bool   // doctor finds nothing wrong with the journals
-		after string // a restart has put it right
+		fits  bool   // the head agrees with the journal, so doctor reports no difference
+		after string // the status that runs list shows after the restart
 	}{
 		{"cancelled", "", false, "cancelled", true, "cancelled"},
 		{"cancelled, the head lags", "", true, "running", false, "cancelled"},
@@ -121,8 +122,8 @@ func TestMarksInEveryView(t *testing.T) {
 	}
 }
 
-// cancelledIn makes a cancelled run with a mark on its head, which may still say that
-// it runs.
+// cancelledIn makes a cancelled run whose head has a quarantine mark. If lags is set,
+// the head still has the status running.
 func cancelledIn(t *testing.T, dir, mark string, lags bool) (run string) {
 	t.Helper()
 	ctx := t.Context()

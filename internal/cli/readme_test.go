@@ -35,8 +35,9 @@ func shellBlocks(t *testing.T, page string) (blocks []string) {
 	return blocks
 }
 
-// A bench is a directory that looks like a clone to the commands of a page: roux
-// is this program, and what builds or tests everything is only looked up.
+// A bench is a directory that looks like a clone of the repository to the commands of a
+// page. roux in it is this test binary; commands that build or run all tests are
+// replaced by ones that do nothing.
 type bench struct {
 	dir string
 	env []string
@@ -82,9 +83,9 @@ func (b *bench) run(t *testing.T, block string) {
 	}
 }
 
-// Every command of README.md and of the first ten minutes works, in order, in
-// what a clone holds. Building and the command that runs all tests are only
-// looked up: this test is part of the one, and the other has made it.
+// The commands of README.md and of the first ten minutes work, in order, with the files
+// of a clone. Only two are not run: the build, because the binary under test is already
+// built, and the command that runs all tests, because this test is one of them.
 func TestPagesWork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not short: it runs every command of the pages, one process after the other")
@@ -108,7 +109,8 @@ func TestPagesWork(t *testing.T) {
 	}
 }
 
-// The commands of the page of examples work, with the service that they speak of.
+// The commands of the page of examples work, with the example service that the page
+// uses.
 func TestExamplesPageWorks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not short: it runs every command of the page, one process after the other")
@@ -123,11 +125,11 @@ func TestExamplesPageWorks(t *testing.T) {
 			block := strings.ReplaceAll(strings.TrimSpace(block), "http://127.0.0.1:8480", s.URL)
 			switch {
 			case strings.Contains(block, "examples/approval"):
-				// Somebody approves as soon as somebody is asked.
+				// Send the approval as soon as the run waits for it.
 				block = "trap 'kill $! 2>/dev/null || true' EXIT; " + block
 				block += " & for i in $(seq 300); do roux runs signal @last approve --payload '{\"approved\": true}' && break; done; wait $!"
 			case strings.Contains(block, "examples/compensation"):
-				block = "! " + block // it is made to fail
+				block = "! " + block // this example fails on purpose
 			}
 			b.run(t, block)
 		})

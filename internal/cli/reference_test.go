@@ -19,8 +19,8 @@ steps:
 outputs: {text: doc.text, size: doc.text.size, counted: counted.codePoints}
 `
 
-// A large output lies in a file, is durable before its step is recorded, and a
-// kill between it and the step that uses it changes nothing.
+// A large output is stored in a file that is durable before the step is recorded. A
+// kill between that step and the one that uses the output changes nothing.
 func TestKill9BesideALargeOutput(t *testing.T) {
 	var outputs []string
 	for _, kill := range []bool{false, true} {

@@ -15,8 +15,8 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// TestExitCodes: whatever code an error carries, however deep, the command ends
-// with the exit code of the documented table, and says what to do (X124, X216).
+// TestExitCodes checks that a command ends with the exit code of the documented table
+// for each error code, however deeply it is wrapped, and prints a remedy (X124, X216).
 func TestExitCodes(t *testing.T) {
 	for _, row := range fault.All() {
 		err := fmt.Errorf("while trying: %w", fault.New(row.Code, "it went wrong\x1b[2J"))
@@ -51,8 +51,8 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestExitNumbers: scripts compare with the numbers, so the numbers are the
-// promise, whatever the constants are called (ux.md section 4, X124).
+// TestExitNumbers checks the numbers of the exit codes and not the constants, because
+// scripts compare with the numbers (ux.md section 4, X124).
 func TestExitNumbers(t *testing.T) {
 	for code, want := range map[fault.Code]int{
 		"":                           0,
@@ -97,7 +97,7 @@ func TestExitNumbers(t *testing.T) {
 			t.Errorf("%q exits %d, want %d", code, got, want)
 		}
 	}
-	// The one number that no code of an error has: `--timeout` comes later.
+	// The list lacks 8, the exit code of --timeout; 130 is also that of an interrupt.
 	if fault.ExitTimeout != 8 || fault.ExitInterrupted != 130 {
 		t.Errorf("waiting in vain exits %d, an interrupt %d", fault.ExitTimeout, fault.ExitInterrupted)
 	}

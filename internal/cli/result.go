@@ -32,7 +32,8 @@ type resultStep struct {
 	Output     json.RawMessage `json:"output"`
 	Attempts   int             `json:"attempts"`
 	DurationMs float64         `json:"durationMs"`
-	// Error is why the step failed, also when its onError or a policy continued.
+	// Error is why the step failed. It is set even if onError or a policy let the run
+	// continue.
 	Error  *journal.StepError `json:"error,omitempty"`
 	Reason string             `json:"reason,omitempty"` // why it was skipped or cancelled
 	// FailedAttempts are the attempts that did not complete the step.

@@ -233,8 +233,8 @@ func unended(ctx context.Context, j store.Reader) ([]store.Head, error) {
 	}
 }
 
-// carry follows runs to their end, prints their results and closes the host. list
-// makes the result a list even of one run.
+// carry follows runs to their end, prints their results and closes the host. If list is
+// set, the result is a list even for one run.
 func (a *app) carry(ctx context.Context, h *host, sigs <-chan os.Signal, runs []*followed, list bool) error {
 	if a.timeout > 0 {
 		var cancel context.CancelFunc

@@ -341,8 +341,8 @@ func (a *app) printRun(v *view.Run, f fullView, head store.Head) {
 	}
 }
 
-// sayImported reports that a run was imported, beside a stream that cannot contain
-// it.
+// sayImported reports on standard error that a run was imported, for commands whose
+// output is a stream that cannot contain the mark.
 func (a *app) sayImported(h store.Head) {
 	if h.Imported() {
 		a.say("run %s was %s: %s", h.Run, store.ImportedReason, importedText(h))

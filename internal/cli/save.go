@@ -69,10 +69,11 @@ func (a *app) saveOutputs(ctx context.Context, files action.Files, v *view.Run, 
 	return list, nil
 }
 
-// fileNames returns the names of files by hash: from objects in the outputs of the
-// run that have one hash and a name, else from such objects in the outputs of its
-// steps, else the name of an input file. Files of equal content have one hash; it
-// gets at most as many names as the outputs mention it.
+// fileNames returns the names of files by hash. A name comes from an object that has
+// exactly one hash and a name. Objects in the outputs of the run count first; if there
+// are none for a hash, those in the outputs of its steps; otherwise the file has its
+// name as an input. Files of equal content share a hash, which has at most as many
+// names as it occurs in the outputs.
 func fileNames(v *view.Run, outputs any) map[string][]string {
 	names, times := map[string][]string{}, map[string]int{}
 	eachHash(outputs, func(hash string) { times[hash]++ })

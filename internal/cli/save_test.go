@@ -12,8 +12,8 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// Files of equal content have one hash, and each is saved under its name: a picture
-// that is small enough has three equal sizes.
+// Files of equal content have one hash, and each is saved under its own name. Here the
+// three sizes of a small picture are equal, because it is not enlarged.
 func TestSaveOfEqualFiles(t *testing.T) {
 	picture := filepath.Join(t.TempDir(), "dot.png")
 	writePNG(t, picture, 20, 10)
@@ -35,8 +35,8 @@ func TestSaveOfEqualFiles(t *testing.T) {
 	}
 }
 
-// One name is saved where the outputs name a file once, whatever else it is called in
-// the run.
+// A file that the outputs mention once is saved under one name, whatever other names it
+// has in the run.
 func TestNamesOfSavedFiles(t *testing.T) {
 	a, b := "sha256_"+string(slices.Repeat([]byte("a"), 64)), "sha256_"+string(slices.Repeat([]byte("b"), 64))
 	v := &view.Run{History: journal.NewHistory(nil, 0)}

@@ -24,7 +24,7 @@ import (
 // A testServer is a service for transcripts, whose path says how it behaves:
 //
 //	/json                  {"ok": true, "path": …}
-//	/echo                  what was asked: method, query, headers, body
+//	/echo                  the request: method, query, headers, body
 //	/status/503?after=1    a status, with Retry-After
 //	/flaky?n=2&status=503  fails n times for each URL, then {"tries": n+1};
 //	                       after=1 gives Retry-After

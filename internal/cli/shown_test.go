@@ -25,7 +25,7 @@ var (
 // A shown command is one that a page, a help text or a remedy tells people to type.
 type shown struct {
 	where, line string
-	whole       bool // to be pasted as it is; others may hold placeholders and marks of choice
+	whole       bool // to be pasted unchanged; other lines may contain placeholders and alternatives
 }
 
 // shownCommands are all commands of the pages, the examples, the help and the table
@@ -94,9 +94,9 @@ func descendants(c *cobra.Command) (all []*cobra.Command) {
 	return all
 }
 
-// shellWords splits a line as a shell does. special is what stands outside quotes and
-// means something to some shell that is no part of a command here; && and | and <
-// and > between words are, and so is a # that begins a comment.
+// shellWords splits a line as a shell does. special collects the characters outside
+// quotes that have a special meaning in some shell. Not counted are && and | and < and
+// > between words, and a # that begins a comment.
 func shellWords(line string) (words []string, special string) {
 	word, quote, in := "", byte(0), false
 	for i := 0; i < len(line); i++ {
@@ -129,9 +129,9 @@ func shellWords(line string) (words []string, special string) {
 	return words, special
 }
 
-// TestShownCommands: a command that a page, a help text or an error tells people to
-// type exists with its flags, and what is to be pasted is quoted, so that every shell
-// passes it on: zsh refuses a ? that names no file, and & leaves the rest behind.
+// TestShownCommands checks that each command in a page, a help text or an error exists
+// with its flags, and that commands to be pasted are quoted for every shell: zsh
+// refuses a ? that matches no file, and & ends the command.
 func TestShownCommands(t *testing.T) {
 	root := (&app{getenv: func(string) string { return "" }}).command()
 	root.InitDefaultHelpFlag()
@@ -143,7 +143,7 @@ func TestShownCommands(t *testing.T) {
 		line := s.line
 		if s.whole {
 			line = strings.ReplaceAll(line, "&& ", "| ")
-			// What stays for the shell: several files that a command takes, and a command's output.
+			// The shell is meant to expand these patterns.
 			line = strings.ReplaceAll(line, `recipes/*.yaml`, "recipes/a.yaml")
 			line = strings.ReplaceAll(line, `scans/*.jpg`, "scans/a.jpg")
 		}
@@ -159,7 +159,7 @@ func TestShownCommands(t *testing.T) {
 	}
 }
 
-// checkCommand reports a command, or a flag of it, that there is not.
+// checkCommand reports a command or flag that does not exist.
 func checkCommand(t *testing.T, root *cobra.Command, s shown, words []string) {
 	t.Helper()
 	for i, w := range words {

@@ -13,8 +13,8 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// TestSimViolation: what `roux sim` says of a broken invariant: the seed, which
-// Roux this is, what happened last, and the command that shows the rest.
+// TestSimViolation checks what `roux sim` prints for a violated invariant: the seed,
+// the version of Roux, the last events, and the command that shows the rest.
 func TestSimViolation(t *testing.T) {
 	opt := simulate.Options{Source: simulate.Drawn{}}
 	res, err := simulate.NewPlayer(opt).Play(40)

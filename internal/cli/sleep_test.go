@@ -10,8 +10,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// A process killed during a sleep: the next one sleeps only the rest. The wait
-// began once, its end stands, and nothing happened before it (I9, F11).
+// After a kill during a sleep the next process sleeps only for the rest: the wait was
+// recorded once, its end did not move, and nothing after it ran earlier (I9, F11).
 func TestKill9DuringASleep(t *testing.T) {
 	_, env := dataEnv(t)
 	p := start(t, env, "run", write(t, "nap.yaml", `name: nap

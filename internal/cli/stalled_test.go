@@ -19,8 +19,8 @@ import (
 	"github.com/roux-engine/roux/internal/node"
 )
 
-// A stalledPipe is a pipe whose reader takes one piece and then nothing more
-// until it goes on.
+// A stalledPipe is a pipe whose reader accepts one write and blocks the rest until goOn
+// is closed.
 type stalledPipe struct {
 	bytes.Buffer
 	once    sync.Once
@@ -37,9 +37,9 @@ func (p *stalledPipe) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// F48: `roux export` and `roux events -f` write into pipes that
-// nobody reads any more, while the process that holds the directory works on. They
-// keep its log from nothing, and in the end they say everything.
+// F48: `roux export` and `roux events -f` write into pipes that nobody reads, while the
+// process that holds the directory continues. They do not keep its log from being
+// truncated, and once the pipes are read again their output is complete.
 func TestF48_StalledExportAndEvents(t *testing.T) {
 	h, _ := hosted(t)
 	var src strings.Builder
@@ -138,8 +138,8 @@ func TestF48_StalledExportAndEvents(t *testing.T) {
 	}
 }
 
-// nobodyReads asks SQLite itself: a log can only be cut to nothing when no
-// transaction reads it. Upkeep may be in the way for a moment.
+// nobodyReads fails the test if a transaction reads the database. SQLite can truncate
+// the log only when none does. A checkpoint of the store may interfere for a moment.
 func nobodyReads(t *testing.T, path string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)

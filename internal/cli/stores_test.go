@@ -21,9 +21,9 @@ import (
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
-// Data directories that earlier releases left behind, each by a process that was
-// killed while runs waited, with the events as that release printed them. They
-// are written once and never again.
+// earlierStores returns the paths of data directories of earlier releases. Each was
+// left by a process that was killed while runs waited, and is stored with the events
+// that the release printed. They are never written again.
 func earlierStores(t *testing.T) []string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join("testdata", "stores", "*.zip"))
@@ -57,8 +57,8 @@ type frozenEvent struct {
 	Time time.Time `json:"timestamp"`
 }
 
-// F46, I23: what an earlier release wrote is read by this one, to the letter, and
-// folds to what that release stored.
+// F46, I23: this release reads what earlier releases wrote. It prints the same events,
+// and its folds equal the stored snapshots and heads.
 func TestF46_StoresOfEarlierReleasesAreRead(t *testing.T) {
 	for _, path := range earlierStores(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) {

@@ -43,7 +43,8 @@ func terminalOf(t *testing.T, columns int) (screen, tty *os.File) {
 	return screen, tty
 }
 
-// onTerminal runs a command whose talk goes to a terminal and returns the talk.
+// onTerminal runs a command whose standard error is a terminal and returns what it
+// wrote there.
 func onTerminal(t *testing.T, env []string, args ...string) (stdout, talk string) {
 	t.Helper()
 	screen, tty := terminal100x30(t)
@@ -68,8 +69,8 @@ func onTerminal(t *testing.T, env []string, args ...string) (stdout, talk string
 
 const slowly = "name: slowly\nsteps:\n  - id: work\n    action: {name: effect, parameters: {n: 1, ms: 350}}\noutputs: {n: steps.work.output.n}\n"
 
-// TestTerminal: on a terminal the tree is redrawn in place, with colour unless
-// it is unwanted, and the result is left alone.
+// TestTerminal checks that on a terminal the tree is redrawn in place, in colour unless
+// colour is turned off, and that the result on standard output has no control codes.
 func TestTerminal(t *testing.T) {
 	recipe := write(t, "slowly.yaml", slowly)
 	colour := regexp.MustCompile(`\x1b\[38;`)
@@ -110,7 +111,8 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// A terminal gets text and no binary; what is large shows how far it is.
+// files get writes text to a terminal and refuses binary content. A large file shows
+// its progress.
 func TestFilesOnATerminal(t *testing.T) {
 	_, env := dataEnv(t)
 	env = append(env, "TERM=xterm-256color", "CI=", "NO_COLOR=")
@@ -161,9 +163,9 @@ func TestLongOutputOnATerminal(t *testing.T) {
 	}
 }
 
-// TestResultsFitTheTerminal: on a terminal tables are as wide as it is and ids stay
-// whole, and JSON holds no character that could steer it or turn the direction of
-// reading; through a pipe both are what they were.
+// TestResultsFitTheTerminal checks that on a terminal tables fit the width with whole
+// ids, and that JSON escapes characters that could control the terminal or change the
+// direction of text. Through a pipe both are unchanged.
 func TestResultsFitTheTerminal(t *testing.T) {
 	dir := t.TempDir()
 	env := []string{"ROUX_DATA=" + dir, "TERM=xterm", "CI=", "NO_COLOR="}

@@ -117,7 +117,8 @@ func TestTreeLooks(t *testing.T) {
 	}
 }
 
-// TestTreeFits keeps a large run on the screen, where something happens.
+// TestTreeFits checks that the tree of a large run fits the screen and shows the steps
+// in progress.
 func TestTreeFits(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("name: large\nsteps:\n")
@@ -144,8 +145,8 @@ func TestTreeFits(t *testing.T) {
 	}
 }
 
-// TestF22_ViewIsBounded: a loop over 100,000 items costs a view its window and
-// the first maxSteps results.
+// TestF22_ViewIsBounded checks that the view of a loop over 100,000 items holds only
+// the items in progress and the first MaxSteps results.
 func TestF22_ViewIsBounded(t *testing.T) {
 	p := planFor(t, "name: many\nsteps:\n  - id: loop\n    loop: {over: '[1]', steps: [{id: each, action: {name: effect}}]}\n")
 	v := view.NewRun(p, "run_1")

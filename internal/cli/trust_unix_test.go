@@ -15,11 +15,12 @@ import (
 	"github.com/roux-engine/roux/internal/datadir"
 )
 
-// The data directory is closed to others, unless it is no directory of Roux.
+// Roux closes a data directory to other users, except one that holds other files as
+// well.
 func TestDataDirectoryIsSecluded(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		other string // a file that is none of ours
+		other string // a file that Roux did not make
 		want  os.FileMode
 	}{
 		{"made by hand", "", 0o700},
@@ -47,7 +48,8 @@ func TestDataDirectoryIsSecluded(t *testing.T) {
 	}
 }
 
-// While the holder of a directory cannot be asked, the error says why.
+// When the socket of the process that holds the directory is not trusted, the error
+// says why.
 func TestHolderIsNotAsked(t *testing.T) {
 	h, _ := hosted(t)
 	chmod(t, h.dir, 0o777)
@@ -61,8 +63,9 @@ func TestHolderIsNotAsked(t *testing.T) {
 	}
 }
 
-// A ./.roux that came with a project is not used: one of another user, and one
-// with links, through which a lock would be written to any file of ours.
+// A ./.roux that came with a project is not used if it belongs to another user or
+// contains links, because a lock written through a link could overwrite any file of
+// this user.
 func TestA15_LocalDirectoryThatCameAlong(t *testing.T) {
 	for _, tt := range []struct {
 		name, want string

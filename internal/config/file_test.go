@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestForeignConfiguration: what another user wrote above us does not say where
-// our runs go; it is named and not read.
+// TestForeignConfiguration checks that a roux.yaml of another user in a parent
+// directory is reported and not read, because it could decide where runs are stored.
 func TestForeignConfiguration(t *testing.T) {
 	if runtime.GOOS == "windows" || os.Geteuid() != 0 {
 		t.Skip("only root can give a file to somebody else")

@@ -22,8 +22,8 @@ type Value struct {
 // Flags returns the value of a flag; ok is false when the user did not give it.
 type Flags func(name string) (value string, ok bool)
 
-// A Config holds everything that values of settings come from, except most
-// flags.
+// A Config holds the sources of settings: the environment, the files of configuration
+// and the flag --data. Other flags are passed to Lookup.
 type Config struct {
 	env      func(string) string
 	dataFlag *string
@@ -101,7 +101,8 @@ func (c *Config) Getenv(name string) string {
 	return ""
 }
 
-// maySet reports whether a file of configuration may set what it names.
+// maySet reports whether the file f may set s: a project's file sets an ofData setting
+// only for a data directory inside the project.
 func (c *Config) maySet(f *file, s *Setting) bool {
 	if !s.ofData || f.kind != "project" {
 		return true

@@ -28,7 +28,7 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// shortened sets a bound for the time of a test.
+// shortened sets a variable until the test ends.
 func shortened[T any](t *testing.T, bound *T, to T) {
 	t.Helper()
 	old := *bound
@@ -36,7 +36,8 @@ func shortened[T any](t *testing.T, bound *T, to T) {
 	t.Cleanup(func() { *bound = old })
 }
 
-// speaking is a process of this user that holds a directory and answers as fn does.
+// speaking serves fn at the socket of a new directory and returns a client that is
+// connected to it.
 func speaking(t *testing.T, fn http.HandlerFunc) *Remote {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "rx")
@@ -58,7 +59,7 @@ func speaking(t *testing.T, fn http.HandlerFunc) *Remote {
 	return r
 }
 
-// trickle sends a byte now and then, for ever.
+// trickle sends a space every 5 ms until the client goes.
 func trickle(w http.ResponseWriter, r *http.Request) {
 	for {
 		if _, err := io.WriteString(w, " "); err != nil {
@@ -88,9 +89,9 @@ func endsWith(t *testing.T, what string, want fault.Code, fn func() error) {
 	}
 }
 
-// Whoever holds the directory may be broken, or be another program: its answers
-// have an end in time. The bounds are short here; nothing in this test is to be
-// answered within them.
+// The process that holds the directory may be broken or another program, so the time
+// for its answers is bounded. The bounds are short here, because no answer in this test
+// completes.
 func TestAnswersEndInTime(t *testing.T) {
 	shortened(t, &answerTime, 100*time.Millisecond)
 	shortened(t, &streamTime, 100*time.Millisecond)
@@ -126,7 +127,8 @@ func TestAnswersEndInTime(t *testing.T) {
 	})
 }
 
-// Its answers have an end in bytes too, and their codes are those that exist.
+// The size of answers is bounded too, and an unknown error code in an answer is
+// refused.
 func TestAnswersHaveAnEnd(t *testing.T) {
 	shortened(t, &maxAnswer, 1<<20)
 	large := speaking(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -142,7 +144,7 @@ func TestAnswersHaveAnEnd(t *testing.T) {
 	endsWith(t, "a code that does not exist", fault.ServerUnreachable, listFrom(t, odd))
 }
 
-// listFrom asks r for its runs.
+// listFrom returns a function that lists the runs of r.
 func listFrom(t *testing.T, r *Remote) func() error {
 	return func() error { _, err := r.List(t.Context(), store.Query{}); return err }
 }
@@ -151,8 +153,8 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// What the user pipes in or reads out has the user's pace: only the other end
-// is waited for.
+// The timeout of a stream counts only the time of the server: a user may pipe a file in
+// or read it out at any pace.
 func TestSlowUsersAreWaitedFor(t *testing.T) {
 	_, r := hosted(t)
 	shortened(t, &streamTime, 20*time.Millisecond)
@@ -184,8 +186,8 @@ func (p *pausing) Read(b []byte) (int, error) {
 	return p.r.Read(b)
 }
 
-// A caller that does not send what it announced is not waited for, and neither
-// is one that does not take its file.
+// The server closes the connection of a client that does not send what it announced, or
+// does not read the file that it asked for.
 func TestCallersHaveAnEnd(t *testing.T) {
 	shortened(t, &callTime, 50*time.Millisecond)
 	shortened(t, &idleTime, 50*time.Millisecond)
@@ -216,7 +218,7 @@ func TestCallersHaveAnEnd(t *testing.T) {
 		}
 		_ = c.Close()
 	}
-	// A file that is asked for and not taken: what comes is cut off.
+	// A client that asks for a file and does not read it gets only a part.
 	c, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)
@@ -243,8 +245,8 @@ func TestCallersHaveAnEnd(t *testing.T) {
 	}
 }
 
-// A slow commit is no slow caller: the time to send a request does not run while
-// it is answered.
+// A slow answer is not cut off: the timeout for a request ends once the request has
+// been read.
 func TestSlowAnswersAreNotCutOff(t *testing.T) {
 	shortened(t, &callTime, 30*time.Millisecond)
 	h, _ := hosted(t)
@@ -269,7 +271,8 @@ func secondDir(t *testing.T) string {
 	return dir
 }
 
-// recording keeps what a journal is asked, and answers slowly if told to.
+// recording is a Reader that records the accounts and limits of its requests, and
+// delays its answers.
 type recording struct {
 	store.Reader
 	delay    time.Duration
@@ -302,7 +305,7 @@ func (r *recording) Load(ctx context.Context, key store.Key) (*store.Saved, erro
 	return r.Reader.Load(ctx, key)
 }
 
-// listing keeps what a Files is asked.
+// listing is a Files that records the limits of its requests.
 type listing struct {
 	Files
 	limits []int
@@ -313,7 +316,8 @@ func (l *listing) ListFiles(ctx context.Context, q blob.Query) ([]blob.Entry, er
 	return l.Files.ListFiles(ctx, q)
 }
 
-// A caller does not say whose runs it sees, nor how much one answer holds.
+// The server and not the client decides whose runs are read and how much an answer may
+// hold.
 func TestAskedForTooMuch(t *testing.T) {
 	h, _ := hosted(t)
 	dir := secondDir(t)
@@ -345,8 +349,8 @@ func TestAskedForTooMuch(t *testing.T) {
 	}
 }
 
-// No more callers are served at a time than there are slots; one that goes
-// makes room for the next.
+// At most as many connections are served at a time as there are slots. A connection
+// that is closed frees its slot.
 func TestSeats(t *testing.T) {
 	in, err := net.Listen("unix", filepath.Join(secondDir(t), "s"))
 	if err != nil {
@@ -373,7 +377,7 @@ func TestSeats(t *testing.T) {
 				<-leave
 				now.Add(-1)
 				_ = c.Close()
-				_ = c.Close() // gives its seat back once
+				_ = c.Close() // a second Close frees no second slot
 			})
 		}
 	})
@@ -401,7 +405,8 @@ func TestSeats(t *testing.T) {
 	all.Wait()
 }
 
-// What says who holds a directory is read as a number, and no further.
+// holderOf accepts nothing but a process id in the lock file, and reads no more than it
+// needs.
 func TestHolderOf(t *testing.T) {
 	dir := t.TempDir()
 	for text, want := range map[string]int{
@@ -416,8 +421,7 @@ func TestHolderOf(t *testing.T) {
 	}
 }
 
-// A stopped process takes the connection and says nothing: whoever asks it does
-// not wait for ever.
+// A stopped process accepts connections and does not answer. A request to it times out.
 func TestHolderIsSilent(t *testing.T) {
 	defer func(d time.Duration) { answerTime = d }(answerTime)
 	answerTime = 50 * time.Millisecond
@@ -440,7 +444,7 @@ func TestHolderIsSilent(t *testing.T) {
 	}
 }
 
-// A stream that breaks off is told from one that has ended.
+// A client distinguishes a stream that was cut off from one that is complete.
 func TestStreamThatBreaksOff(t *testing.T) {
 	dir, err := os.MkdirTemp("", "cut")
 	if err != nil {

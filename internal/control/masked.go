@@ -19,7 +19,7 @@ type Masked struct {
 	store.Reader
 	mu    sync.Mutex
 	marks map[string]bool         // by the hash of a plan: whether it marks inputs
-	masks map[store.Key]*maskedTo // between two pages of a run
+	masks map[store.Key]*maskedTo // kept from one page of a run's events to the next
 }
 
 // maxMasks bounds the maps of a Masked.

@@ -18,8 +18,8 @@ import (
 	"github.com/roux-engine/roux/internal/datadir"
 )
 
-// At no moment is there a socket that another user could connect to: under its
-// name it appears with its rights set, moved out of a directory of its own.
+// At no moment can another user connect to the socket: it is created in a private
+// directory and moved to its name once its mode is set.
 func TestSocketIsBornClosed(t *testing.T) {
 	dir := shortDir(t)
 	chmod(t, dir, 0o755)
@@ -33,7 +33,8 @@ func TestSocketIsBornClosed(t *testing.T) {
 	if _, err := syscall.InotifyAddWatch(watch, dir, syscall.IN_CREATE|syscall.IN_MOVED_TO); err != nil {
 		t.Skipf("changes of a directory cannot be watched here: %v", err)
 	}
-	// What a killed process left behind is in nobody's way.
+	// A private directory with a socket that a killed process left behind does not
+	// matter.
 	if err := os.Mkdir(filepath.Join(dir, datadir.Nursery), 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,8 @@ func TestSocketIsBornClosed(t *testing.T) {
 		seen = append(seen, map[bool]string{true: "made ", false: "moved "}[mask&syscall.IN_CREATE != 0]+name)
 		buf = buf[16+size:]
 	}
-	// The kernel tells the same event twice in a row once.
+	// inotify merges identical consecutive events, so the directory, which is made
+	// once, is seen once.
 	if want := []string{"made " + datadir.Nursery, "moved " + datadir.Socket}; !slices.Equal(seen, want) {
 		t.Errorf("the directory saw %q, want %q", seen, want)
 	}
@@ -71,7 +73,7 @@ func TestSocketIsBornClosed(t *testing.T) {
 	}
 }
 
-// as runs fn on a thread that is another user's, which ends with it.
+// as runs fn as another user, on a thread that ends afterwards.
 func as(t *testing.T, uid int, fn func() error) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -79,7 +81,7 @@ func as(t *testing.T, uid int, fn func() error) {
 	}
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread goes with the goroutine
+		runtime.LockOSThread() // and never unlocked, so the thread ends with the goroutine
 		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
 			done <- errno
 			return
@@ -91,8 +93,8 @@ func as(t *testing.T, uid int, fn func() error) {
 	}
 }
 
-// Rights can be wrong, the kernel is not: another user is not let in although
-// the socket is open to all.
+// A user whom the mode of the socket lets in by mistake is refused, because the kernel
+// names the user at the other end.
 func TestCallersOfAnotherUser(t *testing.T) {
 	dir := shortDir(t)
 	chmod(t, dir, 0o755)
@@ -146,7 +148,7 @@ func TestCallersOfAnotherUser(t *testing.T) {
 	}
 }
 
-// A socket that looks like ours and is another user's is not spoken to.
+// A client sends nothing to a socket whose listener belongs to another user.
 func TestListenerOfAnotherUser(t *testing.T) {
 	dir := shortDir(t)
 	path := filepath.Join(dir, datadir.Socket)

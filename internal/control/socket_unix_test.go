@@ -36,7 +36,7 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// answering listens at a path as a forger would, and counts who comes.
+// answering listens at a path as a forger would, and counts the connections.
 func answering(t *testing.T, path string) *atomic.Int64 {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -62,8 +62,8 @@ func answering(t *testing.T, path string) *atomic.Int64 {
 	return came
 }
 
-// A socket that another user may have put there is asked nothing: neither by
-// its own name nor through a pointer file, which any project can bring along.
+// A client does not connect to a socket that another user may have made, neither at the
+// usual path nor through a pointer file, which any project can contain.
 func TestA15_SocketsThatAreNotOurs(t *testing.T) {
 	long := strings.Repeat("l", maxSocketPath)
 	point := func(t *testing.T, dir, to string) {
@@ -74,7 +74,8 @@ func TestA15_SocketsThatAreNotOurs(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		long bool // the directory's path is
-		// lay puts things into dir; forged is where somebody listens.
+		// lay prepares dir. forged is the path of a socket with a listener that must
+		// not be called.
 		lay  func(t *testing.T, dir, forged string)
 		want bool
 	}{
@@ -153,7 +154,7 @@ func TestA15_SocketsThatAreNotOurs(t *testing.T) {
 	}
 }
 
-// judge, also for what another user owns.
+// checkOwner and checkPath, also with the id of another user.
 func TestJudge(t *testing.T) {
 	dir := t.TempDir()
 	chmod(t, dir, 0o755)
@@ -179,8 +180,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A directory of the user's that is called like the one in which sockets are
-// made is not emptied for a socket.
+// A directory of the user that has the name of the private directory for new sockets
+// keeps its content.
 func TestForeignNurseryIsLeftAlone(t *testing.T) {
 	dir := shortDir(t)
 	precious := filepath.Join(dir, datadir.Nursery, "deep", "thesis.tex")

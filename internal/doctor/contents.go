@@ -19,14 +19,15 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// What a common machine reads at least, in bytes per second, with the folding of
-// events and the hashing of files.
+// The reading speeds that a common machine at least reaches, in bytes per second. They
+// include folding the events and hashing the files.
 const (
 	storeSpeed = 20 << 20
 	fileSpeed  = 200 << 20
 )
 
-// worthSaying is the reading time from which it is announced.
+// worthSaying is the estimated reading time from which the user is told of it in
+// advance.
 const worthSaying = time.Second
 
 // maxNamed bounds the damaged runs and files that are reported one by one.

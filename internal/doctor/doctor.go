@@ -3,9 +3,9 @@
 // Package doctor checks a machine, a data directory and what is in it, and saves
 // runs from a damaged data directory.
 //
-// It decides what is a problem and how to fix it, and which runs of a damaged
-// store can be trusted. It changes a data directory only to fix what loses
-// nothing, and never changes one that it salvages. It prints nothing.
+// It decides what is a problem and how to fix it, and which runs of a damaged store can
+// be trusted. It changes a data directory only by repairs that lose nothing, and never
+// changes one that it salvages. It prints nothing.
 package doctor
 
 import (

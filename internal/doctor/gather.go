@@ -24,12 +24,12 @@ import (
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
-// An imageReport is an image, that is a store as one reading of the log leaves it,
-// with what can be read in it.
+// An imageReport reports what can be read in an image. An image is a copy of the store
+// that results from one way of reading the damaged log.
 type imageReport struct {
 	image      sqlite.Image
 	good       map[store.Key]uint64 // the last event of a run; 0 when it is quarantined and was not read
-	damaged    map[store.Key]string // why
+	damaged    map[store.Key]string // why, for each run that does not verify
 	deleted    map[store.Key]bool   // by the user or by retention
 	complaints []string
 }
@@ -131,8 +131,8 @@ func (c *selection) single() bool {
 	return true
 }
 
-// gather makes a store in the directory to of every run that verifies in any of
-// the images, and removes the images.
+// gather makes a store in the directory named by to. It holds every run that verifies
+// in any of the images, which are then removed.
 func gather(ctx context.Context, images []sqlite.Image, to string) (out Salvaged, err error) {
 	var all []*imageReport
 	for _, im := range images {
@@ -172,8 +172,9 @@ func gather(ctx context.Context, images []sqlite.Image, to string) (out Salvaged
 	return out, nil
 }
 
-// missed returns why a run may have had more events than the image it is taken
-// from has: in readings of more of the log the run is damaged.
+// missed returns why a run may be saved incompletely; "" if it is complete. Images in
+// later come from readings of more of the log than the one that the run is taken from;
+// the run is incomplete if one of them has it damaged.
 func missed(key store.Key, later []*imageReport) (why string) {
 	for _, j := range later {
 		why = cmp.Or(j.damaged[key], why)

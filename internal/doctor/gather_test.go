@@ -25,9 +25,9 @@ import (
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
-// The image with most runs is taken. What verifies in another one is taken from there,
-// as is what has more events there; what verifies in none is named, and what was
-// deleted is not missed.
+// The image with the most runs is selected. A run that verifies only in another image,
+// or has more events there, is taken from that image. A run that verifies in none is
+// reported as lost; a deleted run is not.
 func TestSelection(t *testing.T) {
 	key := func(run string) store.Key { return store.Key{Account: config.Account, Run: run} }
 	good := func(runs string) map[store.Key]uint64 {
@@ -57,8 +57,8 @@ func TestSelection(t *testing.T) {
 	}
 }
 
-// Images of a store at several times, and what one of them has damaged: each run comes
-// from where it is whole, whatever it is doing and whoever has it.
+// Given images of a store at several times, one of them damaged, each run is taken from
+// the image in which it is intact, whatever its state and account.
 func TestGatherFromImages(t *testing.T) {
 	base := t.TempDir()
 	one, two := filepath.Join(base, "image-1"), filepath.Join(base, "image-2")
@@ -174,14 +174,15 @@ func TestGatherFromImages(t *testing.T) {
 		}
 		for _, run := range []string{ended, waiting, parted} {
 			if run != ended {
-				signal(e, run, "on", 1) // it has had "go"
+				signal(e, run, "on", 1) // it has already received "go"
 			}
 			end(e, run)
 		}
 	})
 }
 
-// A run is moved as it is: over, parked or at work, in one transition or in several.
+// A run is moved unchanged, whether it has ended, is suspended or is running, in one
+// transition or in several.
 func TestMoverTakesRunsAsTheyAre(t *testing.T) {
 	from, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
 	var stores [2]*sqlite.Store

@@ -29,7 +29,8 @@ type Salvaged struct {
 	Store   []string   `json:"store,omitempty"`
 }
 
-// An OtherRun is a run of which another reading of the log has more.
+// An OtherRun is a run that is taken from another reading of the log than most runs,
+// because that reading has more of its events.
 type OtherRun struct {
 	Run  string `json:"run"`
 	Read string `json:"read"`
@@ -41,8 +42,9 @@ type LostRun struct {
 	Why string `json:"why"`
 }
 
-// Salvage makes a new data directory in to of everything that verifies in from,
-// which is damaged and left as it is. to is an empty directory of [EmptyDir].
+// Salvage makes a new data directory, named by to, of everything that verifies in the
+// damaged directory from, which it does not change. to must be an empty directory made
+// by [EmptyDir].
 func Salvage(ctx context.Context, from, to string) (Salvaged, error) {
 	images, err := sqlite.Salvage(ctx, from, to)
 	if err != nil {

@@ -30,7 +30,7 @@ func TestFitTable(t *testing.T) {
 	if got := strings.Split(FitTable(rows(), 42, 2, 1), "\n")[2]; got != "b               漢字漢字漢…   y" {
 		t.Errorf("got %q", got)
 	}
-	// A terminal that is narrower yet gets two lines for each row.
+	// On an even narrower terminal each row becomes two lines.
 	narrow := "ID\n  NAME            NOTE\nrun_0123456789\n  " + strings.Repeat("n", 13) + "…  " + strings.Repeat("x", 11) + "…\nb\n  漢字漢字漢字…   y\n"
 	if got := FitTable(rows(), 30, 2, 1); got != narrow {
 		t.Errorf("got\n%s, want\n%s", got, narrow)
