@@ -207,8 +207,9 @@ func (w *instance) floors(ctx context.Context, dir string, round func() error) (
 	return newFloors(ctx, filepath.Join(dir, "floors"), batches)
 }
 
-// denominators adds floors to the line of a shape whose own commits are not repeated:
-// those of one run of r in this process, with act as action. shape is as in describe.
+// denominators adds floors to the line of a shape whose own commits cannot be repeated.
+// It repeats the commits of one run of r, in this process and with act as action,
+// instead. shape is the argument of describe.
 func (b *bench) denominators(ctx context.Context, l *Line, r *recipe.Recipe, act action.Func, shape time.Duration) (err error) {
 	dir := b.fresh()
 	w, err := open(ctx, filepath.Join(dir, "data"), act, engine.Config{})

@@ -219,7 +219,7 @@ func again(res *simulate.Result) error {
 	return err
 }
 
-// met adds the changes (event × status) that a worker saw.
+// met adds the cells of the transition table (event × status) that a worker saw.
 func (s *session) met(cells *journal.Hits) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -119,14 +119,14 @@ func TestX158_PutAndOpen(t *testing.T) {
 	}
 }
 
-// Content is shared within an account only, and foreign files answer like
-// missing ones (I17).
+// Content is shared only within an account, and another account's file gives the same
+// error as a missing one (I17).
 func TestDeduplicatedWithinAnAccountOnly(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	one := put(t, s, "acme", "same", "first.txt")
 	before := tree(t, dir)
-	// Each upload has the name that it came with; the store keeps the first.
+	// Put returns the name of its own upload; the store keeps the first name.
 	two := put(t, s, "acme", "same", "second.csv")
 	if two.Hash != one.Hash || two.Size != one.Size || two.Name != "second.csv" || two.MimeType != "text/csv" {
 		t.Errorf("equal content of one account: %+v, the first was %+v", two, one)
@@ -147,7 +147,8 @@ func TestDeduplicatedWithinAnAccountOnly(t *testing.T) {
 	if after := tree(t, dir); len(after) != 2*len(before) {
 		t.Errorf("two accounts share files: %d and %d", len(after), len(before))
 	}
-	// Case that a file system may ignore must not join accounts.
+	// Accounts that differ only in case stay separate, although some file systems
+	// ignore case.
 	if _, err := s.Open(ctx, "ACME", one.Hash); !errors.Is(err, fault.FileNotFound) {
 		t.Errorf("account ACME reads the files of acme: %v", err)
 	}
@@ -332,7 +333,7 @@ func TestA15_LinksAreNotFollowed(t *testing.T) {
 	}
 }
 
-// I16, I21: damage on the disk is an error of the file, however it is read.
+// I16, I21: damage on the disk is fault.FileInvalid, however the file is read.
 func TestDamageIsFound(t *testing.T) {
 	content := strings.Repeat("precious ", 100_000)
 	flip := func(p string) error {
@@ -399,8 +400,8 @@ func TestDamageIsFound(t *testing.T) {
 	}
 }
 
-// A crash leaves temporary files, which Open removes, or bytes without facts,
-// which are told again.
+// A crash leaves temporary files, which Open removes, or bytes without a sidecar, whose
+// facts are detected again.
 func TestCrashLeavesOnlyTemporaryFiles(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -437,7 +438,8 @@ func TestCrashLeavesOnlyTemporaryFiles(t *testing.T) {
 	}
 }
 
-// A Put that fails leaves nothing and says whose fault it was.
+// A failed Put leaves no files, and its error names the cause: the size, the caller's
+// reader or its context.
 func TestFailedPutLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(Config{Dir: dir, MaxBytes: 1 << 20})

@@ -12,8 +12,9 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// TestCheckNamesFlips: one bit is changed at 20 places of a file, and at 20 of the
-// record of its account. A check names each, and is content once it is undone.
+// TestCheckNamesFlips: one bit is flipped at each of 20 places in a file and 20 in the
+// record of its account. Check names each flip, and finds nothing after the flip is
+// undone.
 func TestCheckNamesFlips(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(Config{Dir: dir})
@@ -60,7 +61,7 @@ func TestCheckNamesFlips(t *testing.T) {
 	}
 }
 
-// Whoever is complained to decides whether the check goes on.
+// Check continues while complain returns nil, and stops with its first error.
 func TestCheckGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)

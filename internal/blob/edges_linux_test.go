@@ -15,7 +15,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// openBelow lists what this process has open of a directory and below it.
+// openBelow lists the files that this process has open in a directory and below it.
 func openBelow(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	all, err := os.ReadDir("/proc/self/fd")
@@ -30,8 +30,8 @@ func openBelow(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// limitFiles bounds how large a file may become; the limit is taken back when undo
-// is called.
+// limitFiles limits the size of the files that this process writes, until undo is
+// called.
 func limitFiles(t *testing.T, n uint64) (undo func()) {
 	t.Helper()
 	var was syscall.Rlimit
@@ -48,8 +48,9 @@ func limitFiles(t *testing.T, n uint64) (undo func()) {
 	}
 }
 
-// A disk that takes no more leaves neither a temporary file nor an open one. The
-// limit that stands for it holds in a process of its own: it is one of all files.
+// On a full disk Put leaves neither a temporary file nor an open one. A limit of the
+// file size simulates the full disk. The test runs in its own process, because the
+// limit applies to all files of a process.
 func TestFullDiskLeavesNothing(t *testing.T) {
 	if os.Getenv("ROUX_TEST_FULL") == "" {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestFullDiskLeavesNothing$")
@@ -81,7 +82,7 @@ func TestFullDiskLeavesNothing(t *testing.T) {
 	put(t, s, "a", "content", "") // once there is room again
 }
 
-// Whatever refuses or fails leaves no file open.
+// Calls that are refused or fail leave no file open.
 func TestFailuresCloseTheirFiles(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -112,8 +113,8 @@ func TestFailuresCloseTheirFiles(t *testing.T) {
 	}
 }
 
-// A directory of the store that was opened to others is closed to them where it is met,
-// and not held open.
+// The store removes the access of other users to one of its directories as soon as it
+// reads the directory, and does not keep the directory open.
 func TestOpenedDirectoriesAreClosed(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -138,7 +139,7 @@ func TestOpenedDirectoriesAreClosed(t *testing.T) {
 	}
 }
 
-// A store that cannot be opened is not held open.
+// A failed Open does not leave the directory open.
 func TestFailedOpenClosesTheDirectory(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, tmpDir), nil, 0o600); err != nil {

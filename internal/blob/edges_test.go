@@ -20,8 +20,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// What does not belong into the store stands in the way of nothing: walks and lists
-// go on behind it, and do not call it a file.
+// Walk and List skip files and directories that the store did not make, and continue
+// after them.
 func TestStraysAreSteppedOver(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -37,14 +37,14 @@ func TestStraysAreSteppedOver(t *testing.T) {
 		own + "/000", own + "/" + first[len(prefix):len(prefix)+2] + "0", own + "/zzz",
 		placeOf("acme", first).shard + "/0", placeOf("acme", last).shard + "/zzz",
 		placeOf("acme", first).file() + "0",
-		own + "/.0", // of the length of a shard, and no directory
+		own + "/.0", // a name as long as a shard's, but not a directory
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("stray"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// Directories with the name of a file, where they come first, in a shard of
-	// their own, and in a shard of a wrong name.
+	// Directories with the name of a file: alone in a shard, in a shard with a wrong
+	// name, and before the files of a shard.
 	in := func(digits string) string { return prefix + digits + strings.Repeat("0", 64-len(digits)) }
 	absent := in("00")
 	for _, name := range []string{
@@ -91,7 +91,8 @@ func TestStraysAreSteppedOver(t *testing.T) {
 	}
 }
 
-// A damaged file is listed, with what is known of it without its record.
+// A file whose sidecar is damaged is listed, with the facts that are known without the
+// sidecar.
 func TestListNamesDamagedFiles(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -113,7 +114,7 @@ func TestListNamesDamagedFiles(t *testing.T) {
 	}
 }
 
-// An account's name may be as long as what is read of it, and no longer.
+// The name of an account may be as long as the store reads of it, and no longer.
 func TestLongAccounts(t *testing.T) {
 	s := open(t, t.TempDir())
 	for more, want := range []int{1, 0} {
@@ -131,7 +132,7 @@ func TestLongAccounts(t *testing.T) {
 	}
 }
 
-// Each way not to find a file says what it is.
+// Each error for a file that is not found gives the reason.
 func TestNotFoundSaysWhy(t *testing.T) {
 	s := open(t, t.TempDir())
 	info := func(hash string) error { _, err := s.Info(ctx, "acme", hash); return err }
@@ -163,7 +164,8 @@ func TestNotFoundSaysWhy(t *testing.T) {
 	}
 }
 
-// Four files with one beginning: three are named, and that there are more.
+// If the hashes of four files have the same beginning, the error of Find names three of
+// them and says that there are more.
 func TestFindNamesThree(t *testing.T) {
 	s := open(t, t.TempDir())
 	same := map[byte][]string{}
@@ -194,9 +196,7 @@ func TestFindNamesThree(t *testing.T) {
 	}
 }
 
-// A sequential read gives bytes before it has seen the end, hashes none twice, and
-// Checksums are recorded for files of more than one piece, and for no more pieces
-// A record of the largest size is read, one byte more is not.
+// A sidecar of the largest size is read, and one that is a byte longer is not.
 func TestLargestSidecar(t *testing.T) {
 	s := open(t, t.TempDir())
 	info := put(t, s, "acme", "content", "a.md")
@@ -216,8 +216,8 @@ func TestLargestSidecar(t *testing.T) {
 	}
 }
 
-// What an inspection found is recorded up to its bound; a message of the longest
-// kind stays whole.
+// What an inspection found is recorded up to maxExtended bytes, and the message of a
+// problem up to maxProblem bytes.
 func TestInspectionAtItsBounds(t *testing.T) {
 	found := func(n int) json.RawMessage {
 		return json.RawMessage(`{"t":"` + strings.Repeat("x", n-len(`{"t":""}`)) + `"}`)
@@ -238,8 +238,8 @@ func TestInspectionAtItsBounds(t *testing.T) {
 	}
 }
 
-// A record that fails its checksum is not believed, and one of an earlier release,
-// which has none, is; storing the content again gives either a checksum.
+// A sidecar that fails its checksum is not used. One of an earlier release, which has
+// no checksum, is used. Storing the content again gives both a checksum.
 func TestRecordsAreSummed(t *testing.T) {
 	s := open(t, t.TempDir())
 	info := put(t, s, "acme", "content", "a.md")
@@ -273,7 +273,7 @@ func TestRecordsAreSummed(t *testing.T) {
 	}
 }
 
-// The account of a directory is written once, and again where it was cut.
+// The account of a directory is written once, and again if its file was truncated.
 func TestAccountIsWrittenOnce(t *testing.T) {
 	s := open(t, t.TempDir())
 	info := put(t, s, "acme", "content", "")
@@ -314,7 +314,8 @@ func TestWalkFollowsNoLink(t *testing.T) {
 	}
 }
 
-// A later look adds what an earlier one lacked, and takes nothing away.
+// merge adds facts that only the later inspection found. A completed inspection
+// replaces the facts of one that was cut off, and nothing else is removed.
 func TestFactsAreAddedTo(t *testing.T) {
 	some, more := json.RawMessage(`{"n":1}`), json.RawMessage(`{"n":2}`)
 	for _, c := range []struct {
@@ -339,7 +340,7 @@ func TestFactsAreAddedTo(t *testing.T) {
 	}
 }
 
-// What is said of a kind of text counts where it says more than that it is text.
+// The declared type of a text counts only if it says more than text/plain.
 func TestDeclaredTypes(t *testing.T) {
 	for _, c := range []struct{ name, declared, want string }{
 		{"a.md", "text/plain", "text/markdown"},
@@ -370,8 +371,8 @@ func TestDeclaredTypes(t *testing.T) {
 	}
 }
 
-// Names become as long as file systems take them, and not shorter; of a path the
-// last element is left.
+// CleanName cuts names only to the length that file systems allow, and keeps only the
+// last element of a path.
 func TestLongestName(t *testing.T) {
 	for path, want := range map[string]string{"/x": "x", `\x`: "x", "a/b": "b", "a/": ""} {
 		if got := CleanName(path); got != want {
@@ -388,8 +389,8 @@ func TestLongestName(t *testing.T) {
 	}
 }
 
-// An error of the disk has the code that tells what to do, and the system's word
-// without the path that it was about.
+// storageFault gives an error of the disk the code that tells what to do, and the
+// system's message without the path.
 func TestStorageFault(t *testing.T) {
 	own := fault.New(fault.FileInvalid, "damaged")
 	for _, c := range []struct {
@@ -410,7 +411,8 @@ func TestStorageFault(t *testing.T) {
 	}
 }
 
-// What is remembered of directories is bounded; what is remembered is not synced again.
+// The number of directories that are remembered as synced is bounded; a remembered one
+// is not synced again.
 func TestDurableNamesAreBounded(t *testing.T) {
 	s := open(t, t.TempDir())
 	held := func() (n int) { s.durable.Range(func(any, any) bool { n++; return true }); return n }
@@ -425,7 +427,7 @@ func TestDurableNamesAreBounded(t *testing.T) {
 	if held() != 2 || s.remembered.Load() != maxDurable+1 {
 		t.Errorf("%d of %d names are remembered, want the 2 new ones", held(), s.remembered.Load())
 	}
-	// A directory that went and is made again is synced again.
+	// A directory that was removed and created again is synced again.
 	if err := s.root.RemoveAll(placeOf("b", hashOf("content")).shard); err != nil {
 		t.Fatal(err)
 	}
@@ -435,7 +437,7 @@ func TestDurableNamesAreBounded(t *testing.T) {
 	}
 }
 
-// A Put that cannot give its bytes or its facts a name leaves no temporary file.
+// A Put that cannot rename its bytes or its sidecar leaves no temporary file.
 func TestFailedNamesLeaveNothing(t *testing.T) {
 	p := placeOf("a", hashOf("content"))
 	for _, inTheWay := range []string{p.account, p.shard, p.file(), p.sidecar(), p.account + "/" + accountFile} {
@@ -464,7 +466,7 @@ func TestFailedNamesLeaveNothing(t *testing.T) {
 	}
 }
 
-// What ends with its context gives no bytes any more.
+// Calls with an ended context return its cause, and a reader returns no more bytes.
 func TestChecksEnd(t *testing.T) {
 	ended, cancel := context.WithCancelCause(ctx)
 	cancel(fault.New(fault.Stopping, "stopping"))

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestExtendedOfNothing: an inspection that failed may hand over null; what is
-// recorded is its problem.
+// TestExtendedOfNothing: a failed inspection may return null; only its problem is
+// recorded.
 func TestExtendedOfNothing(t *testing.T) {
 	if got := string(extended(json.RawMessage("null"), errors.New("damaged"))); got != `{"problem":{"code":"INTERNAL_ERROR","message":"damaged"}}` {
 		t.Errorf("null and a problem: %s", got)

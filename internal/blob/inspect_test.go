@@ -31,9 +31,9 @@ func openWith(t *testing.T, dir string, look lookFunc) *Store {
 	return s
 }
 
-// X159: what inspection finds is recorded at upload and comes back from every
-// way of asking, also in a later process. A failed inspection never fails the
-// upload: what is known is kept, and the problem beside it.
+// X159: what inspection finds is recorded at upload and returned by every call that
+// returns a FileInfo, also in a later process. A failed inspection never fails the
+// upload: the facts that are known are recorded, together with the problem.
 func TestX159_InspectedAtUpload(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -89,7 +89,7 @@ func TestX159_InspectedAtUpload(t *testing.T) {
 	}
 }
 
-// Content that came in before uploads were inspected is looked at when it comes
+// Content that was stored before uploads were inspected is inspected when it is stored
 // again, and keeps its name and type.
 func TestInspectedLater(t *testing.T) {
 	dir := t.TempDir()
@@ -104,8 +104,9 @@ func TestInspectedLater(t *testing.T) {
 	}
 }
 
-// An inspection that hangs, whether it listens or not, holds an upload for five
-// seconds and no longer; the next upload of that content looks again.
+// An inspection that hangs delays an upload for five seconds if it obeys its context,
+// and otherwise for at most inspectGrace more. The next upload of that content is
+// inspected again.
 func TestHostileFileDoesNotHoldItsUpload(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -156,7 +157,8 @@ func TestI16_InspectionPanics(t *testing.T) {
 	}
 }
 
-// A caller who leaves while the file is inspected has said nothing about it.
+// If the caller's context ends during the inspection, nothing is recorded about the
+// file.
 func TestInspectionCutShort(t *testing.T) {
 	ctx, cancel := context.WithCancel(ctx)
 	s := openWith(t, t.TempDir(), func(context.Context, action.File) (json.RawMessage, error) {
@@ -172,8 +174,8 @@ func TestInspectionCutShort(t *testing.T) {
 	}
 }
 
-// A sidecar that a bad disk or a hand made too large is not read: the bytes
-// still tell the type.
+// A sidecar that damage or a person made too large is not read; the type is detected
+// from the bytes.
 func TestSidecarIsBounded(t *testing.T) {
 	s := open(t, t.TempDir())
 	info := put(t, s, "acme", "content", "a.md")

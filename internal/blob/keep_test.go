@@ -17,7 +17,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// clocked is a store whose clock the test turns.
+// clocked returns a store and the time of its clock, which the test sets.
 func clocked(t *testing.T, dir string) (*Store, *time.Time) {
 	t.Helper()
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -29,12 +29,13 @@ func clocked(t *testing.T, dir string) (*Store, *time.Time) {
 	return s, &now
 }
 
-// A file is as old as it is, whichever way the wall clock is set (I10).
+// The clock of a store never goes back, even if the wall clock is set back or ahead
+// (I10).
 func TestI10_ClockGoesOnward(t *testing.T) {
 	began := time.Now()
 	wall := began
 	now := monotonic(func() time.Time { return wall })
-	// set moves what the clock shows, and not its monotonic reading.
+	// set sets the wall clock without its monotonic reading.
 	set := func(passed, by time.Duration) {
 		wall = began.Add(passed)
 		*(*uint64)(unsafe.Pointer(&wall)) += uint64(by/time.Second) << 30
@@ -50,9 +51,9 @@ func TestI10_ClockGoesOnward(t *testing.T) {
 	}
 }
 
-// Remove takes only what was not put or touched since; putting content again
-// counts. That is what keeps a sweep from taking a file out of the hands of a
-// run that is being started with it.
+// Remove deletes a file only if it was neither put nor touched after notAfter; putting
+// equal content again counts. So retention cannot delete a file with which a run is
+// just being started.
 func TestRemoveSparesWhatWasJustUsed(t *testing.T) {
 	for _, use := range []struct {
 		name string
@@ -98,7 +99,7 @@ func TestRemoveSparesWhatWasJustUsed(t *testing.T) {
 	}
 }
 
-// A sweep goes through all files of all accounts in steps, and each once.
+// Walk visits all files of all accounts in several calls, each file once.
 func TestWalkInSteps(t *testing.T) {
 	dir := t.TempDir()
 	s, now := clocked(t, dir)
@@ -140,8 +141,8 @@ func TestWalkInSteps(t *testing.T) {
 	}
 }
 
-// A directory whose account is not known is left alone: nobody can say who
-// wants what is there. The next Put or Touch tells.
+// Walk skips a directory whose account is not known, because it is not known what is
+// needed in it. The next Put or Touch records the account.
 func TestUnknownAccountsAreLeftAlone(t *testing.T) {
 	dir := t.TempDir()
 	s, _ := clocked(t, dir)
@@ -232,8 +233,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// A part is read without the rest of the file: what it does not touch may be
-// damaged, what it touches may not.
+// Part does not read the rest of the file, so damage outside the pieces of the part
+// does no harm. Damage inside them is an error.
 func TestPart(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -289,7 +290,7 @@ func TestPart(t *testing.T) {
 	if got, err := read(large.Hash, pieceBytes-5, 10); !errors.Is(err, fault.FileInvalid) || len(got) != 5 {
 		t.Errorf("a part that runs into the damage = %d bytes, %v, want the 5 before it", len(got), err)
 	}
-	// Without checksums the whole file answers for every part.
+	// Without checksums the whole file is hashed for every part.
 	spoil(small.Hash, 9)
 	if _, err := read(small.Hash, 0, 1); !errors.Is(err, fault.FileInvalid) {
 		t.Errorf("a part of a small damaged file: %v", err)

@@ -13,10 +13,10 @@ import (
 	"testing"
 )
 
-// F33: when Put returns, nothing of the file waits for a sync: not its bytes, not
-// its facts, not its name, and not the name of any directory on the way to it, also
-// where that was made by a process that was killed before it could sync. The
-// system calls of a real process tell.
+// F33: when Put returns, nothing of the file waits for a sync: not its bytes, not its
+// facts, not its name, and not the name of any directory on the way to it, also if that
+// was created by a process that was killed before it could sync. The test checks the
+// system calls of a real process.
 func TestF33_PutIsDurable(t *testing.T) {
 	if dir := os.Getenv("ROUX_TEST_PUT"); dir != "" { // the other process
 		s, err := Open(Config{Dir: filepath.Join(dir, "files")})
@@ -70,14 +70,15 @@ var (
 	made       = regexp.MustCompile(`^(?:\d+|AT_FDCWD)<([^>]*)>, "([^"]*)"`)
 )
 
-// A ledger says when something was last changed, and when last synced.
+// A ledger records when each path was last changed and last synced, as line numbers of
+// the log of system calls.
 type ledger struct {
 	now             int
 	changed, synced map[string]int
 	named           map[string]int // when the name came into its directory; 0 = before
 }
 
-// durable says that a name and what is under it would outlive a power cut.
+// durable reports whether a file's name and its content would survive a power cut.
 func (l *ledger) durable(path string) bool {
 	return l.nameDurable(path) && l.synced[path] > l.changed[path]
 }
@@ -119,7 +120,7 @@ func judgeCalls(t *testing.T, log, dir string) (puts int) {
 		case "renameat", "renameat2":
 			r := renamed.FindStringSubmatch(args)
 			if r == nil {
-				continue // by a whole path: the test binary's own, such as its coverage
+				continue // with an absolute path: a file of the test binary, such as its coverage data
 			}
 			from, to := filepath.Join(r[1], r[2]), filepath.Join(r[3], r[4])
 			l.changed[to], l.synced[to], l.named[to] = l.changed[from], l.synced[from], l.now

@@ -15,7 +15,9 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// never gives bytes and io.EOF together, also after it has come to the end once.
+// TestReadsInOrder: a sequential read returns bytes before it has reached the end,
+// hashes no byte twice, and never returns bytes and io.EOF together, also after it has
+// reached the end once.
 func TestReadsInOrder(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -68,7 +70,7 @@ func TestReadsInOrder(t *testing.T) {
 			t.Errorf("behind the last %d: %d bytes, %v", tail, n, err)
 		}
 	}
-	// Read from the middle on, of a file that nobody has read before.
+	// Read a fresh file from the middle on.
 	f = opened()
 	if _, err := f.Seek(100, io.SeekStart); err != nil {
 		t.Fatal(err)
@@ -112,7 +114,8 @@ func TestReadsInOrder(t *testing.T) {
 	}
 }
 
-// Positions are counted from where whence says, and none is before the start.
+// Seek counts from the position that whence names, and refuses positions before the
+// start.
 func TestSeek(t *testing.T) {
 	s := open(t, t.TempDir())
 	info := put(t, s, "a", "0123456789", "")
@@ -133,7 +136,9 @@ func TestSeek(t *testing.T) {
 	}
 }
 
-// than a record has room for; those that do not fit to the file are not used.
+// TestChecksumsOfPieces: checksums are recorded for files of more than one piece, and
+// for no more pieces than a sidecar has room for. Checksums whose number does not fit
+// the file are not used.
 func TestChecksumsOfPieces(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -183,7 +188,7 @@ func TestChecksumsOfPieces(t *testing.T) {
 	}
 }
 
-// A file that is cut while a part of it is read ends in damage, and gives nothing.
+// A file that is truncated while a part of it is read gives an error and no bytes.
 func TestPartOfAFileThatIsCut(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -205,7 +210,7 @@ func TestPartOfAFileThatIsCut(t *testing.T) {
 	}
 }
 
-// All of an empty file is a part of it.
+// Part of an empty file returns no bytes and no error.
 func TestPartOfNothing(t *testing.T) {
 	s := open(t, t.TempDir())
 	info := put(t, s, "a", "", "")

@@ -106,8 +106,8 @@ func openRoot(dir string, between gap) (*os.Root, error) {
 		return nil, refused(dir, why)
 	}
 	between()
-	// The separator at its end has the system refuse what is no directory, before
-	// it opens it: os.OpenRoot would wait for the other end of a FIFO.
+	// With a separator at the end of the path the system opens nothing but a directory.
+	// Without it os.OpenRoot would wait for the other end of a FIFO.
 	root, err := os.OpenRoot(dir + string(filepath.Separator))
 	if err != nil {
 		return nil, err
@@ -283,10 +283,10 @@ func tighten(f *os.File, info fs.FileInfo, mode fs.FileMode) error {
 }
 
 // Secure checks a data directory and removes the access of other users to the
-// directory, to that of the files, and to what SQLite will open by name. The caller
-// holds the directory's lock. Afterwards no other user can replace a file by a link.
-// SQLite opens by path, so a gap remains between this check and its opening, which is
-// closed only because others cannot write.
+// directory, to the directory of the files, and to the files that SQLite will open by
+// name. The caller holds the directory's lock. SQLite opens files by path, some time
+// after this check. That is safe because other users can no longer write to the
+// directory, and so cannot replace a file by a link meanwhile.
 func Secure(dir string) error {
 	if err := Check(dir); err != nil {
 		return err

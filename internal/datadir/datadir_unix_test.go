@@ -19,13 +19,14 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// A thing is something that can stand at a name; away is a directory outside.
+// A thing is a kind of file that may have a given name. make creates it at the path at;
+// away is a directory outside the data directory.
 type thing struct {
 	name string
 	root bool // only root can make it
 	make func(at, away string) error
 	file string // why it is refused as a regular file; "" = it is one
-	dir  string // … as a directory
+	dir  string // why it is refused as a directory; "" = it is one
 }
 
 var things = []thing{
@@ -66,7 +67,8 @@ func makeSocket(at, away string) error {
 	return os.Rename(short, at)
 }
 
-// grounds are a data directory and one outside, with something to lose.
+// grounds creates a data directory, and a directory outside it with files that must not
+// change.
 func grounds(t *testing.T) (dir, away string) {
 	t.Helper()
 	base, err := os.MkdirTemp("", "dd")
@@ -83,7 +85,7 @@ func grounds(t *testing.T) (dir, away string) {
 	return dir, away
 }
 
-// each makes every thing at a name of a fresh data directory.
+// each calls try once for every thing, created at name in a new data directory.
 func each(t *testing.T, name string, try func(t *testing.T, th *thing, dir, at string)) {
 	for i := range things {
 		th := &things[i]
@@ -110,7 +112,7 @@ func each(t *testing.T, name string, try func(t *testing.T, th *thing, dir, at s
 	}
 }
 
-// says reports an error that is not a refusal with that reason; "" wants none.
+// says fails the test unless err contains want, or is nil if want is "".
 func says(t *testing.T, what string, err error, want string) {
 	t.Helper()
 	switch {
@@ -121,8 +123,8 @@ func says(t *testing.T, what string, err error, want string) {
 	}
 }
 
-// Open opens a regular file of this user that is reached by no link, for reading
-// and for writing, and nothing else, whatever stands at the name.
+// Open opens, for reading and for writing, only a regular file of this user that is not
+// reached by a link, and refuses everything else.
 func TestOpen(t *testing.T) {
 	for _, flag := range []int{os.O_RDONLY, os.O_RDWR, os.O_RDWR | os.O_CREATE, os.O_WRONLY | os.O_CREATE | os.O_APPEND} {
 		t.Run(fmt.Sprintf("flag %x", flag), func(t *testing.T) {
@@ -139,7 +141,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// Nothing is emptied before it is known what it is.
+// Open never truncates, because a file is checked only after it is opened.
 func TestOpenNeverTruncates(t *testing.T) {
 	dir, _ := grounds(t)
 	at := filepath.Join(dir, Lock)
@@ -154,8 +156,8 @@ func TestOpenNeverTruncates(t *testing.T) {
 	}
 }
 
-// What is not there is not made unless the flag says so; then with the mode 0600
-// under every umask. Looser modes are tightened, stricter ones are made 0600.
+// Open creates a missing file only with os.O_CREATE, and then with the mode 0600 under
+// every umask. Looser modes are tightened, stricter ones are made 0600.
 func TestOpenModes(t *testing.T) {
 	dir, _ := grounds(t)
 	at := filepath.Join(dir, Lock)
@@ -195,8 +197,8 @@ func TestOpenModes(t *testing.T) {
 	}
 }
 
-// A directory of the data directory is opened as a root: made when it is not there,
-// closed to others when it is, and neither a link nor something else.
+// OpenRoot creates a missing directory, removes the access of other users to an
+// existing one, and refuses links and everything else.
 func TestOpenRoot(t *testing.T) {
 	each(t, Files, func(t *testing.T, th *thing, _, at string) {
 		r, err := OpenRoot(at)
@@ -226,8 +228,8 @@ func TestOpenRoot(t *testing.T) {
 	}
 }
 
-// OpenBelow does for names below a root what Open does for paths, and tells why
-// something is refused.
+// OpenBelow does the same for names below a root as Open does for paths, and returns
+// the reason of a refusal.
 func TestOpenBelow(t *testing.T) {
 	for kind, want := range map[fs.FileMode]func(*thing) string{
 		0: func(th *thing) string { return th.file }, fs.ModeDir: func(th *thing) string { return th.dir },
@@ -273,8 +275,8 @@ func TestOpenBelow(t *testing.T) {
 	}
 }
 
-// Check refuses a directory with anything of another kind at a name of Roux, or a
-// link there, and leaves everything as it is.
+// Check refuses a directory in which one of Roux's names is a link or of another kind
+// than Roux makes, and changes nothing.
 func TestCheck(t *testing.T) {
 	for _, n := range names {
 		t.Run(n.name, func(t *testing.T) {
@@ -316,8 +318,9 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Secure closes a data directory and the files in it to others. One with other
-// things in it keeps its mode, and is refused when everybody may write there.
+// Secure removes the access of other users to a data directory and its files. A
+// directory that also contains something else keeps its mode, and is refused if
+// everybody may write there.
 func TestSecure(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -376,7 +379,7 @@ func TestSecure(t *testing.T) {
 	}
 }
 
-// A directory that its user may use and not read is left as it is.
+// A directory that its user may enter but not read is left as it is.
 func TestSecureUnreadable(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("permissions do not bind this user")
@@ -391,8 +394,8 @@ func TestSecureUnreadable(t *testing.T) {
 	}
 }
 
-// asUser, in the environment of this test's own process, names a directory in which
-// that process, of another user, looks at what belongs to root.
+// asUser is an environment variable. The test starts itself as another user with a
+// directory in it, and that process checks how files of root are handled there.
 const asUser = "DATADIR_AS_USER"
 
 func TestMain(m *testing.M) {
@@ -406,8 +409,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Root is trusted as an owner, and its modes are its affair: a container's volume
-// belongs to it. What may not be read or entered is left alone, or is an error.
+// Root is trusted as an owner and its files keep their modes, because the volume of a
+// container belongs to root. Files and directories that this user may not open are
+// skipped or give an error.
 func TestWhatBelongsToRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make this")
@@ -463,7 +467,8 @@ func modesBelow(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// rootsAffair is run by another user.
+// rootsAffair is the part of TestWhatBelongsToRoot that runs as another user. It
+// returns the problems.
 func rootsAffair(base string) (problems error) {
 	want := func(what string, err, is error, says string) {
 		if is == nil && says == "" && err != nil || is != nil && !errors.Is(err, is) || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
@@ -498,12 +503,12 @@ func rootsAffair(base string) (problems error) {
 	return problems
 }
 
-// mine is a file of a user that nobody here is.
+// mine is a file of a user who is neither this process's nor root.
 type mine struct{ fs.FileInfo }
 
 func (mine) Sys() any { return &syscall.Stat_t{Uid: 4712} }
 
-// Chmod changes the directory that was looked at, and no other.
+// Chmod changes only the directory that info describes, and not one that replaced it.
 func TestChmod(t *testing.T) {
 	dir, away := grounds(t)
 	info, err := os.Stat(dir)
@@ -528,7 +533,7 @@ func TestChmod(t *testing.T) {
 	}
 }
 
-// Refuse has words for every kind.
+// TestKinds: every kind of file has a name for messages.
 func TestKinds(t *testing.T) {
 	for kind, want := range map[fs.FileMode]string{
 		0: "a regular file", fs.ModeDir: "a directory", fs.ModeNamedPipe: "a FIFO", fs.ModeSocket: "a socket",
@@ -549,7 +554,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// noInfo is what a file system without owners says.
+// noInfo is the FileInfo of a file system without owners.
 type noInfo struct{ fs.FileInfo }
 
 func (noInfo) Sys() any { return nil }

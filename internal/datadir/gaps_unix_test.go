@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Between the look at a name and its opening somebody may put something else there:
-// it is not opened, waited for, made, emptied or given another mode.
+// Another process may replace a file between the check of its name and its opening. The
+// replacement is not opened, waited for, created, truncated or given another mode.
 func TestGaps(t *testing.T) {
 	const name = Lock
 	file := func(at, _ string) error { return os.WriteFile(at, []byte("first"), 0o600) }
@@ -20,7 +20,7 @@ func TestGaps(t *testing.T) {
 	none := func(string, string) error { return nil }
 	for _, op := range []struct {
 		name  string
-		first func(at, away string) error // what is looked at
+		first func(at, away string) error // creates what is checked
 		open  func(dir, at string, between gap) (fs.FileInfo, error)
 	}{
 		{"open", file, openedAt(os.O_RDONLY)},
@@ -52,7 +52,8 @@ func TestGaps(t *testing.T) {
 				if statErr != nil || !os.SameFile(before, after) || after.Mode() != before.Mode() {
 					t.Errorf("what was put there is %v, was %v: %v", after, before, statErr)
 				}
-				// A file of one's own that came after a look at nothing is as good as any.
+				// If the name did not exist at the check, a file of this user that was
+				// created since is opened.
 				if mine := th.name == "file" && op.name == "make"; mine != (err == nil) {
 					t.Errorf("opened %v, %v", info, err)
 				}
@@ -61,7 +62,8 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// openedAt is what open opens.
+// openedAt returns an operation that calls open with flag and returns the FileInfo of
+// the opened file.
 func openedAt(flag int) func(dir, at string, between gap) (fs.FileInfo, error) {
 	return func(_, at string, between gap) (fs.FileInfo, error) {
 		f, err := open(at, flag, between)

@@ -26,8 +26,8 @@ const (
 	Log = "ROUX_FAILPOINT_LOG"
 )
 
-// The points. [Hit] points can also return an error; [Pass] points are where no caller
-// could handle one.
+// The points. An error can be injected only where the code calls [Hit]; code whose
+// caller could not handle one calls [Pass].
 const (
 	StoreOpened     Point = "store.open.after"       // the directory is locked, nothing is read yet
 	StoreOwned      Point = "store.own.after"        // the epoch is taken, nothing is recovered yet
@@ -51,7 +51,7 @@ const (
 	RecoverLast     Point = "engine.recover.after"
 	LostRecorded    Point = "engine.recover.lost" // a run has recorded that its attempts are lost
 	SendBefore      Point = "engine.commit.before"
-	EffectsBefore   Point = "engine.effects.before" // durable; nothing has been let out
+	EffectsBefore   Point = "engine.effects.before" // durable; no effect has been released
 	EffectsAfter    Point = "engine.effects.after"
 	HandBefore      Point = "engine.hand.before" // an attempt's input is rendered
 	HandAfter       Point = "engine.hand.after"  // the action has returned

@@ -4,8 +4,9 @@
 
 package failpoint
 
-// Hit is a point that can return an error.
+// Hit marks a point whose caller handles errors. It returns the error that was injected
+// there, or nil.
 func Hit(Point) error { return nil }
 
-// Pass is a point that cannot return an error.
+// Pass marks a point whose caller cannot handle an error.
 func Pass(Point) {}

@@ -74,7 +74,8 @@ func parse(part string) (Point, rule, error) {
 	return Point(name), r, nil
 }
 
-// Hit is a point that can return an error.
+// Hit marks a point whose caller handles errors. It returns the error that was injected
+// there, or nil.
 func Hit(p Point) error {
 	switch action := state().pass(p); action {
 	case "":
@@ -86,7 +87,7 @@ func Hit(p Point) error {
 	return nil
 }
 
-// Pass is a point that cannot return an error.
+// Pass marks a point whose caller cannot handle an error.
 func Pass(p Point) {
 	if action := state().pass(p); action != "" {
 		inject(p, action)

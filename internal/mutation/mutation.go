@@ -28,8 +28,8 @@ type Guard struct {
 	Keeps   string // what the guard ensures, for people
 }
 
-// Guards lists all guards. One will come with the ledger: that a charge is in the same
-// transition as the result it pays for (I12).
+// Guards lists all guards. The guard of I12, that a charge is in the same transition as
+// the result it pays for, will be added together with the ledger.
 func Guards() []Guard {
 	return []Guard{
 		{"fence", Fence, "machine: a result is taken only from the live attempt (I3)"},

@@ -31,9 +31,9 @@ type Case struct {
 	Parameters map[string]any // of a start
 	Files      []File         // of a start: they exist when the run begins
 
-	// Signals are the names of signals that impatient users send, Edits the input
-	// fields that they replace, From the steps that they retry from. Each may be
-	// empty.
+	// What impatient users do: Signals are the names of the signals they send, Edits
+	// are the input fields they replace, and From are the steps they retry from. Each
+	// may be empty.
 	Signals []string
 	Edits   []map[string]any
 	// Payloads are the payloads of signals, by name; other signals carry a small

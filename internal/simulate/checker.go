@@ -39,11 +39,11 @@ type runRecord struct {
 
 	reported    map[report]uint64   // hashes of successful outputs that workers reported
 	dispatched  map[report]struct{} // attempts that were dispatched
-	cancels     int64               // cancels in the journal, and
-	acked       acks                // acknowledged to users
+	cancels     int64               // cancels in the journal
+	acked       acks                // requests that were acknowledged to users
 	bootEvent   uint64              // the last event when the newest process started
 	stopEvent   uint64              // the last event when the process that wrote it stopped in order
-	unknownLoss bool                // … and after it one process died, then another stopped that had not loaded the run
+	unknownLoss bool                // after stopEvent a process died, and the next one stopped without having loaded the run
 	deleted     bool
 }
 

@@ -93,7 +93,7 @@ func draw(dice *rand.Rand) faultProfile {
 		batch: 1 + dice.IntN(4), delayCommit: dice.IntN(6000),
 		longest: pick(dice, int64(50_000), 2_000_000, 60_000_000, 3_600_000_000),
 	}
-	wild := 1 + dice.IntN(3)     // in 4: the share of faults that occur at all
+	wild := 1 + dice.IntN(3)     // the share of the faults that occur in this world, in quarters
 	for f := range ActionHangs { // later faults are drawn elsewhere: see hangRate
 		if dice.IntN(4) < wild {
 			fp.rate[f] = 1 + dice.IntN(maxRate[f])
@@ -111,8 +111,9 @@ func draw(dice *rand.Rand) faultProfile {
 	return fp
 }
 
-// hangRate draws how often actions hang. It depends on the seed alone, so that seeds
-// older than this fault keep their worlds where no action hangs.
+// hangRate draws how often actions hang. It depends on the seed alone, so that a seed
+// that is older than this fault gives the same world as before if no action hangs in
+// it.
 func hangRate(seed uint64) int {
 	dice := rand.New(rand.NewPCG(seed, 0x68616e67))
 	if dice.IntN(4) > 0 {
@@ -131,7 +132,7 @@ func handsBackOften(seed uint64) bool { return seed%17 == 9 || seed%17 == 14 }
 func retriesInside(seed uint64) bool { return seed%17 == 10 }
 
 // maxTurn is the most events of a turn, 0 = the default. It depends on the seed alone,
-// so that the seeds kept from before this option keep their worlds.
+// so that older kept seeds still give the worlds they were kept for.
 func maxTurn(seed uint64) int {
 	switch seed % 11 {
 	case 2:
@@ -142,8 +143,9 @@ func maxTurn(seed uint64) int {
 	return 0
 }
 
-// minAhead is how many runs a batch needs to be committed before the results of the
-// last batch are let out, 0 = never. Like maxTurn it depends on the seed alone.
+// minAhead is engine.Config.MinAhead: how many runs a batch must have to be committed
+// before what waited for the previous commit is released. 0 = the default of 64, which
+// no world reaches. Like maxTurn it depends on the seed alone.
 func minAhead(seed uint64) int {
 	switch seed % 13 {
 	case 3:

@@ -27,8 +27,8 @@ type StepTally struct {
 	Step   string `json:"step"`
 	Kind   string `json:"kind"`
 	Action string `json:"action,omitempty"`
-	// Attempts is how often the same effect was attempted at most: with the same
-	// effect key, because the outcome of the previous attempt was unknown.
+	// Attempts is the largest number of attempts with one effect key. An attempt
+	// repeats the key when the outcome of the previous one was unknown.
 	Attempts  int   `json:"attemptsOfOneEffect,omitempty"`
 	Tries     int   `json:"attemptsAtMost,omitempty"` // the most attempts of one step instance
 	Completed int64 `json:"completed"`

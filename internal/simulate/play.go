@@ -207,8 +207,8 @@ func (w *World) finish() {
 	}
 }
 
-// lateTolerance is how late, in µs, a timer may fire when its run is loaded with care,
-// or again after a failed read.
+// lateTolerance is how late, in µs, a timer may fire when its run is loaded alone after
+// a crash, or again after a failed read.
 const lateTolerance = 6_000_000
 
 // checkWakeup asserts that an engine that sleeps until `at` does not miss a timer

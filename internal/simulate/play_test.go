@@ -40,7 +40,7 @@ func playOn(t *testing.T, opt Options, first, n uint64) (all Stats, hash uint64)
 
 // TestSchedules plays some hundred worlds and checks I1-I10, I14-I17, I21 and I22.
 // Every fault must have occurred. The hourly gate plays the same worlds (`go run ./sim
-// -cells`) and also requires every cell of the table of changes. F01, F02, F03, F05,
+// -cells`) and also requires every cell of the transition table. F01, F02, F03, F05,
 // F07, F16, F17, F35, F43 in simulation.
 func TestSchedules(t *testing.T) {
 	n := uint64(640)

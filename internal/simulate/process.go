@@ -224,8 +224,8 @@ func (p *process) write() {
 	p.call(func() { p.verdicts, p.err = p.disk.Commit(context.Background(), p.batch) })
 }
 
-// pump does everything that can follow at this moment, and reports whether anything
-// happened.
+// pump commits batches and lets the engine handle the answers until there is nothing
+// left to do or a commit is delayed. It reports whether it did anything.
 func (p *process) pump() (moved bool) {
 	w := p.w
 	for n := 0; !p.dead; n++ {
@@ -234,7 +234,7 @@ func (p *process) pump() (moved bool) {
 		}
 		switch {
 		case !w.noFaults && w.dice.IntN(10_000) < w.faults.delayCommit:
-			return moved // the next input meets state that is ahead of the disk
+			return moved // the next input finds a state that is not committed yet
 		case p.commit(), p.stage.Busy():
 			moved = true
 			p.handle()
@@ -266,8 +266,8 @@ func (p *process) endFailed() {
 	}
 }
 
-// act carries out what the engine lets out. None of it may depend on what is not
-// durable (I1).
+// act carries out the effects that the engine has released. No effect may depend on
+// state that is not durable (I1).
 func (p *process) act() {
 	w := p.w
 	effects := p.stage.Effects()

@@ -32,8 +32,8 @@ type Options struct {
 	// Durable is called for every event that has become durable, with the run after
 	// that event; may be nil.
 	Durable func(key store.Key, run *machine.Run, ev *journal.Event)
-	// Cells counts the cells of the table of changes; may be nil. Each Player needs
-	// its own.
+	// Cells counts how often each cell of journal's transition table occurred; may be
+	// nil. Each Player needs its own.
 	Cells *journal.Hits
 	// Trace is called with a line for everything that happens; nil = no trace.
 	Trace func(line string)

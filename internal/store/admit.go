@@ -16,10 +16,10 @@ type Standing interface {
 	Damage() error
 }
 
-// Admit reports whether a transition may be written after what its run has; run is nil
-// when there is no such run. Every store calls it after the check of the epoch
-// ([Fenced]) and before that of the idempotency key ([Idempotency.Taken]). A transition
-// that one of them refuses changes nothing.
+// Admit checks the guards of a transition against the stored state of its run; run is
+// nil when there is no such run. Every store checks the epoch ([Fenced]) first, then
+// calls Admit, and checks the idempotency key ([Idempotency.Taken]) last. A transition
+// that one of these checks refuses changes nothing.
 func Admit(t *Transition, run Standing) Verdict {
 	var last, chunked uint64
 	if run != nil {
@@ -53,7 +53,7 @@ func Admit(t *Transition, run Standing) Verdict {
 	return Verdict{}
 }
 
-// Fenced refuses an epoch that is not the owner's.
+// Fenced returns fault.StaleEpoch unless epoch is the owner's, else nil.
 func Fenced(epoch, owner uint64) error {
 	if epoch == owner {
 		return nil
@@ -61,8 +61,10 @@ func Fenced(epoch, owner uint64) error {
 	return fault.New(fault.StaleEpoch, "epoch %d has ended, %d owns the runs", epoch, owner)
 }
 
-// Taken refuses a start whose key has already started another run; bodyHash is that of
-// the request that did (I13).
+// Taken returns the verdict on a start whose key has already started a run (I13).
+// bodyHash is the hash of the request that started it. The verdict is fault.Conflict
+// for an equal request and fault.IdempotencyMismatch for another one, and names the
+// run.
 func (id *Idempotency) Taken(run, bodyHash string) Verdict {
 	v := Refuse(fault.Conflict, "idempotency key %q already started run %s", id.Key, run)
 	if bodyHash != id.BodyHash {

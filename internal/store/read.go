@@ -29,7 +29,8 @@ func LoadPlan(ctx context.Context, r Reader, head Head) (*plan.Plan, error) {
 }
 
 // EachPage calls fn for the pages of the run's journal after event `after`, in order,
-// as far as they are stored: once at least, with an empty page when there is nothing.
+// as far as they are stored. It calls fn at least once, with an empty page when there
+// are no such events.
 func EachPage(ctx context.Context, r Reader, key Key, after uint64, fn func(*Page) error) error {
 	for {
 		page, err := r.Events(ctx, key, after, PageBytes)

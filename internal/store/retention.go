@@ -38,7 +38,7 @@ type Retention interface {
 // References are the runs that need a file.
 type References struct {
 	Runs []string
-	// Released is when the last deleted run that named the file had ended, UTC µs; 0 =
-	// no such run.
+	// Released is the time when the deleted runs that named the file ended, UTC µs: the
+	// latest of these times, or 0 when there is no such run.
 	Released int64
 }

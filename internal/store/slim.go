@@ -5,8 +5,9 @@ package store
 import "maps"
 
 // ShrinkMap returns m, or a smaller copy of it when few of its entries are left. A Go
-// map never releases memory by itself, and a hundred thousand runs come and go. Pass as
-// most what the last call returned, 0 at first.
+// map never releases memory by itself, and a hundred thousand runs come and go. most is
+// the number that the last call for this map returned, or 0 on the first call: the
+// length that m has had since it was last copied.
 func ShrinkMap[K comparable, V any](m map[K]V, most int) (map[K]V, int) {
 	n := len(m)
 	if n >= most {

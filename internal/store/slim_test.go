@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A map that has become small is made anew with what is left; one that was
-// never large, or still is, stays.
+// ShrinkMap copies a map that has become small. It returns a map that was never large,
+// or still is, unchanged.
 func TestSlim(t *testing.T) {
 	fill := func(n int) map[int]int {
 		m := map[int]int{}

@@ -73,10 +73,10 @@ type Reader interface {
 	// stay readable.
 	Load(ctx context.Context, key Key) (*Saved, error)
 
-	// Events returns the frames that hold events after `after`, in order, up to
-	// about maxBytes (at least one frame when there is one). The first frame
-	// may begin before after+1; next is the last event number in the page.
-	// Runs unknown to the account are fault.RunNotFound.
+	// Events returns the frames that hold events after `after`, in order, up to about
+	// maxBytes (at least one frame when there is one). The first frame may begin before
+	// after+1. Page.Next is the number of the last event in the page. Runs unknown to
+	// the account are fault.RunNotFound.
 	Events(ctx context.Context, key Key, after uint64, maxBytes int) (Page, error)
 
 	// Head returns the head row, or fault.RunNotFound.
@@ -270,7 +270,8 @@ func (h *Head) Imported() bool { return strings.HasPrefix(h.Quarantine, Imported
 // a user acts.
 func (h *Head) Settled() bool { return h.Ended != 0 && !h.Owes }
 
-// A Wake is a suspended run's next timer.
+// A Wake is a suspended run and the time of its next timer. [Retention.Ended] uses it
+// for a settled run and the time when it ended.
 type Wake struct {
 	Key
 	At int64

@@ -26,9 +26,9 @@ type Executor struct {
 	ready int // goroutines that are not inside a job
 }
 
-// yieldInterval is after how many jobs a goroutine yields the processor. Without it the
-// consumer of the results would wait for the last of a thousand short jobs, and
-// processors would take turns instead of working in parallel.
+// yieldInterval is the number of jobs after which a goroutine yields the processor.
+// Without it the consumer of the results would wait for the last of a thousand short
+// jobs, and processors would take turns instead of working in parallel.
 const yieldInterval = 32
 
 // maxReady bounds the ready goroutines. Each job that blocked has led to one more

@@ -91,8 +91,8 @@ type round struct {
 	tolerate     []string // codes of injected failures
 	hasExpired   bool     // retention has something to remove
 	lostAttempts int      // attempts that are lost in the journals
-	killed       int      // killed processes of this round; counted if
-	onlyKills    bool     // … no process ended in another way
+	killed       int      // killed processes of this round; they count only if onlyKills is set
+	onlyKills    bool     // no process ended in another way
 }
 
 func (b *bench) newRound(name string, seed uint64, exe string) (*round, error) {

@@ -8,7 +8,8 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// FuzzEachPiece: bytes that are no pack are refused and never read past their end.
+// FuzzEachPiece: EachPiece refuses bytes that are not a pack, and never reads past
+// their end.
 func FuzzEachPiece(f *testing.F) {
 	pack := []byte{packVersion}
 	for i := range 3 {

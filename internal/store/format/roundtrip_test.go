@@ -50,8 +50,8 @@ func TestBlobRoundTrip(t *testing.T) {
 	})
 }
 
-// TestPackRoundTrip: a pack holds what was added, in order, also after some runs were
-// taken out of it.
+// TestPackRoundTrip: a pack has the pieces that were added, in order, also after
+// Without has removed some runs.
 func TestPackRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		keys := rapid.SliceOfNDistinct(anyKey, 1, 8, rapid.ID).Draw(t, "keys")

@@ -60,7 +60,7 @@ type disk struct {
 	opt     Options
 	commits int
 	synced  *model
-	// written are batches that reached the disk but not its platter.
+	// written are batches that were written and not synced.
 	written [][]store.Transition
 }
 
@@ -204,7 +204,8 @@ func (d *disk) write(batch []store.Transition) {
 	d.written = append(d.written, accepted)
 }
 
-// take applies what its guards let pass.
+// take applies the transitions whose guards hold. It returns all verdicts and the
+// applied transitions.
 func (m *model) take(batch []store.Transition) ([]store.Verdict, []store.Transition) {
 	verdicts := make([]store.Verdict, len(batch))
 	var accepted []store.Transition

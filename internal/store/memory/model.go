@@ -15,8 +15,8 @@ type model struct {
 	runs  map[store.Key]*run
 	plans map[string][]byte
 	keys  map[store.Key]used // by account and idempotency key
-	// names are the runs that name a file, by account and hash. released is when the
-	// last deleted one had ended.
+	// names are the runs that name a file, by account and hash. released is the latest
+	// time at which a deleted run that named the file had ended.
 	names    map[store.Key]map[string]struct{}
 	released map[store.Key]int64
 	notes    map[string][]byte

@@ -13,10 +13,10 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// BenchmarkCommit measures one durable commit of a batch whose transitions
-// carry only events, two of 60 bytes each, over 10,000 live runs, beside a bare
-// append and sync of the same bytes in the same run. Every 512 commits the runs
-// that Uncovered names are compacted outside the clock.
+// BenchmarkCommit measures one durable commit of a batch whose transitions carry only
+// events, two of 60 bytes each, over 10,000 live runs, beside a bare append and sync of
+// the same bytes in the same run. Every 512 commits the runs that Uncovered returns are
+// compacted while the timer is stopped.
 func BenchmarkCommit(b *testing.B) {
 	frames := bytes.Repeat([]byte("event-------"), 10)
 	for _, n := range []int{1, 16, 256, 1024} {
@@ -141,7 +141,7 @@ func BenchmarkLife(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/256/1000, "µs/run")
 }
 
-// BenchmarkHead reads the head of a run, as a caller does that waits for the run's end.
+// BenchmarkHead reads the head of a run, as a caller that waits for the run's end does.
 func BenchmarkHead(b *testing.B) {
 	s := openWith(b, Options{Dir: b.TempDir()})
 	epoch := own(b, s)

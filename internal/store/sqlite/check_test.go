@@ -29,7 +29,7 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "roux.db")
-	// The log stays when the store is closed, and would be read first.
+	// Closing the store keeps the log, and the next opening would read the pages in it.
 	if err := os.Remove(path + "-wal"); err != nil {
 		t.Fatal(err)
 	}

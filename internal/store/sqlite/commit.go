@@ -218,8 +218,8 @@ func (s *Store) touch(e *entry) {
 	s.c.touched = append(s.c.touched, e)
 }
 
-// one checks the guards of a transition and writes all of it except its events. A
-// refused transition has written nothing.
+// writeTransition checks the guards of a transition and writes all of it except its
+// events. A refused transition has written nothing.
 func (s *Store) writeTransition(t *store.Transition, compaction encodedCompaction) (store.Verdict, error) {
 	if err := store.Fenced(t.Epoch, s.epoch); err != nil {
 		return store.Verdict{Err: err}, nil
@@ -307,8 +307,9 @@ func (s *Store) pack(t *store.Transition) (at location, err error) {
 	return at, err
 }
 
-// rest writes the rows beside a head and records the events. With place set, the
-// compaction and its location are still to be recorded in the run's row.
+// writeRest writes the rows of a transition other than its head, and records its
+// events. place reports that the run's row does not record the compaction's location
+// yet.
 func (s *Store) writeRest(t *store.Transition, e *entry, compaction encodedCompaction, at location, place bool) error {
 	for _, p := range t.Plans {
 		if _, known := s.plans[p.Key]; known {
@@ -538,7 +539,7 @@ func (s *Store) Owns(ctx context.Context, epoch uint64) error {
 	return store.Fenced(epoch, s.epoch)
 }
 
-// Own implements store.Store.
+// Own implements store.Committer.
 func (s *Store) Own(ctx context.Context) (uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err

@@ -94,8 +94,9 @@ func TestI21_FailedCommitStopsAcknowledging(t *testing.T) {
 				t.Fatalf("the disk was asked %d times after it failed", hits)
 			}
 			wantRuns(t, s, 3) // reads are served
-			// F16: whether the commit is there only the disk can say; after
-			// opening again it is whole or absent, and the rest is there.
+			// F16: the caller cannot know whether the commit was written. After the
+			// store is opened again the commit is whole or absent, and all earlier ones
+			// are there.
 			s = open(t, copyOf(t, filepath.Dir(s.path)))
 			own(t, s)
 			n := 3
@@ -110,7 +111,8 @@ func TestI21_FailedCommitStopsAcknowledging(t *testing.T) {
 	}
 }
 
-// A checkpoint whose sync fails is as bad: it syncs the log first.
+// I21: a failed sync in a checkpoint stops the store too, because a checkpoint syncs
+// the log first.
 func TestI21_FailedCheckpointStopsAcknowledging(t *testing.T) {
 	armed := false
 	s := openOn(t, &disk{sync: func(wal bool) int32 {
@@ -235,8 +237,8 @@ func TestALargeBatchIsWholeOrAbsent(t *testing.T) {
 	}
 }
 
-// The log starts again from its beginning although every checkpoint in the
-// background is overtaken by a commit.
+// The log restarts from its beginning even if a commit is made during every checkpoint
+// in the background.
 func TestLogRestartsUnderContinuousWrites(t *testing.T) {
 	var s *Store
 	n, overtake := uint64(0), false
@@ -257,7 +259,7 @@ func TestLogRestartsUnderContinuousWrites(t *testing.T) {
 	}})
 	own(t, s)
 	s.w.Lock()
-	s.up.pages = -1 << 40 // the goroutine is not to checkpoint: this test does
+	s.up.pages = -1 << 40 // keeps the upkeep goroutine from checkpointing; this test does it
 	s.w.Unlock()
 	checkpoints := 0
 	for n < 200 { // 50 MiB

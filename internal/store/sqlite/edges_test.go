@@ -10,8 +10,8 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A log is made as long as a warm one, whatever it had before, and keeps what it had;
-// a longer one stays as it is.
+// TestWarm: warm lengthens a shorter log to warmWAL and keeps its content; a log that
+// is longer stays as it is.
 func TestWarm(t *testing.T) {
 	for _, had := range []int{0, 1, 100, 1<<20 - 1, 1 << 20, warmWAL - 1, warmWAL, warmWAL + 1} {
 		path := filepath.Join(t.TempDir(), "x-wal")
@@ -41,8 +41,8 @@ func TestWarm(t *testing.T) {
 	}
 }
 
-// The number of a pack that a commit began and never wrote is not given again; that
-// of a pack that nobody began is.
+// TestPackNumbersAreGivenOnce: the number of a pack that a commit began and never wrote
+// is not used again. A commit that began no pack uses up no number.
 func TestPackNumbersAreGivenOnce(t *testing.T) {
 	p := packing{next: 5}
 	p.reset()

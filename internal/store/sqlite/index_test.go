@@ -13,21 +13,22 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A shadow is what a test knows of a run whose transitions it has made.
+// A shadow is the expected state of a run, from the transitions that the test made.
 type shadow struct {
 	last, chunked    uint64
 	ends             []uint64 // of the transitions after chunked
 	at               []int    // in which commit each was made
-	turn             int      // the commit that gave it its place among those to be compacted
+	turn             int      // the commit that put the run into the queue of runs to compact
 	suspended, ended bool
 }
 
-// uncovered says whether events of the run are in the journal only.
+// uncovered reports whether the run has events only in the journal.
 func (r *shadow) uncovered() bool { return len(r.ends) > 0 }
 
-// TestIndexAddsUp: whatever runs do, the index knows which of their events are in
-// the journal only, how many bytes those are, in which rows, in which order the runs
-// came by them, and which rows nobody needs; also when it is made anew.
+// TestIndexAddsUp: after any transitions the index has the events that are only in the
+// journal, their size and their rows, the runs with such events in the order in which
+// they got them, and the rows that are no longer needed. So has an index that is
+// rebuilt after the store is opened again.
 func TestIndexAddsUp(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -73,7 +74,8 @@ func TestIndexAddsUp(t *testing.T) {
 	}
 }
 
-// draw makes some transitions, at most one of a run, and says what follows from them.
+// draw draws some transitions, at most one of each run, and returns the state of these
+// runs after them.
 func draw(r *rand.Rand, epoch uint64, runs map[store.Key]*shadow, step int) (batch []store.Transition, after map[store.Key]*shadow) {
 	after = map[store.Key]*shadow{}
 	for key, run := range runs {
@@ -123,7 +125,7 @@ func draw(r *rand.Rand, epoch uint64, runs map[store.Key]*shadow, step int) (bat
 	return batch, after
 }
 
-// addsUp compares the index with what is so.
+// addsUp compares the index with the expected state of the runs.
 func addsUp(t *testing.T, s *Store, runs map[store.Key]*shadow) {
 	t.Helper()
 	size, events, oldest := s.Uncovered()
@@ -137,7 +139,7 @@ func addsUp(t *testing.T, s *Store, runs map[store.Key]*shadow) {
 		if run.uncovered() {
 			came[key] = run.turn
 		}
-		// One that waits for its next event may be there or not.
+		// A live run without uncovered events may be in the index or not.
 		if held := e != nil; run.uncovered() && !held || held && !run.uncovered() && (run.suspended || run.ended) {
 			t.Errorf("run %s is in the index: %v, while it is %+v", key.Run, held, run)
 		}
@@ -172,8 +174,8 @@ func addsUp(t *testing.T, s *Store, runs map[store.Key]*shadow) {
 	rowsAddUp(t, s, live)
 }
 
-// inOrder says that the runs with uncovered events are named once each, in the order
-// of their turns, and no more of them than are asked for.
+// inOrder checks that Uncovered returned each run with uncovered events once, in the
+// order of their turns, and that index.oldest returns no more than its limit.
 func inOrder(t *testing.T, x *sharedIndex, oldest []store.Key, came map[store.Key]int) {
 	t.Helper()
 	if len(oldest) != len(came) {
@@ -242,8 +244,9 @@ func rowsAddUp(t *testing.T, s *Store, live map[int64]int) {
 	}
 }
 
-// Dead rows are taken in their order, in as few spans as there are, at most so many,
-// and so many bytes but always one.
+// TestTrimmable: trimmable takes dead rows in the order in which they became dead,
+// within the limits of rows and bytes but always at least one, and returns them as the
+// smallest number of spans.
 func TestTrimmable(t *testing.T) {
 	var x index
 	x.init()

@@ -9,9 +9,9 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// TestListsEndThoughDamaged reads a list run by run where the time of creation of
-// one differs between the table and the index that lists are read by, earlier or
-// later. Each run is listed once.
+// TestListsEndThoughDamaged reads a list one run at a time. The time of creation of one
+// run is damaged in the table, in the index that List uses, or in both, to an earlier
+// or a later time. Each run is listed once.
 func TestListsEndThoughDamaged(t *testing.T) {
 	for _, damaged := range []string{"table", "index", "both"} {
 		for _, created := range []int64{0, 25, 1 << 40} {
@@ -58,7 +58,7 @@ func setCreated(t *testing.T, dir string, tableOnly bool, created int64) {
 	t.Helper()
 	set := [][]any{{`UPDATE runs SET created = ?1 WHERE run = ?2`, created, runKey(2).Run}}
 	if tableOnly {
-		// Without its row in the schema the index is not written.
+		// SQLite does not update an index that has no row in sqlite_schema.
 		set = [][]any{
 			{`CREATE TABLE kept AS SELECT * FROM sqlite_schema WHERE name = 'runs_newest'`},
 			{`PRAGMA writable_schema = ON`},

@@ -11,8 +11,9 @@ import (
 	"github.com/roux-engine/roux/internal/store/format"
 )
 
-// TestLostCompactionIsLoud: the last events of a run are in a piece or a chunk, whose row
-// is lost. The run does not end earlier for that, whether it is suspended or live.
+// TestLostCompactionIsLoud: the row of the piece or chunk with the last events of a run
+// is lost. Reading the run, suspended or live, is then an error, and never returns a
+// shorter run.
 func TestLostCompactionIsLoud(t *testing.T) {
 	for _, tt := range []struct {
 		table      string

@@ -12,8 +12,8 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A caller is what an engine is to a store: it knows of each run the last event
-// and the last one in a chunk, and compacts when the store says so.
+// A caller stands for an engine: it records the last event and the last event in a
+// chunk of each run, and compacts when Uncovered exceeds its limits.
 type caller struct {
 	*testing.T
 	s               *Store
@@ -89,9 +89,9 @@ func (c *caller) journalBytes() (stated, counted int64) {
 	return st.JournalBytes, counted
 }
 
-// After a million transitions, with packs of idle runs compacted when the store
-// says so, the journal holds at most 64 MiB, and any run is readable from its
-// first event. Some runs stop early and are laggards for ever, some are long.
+// After a million transitions the journal has at most 64 MiB, and every run can be read
+// from its first event. Runs are compacted into packs when Uncovered exceeds its
+// limits. Half of the runs stop early and never get another event; one run is long.
 func TestAMillionTransitionsLeaveAShortJournal(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a million transitions are long")

@@ -14,7 +14,8 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// mounted is a file system of so many MiB, or a skipped test.
+// mounted mounts a file system of the given size and returns its directory. It skips
+// the test where that is not possible.
 func mounted(t *testing.T, size string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -113,8 +114,8 @@ func TestReadOnlyDirectoryIsNamed(t *testing.T) {
 	open(t, sub)
 }
 
-// A file that may only be read, in a directory that may be written. Root may
-// write everything, so the check itself is asked.
+// TestReadOnlyFilesAreNamed: a read-only file in a writable directory is named in the
+// error. Root may write to every file, so the test calls the check itself.
 func TestReadOnlyFilesAreNamed(t *testing.T) {
 	for _, err := range []error{unix.EACCES, unix.EPERM, unix.EROFS} {
 		got := dirFault(&os.PathError{Op: "open", Path: "p", Err: err}, "/data/roux.db")
@@ -124,8 +125,8 @@ func TestReadOnlyFilesAreNamed(t *testing.T) {
 	}
 }
 
-// F31: a disk that is full to the last byte keeps nobody from reading what a
-// killed process left, although the index of its log has to grow for that.
+// F31: the store of a killed process can be read on a disk that is full to the last
+// byte, although the index of its log must grow for that.
 func TestF31_FullDiskIsReadAfterACrash(t *testing.T) {
 	dir := mounted(t, "60m")
 	data := filepath.Join(dir, "data")
@@ -169,7 +170,7 @@ func TestF31_FullDiskIsReadAfterACrash(t *testing.T) {
 	}
 }
 
-// fill leaves no byte on a file system.
+// fill writes a file until the file system is full.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.Create(path)

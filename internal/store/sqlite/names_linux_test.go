@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// F33: when a store is open, the name of its directory and those above it are on
-// the disk, also where a process made them that was killed before it could sync.
-// The system calls of a real process tell.
+// F33: once a store is open, the names of its directory and of the directories above it
+// are durable, also if a process created them and was killed before it synced them. The
+// test checks the system calls of a real process.
 func TestF33_DirectoryNamesAreDurable(t *testing.T) {
 	if dir := os.Getenv("ROUX_TEST_NAMES"); dir != "" { // the other process
 		s, err := Open(ctx, Options{Dir: dir, cold: true})
@@ -48,7 +48,7 @@ func TestF33_DirectoryNamesAreDurable(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The last directory that was there, and all that were not.
+			// The last directory that existed before, and all that Open created.
 			for dir := filepath.Join(base, "a", "b"); len(dir) >= len(filepath.Dir(filepath.Join(base, made))) && len(dir) >= len(base); dir = filepath.Dir(dir) {
 				if !strings.Contains(string(calls), "<"+dir+">") {
 					t.Errorf("names in %s were not synced; the syncs were\n%s", dir, calls)

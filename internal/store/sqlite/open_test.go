@@ -16,8 +16,8 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// wantRefusal fails unless opening dir is refused with code and a sentence that
-// has all the words.
+// wantRefusal fails the test unless Open(dir) returns an error with the code and all
+// the words in its message.
 func wantRefusal(t *testing.T, dir string, code fault.Code, words ...string) {
 	t.Helper()
 	s, err := Open(ctx, Options{Dir: dir})
@@ -34,7 +34,8 @@ func wantRefusal(t *testing.T, dir string, code fault.Code, words ...string) {
 	}
 }
 
-// F35: one process has a directory; a second one is refused and told which has it.
+// F35: while a process holds a directory, a second process is refused, and the error
+// names the first.
 func TestF35_SecondOpenNamesTheFirst(t *testing.T) {
 	if dir := os.Getenv("ROUX_TEST_HOLD"); dir != "" { // the other process
 		if s, err := Open(ctx, Options{Dir: dir, cold: true}); err != nil {
@@ -124,7 +125,7 @@ func TestUnsafeSQLiteIsRefused(t *testing.T) {
 	}
 }
 
-// Open asks the library itself, before it writes anything.
+// Open checks the version of the SQLite library before it writes anything.
 func TestUnsafeSQLiteIsRefusedByOpen(t *testing.T) {
 	dir, oldest := t.TempDir(), oldestSQLite
 	oldestSQLite[0] = 99
@@ -170,8 +171,9 @@ func TestOddPaths(t *testing.T) {
 	}
 }
 
-// The log is warm when the store opens, stays so over closing and restarts, and
-// does not grow while commits go on: a log that grows doubles their time.
+// The log has the length warmWAL from opening on, keeps it when the store is closed and
+// opened again, and does not grow under commits, because commits to a growing log take
+// twice as long.
 func TestLogStaysWarmAndShort(t *testing.T) {
 	dir := t.TempDir()
 	s := openWith(t, Options{Dir: dir})
@@ -195,7 +197,7 @@ func TestLogStaysWarmAndShort(t *testing.T) {
 		s.w.Lock()
 		due := s.up.pages >= checkpointPages
 		s.w.Unlock()
-		if due { // do not wait for the goroutine that does the same
+		if due { // as the upkeep goroutine would, without waiting for it
 			s.checkpoint()
 		}
 	}

@@ -150,8 +150,8 @@ func TestPiecesAndChunksOfOneRun(t *testing.T) {
 	}
 }
 
-// A run that rested many times is read from every cursor. To load it takes no
-// more than to load one that rested twice.
+// A run that was suspended many times can be read from every cursor, and loading it
+// takes no more queries than loading a run that was suspended twice.
 func TestManyPiecesOfOneRun(t *testing.T) {
 	s := open(t, t.TempDir())
 	epoch := own(t, s)
@@ -199,7 +199,8 @@ func TestManyPiecesOfOneRun(t *testing.T) {
 	}
 }
 
-// F20: whatever happens to a byte of a pack, its runs are refused and no other.
+// F20: whichever byte of a pack is damaged, the runs of that pack are refused and no
+// others.
 func TestF20_DamagedPack(t *testing.T) {
 	s := packed(t, t.TempDir(), 5)
 	epoch := s.epoch

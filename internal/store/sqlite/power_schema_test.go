@@ -17,8 +17,8 @@ import (
 	"github.com/roux-engine/roux/internal/store/format"
 )
 
-// F33, F46: the power goes at any moment while a release brings the store of an
-// earlier one up to its schema. It is opened by the next start, with all runs.
+// F33, F46: the power fails at any moment of a migration from the schema of an earlier
+// release. The next start opens the store, with all runs.
 func TestF33_PowerCutsInAMigration(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -59,7 +59,7 @@ func TestF33_PowerCutsInAMigration(t *testing.T) {
 	images := imageDir(t)
 	step := 1
 	if testing.Short() {
-		step = 11 // the cuts of one migration are many
+		step = 11 // one migration has many possible cuts
 	}
 	for cut := 0; cut <= len(tape.ops); cut += step {
 		p.advance(cut)

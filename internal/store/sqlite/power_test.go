@@ -33,7 +33,8 @@ import (
 
 const account = "acme"
 
-// hands are a clock that goes on by a microsecond with each look and can be set ahead.
+// hands is a clock that advances by a microsecond whenever it is read, and that can be
+// set ahead.
 type hands struct {
 	began time.Time
 	ahead atomic.Int64
@@ -41,7 +42,7 @@ type hands struct {
 
 func newHands(began time.Time) *hands { return &hands{began: began} }
 
-// time goes on by a microsecond with each look: no two transitions are at once.
+// time advances the clock by a microsecond, so no two transitions have the same time.
 func (h *hands) time() time.Time      { return h.began.Add(time.Duration(h.ahead.Add(1_000))) }
 func (h *hands) pass(d time.Duration) { h.ahead.Add(int64(d)) }
 
@@ -61,7 +62,7 @@ var shapes = sync.OnceValue(func() *shapeSet {
 		dice := rand.New(rand.NewPCG(uint64(len(task.EffectKey)), uint64(task.EffectKey[len(task.EffectKey)-1])))
 		text := make([]byte, 1_000+dice.IntN(8_000))
 		for i := range text {
-			text[i] = 'a' + byte(dice.IntN(26)) // nothing that shrinks
+			text[i] = 'a' + byte(dice.IntN(26)) // does not compress
 		}
 		return action.Result{Output: string(text)}, nil
 	}}
@@ -134,7 +135,7 @@ steps:
 	return s
 })
 
-// A load is what an engine did to a store until the power went.
+// A load is a recording of what an engine did to a store until the power failed.
 type load struct {
 	base  map[string][]byte
 	ids   map[string]int
@@ -143,8 +144,8 @@ type load struct {
 	clock time.Time
 }
 
-// record lets an engine work over a directory, which begins as an image, and
-// notes what the disk sees.
+// record runs an engine on a directory that begins as an image, and records what
+// reaches the disk.
 func (c *cutter) record(t *testing.T, dir string, dice *rand.Rand, clock time.Time) *load {
 	t.Helper()
 	base, err := readImage(dir)
@@ -182,8 +183,8 @@ func (c *cutter) record(t *testing.T, dir string, dice *rand.Rand, clock time.Ti
 	l.tape.stop()
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
-	_, _ = e.Stop(gone)                                     // what it does now nobody sees
-	l.facts, l.clock = w.facts, now.time().Add(time.Minute) // and nobody commits any more
+	_, _ = e.Stop(gone)                                     // the tape has stopped, so what the engine does now is not recorded
+	l.facts, l.clock = w.facts, now.time().Add(time.Minute) // the engine has stopped, so there are no more commits
 	useDisk(nil)
 	var packs int
 	if err := s.read.QueryRow(`SELECT count(*) FROM packs`).Scan(&packs); err != nil {
@@ -248,7 +249,7 @@ func drive(t *testing.T, e *engine.Engine, s *Store, now *hands, dice *rand.Rand
 			s.up.pages = checkpointPages
 			s.w.Unlock()
 			if dice.IntN(2) == 0 {
-				wg.Go(s.checkpoint) // beside the commits
+				wg.Go(s.checkpoint) // concurrently with the commits
 			} else {
 				s.checkpoint()
 			}
@@ -273,14 +274,14 @@ type cutter struct {
 	blind   bool         // the disk ignores syncs of the directory
 	seed    uint64
 	ps      programs
-	goOn    int // every so many images an engine takes over
+	goOn    int // an engine takes over every goOn-th image
 	mu      sync.Mutex
 	broken  []string
 	images  int
 	resumed int
-	keepAt  int // this image is where the next generation begins
+	keepAt  int // number of the image with which the next generation begins
 	kept    *survivor
-	seen    map[string]int // what the loads had in them
+	seen    map[string]int // counts of what the loads contained
 }
 
 // A survivor is an image on which the next generation may begin.
@@ -296,7 +297,8 @@ func (c *cutter) cutAll(l *load, before *truth, images int) {
 	for i := range cuts {
 		cuts[i] = dice.IntN(len(l.tape.ops) + 1)
 	}
-	// Cuts just before and just after an answer show whether the promise is kept.
+	// Cuts just before and just after an acknowledgement show whether acknowledged
+	// commits are durable.
 	var acks []int
 	for i, o := range l.tape.ops {
 		if o.kind == opAck {
@@ -341,7 +343,7 @@ func (c *cutter) cutAll(l *load, before *truth, images int) {
 	wg.Wait()
 }
 
-// try opens an image and looks whether everything survived.
+// try opens an image and checks that everything acknowledged survived.
 func (c *cutter) try(name string, n int, image map[string][]byte, want *truth, flying []*fact, clock time.Time) {
 	dir := filepath.Join(c.dir, fmt.Sprintf("%d-%d", c.seed, n))
 	err := os.Mkdir(dir, 0o700)
@@ -379,7 +381,8 @@ func (c *cutter) try(name string, n int, image map[string][]byte, want *truth, f
 	_ = os.RemoveAll(dir)
 }
 
-// keep leaves an image behind: no seed draws it again, since goroutines had a part.
+// keep stores an image for the person who investigates. The seed alone does not
+// reproduce it, because it also depends on how goroutines were scheduled.
 func (c *cutter) keep(image map[string][]byte) {
 	dir, err := os.MkdirTemp("", "roux-power-cut-")
 	if err == nil {
@@ -434,8 +437,8 @@ func newCutter(t *testing.T) *cutter {
 	return &cutter{dir: imageDir(t), goOn: 16, ps: programs{m: map[string]*machine.Program{}}, seen: map[string]int{}}
 }
 
-// run lets the power go `images` times: in the life of new directories, and in
-// that of directories that had lost it before.
+// run cuts the power `images` times, in loads on new directories and in loads on
+// directories that a power cut left behind.
 func (c *cutter) run(t *testing.T, seeds, generations, images int) {
 	t.Helper()
 	for seed := range seeds {
@@ -446,7 +449,7 @@ func (c *cutter) run(t *testing.T, seeds, generations, images int) {
 		for generation := range generations {
 			dir := t.TempDir()
 			if generation > 0 && dice.IntN(2) == 0 {
-				// As Open makes it: long, and zeros to its end.
+				// Lengthen the log with zeros, as Open does.
 				name := "roux.db-wal"
 				from.image[name] = append(from.image[name], make([]byte, max(0, 1<<20-len(from.image[name])))...)
 			}
@@ -459,14 +462,14 @@ func (c *cutter) run(t *testing.T, seeds, generations, images int) {
 			c.cutAll(l, from.truth, share)
 			c.count(l)
 			if c.kept == nil {
-				break // it is broken
+				break // the chosen image was not intact; report lists the problems
 			}
 			from, clock = c.kept, l.clock
 		}
 	}
 }
 
-// imageDir is in memory where that can be: images need no disk.
+// imageDir returns a directory in memory if possible, because images need no real disk.
 func imageDir(t *testing.T) string {
 	dir, err := os.MkdirTemp("/dev/shm", "roux-test-")
 	if err != nil {
@@ -476,10 +479,10 @@ func imageDir(t *testing.T) string {
 	return dir
 }
 
-// F33: the power goes at any moment of an engine's life over the real store.
-// Whatever the disk then made of what it was not asked to sync, everything that
-// was acknowledged is there, nothing else is, and the work goes on to its end.
-// ROUX_LONG=1 rebuilds 100,000 directories.
+// F33: the power fails at any moment while an engine works on the real store. Whatever
+// the disk kept of the writes that were not synced, everything that was acknowledged is
+// there, nothing that was never committed is, and an engine can continue all runs to
+// their end. ROUX_LONG=1 tries 100,000 images.
 func TestF33_PowerCuts(t *testing.T) {
 	seeds, images := 8, 2_000
 	switch {
@@ -505,8 +508,8 @@ func TestF33_PowerCuts(t *testing.T) {
 	t.Logf("%d images opened and compared, %d taken over by an engine to the end of every run; the loads had %v", c.images, c.resumed, c.seen)
 }
 
-// The same cuts find a store that does not sync, or not every commit, or not the
-// directory in which its files are new.
+// The same cuts detect a store that never syncs, one that does not sync every commit,
+// and one that does not sync the directory after creating files in it.
 func TestF33_CutsCatchWhatDoesNotSync(t *testing.T) {
 	images := 60
 	if testing.Short() {

@@ -20,14 +20,14 @@ import (
 	"github.com/roux-engine/roux/internal/store/format"
 )
 
-// TestI06_ReadErrorsEndLoudly has every read of the disk fail once, one after the
-// other, while a store is opened, recovered, listed, read and checked. Whatever
-// says that it went well has given out everything.
+// TestI06_ReadErrorsEndLoudly makes each read from the disk fail once, one per attempt,
+// while a store is opened, recovered, listed, read and checked. A call that returns no
+// error has returned everything.
 func TestI06_ReadErrorsEndLoudly(t *testing.T) {
 	const runs = 450 // more than two pages of live runs
 	dir := t.TempDir()
 	fillStore(t, dir, runs)
-	whole := func() (seen string, err error) { // what a store says of itself
+	whole := func() (seen string, err error) { // all that the store returns
 		s, err := Open(ctx, Options{Dir: dir, Readers: 1, vfs: diskVFS, cold: true})
 		if err != nil {
 			return "", err
@@ -77,7 +77,7 @@ func TestI06_ReadErrorsEndLoudly(t *testing.T) {
 	}
 	n, step := reads.Load(), int64(1)
 	if testing.Short() {
-		step = 61 // a store reads alike for long
+		step = 61 // neighbouring reads are alike, so a sample is enough
 	}
 	t.Logf("%s; %d reads, of which each %d. fails", want, n, step)
 	loud := 0
@@ -102,7 +102,8 @@ func TestI06_ReadErrorsEndLoudly(t *testing.T) {
 	}
 }
 
-// shownBy is what the other reads of a store filled by fillStore say.
+// shownBy returns the results of the other read methods on a store that fillStore
+// filled.
 func shownBy(s *Store) (string, error) {
 	var seen []any
 	for _, i := range []int{0, 1, 50, 100, 449} {
@@ -176,9 +177,10 @@ func fillWith(t *testing.T, s *Store, runs int) {
 	}
 }
 
-// TestI06_ReadErrorsInWrites has every read fail once while a store whose log was not
-// ended is opened and written to. A write whose looks at what is there have failed is
-// refused: no key counts as unused, no run as absent, and nothing is lost.
+// TestI06_ReadErrorsInWrites makes each read from the disk fail once while a store that
+// was not closed is opened and written to. A write is refused when a read that it needs
+// fails: no key counts as unused and no run as absent because of it, and nothing is
+// lost.
 func TestI06_ReadErrorsInWrites(t *testing.T) {
 	const runs = 60
 	live := open(t, t.TempDir())
@@ -241,7 +243,7 @@ func TestI06_ReadErrorsInWrites(t *testing.T) {
 	}
 }
 
-// writesTo does each kind of write once, and says what came of them.
+// writesTo makes one write of each kind, and returns the results as text.
 func writesTo(s *Store) (string, error) {
 	epoch, err := s.Own(ctx)
 	if err != nil {

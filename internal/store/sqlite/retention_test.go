@@ -10,8 +10,7 @@ import (
 	"github.com/roux-engine/roux/internal/store/format"
 )
 
-// toFirstSchema makes of a store what the first release would have left, as long as
-// it holds no packs.
+// toFirstSchema changes a store without packs to the schema of the first release.
 func toFirstSchema(t *testing.T, dir string) {
 	t.Helper()
 	db := rawDB(t, dir)
@@ -33,8 +32,8 @@ func toFirstSchema(t *testing.T, dir string) {
 	}
 }
 
-// I23: a store of the first schema is taken over with its runs. Which files
-// those name is not known, so each keeps all files of its account.
+// I23: a store with the first schema is migrated with its runs. It is not known which
+// files these runs name, so each counts as naming all files of its account.
 func TestI23_RunsOfOldStoresKeepEveryFile(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -68,8 +67,8 @@ func TestI23_RunsOfOldStoresKeepEveryFile(t *testing.T) {
 	naming(store.References{Released: 5})
 }
 
-// A deletion that a crash cut off between head and compactions is finished by the
-// next one, and the mark goes when nothing is left that it speaks of.
+// The next Delete finishes a deletion that a crash interrupted after the head and
+// before the compactions. The mark is removed when nothing of the run is left.
 func TestHalfRemovedRunsAreFinished(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -124,8 +123,8 @@ func (c *soonOver) Err() error {
 	return nil
 }
 
-// The mark of a deleted run stays as long as the journal has a row from its time,
-// and no longer; a removal that was cut short is finished by the next one.
+// The mark of a deleted run stays exactly as long as the journal has a row from before
+// the deletion. The next Delete finishes a removal that was interrupted.
 func TestMarksOfDeletedRunsGo(t *testing.T) {
 	s := open(t, t.TempDir())
 	epoch := own(t, s)

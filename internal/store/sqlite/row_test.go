@@ -14,9 +14,9 @@ import (
 	"github.com/roux-engine/roux/internal/store/format"
 )
 
-// spoiled is a store with a journal of three rows of which the second can be
-// replaced: r0..r3 have events 1 in row 1, 2 in row 2; r3 and r4 have one in
-// row 3; r5 ended in row 1 and p is suspended.
+// spoiled is a store with a journal of three rows, of which the test replaces the
+// second. Runs 0 to 3 have event 1 in row 1 and event 2 in row 2. Runs 3 and 4 have
+// their last event in row 3. Run 5 ended in row 1, and run 6 is suspended.
 type spoiled struct {
 	*testing.T
 	s   *Store
@@ -236,7 +236,7 @@ func TestF20_MissingRow(t *testing.T) {
 			t.Errorf("run %d: Load = %v, verdict = %v, want corrupt = %v", i, err, verdicts[0].Err, hurt)
 		}
 	}
-	// Quarantine does not make the run whole.
+	// Writing a head with a quarantine reason does not make the run readable.
 	mustCommit(t, s, store.Transition{Key: runKey(1), Epoch: epoch, Head: &store.Head{Status: "completed", Ended: 5, Quarantine: "damaged"}})
 	s.scanned.Store(false)
 	if _, err := s.Load(ctx, runKey(1)); !errors.Is(err, fault.StoreCorrupt) {

@@ -10,8 +10,8 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// What stands beside the runs of an image is taken as far as it verifies and is wanted,
-// and replaces nothing.
+// TakeOver copies the idempotency keys of an image and, if asked, its notes and the
+// release times of files, as far as their checksums verify. It never replaces a row.
 func TestTakeOver(t *testing.T) {
 	from := t.TempDir()
 	s := open(t, from)
@@ -21,7 +21,7 @@ func TestTakeOver(t *testing.T) {
 		run := startOf(epoch, runKey(n), "1")
 		run.Idempotency = &store.Idempotency{Key: key, BodyHash: "body", Until: 7}
 		run.Files = []string{"sha256_" + key}
-		if n == 1 { // it is over
+		if n == 1 { // this run has ended
 			run.Head.Ended = 5
 			run.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: run.Frames}
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// The first image of a store has what was committed before the damage, and all of it
-// where there is none; what it was made of stays as it was.
+// The first image that Salvage makes has everything committed before the damage, or
+// everything if there is no damage. Salvage does not change the original store.
 func TestFirstImageEndsAtTheDamage(t *testing.T) {
 	const runs = 20
 	image := killed(t, runs)
@@ -75,8 +75,8 @@ func TestFirstImageEndsAtTheDamage(t *testing.T) {
 	}
 }
 
-// An index of the log of which the two copies differ says nothing: the log is judged
-// as it is where there is none.
+// The index of the log begins with two copies of its header. If they differ, the index
+// is ignored, and the log is judged as if there were no index.
 func TestATornIndexSaysNothing(t *testing.T) {
 	image := killed(t, 20)
 	st, err := readWAL(filepath.Join(image, "roux.db"))
@@ -101,8 +101,8 @@ func TestATornIndexSaysNothing(t *testing.T) {
 	}
 }
 
-// Whatever one flip and a torn commit make of a log, one of the images is a sound store
-// with every run but that of the commit which was hit, or torn.
+// The last commit of a log is torn, and one bit before it is flipped. One of the images
+// is then a sound store with all runs but those of the damaged and the torn commit.
 func TestImagesOfATornLog(t *testing.T) {
 	const runs = 20
 	image := copiedLog(t, killed(t, runs))
@@ -146,8 +146,8 @@ func TestImagesOfATornLog(t *testing.T) {
 	}
 }
 
-// soundIn is how many runs a store has whose events are all there, and what its check
-// complains of.
+// soundIn returns how many runs of a store have all their events, and the complaints of
+// Check.
 func soundIn(dir string) (good int, complaints []string) {
 	s, err := Open(ctx, Options{Dir: dir, cold: true})
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// I15: what a burst of runs took is given back when they are suspended, however long
-// nothing follows: no entry, pack, row or transition of it is held.
+// I15: after a burst of runs is suspended, the store releases the memory it took, even
+// if no commit follows: no entry, pack, row or transition of these runs stays in
+// memory.
 func TestI15_BurstLeavesNothing(t *testing.T) {
 	for _, runs := range []int{5 * keptRuns, keptRuns / 2} {
 		burst(t, runs)
@@ -56,8 +57,8 @@ func burst(t *testing.T, runs int) {
 	}
 }
 
-// A journal of few, large rows is trimmed too when nothing follows: the next start
-// would read them.
+// A journal of few, large rows is trimmed even if no commit follows, because the next
+// start would read these rows.
 func TestARestingJournalIsShort(t *testing.T) {
 	s := open(t, t.TempDir())
 	epoch := own(t, s)
@@ -83,8 +84,9 @@ func TestARestingJournalIsShort(t *testing.T) {
 	}
 }
 
-// What has just been written is read from memory, as it is in its row; large rows
-// leave no room behind once small ones follow, nor do rows that a chunk covers.
+// The newest rows are read from memory, with the same result as from the table. The
+// buffers of large rows are released once small rows follow, and those of rows that a
+// chunk covers are released too.
 func TestNewestRowsAreRemembered(t *testing.T) {
 	s := open(t, t.TempDir())
 	epoch := own(t, s)

@@ -210,20 +210,21 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 	return s.startUpkeep(opt, texts)
 }
 
-// A cache of 64 pages is as fast as one of 4,000, because the system caches the rest. A
-// page takes twice its size in SQLite's memory. A commit with more pages keeps them in
-// memory until it ends: writing them to the log early and reading them back cost 8 % of
-// a steady load.
+// writerPragmas are the pragmas of the writing connection. A cache of 64 pages is as
+// fast as one of 4,000, because the system caches the rest. A page takes twice its size
+// in SQLite's memory. A commit with more pages keeps them in memory until it ends:
+// writing them to the log early and reading them back cost 8 % of a steady load.
 //
-// The size limit is longWAL: when a reader of another process has made the log longer,
-// it shrinks again when it restarts. Close removes the limit, because closing with one
-// deletes the log.
+// The size limit is longWAL: a log that a reader in another process has made longer is
+// cut to this length when it restarts. Close removes the limit, because closing with a
+// limit deletes the log.
 const writerPragmas = "journal_mode(WAL) wal_autocheckpoint(0) busy_timeout(5000) temp_store(MEMORY) cache_size(-256) cache_spill(0) journal_size_limit(67108864)"
 
-// SQLite is built so that all connections share the sum of their cache bounds, and the
-// writer uses what the others leave, also after a scan. With the defaults that took
-// hours to fill 512 KiB of each reader and 2 MiB of the connection for checkpoints,
-// which needs no cache.
+// readerCache bounds the cache of a reader, and of the connection for checkpoints,
+// which needs no cache. SQLite is built so that all connections share the sum of their
+// cache bounds. So the writer, also after a scan, fills what the other connections do
+// not use. With the default bounds, 512 KiB for each reader and 2 MiB for the
+// connection for checkpoints, that memory grew for hours.
 const readerCache = "cache_size(-128)"
 
 // synchronous is the pragma that makes an acknowledged commit durable.

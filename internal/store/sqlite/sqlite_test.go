@@ -100,7 +100,7 @@ func copyFile(t testing.TB, from, to string, n int64) {
 	}
 }
 
-// rawDB opens the file beside the package, as a person with a shell would.
+// rawDB opens the database file without this package, as the sqlite3 shell would.
 func rawDB(t testing.TB, dir string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(dir, "roux.db"))
@@ -139,7 +139,8 @@ func rewriteRow(t testing.TB, db *sql.DB, change func([]byte) []byte) {
 	}
 }
 
-// runKey and friends make small runs for the tests of this package.
+// runKey returns the key of run i. The functions below make small runs for the tests of
+// this package.
 func runKey(i int) store.Key { return store.Key{Account: "acme", Run: fmt.Sprintf("run_%06d", i)} }
 
 func startOf(epoch uint64, key store.Key, frames string) store.Transition {

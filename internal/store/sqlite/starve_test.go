@@ -35,8 +35,8 @@ func logSize(t *testing.T, s *Store) int64 {
 	return info.Size()
 }
 
-// F48: there is always a reader under way, each of them for many commits. The log
-// starts again all the same.
+// F48: at every moment a reader is under way, and each of them lasts for many commits.
+// The log restarts nevertheless.
 func TestF48_ReadersWithoutAPause(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the race detector makes these reads longer than a commit waits for one")
@@ -67,14 +67,15 @@ func TestF48_ReadersWithoutAPause(t *testing.T) {
 	most := grow(t, s, 2, 240) // 60 MiB
 	cancel()
 	wg.Wait()
-	if most > 44<<20 { // beside other work a restart comes late
+	if most > 44<<20 { // on a busy machine a restart comes late
 		t.Errorf("the log grew to %d MiB of 60 that were written", most>>20)
 	}
 	t.Logf("the log had at most %d MiB of 60 that were written beside %d reads", most>>20, reads.Load())
 }
 
-// Another process that reads in one long transaction makes the log grow: nobody
-// can help that. Commits go on, and when it leaves the log is short again.
+// A long read transaction of another process makes the log grow, which cannot be
+// prevented. Commits continue, and after the transaction ends the log becomes short
+// again.
 func TestF48_AForeignTransactionIsSurvived(t *testing.T) {
 	s := open(t, t.TempDir())
 	own(t, s)
@@ -100,8 +101,8 @@ func TestF48_AForeignTransactionIsSurvived(t *testing.T) {
 	}
 }
 
-// F48: a sweep of many runs and files is no commit, and its log is copied all the
-// same; so is that of notes.
+// F48: what retention and SetNote write to the log is checkpointed too, although they
+// are not commits.
 func TestF48_EveryWriteIsCheckpointed(t *testing.T) {
 	s := open(t, t.TempDir())
 	s.stopUpkeep() // it would be faster than this test

@@ -15,8 +15,8 @@ import (
 	"github.com/roux-engine/roux/internal/store/format"
 )
 
-// TestFlippedColumns flips bits of every column that a checksum covers, in every
-// row. What is read of it fails loudly, and a check of the store names the row.
+// TestFlippedColumns flips bits in every column that a checksum covers. Reading the row
+// then returns an error, and Check names the row.
 func TestFlippedColumns(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -116,7 +116,8 @@ func checkOf(t *testing.T, s *Store) []string {
 	return complaints
 }
 
-// flipColumn changes one bit of a column, of its first row, and returns what undoes it.
+// flipColumn flips one bit of a column in the first row of the table, and returns a
+// function that undoes it.
 func flipColumn(t *testing.T, db *sql.DB, table, column string, bit int) (undo func()) {
 	t.Helper()
 	key := map[string]string{"runs": "run", "idempotency": "key", "notes": "name", "plans": "hash", "snapshots": "run",

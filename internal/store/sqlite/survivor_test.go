@@ -21,7 +21,7 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// programs keeps the plans of one test ready: an image has few of them.
+// programs caches the prepared plans of one test, because its images share a few plans.
 type programs struct {
 	mu sync.Mutex
 	m  map[string]*machine.Program
@@ -45,9 +45,9 @@ func (ps *programs) load(ctx context.Context, s *Store, hash string) (*machine.P
 	return ps.m[hash], nil
 }
 
-// survived says that a store, opened after the power went, holds what is true and
-// nothing else. Of the facts in flight any may have landed; those that did become
-// true.
+// survived returns an error unless a store that was opened after a power cut has
+// everything in t and nothing else. Each fact in flight may be stored or not; survived
+// adds those that are to t.
 func survived(ctx context.Context, s *Store, t *truth, flying []*fact, ps *programs) error {
 	if wrong, err := complaintsOf(ctx, s); err != nil || wrong != "" {
 		return fmt.Errorf("the file is damaged: %s %w", wrong, err)
@@ -94,8 +94,8 @@ func complaintsOf(ctx context.Context, s *Store) (string, error) {
 	return "", err
 }
 
-// same says that a run is as it should be: its head, its events, and the state
-// that follows from them.
+// same returns an error unless a run has the expected head, events, and state after
+// these events.
 func (k *known) same(ctx context.Context, s *Store, key store.Key, ps *programs) error {
 	saved, err := s.Load(ctx, key)
 	if err != nil {
@@ -151,8 +151,8 @@ func (k *known) same(ctx context.Context, s *Store, key store.Key, ps *programs)
 	return sameState(ctx, s, g, saved, whole)
 }
 
-// sameState says that a snapshot and the events after it come to the same state
-// as all events.
+// sameState returns an error unless a snapshot with the events after it gives the same
+// state as all events.
 func sameState(ctx context.Context, s *Store, g *machine.Program, saved *store.Saved, whole *machine.Run) error {
 	short := machine.NewRun(g)
 	if saved.State != nil && saved.Format == machine.SnapshotFormat {
@@ -161,7 +161,7 @@ func sameState(ctx context.Context, s *Store, g *machine.Program, saved *store.S
 			return err
 		}
 	} else if saved.StateLast > 0 {
-		return nil // of another format: events alone count
+		return nil // a snapshot of another format is not used
 	}
 	if err := journal.EachEvent(saved.Tail, func(ev *journal.Event) error {
 		if ev.Seq <= short.Last() {
@@ -191,7 +191,8 @@ func sameState(ctx context.Context, s *Store, g *machine.Program, saved *store.S
 	return nil
 }
 
-// goesOn lets an engine take over what survived until every run has ended.
+// goesOn opens an engine on the surviving store and continues until every run has
+// ended.
 func goesOn(ctx context.Context, s *Store, t *truth, clock time.Time) error {
 	now := newHands(clock)
 	e, err := engine.Open(ctx, engine.Config{Store: s, Actions: shapes().actions, MaxLoaded: 8, Now: now.time})
@@ -201,7 +202,7 @@ func goesOn(ctx context.Context, s *Store, t *truth, clock time.Time) error {
 	defer func() {
 		gone, cancel := context.WithCancel(ctx)
 		cancel()
-		_, _ = e.Stop(gone) // nobody waits for it
+		_, _ = e.Stop(gone) // its context has ended, so Stop does not wait
 	}()
 	for at, id := range t.idem {
 		key := at[len(account)+1:]
@@ -228,7 +229,8 @@ func goesOn(ctx context.Context, s *Store, t *truth, clock time.Time) error {
 				continue
 			}
 			open++
-			// One that does not wait for it now takes it all the same, unless it ends.
+			// A run that is not waiting for the signal yet keeps it for later, unless
+			// the run ends first.
 			if err := e.Signal(ctx, account, h.Run, "go", "on"); err != nil && fault.CodeOf(err) != fault.TooLate {
 				return fmt.Errorf("signal run %s: %w", h.Run, err)
 			}

@@ -11,8 +11,8 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A commit is one sync of the log and none of the database, small or large,
-// with a head row and without; what Stats counts is what the disk saw.
+// A commit, small or large, with a head or without, syncs the log once and the database
+// never, and Stats counts the syncs that reached the disk.
 func TestOneSyncPerCommit(t *testing.T) {
 	var log, other atomic.Int64
 	s := openOn(t, &disk{sync: func(wal bool) int32 {

@@ -22,25 +22,25 @@ type opKind uint8
 const (
 	opWrite opKind = iota
 	opTruncate
-	opSync    // of a file: what was written before `until` is on the disk
+	opSync    // of a file: all its writes before op `until` are now durable
 	opCreate  // a name in the directory
 	opRemove  // of a name
-	opSyncDir // the directory: names made or removed before `until` stay so
+	opSyncDir // of the directory: names created or removed before op `until` are now durable
 	opSubmit  // a commit is handed to the store
 	opAck     // the store has answered
 )
 
-// An op is something that happened to the disk, or that was promised about it.
+// An op is an operation on the disk, or the submission or acknowledgement of a commit.
 type op struct {
 	kind  opKind
-	file  int    // the file itself, whatever its name; of submit and ack the number of the fact
+	file  int    // number of the file, independent of its name; for opSubmit and opAck the number of the fact
 	name  string // in the directory
 	data  []byte
-	off   int64 // of a truncation the new size
+	off   int64 // for opTruncate the new size
 	until int
 }
 
-// A tape notes everything that reaches the files of one directory, in order.
+// A tape records every operation that reaches the files of one directory, in order.
 type tape struct {
 	dir string
 
@@ -52,7 +52,7 @@ type tape struct {
 	files int
 }
 
-// newTape begins with what is in the directory, which is on the disk.
+// newTape returns a tape whose files so far, which are durable, have the given names.
 func newTape(dir string, names []string) *tape {
 	t := &tape{dir: dir, names: map[string]int{}}
 	for _, n := range names {
@@ -80,7 +80,7 @@ func (t *tape) now() int {
 	return len(t.ops)
 }
 
-// stop ends the tape: no cut is later than that.
+// stop ends the recording, so that no cut comes later.
 func (t *tape) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -139,14 +139,14 @@ func (t *tape) directory(path string, until int) {
 	}
 }
 
-// A platter is what is certainly on the disk at some moment of a tape, and what
-// may be there besides. It only moves forward.
+// A platter is the state of a disk at one moment of a tape: what is durable, and what
+// may or may not have been written. Its moment only moves forward.
 type platter struct {
 	tape    *tape
 	at      int
 	content map[int][]byte
-	waiting map[int][]int  // file -> writes and truncations that no sync covers
-	names   map[string]int // certain
+	waiting map[int][]int  // file -> numbers of the ops that no sync covers
+	names   map[string]int // durable: name -> file
 	moves   map[string][]int
 }
 
@@ -211,14 +211,14 @@ func (o *op) rename(names map[string]int) {
 	}
 }
 
-// A fate decides what becomes of writes that were not synced.
+// A fate decides what a power cut leaves of the writes that were not synced.
 type fate struct {
 	name string
 	mend func(p *platter, id int, dice *rand.Rand) []byte
 }
 
-// fates are the ways in which a disk may have lost what it was not asked to sync.
-// A sector is written whole or not at all; which ones were written is arbitrary.
+// fates are the ways in which a disk may lose writes that were not synced. A sector is
+// written whole or not at all; which ones were written is arbitrary.
 var fates = []fate{
 	{"all lost", func(p *platter, id int, _ *rand.Rand) []byte { return bytes.Clone(p.content[id]) }},
 	{"all kept", func(p *platter, id int, _ *rand.Rand) []byte {
@@ -253,8 +253,8 @@ var fates = []fate{
 	{"sectors of any age", func(p *platter, id int, dice *rand.Rand) []byte { return p.sectors(id, dice, true) }},
 }
 
-// some keeps whole writes. What lies between two of them, in a part of the file
-// that is new, reads as zeros.
+// some returns the file with those unsynced writes that keep selects, each of them
+// whole. Gaps between them beyond the old end of the file read as zeros.
 func (p *platter) some(id int, keep func(i int) bool) []byte {
 	data := bytes.Clone(p.content[id])
 	for i, at := range p.waiting[id] {
@@ -265,9 +265,9 @@ func (p *platter) some(id int, keep func(i int) bool) []byte {
 	return data
 }
 
-// sectors keeps each sector as it was at some moment since the last sync, or in
-// any mixture of what was written to it. What lies between, in a part of the file
-// that is new, is whatever was on the disk.
+// sectors returns the file with each sector as it was at some moment since the last
+// sync or, with mixed set, with any subset of the writes to it. Sectors beyond the old
+// end of the file that were not written are zeros or arbitrary bytes.
 func (p *platter) sectors(id int, dice *rand.Rand, mixed bool) []byte {
 	keep := dice.Float64()
 	old := len(p.content[id])
@@ -307,7 +307,7 @@ func (p *platter) sectors(id int, dice *rand.Rand, mixed bool) []byte {
 	return data
 }
 
-// image is one way in which the directory may look after the power has gone.
+// image returns one possible content of the directory after a power cut.
 func (p *platter) image(f fate, dice *rand.Rand) map[string][]byte {
 	names := map[string]int{}
 	for name, id := range p.names {
@@ -351,7 +351,7 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// writeImage makes a directory of an image.
+// writeImage writes an image into a directory.
 func writeImage(dir string, image map[string][]byte) error {
 	for name, data := range image {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {

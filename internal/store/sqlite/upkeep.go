@@ -13,11 +13,11 @@ import (
 	"github.com/roux-engine/roux/internal/failpoint"
 )
 
-// The log is copied into the database whenever it has grown by checkpointPages, the
-// length that warm gives it. A page that changes often is then copied once for all its
-// changes, and the old content of a trimmed page is never copied. Copying four times as
-// often costs a steady load 14 %; half as often saves nothing. Commits wait while the
-// last fewPages are copied.
+// A checkpoint copies the log into the database whenever the log has grown by
+// checkpointPages, the length that warm gives it. A page that changes often is then
+// copied once for all its changes, and the old content of a trimmed page is never
+// copied. Copying four times as often costs a steady load 14 %; half as often saves
+// nothing. Commits wait while the last fewPages are copied.
 const (
 	checkpointPages = warmWAL / pageSize
 	fewPages        = 1600 << 10 / pageSize

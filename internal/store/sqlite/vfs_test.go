@@ -14,14 +14,14 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// diskVFS is the name of a file system for SQLite that works like the default
-// one and asks a disk first. Tests that use it do not run in parallel.
+// diskVFS is the name of a VFS of SQLite that works like the default one but first
+// calls the methods of a disk. Tests that use it do not run in parallel.
 const diskVFS = "roux-test-disk"
 
-// A disk decides what happens to reads, writes and syncs. Its methods are called in the
-// goroutine that uses the connection, and may use another one. They return a
-// result code of SQLite; anything but SQLITE_OK keeps the call from reaching the
-// file. The tape, when there is one, notes what did reach it.
+// A disk decides what happens to reads, writes and syncs. Its functions are called on
+// the goroutine that uses the connection, and may use another connection. They return a
+// result code of SQLite; anything but SQLITE_OK keeps the call from reaching the file.
+// The tape, if there is one, records the calls that did reach it.
 type disk struct {
 	read  func(wal bool, off int64) int32
 	write func(wal bool, data []byte, off int64) int32
@@ -62,8 +62,8 @@ func funcPointer(f any) uintptr {
 	return (*iface)(unsafe.Pointer(&f))[1]
 }
 
-// at is the C value at an address. The address is not Go's, so the collector
-// has no business with it.
+// at returns a pointer to the C value at an address. The memory is not Go's, so the
+// garbage collector ignores it.
 func at[T any](address uintptr) *T { return *(**T)(unsafe.Pointer(&address)) }
 
 // call turns a C function pointer into a function.
@@ -81,8 +81,8 @@ func registerVFS() {
 	vfs.open, vfs.remove = v.FxOpen, v.FxDelete
 	v.FzName = cString(diskVFS)
 	v.FxOpen, v.FxDelete = funcPointer(vfsOpen), funcPointer(vfsDelete)
-	// Where the default file system syncs a directory it does so by itself; that
-	// it opens one first can be seen.
+	// The default VFS syncs a directory without a call that could be intercepted, but
+	// it opens the directory first, and that call can be intercepted.
 	openDir := cString("openDirectory")
 	vfs.openDir = call[func(*libc.TLS, uintptr, uintptr) uintptr](v.FxGetSystemCall)(tls, base, openDir)
 	if rc := call[func(*libc.TLS, uintptr, uintptr, uintptr) int32](v.FxSetSystemCall)(tls, base, openDir, funcPointer(vfsOpenDirectory)); rc != lib.SQLITE_OK || vfs.openDir == 0 {
@@ -154,7 +154,7 @@ func vfsOpenDirectory(tls *libc.TLS, name, fd uintptr) int32 {
 	return call[func(*libc.TLS, uintptr, uintptr) int32](vfs.openDir)(tls, name, fd)
 }
 
-// dirSynced says whether this thread has synced a directory since it was asked.
+// dirSynced reports whether this thread has synced a directory since the last call.
 func dirSynced(tls *libc.TLS) bool {
 	vfs.mu.Lock()
 	defer vfs.mu.Unlock()

@@ -156,9 +156,11 @@ type frame struct {
 }
 
 // scan reads all frames and judges those after the last commit of the unbroken chain. A
-// commit is synced before the next one is written. After a torn tail SQLite continues
-// behind the last commit with the same salts, so a whole commit from before the tear
-// may follow newer ones, but never one with a frame after it.
+// commit is synced before the next one is written. So valid commits after a broken
+// chain are damage, with one exception. When the last commit was torn, SQLite
+// overwrites it from its first frame on, with the same salts. The end of the torn
+// commit may then follow newer commits and look like a whole commit, but no valid frame
+// follows it.
 //
 // scan calls each, if it is not nil, with every intact frame, or with every frame if
 // w.every is set. The data of a frame are valid until each returns.

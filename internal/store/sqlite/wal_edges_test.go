@@ -15,9 +15,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// Somebody else's SQLite reads the database while the store ends: the log cannot start
-// again then, and what the next store commits stands behind what is in it. Its header
-// must say so.
+// Another process reads the database while the store is closed. The log then cannot
+// restart, and the next store appends to it, so closing must not clear its header.
 func TestCleanEndBesideAReader(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -41,8 +40,9 @@ func TestCleanEndBesideAReader(t *testing.T) {
 	}
 }
 
-// Two commits of one and the same page, of which the database has the first, and a
-// header that was hit.
+// A log has two commits of the same page. The database has the page of the first
+// commit, and the header of the log is damaged. The store is refused, because the
+// second commit would be lost.
 func TestLostHeaderOfOnePage(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -72,8 +72,8 @@ func TestLostHeaderOfOnePage(t *testing.T) {
 	}
 }
 
-// After a commit that was never finished the store ended well, and the power went
-// while the next one wrote the header of the log: nothing is lost.
+// An unfinished commit is dropped, the store is closed cleanly, and the power fails
+// while the next store writes the header of the log: nothing is lost.
 func TestTornHeaderAfterAnUnfinishedCommit(t *testing.T) {
 	dir := copiedLog(t, killed(t, 10))
 	log := filepath.Join(dir, "roux.db-wal")
@@ -88,7 +88,7 @@ func TestTornHeaderAfterAnUnfinishedCommit(t *testing.T) {
 	}
 }
 
-// A torn page is counted, too.
+// TestUnfinishedPages: Unfinished counts the torn page of a commit, too.
 func TestUnfinishedPages(t *testing.T) {
 	image := copiedLog(t, killed(t, 10))
 	frame, n, commits := framesOf(t, image)
@@ -104,7 +104,7 @@ func TestUnfinishedPages(t *testing.T) {
 	}
 }
 
-// A damaged log is refused by words that name the frame and what can be read.
+// The error for a damaged log names the frame and what can still be read.
 func TestDamagedLogNamesWhatIsReadable(t *testing.T) {
 	image := killed(t, 20)
 	frame, _, commits := framesOf(t, image)
@@ -143,7 +143,8 @@ func TestDamagedLogNamesWhatIsReadable(t *testing.T) {
 	}
 }
 
-// Flips in the index of the log, and in a log that was ended, lose nothing.
+// Bit flips in the index of the log, or in the log of a store that was closed cleanly,
+// lose nothing.
 func TestFlippedBitsBesideTheLog(t *testing.T) {
 	image := killed(t, 20)
 	ended := copied(t, image)
@@ -153,7 +154,7 @@ func TestFlippedBitsBesideTheLog(t *testing.T) {
 	frame, n, _ := framesOf(t, image)
 	dice := rand.New(rand.NewPCG(3, 4))
 	for i := range 60 {
-		from, name, at := image, "roux.db-shm", dice.Int64N(136) // what is behind is made anew
+		from, name, at := image, "roux.db-shm", dice.Int64N(136) // SQLite rebuilds what follows these bytes
 		switch i % 3 {
 		case 1:
 			from, name, at = ended, "roux.db-wal", dice.Int64N(walHeader)

@@ -73,7 +73,8 @@ func edit(t *testing.T, path string, at int64, n int, change func([]byte)) {
 	}
 }
 
-// tried opens a store and closes it again. It returns how many runs it lists.
+// tried opens a store and closes it again. It returns the number of runs that List
+// returns, and of pages that were dropped.
 func tried(dir string) (runs int, unfinished int, err error) {
 	s, err := Open(ctx, Options{Dir: dir})
 	if err != nil {
@@ -101,8 +102,8 @@ func framesOf(t *testing.T, dir string) (frame, n int64, commits []int64) {
 	return frame, n, commits
 }
 
-// A bit that flips in the log is never taken for the end of it: the store is refused,
-// and nothing in it is written. Before, the commits behind it were gone without a word.
+// A flipped bit in the log is never mistaken for the end of the log: the store is
+// refused and not changed. SQLite alone would silently drop the commits after it.
 func TestFlippedBitsInTheLog(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: runs without -short")
@@ -157,12 +158,13 @@ func contentsOf(t *testing.T, dir string) string {
 	return string(all)
 }
 
-// What a power cut leaves of a commit that was never answered is dropped and counted,
-// also when a whole commit of before a tear stands behind newer ones.
+// What a power cut leaves of a commit that was never acknowledged is dropped and
+// counted, also when the end of an older torn commit follows newer commits and looks
+// like a whole one.
 func TestUnfinishedCommits(t *testing.T) {
 	image := killed(t, 10)
 	frame, n, commits := framesOf(t, image)
-	last := commits[len(commits)-2] // the frames behind it are the commit of many pages
+	last := commits[len(commits)-2] // the frames after it are the last commit, which has many pages
 	if n-last < 10 {
 		t.Fatalf("the last commit has %d frames", n-last)
 	}
@@ -173,8 +175,8 @@ func TestUnfinishedCommits(t *testing.T) {
 		if err != nil || runs != 9 || unfinished == 0 {
 			t.Fatalf("torn at %s: %d runs, %d unfinished pages, %v", name, runs, unfinished, err)
 		}
-		// A newer commit is appended under the same salts; the rest of the old one,
-		// with its end, stands behind it.
+		// A newer commit overwrites the torn one from its first frame on, with the same
+		// salts; the rest of the torn commit, with its end, follows it.
 		s, err := Open(ctx, Options{Dir: dir})
 		if err != nil {
 			t.Fatal(err)
@@ -202,8 +204,9 @@ func copiedLog(t *testing.T, image string) string {
 	return dir
 }
 
-// A clean end leaves a log of its length with an empty header, and everything in the
-// database. A header that is neither is harmless only where nothing is behind it.
+// Close leaves everything in the database, and a log of unchanged length whose header
+// is zero. A header that is neither zero nor valid is harmless only if the log has
+// nothing that the database lacks.
 func TestCleanEndOfTheLog(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(ctx, Options{Dir: dir})
@@ -245,14 +248,14 @@ func TestCleanEndOfTheLog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The same, where the log has what the database has not.
+	// A lost header is damage if the log has commits that the database lacks.
 	edit(t, filepath.Join(open, "roux.db-wal"), 16, 4, func(b []byte) { clear(b) })
 	if _, _, err := tried(copied(t, open, "roux.db-shm")); !errors.Is(err, fault.StoreCorrupt) {
 		t.Errorf("a header that was lost: %v", err)
 	}
 }
 
-// BenchmarkExamineLog reads a log of 16 MiB that was not ended.
+// BenchmarkExamineLog reads the log, of 16 MiB, of a store that was not closed.
 func BenchmarkExamineLog(b *testing.B) {
 	dir := b.TempDir()
 	s := openWith(b, Options{Dir: dir})
@@ -271,8 +274,8 @@ func BenchmarkExamineLog(b *testing.B) {
 	}
 }
 
-// A log without a header has pages of the size that the database names. The largest
-// does not fit into its field, and is written as 1.
+// The page size of a log without a header is taken from the database. The largest page
+// size, 65536, does not fit into the 16 bits of its field and is stored as 1.
 func TestPagesOfALogWithoutAHeader(t *testing.T) {
 	for named, want := range map[uint16]int{1: 65536, 4096: 4096, 32768: 32768, 512: 512, 0: 0, 2: 0, 256: 0, 4097: 0} {
 		dir := t.TempDir()

@@ -19,8 +19,8 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A witness is the store as an engine sees it. It notes what was handed to it and
-// what it answered, and slips in what it must refuse.
+// A witness wraps the store of an engine. It records the commits and their answers, and
+// adds transitions that the store must refuse.
 type witness struct {
 	*Store
 	tape  *tape
@@ -35,11 +35,11 @@ type fact struct {
 	epoch uint64 // Own
 	note  string
 	value []byte
-	moves []move      // Commit: what was not refused
-	gone  []store.Key // Delete: what was not refused
+	moves []move      // Commit: the transitions that were not refused
+	gone  []store.Key // Delete: the runs that were not refused
 }
 
-// A move is what one transition did to its run.
+// A move is the change that one transition made to its run.
 type move struct {
 	key        store.Key
 	events     []uint64 // checksums of the events, in order
@@ -132,8 +132,8 @@ func (w *witness) Commit(ctx context.Context, batch []store.Transition) ([]store
 	return verdicts[:len(batch)], nil
 }
 
-// Delete implements store.Store. Which of the runs it refused is known only
-// afterwards, so one is given at a time.
+// Delete implements store.Store. It deletes one run at a time, because a fact is
+// recorded before the call and it is known only afterwards which runs were refused.
 func (w *witness) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([]store.Verdict, error) {
 	var all []store.Verdict
 	for _, key := range keys {
@@ -152,13 +152,14 @@ func (w *witness) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([
 	return all, nil
 }
 
-// refused are variants of t that its store must refuse, each for another reason.
+// refused returns a variant of t that the store must refuse, for a different reason
+// each time.
 func (w *witness) refused(t *store.Transition) []store.Transition {
 	w.odd++
 	stranger := store.Key{Account: t.Account, Run: fmt.Sprintf("refused_%d", w.odd)}
 	start := startOf(t.Epoch, stranger, "refused")
 	switch w.odd % 4 {
-	case 0: // of an engine that owns the runs no more
+	case 0: // a stale epoch
 		start.Epoch--
 		return []store.Transition{start}
 	case 1: // events that leave a gap
@@ -170,7 +171,7 @@ func (w *witness) refused(t *store.Transition) []store.Transition {
 		start.Head = nil
 		return []store.Transition{start}
 	}
-	for key := range w.keys { // a key that another request has
+	for key := range w.keys { // an idempotency key of another request
 		start.Idempotency = &store.Idempotency{Key: key, BodyHash: "another"}
 		return []store.Transition{start}
 	}
@@ -211,7 +212,7 @@ type truth struct {
 	notes map[string][]byte
 	runs  map[store.Key]known
 	idem  map[string]store.Idempotency // by account and key
-	of    map[string]string            // the run of that
+	of    map[string]string            // the run that the key started
 }
 
 type known struct {
@@ -230,7 +231,7 @@ func (t *truth) clone() *truth {
 	return &truth{t.epoch, maps.Clone(t.notes), maps.Clone(t.runs), maps.Clone(t.idem), maps.Clone(t.of)}
 }
 
-// holds makes a fact true.
+// holds adds a fact to the truth.
 func (t *truth) holds(f *fact) {
 	if f.note != "" {
 		if t.notes[f.note] = f.value; f.value == nil {
@@ -266,8 +267,8 @@ func (t *truth) holds(f *fact) {
 	}
 }
 
-// landed says whether a store holds a fact that it had not acknowledged: wholly or
-// not at all, or it is an error.
+// landed reports whether a store has a fact that it had not acknowledged. It returns an
+// error if the store has a part of the fact only.
 func (f *fact) landed(ctx context.Context, s *Store, before *truth) (bool, error) {
 	switch {
 	case f.note != "":
@@ -310,7 +311,8 @@ func (f *fact) landed(ctx context.Context, s *Store, before *truth) (bool, error
 	if len(no) > 0 {
 		return false, nil
 	}
-	// No events: compactions, heads and suspensions. The heads and suspensions tell.
+	// The fact has no events, only compactions, heads and suspensions. Its heads and
+	// suspensions show whether it was stored.
 	for i := range f.moves {
 		m := &f.moves[i]
 		saved, err := s.Load(ctx, m.key)

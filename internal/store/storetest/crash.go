@@ -10,7 +10,7 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A Disk opens stores of one kind whose content survives them.
+// A Disk opens a kind of store whose content outlives the opened Store.
 type Disk struct {
 	// Open opens the disk's store for the first time.
 	Open func(t *testing.T) store.Store
@@ -18,8 +18,9 @@ type Disk struct {
 	Reopen func(t *testing.T, s store.Store) store.Store
 	// Crash opens the store again as if the process of s had died.
 	Crash func(t *testing.T, s store.Store) store.Store
-	// Damage changes stored events of the run that no chunk covers, while the store is
-	// not open or so that an open store notices.
+	// Damage damages stored events of the run that no chunk covers, and returns the
+	// store to go on with. It may close s and open it again; otherwise the open store
+	// must notice the damage.
 	Damage func(t *testing.T, s store.Store, key store.Key) store.Store
 }
 

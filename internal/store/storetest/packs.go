@@ -9,7 +9,8 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// packRuns is more than one row or page takes.
+// packRuns is the number of runs: more than one pack holds, and more than a store reads
+// or writes at once.
 const packRuns = 300
 
 func packKey(i int) store.Key { return key(fmt.Sprintf("p%03d", i)) }
@@ -44,7 +45,7 @@ func (h *harness) packed() {
 		*tr = h.next(tr.Key, 5, 5)
 		return i%4 != 0
 	})
-	each(func(i int, tr *store.Transition) bool { // laggards, and then suspended again
+	each(func(i int, tr *store.Transition) bool { // a compaction in a transition of its own, half of them with another suspension
 		tr.Compaction = compaction(tr.Key, 5, 5)
 		if i%8 >= 6 {
 			tr.Suspension = &store.Suspension{}

@@ -19,8 +19,8 @@ func (h *harness) settled(k store.Key, at int64, files ...string) store.Transiti
 	return tr
 }
 
-// naming returns who names a file: "a b @9" for runs a and b and a deleted run that had
-// ended at 9.
+// naming returns the runs that name a file as text: "a b @9" for the runs a and b and a
+// deleted run that had ended at 9.
 func (h *harness) naming(account, hash string) string {
 	h.Helper()
 	n, err := h.s.References(ctx, account, hash, 10)

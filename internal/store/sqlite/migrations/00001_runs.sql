@@ -1,6 +1,6 @@
 -- +goose Up
 
--- One row per group commit; see row.go for what data holds.
+-- One row per group commit; see format/row.go for its data.
 CREATE TABLE journal (
     id   INTEGER PRIMARY KEY,
     data BLOB NOT NULL

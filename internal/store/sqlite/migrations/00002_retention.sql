@@ -10,7 +10,8 @@ CREATE TABLE file_refs (
 
 CREATE INDEX file_refs_run ON file_refs (account, run);
 
--- What the runs of before name is not known: each names every file ('*').
+-- It is not known which files the existing runs name, so each counts as naming
+-- every file ('*').
 INSERT INTO file_refs (account, hash, run) SELECT account, '*', run FROM runs;
 
 -- When the last deleted run that named a file had ended, UTC µs.

@@ -1,18 +1,18 @@
 -- +goose Up
 
--- The folds of many runs that came with one commit; see pack.go for what data
--- holds.
+-- A pack holds the compactions of many runs in one commit; see format/pack.go for
+-- its data.
 CREATE TABLE packs (
     id   INTEGER PRIMARY KEY,
     data BLOB NOT NULL
 );
 
--- Where the first events of a run are when a pack has them, and the last of
--- those: most runs have no other fold, and need no row for one.
+-- The pack with the first events of a run, and the last of these events. Most runs
+-- have no other compaction and need no row in pieces.
 ALTER TABLE runs ADD COLUMN pack INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE runs ADD COLUMN packed INTEGER NOT NULL DEFAULT 0;
 
--- Where its later folds are, as far as they are in packs.
+-- The packs with the later compactions of a run.
 CREATE TABLE pieces (
     account TEXT    NOT NULL,
     run     TEXT    NOT NULL,

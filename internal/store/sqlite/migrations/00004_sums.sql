@@ -1,7 +1,7 @@
 -- +goose Up
 
--- Checksums of what no other checksum covers; see sums.go. A row of an earlier
--- release gets those of what it says now: there is nothing older to compare.
+-- Checksums of columns that no other checksum covers; see format/sum.go. A row of an
+-- earlier release gets the checksums of its current content.
 ALTER TABLE runs ADD COLUMN start_sum INTEGER NOT NULL DEFAULT -1;
 ALTER TABLE runs ADD COLUMN head_sum INTEGER NOT NULL DEFAULT -1;
 ALTER TABLE runs ADD COLUMN park_sum INTEGER NOT NULL DEFAULT -1;

@@ -1,8 +1,8 @@
 -- +goose Up
 
--- Checksums of what says where the events of a run are, of marks, and of the
--- epoch; see sums.go. A chunk of an earlier release keeps -1, which is no
--- checksum: chunks hold most of a large store, and to set one writes it anew.
+-- Checksums of the locations of a run's events, of the marks of deleted runs, and of
+-- the epoch; see format/sum.go. A chunk of an earlier release keeps -1, which means no
+-- checksum, because chunks are most of a large store, and setting one rewrites it.
 ALTER TABLE runs ADD COLUMN reach_sum INTEGER NOT NULL DEFAULT -1;
 ALTER TABLE runs ADD COLUMN place_sum INTEGER NOT NULL DEFAULT -1;
 ALTER TABLE chunks ADD COLUMN sum INTEGER NOT NULL DEFAULT -1;
