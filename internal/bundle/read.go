@@ -141,8 +141,8 @@ func (b *Bundle) readManifest(members map[string]*zip.File) error {
 	if b.Version != Version {
 		return nil
 	}
-	// It is compared as export writes it, so that fields which decoding ignores cannot
-	// change either.
+	// The decoded manifest is encoded again and compared with the text, because the
+	// checksum does not cover fields that decoding ignores.
 	sum, err := b.Manifest.Checksum()
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ const Importing = store.ImportedReason + " in part, because the import was inter
 const WithoutMasked = ", without what was masked or redacted"
 
 // Commit stores the run for an account, in several transactions when it is long. Until
-// the last one the run is quarantined, so that a half of it never continues. state is
+// the last one the run is quarantined, so that a part of a run never continues. state is
 // "imported", or "unchanged" when it was stored before. Another run with that id is
 // fault.Conflict.
 func (b *Bundle) Commit(ctx context.Context, st store.Store, account string) (state string, err error) {

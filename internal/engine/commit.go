@@ -77,10 +77,10 @@ func (p *pipeline) committed(verdicts []store.Verdict, err error) {
 	p.c.recovery.backoff = 0
 }
 
-// encodeAhead encodes the batch under construction if it is large enough to be
-// committed before what waited for the last one is released: the store then writes one
-// batch while the effects of the other are carried out. A small batch is not committed
-// ahead: its sync is most of its cost, so it waits for more runs to share it.
+// encodeAhead encodes the batch under construction if it is large, so that its commit
+// can begin before releaseCommitted is called for the last batch: the store then writes
+// one batch while the effects of the other are carried out. A small batch is not
+// committed ahead: its sync is most of its cost, so it waits for more runs to share it.
 func (p *pipeline) encodeAhead() *batch {
 	if len(p.building.dirty) < p.c.cfg.MinAhead {
 		return nil

@@ -67,14 +67,14 @@ type Config struct {
 	// syncs when outputs are large, but makes the slowest commits longer. Default 2
 	// MiB.
 	MaxBatchBytes int
-	// MinAhead is how many runs a batch must have to be committed before what waited
-	// for the previous commit is released. Default 64.
+	// MinAhead is how many runs make a batch large. The commit of a large batch begins
+	// before the answers and effects of the previous commit are released. Default 64.
 	MinAhead int
 	// MaxTurn bounds the events of one turn. What remains continues in another turn,
 	// and other inputs may come in between. 0 = machine.MaxEvents.
 	MaxTurn int
-	// CompactBytes and CompactEvents are how much of the journal may be uncovered by
-	// chunks before the runs that hold it are compacted. Default 32 MiB, 500,000.
+	// CompactBytes and CompactEvents are how much may be stored only in the journal, and
+	// in no chunk, before the runs concerned are compacted. Default 32 MiB, 500,000.
 	CompactBytes, CompactEvents int64
 	// CompactCheck is how many bytes are committed between two checks of these limits.
 	// Default 1 MiB.

@@ -26,7 +26,8 @@ const (
 	maxRuns = 2_000
 	// minTail and maxTail bound the initial capacity of a run's tail, in bytes.
 	minTail, maxTail = 512, 16 << 10
-	// lazyTick is how long progress may wait for a commit to share, in µs.
+	// lazyTick is how long progress may wait for an urgent change whose commit it can
+	// share, in µs.
 	lazyTick = 100_000
 )
 
@@ -258,7 +259,7 @@ func (c *core) protect(l *loadedRun, fn func()) (err error) {
 				in.out = answer{run: l.key.Run, err: err} // what its answer depends on will not be written
 			}
 		}
-		if l.start == nil || l.committing { // otherwise the run does not exist
+		if l.start == nil || l.committing { // otherwise its start was never sent to the store
 			c.recovery.quarantine(l.head, reason)
 		}
 	}()

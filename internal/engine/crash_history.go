@@ -28,8 +28,8 @@ const (
 type history struct {
 	Running    bool          `json:"running"`           // false after a clean stop
 	Clock      int64         `json:"clock,omitempty"`   // UTC µs when this was written
-	CleanFrom  int64         `json:"began,omitempty"`   // UTC µs; no process crashed from then
-	CleanUntil int64         `json:"stopped,omitempty"` // … until the last clean stop; -1 = unknown
+	CleanFrom  int64         `json:"began,omitempty"`   // UTC µs; since then, until CleanUntil, no process crashed
+	CleanUntil int64         `json:"stopped,omitempty"` // UTC µs of the last clean stop; -1 = unknown
 	Crashes    []int64       `json:"crashes,omitempty"` // detected at start, UTC µs
 	Isolated   *isolatedRun  `json:"alone,omitempty"`   // the run being loaded by itself
 	Deaths     []isolatedRun `json:"deaths,omitempty"`

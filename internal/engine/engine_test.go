@@ -202,7 +202,8 @@ func TestX115_AttemptTimeout(t *testing.T) {
 	})
 }
 
-// Cancel reaches the action through its context, and the answer is true (I8).
+// Cancel reaches the action through its context, and what Cancel returns is what happens
+// to the run (I8).
 func TestF17_CancelReachesTheAction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New(memory.Options{})

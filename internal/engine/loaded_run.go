@@ -33,7 +33,7 @@ type loadedRun struct {
 
 	continueDue bool // an InContinue input is due
 	interrupted bool // loaded with attempts whose process has ended
-	released    bool // just released from quarantine, when its attempts were told to stop
+	released    bool // just released; its attempts were told to stop when it was quarantined
 	dropped     bool // removed from memory; pointers to it are stale
 
 	requests requestSet
@@ -56,9 +56,9 @@ type storedState struct {
 
 // changes are what the next batch must write of a run.
 type changes struct {
-	dirty      bool   // in the batch under construction: its
-	from       int    // … frames begin here in tail,
-	first      uint64 // … with this event
+	dirty      bool   // in the batch under construction
+	from       int    // while dirty: where the frames of that batch begin in tail
+	first      uint64 // while dirty: the first event of those frames
 	committing bool   // in the batch being committed
 	version    uint32 // incremented by every touch
 	encoded    uint32 // version when last encoded

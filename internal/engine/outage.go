@@ -184,8 +184,8 @@ func (r *recovery) reload() bool {
 	}
 	r.lostBatches = nil
 	r.stalled = nil
-	// What a lost batch wrote nevertheless was not published, and may be the last thing
-	// that its runs ever do.
+	// A lost batch may have been written without being published, and its events may be
+	// the last ones of their runs. The zero Published makes watchers read the journal.
 	r.c.frames = append(r.c.frames, feed.Published{})
 	r.c.cfg.Logger.Info("the store responds again", "runs", len(r.c.residency.runs))
 	return true

@@ -82,7 +82,7 @@ func (r *recovery) open(now int64) error {
 	})
 	if r.cleanSince == 0 {
 		for _, l := range r.recovering {
-			if l.interrupted { // what was found must be older
+			if l.interrupted { // its last event must be older than cleanSince
 				r.c.now = max(r.c.now, l.run.Now()+1)
 			}
 		}

@@ -245,7 +245,7 @@ func TestI16_PanicShowsNoMarkedValue(t *testing.T) {
 	}
 }
 
-// panicAlways is a watch under which every turn panics with a text.
+// panicAlways is a turnObserver that makes every turn panic with its text.
 type panicAlways string
 
 func (p panicAlways) Before(store.Key, *machine.Run, *machine.Input)             { panic(string(p)) }

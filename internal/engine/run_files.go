@@ -17,7 +17,8 @@ type runFiles struct {
 	given []journal.File
 }
 
-// withNames returns files as a run sees them that was given some.
+// withNames returns files as they are seen by a run that was started with the given
+// input files.
 func withNames(files action.Files, given []journal.File) action.Files {
 	if len(given) == 0 {
 		return files

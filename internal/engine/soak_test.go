@@ -220,8 +220,8 @@ func TestF50_Soak(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A test binary samples allocations, unlike roux, where the linker removes that:
-	// each call site that is sampled for the first time costs pages for ever.
+	// A test binary samples allocations, and each call site that is sampled for the first
+	// time costs pages for ever. The linker removes this sampling from roux.
 	defer func(rate int) { runtime.MemProfileRate = rate }(runtime.MemProfileRate)
 	runtime.MemProfileRate = 0
 	dir := t.TempDir()

@@ -99,8 +99,8 @@ func (w *Watcher) Next(ctx, wait context.Context) error {
 		return err
 	}
 	w.readNext = false
-	// The head is read first: if the head has ended, the journal that is read after it
-	// contains that end, even when the cursor is past it.
+	// The head is read first: if it records that the run has ended, the journal that is
+	// read after it contains that end, even when the cursor is past it.
 	var head store.Head
 	var err error
 	if w.head != nil {

@@ -44,8 +44,9 @@ type Checker struct {
 	keys    map[string]bool // effect keys in use
 }
 
-// item is one item of a loop. begun maps it to the generation that began it last. An
-// item begins once per generation; the first generation is not recorded.
+// item is one item of a loop. Checker.begun maps it to the generation that began it
+// last. An item begins once per generation. The first generation is not recorded,
+// because it has no earlier records to reset.
 type item struct {
 	loop    Ref
 	Ordinal int64
@@ -55,12 +56,12 @@ type item struct {
 type stepRecord struct {
 	status  Status
 	settled uint32 // generation of its last end
-	attempt uint32 // the attempt dispatched last, in
-	gen     uint32 // … this generation
+	attempt uint32 // the attempt dispatched last
+	gen     uint32 // the generation that dispatched it
 	due     int64  // of the timer it waits for
 	deltas  int64
 	lost    int  // attempts lost to crashes since it was reset
-	done    bool // it completed in a scope that will be opened again
+	done    bool // it completed before resetInner reset it, and may still be compensated
 }
 
 // NewChecker returns a checker of a run of p whose journal is empty so far.

@@ -9,7 +9,7 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// resetSeen is a step instance that a retry reset.
+// A resetRecord is a step instance that a retry reset.
 type resetRecord struct {
 	ref    Ref
 	reopen bool

@@ -29,7 +29,7 @@ const (
 	EvNodeBlocked      EventKind = 22 // Text: reason
 	EvNodeStarted      EventKind = 23 // Attempt: an attempt was granted and will be dispatched
 	EvNodeOpened       EventKind = 24 // condition: Flag Taken; parallel: N branches; loop: N items or -1, Data inline list or Text file hash
-	EvNodeItems        EventKind = 25 // loop: N from, Data JSON array, Flag 1 = more follow
+	EvNodeItems        EventKind = 25 // loop: N from, M count, Data JSON array, Flag 1 = more follow
 	EvNodeIteration    EventKind = 26 // loop: N index of the item whose scope opens
 	EvNodeProgress     EventKind = 27 // N: parts per million; Text
 	EvNodeLog          EventKind = 28 // Code: level; Text

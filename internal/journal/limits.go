@@ -41,7 +41,7 @@ const LostLimit = 3
 const LostTooOften = "the attempt was lost to a crash for the fourth time"
 
 // InlineLimits bound JSON that is read back from the journal. It was checked when it
-// was written, so only the size has some room for references and wrapping.
+// was written; only the size is larger here, to leave room for references and wrapping.
 var InlineLimits = jsonx.Limits{Bytes: 2 << 20, Depth: 128}
 
 // ValueLimits bound a value that a worker or an expression produced: it may refer to

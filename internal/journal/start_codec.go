@@ -281,8 +281,8 @@ func (r *startReader) number() uint64 {
 	return v
 }
 
-// ErrReserved refuses values from outside that use the name of references: what
-// they name would be read as if a step of this run had made it.
+// ErrReserved returns the error for a value from outside that uses the reserved name of
+// references. Such a value would be read as a reference that a step of this run made.
 func ErrReserved(what string) error {
 	return fault.New(fault.InputInvalid, "%s uses the name %q, which is reserved: give the field another name", what, jsonx.LargeName)
 }

@@ -74,8 +74,8 @@ var runChanges = [...]struct {
 	{EvRunEnding, RunRunning, []RunStatus{RunDispatching, RunRunning, RunPreview}},
 	{EvRunCompleted, RunCompleted, []RunStatus{RunDispatching, RunRunning, RunPreview}},
 	{EvRunFailed, RunFailed, []RunStatus{RunDispatching, RunRunning, RunPreview}},
-	// A run that is cancelled or expires is running until then; its compensations may
-	// give a preview.
+	// A run that is cancelled or expires is running until this event; its compensations
+	// may give a preview.
 	{EvRunCancelled, RunCancelled, []RunStatus{RunRunning, RunPreview}},
 	{EvRunExpired, RunExpired, []RunStatus{RunRunning, RunPreview}},
 }

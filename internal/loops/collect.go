@@ -65,8 +65,8 @@ type collector struct {
 	plan   *plan.Plan
 	body   int32
 	prefix string // of the scope paths of the iterations
-	// inner holds the event with the output of a scope, for step instances whose output
-	// is that of a scope they own.
+	// inner maps a step instance to the source of the output of a scope that it owns, in
+	// case that output becomes the output of the step.
 	inner       map[journal.Ref]source
 	outputs     []source // by ordinal
 	refs        bool     // one of the outputs holds a reference

@@ -73,7 +73,7 @@ func (r *Run) apply(ev *journal.Event, s *scope) error {
 	case journal.EvNodeStarted:
 		r.begin(s, i, journal.Running)
 		st.attempt = ev.Attempt
-		told := st.flags / flagIgnored & 7 * flagIgnoredOlder // for the attempt that now becomes the previous one
+		told := st.flags / flagIgnored & 7 * flagIgnoredOlder // the node.ignored flags of what is now the previous attempt
 		st.flags = st.flags&^(flagsIgnored|flagUnknown) | told
 		if ms := s.step(r.plan, i).TimeoutMS; ms > 0 {
 			r.arm(s, i, ev.At+ms*1000)
@@ -392,9 +392,10 @@ func (r *Run) settle(s *scope, i int32, status journal.Status) {
 	}
 }
 
-// unhandled is the failed step that a settled scope of a draining run reports: the
-// first one, unless a step with substitute_default ran in spite of it (R9), else
-// another that no step consumed; -1 = none.
+// unhandled returns the failed step that a settled scope of a draining run reports, or
+// -1. A failure is consumed if a step with substitute_default ran in spite of it (R9).
+// The scope reports its first failure or, if that was consumed, another one that was
+// neither consumed nor handled.
 func (r *Run) unhandled(s *scope) int32 {
 	if !s.consumed(r.plan, s.failed-s.g.First) {
 		return s.failed

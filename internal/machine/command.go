@@ -45,8 +45,8 @@ type Command struct {
 
 // commandsOf appends the commands that one event causes; s is its scope, nil for an
 // event of the run. Owed derives the same commands from state alone, except those for
-// steps that are about to be cancelled. A property test asserts that it derives no
-// others.
+// steps that are about to be cancelled. A property test asserts that Owed derives no
+// command that no event has caused.
 func (r *Run) commandsOf(ev *journal.Event, s *scope) {
 	switch ev.Kind {
 	case journal.EvNodeQueued, journal.EvNodeLost:
@@ -66,8 +66,8 @@ func (r *Run) commandsOf(ev *journal.Event, s *scope) {
 	r.issueOwed(ev, s)
 }
 
-// issueOwed issues the commands that loops have come to owe, from the scope of the
-// event outward.
+// issueOwed issues the commands that loops owe since the event: first the event's own
+// step, then the owners of the scopes around it, from the inside out.
 func (r *Run) issueOwed(ev *journal.Event, own *scope) {
 	for s := own; s != nil; s = s.parent {
 		if ev.Kind >= journal.EvNodeOpened && s == own {

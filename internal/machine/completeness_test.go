@@ -67,8 +67,8 @@ var recipeFieldsUnseen = map[string]string{
 	"Action.Version":                  "resolved by compile's catalogue: its goldens",
 }
 
-// silent is a testing.TB that panics when a test fails. Of a run that is broken on
-// purpose it only matters that it differs.
+// silent is a testing.TB that panics when a test fails and logs nothing. It is for runs
+// that are broken on purpose: only that they differ matters, not how.
 type silent struct{ testing.TB }
 
 func (silent) Helper()                           {}

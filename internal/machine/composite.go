@@ -325,7 +325,7 @@ func (c *composite) succeeded(step *plan.Step) bool {
 func (r *Run) compositeDue(c *composite) bool {
 	st := &c.scope.steps[c.step]
 	if c.kind == compensationComposite || st.status != journal.Running || c.scope.state == scopeSweep || c.scope.heldBack() {
-		return false // the run ends a compensation, and the scope its sweep
+		return false // advanceRun ends compensations, and sweepScope the steps of a swept scope
 	}
 	if c.ended {
 		return c.open == 0

@@ -165,7 +165,7 @@ func (r *Run) handleGranted(in *Input) {
 	}
 	st := &s.steps[i]
 	if st.status != journal.Queued && st.status != journal.Blocked || s.state == scopeSweep {
-		return // it was or will be cancelled; the arbiter sees that no node.started follows
+		return // it was or will be cancelled; the engine sees no node.started and frees the slot
 	}
 	r.emitRunning()
 	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeStarted, Attempt: st.attempt + 1})

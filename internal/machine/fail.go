@@ -153,7 +153,7 @@ func (r *Run) jitterFraction(s *scope, i int32) float64 {
 	put(uint64(s.g.First + i))
 	put(uint64(r.gen))
 	put(uint64(s.steps[i].attempt))
-	x := h.Sum64() // finish as splitmix64 does, because FNV alone leaves the high bits poor
+	x := h.Sum64() // finish as splitmix64 does, because FNV alone mixes the high bits poorly
 	x ^= x >> 30
 	x *= 0xbf58476d1ce4e5b9
 	x ^= x >> 27

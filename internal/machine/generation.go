@@ -135,7 +135,7 @@ type stepInstance struct {
 type reset struct {
 	scope  *scope
 	step   int32
-	reopen bool // the composite keeps its scopes; only steps that are reset in them run
+	reopen bool // the composite keeps its scopes, and in them only the reset steps run again
 }
 
 func (g *resetSet) find(s *scope, i int32) int {
@@ -203,8 +203,8 @@ func (g *resetSet) addFailed(s *scope) {
 
 // reopenable reports whether the scopes of a composite are still in memory, so that
 // only the failed steps inside need to run again. A loop always keeps its position. A
-// step that failed with its fallback starts over; one that was cancelled in its
-// fallback continues there.
+// fallback is reopened if its step was cancelled; if the step failed, the step starts
+// over.
 func (c *composite) reopenable(status journal.Status) bool {
 	switch c.kind {
 	case loopComposite:
@@ -232,9 +232,9 @@ func (g *resetSet) addFrom(ref journal.Ref) error {
 	return nil
 }
 
-// reachable reports whether the scope and all scopes around it have their owner. A
-// scope that is kept only for compensation cannot continue, because the composite that
-// would receive its outcome is gone.
+// reachable reports whether the owners of the scope and of all scopes around it are
+// still in memory. A scope that is kept only for compensation cannot continue, because
+// the composite that would receive its outcome is gone.
 func (s *scope) reachable() bool {
 	for ; s.parent != nil; s = s.parent {
 		if !s.owned() {
@@ -256,9 +256,10 @@ func (g *resetSet) addReaders(fields map[string]any) {
 	}
 }
 
-// addRebound finds steps that bound the same name as a reset step, earlier and in a
-// scope that has been left since, and resets the owner of that scope. The earlier
-// value is no longer held, and the reset step and its successors may read it (R41).
+// addRebound looks for earlier steps that bound the same name as a reset step in a
+// scope that has since been left. It resets the owner of that scope, because the
+// earlier value is no longer held, and the reset step and its successors may read it
+// (R41).
 func (g *resetSet) addRebound() {
 	p := g.run.plan
 	type name struct{ graph, slot int32 }
@@ -288,9 +289,10 @@ func (g *resetSet) addRebound() {
 	}
 }
 
-// findLeft finds the step, in a frame or a scope inside it, that owned a scope of a
-// graph and has left it; s is nil when that scope was never opened, own is -1 when it
-// is in memory.
+// findLeft looks, in frame f and the scopes inside it, for the scope of a graph. If that
+// scope is in memory, s is that scope and own is -1. If it has been left, own is the
+// local index, in scope s, of the step that owned it or a scope around it. If it was
+// never opened, s is nil.
 func (g *resetSet) findLeft(f *scope, graph int32) (s *scope, own int32) {
 	p := g.run.plan
 	if graph == f.graph {
@@ -339,9 +341,9 @@ func (g *resetSet) ordered() []reset {
 	for k := range g.resets {
 		g.index[stepInstance{g.resets[k].scope, g.resets[k].step}] = k
 	}
-	// A step that will wait again, for a predecessor or for its wave, starts over
-	// instead of being reopened. The first reset of a scope belongs to the first wave
-	// that reopens.
+	// A step that must wait again, for a reset predecessor or for its wave, starts over
+	// instead of being reopened. The resets of a scope are sorted by wave, so the first
+	// one belongs to the first wave that opens again.
 	first := 0
 	for k := range g.resets {
 		x := &g.resets[k]

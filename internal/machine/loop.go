@@ -139,10 +139,11 @@ func (r *Run) itemSettled(c *composite, s *scope, status childStatus, cause step
 	}
 }
 
-// openHeld lets the next iteration continue that a retry reopened and for which the
-// window had no room. As many are held as are open beyond the window. An iteration
-// that settles while it is held itself frees no room. (That happens when a loop inside
-// it had requested items, and there were none.)
+// openHeld lets the next held iteration continue. An iteration is held if a retry has
+// reopened it and the window had no room for it. As many iterations are held as are
+// open beyond the window, so one that settles frees room for another, unless it was
+// held itself. (A held iteration settles if a loop inside it had requested items and
+// there were none.)
 func (r *Run) openHeld(c *composite, settled *scope) {
 	if c.ended || settled.held || c.open < c.scope.step(r.plan, c.step).Concurrency {
 		return

@@ -124,7 +124,8 @@ func (r *Run) eachValue(fn func(*value)) {
 	})
 }
 
-// minDecoded is how many bytes of decoded values any run may hold.
+// minDecoded is how many bytes of decoded values a run may hold, however small its
+// memory limit is.
 const minDecoded = 4 << 20
 
 // forgetDecoded drops the decoded form of values after many were decoded. A decoded

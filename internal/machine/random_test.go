@@ -240,7 +240,8 @@ func (c *chaos) crash() {
 	c.todo = c.run.Owed(nil)
 }
 
-// settleDown is phase 2: no more faults occur, and the run must end (I6).
+// settleDown is the second phase of a random run: no more faults occur, and the run
+// must end (I6).
 func (c *chaos) settleDown() {
 	for n := 0; !c.run.status.Terminal(); n++ {
 		if n > 5_000 {

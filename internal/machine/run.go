@@ -126,8 +126,8 @@ type stepState struct {
 	waiting int32  // predecessors not settled
 	attempt uint32 // dispatches so far: the attempt of the fence
 	fails   uint32 // definitive failures in this generation
-	keyTry  uint32 // effect key (I4): try …
-	keyGen  uint16 // … and generation
+	keyTry  uint32 // try in the effect key (I4)
+	keyGen  uint16 // generation in the effect key
 	at      int64  // when it began, UTC µs; 0 = not begun
 	due     int64  // when its timer fires in this status; 0 = none
 	pos     uint64 // worklist position; 0 = none

@@ -6,8 +6,8 @@ import "github.com/roux-engine/roux/internal/heap"
 
 // timerQueue is a priority queue of timers in the order of compare.
 type timerQueue struct {
-	// sorted holds, from front on, the timers that were pushed in order. Timers of
-	// steps with the same timeout all are, so ten thousand at once need no heap
+	// sorted holds, from front on, the timers that were pushed in order. Steps with the
+	// same timeout push their timers in order, so ten thousand of them need no heap
 	// operation.
 	sorted []timer
 	front  int

@@ -80,8 +80,9 @@ func (r *Run) decideVerdict() {
 // maxNamed bounds how many failed steps run.completed names.
 const maxNamed = 20
 
-// failedSteps names the unhandled failures of a run that completed because its leaves
-// did (R9), separated by commas.
+// failedSteps returns the ids of the root steps that failed and were not handled, at
+// most maxNamed of them, separated by commas. A run can complete in spite of them,
+// because only its leaves decide (R9).
 func (r *Run) failedSteps() string {
 	if !r.failures {
 		return ""
@@ -96,8 +97,10 @@ func (r *Run) failedSteps() string {
 	return strings.Join(ids, ",")
 }
 
-// leavesVerdict is the rule of the workflow-execution source (X93). A failure that
-// continue_on_error handled counts like any other end (R9).
+// leavesVerdict applies the result rule of the workflow-execution source (X93): a run is
+// completed if no leaf failed or was cancelled, else cancelled if a step was cancelled
+// and none failed, else failed. A failure that continue_on_error handled counts like
+// any other end (R9).
 func (r *Run) leavesVerdict() journal.RunStatus {
 	leaves, failed, cancelled := true, false, false
 	for i := range r.root.steps {

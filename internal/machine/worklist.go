@@ -100,15 +100,15 @@ func (r *Run) track(pos *uint64, due bool, e entry) {
 	}
 }
 
-// refreshStep updates the worklist entry of a step, which may be due to start or to be
-// announced.
+// refreshStep updates the worklist entry of a step. An entry means that the step
+// may start or, if its wave has not begun, that node.ready must be emitted.
 func (r *Run) refreshStep(s *scope, i int32) {
 	st := &s.steps[i]
 	settled := st.waiting == 0 || mutation.FanIn && int(st.waiting) < len(s.step(r.plan, i).Preds)
 	due := (st.status == journal.Pending || st.status == journal.Invalidated) && settled &&
 		s.state == scopeOpen && !s.heldBack()
 	if due && r.plan.Waves && s.step(r.plan, i).Wave > s.wave {
-		due = st.flags&flagReady == 0 // only to be announced
+		due = st.flags&flagReady == 0 // only node.ready is due
 	}
 	r.track(&st.pos, due, entry{scope: s, step: i, kind: stepEntry})
 }

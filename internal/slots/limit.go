@@ -45,8 +45,8 @@ func (l *Limit[H]) enqueue(req *Request[H]) {
 		q.prev, q.next, l.next = q, q, q
 		return
 	}
-	// A new account joins the ring at the end: just before the account served most
-	// recently, which has had its share.
+	// A new account joins the ring just before the account served last, which has had its
+	// share. If that account is not in the ring, the new one joins at the end.
 	before := l.next
 	if lastQueue := l.queues[l.lastServed]; lastQueue != nil && lastQueue != q {
 		before = lastQueue

@@ -170,9 +170,10 @@ func (m *Mask) marked(schema any, v any, depth int) any {
 	return v
 }
 
-// markedFields masks the marked fields of an object. A keyword for fields that no
-// other keyword names is applied where no field is named explicitly. This may hide a
-// value too many, but never shows one too many.
+// markedFields masks the marked fields of an object. additionalProperties
+// and unevaluatedProperties are applied to every field that properties does not name,
+// even if another keyword covers it. This may hide a value that could be shown, but
+// never shows one that must be hidden.
 func (m *Mask) markedFields(s, v map[string]any) any {
 	out := make(map[string]any, len(v))
 	props, _ := s["properties"].(map[string]any)

@@ -28,7 +28,8 @@ type Run struct {
 	Generation int64
 	Failures   bool // a step failed, whatever the status
 	Began      bool // an attempt was dispatched, or a step completed
-	// Passed is how many steps failed and were skipped because of their onError.
+	// Passed is how many steps failed and were then skipped because of their onError, so
+	// that the run passed over them.
 	Passed      int
 	FirstPassed string
 

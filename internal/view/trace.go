@@ -81,8 +81,8 @@ type Tracer struct {
 	recent int64 // time of the last event
 }
 
-// NewTracer returns a tracer of a run of p, without events, for at most most step
-// instances.
+// NewTracer returns a tracer of a run of p, without events. It records no more step
+// instances than most.
 func NewTracer(p *plan.Plan, run string, most int) *Tracer {
 	return &Tracer{Run: NewRun(p, run), Max: most, spans: map[journal.Ref]*Span{}}
 }
