@@ -99,7 +99,7 @@ func boolTrue() *bool { t := true; return &t }
 
 func schema(text string) json.RawMessage { return json.RawMessage(text) }
 
-// stem returns a file name without its extension.
+// stem returns a file name without its extension, or without if nothing is left.
 func stem(name, without string) string {
 	if s := strings.TrimSuffix(name, path.Ext(name)); s != "" {
 		return s

@@ -11,7 +11,8 @@ import (
 	"github.com/roux-engine/roux/internal/media"
 )
 
-// convertImage writes an image in another format (X160).
+// convertImage returns the action convert-image, which writes an image in
+// another format (X160).
 func convertImage(reader *media.Reader) action.Action {
 	return action.Action{
 		Name:        "convert-image",

@@ -30,7 +30,7 @@ const (
 	typeJSONLines = "application/x-ndjson"
 )
 
-// csvToJSON reads a table.
+// csvToJSON returns the action csv-to-json, which reads a table.
 func csvToJSON() action.Action {
 	return action.Action{
 		Name:        "csv-to-json",

@@ -14,7 +14,8 @@ import (
 	"github.com/roux-engine/roux/internal/media"
 )
 
-// fileInspect returns facts about a file (X159), on which a recipe can branch.
+// fileInspect returns the action file-inspect, whose output is facts about a
+// file (X159), on which a recipe can branch.
 func fileInspect(reader *media.Reader) action.Action {
 	return action.Action{
 		Name:        "file-inspect",

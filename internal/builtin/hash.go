@@ -25,7 +25,8 @@ var hashes = map[string]func() hash.Hash{
 	"crc32": func() hash.Hash { return crc32.NewIEEE() },
 }
 
-// hashAction computes the checksum of a file or text.
+// hashAction returns the action hash, which computes the checksum of a file or
+// text.
 func hashAction() action.Action {
 	return action.Action{
 		Name:        "hash",

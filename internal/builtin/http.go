@@ -21,8 +21,8 @@ const (
 	httpFileMost   = 4 << 30
 )
 
-// httpRequest sends a request through egress, which checks the address (A17,
-// A18), and turns the response into a value or a file.
+// httpRequest returns the action http. It sends a request through egress, which
+// checks the address (A17, A18), and turns the response into a value or a file.
 func httpRequest(out *egress.Client) action.Action {
 	return action.Action{
 		Name:        "http",
@@ -218,8 +218,8 @@ func retryAfter(value string, now time.Time) int64 {
 }
 
 // A limitedBody is the body of a response within the step's limit. Reading past
-// it fails with the fault full. Where the connection breaks off, the error is a
-// fault of ours.
+// the limit fails with the error full. An error of the connection becomes a
+// fault with the code SERVICE_UNAVAILABLE.
 type limitedBody struct {
 	ctx  context.Context
 	from io.Reader

@@ -449,13 +449,13 @@ func TestA17_HostileURLsThroughHTTP(t *testing.T) {
 		n++
 		codes := refused
 		if strings.Contains(form, "example") || strings.Contains(strings.ToLower(form), "localhost") {
-			codes = append(slices.Clone(refused), fault.ServiceUnavailable) // names that this machine need not know
+			codes = append(slices.Clone(refused), fault.ServiceUnavailable) // this machine may be unable to resolve the name
 		}
 		if _, err := actiontest.Call(t, closed, map[string]any{"url": form}); !slices.Contains(codes, fault.CodeOf(err)) {
 			t.Errorf("%s: %v", form, err)
 		}
 		if !strings.HasPrefix(form, "http://") {
-			continue // as a Location it may be a path
+			continue // in a Location header it may be a relative path
 		}
 		in := map[string]any{"url": "http://" + ln.Addr().String(), "query": map[string]any{"to": form}}
 		if _, err := actiontest.Call(t, one, in); !slices.Contains(codes, fault.CodeOf(err)) {

@@ -23,7 +23,8 @@ const (
 	maxMatches  = 100_000 // listed inline
 )
 
-// jsonPath reads a part of JSON that is too large for an expression.
+// jsonPath returns the action json-path, which reads a part of JSON that is too
+// large for an expression.
 func jsonPath() action.Action {
 	return action.Action{
 		Name:        "json-path",

@@ -19,7 +19,7 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// jsonToCSV writes a table.
+// jsonToCSV returns the action json-to-csv, which writes a table.
 func jsonToCSV() action.Action {
 	return action.Action{
 		Name:        "json-to-csv",

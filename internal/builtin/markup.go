@@ -30,7 +30,8 @@ const textOutput = `{
 
 var hasText = []action.BranchCondition{condition("has-text", `output.sizeBytes > 1`, "Something came out.")}
 
-// htmlToMarkdown converts an HTML page to Markdown.
+// htmlToMarkdown returns the action html-to-markdown, which converts an HTML
+// page to Markdown.
 func htmlToMarkdown(reader *media.Reader) action.Action {
 	return action.Action{
 		Name:        "html-to-markdown",
@@ -67,7 +68,8 @@ func htmlToMarkdown(reader *media.Reader) action.Action {
 	}
 }
 
-// markdownToHTML renders Markdown as HTML.
+// markdownToHTML returns the action markdown-to-html, which renders Markdown as
+// HTML.
 func markdownToHTML(reader *media.Reader) action.Action {
 	return action.Action{
 		Name:        "markdown-to-html",

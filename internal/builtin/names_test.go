@@ -56,7 +56,7 @@ func TestWhateverMakesAFileTakesAName(t *testing.T) {
 			makes = makes || p.Format == "file"
 		}
 		if a.Name == "hash" || a.Name == "file-inspect" {
-			makes = false // they say of which file they tell
+			makes = false // they return the hash of their input, not a new file
 		}
 		if _, takes := in.Properties["name"]; takes != makes {
 			t.Errorf("%s makes a file: %t, takes a name: %t", a.Name, makes, takes)

@@ -126,8 +126,8 @@ func mediaTypes(b *strings.Builder, meta action.Metadata) {
 	}
 }
 
-// Snippet returns a recipe of one step that runs an example. A file input that
-// contains "file" is left out where the run's only file takes its place.
+// Snippet returns a recipe of one step that runs an example. A file input whose
+// value in the example is "file" is not a parameter: it gets a file of the run.
 func Snippet(a action.Action, ex action.Example) string {
 	var input map[string]any
 	v, err := jsonx.Decode(ex.Input, jsonx.Limits{})

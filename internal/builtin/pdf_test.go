@@ -57,7 +57,7 @@ func TestX160_FiveHundredPages(t *testing.T) {
 		t.Fatalf("content is %.100v, %v pages", got["content"], got["pageCount"])
 	}
 
-	s = store(t) // a file of this content exists in the first one, under the name of the reference
+	s = store(t) // a new store, because the first one has this content already, under the name of the reference
 	upload(t, s, "long.pdf", manyPages(500))
 	in, err := jsonx.Canonical(map[string]any{"file": info.Hash, "output": "file"})
 	if err != nil {

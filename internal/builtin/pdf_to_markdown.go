@@ -24,7 +24,8 @@ const (
 	progressSteps = 20
 )
 
-// pdfToMarkdown reads the text of a PDF (X160).
+// pdfToMarkdown returns the action pdf-to-markdown, which reads the text of a
+// PDF (X160).
 func pdfToMarkdown(reader *media.Reader) action.Action {
 	return action.Action{
 		Name:        "pdf-to-markdown",

@@ -14,7 +14,8 @@ import (
 // sizes are the longest sides of the named sizes, in pixels.
 var sizes = map[string]int{"thumbnail": 200, "medium": 800, "large": 1600}
 
-// resizeImage makes an image smaller, or larger on request (X160).
+// resizeImage returns the action resize-image, which makes an image smaller, or
+// larger on request (X160).
 func resizeImage(reader *media.Reader) action.Action {
 	return action.Action{
 		Name:        "resize-image",

@@ -30,7 +30,8 @@ const (
 	orderProp = `"type": "string", "minLength": 1, "maxLength": 16384, "x-cel": ["result", "row", "index", "with"]`
 )
 
-// rowsQuery does for lists of any size what expressions do for small ones.
+// rowsQuery returns the action rows-query, which filters, computes, groups,
+// sums and sorts the rows of a list or file of any size.
 func rowsQuery() action.Action {
 	return action.Action{
 		Name:        "rows-query",

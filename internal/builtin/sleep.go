@@ -6,7 +6,7 @@ import (
 	"github.com/roux-engine/roux/action"
 )
 
-// sleep is a durable wait. A step that calls it is a wait step of the plan: it
+// sleep returns the action sleep, which is a durable wait. A step that calls it is a wait step of the plan: it
 // holds no worker, a restart neither shortens nor lengthens it, and it is free.
 func sleep() action.Action {
 	return action.Action{

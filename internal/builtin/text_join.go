@@ -13,7 +13,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// textJoin joins texts.
+// textJoin returns the action text-join, which joins texts.
 func textJoin() action.Action {
 	return action.Action{
 		Name:        "text-join",

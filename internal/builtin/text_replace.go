@@ -22,7 +22,7 @@ const (
 	maxMatching  = 20 * time.Second
 )
 
-// textReplace replaces parts of a text.
+// textReplace returns the action text-replace, which replaces parts of a text.
 func textReplace() action.Action {
 	return action.Action{
 		Name:        "text-replace",

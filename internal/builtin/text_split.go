@@ -22,7 +22,7 @@ const (
 	maxPartsFile = 5_000_000
 )
 
-// textSplit splits a text into parts.
+// textSplit returns the action text-split, which splits a text into parts.
 func textSplit() action.Action {
 	return action.Action{
 		Name:        "text-split",

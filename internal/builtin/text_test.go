@@ -305,7 +305,7 @@ func TestCountsOfPieces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if name == "no break" || name == "all in one" { // one word a megabyte
+		if name == "no break" || name == "all in one" { // the one word is cut at each megabyte, and counted once for each part
 			parts.words = whole.words
 		}
 		if parts != whole {

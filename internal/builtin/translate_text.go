@@ -9,8 +9,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// translateText translates with a language model (X160). Model providers come
-// with a later release. The action exists already so that recipes can be
+// translateText returns the action translate-text, which translates with a
+// language model (X160). Model providers come with a later release. The action exists already so that recipes can be
 // written, checked and estimated; it fails before anything is charged.
 func translateText() action.Action {
 	return action.Action{

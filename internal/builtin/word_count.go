@@ -17,7 +17,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// wordCount measures a text.
+// wordCount returns the action word-count, which measures a text.
 func wordCount() action.Action {
 	return action.Action{
 		Name:        "word-count",

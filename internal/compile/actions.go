@@ -218,7 +218,7 @@ func (c *compiler) checkParameters(i int32) {
 		name := jsonx.UnescapeToken(first)
 		_, known := d.props[name]
 		if _, given := params[name]; bad.Pointer == "" || !given || !known {
-			continue // about the object as a whole, which bindings may complete
+			continue // the violation is of the object as a whole, and bindings may add what it lacks
 		}
 		c.fail(fault.RecipeInvalid, "bad-parameter", c.valueAt(at+bad.Pointer),
 			fmt.Sprintf("the action %q does not accept this value for %q: %s", d.Name, name, bad.Msg), "")
@@ -301,7 +301,8 @@ func (c *compiler) exactlyOne(i int32, given func(string) bool) {
 }
 
 // parallelizable refuses actions that must not run concurrently with themselves in
-// parallel branches and concurrent loops (X54). Compensations run one at a time.
+// parallel branches and concurrent loops (X54). It allows them in compensations, which
+// run one at a time.
 func (c *compiler) parallelizable(i int32) {
 	d := c.nodes[i].decl
 	if d.Metadata.MayRunInParallel() {

@@ -11,8 +11,9 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// A slotReader is a step that reads the slot that step `by` of the same graph set. by is
-// None when a scope further out set it, so that all binders of this graph come later.
+// A slotReader is a step that reads a slot. by is the step of the same graph that set the
+// slot before, or None when it was set in a scope further out. With None, all binders of
+// this graph must run after the reader.
 type slotReader struct {
 	step, by int32
 	at       location

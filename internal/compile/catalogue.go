@@ -91,7 +91,7 @@ func (c *Catalogue) Versions(name string) []string {
 func (c *Catalogue) Names() []string { return c.names }
 
 // Admits reports whether a version satisfies the one wanted by a recipe: "" is any
-// release, "1" and "1.2" are any release within, "1.2.3" only itself. A pre-release
+// release, "1" is any release 1.x.y, "1.2" any release 1.2.x, "1.2.3" only itself. A pre-release
 // satisfies only its exact version.
 func Admits(want, version string) bool {
 	if want == version {

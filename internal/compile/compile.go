@@ -5,8 +5,8 @@
 // It decides everything about a recipe that can be known before it runs: the
 // graphs and the order of their steps, what every name in every expression
 // means, which actions are called and whether their inputs fit, the one retry
-// record behind all spellings, the limits in force, and which outputs a run
-// must keep. A certain mistake is an error, and there is no plan; a probable
+// record that retryPolicy and onError both become, the limits in force, and which
+// outputs a run must keep. A certain mistake is an error, and there is no plan; a probable
 // mistake is a warning. All problems are reported at once.
 //
 // Order. In an ordered scope, a step with dependsOn waits for exactly the steps
@@ -24,9 +24,9 @@
 // and in the scopes inside it. Compensations see everything that was bound and wait for
 // nothing.
 //
-// Retries and times. retryPolicy takes precedence over onError; onError.maxRetries
-// retries before any strategy; an initial delay above the default maximum raises the
-// maximum. A step that no worker executes has one attempt, so its timeout is its total
+// Retries and times. retryPolicy takes precedence over onError. onError.maxRetries
+// applies with every strategy: the strategy follows when the last retry has failed. An
+// initial delay above the default maximum raises the maximum. A step that no worker executes has one attempt, so its timeout is its total
 // timeout.
 //
 // Recipes with the same meaning compile to plans with the same hash: dialect, positions

@@ -127,7 +127,7 @@ steps:
 }
 
 // TestExpressionCost: the recipe can set the cost limit of expressions, within the
-// operator's bound; with the default the plan is the same as before the field.
+// operator's bound; with the default the plan is the same as before this limit existed.
 func TestExpressionCost(t *testing.T) {
 	src := func(limits string) string {
 		return "name: costs\n" + limits + "steps:\n  - {id: a, transform: {expression: '1'}}\n"
@@ -172,7 +172,7 @@ func TestExpressionCost(t *testing.T) {
 }
 
 // TestX231_StepsInSource: as many steps as the limit allows, and one more. The default
-// is 100,000; 1,000 is the source's, for its own dialect.
+// is 100,000; the source documents have 1,000, for their own dialect.
 func TestX231_StepsInSource(t *testing.T) {
 	recipeOf := func(n int) []byte {
 		return []byte("name: many\nsteps:\n" + strings.Repeat("  - transform: {expression: \"1\"}\n", n))

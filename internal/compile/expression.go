@@ -43,8 +43,8 @@ type program struct {
 	isConst  bool
 }
 
-// broken reports whether a source does not parse. If it parses it is CEL, and a {{ in
-// it is part of a string.
+// broken reports whether a source does not parse. It tells a template from CEL: in a
+// source that parses as CEL, a {{ is part of a string.
 func (p *program) broken() bool {
 	return slices.ContainsFunc(p.problems, func(p problem) bool { return p.Rule == expr.RuleSyntax })
 }

@@ -20,7 +20,7 @@ func FuzzA14_StepIDs(f *testing.F) {
 	good := regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}\z`)
 	f.Fuzz(func(t *testing.T, id string) {
 		if id == "" {
-			return // a place to make one up
+			return // without an id, one is generated
 		}
 		inner := []*recipe.Step{{Transform: &recipe.Transform{Expression: "1"}}}
 		p, diags := Compile(&recipe.Recipe{Name: "x", Steps: []*recipe.Step{{ID: id, Parallel: &recipe.Parallel{Branches: [][]*recipe.Step{inner}}}}}, nil, Options{})

@@ -20,7 +20,7 @@ func TestLoopItemsAreTyped(t *testing.T) {
 		{"parameters.people", "x.nme", `x has no nme; did you mean "name"?`},
 		{"input.anything", "x.nme", ""},
 		{"input.numbers", "x.nme", "int has no fields"},
-		{"input.people.filter(p, true)", "x.nme", ""}, // not plain enough to be sure
+		{"input.people.filter(p, true)", "x.nme", ""}, // too complex for the type of an item to be known
 		{"input.unknown", "x.nme", "input has no unknown"},
 		// A list whose schema has more than items has an unknown type.
 		{"input.pair", "x.size()", ""},

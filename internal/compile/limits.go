@@ -104,7 +104,7 @@ func (c *compiler) effectiveLimits() {
 		}
 	}
 	if lim.ExpressionCost = c.expressionCost(); lim.ExpressionCost == expr.CostLimit {
-		lim.ExpressionCost = 0 // the same form as in plans from before the field, so the hash is the same
+		lim.ExpressionCost = 0 // omitted, as in plans compiled before this limit existed, so that their hash stays the same
 	}
 	c.p.Limits = lim
 	if n := int64(len(c.p.Steps)); n > lim.TotalSteps {

@@ -41,7 +41,7 @@ func TestX11_FileTypes(t *testing.T) {
 		{"facts", "png", "made.file", ""}, // JSON describes the value
 		{"csv", "bare", "made.file", ""},
 		{"bare", "png", "made.file", ""},
-		{"csv", "png", "true ? made.file : made.file", ""}, // not plain enough to be sure
+		{"csv", "png", "true ? made.file : made.file", ""}, // too complex for the file to be known
 	} {
 		text := "name: r\nsteps:\n  - {id: a, action: {name: " + tt.from + ", parameters: {file: sha256_" + strings.Repeat("0", 64) + "}}, outputBinding: made}\n" +
 			"  - id: b\n    action: {name: " + tt.to + "}\n    inputBindings: {file: \"" + tt.bind + "\"}\n"

@@ -335,7 +335,7 @@ func (c *compiler) findBinder(at site, frame, slot int32, name string, where loc
 		} else if !at.compensation && len(steps) > 0 && !member {
 			before = append(before, key)
 		} else if at.compensation && len(steps) > 0 {
-			found = true // steps below may have run before the failure
+			found = true // a compensation runs after a failure; steps below may have set the slot before that
 			if maybe == plan.None {
 				maybe = steps[0]
 			}

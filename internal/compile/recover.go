@@ -28,7 +28,7 @@ func checkMalformed(src *recipe.Source, diags []fault.Diagnostic, opt Options) [
 		}
 		switch {
 		case unknown != "" && (d.Pointer == unknown || strings.HasPrefix(d.Pointer, unknown+"/")):
-			// The recovered recipe does not have the field and is complete without it.
+			// The recovered recipe does not have the unknown field, so nothing needs repair.
 		case inSteps(d.Pointer):
 			m.repair(d)
 		default:

@@ -148,9 +148,9 @@ func (c *compiler) output(i int32) *declared {
 	return n.decl
 }
 
-// stepFields are the fields of a step's object. Which of them an expression uses is
-// checked when names are resolved, so a step whose output may be anything needs no
-// types, which are the expensive part of a compilation.
+// stepFields are the fields of a step's object. They are checked when names are resolved
+// and not by type. So a step whose output may be anything needs no type; types are the
+// expensive part of a compilation.
 var stepFields = []string{"error", "output", "result", "status"}
 
 // stepType returns the type of `steps.<id>`.

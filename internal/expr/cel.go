@@ -80,8 +80,9 @@ func (e *celExpr) eval(vars Vars, b *budget) (any, error) {
 	names := activation{vars: vars}
 	v, err := e.run(&names, b)
 	if err != nil && names.contentErr != nil {
-		// || and && ignore an error of one term when another decides the result. With
-		// the content of the large value the result might have been another one.
+		// The contentError takes precedence over err. || and && may have ignored it,
+		// and with the content of the large value the result might have been another
+		// one.
 		return nil, names.contentErr
 	}
 	return v, err

@@ -43,9 +43,9 @@ const (
 	MaxTemplate = 1 << 20
 
 	maxNodes = 10_000
-	// maxDepth bounds how deeply a source nests, where each operator of a chain such
-	// as a + b + c is a level; maxNest the lists, maps and
-	// macros in it, whose types the checker compares again and again.
+	// maxDepth bounds how deeply a source nests; each operator of a chain such as
+	// a + b + c is a level. maxNest bounds how deeply lists, maps and macros nest in
+	// it, because the checker compares their types again and again.
 	maxDepth = 1000
 	maxNest  = 40
 )

@@ -31,7 +31,7 @@ type large struct{ jsonx.Large }
 var largeType = types.NewObjectType("large_value", traits.IndexerType|traits.FieldTesterType|traits.SizerType|traits.ReceiverType)
 
 // A contentError is the error of an expression that accesses the content of a large value.
-// In the zero value, that value is unknown.
+// The zero contentError is for an access to a large value that is not known.
 type contentError struct{ l jsonx.Large }
 
 func (r *contentError) Error() string {
@@ -89,8 +89,8 @@ func (l large) Value() any { return l.Large }
 // Size implements traits.Sizer.
 func (l large) Size() ref.Val { return types.Int(l.Large.Size) }
 
-// Get implements traits.Indexer. Even the size cannot be indexed: [sizeOf] reads it, and
-// rows['size'] is an error for an inline list too.
+// Get implements traits.Indexer. It is always an error, also for "size": x.size is a call
+// of [sizeOf] instead, and rows['size'] is an error for an inline list too.
 func (l large) Get(ref.Val) ref.Val { return l.contentError() }
 
 // IsSet implements traits.FieldTester, which optional selections and has() use. Whether a

@@ -91,7 +91,7 @@ func TestLargeValuesAreOpaque(t *testing.T) {
 	const text, list = "read.output.text is a text of 3,000,000 characters", "read.output.list is a list of 2 elements"
 	for src, want := range map[string]string{
 		"read.output.text.hash":                                text,
-		"has(read.output.text.size)":                           "the value is a text of 3,000,000 characters", // as of any text: no field
+		"has(read.output.text.size)":                           "the value is a text of 3,000,000 characters", // has() is an error for an inline text too, which has no fields
 		"read.output.list.?size.orValue(0)":                    list,
 		"read.output.list[?0].orValue(1)":                      list,
 		"read.output['text']['size']":                          text,
@@ -139,7 +139,7 @@ func TestLargeValuesAreOpaque(t *testing.T) {
 		"!read.output.text":                                    text,
 		"read.output.three == 'abc'":                           "read.output.three is a text of 3 characters",
 		"pages.map(p, p.text.contains('x'))":                   "pages[0].text is a text of 3,000,000 characters",
-		"pages.exists(p, p.text.startsWith('s'))":              "", // true: one page answers
+		"pages.exists(p, p.text.startsWith('s'))":              "", // true: another page decides
 	} {
 		p, err := Compile(src)
 		if err != nil {

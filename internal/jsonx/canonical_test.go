@@ -66,8 +66,8 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// TestCanonicalRefuses: a value without canonical form is an error. Strings are examined
-// eight bytes at a time, so characters to escape are tested at every offset.
+// TestCanonicalStringsAnywhere: strings are examined eight bytes at a time, so characters
+// to escape are tested at every offset.
 func TestCanonicalStringsAnywhere(t *testing.T) {
 	for c := range rune(0x100) {
 		for at := range 20 {
@@ -86,6 +86,7 @@ func TestCanonicalStringsAnywhere(t *testing.T) {
 	}
 }
 
+// TestCanonicalRefuses: a value without canonical form is an error.
 func TestCanonicalRefuses(t *testing.T) {
 	loop := []any{nil}
 	loop[0] = loop

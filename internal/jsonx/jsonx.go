@@ -138,7 +138,7 @@ func Valid(data []byte, lim Limits) error {
 type reader struct {
 	dec        *jsontext.Decoder
 	data       []byte
-	tokensLeft int // tokens
+	tokensLeft int // names and values that may follow
 	lim        Limits
 }
 

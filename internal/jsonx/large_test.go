@@ -51,7 +51,7 @@ func TestLargeForm(t *testing.T) {
 			t.Errorf("%s does not use the reserved name", bad)
 		}
 	}
-	// What is a text is none.
+	// A string that looks like a reference is none, nor is an object with a similar name.
 	for _, v := range []any{good, "$roux", []any{"$roux", "x"}, map[string]any{"x": "$roux", "y$roux": 1, "$roux ": 1, `"$roux`: 1}} {
 		raw, err := Canonical(v)
 		if err != nil || Reserved(raw) {

@@ -338,7 +338,8 @@ type namePos struct {
 	pos  Pos
 }
 
-// Add returns the position of an earlier equal name, or adds this one.
+// Add adds a name. If the set has it already, again is true, first is its position, and
+// the set does not change.
 func (s *NameSet) Add(name string, pos Pos) (first Pos, again bool) {
 	if s.many != nil {
 		if first, again = s.many[name]; !again {

@@ -109,8 +109,9 @@ func unescapedPrefix(b []byte) (n int) {
 	for ; len(b)-n >= 8; n += 8 {
 		x := binary.LittleEndian.Uint64(b[n:])
 		quotes, slashes := x^'"'*each, x^'\\'*each
-		// A byte that is smaller than what is subtracted from it, or not ASCII, sets a
-		// high bit. It may also set that of its neighbour, which does not matter.
+		// A byte that is smaller than what is subtracted from it, or not ASCII, sets
+		// its high bit. The borrow may also set that of its neighbour, which only ends
+		// the prefix earlier.
 		if ((x-' '*each)|(quotes-each)|(slashes-each))&(0x80*each) != 0 {
 			break
 		}

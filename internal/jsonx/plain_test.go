@@ -36,7 +36,7 @@ func sameSelect(t *testing.T, text []byte, path ...string) {
 	t.Helper()
 	v, err := decode(text, Limits{Large: true})
 	if err != nil {
-		return // it was promised canonical JSON
+		return // Select accepts only canonical JSON
 	}
 	if canonical, err := Canonical(v); err != nil || string(canonical) != string(text) {
 		return

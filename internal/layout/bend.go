@@ -95,8 +95,8 @@ func (k *link) portB() *port {
 	return portOf(k.to)
 }
 
-// portOf is the port of a child that the end of a link passes. The group's own
-// ports are vertices themselves.
+// portOf returns the port through which the end of a link enters a child. It is
+// nil for an end at one of the group's own ports, which are vertices themselves.
 func portOf(e end) *port {
 	if e.item == nil {
 		return nil
@@ -104,7 +104,8 @@ func portOf(e end) *port {
 	return e.port
 }
 
-// extend makes a trunk long enough, away from its source or from its target.
+// extend adds bends to a trunk until it has need of them: downwards from its
+// source, or upwards from its target.
 func (l *level) extend(t *trunk, key trunkKey, k *link, need int, net int32) {
 	for i := len(t.verts); i < need; i++ {
 		rank, before := l.verts[k.a].rank+1+i, k.a

@@ -16,7 +16,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// like sets the distances of the pictures.
+// like sets distances like those of SVG pictures, and returns g.
 func like(g *Graph) *Graph {
 	g.BoxGap, g.RankGap, g.LineGap, g.TrackGap, g.PortGap = 24, 40, 8, 6, 12
 	return g

@@ -94,8 +94,9 @@ func (l *level) extent(x []int) (low, high int) {
 
 type pair struct{ a, b int32 }
 
-// conflicts are the lines that cross a line between two bends. The latter
-// should be straight, so the former are not aligned.
+// conflicts returns the lines that cross a line between two bends (type 1
+// conflicts). They are not aligned, because a line between two bends should be
+// straight.
 func (l *level) conflicts() map[pair]bool {
 	crossed := map[pair]bool{}
 	for r := 1; r < len(l.ranks); r++ {

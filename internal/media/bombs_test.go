@@ -42,7 +42,7 @@ func flateBomb(chunk []byte, n int) []byte {
 		return bytes.Clone(out.Bytes()[at:])
 	}
 	block()
-	again := block() // it may refer to the block before
+	again := block() // it may refer back to the block before, which is the same for every copy
 	for range n - 2 {
 		out.Write(again)
 	}

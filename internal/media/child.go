@@ -97,9 +97,9 @@ func clipLog(s string) string {
 }
 
 // enforceLimits ends the child when it exceeds its memory limit, computes
-// without progress, or has lost its parent. The total CPU time is limited too,
-// to what undamaged pages need, so a file with many deliberately slow pages
-// ends as well. The operating system's limits (see confine) are stricter where
+// without progress, or has lost its parent. It also limits the total CPU time
+// to what undamaged pages need, because each of many deliberately slow pages is
+// progress. The operating system's limits (see confine) are stricter where
 // they exist.
 func enforceLimits(maxMemory int64, stall time.Duration, progress, steps *atomic.Int64) {
 	parent := os.Getppid()
@@ -198,9 +198,9 @@ func (r *Reader) runInChild(ctx context.Context, src io.Reader, req request, han
 	return message{}, exitFault(err, stderr.String(), req)
 }
 
-// childEnvironment returns the whole environment of a child. Nothing of the
-// parent's own environment reaches a process that parses untrusted files, apart
-// from what follows.
+// childEnvironment returns the whole environment of a child. Of the parent's
+// own environment, only SYSTEMROOT and GOCOVERDIR reach a process that parses
+// untrusted files.
 func childEnvironment(request string) []string {
 	env := []string{childEnv + "=" + request, "GOTRACEBACK=single", "GOMAXPROCS=2"}
 	if root, ok := os.LookupEnv("SYSTEMROOT"); ok {

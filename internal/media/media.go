@@ -63,13 +63,13 @@ type Config struct {
 	// Stall limits the CPU time that the parser may use without finishing a page,
 	// so that a file on which it loops fails. It is CPU time because a busy
 	// machine must not make an undamaged file look damaged. All pages together
-	// may use a tenth of it more for each page. Default 3 s.
+	// may use Stall, and a tenth of Stall for each page. Default 3 s.
 	Stall time.Duration
 	// ImageStall limits the CPU time for all the work on one image. Default 30 s.
 	ImageStall time.Duration
-	// IdleTimeout is how long, by the clock, the child may send nothing. It is
-	// long enough to get its CPU time on a machine with ten times its work.
-	// Default 10 × Stall, for an image 10 × ImageStall.
+	// IdleTimeout is how long, by the clock, the child may send nothing. The
+	// default lets the child use all its CPU time on a machine that is overloaded
+	// tenfold: 10 × Stall, for an image 10 × ImageStall.
 	IdleTimeout time.Duration
 	// Processes limits how many children run at once; further callers wait.
 	// Default: the number of CPUs.

@@ -48,8 +48,8 @@ func sharedData(t *testing.T) (string, map[string]fact) {
 	return dir, facts
 }
 
-// sharedFacts is sharedData for tests that can do something without it; facts
-// is nil when there is none.
+// sharedFacts is sharedData for tests that also run without shared data: it
+// returns nil facts instead of skipping the test.
 func sharedFacts(t *testing.T) (string, map[string]fact) {
 	t.Helper()
 	dir := os.Getenv("ROUX_SHARED")

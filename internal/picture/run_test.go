@@ -20,7 +20,8 @@ var stories = []string{"everything", "generations", "nested", "waves"}
 
 // TestX222_StatusOfEveryStep: after every event of the golden journals, which
 // contain every kind of event, the picture shows of each step what the history
-// of the run says of its instances: which completed, failed, run, wait.
+// of the run says of its instances: which have completed or failed, which are
+// running or waiting.
 func TestX222_StatusOfEveryStep(t *testing.T) {
 	for _, name := range stories {
 		t.Run(name, func(t *testing.T) {

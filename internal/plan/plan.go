@@ -101,8 +101,8 @@ type Limits struct {
 	LoopItems   int64 `json:"items"`
 	ScopeDepth  int64 `json:"depth"`
 	MemoryBytes int64 `json:"memory"`
-	// ExpressionCost is what one evaluation of an expression or template may cost. 0, as
-	// in plans from before the field, is the default of package expr.
+	// ExpressionCost is what one evaluation of an expression or template may cost. 0 is
+	// the default of package expr, also in plans that are older than this field.
 	ExpressionCost int64 `json:"cost,omitempty"`
 }
 

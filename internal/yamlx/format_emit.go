@@ -61,8 +61,9 @@ func (e *emitter) notes(notes []commentLine, indent int, first bool) {
 	}
 }
 
-// headOf returns the comments that are written before an entry: its own, and for an item
-// that begins a block those of the block's first entry, which has no line before it.
+// headOf returns the comments that are written before an entry. For an item whose value is
+// a block they include those of the block's first entry, because that entry is on the line
+// of the dash.
 func (e *emitter) headOf(x *entry) []commentLine {
 	notes := x.head
 	if x.in.seq && x.child != nil {

@@ -244,8 +244,9 @@ func (d *document) value(n *yaml.Node, flow bool) (text string, lines []string) 
 	return minimallyQuoted(n.Value), nil // plain text over several lines
 }
 
-// isOneLine reports whether plain text is written on one line as its value. It compares only
-// the length of the value, because a line may be as long as the whole text.
+// isOneLine reports whether plain text is on one line of the source, exactly as its value.
+// It reads only as much of the line as the value is long, because a line may be as long as
+// the whole text.
 func (d *document) isOneLine(n *yaml.Node) bool {
 	line, i := d.line(n.Line), n.Column-1
 	for _, r := range n.Value {

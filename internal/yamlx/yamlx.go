@@ -60,8 +60,9 @@ func defaults(lim jsonx.Limits) jsonx.Limits {
 }
 
 // check enforces the limits that can be checked before parsing. The library builds its
-// whole tree before its nodes can be counted, so check computes an upper bound of the
-// tokens: every value but the first needs an indicator of its own.
+// whole tree before its nodes can be counted, so check counts indicators, which bounds the
+// tokens: every value but the first needs an indicator of its own, and a text with n
+// indicators has at most 3(n+1) names and values.
 func check(data []byte, lim jsonx.Limits) *jsonx.Error {
 	if len(data) > lim.Bytes {
 		return &jsonx.Error{Rule: jsonx.RuleLimit, Msg: fmt.Sprintf("the text has %d bytes, the limit is %d", len(data), lim.Bytes)}

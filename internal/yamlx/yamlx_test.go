@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestScalars is the table of what a plain scalar is: what YAML 1.2 and JSON
+// TestA09_Scalars is the table of what a plain scalar is: what YAML 1.2 and JSON
 // agree on, else a string, else refused (A09).
 func TestA09_Scalars(t *testing.T) {
 	type refused struct{}
@@ -246,8 +246,8 @@ func TestA08_Limits(t *testing.T) {
 	}
 }
 
-// TestIndicatorsCountFromAbove: the count before parsing is never less than a third of the
-// values, because otherwise it would not bound them.
+// TestIndicatorsCountFromAbove: a text with n indicators has at most 3(n+1) names and
+// values, so the count of indicators before parsing bounds them.
 func TestIndicatorsCountFromAbove(t *testing.T) {
 	for _, text := range []string{
 		"[a,b,c,d,e,f,g,h]", "{a,b,c,d,e,f,g,h}", "[a:,b:,c:,d:,e:]", "- a\n- b\n- c\n- d\n", "a: 1\nb: 2\nc: 3\n", "[[],[],[],[],[]]", "? a\n? b\n? c\n? d\n", "-\n-\n-\n-\n",

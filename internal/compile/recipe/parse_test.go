@@ -44,7 +44,7 @@ func TestEveryField(t *testing.T) {
 	seen := map[string]int{}
 	cover(reflect.ValueOf(r).Elem(), seen)
 	for key := range rules {
-		// 0 is the value these two have here, which the golden shows.
+		// cover cannot see these two, whose value here is 0; the golden file shows them.
 		if seen[key] == 0 && key != "CreditEstimation.fixedCredits" && key != "Wait.duration" {
 			t.Errorf("testdata/valid/everything.yaml has no %s", key)
 		}
@@ -339,7 +339,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		src.PosIn("/steps/0/when", 2, 2)
-		r.CreditEstimation = nil // its zeroes are left out when written
+		r.CreditEstimation = nil // JSON omits its fields that are 0, and could then lack a required one
 		asJSON, err := json.Marshal(r)
 		if err != nil {
 			t.Fatal(err)

@@ -9,8 +9,8 @@ import (
 	"github.com/roux-engine/roux/internal/yamlx"
 )
 
-// maxDropped is how many steps, upward from a syntax error, are dropped one after the
-// other, because the cause of the error may be above its position.
+// maxDropped is how many steps are dropped at most: first the one with the syntax error,
+// then also those above it, because the cause may be above the position of the error.
 const maxDropped = 3
 
 // parseWithoutStep parses a YAML text without the step that has a syntax error. It
@@ -77,8 +77,8 @@ func isItem(line []byte, indent int) bool {
 // text.
 const maxTruncated = 50
 
-// parsePrefix parses the part of a YAML text above a syntax error, without the last step
-// that begins there. It returns nil when no such part can be parsed.
+// parsePrefix parses the part of a YAML text above a syntax error. It leaves out the last
+// step of that part, which may be incomplete. It returns nil when no such part can be parsed.
 func parsePrefix(src []byte, problems []*jsonx.Error, lim jsonx.Limits) *jsonx.Node {
 	if len(problems) != 1 || problems[0].Rule != jsonx.RuleSyntax {
 		return nil

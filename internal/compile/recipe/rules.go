@@ -3,8 +3,7 @@
 package recipe
 
 // A rule is what the model's types do not express about a field. The decoder and the
-// published schema are both derived from it, so that they cannot disagree; a test checks
-// that they do not.
+// published schema are both derived from it, so that they agree; a test compares them.
 type rule struct {
 	doc      string
 	def      string // the default of the field, for people; "none" = no default

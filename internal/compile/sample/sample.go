@@ -27,10 +27,10 @@ type Dice interface{ IntN(n int) int }
 type Shape struct {
 	Steps int // at least 1; scopes may exceed it by a few
 	Depth int // of nested scopes; 0 = no step owns others
-	Width int // maximum number of steps of a scope; 0 = 5; more widens only the root
+	Width int // maximum number of steps of a scope; 0 = 5; a value above 5 applies only to the root
 	// Actions are the names that action steps call; a name that is listed twice is
-	// chosen twice as often. Undo is the action that compensations call, Sleep an
-	// action that waits (action.Action.Waits is its input "duration"); "" = none.
+	// chosen twice as often. Undo is the action that compensations call. Sleep is an
+	// action that waits: its Waits field (see action.Action) is "duration". "" = none.
 	Actions     []string
 	Undo, Sleep string
 	// Signals are the names of the signals that steps wait for.

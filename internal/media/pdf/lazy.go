@@ -341,7 +341,7 @@ func (l *lazyFile) readObject(n int) (o types.Object, ok bool) {
 	return nil, true // there is no such object, which means null
 }
 
-// parse reads an object of at most most bytes; of a stream it reads only the
+// parse reads an object that has no more than most bytes; of a stream it reads only the
 // dictionary. after is the offset after it.
 func (l *lazyFile) parse(at, most int) (o types.Object, after int, ok bool) {
 	text := l.data[at:min(len(l.data), at+most)]

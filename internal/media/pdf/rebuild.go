@@ -23,8 +23,8 @@ const maxRevisions = 1_000
 
 // openOrRebuild opens a file and returns its pages. Where the cross-reference
 // table is wrong, it opens the file again with a table built from the objects
-// themselves. The first result is dropped before that unless it is usable, so
-// that a large file is not in memory twice.
+// themselves. A first result that is not usable is dropped before the second
+// attempt, so that a large file is not in memory twice.
 func openOrRebuild(data []byte, maxPages int) (*file, []pageNode, error) {
 	read := func(src io.ReadSeeker) (*file, []pageNode, error) {
 		f, err := openPDF(src, data)
