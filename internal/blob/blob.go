@@ -78,8 +78,9 @@ type Store struct {
 	look     func(ctx context.Context, file action.File) (json.RawMessage, error)
 	lookFor  time.Duration
 	now      func() time.Time
-	// stripes serialise naming of equal content. Windows refuses to replace an open
-	// file, so the second Put must see the first.
+	// stripes are locks by hash. Two calls of Put with equal content rename their files
+	// one after the other, because Windows refuses to replace an open file: the second
+	// call then finds the file and leaves it.
 	stripes [64]sync.Mutex
 	broken  atomic.Bool // a sync failed: nothing more is acknowledged
 	// durable are directories whose names this process has synced. remembered counts
@@ -115,8 +116,9 @@ func Open(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// monotonic returns a wall clock that cannot be set back: then it continues by the
-// monotonic clock, so that no file looks older than it is (I10).
+// monotonic returns a wall clock that never goes back. When the system's clock is set
+// back, it continues by the monotonic clock, so that no file looks older than it is
+// (I10).
 func monotonic(wall func() time.Time) func() time.Time {
 	if wall == nil {
 		wall = time.Now
@@ -325,7 +327,7 @@ func (s *Store) wantDir(dir string) error {
 	if info.Mode().Perm()&0o077 == 0 {
 		return nil
 	}
-	d, err := s.openBelow(dir, fs.ModeDir) // removes the access of other users
+	d, err := s.openBelow(dir, fs.ModeDir) // also removes the access of other users
 	if err != nil {
 		return err
 	}

@@ -96,11 +96,11 @@ type app struct {
 	formErr   error         // the result could not be written in the form of -o
 	log       *slog.Logger
 	ctx       context.Context // the command's context, to see afterwards whether --timeout ended it
-	unhurried context.Context // ctx without --timeout; nil when there is none
+	unhurried context.Context // ctx without --timeout; nil when the command has no --timeout
 	release   context.CancelFunc
 
 	more   []action.Action // actions in addition to those that come with Roux
-	unwrap string          // an output whose fields are printed instead of it
+	unwrap string          // the name of an output: its fields are printed in place of it
 	shown  bool            // the diagnostics of the error have been shown
 }
 

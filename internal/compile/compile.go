@@ -107,7 +107,7 @@ type compiler struct {
 	limits Limits
 	base   string // JSON pointer of the recipe in its source
 	p      *plan.Plan
-	nodes  []node // beside p.Steps
+	nodes  []node // parallel to p.Steps
 	byID   map[string]int32
 
 	actions  map[plan.ActionRef]int32
@@ -125,13 +125,13 @@ type bindings struct {
 	frames        map[int32]*frame           // by graph
 	binders       map[graphSlot][]int32      // steps of a graph that bind a slot, themselves or in an inner scope
 	firstDefinite map[graphSlot]int          // index of the first binder that definitely binds
-	branchOf      map[graphSlot]int32        // parallel step and slot: the branch that binds it
+	branchOf      map[graphSlot]int32        // by parallel step and slot: the number of the branch that binds the slot
 	neverEnds     map[int32]bool             // graphs that never complete
 	readers       map[graphSlot][]slotReader // steps that read a slot, or their ancestors in that graph
 	edges         []edge                     // edges from references
 	edgeIndex     map[[2]int32]int           // index into edges
 	outputRead    map[int32]bool             // steps whose output an expression reads
-	slotRead      map[graphSlot]bool         // bindings an expression reads (graph = frame)
+	slotRead      map[graphSlot]bool         // bindings that an expression reads, by frame and slot
 	cyclic        map[int32]bool             // graphs with a cycle: their order is undefined
 }
 

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	minCompaction = 16 << 10 // shorter tails wait for the end of the run or for compactOldest
+	minCompaction = 16 << 10 // bytes of events below which a run is compacted only at its end or by compactOldest
 	pageBytes     = 256 << 10
 	// maxRuns bounds a batch when events are small: a run that starts or ends costs one
 	// row in addition to the journal's.
@@ -37,7 +37,7 @@ const (
 //	handle(now, inputs)          handles what has arrived; nothing leaves yet
 //	pipeline.encodeBatch()       returns the batch to commit, or nil
 //	pipeline.committed(verdicts) takes the store's answer; the next batch may be encoded
-//	pipeline.releaseCommitted()  fills effects and frames with what waited for it
+//	pipeline.releaseCommitted()  appends what waited for the commit to effects and frames
 //	wakeup()                     returns when to call handle again at the latest
 type core struct {
 	cfg   *Config
@@ -151,7 +151,7 @@ func (c *core) deliver(in *input) error {
 	if report {
 		id := in.task()
 		if c.attempts.finish(l, id) == nil && in.m.Source == journal.FromWorker && in.m.Fence != (journal.Fence{}) {
-			c.countLate(in) // its attempt was cancelled, or given up by a reload
+			c.countLate(in) // its attempt was cancelled, or was lost when the run was loaded again
 		}
 		if !in.holding {
 			c.attempts.freeSlot(id)
@@ -196,9 +196,9 @@ func (c *core) countLate(in *input) {
 // decide runs one turn of the machine and handles its events and commands.
 func (c *core) decide(l *loadedRun, in *machine.Input) error {
 	if l.interrupted {
-		// The run must first record that its attempts are lost: once it has new events,
-		// they can no longer be distinguished from attempts of this process if the run
-		// is loaded again.
+		// The run must first record that its attempts are lost. Once the run has new
+		// events and is loaded again, the lost attempts would look like attempts of this
+		// process.
 		if c.recovery.recoverRun(l); l.dropped {
 			return store.ErrQuarantined(l.key.Run, c.recovery.quarantined[l.key])
 		}
@@ -268,8 +268,8 @@ func (c *core) protect(l *loadedRun, fn func()) (err error) {
 }
 
 // panicText returns the text of a panic as commands, errors and logs may show it. If
-// the recipe marks inputs, only the texts of Go's runtime are known to contain none of
-// their values.
+// the recipe marks inputs as writeOnly, only texts of Go's runtime are shown, because
+// any other text may contain their values.
 func panicText(p *plan.Plan, v any) string {
 	if _, ok := v.(runtime.Error); !ok && view.NewMask(p) != nil {
 		return view.Masked

@@ -35,7 +35,7 @@ type recovery struct {
 	history       history     // of crashes of engines over this store
 	suspects      []store.Key // to be loaded one at a time
 	nextSuspectAt int64       // when the next suspect may be loaded
-	suspectMarked bool        // the mark of the last suspect is not cleared yet
+	suspectMarked bool        // the history still names the last suspect as being loaded
 
 	stalled     error // why commits fail; no run is in memory until reload succeeds
 	lostBatches []*batch
@@ -206,8 +206,8 @@ const handedBack = "handed back"
 
 // handedBack reports whether the attempts of a loaded run were abandoned by a clean
 // stop: the process that wrote the run's last event was stopped cleanly. Later
-// processes do not count: one that crashed before it wrote to the run has lost no
-// attempts of it, and one that was stopped has abandoned none.
+// processes that wrote nothing to the run do not count, because they handed out none of
+// its attempts.
 func (r *recovery) handedBack(l *loadedRun) bool {
 	return r.history.CleanFrom <= l.run.Now() && l.run.Now() <= r.history.CleanUntil && !l.released
 }

@@ -109,7 +109,7 @@ func (r *Run) advance() {
 	}
 }
 
-// full reports whether the turn has reached its limit (design section 3).
+// full reports whether the turn has reached its limit of events, or MaxBytes.
 func (r *Run) full() bool {
 	return len(r.turn.Events) >= cmp.Or(r.turn.Limit, MaxEvents) || r.size >= MaxBytes
 }
@@ -151,7 +151,7 @@ func (r *Run) handleStart(in *Input) {
 }
 
 // emitRunning changes the status to running when the first step begins (X78, X80), and
-// again when work continues after a preview (X79).
+// again when work continues after a preview result (X79).
 func (r *Run) emitRunning() {
 	if r.status == journal.RunDispatching || r.status == journal.RunPreview {
 		r.emitRun(journal.Event{Kind: journal.EvRunStatus, Flag: uint8(journal.RunRunning), N: int64(r.status)})
@@ -358,8 +358,8 @@ func (r *Run) handleItems(in *Input) {
 	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeItems, N: in.From, M: int64(len(in.Items)), Data: data, Flag: flag})
 }
 
-// handleCollected handles the answer to CmdCollect, and the failure of either command
-// of a loop.
+// handleCollected handles the answer to CmdCollect, and the failure of CmdCollect or
+// CmdNeedItems.
 func (r *Run) handleCollected(s *scope, i int32, c *composite, in *Input) {
 	if !c.owes() || in.Fence.Gen != r.gen && !mutation.Generation {
 		return
@@ -400,7 +400,7 @@ func (r *Run) handleWorkerLost(in *Input) {
 	}
 	r.emitRun(journal.Event{Kind: journal.EvRunRecovered, N: int64(len(all))})
 	for _, l := range all {
-		if l.s.steps[l.i].status == journal.Running { // the failure of an earlier one may have swept it
+		if l.s.steps[l.i].status == journal.Running { // the failure of an attempt before it may have cancelled it
 			r.loseAttempt(l.s, l.i, in.Text)
 		}
 	}

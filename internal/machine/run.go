@@ -17,14 +17,15 @@ type Run struct {
 	plan *plan.Plan
 
 	start *journal.Start
-	input *inputs // what expressions see of start
+	input *inputs // the part of start that expressions can read
 	last  uint64  // number of the last event
 	now   int64   // its time
 
 	status journal.RunStatus
 	gen    uint32
-	// phase is phaseOpen until the verdict is fixed. Then it is phaseEnding: no plan
-	// step may start, open steps are swept, and compensations run.
+	// phase is phaseOpen until the verdict (how the run ends) is fixed. Then it is
+	// phaseEnding: no plan step may start, open steps are skipped or cancelled, and
+	// compensations run.
 	phase      phase
 	verdict    journal.RunStatus
 	code       fault.Code
@@ -44,15 +45,15 @@ type Run struct {
 	limits        plan.Limits
 	signals       []signal      // received and not yet consumed, oldest first
 	compensations []journal.Ref // completed steps with a compensation, in order of completion
-	compensating  bool          // the compensation scope of the last of compensations is open
+	compensating  bool          // the last entry of compensations is running
 
 	worklist worklist
 	runPos   uint64 // of the run's own entry in the worklist; 0 = none
 	timers   timerQueue
 
 	valueMem  int64               // bytes of values held
-	structMem int64               // bytes of scopes and composites held; derived (memory.go)
-	missing   map[uint64][]*value // restored references not yet supplied
+	structMem int64               // bytes of scopes and composites (see memory.go); not in snapshots
+	missing   map[uint64][]*value // values that a snapshot only names, by event, until Supply
 
 	turn  *Turn // of the current Decide
 	clock int64 // its time
@@ -85,7 +86,7 @@ type scope struct {
 	reason journal.Reason // why it is being swept
 	failed int32          // plan-wide step whose failure ended it; -1 = none
 	live   int32          // steps not settled
-	wave   int32          // plan.Waves: the wave that may start
+	wave   int32          // with plan.Waves: the wave whose steps may start
 	inWave int32          // unsettled steps of that wave
 	cursor int32          // sweep: steps before it are settled
 	pos    uint64         // worklist position; 0 = none
@@ -93,14 +94,14 @@ type scope struct {
 	steps  []stepState
 	outs   map[int32]*value     // kept outputs by local index
 	errs   map[int32]stepError  // errors by local index
-	deltas map[int32]int64      // next deltaIndex by local index
+	deltas map[int32]int64      // number of the next delta of a step, by local index
 	comps  map[int32]*composite // by local index
 	// openChildren counts the unsettled scopes that its composites own.
 	openChildren int32
 	slots        []*value // bindings, when the scope is a frame
 	out          *value   // output of the graph's last step
 	item         *value   // loop body: the item
-	downstream   []bool   // sweep: steps that depend on failed; derived
+	downstream   []bool   // sweep: the steps after the failed one; not in snapshots
 	held         bool     // loop body reopened by a retry: waits for room in the window
 	orphan       bool     // Restore: owned by no composite
 }
@@ -141,8 +142,9 @@ const (
 	flagUnknown                           // the last attempt's outcome is unknown (I4)
 	flagCompensated                       // its compensation has run
 	flagFallback                          // its fallback scope is or was open
-	// node.ignored was emitted, since the current attempt began, for the current
-	// attempt or for an earlier one. One bit per source.
+	// The flags below have one bit for each source of late results. A bit is set when
+	// node.ignored was emitted for that source since the current attempt began, for
+	// this attempt or for an earlier one.
 	flagIgnored
 	_
 	_
@@ -191,7 +193,9 @@ func (r *Run) ResumeToken() string {
 	return strconv.FormatUint(uint64(r.gen), 10) + "." + strconv.FormatUint(r.last, 10)
 }
 
-// WaitState is computed from the steps and never stored (R3).
+// WaitState reports whether waits are all that the run has open: "waiting_single",
+// "waiting_parallel", "ready_to_resume" or "none". It is computed from the steps and never
+// stored (R3).
 func (r *Run) WaitState() string {
 	if r.status.Terminal() || r.start == nil {
 		return "none"
@@ -247,7 +251,7 @@ func (r *Run) Quiet() bool {
 }
 
 // eachScope visits the scopes in memory: the root first, the others in any order.
-// Callers that need an order sort.
+// A caller that needs an order must sort them.
 func (r *Run) eachScope(fn func(*scope)) {
 	if r.root == nil {
 		return

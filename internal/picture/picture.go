@@ -31,8 +31,8 @@ type Node struct {
 	Step  int32  // its number in the plan
 	Kind  string
 	Label string
-	// Lines describe what the step does and when. The first is on the card of a
-	// recipe, all are in its description.
+	// Lines describe what the step does and when. The drawing of a recipe shows the
+	// first line in the step's box and all of them in the box's description.
 	Lines []string
 	Group string // "" = outermost
 	Order int
@@ -100,7 +100,7 @@ const (
 	Opens   EdgeKind = "opens"   // the step starts the group
 	Reads   EdgeKind = "reads"   // the second reads the output of the first
 	Passes  EdgeKind = "passes"  // the condition was false and has no else, so the second follows at once
-	Rejoins EdgeKind = "rejoins" // the second follows when the fallback has replaced its step
+	Rejoins EdgeKind = "rejoins" // the second follows when the fallback of the first has completed
 )
 
 // Options configure the drawing.

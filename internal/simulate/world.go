@@ -38,7 +38,7 @@ type Options struct {
 	// Trace is called with a line for everything that happens; nil = no trace.
 	Trace func(line string)
 
-	spoil    func(*World) // tests: break something before phase 2
+	spoil    func(*World) // tests: break something before phase 2, in which nothing fails and all runs must end
 	noFaults bool         // tests: no fault occurs
 	tune     func(*World) // tests: adjust the world
 }
@@ -219,8 +219,8 @@ func (w *World) mayPanic(key store.Key, in *machine.Input) {
 const onPurpose = "a run that panics on purpose"
 
 // mayQuarantine reports whether a run may be quarantined for this reason: it was made
-// to panic, or enough processes died or seemed to die. A process that takes over from
-// a live one thinks it dead. Any other reason is a bug of the machine or of the
+// to panic, or enough processes died or seemed to die (a process that takes over from a
+// live one counts that one as dead). Any other reason is a bug of the machine or of the
 // engine, which phase 2 would hide because it releases the run.
 func (w *World) mayQuarantine(reason string) bool {
 	return strings.HasSuffix(reason, onPurpose) || w.stats.Crashes+w.stats.Faults[TakenOver] >= 3 && strings.HasPrefix(reason, "the process died ")
@@ -277,7 +277,7 @@ func (w *World) step() {
 	w.checkBetweenSteps()
 }
 
-// passTime advances the time: to the next time something is due, or to another.
+// passTime advances the time: to the time of the next timer, or by a random amount.
 func (w *World) passTime(p *process) {
 	if at := p.stage.Wakeup(); at != 0 && w.dice.IntN(2) == 0 {
 		if d := at - p.now(); d > 0 && d <= w.faults.longest {

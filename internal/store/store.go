@@ -82,8 +82,8 @@ type Reader interface {
 	// Head returns the head row, or fault.RunNotFound.
 	Head(ctx context.Context, key Key) (Head, error)
 	// List returns heads, newest first (by creation, then run id). A damaged head has
-	// Head.Damage set and does not hide the others. It is listed if the damaged part
-	// may be what the query selects by.
+	// Head.Damage set and does not hide the others. It is listed when the query
+	// selects by a field that may be damaged.
 	List(ctx context.Context, q Query) ([]Head, error)
 
 	// Plan returns the plan that a transition stored under the key, or
@@ -96,8 +96,8 @@ type Reader interface {
 type Recoverer interface {
 	// Recover calls fn with every run that is neither suspended nor settled (a settled
 	// run has ended and owes nothing), in no particular order. A damaged run is passed
-	// with Saved.Err set and must not stop the others. Runs that are passed later
-	// include what was committed meanwhile.
+	// with Saved.Err set and must not stop the others. A run that is passed late
+	// includes what was committed since Recover was called.
 	Recover(ctx context.Context, fn func(*Saved) error) error
 
 	// Due returns suspended runs whose wake-up time is at most until (UTC µs), earliest
@@ -115,8 +115,8 @@ type Notes interface {
 	SetNote(ctx context.Context, epoch uint64, name string, value []byte) error
 }
 
-// An Inspector reports on the files of a store. A store without files, or with the
-// files of another program, does not implement it.
+// An Inspector reports on the files of a store. A store without files, or one
+// whose files belong to a database server, does not implement it.
 type Inspector interface {
 	// Check reads everything and compares what must be consistent. It returns the
 	// version of the schema and the problems found, at most 20 lines. It changes
@@ -262,8 +262,8 @@ type Head struct {
 // run is quarantined, even if it has ended, until its user adopts it.
 const ImportedReason = "imported"
 
-// Imported reports whether the run came in a bundle and was not adopted. What its
-// journal says happened elsewhere, or never.
+// Imported reports whether the run came in a bundle and was not adopted. Nothing
+// proves that what its journal says has happened.
 func (h *Head) Imported() bool { return strings.HasPrefix(h.Quarantine, ImportedReason) }
 
 // Settled reports whether the run has ended and owes nothing: it will not change unless
@@ -280,7 +280,7 @@ type Wake struct {
 // A Page is part of a run's journal.
 type Page struct {
 	Frames []byte
-	Next   uint64 // number of the last event in Frames; = after when there is none
+	Next   uint64 // number of the last event in Frames; when there is none, the argument `after` of Events
 	Last   uint64 // number of the run's last stored event
 }
 
@@ -290,7 +290,7 @@ type Query struct {
 	Status  string
 	Recipe  string
 	Prefix  string // of the run id
-	After   string // run id: continue below it
+	After   string // run id; only heads that come after it in the order of List
 	Since   int64  // created at or after, UTC µs
 	Limit   int    // default 50, at most 500
 }

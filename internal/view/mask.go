@@ -32,7 +32,8 @@ const (
 	maxSchemaDepth = 32
 	maxSchemaWork  = 200_000
 	// maxWholes bounds how many objects and lists are recognised as a whole where they
-	// are passed on. The texts and long numbers inside others are still masked.
+	// are passed on. In objects and lists beyond that number, texts and long numbers are
+	// still masked.
 	maxWholes = 64
 )
 
@@ -277,7 +278,7 @@ func (m *Mask) learn(v any) {
 	case string:
 		if v != "" && v != Masked {
 			m.texts = append(m.texts, v)
-			// Messages quote texts, and URLs within texts.
+			// A message may quote the text, or only a URL that the text contains.
 			forms := []string{unquoted(strconv.Quote(v)), unquoted(jsonText(v))}
 			if len(v) >= shortText {
 				forms = append(forms, escaped(v, "$&+,/:;=@"), escaped(v, "$&+:=@"), strings.ReplaceAll(escaped(v, " "), " ", "+"))
@@ -395,8 +396,8 @@ func (m *Mask) text(s string) string {
 	return s
 }
 
-// cutShort masks the beginning of a text at the end of a message that was cut off
-// there.
+// cutShort masks the end of a message that was cut off inside a marked text, of which it
+// therefore contains only the beginning.
 func cutShort(s, t string) string {
 	const ellipsis = "…"
 	for at := 0; ; {

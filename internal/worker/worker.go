@@ -335,7 +335,7 @@ func (p *Pool) endCallback() {
 	p.mu.Unlock()
 }
 
-// release removes an attempt whose slot is free, and ends calls callbacks.
+// release removes an attempt whose slot is free, and ends that number of callbacks.
 func (p *Pool) release(a *attempt, calls int) {
 	p.mu.Lock()
 	delete(p.attempts, a.task.ID)

@@ -45,7 +45,7 @@ type commit struct {
 	fresh    map[store.Key]*entry // entries that are not in the index yet
 	packing  packing
 	buf      []byte
-	rows     int64 // written outside the journal, about
+	rows     int64 // written outside the journal (an estimate)
 	bytes    int64 // in those rows
 }
 
@@ -160,7 +160,7 @@ func (c *commit) forget() {
 	clear(c.touched)
 	clear(c.accepted)
 	clear(c.places)
-	if len(c.fresh) > keptRuns { // clearing a map takes time for its largest size
+	if len(c.fresh) > keptRuns { // the time to clear a map grows with the largest size that it had
 		c.fresh = map[store.Key]*entry{}
 	}
 	clear(c.fresh)
@@ -281,9 +281,9 @@ func (s *Store) writeTransition(t *store.Transition, compaction encodedCompactio
 	return store.Verdict{}, s.writeRest(t, e, compaction, at, t.Head == nil)
 }
 
-// A location is where a transition's compaction is stored: the number of its pack, 0
-// when it is in none, and what the run's row must record, which is the pack and last
-// event of its first piece. The latter are nil when the row does not change.
+// A location is where a transition's compaction is stored. pack is the number of its
+// pack; 0 = it is in none. The other fields are what the run's row must record: the pack
+// and the last event of its first piece. They are nil when the row does not change.
 type location struct {
 	pack         int64
 	first, reach driver.Value

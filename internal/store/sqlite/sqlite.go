@@ -64,16 +64,16 @@ type Store struct {
 	c       commit
 	epoch   uint64
 	failed  error // set by a failed write or sync; never cleared
-	forgot  int64 // the first journal row when marks of deleted runs were last removed
+	forgot  int64 // number of the first journal row when the marks of deleted runs were last removed
 	closed  atomic.Bool
-	scanned atomic.Bool // the index is there
+	scanned atomic.Bool // the index of runs has been built
 
 	removing sync.Mutex // one Delete at a time; held before w
 	whole    bool       // no deleted run is half removed; guarded by removing
 
 	up upkeep
 
-	examined   bool // the log was read before SQLite did, and is to be ended
+	examined   bool // the log was read before SQLite opened it; it must be closed cleanly
 	unfinished int
 }
 
@@ -154,7 +154,7 @@ func makeDir(dir string) error {
 }
 
 func (s *Store) open(ctx context.Context, opt Options) error {
-	// SQLite opens a file that it may only read, and fails at the first commit. It also
+	// SQLite would open a read-only file without an error and fail at the first commit. It also
 	// gives its other files the mode of this one, which must be 0600 under every umask,
 	// so the file is created here. This must happen before SQLite opens it, because
 	// closing any descriptor of a file releases all locks of the process on it.
@@ -280,7 +280,7 @@ func (s *Store) Close() error {
 	if s.up.db != nil {
 		_ = s.up.db.close() // the writer's close reports what matters
 	}
-	if s.db != nil { // last, because the last one checkpoints and keeps the log
+	if s.db != nil { // closed last, because the connection that closes last checkpoints and keeps the log
 		_, err := s.db.prepare(s.t.keepLog)
 		errs = append(errs, err)
 		if err = s.db.close(); err == nil && whole {
@@ -311,7 +311,7 @@ func (s *Store) Uncovered() (size, events int64, oldest []store.Key) {
 	if s.ready(context.Background()) != nil {
 		return 0, 0, nil // the next call reports the failure
 	}
-	s.x.Lock() // it may drop stale entries of the queue
+	s.x.Lock() // oldest may drop stale entries of the queue of uncompacted runs
 	defer s.x.Unlock()
 	return s.x.uncoveredBytes, s.x.uncoveredEvents, s.x.oldest(1000)
 }
