@@ -47,6 +47,9 @@ type Mask struct {
 	texts  []string // longest first, so that none hides a part of another; numbers too, in their text form
 	wholes []any    // the objects and lists that are not empty
 	work   int      // schema parts followed for this event
+	// unread is true once an input could not be read: any value of a later event may be
+	// one that it marks.
+	unread bool
 }
 
 // NewMask returns the mask of a plan; nil when the plan marks nothing.
@@ -68,7 +71,8 @@ func (m *Mask) Event(ev *journal.Event) *journal.Event {
 	case journal.EvRunStarted:
 		st, err := journal.DecodeStart(ev.Data)
 		if err != nil {
-			return ev // nothing of it can be shown
+			m.unread, out.Data = true, nil
+			return &out
 		}
 		st.Parameters = m.Fields(st.Parameters)
 		if out.Data, err = journal.EncodeStart(st); err != nil {
@@ -80,9 +84,13 @@ func (m *Mask) Event(ev *journal.Event) *journal.Event {
 			if fields, ok := v.(map[string]any); ok {
 				return m.Fields(fields)
 			}
-			return v
+			return Masked
 		})
+		m.unread = m.unread || string(out.Data) == maskedJSON
 		return &out
+	}
+	if m.unread {
+		return hidden(&out)
 	}
 	if len(m.texts) == 0 && len(m.wholes) == 0 {
 		return ev
@@ -114,9 +122,23 @@ func (m *Mask) rewrite(data []byte, change func(any) any) []byte {
 		data, err = jsonx.Canonical(change(v))
 	}
 	if err != nil {
-		return []byte(`"` + Masked + `"`)
+		return []byte(maskedJSON)
 	}
 	return data
+}
+
+// maskedJSON is Masked as a JSON value.
+const maskedJSON = `"` + Masked + `"`
+
+// hidden masks the values and the texts of an event whole.
+func hidden(ev *journal.Event) *journal.Event {
+	if len(ev.Data) > 0 {
+		ev.Data = []byte(maskedJSON)
+	}
+	if ev.Text != "" {
+		ev.Text = Masked
+	}
+	return ev
 }
 
 // Fields masks parameters of the run, and remembers the marked values in them.

@@ -3,11 +3,14 @@
 package view
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/url"
+	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
@@ -117,6 +120,54 @@ func TestMaskedOnTheWay(t *testing.T) {
 	} {
 		if _, got := masked(t, schema, `{"a": `+tt.secret+`}`, tt.data); got != tt.want {
 			t.Errorf("%s: %s shows %s, want %s", tt.name, tt.data, got, tt.want)
+		}
+	}
+}
+
+// A start that cannot be read may hold any value, in its parameters and in what steps
+// make of them: nothing of it is shown, although a part of it could be decoded.
+func TestMaskOfAnUnreadableStart(t *testing.T) {
+	p := &plan.Plan{InputSchema: []byte(`{"properties": {"a": {"writeOnly": true}}}`)}
+	for name, params := range map[string]string{
+		"a name twice":      `{"a":"hush-hush","a":"hush-hush"}`,
+		"no object":         `["hush-hush"]`,
+		"nested too deeply": `{"a":` + strings.Repeat("[", 2000) + `"hush-hush"` + strings.Repeat("]", 2000) + `}`,
+	} {
+		m := NewMask(p)
+		for i, ev := range []*journal.Event{
+			{Kind: journal.EvRunStarted, Step: -1, Data: []byte(`{"run":"r","account":"a","recipe":"x","plan":"h","seed":1,"parameters":` + params + `}`)},
+			{Kind: journal.EvNodeCompleted, Data: []byte(`{"said":"hush-hush"}`)},
+			{Kind: journal.EvNodeFailed, Code: fault.StepFailed, Text: "hush-hush is no PIN"},
+		} {
+			ev.Seq = uint64(i + 1)
+			before := *ev
+			shown, err := json.Marshal(journal.Render(p, "r", m.Event(ev)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if bytes.Contains(shown, []byte("hush")) {
+				t.Errorf("%s: event %d shows %.200s", name, ev.Seq, shown)
+			}
+			if !reflect.DeepEqual(*ev, before) {
+				t.Errorf("%s: event %d was changed", name, ev.Seq)
+			}
+		}
+	}
+}
+
+// So it is with edits of the input by a retry.
+func TestMaskOfUnreadableEdits(t *testing.T) {
+	p := &plan.Plan{InputSchema: []byte(`{"properties": {"a": {"writeOnly": true}}}`)}
+	for _, edits := range []string{`["hush-hush"]`, `{"a":"hush-hush","a":"hush-hush"}`} {
+		m := NewMask(p)
+		m.Event(&journal.Event{Seq: 1, Kind: journal.EvRunStarted, Step: -1, Data: []byte(`{"run":"r","account":"a","recipe":"x","plan":"h","seed":1}`)})
+		for _, ev := range []*journal.Event{
+			{Seq: 2, Kind: journal.EvRunRetried, Step: -1, Data: []byte(edits)},
+			{Seq: 3, Kind: journal.EvNodeCompleted, Data: []byte(`"hush-hush"`)},
+		} {
+			if shown := m.Event(ev); bytes.Contains(shown.Data, []byte("hush")) {
+				t.Errorf("edits %s: event %d shows %s", edits, ev.Seq, shown.Data)
+			}
 		}
 	}
 }
