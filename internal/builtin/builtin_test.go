@@ -240,33 +240,6 @@ func TestX160_PDFToMarkdown(t *testing.T) {
 	}
 }
 
-// pdfOf makes a PDF file of pages in one font.
-func pdfOf(contents []string) []byte {
-	objects := []string{"<< /Type /Catalog /Pages 2 0 R >>", "", "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>"}
-	kids := ""
-	for _, c := range contents {
-		kids += fmt.Sprintf("%d 0 R ", len(objects)+1)
-		objects = append(objects,
-			fmt.Sprintf("<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Resources << /Font << /F1 3 0 R >> >> /Contents %d 0 R >>", len(objects)+2),
-			fmt.Sprintf("<< /Length %d >>\nstream\n%s\nendstream", len(c)+1, c))
-	}
-	objects[1] = fmt.Sprintf("<< /Type /Pages /Kids [%s] /Count %d >>", kids, len(contents))
-	var out bytes.Buffer
-	out.WriteString("%PDF-1.4\n")
-	offsets := make([]int, len(objects))
-	for i, o := range objects {
-		offsets[i] = out.Len()
-		fmt.Fprintf(&out, "%d 0 obj\n%s\nendobj\n", i+1, o)
-	}
-	start := out.Len()
-	fmt.Fprintf(&out, "xref\n0 %d\n0000000000 65535 f \n", len(objects)+1)
-	for _, at := range offsets {
-		fmt.Fprintf(&out, "%010d 00000 n \n", at)
-	}
-	fmt.Fprintf(&out, "trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n", len(objects)+1, start)
-	return out.Bytes()
-}
-
 // An invalid input is refused with a code and a message.
 func TestRefusals(t *testing.T) {
 	s := store(t)

@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/media/pdftest"
 )
 
 // manyPages is a document of n pages with 2.4 KiB of text each.
@@ -26,7 +27,7 @@ func manyPages(n int) []byte {
 		}
 		contents = append(contents, c.String()+"ET")
 	}
-	return pdfOf(contents)
+	return pdftest.Pages(contents...)
 }
 
 // progressed records what an action reports.
