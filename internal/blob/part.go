@@ -61,8 +61,9 @@ func (s *pieceSums) sums() []byte {
 // It verifies the file's size and, for every piece of 4 MiB that the part touches, the
 // CRC-32C recorded at upload. That finds damage by a bad disk. Unlike the SHA-256 of a
 // whole read, it does not prove that the bytes are those of the hash. Files stored
-// without checksums (by an earlier release, or larger than 16 GiB) are hashed whole
-// first. Damage is fault.FileInvalid before the first byte of the damaged piece.
+// without checksums (by an earlier release, or beyond maxPieces where Config.MaxBytes
+// allows it) are hashed whole first. Damage is fault.FileInvalid before the first byte
+// of the damaged piece.
 func (s *Store) Part(ctx context.Context, account, hash string, from, n int64) (io.ReadCloser, action.FileInfo, error) {
 	f, info, err := s.open(ctx, account, hash)
 	if err != nil {

@@ -81,7 +81,7 @@ func Compile(r *recipe.Recipe, src *recipe.Source, opt Options) (*plan.Plan, []f
 	if HasErrors(diags) {
 		return nil, diags
 	}
-	if err := c.p.Seal(); err != nil {
+	if err := c.p.Freeze(); err != nil {
 		c.fail(fault.InternalError, "internal", location{}, err.Error(), "")
 		return nil, c.diagnostics()
 	}

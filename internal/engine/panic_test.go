@@ -26,7 +26,7 @@ func poisonedInput(t *testing.T, n int) *plan.Plan {
 	for i := range p.Steps {
 		p.Steps[i].Params = []byte(`"text"`)
 	}
-	if err := p.Seal(); err != nil {
+	if err := p.Freeze(); err != nil {
 		t.Fatal(err)
 	}
 	return p

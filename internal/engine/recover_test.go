@@ -217,7 +217,7 @@ func panickingPlan(t *testing.T) *plan.Plan {
 			p.Steps[i].Then = 1 << 20
 		}
 	}
-	if err := p.Seal(); err != nil {
+	if err := p.Freeze(); err != nil {
 		t.Fatal(err)
 	}
 	return p

@@ -81,7 +81,7 @@ var impureNames = []string{
 }
 
 // wrappers has the packages that may import a library outside tests. A library that
-// handles untrusted input has only one, which enforces its limits.
+// handles untrusted input has as few as possible, which enforce its limits.
 var wrappers = map[string][]string{
 	"cel.dev/cel-go": {"internal/expr"},
 	"github.com/santhosh-tekuri/jsonschema/v6":        {"internal/jsonschema"},

@@ -58,6 +58,7 @@ func TestRulesCatch(t *testing.T) {
 			"// This package runs.\npackage engine\n")), "must begin with"},
 		{"a long file", sourceProblems(file("internal/engine/x.go",
 			"// Package engine runs.\npackage engine\n"+strings.Repeat("\n", maxLines))), "lines; over"},
+		{"a refused name", nameProblems(file("internal/worker/x.go", "package worker\n\ntype Crew struct{}\n")), "the field says Executor"},
 		{"a long function", sizeProblems(file("internal/engine/x.go",
 			"package engine\n\nfunc f() {"+strings.Repeat("\n", maxFunctionLines)+"}\n"), nil), "f has 101 lines"},
 		{"a long package", sizeProblems(file("internal/engine/x.go",

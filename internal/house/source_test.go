@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -174,8 +175,14 @@ func sourceProblems(files []*source) (problems []string) {
 
 // TestSizes: functions and packages that a reader can hold in the head.
 func TestSizes(t *testing.T) {
-	for _, problem := range sizeProblems(load(t), largePackages) {
+	files := load(t)
+	for _, problem := range sizeProblems(files, largePackages) {
 		t.Error(problem)
+	}
+	for pkg := range largePackages {
+		if !slices.ContainsFunc(files, func(f *source) bool { return f.pkg == pkg }) {
+			t.Errorf("largePackages has package %s, which does not exist", pkg)
+		}
 	}
 }
 

@@ -249,7 +249,7 @@ func TestF04_TenThousandParents(t *testing.T) {
 		join.Preds = append(join.Preds, k)
 	}
 	p.Steps = append(p.Steps, none(join))
-	if err := p.Seal(); err != nil {
+	if err := p.Freeze(); err != nil {
 		t.Fatal(err)
 	}
 	d := drive(t, Prepare(p))

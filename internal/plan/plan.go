@@ -5,7 +5,7 @@
 //
 // It decides what a plan is and when two plans are the same. It never decides what runs
 // next (package machine does), evaluates nothing (package expr does) and does no I/O. A
-// plan is never changed after Seal; every run keeps the plan it started with (X27).
+// plan is never changed after Freeze; every run keeps the plan it started with (X27).
 package plan
 
 import (
@@ -301,23 +301,12 @@ type Hash [sha256.Size]byte
 
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// ParseHash parses the result of [Hash.String].
-func ParseHash(s string) (Hash, error) {
-	var h Hash
-	b, err := hex.DecodeString(s)
-	if err != nil || len(b) != len(h) {
-		return h, fmt.Errorf("plan hash %q: want %d hexadecimal characters", s, 2*len(h))
-	}
-	copy(h[:], b)
-	return h, nil
-}
-
-// Hash returns the plan's hash, which is equal for recipes with the same meaning. Seal or
+// Hash returns the plan's hash, which is equal for recipes with the same meaning. Freeze or
 // Decode must have been called.
 func (p *Plan) Hash() Hash { return p.hash }
 
-// Seal computes the hash; the plan must not be changed afterwards.
-func (p *Plan) Seal() error {
+// Freeze computes the hash; the plan must not be changed afterwards.
+func (p *Plan) Freeze() error {
 	p.Version = Version
 	data, err := p.canonical()
 	if err != nil {
@@ -339,7 +328,7 @@ func (p *Plan) Seal() error {
 // Key identifies the stored plan, including its labels: its hash and, when steps have
 // labels, a dot and the first 16 bytes of the SHA-256 of the labels. Runs of two recipes
 // with the same meaning share a plan only when the names of the steps are also equal, so
-// that no account sees names from another one. Seal or Decode must have been called.
+// that no account sees names from another one. Freeze or Decode must have been called.
 func (p *Plan) Key() string { return p.key }
 
 // HashOf returns the hash in a key.
@@ -368,7 +357,7 @@ func Decode(data []byte) (*Plan, error) {
 	if p.Version != Version {
 		return nil, fmt.Errorf("decode plan: version %d, this release reads %d", p.Version, Version)
 	}
-	if err := p.Seal(); err != nil {
+	if err := p.Freeze(); err != nil {
 		return nil, err
 	}
 	return p, nil

@@ -89,6 +89,9 @@ func (m *Mask) Event(ev *journal.Event) *journal.Event {
 		m.unread = m.unread || string(out.Data) == maskedJSON
 		return &out
 	}
+	if ev.Kind == journal.EvRunLimits {
+		return ev // the limits that a person raised, which readers of the state need
+	}
 	if m.unread {
 		return hidden(&out)
 	}
@@ -97,8 +100,6 @@ func (m *Mask) Event(ev *journal.Event) *journal.Event {
 	}
 	change := m.value
 	switch ev.Kind {
-	case journal.EvRunLimits:
-		return ev // the limits that a person raised, which readers of the state need
 	case journal.EvNodeOpened, journal.EvNodeItems, journal.EvRunCompleted:
 		change = m.inside // a list of items, or outputs by name, stays a list or an object
 	}
@@ -117,7 +118,7 @@ func (m *Mask) rewrite(data []byte, change func(any) any) []byte {
 	if len(data) == 0 {
 		return data
 	}
-	v, err := jsonx.Decode(data, jsonx.Limits{Bytes: len(data) + 1})
+	v, err := jsonx.Decode(data, jsonx.Limits{Bytes: len(data) + 1, Depth: journal.InlineLimits.Depth})
 	if err == nil {
 		data, err = jsonx.Canonical(change(v))
 	}

@@ -169,6 +169,24 @@ func TestMaskOfUnreadableEdits(t *testing.T) {
 				t.Errorf("edits %s: event %d shows %s", edits, ev.Seq, shown.Data)
 			}
 		}
+		limits := &journal.Event{Seq: 4, Kind: journal.EvRunLimits, Step: -1, Data: []byte(`{"totalSteps":7}`)}
+		if shown := m.Event(limits); string(shown.Data) != string(limits.Data) {
+			t.Errorf("edits %s: the limits are shown as %s, and the run cannot be read", edits, shown.Data)
+		}
+	}
+}
+
+// Edits as deep as a retry may make them are read: their marked values are masked, in
+// later events too, and the rest is shown.
+func TestMaskOfDeepEdits(t *testing.T) {
+	m := NewMask(&plan.Plan{InputSchema: []byte(`{"properties": {"a": {"writeOnly": true}}}`)})
+	n := journal.InlineLimits.Depth - 1
+	deep := `{"a":"hush-hush","tree":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}`
+	m.Event(&journal.Event{Seq: 1, Kind: journal.EvRunStarted, Step: -1, Data: []byte(`{"run":"r","account":"a","recipe":"x","plan":"h","seed":1}`)})
+	edits := m.Event(&journal.Event{Seq: 2, Kind: journal.EvRunRetried, Step: -1, Data: []byte(deep)})
+	later := m.Event(&journal.Event{Seq: 3, Kind: journal.EvNodeCompleted, Data: []byte(`{"n":3,"s":"hush-hush"}`)})
+	if m.unread || bytes.Contains(edits.Data, []byte("hush")) || string(later.Data) != `{"n":3,"s":"[masked]"}` {
+		t.Errorf("unread %v, edits %.100s, later %s", m.unread, edits.Data, later.Data)
 	}
 }
 
