@@ -298,7 +298,7 @@ func (s *session) summary() {
 		s.played, len(s.cases), a.Transitions, a.Events, a.Commits, a.Runs)
 	fmt.Fprintf(s.out, "a schedule: median %d transitions, median %d faults\n", s.transitions.median(), s.faults.median())
 	fmt.Fprintf(s.out, "crashes %d, suspended %d, quarantined %d, removed %d, effects %d, requests %d, events read %d\n",
-		a.Crashes, a.Suspended, a.Quarantined, a.Swept, a.Effects, a.Requests, a.Reads)
+		a.Crashes, a.Suspended, a.Quarantined, a.Removed, a.Effects, a.Requests, a.Reads)
 	var faults []string
 	a.EachFault(func(name string, n int64) { faults = append(faults, fmt.Sprintf("%s %d", name, n)) })
 	fmt.Fprintf(s.out, "faults %d: %s\n", a.FaultCount(), strings.Join(faults, ", "))

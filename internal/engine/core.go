@@ -20,7 +20,6 @@ import (
 
 const (
 	minCompaction = 16 << 10 // bytes of events below which a run is compacted only at its end or by compactOldest
-	pageBytes     = 256 << 10
 	// maxRuns bounds a batch when events are small: a run that starts or ends costs one
 	// row in addition to the journal's.
 	maxRuns = 2_000
@@ -200,7 +199,7 @@ func (c *core) decide(l *loadedRun, in *machine.Input) error {
 		// events and is loaded again, the lost attempts would look like attempts of this
 		// process.
 		if c.recovery.recoverRun(l); l.dropped {
-			return store.ErrQuarantined(l.key.Run, c.recovery.quarantined[l.key])
+			return store.QuarantinedError(l.key.Run, c.recovery.quarantined[l.key])
 		}
 	}
 	in.At = c.now
@@ -253,7 +252,7 @@ func (c *core) protect(l *loadedRun, fn func()) (err error) {
 		c.cfg.Logger.Error("the machine panicked", "run", l.key.Run, "panic", text, "stack", string(debug.Stack()))
 		reason := fmt.Sprintf("the machine panicked after event %d: %s", l.run.Last(), text)
 		c.residency.drop(l)
-		err = store.ErrQuarantined(l.key.Run, reason)
+		err = store.QuarantinedError(l.key.Run, reason)
 		for _, in := range c.pipeline.building.inputs {
 			if in.key == l.key {
 				in.out = answer{run: l.key.Run, err: err} // what its answer depends on will not be written

@@ -169,7 +169,7 @@ var errEnough = errors.New("enough")
 func supply(ctx context.Context, st store.Reader, key store.Key, run *machine.Run) error {
 	missing := run.Missing()
 	for len(missing) > 0 {
-		page, err := st.Events(ctx, key, missing[0]-1, pageBytes)
+		page, err := st.Events(ctx, key, missing[0]-1, store.PageBytes)
 		if err != nil {
 			return err
 		}

@@ -120,7 +120,7 @@ func (r *recovery) release(key store.Key) error {
 	saved.Head.Quarantine = ""
 	l, err := r.c.residency.rebuild(saved)
 	if err != nil {
-		return store.ErrQuarantined(key.Run, err.Error())
+		return store.QuarantinedError(key.Run, err.Error())
 	}
 	delete(r.quarantined, key)
 	r.c.cfg.Logger.Info("run released", "run", key.Run, "reason", head.Quarantine)

@@ -49,7 +49,7 @@ func (m *residency) get(key store.Key) (*loadedRun, error) {
 		return l, nil
 	}
 	if reason := m.c.recovery.quarantined[key]; reason != "" {
-		return nil, store.ErrQuarantined(key.Run, reason)
+		return nil, store.QuarantinedError(key.Run, reason)
 	}
 	if m.c.recovery.inherited[key].suspect {
 		return nil, &fault.Error{Code: fault.ServiceUnavailable, RetryAfterMS: 1000,
@@ -77,7 +77,7 @@ func (m *residency) get(key store.Key) (*loadedRun, error) {
 		m.arm(l) // lookAhead skips runs in memory
 	}
 	if err == nil && l.dropped {
-		return nil, store.ErrQuarantined(key.Run, "it cannot go on")
+		return nil, store.QuarantinedError(key.Run, "it cannot go on")
 	}
 	return l, err
 }
@@ -86,7 +86,7 @@ func (m *residency) get(key store.Key) (*loadedRun, error) {
 // its bytes are kept as they are, and other runs are not affected.
 func (m *residency) admit(saved *store.Saved) (*loadedRun, error) {
 	if reason := saved.Head.Quarantine; reason != "" {
-		return nil, store.ErrQuarantined(saved.Head.Run, reason)
+		return nil, store.QuarantinedError(saved.Head.Run, reason)
 	}
 	l, err := m.rebuild(saved)
 	if transient(err) {
@@ -94,7 +94,7 @@ func (m *residency) admit(saved *store.Saved) (*loadedRun, error) {
 	}
 	if err != nil {
 		m.c.recovery.quarantine(saved.Head, err.Error())
-		return nil, store.ErrQuarantined(saved.Head.Run, err.Error())
+		return nil, store.QuarantinedError(saved.Head.Run, err.Error())
 	}
 	m.advanceClock(l, saved.Head)
 	l.interrupted = len(m.c.recovery.inherited) > 0 && m.c.recovery.lostAttempts(l)

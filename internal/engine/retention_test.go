@@ -457,7 +457,7 @@ func TestRetentionGoesInSteps(t *testing.T) {
 		st, blobs := memory.New(memory.Options{}), blobsOf(t)
 		e := openEngine(t, st, Config{}, noop()) // without a file store it removes nothing
 		p := planOf(t, chain(1), noop())
-		const step, runs = 200, 2*200 + 50 // a step removes 200 runs
+		const step, runs = retention.RunsStep, 2*retention.RunsStep + 50
 		for range runs {
 			start(t, e, p, nil)
 		}

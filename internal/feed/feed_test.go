@@ -6,8 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"testing"
 
+	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -171,5 +174,37 @@ func TestSubscribersReceiveNothingOlder(t *testing.T) {
 	f.mu.Unlock()
 	if before.head == nil || after.head != nil {
 		t.Errorf("the earlier subscriber received %v, the later one %v", before.head, after.head)
+	}
+}
+
+// holed is a store whose journal lacks event 2.
+type holed struct{ store.Store }
+
+func (holed) Head(_ context.Context, key store.Key) (store.Head, error) {
+	return store.Head{Key: key, Ended: 1}, nil
+}
+
+func (holed) Events(context.Context, store.Key, uint64, int) (store.Page, error) {
+	frames := journal.AppendFrame(nil, []journal.Event{{Seq: 1, Kind: journal.EvRunStatus, Step: -1}})
+	return store.Page{Frames: journal.AppendFrame(frames, []journal.Event{{Seq: 3, Kind: journal.EvRunStatus, Step: -1}}), Next: 3, Last: 3}, nil
+}
+
+// I14: a stored journal with a gap is an error for an export and for a watcher, and
+// neither passes over it.
+func TestI14_GapInTheStore(t *testing.T) {
+	f := New(holed{}, func(context.Context, string) (*plan.Plan, error) { return &plan.Plan{}, nil })
+	key := store.Key{Account: acc, Run: "a"}
+	for name, events := range map[string]iter.Seq2[Event, error]{"an export": f.Events(t.Context(), key, 0), "a watcher": f.Watch(t.Context(), key, 0)} {
+		last, failed := uint64(0), error(nil)
+		for ev, err := range events {
+			if err != nil {
+				failed = err
+				break
+			}
+			last = ev.Seq
+		}
+		if last != 1 || failed == nil {
+			t.Errorf("%s ends after event %d with %v", name, last, failed)
+		}
 	}
 }

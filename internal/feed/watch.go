@@ -69,16 +69,21 @@ type Watcher struct {
 // caller that must not block.
 func (f *Feed) Follow(ctx context.Context, key store.Key, after uint64, yield func(Event, error) bool) (*Watcher, error) {
 	s := f.subscribe(key, false) // before the head is read, so that nothing written after it is missed
-	head, err := f.store.Head(ctx, key)
-	var p *plan.Plan
-	if err == nil {
-		p, err = f.planOf(ctx, head.PlanHash)
-	}
+	head, p, err := f.headAndPlan(ctx, key)
 	if err != nil {
 		f.unsubscribe(key, s)
 		return nil, err
 	}
 	return &Watcher{f: f, sub: s, key: key, plan: p, seen: after, head: &head, readNext: true, yield: yield}, nil
+}
+
+func (f *Feed) headAndPlan(ctx context.Context, key store.Key) (store.Head, *plan.Plan, error) {
+	head, err := f.store.Head(ctx, key)
+	if err != nil {
+		return store.Head{}, nil, err
+	}
+	p, err := f.planOf(ctx, head.PlanHash)
+	return head, p, err
 }
 
 // Ended reports whether the last event was the one that ended the run.
@@ -115,7 +120,7 @@ func (w *Watcher) Next(ctx, wait context.Context) error {
 		return err
 	}
 	if head.Quarantine != "" {
-		return store.ErrQuarantined(w.key.Run, head.Quarantine)
+		return store.QuarantinedError(w.key.Run, head.Quarantine)
 	}
 	if head.Ended != 0 && w.seen >= w.last {
 		// Check again, because a retry may have come between the two reads: then the
@@ -174,7 +179,7 @@ func (w *Watcher) readPublished(ctx context.Context) (readStored bool, err error
 		}
 	}
 	if u.head != nil && u.head.Quarantine != "" {
-		return false, store.ErrQuarantined(w.key.Run, u.head.Quarantine)
+		return false, store.QuarantinedError(w.key.Run, u.head.Quarantine)
 	}
 	return false, nil
 }
@@ -183,11 +188,7 @@ func (w *Watcher) readPublished(ctx context.Context) (readStored bool, err error
 // event is valid only until the next one is yielded.
 func (f *Feed) Events(ctx context.Context, key store.Key, after uint64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		head, err := f.store.Head(ctx, key)
-		var p *plan.Plan
-		if err == nil {
-			p, err = f.planOf(ctx, head.PlanHash)
-		}
+		_, p, err := f.headAndPlan(ctx, key)
 		if err == nil {
 			err = store.EachEvent(ctx, f.store, key, after, func(ev *journal.Event) error {
 				if !yield(Event{Event: ev, Plan: p, run: key.Run}, nil) {
@@ -215,7 +216,7 @@ func (f *Feed) Wait(ctx context.Context, key store.Key, unended func() bool) (st
 	}
 	for err == nil && head.Ended == 0 {
 		if head.Quarantine != "" {
-			return head, store.ErrQuarantined(key.Run, head.Quarantine)
+			return head, store.QuarantinedError(key.Run, head.Quarantine)
 		}
 		var u update
 		switch u, err = s.next(ctx); {

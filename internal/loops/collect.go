@@ -56,7 +56,7 @@ func Collect(ctx context.Context, st store.Reader, files action.Files, loop *Loo
 	if err != nil {
 		return jsonx.Large{}, err
 	}
-	// Put has returned, so the writer has finished.
+	// Put has read to the end, which the writer signals only after it has set c.refs.
 	return jsonx.Large{Hash: info.Hash, List: true, Size: int64(len(c.outputs)), Bytes: info.Size, Refs: c.refs}, nil
 }
 

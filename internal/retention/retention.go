@@ -62,12 +62,15 @@ func (p *Policy) SetDefaults() {
 
 const (
 	// Note is the name of the store's note that holds the progress of a cycle.
-	Note = "sweep"
+	Note = "sweep" // stored, so it keeps its first name
 	// Pause is the time between two steps of a cycle.
 	Pause = 10 * time.Second
 
-	cycleInterval                 = time.Hour // between the starts of two cycles
-	runsStep, keysStep, filesStep = 200, 1_000, 1_000
+	cycleInterval = time.Hour // between the starts of two cycles
+	// RunsStep is how many runs one step looks at.
+	RunsStep = 200
+
+	keysStep, filesStep = 1_000, 1_000
 	// maxListed bounds the lists of what was removed.
 	maxListed = 1_000
 )
@@ -217,7 +220,7 @@ func (s *pass) runs(ctx context.Context, st *state) error {
 	if keep < 0 {
 		return s.keys(ctx, st)
 	}
-	ended, err := s.c.Store.Ended(ctx, s.now-keep.Microseconds(), st.Run, runsStep)
+	ended, err := s.c.Store.Ended(ctx, s.now-keep.Microseconds(), st.Run, RunsStep)
 	if err != nil {
 		return err
 	}
@@ -232,7 +235,7 @@ func (s *pass) runs(ctx context.Context, st *state) error {
 	if len(ended) > 0 {
 		st.Run = ended[len(ended)-1]
 	}
-	if len(ended) == runsStep {
+	if len(ended) == RunsStep {
 		return nil
 	}
 	return s.keys(ctx, st)

@@ -74,7 +74,7 @@ type faultProfile struct {
 	runs  int            // at most
 
 	// The weights of what happens in one step.
-	work, start, user, pass, read, sweep int
+	work, start, user, pass, read, clean int
 
 	batch       int // most messages handed in at once
 	delayCommit int // per 10,000: a commit is delayed in favour of the next step
@@ -89,7 +89,7 @@ func draw(dice *rand.Rand) faultProfile {
 	fp := faultProfile{
 		steps: 60 + dice.IntN(300), runs: 2 + dice.IntN(6),
 		work: 15 + dice.IntN(40), start: 2 + dice.IntN(8), user: dice.IntN(8), pass: 2 + dice.IntN(8),
-		read: dice.IntN(6), sweep: dice.IntN(2),
+		read: dice.IntN(6), clean: dice.IntN(2),
 		batch: 1 + dice.IntN(4), delayCommit: dice.IntN(6000),
 		longest: pick(dice, int64(50_000), 2_000_000, 60_000_000, 3_600_000_000),
 	}

@@ -50,7 +50,7 @@ func TestNamedFaults(t *testing.T) {
 		// (checkBetweenSteps), and still sees every event (I14).
 		{name: "F48 subscribers and exports that stop reading", rates: map[Fault]int{ReaderStalled: 3000, ReaderCut: 500},
 			tune: func(w *World) {
-				w.faults.read, w.faults.sweep, w.faults.longest = 30, 3, tenMinutes
+				w.faults.read, w.faults.clean, w.faults.longest = 30, 3, tenMinutes
 				w.faults.config.CompactBytes, w.faults.config.CompactCheck = 1, 1 // the journal is compacted all the time
 			}, struck: []Fault{ReaderStalled, ReaderCut}},
 	} {

@@ -373,7 +373,7 @@ func (w *World) readAll(p *process, t *runRecord) {
 // checkIdempotency asserts that an idempotency key started one run (I13). Retention
 // removes keys after a day.
 func (w *World) checkIdempotency() {
-	if w.swept {
+	if w.cleaned {
 		return
 	}
 	runs := map[*engine.StartRequest]string{}

@@ -57,9 +57,9 @@ func TestSchedules(t *testing.T) {
 			t.Errorf("%s never struck", name)
 		}
 	})
-	if all.Suspended == 0 || all.Quarantined == 0 || all.Swept == 0 || all.Reads == 0 {
+	if all.Suspended == 0 || all.Quarantined == 0 || all.Removed == 0 || all.Reads == 0 {
 		t.Errorf("%d runs were suspended, %d quarantined, %d removed, %d events read: the worlds cover too little",
-			all.Suspended, all.Quarantined, all.Swept, all.Reads)
+			all.Suspended, all.Quarantined, all.Removed, all.Reads)
 	}
 }
 

@@ -26,7 +26,7 @@ type Stats struct {
 	Suspended   int64 // runs that were suspended
 	Quarantined int64
 	Reads       int64 // events that readers saw
-	Swept       int64 // runs removed
+	Removed     int64 // runs removed
 	Faults      [numFaults]int64
 	Kinds       [numKinds]int64   // events by machine.EventKind
 	Inputs      [16]int64         // turns by machine.InputKind
@@ -41,7 +41,7 @@ func (s *Stats) Add(o *Stats) {
 	}{
 		{&s.Transitions, o.Transitions}, {&s.Events, o.Events}, {&s.Commits, o.Commits}, {&s.Runs, o.Runs}, {&s.Ended, o.Ended},
 		{&s.Requests, o.Requests}, {&s.Effects, o.Effects}, {&s.Crashes, o.Crashes}, {&s.Suspended, o.Suspended},
-		{&s.Quarantined, o.Quarantined}, {&s.Reads, o.Reads}, {&s.Swept, o.Swept},
+		{&s.Quarantined, o.Quarantined}, {&s.Reads, o.Reads}, {&s.Removed, o.Removed},
 	} {
 		*f.to += f.from
 	}

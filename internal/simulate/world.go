@@ -70,7 +70,7 @@ type World struct {
 	repeats  []*engine.StartRequest
 	keyed    map[store.Key]*engine.StartRequest
 	started  int
-	swept    bool
+	cleaned  bool
 	noFaults bool // phase 2: no more faults occur
 
 	poison   poison
@@ -236,7 +236,7 @@ func (w *World) step() {
 	}
 	p := w.procs[w.dice.IntN(len(w.procs))]
 	fp := &w.faults
-	switch n := w.dice.IntN(fp.work + fp.start + fp.user + fp.pass + fp.read + fp.sweep); {
+	switch n := w.dice.IntN(fp.work + fp.start + fp.user + fp.pass + fp.read + fp.clean); {
 	case n < fp.work:
 		for range 1 + w.dice.IntN(fp.batch) {
 			if p.work(); p.dead {
@@ -259,7 +259,7 @@ func (w *World) step() {
 			p.read()
 		}
 	default:
-		p.sweep()
+		p.clean()
 	}
 	if p.dead {
 		return
@@ -288,14 +288,14 @@ func (w *World) passTime(p *process) {
 	w.mono += w.dice.Int64N(w.faults.longest)
 }
 
-// sweep runs retention.
-func (p *process) sweep() {
+// clean removes what is no longer kept.
+func (p *process) clean() {
 	p.call(func() {
-		swept, err := p.stage.Clean(p.w.ctx(), p.now())
-		p.w.swept = true
-		p.w.stats.Swept += int64(swept.Runs)
+		removed, err := p.stage.Clean(p.w.ctx(), p.now())
+		p.w.cleaned = true
+		p.w.stats.Removed += int64(removed.Runs)
 		if err != nil {
-			p.w.tracef("sweep: %v", err)
+			p.w.tracef("clean: %v", err)
 		}
 	})
 }

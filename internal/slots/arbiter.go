@@ -142,14 +142,14 @@ func (a *Arbiter[H]) EachGranted(fn func(*Request[H])) {
 	}
 }
 
-// EachBlocked calls fn for every request that has reached a full limit since the last
-// call and still waits there, with the reason. A request reaches each limit once, so
-// each reason is reported once.
+// EachBlocked calls fn for every request that waits at a limit which has not been
+// reported for it yet, with the reason.
 func (a *Arbiter[H]) EachBlocked(fn func(req *Request[H], reason string)) {
 	blocked := a.blocked
 	for _, req := range blocked {
-		if !req.withdrawn && req.waitingAt != nil {
-			fn(req, req.waitingAt.reason)
+		if at := req.waitingAt; !req.withdrawn && at != nil && at != req.reported {
+			req.reported = at // a request that has passed a limit since the last call is in blocked twice
+			fn(req, at.reason)
 		}
 	}
 	clear(blocked)

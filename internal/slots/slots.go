@@ -27,6 +27,7 @@ type Request[H any] struct {
 	limits    []*Limit[H]
 	passed    int       // limits held: limits[:passed]
 	waitingAt *Limit[H] // the limit whose queue it is in, or nil
+	reported  *Limit[H] // the limit that EachBlocked last reported, or nil
 	withdrawn bool
 }
 

@@ -186,3 +186,29 @@ func TestBlockedOncePerReason(t *testing.T) {
 		t.Errorf("reported %q, want %q", told, want)
 	}
 }
+
+// A request that passes a limit and comes to another one between two looks is reported
+// once, at the limit where it waits.
+func TestBlockedOnceBetweenLooks(t *testing.T) {
+	type request = Request[string]
+	a := New[string](1)
+	var run Set[string]
+	one := a.Limits("resize", "", 1, 0)
+	first, second, third := &request{Ref: journal.Ref{Step: 1}}, &request{Ref: journal.Ref{Step: 2}}, &request{Ref: journal.Ref{Step: 3}}
+	a.Request(&run, first, one)
+	a.Request(&run, third, a.Limits("", "", 0, 0))
+	a.EachBlocked(func(*request, string) {})
+	a.Request(&run, second, one)
+	a.Withdraw(first)
+	var reported []string
+	for range 2 {
+		a.EachBlocked(func(req *request, reason string) {
+			if req == second {
+				reported = append(reported, reason)
+			}
+		})
+	}
+	if len(reported) != 1 || reported[0] != "waits for one of the engine's 1 slots" {
+		t.Errorf("reported %q", reported)
+	}
+}

@@ -66,9 +66,9 @@ func EachEvent(ctx context.Context, r Reader, key Key, after uint64, fn func(*jo
 	})
 }
 
-// ErrQuarantined is the error of a request to a run that is set aside for reason, with
-// the remedy.
-func ErrQuarantined(run, reason string) error {
+// QuarantinedError returns the error of a request to a run that is quarantined for
+// reason, with the remedy.
+func QuarantinedError(run, reason string) error {
 	if strings.HasPrefix(reason, ImportedReason) {
 		return fault.New(fault.Quarantined, "run %s was imported and is not carried on here: `roux runs adopt %s` makes it a run of this data directory", run, run)
 	}

@@ -8,7 +8,7 @@ import "context"
 // long anything is needed.
 //
 // The caller also decides the order, and it matters: delete runs first, then files. A
-// crash between the two leaves files that no run names, which the next sweep finds. It
+// crash between the two leaves files that no run names, which the next pass finds. It
 // never leaves a run that names a missing file.
 type Retention interface {
 	// References returns the runs of the account whose events name the file (see
