@@ -4,6 +4,7 @@ package ledger
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
@@ -11,25 +12,25 @@ import (
 
 // A Lot is a grant and what has become of it.
 type Lot struct {
-	ID      string `json:"id"`
-	Terms   Terms  `json:"terms"`
-	Granted int64  `json:"granted"`
-	Created int64  `json:"createdAt"`          // UTC µs
-	Seq     uint64 `json:"seq"`                // of its grant among the entries
-	Ended   int64  `json:"voidedAt,omitempty"` // when it was voided; 0 = it was not
-	Free    int64  `json:"free"`
-	Held    int64  `json:"held"`
-	Spent   int64  `json:"spent"`
-	Expired int64  `json:"expired"`
-	Voided  int64  `json:"voided"`
+	ID       string `json:"id"`
+	Terms    Terms  `json:"terms"`
+	Granted  int64  `json:"granted"`
+	Created  int64  `json:"createdAt"`          // UTC µs
+	Seq      uint64 `json:"seq"`                // of its grant among the entries
+	VoidedAt int64  `json:"voidedAt,omitempty"` // when it was voided; 0 = it was not
+	Free     int64  `json:"free"`
+	Held     int64  `json:"held"`
+	Spent    int64  `json:"spent"`
+	Expired  int64  `json:"expired"`
+	Voided   int64  `json:"voided"`
 }
 
 // live reports whether the lot can be reserved from at time t.
-func (l *Lot) live(t int64) bool { return t >= l.Terms.Effective && !l.over(t) }
+func (l *Lot) live(t int64) bool { return t >= l.Terms.Effective && !l.ended(t) }
 
-// over reports whether the lot has ended at time t.
-func (l *Lot) over(t int64) bool {
-	return l.Ended != 0 && t >= l.Ended || l.Terms.Expires != 0 && t >= l.Terms.Expires
+// ended reports whether the lot has ended at time t.
+func (l *Lot) ended(t int64) bool {
+	return l.VoidedAt != 0 && t >= l.VoidedAt || l.Terms.Expires != 0 && t >= l.Terms.Expires
 }
 
 // burnsBefore is the order in which lots are used: priority, expiry, creation.
@@ -122,9 +123,9 @@ func (a *Account) Balance(t int64) (b Balance) {
 		b.Expired += l.Expired
 		b.Voided += l.Voided
 		switch {
-		case t < l.Terms.Effective && !l.over(t):
+		case t < l.Terms.Effective && !l.ended(t):
 			b.Pending += l.Free
-		case l.over(t):
+		case l.ended(t):
 			b.Expired += l.Free // no entry has said so yet
 		default:
 			b.Available += l.Free
@@ -164,8 +165,8 @@ func (a *Account) Apply(e *Entry) error {
 			*b -= p.Amount
 		}
 		*l.bucket(to) += p.Amount
-		if e.Kind == Void && l.Ended == 0 {
-			l.Ended = e.At // later ones void what its holds return
+		if e.Kind == Void && l.VoidedAt == 0 {
+			l.VoidedAt = e.At // later ones void what its holds return
 		}
 		a.list(l)
 	}
@@ -234,7 +235,7 @@ func rest(parts []Part, n int64) []Part {
 
 // check reports why an entry does not fit.
 func (a *Account) check(e *Entry) error {
-	if len(e.Parts) == 0 && e.Kind != Void {
+	if len(e.Parts) == 0 {
 		return misfit(e, "it moves nothing")
 	}
 	from, to := e.Kind.Postings()
@@ -264,8 +265,10 @@ func (a *Account) check(e *Entry) error {
 			return misfit(e, "lot %s has %d credits there, %d are wanted", id, *l.bucket(from), n)
 		case (e.Kind == Reserve || e.Kind == Extend) && !l.live(e.At):
 			return misfit(e, "lot %s is not in effect", id)
-		case e.Kind == Expire && !l.over(e.At):
+		case e.Kind == Expire && !l.ended(e.At):
 			return misfit(e, "lot %s has not ended", id)
+		case e.Kind == Void && n != l.Free:
+			return misfit(e, "lot %s has %d free credits, it voids %d", id, l.Free, n)
 		}
 	}
 	return a.checkHold(e)
@@ -305,5 +308,5 @@ func (a *Account) checkHold(e *Entry) error {
 }
 
 func misfit(e *Entry, format string, args ...any) error {
-	return fault.New(fault.Conflict, "entry "+e.Key+" ("+e.Kind.String()+"): "+format, args...)
+	return fault.New(fault.Conflict, "entry %s (%s): %s", e.Key, e.Kind, fmt.Sprintf(format, args...))
 }

@@ -13,7 +13,8 @@ import (
 // account. The caller makes all entries of one operation durable together. Keys of
 // entries that an operation adds are derived from its own.
 
-// Grant adds a lot of n credits. The lot is named by the key.
+// Grant adds a lot of n credits, which is named by the caller's key. The entry's own key
+// is that behind "grant/", so that no caller can use one which this package derives.
 func (a *Account) Grant(now int64, key string, n int64, terms Terms) (*Entry, error) {
 	if err := checkAmount("a grant", n); err != nil {
 		return nil, err
@@ -25,7 +26,7 @@ func (a *Account) Grant(now int64, key string, n int64, terms Terms) (*Entry, er
 	case terms.Expires != 0 && terms.Expires <= max(now, terms.Effective):
 		return nil, fault.New(fault.InputInvalid, "a grant that has ended when it takes effect: its expiry must come later")
 	}
-	e := &Entry{Key: key, Kind: Grant, At: now, Parts: []Part{{key, n}}, Terms: &terms}
+	e := &Entry{Key: "grant/" + key, Kind: Grant, At: now, Parts: []Part{{key, n}}, Terms: &terms}
 	return e, a.Apply(e)
 }
 
@@ -102,19 +103,23 @@ func (a *Account) Settle(now int64, key, hold string, due int64) ([]*Entry, erro
 }
 
 // Adjust returns spent credits to the lots that they came from, such as after a
-// complaint: n credits of the charge, the last ones first. What it returns to lots that
+// complaint: n credits of a settlement, the last ones first. adjusted is how many of it
+// earlier adjustments have returned; the caller has them. What it returns to lots that
 // have ended is expired or voided.
-func (a *Account) Adjust(now int64, key string, charge []Part, n int64, note string) ([]*Entry, error) {
+func (a *Account) Adjust(now int64, key string, charge *Entry, adjusted, n int64, note string) ([]*Entry, error) {
 	if err := checkAmount("an adjustment", n); err != nil {
 		return nil, err
 	}
-	total := sum(charge)
-	if n > total {
-		return nil, fault.New(fault.InputInvalid, "an adjustment of %d credits: the charge was %d", n, total)
+	left := charge.Amount() - adjusted
+	switch {
+	case charge.Kind != Settle || adjusted < 0:
+		return nil, fault.New(fault.InputInvalid, "an adjustment of %d credits of entry %s, which is no settlement", n, charge.Key)
+	case n > left:
+		return nil, fault.New(fault.InputInvalid, "an adjustment of %d credits: %d of the charge are left", n, max(0, left))
 	}
-	parts := rest(charge, total-n)
+	parts := rest(front(charge.Parts, left), left-n)
 	slices.Reverse(parts)
-	e := &Entry{Key: key, Kind: Adjust, At: now, Parts: parts, Note: note}
+	e := &Entry{Key: key, Kind: Adjust, At: now, Parts: parts, Hold: charge.Hold, Run: charge.Run, Note: note}
 	return a.applyReturned(now, key, []*Entry{e}, parts)
 }
 
@@ -125,19 +130,21 @@ func (a *Account) Void(now int64, key, lot, note string) (*Entry, error) {
 	switch {
 	case l == nil:
 		return nil, fault.New(fault.InputInvalid, "there is no lot %s", lot)
-	case l.over(now):
+	case l.ended(now):
 		return nil, fault.New(fault.Conflict, "lot %s has ended already", lot)
 	}
+	// A lot without free credits is voided too: for what its holds return.
 	e := &Entry{Key: key, Kind: Void, At: now, Parts: []Part{{lot, l.Free}}, Note: note}
 	return e, a.Apply(e)
 }
 
 // Expire returns an entry for each lot that has expired with free credits of which no
-// entry has said so. Each is dated at the end of its lot.
+// entry has said so. Each is dated at the end of its lot. On an error it returns the
+// entries that were applied.
 func (a *Account) Expire(now int64) ([]*Entry, error) {
 	var entries []*Entry
 	for _, l := range slices.Clone(a.order) {
-		if l.over(now) {
+		if l.ended(now) {
 			e := &Entry{Key: "expire/" + l.ID, Kind: Expire, At: l.Terms.Expires, Parts: []Part{{l.ID, l.Free}}}
 			if err := a.Apply(e); err != nil {
 				return entries, err
@@ -162,21 +169,20 @@ func byLot(parts []Part) (merged []Part) {
 }
 
 // applyReturned applies entries, and expires or voids what they return to lots that
-// have ended. It applies all of them or none.
+// have ended. On an error it returns the entries that were applied.
 func (a *Account) applyReturned(now int64, key string, entries []*Entry, returned []Part) ([]*Entry, error) {
 	for i, e := range entries {
 		if err := a.Apply(e); err != nil {
-			// Only the first can fail: what follows was read from the same state.
 			return entries[:i], err
 		}
 	}
 	for _, p := range byLot(returned) {
 		l := a.lots[p.Lot]
-		if !l.over(now) {
+		if !l.ended(now) {
 			continue
 		}
 		e := &Entry{Key: key + "/expire/" + p.Lot, Kind: Expire, At: now, Parts: []Part{p}}
-		if l.Ended != 0 {
+		if l.VoidedAt != 0 {
 			e.Key, e.Kind = key+"/void/"+p.Lot, Void
 		}
 		if err := a.Apply(e); err != nil {

@@ -112,8 +112,9 @@ type Part struct {
 	Amount int64  `json:"amount"`
 }
 
-// An Entry is one movement of credits. Its key is unique in the account: an entry whose
-// key has been used changes nothing.
+// An Entry is one movement of credits. Its key is unique in the account. The store
+// refuses an entry whose key it has, so that nothing is moved twice; this package does
+// not look at keys.
 type Entry struct {
 	Key   string `json:"key"`
 	Kind  Kind   `json:"kind"`
@@ -123,7 +124,8 @@ type Entry struct {
 	// root run that it is for.
 	Hold string `json:"hold,omitempty"`
 	Run  string `json:"run,omitempty"`
-	// HoldUntil is when the hold of a reserve ends at the latest: its run's ttl.
+	// HoldUntil is the ttl of the run of a reserve, for people: the hold does not end
+	// then.
 	HoldUntil int64  `json:"holdUntil,omitempty"`
 	Terms     *Terms `json:"terms,omitempty"` // of a grant
 	Note      string `json:"note,omitempty"`  // why, for people

@@ -5,6 +5,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -57,14 +58,33 @@ func TestWorkedExample(t *testing.T) {
 			t.Errorf("%+v: P %+v, Q %+v, balance %+v", tt, p, q, b)
 		}
 	}
-	if n := NextReservation(62, 61_300_000, 40, 1000); n != 50 {
-		t.Errorf("the retry after the cancel holds %d, want 50", n)
+	// A retry after the cancel, with 40 to run.
+	a := opened()
+	if _, err := a.Settle(2*hour, "s", "hold", 62); err != nil {
+		t.Fatal(err)
 	}
-	if n := NextReservation(0, 61_300_000, 40, 1000); n != 112 {
-		t.Errorf("the retry after refund_all holds %d, want 112", n)
+	next := NextReservation(62, 61_300_000, 40, 1000)
+	if _, err := a.Reserve(3*hour, "r2", "again", "run", next, 0); err != nil || next != 50 {
+		t.Fatalf("the retry holds %d, want 50: %v", next, err)
 	}
-	if n := RefundUnused.Due(false, 81_700_000, 0, 0) - 62; n != 20 {
-		t.Errorf("the retry settles %d, want 20", n)
+	settles := Settlement(RefundUnused.Due(false, 81_700_000, 0, 0), 62)
+	if _, err := a.Settle(4*hour, "s2", "again", settles); err != nil || settles != 20 {
+		t.Fatalf("the retry settles %d, want 20: %v", settles, err)
+	}
+	if b := a.Balance(4 * hour); b.Spent != 82 || b.Available != 68 {
+		t.Errorf("after the retry %+v", b)
+	}
+	// A retry after a failure under refund_all: 100 are available.
+	a = opened()
+	if _, err := a.Settle(2*hour, "s", "hold", RefundAll.Due(true, 61_300_000, 96, 120)); err != nil {
+		t.Fatal(err)
+	}
+	next = NextReservation(0, 61_300_000, 40, 1000)
+	if _, err := a.Reserve(3*hour, "r2", "again", "run", next, 0); next != 112 || !errors.Is(err, fault.InsufficientCredits) {
+		t.Errorf("the retry wants %d, want 112 and too little: %v", next, err)
+	}
+	if Settlement(61, 62) != 0 {
+		t.Error("a settlement is paid back")
 	}
 }
 
@@ -97,9 +117,18 @@ func TestPolicies(t *testing.T) {
 			t.Errorf("%+v: due are %d", tt, got)
 		}
 	}
-	for _, tt := range [][3]int64{{120, 1000, 150}, {1, 1000, 2}, {0, 1000, 0}, {4, 1000, 5}, {120, 140, 140}, {1 << 62, 500, 500}} {
+	for _, tt := range [][3]int64{{120, 1000, 150}, {1, 1000, 2}, {0, 1000, 0}, {4, 1000, 5}, {120, 140, 140}, {1 << 62, 500, 500}, {math.MaxInt64 / 5, 1000, 1000}, {math.MaxInt64, 1000, 1000}} {
 		if got := Reservation(tt[0], tt[1]); got != tt[2] {
 			t.Errorf("an estimate of %d with at most %d reserves %d, want %d", tt[0], tt[1], got, tt[2])
+		}
+	}
+}
+
+// However large the figures, a further generation holds what is left and not less.
+func TestNextReservationOfHugeEstimates(t *testing.T) {
+	for _, remaining := range []int64{math.MaxInt64 / 4, math.MaxInt64} {
+		if n := NextReservation(0, 1, remaining, 1000); n != 1000 {
+			t.Errorf("an estimate of %d holds %d, want 1000", remaining, n)
 		}
 	}
 }
@@ -168,7 +197,7 @@ func TestReturnsToEndedLots(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("the settlement is %q, want %q", got, want)
 	}
-	if q, _ := a.Lot("Q"); q.Ended != 5 || q.Voided != 16 || q.Spent != 4 {
+	if q, _ := a.Lot("Q"); q.VoidedAt != 5 || q.Voided != 16 || q.Spent != 4 {
 		t.Errorf("Q is %+v", q)
 	}
 }
@@ -187,11 +216,17 @@ func TestAdjustmentsUnwind(t *testing.T) {
 		t.Fatal(err)
 	}
 	grant(t, a, 3, "C", 5, Terms{Source: Paid, Priority: -1})
-	es, err := a.Adjust(4, "back", charge[0].Parts, 4, "a complaint")
-	if err != nil || len(es) != 1 || fmt.Sprint(es[0].Parts) != "[{B 3} {A 1}]" {
+	es, err := a.Adjust(4, "back", charge[0], 0, 4, "a complaint")
+	if err != nil || len(es) != 1 || fmt.Sprint(es[0].Parts) != "[{B 3} {A 1}]" || es[0].Run != "run" || es[0].Hold != "h" {
 		t.Fatalf("returned are %+v, %v", es, err)
 	}
-	if b := a.Balance(4); b.Spent != 4 || b.Available != 11 {
+	if es, err = a.Adjust(5, "back2", charge[0], 4, 3, "another"); err != nil || fmt.Sprint(es[0].Parts) != "[{A 3}]" {
+		t.Fatalf("then returned are %+v, %v", es, err)
+	}
+	if _, err := a.Adjust(6, "back3", charge[0], 7, 2, "one too many"); err == nil {
+		t.Error("more was returned than was charged")
+	}
+	if b := a.Balance(6); b.Spent != 1 || b.Available != 14 {
 		t.Errorf("%+v", b)
 	}
 }
@@ -204,6 +239,13 @@ func TestRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, seq := a.Balance(1), a.Seq()
+	if _, err := a.Grant(1, "50%off", 1, Terms{Source: "gift"}); err == nil {
+		t.Error("a grant from nowhere was accepted")
+	}
+	grantTwice := second(a.Grant(1, "lot", 1, Terms{Source: Paid}))
+	if got := fmt.Sprint(grantTwice); got != "CONFLICT: entry grant/lot (grant): there is a lot lot" {
+		t.Errorf("a lot twice: %s", got)
+	}
 	for name, err := range map[string]error{
 		"a negative grant":            second(a.Grant(1, "g", -1, Terms{Source: Paid})),
 		"a huge grant":                second(a.Grant(1, "g", MaxAmount+1, Terms{Source: Paid})),
@@ -222,8 +264,12 @@ func TestRefusals(t *testing.T) {
 		"a negative settlement":       second(a.Settle(1, "s", "h", -1)),
 		"an unknown lot":              second(a.Void(1, "v", "none", "")),
 		"a lot that has expired":      second(a.Void(hour, "v", "lot", "")),
-		"more than was charged":       second(a.Adjust(1, "a", []Part{{"lot", 1}}, 2, "")),
-		"what was not spent":          second(a.Adjust(1, "a", []Part{{"lot", 1}}, 1, "")),
+		"more than was charged":       second(a.Adjust(1, "a", &Entry{Kind: Settle, Parts: []Part{{"lot", 1}}}, 0, 2, "")),
+		"what was not spent":          second(a.Adjust(1, "a", &Entry{Kind: Settle, Parts: []Part{{"lot", 1}}}, 0, 1, "")),
+		"what was adjusted before":    second(a.Adjust(1, "a", &Entry{Kind: Settle, Parts: []Part{{"lot", 1}}}, 1, 1, "")),
+		"what is no charge":           second(a.Adjust(1, "a", &Entry{Kind: Reserve, Parts: []Part{{"lot", 1}}}, 0, 1, "")),
+		"a part of a lot":             a.Apply(&Entry{Key: "e", Kind: Void, At: 1, Parts: []Part{{"lot", 4}}}),
+		"a void of nothing":           a.Apply(&Entry{Key: "e", Kind: Void, At: 1}),
 		"an entry that moves nothing": a.Apply(&Entry{Key: "e", Kind: Settle, Hold: "h"}),
 		"the end of a hold":           a.Apply(&Entry{Key: "e", Kind: Settle, Hold: "h", Parts: []Part{{"lot", 5}}}),
 		"an unknown kind":             a.Apply(&Entry{Key: "e", Kind: 99, Parts: []Part{{"lot", 1}}}),
@@ -317,7 +363,7 @@ func TestI11_RandomHistories(t *testing.T) {
 					holds = append(holds[:i:i], holds[i+1:]...)
 					keep(es...)
 					if len(es) > 0 && es[0].Kind == Settle && rapid.Bool().Draw(rt, "complaint") {
-						es, err = a.Adjust(now, key+"-back", es[0].Parts, 1+due/2, "")
+						es, err = a.Adjust(now, key+"-back", es[0], 0, 1+due/2, "")
 						if due > 1 && err != nil {
 							rt.Fatal(err)
 						}

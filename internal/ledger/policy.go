@@ -2,8 +2,6 @@
 
 package ledger
 
-import "math"
-
 // Million is how many millionths a credit has. Prices and what runs use are counted in
 // millionths; a run's charge is their sum, rounded up once.
 const Million = 1_000_000
@@ -44,6 +42,10 @@ func (p Policy) Due(failed bool, used, estimated, reserved int64) int64 {
 	return due
 }
 
+// Settlement is what a generation settles of what its run owes: never less than
+// nothing, because an earlier settlement is not paid back.
+func Settlement(due, settled int64) int64 { return max(0, due-settled) }
+
 // Reservation is what is held for an estimate: a quarter more, up to most.
 func Reservation(estimated, most int64) int64 {
 	return min(most, withBuffer(estimated))
@@ -58,8 +60,5 @@ func NextReservation(settled, used, remaining, most int64) int64 {
 
 // withBuffer is an estimate and a quarter, rounded up.
 func withBuffer(estimated int64) int64 {
-	if estimated > math.MaxInt64/5 {
-		return math.MaxInt64
-	}
-	return (estimated*5 + 3) / 4
+	return (min(estimated, MaxAmount)*5 + 3) / 4
 }
