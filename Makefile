@@ -16,7 +16,7 @@ test: ## vet and all tests; the README's second command
 	./.ci/test
 
 # Packages without goroutines, which internal/house checks: they cannot have data races.
-PURE := ledger|plan|expr|jsonschema|pattern|compile|journal|machine|view|wire|heap|spell|layout|jsonx|yamlx|redact
+PURE := ledger|plan|expr|jsonschema|pattern|compile|journal|machine|view|wire|heap|spell|layout|jsonx|yamlx
 
 race: ## every short test under the race detector
 	go test -race -short -timeout 20m $$(go list ./... | grep -vE '/internal/($(PURE))(/|$$)')
@@ -51,7 +51,7 @@ measure: ## measure every shape and its floors three times (20 min on a quiet ma
 	go test ./bench -run Page -rewrite
 
 mutate: ## mutation testing: random code changes that tests must detect; PACKAGES=, BUDGET=, SEED=
-	go run ./sim/mutate -packages $(or $(PACKAGES),machine,journal,engine,store/sqlite,store/format,worker,blob) -budget $(or $(BUDGET),10m) -seed $(or $(SEED),1)
+	go run ./sim/mutate $(if $(PACKAGES),-packages $(PACKAGES)) -budget $(or $(BUDGET),10m) -seed $(or $(SEED),1)
 
 fuzz-short: ## run every fuzz target for FUZZTIME (5s)
 	./.ci/fuzz $(FUZZTIME)

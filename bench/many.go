@@ -32,7 +32,7 @@ type concurrentRuns struct {
 	seen atomic.Int64
 }
 
-func newCrowd(runs int) *concurrentRuns {
+func newConcurrentRuns(runs int) *concurrentRuns {
 	return &concurrentRuns{last: make([]time.Time, runs), gaps: make([][]time.Duration, runs)}
 }
 
@@ -94,7 +94,7 @@ func manyRuns(ctx context.Context, b *bench, name string, delay time.Duration) (
 	runs := b.few(1_000, 50)
 	l = b.line(name, runs)
 	dir := b.fresh()
-	c := newCrowd(runs)
+	c := newConcurrentRuns(runs)
 	w, err := open(ctx, filepath.Join(dir, "data"), c.run, engine.Config{})
 	if err != nil {
 		return l, err
@@ -151,7 +151,7 @@ func manyRuns(ctx context.Context, b *bench, name string, delay time.Duration) (
 func steady(ctx context.Context, b *bench) (lines []Line, err error) {
 	runs := b.few(1_000, 50)
 	l := b.line("steady", runs)
-	c := newCrowd(runs)
+	c := newConcurrentRuns(runs)
 	c.text = texts()
 	w, err := open(ctx, b.fresh(), c.run, engine.Config{})
 	if err != nil {
@@ -197,7 +197,7 @@ func steady(ctx context.Context, b *bench) (lines []Line, err error) {
 	l.put("journal_most_mb", float64(trims.most)/(1<<20))
 	l.put("written_per_step", float64(written()-disk)/steps)
 	l.Hist = w.st.histogram()
-	one := newCrowd(2)
+	one := newConcurrentRuns(2)
 	one.text = c.text
 	return []Line{l}, b.denominators(ctx, &l, boundOf(chainSteps), one.run, 0)
 }

@@ -184,7 +184,7 @@ func disk(ctx context.Context, b *bench) (_ []Line, err error) {
 	runs := b.few(100_000, 500)
 	l := b.line("disk", runs*chainSteps)
 	dir := b.fresh()
-	c := newCrowd(1_000)
+	c := newConcurrentRuns(1_000)
 	w, err := open(ctx, dir, c.run, engine.Config{})
 	if err != nil {
 		return nil, err

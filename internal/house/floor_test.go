@@ -62,7 +62,7 @@ var groups = []string{"internal/compile", "internal/media", "internal/store"}
 // pure are the deterministic packages: no clock, randomness, disk, network or
 // goroutine.
 var pure = []string{
-	"fault", "internal/mutation", "internal/wire", "internal/heap", "internal/spell", "internal/linediff", "internal/pattern", "internal/jsonx", "internal/yamlx", "internal/redact", "internal/plan", "internal/expr", "internal/jsonschema",
+	"fault", "internal/mutation", "internal/wire", "internal/heap", "internal/spell", "internal/linediff", "internal/pattern", "internal/jsonx", "internal/yamlx", "internal/plan", "internal/expr", "internal/jsonschema",
 	"internal/layout", "internal/picture", "internal/compile", "internal/compile/recipe", "internal/compile/sample", "internal/journal", "internal/machine", "internal/view", "internal/ledger",
 	"internal/store/format",
 }

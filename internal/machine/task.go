@@ -97,7 +97,7 @@ func (t *Task) capture(e *env) {
 	}
 }
 
-// noInput is the input of a step that has neither parameters nor bindings.
+// emptyInput is the input of a step that has neither parameters nor bindings.
 var (
 	emptyInput     = []byte("{}")
 	emptyInputHash = sha256.Sum256(emptyInput)

@@ -33,8 +33,8 @@ type deadlineLinks struct {
 	prev, next *attempt
 }
 
-// maxEmptyLists is the number of lists above which empty ones are dropped.
-const maxEmptyLists = 64
+// maxLists is the number of lists above which empty ones are dropped.
+const maxLists = 64
 
 func (d *deadlines) add(p *Pool, a *attempt) {
 	ln := d.byTimeout[a.task.TimeoutMS]
@@ -42,7 +42,7 @@ func (d *deadlines) add(p *Pool, a *attempt) {
 		if d.byTimeout == nil {
 			d.byTimeout = map[int64]*deadlineList{}
 		}
-		if len(d.byTimeout) >= maxEmptyLists {
+		if len(d.byTimeout) >= maxLists {
 			d.dropEmpty()
 		}
 		ln = new(deadlineList)

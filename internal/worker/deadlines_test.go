@@ -42,7 +42,7 @@ func TestX115_ManyDeadlines(t *testing.T) {
 		if r := <-w.done; r.ID.Run != "returns" || r.Err != nil {
 			t.Errorf("first: %+v", r)
 		}
-		for i := range 3 * maxEmptyLists { // empty lists are not kept for ever
+		for i := range 3 * maxLists { // empty lists are not kept for ever
 			begin(fmt.Sprint("timeout ", i), int64(60_000+i), quick)
 			if r := <-w.done; r.Err != nil {
 				t.Errorf("%s: %v", r.ID.Run, r.Err)
@@ -59,7 +59,7 @@ func TestX115_ManyDeadlines(t *testing.T) {
 			}
 		}
 		p.mu.Lock()
-		if n := len(p.deadlines.byTimeout); n > maxEmptyLists+1 {
+		if n := len(p.deadlines.byTimeout); n > maxLists+1 {
 			t.Errorf("%d lists are kept", n)
 		}
 		p.mu.Unlock()

@@ -83,13 +83,13 @@ func TestX115_EmptyLanesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &recorder{}
 		p := New(w.config())
-		for i := range 3 * maxEmptyLists {
+		for i := range 3 * maxLists {
 			tk := task(fmt.Sprint(i), func(context.Context, *action.Task) (action.Result, error) { return action.Result{}, nil })
 			tk.TimeoutMS = int64(1_000 + i)
 			run(t, p, w, tk)
 			synctest.Wait()
 			p.mu.Lock()
-			if n := len(p.deadlines.byTimeout); n > maxEmptyLists {
+			if n := len(p.deadlines.byTimeout); n > maxLists {
 				t.Errorf("%d lists", n)
 			}
 			p.mu.Unlock()

@@ -49,9 +49,9 @@ func TestF07_StoppedProcess(t *testing.T) { play(t, "F07") }
 // F45: an orderly stop.
 func TestF45_Drain(t *testing.T) { play(t, "F45") }
 
-// TestPageNamesEveryScene: docs/disasters.md lists every scenario, and the flags in
+// TestPageNamesEveryScenario: docs/disasters.md lists every scenario, and the flags in
 // its commands exist.
-func TestPageNamesEveryScene(t *testing.T) {
+func TestPageNamesEveryScenario(t *testing.T) {
 	text, err := os.ReadFile("../../docs/disasters.md")
 	if err != nil {
 		t.Fatal(err)

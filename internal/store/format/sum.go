@@ -41,11 +41,14 @@ var sumRoom = sync.Pool{New: func() any { return new([]byte) }}
 
 // Sum returns the checksum of columns of the types that SQLite returns: int64, string,
 // []byte or nil.
-func Sum(columns ...any) int64 {
+func Sum(columns ...any) int64 { return SumAll(columns) }
+
+// SumAll is Sum for a slice of any interface type, which need not be copied.
+func SumAll[T any](columns []T) int64 {
 	room := sumRoom.Get().(*[]byte)
 	buf := (*room)[:0]
 	for _, c := range columns {
-		switch c := c.(type) {
+		switch c := any(c).(type) {
 		case int64:
 			buf = binary.LittleEndian.AppendUint64(append(buf, 1), uint64(c))
 		case string:

@@ -4,6 +4,10 @@ package sqlite
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +31,23 @@ func TestEverySQLTextIsUsed(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(c.texts)) {
 		if !c.taken[name] {
 			t.Errorf("nothing uses the text %q", name)
+		}
+	}
+	var code strings.Builder
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if text, err := os.ReadFile(f); err != nil {
+			t.Fatal(err)
+		} else if !strings.HasSuffix(f, "_test.go") {
+			code.Write(text)
+		}
+	}
+	for f := range reflect.TypeFor[rareTexts]().Fields() {
+		if !regexp.MustCompile(`[^&]\bt\.` + f.Name + `\b`).MatchString(code.String()) {
+			t.Errorf("the text %s is taken when a store opens and read by nothing", f.Name)
 		}
 	}
 	if len(c.texts) < 50 {

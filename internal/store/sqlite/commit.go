@@ -87,7 +87,7 @@ func (s *Store) commitLocked(batch []store.Transition, encoded []encodedCompacti
 	c.mark++
 	c.inTx = false
 	c.touched, c.accepted, c.places, c.plans = c.touched[:0], c.accepted[:0], c.places[:0], c.plans[:0]
-	c.packing.reset()
+	c.packing.nextPack()
 	c.rows, c.bytes = 0, 0
 	defer c.forget()
 

@@ -45,13 +45,13 @@ func TestWarm(t *testing.T) {
 // is not used again. A commit that began no pack uses up no number.
 func TestPackNumbersAreGivenOnce(t *testing.T) {
 	p := packing{next: 5}
-	p.reset()
+	p.nextPack()
 	if p.next != 5 {
 		t.Errorf("the next pack is %d, want 5: nothing was in it", p.next)
 	}
 	id := p.next
 	p.Add(runKey(1), &store.Compaction{First: 1, Last: 1, Chunk: []byte("chunk"), Format: 1, State: []byte("state")})
-	p.reset()
+	p.nextPack()
 	if id != 5 || p.next != 6 || !p.Empty() {
 		t.Errorf("after pack %d was dropped the next is %d, empty: %t", id, p.next, p.Empty())
 	}

@@ -34,8 +34,8 @@ func (s *Store) view(key store.Key) view {
 	defer s.x.RUnlock()
 	e := s.x.runs[key]
 	if e == nil {
-		_, flying := s.x.committing[key]
-		return view{version: s.x.dropped, committing: flying}
+		_, committing := s.x.committing[key]
+		return view{version: s.x.dropped, committing: committing}
 	}
 	return view{e: e, version: e.version, last: e.last, chunked: e.chunked, refs: e.refs, damage: e.damage, committing: e.committing}
 }
@@ -274,7 +274,8 @@ func (t *tail) add(first, last uint64, frames []byte) (bool, error) {
 	}
 	t.frames = append(t.frames, frames...)
 	t.at = last
-	return true, nil
+	t.full = t.maxBytes > 0 && len(t.frames) >= t.maxBytes // or the next chunk would be decoded for nothing
+	return !t.full, nil
 }
 
 // compacted adds the pieces and chunks after t.at.

@@ -32,8 +32,8 @@ type packing struct {
 	format.Pack
 }
 
-// reset forgets what a commit has packed. The number of a pack is never used twice.
-func (p *packing) reset() {
+// nextPack forgets what a commit has packed. The number of a pack is never used twice.
+func (p *packing) nextPack() {
 	if !p.Empty() {
 		p.next++
 	}
@@ -51,7 +51,7 @@ func (s *Store) writePack() error {
 		return err
 	}
 	s.c.bytes += int64(len(data))
-	p.reset()
+	p.nextPack()
 	return nil
 }
 

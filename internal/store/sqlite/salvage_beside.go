@@ -17,7 +17,7 @@ func (s *Store) Accounts(ctx context.Context) (accounts []string, err error) {
 	if err := s.isOpen(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := s.read.QueryContext(ctx, `SELECT DISTINCT account FROM runs ORDER BY account`)
+	rows, err := s.read.QueryContext(ctx, s.t.accounts)
 	if err == nil {
 		err = eachRow(rows, func() error {
 			var account string

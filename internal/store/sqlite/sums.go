@@ -18,11 +18,7 @@ import (
 // checksums.
 var registerSum = sync.OnceValue(func() error {
 	return sqlite.RegisterDeterministicScalarFunction("roux_sum", -1, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
-		columns := make([]any, len(args))
-		for i, a := range args {
-			columns[i] = a
-		}
-		return format.Sum(columns...), nil
+		return format.SumAll(args), nil
 	})
 })
 

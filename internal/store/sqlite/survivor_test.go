@@ -222,7 +222,7 @@ func goesOn(ctx context.Context, s *Store, t *truth, clock time.Time) error {
 			h := &heads[i]
 			switch {
 			case h.Quarantine != "":
-				return fmt.Errorf("run %s is set apart: %s", h.Run, h.Quarantine)
+				return fmt.Errorf("run %s is quarantined: %s", h.Run, h.Quarantine)
 			case h.Status == "expired":
 				return fmt.Errorf("run %s ended by its time limit, not by its work", h.Run)
 			case h.Ended != 0:

@@ -17,7 +17,7 @@ roux_sum(r.account, r.run, r.recipe, r.version, r.plan_hash, r.created);
 -- name: headSum
 roux_sum(r.account, r.run, r.status, r.updated, r.ended, r.code, r.message, r.used, r.failures, r.quarantine, r.owes);
 
--- name: savedColumns
+-- name: savedRuns
 -- A run with its snapshot, in the order of savedRow.scan.
 SELECT {headColumns}, r.parked, r.wake_at, r.park_sum, {compactedColumns},
     ifnull(s.last, 0), ifnull(s.format, 0), s.state, ifnull(s.sum, -1)
@@ -77,10 +77,10 @@ SELECT {compactedColumns} FROM runs r WHERE account = ?1 AND run = ?2;
 SELECT {headColumns} FROM runs r WHERE account = ?1 AND run = ?2;
 
 -- name: saved
-{savedColumns} WHERE r.account = ?1 AND r.run = ?2;
+{savedRuns} WHERE r.account = ?1 AND r.run = ?2;
 
 -- name: liveRuns
-{savedColumns}
+{savedRuns}
 WHERE r.parked = 0 AND (r.ended = 0 OR r.owes = 1) AND (r.account, r.run) > (?1, ?2)
 ORDER BY r.account, r.run LIMIT 200;
 
