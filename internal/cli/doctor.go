@@ -4,18 +4,14 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"runtime"
 
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/doctor"
-	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -83,19 +79,6 @@ func (a *app) doctorOptions(mend bool) doctor.Options {
 	opt := doctor.Options{
 		Config: a.config, ConfigErr: a.configErr, Screen: a.screen, Getenv: a.getenv, Now: a.now, Fix: mend, Say: a.say, Hint: a.hint,
 		Version: view.Join(" ", "roux", b.Version, view.Cut(b.Commit, 12), fmt.Sprintf("(%s, %s/%s, %d cores)", b.Go, b.OS, b.Arch, runtime.NumCPU())),
-		Holder: func(ctx context.Context, dir string) store.Reader {
-			if r := control.Dial(ctx, dir); r != nil {
-				return r
-			}
-			return nil // a nil *control.Remote in the interface would not be nil
-		},
-		SocketError: func(dir string) error {
-			if _, err := control.Socket(dir); !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-			return nil
-		},
-		Hide: func(ctx context.Context, j store.Reader, head *store.Head) { control.NewMasked(j).Hide(ctx, head) },
 	}
 	if b.Removable {
 		opt.Broken = b.broken()

@@ -19,6 +19,7 @@ import (
 	"github.com/roux-engine/roux/examples"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/config"
+	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/media"
 	"github.com/roux-engine/roux/internal/mutation"
@@ -158,7 +159,7 @@ func (d *checkup) socket() {
 		_, err := os.Lstat(filepath.Join(d.dir, name))
 		there = there || err == nil
 	}
-	if err := d.SocketError(d.dir); there && err != nil {
+	if _, err := control.Socket(d.dir); there && err != nil && !errors.Is(err, fs.ErrNotExist) {
 		d.problem("socket", "end the command that holds the directory, see that only you may write in it (`chmod go-w`), and remove the socket; another directory is named with --data",
 			"the socket of the data directory is not used: %v", err)
 	}
@@ -236,7 +237,7 @@ func byteText(n uint64) string {
 
 // leftovers looks for temporary files of processes that were killed.
 func (d *checkup) leftovers() {
-	if r := d.Holder(d.ctx, d.dir); r != nil {
+	if control.Dial(d.ctx, d.dir) != nil {
 		return // the holder may be using them
 	}
 	root, err := os.OpenRoot(d.dir)
@@ -297,7 +298,7 @@ func (d *checkup) store() {
 		d.ok("store", "there is none yet; the first run makes it")
 		return
 	}
-	if r := d.Holder(d.ctx, d.dir); r != nil {
+	if r := control.Dial(d.ctx, d.dir); r != nil {
 		d.ok("holder", "another command holds the data directory and answers; the store is not checked meanwhile")
 		d.runs(d.ctx, r)
 		return
@@ -337,12 +338,12 @@ func (d *checkup) runs(ctx context.Context, j store.Reader) {
 		d.fail("runs", err)
 		return
 	case len(quarantined) > 0:
-		d.Hide(ctx, j, &quarantined[0])
+		control.NewMasked(j).Hide(ctx, &quarantined[0])
 		d.problem("runs", "`"+d.Hint("runs get", quarantined[0].Run)+"` says why, `"+d.Hint("runs release", quarantined[0].Run)+"` lets it go on",
 			"%s quarantined, the newest %s: %s", are(len(quarantined)), quarantined[0].Run, view.OneLine(view.Cut(quarantined[0].Quarantine, 100)))
 	}
 	if len(open) > 0 {
-		if d.Holder(ctx, d.dir) == nil {
+		if control.Dial(ctx, d.dir) == nil {
 			d.note("runs", "`"+d.Hint("resume", "")+"` goes on with all of them", "%s not ended and stand still, the newest %s (%s)", have(len(open)), open[0].Run, view.OneLine(view.Cut(open[0].Recipe, 32)))
 		} else {
 			d.ok("runs", "%s not ended", have(len(open)))

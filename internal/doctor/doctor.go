@@ -16,7 +16,6 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/node"
-	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/term"
 )
 
@@ -50,13 +49,6 @@ type Options struct {
 	Say func(format string, args ...any)
 	// Hint returns a command line for the user, with the data directory in it.
 	Hint func(command, run string) string
-	// Holder returns the process that holds a data directory, or nil.
-	Holder func(ctx context.Context, dir string) store.Reader
-	// SocketError returns why the socket of a data directory is not used; nil when
-	// it is used or missing.
-	SocketError func(dir string) error
-	// Hide removes what must not be shown from the head of a run.
-	Hide func(ctx context.Context, j store.Reader, head *store.Head)
 }
 
 // A checkup collects findings.

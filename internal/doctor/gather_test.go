@@ -4,7 +4,6 @@ package doctor
 
 import (
 	"bytes"
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -252,7 +251,6 @@ func contentsOf(t *testing.T, dir string) []Finding {
 	}
 	list := Contents(t.Context(), Options{
 		Now: time.Now, Say: func(string, ...any) {}, Hint: func(command, run string) string { return command + " " + run },
-		Holder: func(context.Context, string) store.Reader { return nil }, Hide: func(context.Context, store.Reader, *store.Head) {},
 	}, dir, st)
 	if err := st.Close(); err != nil {
 		t.Fatal(err)
