@@ -316,6 +316,11 @@ func (d *checkup) store() {
 	if n := st.Unfinished(); n > 0 {
 		d.note("log", "nothing is to be done: what it was for was never answered, and is done again", "%s of a commit that a power cut or a kill left unfinished dropped", view.Count(n, "page"))
 	}
+	d.openStore(st)
+}
+
+// openStore checks what is in an open store, and its runs.
+func (d *checkup) openStore(st node.Store) {
 	d.contents(st)
 	d.runs(d.ctx, st)
 }

@@ -69,11 +69,11 @@ func Check(ctx context.Context, opt Options) []Finding { //nolint:gocritic // ca
 	return d.list
 }
 
-// Contents checks what is in a data directory, whose store is open.
+// Contents checks what is in a data directory, whose store is open. Tests use it
+// for stores that they keep open.
 func Contents(ctx context.Context, opt Options, dir string, st node.Store) []Finding { //nolint:gocritic // called once
 	d := &checkup{Options: opt, ctx: ctx, dir: dir}
-	d.contents(st)
-	d.runs(ctx, st)
+	d.openStore(st)
 	return d.list
 }
 
