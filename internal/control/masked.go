@@ -78,28 +78,19 @@ func (m *Masked) List(ctx context.Context, q store.Query) ([]store.Head, error) 
 
 // Hide hides in a head what its recipe marks.
 func (m *Masked) Hide(ctx context.Context, head *store.Head) {
-	hideMessage(head, func() bool { return m.marked(ctx, head) })
-	hideReason(head, func() bool { return m.marked(ctx, head) })
-}
-
-// HideCause hides why a run is quarantined, and nothing else in its head.
-func (m *Masked) HideCause(ctx context.Context, head *store.Head) {
-	hideReason(head, func() bool { return m.marked(ctx, head) })
-}
-
-// hideMessage hides why a run failed when its recipe marks inputs, because the
-// message may contain one.
-func hideMessage(head *store.Head, marked func() bool) {
-	if head.Message != "" && marked() {
+	// The message of a failed run may contain a marked input.
+	if head.Message != "" && m.marked(ctx, head) {
 		head.Message = view.Masked
 	}
+	m.HideCause(ctx, head)
 }
 
-// hideReason hides why a run is quarantined: the part after the first colon may be
-// the text of a panic. The reason of an imported run comes from the import.
-func hideReason(head *store.Head, marked func() bool) {
+// HideCause hides why a run is quarantined, and nothing else in its head: the part
+// after the first colon may be the text of a panic. The reason of an imported run
+// comes from the import.
+func (m *Masked) HideCause(ctx context.Context, head *store.Head) {
 	ours, _, cause := strings.Cut(head.Quarantine, ": ")
-	if cause && !head.Imported() && marked() {
+	if cause && !head.Imported() && m.marked(ctx, head) {
 		head.Quarantine = ours + ": " + view.Masked
 	}
 }
