@@ -12,37 +12,42 @@ import (
 	"github.com/roux-engine/roux/internal/datadir"
 )
 
-// deaf holds a directory's socket and never answers: it hangs up, or it is
-// silent as a stopped process is.
-func deaf(t *testing.T, hangUp bool) (dir string) {
+// shortDir is a directory whose path leaves room for the names of sockets.
+func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "deaf")
+	dir, err := os.MkdirTemp("", "rx")
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// deaf holds the socket of a directory and closes every connection.
+func deaf(t *testing.T) (dir string) {
+	t.Helper()
+	dir = shortDir(t)
 	ln, err := net.Listen("unix", filepath.Join(dir, datadir.Socket))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = ln.Close(); _ = os.RemoveAll(dir) })
-	if hangUp {
-		go func() {
-			for {
-				c, err := ln.Accept()
-				if err != nil {
-					return
-				}
-				_ = c.Close()
+	t.Cleanup(func() { _ = ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
 			}
-		}()
-	}
+			_ = c.Close()
+		}
+	}()
 	return dir
 }
 
 // Exit 9: the process that holds the directory is there and does not answer
 // (SERVER_UNREACHABLE).
 func TestHolderDoesNotAnswer(t *testing.T) {
-	dir := deaf(t, true)
+	dir := deaf(t)
 	if err := os.WriteFile(filepath.Join(dir, "lock"), []byte("4711\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
