@@ -8,10 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
-	"github.com/spf13/cobra"
 )
 
 func (a *app) diffCommand() *cobra.Command {
