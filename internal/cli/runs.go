@@ -104,7 +104,7 @@ func (a *app) listCommand() *cobra.Command {
 				hideTexts(ctx, j, heads)
 				a.printHeads(heads)
 				if n := damagedIn(heads); n > 0 {
-					a.say("%s damaged: `%s` tells what else is, and a backup has the whole", are(n), a.hint("doctor", ""))
+					a.say("%s damaged: `%s` tells what else is, and a backup has the whole", view.CountAre(n, "run"), a.hint("doctor", ""))
 					return exit(fault.ExitInternal)
 				}
 				return nil
@@ -347,11 +347,4 @@ func (a *app) sayImported(h store.Head) {
 	if h.Imported() {
 		a.say("run %s was %s: %s", h.Run, store.ImportedReason, importedText(h))
 	}
-}
-
-func are(n int) string {
-	if n == 1 {
-		return "1 run is"
-	}
-	return fmt.Sprintf("%d runs are", n)
 }

@@ -345,7 +345,7 @@ func (d *checkup) runs(ctx context.Context, j store.Reader) {
 	case len(quarantined) > 0:
 		control.NewMasked(j).Hide(ctx, &quarantined[0])
 		d.problem("runs", "`"+d.Hint("runs get", quarantined[0].Run)+"` says why, `"+d.Hint("runs release", quarantined[0].Run)+"` lets it go on",
-			"%s quarantined, the newest %s: %s", are(len(quarantined)), quarantined[0].Run, view.OneLine(view.Cut(quarantined[0].Quarantine, 100)))
+			"%s quarantined, the newest %s: %s", view.CountAre(len(quarantined), "run"), quarantined[0].Run, view.OneLine(view.Cut(quarantined[0].Quarantine, 100)))
 	}
 	if len(open) > 0 {
 		if control.Dial(ctx, d.dir) == nil {
@@ -402,13 +402,6 @@ func (d *checkup) parser() {
 	default:
 		d.ok("parser", "a child process read a PDF of %d pages in %s", doc.PageCount, fine(time.Since(begin)))
 	}
-}
-
-func are(n int) string {
-	if n == 1 {
-		return "1 run is"
-	}
-	return fmt.Sprintf("%d runs are", n)
 }
 
 func have(n int) string {

@@ -86,6 +86,14 @@ func Count(n int, one string) string {
 	return strconv.Itoa(n) + " " + one + "s"
 }
 
+// CountAre returns "1 run is" or "3 runs are".
+func CountAre(n int, one string) string {
+	if n == 1 {
+		return Count(n, one) + " is"
+	}
+	return Count(n, one) + " are"
+}
+
 // UTC converts a time of the journal (UTC µs).
 func UTC(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 
