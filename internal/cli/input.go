@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/term"
@@ -47,7 +46,7 @@ func readSource(path string, stdin io.Reader, limit int64) (text []byte, name st
 	}
 	if int64(len(text)) > limit {
 		return nil, "", fault.New(fault.RecipeInvalid,
-			"%s is larger than %s, the limit of a recipe: --max-source raises it up to 16MiB", name, config.Size(limit).Text())
+			"%s is larger than %s, the limit of a recipe: --max-source raises it up to 16MiB", name, view.Bytes(limit))
 	}
 	return text, name, nil
 }

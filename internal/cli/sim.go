@@ -228,7 +228,7 @@ func (a *app) simFiles(args []string) (list []simulate.File, err error) {
 
 func simFileOf(f *os.File, path string, size int64) (simulate.File, error) {
 	if size > simFile {
-		return simulate.File{}, fault.New(fault.FileInvalid, "%s is larger than %s, the limit of a file in a simulation", view.OneLine(path), config.Size(simFile).Text())
+		return simulate.File{}, fault.New(fault.FileInvalid, "%s is larger than %s, the limit of a file in a simulation", view.OneLine(path), view.Bytes(simFile))
 	}
 	data := make([]byte, size)
 	n, err := f.ReadAt(data, 0)

@@ -16,9 +16,6 @@ type Size int64
 // String implements pflag.Value.
 func (b *Size) String() string { return view.ShortBytes(int64(*b)) }
 
-// Text returns the size for people.
-func (b Size) Text() string { return view.Bytes(int64(b)) }
-
 // Set implements pflag.Value.
 func (b *Size) Set(s string) error {
 	for _, u := range view.ByteUnits {

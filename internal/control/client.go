@@ -22,6 +22,7 @@ import (
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // maxRefusal bounds an error of the server.
@@ -99,7 +100,7 @@ func (r *Remote) result(res *http.Response, out any) error {
 	body := &io.LimitedReader{R: res.Body, N: maxAnswer + 1}
 	err := json.NewDecoder(body).Decode(out)
 	if body.N <= 0 {
-		err = fmt.Errorf("its answer is larger than %s", config.Size(maxAnswer).Text())
+		err = fmt.Errorf("its answer is larger than %s", view.Bytes(maxAnswer))
 	}
 	if err != nil {
 		return r.unreachable(err)
