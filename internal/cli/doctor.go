@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) doctorCommand() *cobra.Command {
-	var mend bool
+	var fix bool
 	var into string
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -33,7 +33,7 @@ func (a *app) doctorCommand() *cobra.Command {
 			if into != "" {
 				return a.salvage(cmd.Context(), into)
 			}
-			list := doctor.Check(cmd.Context(), a.doctorOptions(mend))
+			list := doctor.Check(cmd.Context(), a.doctorOptions(fix))
 			a.show(list, func() { a.printFindings(list) })
 			for _, f := range list {
 				if f.Status == doctor.Problem {
@@ -43,7 +43,7 @@ func (a *app) doctorCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&mend, "fix", false, "fix what can be fixed without losing anything")
+	cmd.Flags().BoolVar(&fix, "fix", false, "fix what can be fixed without losing anything")
 	cmd.Flags().StringVar(&into, "salvage", "", "make a new data `directory` of what verifies in a damaged one")
 	cmd.MarkFlagsMutuallyExclusive("fix", "salvage")
 	return cmd
@@ -74,10 +74,10 @@ func (a *app) printFindings(list []doctor.Finding) {
 	a.say("%s", view.Count(problems, "problem"))
 }
 
-func (a *app) doctorOptions(mend bool) doctor.Options {
+func (a *app) doctorOptions(fix bool) doctor.Options {
 	b := thisBuild()
 	opt := doctor.Options{
-		Config: a.config, ConfigErr: a.configErr, Screen: a.screen, Getenv: a.getenv, Now: a.now, Fix: mend, Say: a.say, Hint: a.hint,
+		Config: a.config, ConfigErr: a.configErr, Screen: a.screen, Getenv: a.getenv, Now: a.now, Fix: fix, Say: a.say, Hint: a.hint,
 		Version: view.Join(" ", "roux", b.Version, view.Cut(b.Commit, 12), fmt.Sprintf("(%s, %s/%s, %d cores)", b.Go, b.OS, b.Arch, runtime.NumCPU())),
 	}
 	if b.Removable {

@@ -74,7 +74,7 @@ func (d *checkup) settings() {
 		if errors.As(err, &e) && len(e.Diags) > 0 {
 			text = e.Diags[0].String()
 		}
-		d.problem("settings", "mend the file; `roux config list` shows all settings", "%s", text)
+		d.problem("settings", "correct the file; `roux config list` shows all settings", "%s", text)
 	} else {
 		from := d.Config.Files()
 		if len(from) == 0 {

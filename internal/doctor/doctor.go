@@ -96,7 +96,7 @@ func (d *checkup) repair(check, fix, text string, do func() error) {
 		return
 	}
 	if err := do(); err != nil {
-		d.problem(check, fix, "%s; mending it failed: %v", text, err)
+		d.problem(check, fix, "%s; fixing it failed: %v", text, err)
 		return
 	}
 	d.list = append(d.list, Finding{check, Fixed, text, ""})
