@@ -62,7 +62,7 @@ cat recipe.yaml | roux fmt -`,
 			return a.finishFormat(args, list, check, diff)
 		},
 	}
-	cmd.Flags().BoolVar(&check, "check", false, "write nothing; exit 1 when a file is not in the one form")
+	cmd.Flags().BoolVar(&check, "check", false, "write nothing; exit 1 when a file is not formatted")
 	cmd.Flags().BoolVar(&diff, "diff", false, "write nothing; show what would change")
 	cmd.Flags().Var((*config.Size)(&limit), "max-source", "largest recipe, up to 16MiB")
 	return cmd
@@ -131,7 +131,7 @@ func (a *app) finishFormat(args []string, list []*formatted, check, diff bool) e
 			case f.Diff != "":
 				a.text("%s", view.Clean(f.Diff))
 			case f.Changed && (check || diff):
-				a.text("%s: not in the one form\n", view.OneLine(f.File))
+				a.text("%s: not formatted\n", view.OneLine(f.File))
 			case f.Changed:
 				a.text("%s: formatted\n", view.OneLine(f.File))
 			}
@@ -142,7 +142,7 @@ func (a *app) finishFormat(args []string, list []*formatted, check, diff bool) e
 		return exit(fault.ExitFailed)
 	}
 	if changed == 0 {
-		a.say("nothing to do: %s in the one form already", was(len(list)))
+		a.say("nothing to do: %s formatted already", was(len(list)))
 	}
 	return nil
 }

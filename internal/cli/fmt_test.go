@@ -86,6 +86,6 @@ func TestFormatKeepsThePlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, _ := yamlx.Format(text, jsonx.Limits{}, recipe.KeyOrder()); !bytes.Equal(out, text) {
-		t.Errorf("what init writes is not in the one form:\n%s", out)
+		t.Errorf("what init writes is not formatted:\n%s", out)
 	}
 }
