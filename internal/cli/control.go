@@ -52,7 +52,7 @@ func (a *app) retryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry RUN",
 		Short: "Run an ended run again, from what failed or from a step",
-		Long: "Run an ended run again in a new generation. Recorded steps before the starting point are not repeated; " +
+		Long: "Run an ended run again in a new generation. Recorded steps that do not come after the starting point are not repeated; " +
 			"--from names a step to start from, --set replaces fields of the run's input or raises its limits.",
 		Example: "roux runs retry @last-failed\nroux runs retry @last --from convert --set in.language=en\nroux runs retry @last --set limits.max_total_steps=200000",
 		Args:    wants(1, 1, "RUN [--from STEP] [--set in.name=value] [--set limits.name=N]"),

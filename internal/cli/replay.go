@@ -32,7 +32,7 @@ func (a *app) replayCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay RUN",
 		Short: "Replay a run's journal and compare it with what is stored",
-		Long: "Fold a run's journal again, from its first event, and compare the state with what is stored: the snapshot byte by byte, " +
+		Long: "Replay a run's journal from its first event and compare the state with what is stored: the snapshot byte by byte, " +
 			"the head row field by field. Exit code 1 when they differ. With --at N the state after event N is shown.",
 		Example: "roux replay @last\nroux replay @last --at 12",
 		Args:    wants(1, 1, "RUN [--at N]"),
