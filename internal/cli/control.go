@@ -33,7 +33,7 @@ func (a *app) cancelCommand() *cobra.Command {
 		Example: "roux runs cancel @last --reason 'wrong file'",
 		Args:    wants(1, 1, "RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.change(cmd.Context(), args[0], change{
+			return a.apply(cmd.Context(), args[0], change{
 				done: "is cancelled",
 				act: func(ctx context.Context, h control.Runs, _ store.Reader, head store.Head) error {
 					return h.Cancel(ctx, head.Run, reason)
@@ -57,7 +57,7 @@ func (a *app) retryCommand() *cobra.Command {
 		Example: "roux runs retry @last-failed\nroux runs retry @last --from convert --set in.language=en\nroux runs retry @last --set limits.max_total_steps=200000",
 		Args:    wants(1, 1, "RUN [--from STEP] [--set in.name=value] [--set limits.name=N]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.change(cmd.Context(), args[0], change{
+			return a.apply(cmd.Context(), args[0], change{
 				done: "runs again",
 				act: func(ctx context.Context, h control.Runs, j store.Reader, head store.Head) error {
 					p, err := store.LoadPlan(ctx, j, head)
@@ -99,7 +99,7 @@ func (a *app) signalCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.change(cmd.Context(), args[0], change{
+			return a.apply(cmd.Context(), args[0], change{
 				done: fmt.Sprintf("has the signal %q", args[1]),
 				act: func(ctx context.Context, h control.Runs, j store.Reader, head store.Head) error {
 					if head.Ended == 0 {
@@ -141,7 +141,7 @@ func (a *app) releaseCommand() *cobra.Command {
 		Example: "roux runs release run_01K3",
 		Args:    wants(1, 1, "RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.change(cmd.Context(), args[0], change{
+			return a.apply(cmd.Context(), args[0], change{
 				done: "is released and goes on",
 				act: func(ctx context.Context, h control.Runs, _ store.Reader, head store.Head) error {
 					switch {
@@ -169,7 +169,7 @@ func (a *app) adoptCommand() *cobra.Command {
 		Example: "roux runs adopt run_01K3",
 		Args:    wants(1, 1, "RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.change(cmd.Context(), args[0], change{
+			return a.apply(cmd.Context(), args[0], change{
 				done: "is adopted",
 				act: func(ctx context.Context, h control.Runs, _ store.Reader, head store.Head) error {
 					switch {
@@ -214,7 +214,7 @@ func (a *app) payload(text string) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// A change is a change of one run.
+// A change is what a command does to one run, and how it reports it.
 type change struct {
 	act func(ctx context.Context, h control.Runs, j store.Reader, head store.Head) error
 	// done completes the message "RUN …" that reports the change, for example with "is
@@ -224,10 +224,10 @@ type change struct {
 	fine int
 }
 
-// change applies a change to a run. If another process holds the directory, it asks
+// apply applies a change to a run. If another process holds the directory, it asks
 // that process, which continues the run. Otherwise this process applies the change and
 // follows the run as resume does.
-func (a *app) change(ctx context.Context, name string, s change) error {
+func (a *app) apply(ctx context.Context, name string, s change) error {
 	ctx = a.following(ctx)
 	dir, err := a.config.DataDir()
 	if err != nil {
