@@ -320,7 +320,7 @@ func TestImportIsWholeOrApart(t *testing.T) {
 			t.Fatalf("import %d did not notice that the store failed", n)
 		}
 		if head, err := st.Head(ctx, key); err != nil || head.Quarantine != bundle.Importing {
-			t.Fatalf("half an import is not set apart: %+v, %v", head, err)
+			t.Fatalf("half an import is not quarantined: %+v, %v", head, err)
 		}
 	}
 	if state, err := b.Commit(ctx, st, account); state != "imported" || err != nil {

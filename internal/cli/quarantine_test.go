@@ -79,8 +79,8 @@ func TestMarksInEveryView(t *testing.T) {
 	}{
 		{"cancelled", "", false, "cancelled", true, "cancelled"},
 		{"cancelled, the head lags", "", true, "running", false, "cancelled"},
-		{"set apart", "it stopped the process", false, "cancelled", true, "cancelled"},
-		{"set apart, the head lags", "it stopped the process", true, "running", false, "running"},
+		{"quarantined", "it stopped the process", false, "cancelled", true, "cancelled"},
+		{"quarantined, the head lags", "it stopped the process", true, "running", false, "running"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
