@@ -12,7 +12,7 @@ import (
 
 // F33: a file that a command has written survives a power cut under its name, because
 // the directory is synced after the rename.
-func TestF33_DraftsAreDurable(t *testing.T) {
+func TestF33_WrittenFilesAreDurable(t *testing.T) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		t.Skip("there is no strace to see the system calls with")

@@ -11,7 +11,7 @@ import (
 )
 
 // A status has the same glyph in a line of output and in a picture of the run.
-func TestLooksAgree(t *testing.T) {
+func TestStylesAgree(t *testing.T) {
 	var all []string
 	for st := journal.Pending; st <= journal.Invalidated; st++ {
 		all = append(all, st.String())

@@ -351,7 +351,7 @@ func TestAskedForTooMuch(t *testing.T) {
 
 // At most as many connections are served at a time as there are slots. A connection
 // that is closed frees its slot.
-func TestSeats(t *testing.T) {
+func TestSlots(t *testing.T) {
 	in, err := net.Listen("unix", filepath.Join(secondDir(t), "s"))
 	if err != nil {
 		t.Fatal(err)

@@ -155,7 +155,7 @@ func TestA15_SocketsThatAreNotOurs(t *testing.T) {
 }
 
 // checkOwner and checkPath, also with the id of another user.
-func TestJudge(t *testing.T) {
+func TestCheckOwner(t *testing.T) {
 	dir := t.TempDir()
 	chmod(t, dir, 0o755)
 	info, err := os.Lstat(dir)
