@@ -203,7 +203,7 @@ func TestTableRefusals(t *testing.T) {
 		code         fault.Code
 		says         string
 	}{
-		{"too few cells", "csv-to-json", m{"text": "a,b\n1,2\n3\n"}, fault.FileInvalid, `line 3 has 1 cells, the table has 2 columns: mend it, or give "ragged": "pad"`},
+		{"too few cells", "csv-to-json", m{"text": "a,b\n1,2\n3\n"}, fault.FileInvalid, `line 3 has 1 cells, the table has 2 columns: correct it, or give "ragged": "pad"`},
 		{"too many cells", "csv-to-json", m{"text": "a,b\n1,2,3\n"}, fault.FileInvalid, "line 2 has 3 cells"},
 		{"a quote in a cell", "csv-to-json", m{"text": "a,b\n1,x\"y\n"}, fault.FileInvalid, "line 2, column 4: a quote stands inside a cell"},
 		{"an open quote", "csv-to-json", m{"text": "a\n\"x\n"}, fault.FileInvalid, "a quote"},

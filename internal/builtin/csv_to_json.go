@@ -291,7 +291,7 @@ func (t *table) next() ([]string, error) {
 	t.rows++
 	if len(rec) != len(t.columns) && t.in.Ragged != "pad" {
 		line, _ := t.r.FieldPos(0)
-		return nil, fault.New(fault.FileInvalid, "line %d has %d cells, the table has %d columns: mend it, or give \"ragged\": \"pad\"", line, len(rec), len(t.columns))
+		return nil, fault.New(fault.FileInvalid, "line %d has %d cells, the table has %d columns: correct it, or give \"ragged\": \"pad\"", line, len(rec), len(t.columns))
 	}
 	for len(t.columns) < len(rec) {
 		if len(t.columns) == maxColumns {

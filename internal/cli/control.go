@@ -52,8 +52,8 @@ func (a *app) retryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry RUN",
 		Short: "Run an ended run again, from what failed or from a step",
-		Long: "Run an ended run again in a new generation. Recorded steps that do not come after the starting point are not repeated; " +
-			"--from names a step to start from, --set replaces fields of the run's input or raises its limits.",
+		Long: "Run an ended run again in a new generation: the steps that failed, or the step that --from names, with all steps that depend on them. " +
+			"--set replaces fields of the run's input, so that steps that read them run again too, or raises its limits. Other recorded results are kept.",
 		Example: "roux runs retry @last-failed\nroux runs retry @last --from convert --set in.language=en\nroux runs retry @last --set limits.max_total_steps=200000",
 		Args:    wants(1, 1, "RUN [--from STEP] [--set in.name=value] [--set limits.name=N]"),
 		RunE: func(cmd *cobra.Command, args []string) error {

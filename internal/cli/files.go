@@ -338,11 +338,11 @@ roux files gc`,
 		Args: wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.filing(cmd.Context(), false, func(ctx context.Context, s control.Files) error {
-				swept, err := s.SweepFiles(ctx, dry)
+				removed, err := s.CleanFiles(ctx, dry)
 				if err != nil {
 					return err
 				}
-				a.show(swept, func() { a.printSwept(swept, dry) })
+				a.show(removed, func() { a.printRemoved(removed, dry) })
 				return nil
 			})
 		},
@@ -351,7 +351,7 @@ roux files gc`,
 	return cmd
 }
 
-func (a *app) printSwept(s retention.Removed, dry bool) {
+func (a *app) printRemoved(s retention.Removed, dry bool) {
 	verb := "removed"
 	if dry {
 		verb = "would remove"

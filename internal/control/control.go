@@ -39,7 +39,7 @@ type Files interface {
 	FindFile(ctx context.Context, begin string) (File, error)
 	ListFiles(ctx context.Context, q blob.Query) ([]blob.Entry, error)
 	RemoveFile(ctx context.Context, hash string) error
-	SweepFiles(ctx context.Context, dry bool) (retention.Removed, error)
+	CleanFiles(ctx context.Context, dry bool) (retention.Removed, error)
 }
 
 // A File is a file with the runs that name it.

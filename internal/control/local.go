@@ -89,7 +89,7 @@ func (l *Local) RemoveFile(ctx context.Context, hash string) error {
 	return l.Node.Engine.RemoveFile(ctx, config.Account, hash)
 }
 
-// SweepFiles implements Files.
-func (l *Local) SweepFiles(ctx context.Context, dry bool) (retention.Removed, error) {
+// CleanFiles implements Files.
+func (l *Local) CleanFiles(ctx context.Context, dry bool) (retention.Removed, error) {
 	return l.Node.Engine.Clean(ctx, dry)
 }

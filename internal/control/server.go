@@ -185,7 +185,7 @@ func serveFiles(mux *http.ServeMux, on func(op string, fn func(ctx context.Conte
 	on("file-find", func(ctx context.Context, in *request) (any, error) { return s.FindFile(ctx, in.File.Hash) })
 	on("file-list", func(ctx context.Context, in *request) (any, error) { return s.ListFiles(ctx, in.File.Query) })
 	on("file-rm", func(ctx context.Context, in *request) (any, error) { return nil, s.RemoveFile(ctx, in.File.Hash) })
-	on("file-gc", func(ctx context.Context, in *request) (any, error) { return s.SweepFiles(ctx, in.File.Dry) })
+	on("file-gc", func(ctx context.Context, in *request) (any, error) { return s.CleanFiles(ctx, in.File.Dry) })
 	mux.HandleFunc("POST /file-put", func(w http.ResponseWriter, r *http.Request) {
 		info, err := s.PutFile(r.Context(), &arriving{r.Body, http.NewResponseController(w)}, r.URL.Query().Get("name"))
 		if err != nil {

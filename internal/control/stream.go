@@ -178,7 +178,7 @@ func (r *Remote) RemoveFile(ctx context.Context, hash string) error {
 	return err
 }
 
-// SweepFiles implements Files.
-func (r *Remote) SweepFiles(ctx context.Context, dry bool) (retention.Removed, error) {
+// CleanFiles implements Files.
+func (r *Remote) CleanFiles(ctx context.Context, dry bool) (retention.Removed, error) {
 	return callWithin[retention.Removed](ctx, r, largeAnswer, "file-gc", request{File: fileRequest{Dry: dry}})
 }

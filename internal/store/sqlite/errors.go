@@ -41,7 +41,7 @@ func (s *Store) explain(err error) (fatal bool, _ error) {
 	case lib.SQLITE_FULL:
 		return false, s.full(err)
 	case lib.SQLITE_READONLY:
-		return false, fault.Wrap(fault.StoreReadOnly, err, "%s cannot be written: mend its permissions, or use another directory", s.path)
+		return false, fault.Wrap(fault.StoreReadOnly, err, "%s cannot be written: correct its permissions, or use another directory", s.path)
 	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED:
 		return false, fault.Wrap(fault.StoreLocked, err, "another program holds a lock on %s: close it and try again", s.path)
 	case lib.SQLITE_CORRUPT, lib.SQLITE_NOTADB:

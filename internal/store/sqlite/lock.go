@@ -58,7 +58,7 @@ func dirFault(err error, path string) error {
 	case errors.As(err, &known):
 		return err
 	case isReadOnly(err):
-		return fault.Wrap(fault.StoreReadOnly, err, "%s cannot be written: mend its permissions, or use another directory", path)
+		return fault.Wrap(fault.StoreReadOnly, err, "%s cannot be written: correct its permissions, or use another directory", path)
 	case isFull(err):
 		return fault.Wrap(fault.StoreFull, err, "no space is left for %s: free some and try again", path)
 	}

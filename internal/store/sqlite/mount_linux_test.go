@@ -119,7 +119,7 @@ func TestReadOnlyDirectoryIsNamed(t *testing.T) {
 func TestReadOnlyFilesAreNamed(t *testing.T) {
 	for _, err := range []error{unix.EACCES, unix.EPERM, unix.EROFS} {
 		got := dirFault(&os.PathError{Op: "open", Path: "p", Err: err}, "/data/roux.db")
-		if !errors.Is(got, fault.StoreReadOnly) || got.Error() != "STORE_READ_ONLY: /data/roux.db cannot be written: mend its permissions, or use another directory" {
+		if !errors.Is(got, fault.StoreReadOnly) || got.Error() != "STORE_READ_ONLY: /data/roux.db cannot be written: correct its permissions, or use another directory" {
 			t.Errorf("%v: %v", err, got)
 		}
 	}
