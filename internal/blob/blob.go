@@ -53,9 +53,9 @@ const (
 
 // Config configures a Store.
 type Config struct {
-	// Sparing keeps what an interrupted Put left behind.
-	Sparing bool
-	Dir     string // required; created when missing, mode 0700
+	// KeepPartial keeps what an interrupted Put left behind.
+	KeepPartial bool
+	Dir         string // required; created when missing, mode 0700
 	// MaxBytes is the size that one file may have. Default 16 GiB.
 	MaxBytes int64
 	// Inspect looks at uploaded content; see inspect.go. It returns a JSON object, also
@@ -106,7 +106,7 @@ func Open(cfg Config) (*Store, error) {
 		return nil, storageFault(err, "create the file store %s", cfg.Dir)
 	}
 	s := &Store{root: root, maxBytes: cfg.MaxBytes, look: cfg.Inspect, lookFor: cmp.Or(max(cfg.InspectFor, 0), inspectFor), now: monotonic(cfg.Now)}
-	if cfg.Sparing {
+	if cfg.KeepPartial {
 		return s, nil
 	}
 	if err := s.sweep(); err != nil {

@@ -465,7 +465,7 @@ func showStrangers(ctx context.Context, s store.Store, shown map[string]string) 
 
 // showFiles lists and reads the files.
 func (f *flipper) showFiles(ctx context.Context, shown map[string]string) {
-	bs, err := blob.Open(blob.Config{Dir: filepath.Join(f.dir, datadir.Files), Sparing: true})
+	bs, err := blob.Open(blob.Config{Dir: filepath.Join(f.dir, datadir.Files), KeepPartial: true})
 	if err != nil {
 		show(shown, "files ls", nil, err)
 		return

@@ -6,8 +6,8 @@
 // graphs and the order of their steps, what every name in every expression
 // means, which actions are called and whether their inputs fit, the one retry
 // record that retryPolicy and onError both become, the limits in force, and which
-// outputs a run must keep. A certain mistake is an error, and there is no plan; a probable
-// mistake is a warning. All problems are reported at once.
+// outputs a run must keep. What is surely wrong is an error, and there is no plan; what is
+// probably wrong is a warning. All problems are reported at once.
 //
 // Order. In an ordered scope, a step with dependsOn waits for exactly the steps
 // it lists and those its expressions name; a step without dependsOn also waits for

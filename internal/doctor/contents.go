@@ -86,7 +86,7 @@ func bytesUnder(dir string) (n int64) {
 
 // files compares every file with its hash.
 func (d *checkup) files(dir string) {
-	bs, err := blob.Open(blob.Config{Dir: dir, Sparing: true})
+	bs, err := blob.Open(blob.Config{Dir: dir, KeepPartial: true})
 	if err != nil {
 		d.fail("files", datadir.Error(d.dir, err))
 		return

@@ -82,7 +82,7 @@ func (p *pipeline) committed(verdicts []store.Verdict, err error) {
 // one batch while the effects of the other are carried out. A small batch is not
 // committed ahead: its sync is most of its cost, so it waits for more runs to share it.
 func (p *pipeline) encodeAhead() *batch {
-	if len(p.building.dirty) < p.c.cfg.MinAhead {
+	if len(p.building.dirty) < p.c.cfg.LargeBatch {
 		return nil
 	}
 	return p.encodeBatch()

@@ -67,9 +67,9 @@ type Config struct {
 	// syncs when outputs are large, but makes the slowest commits longer. Default 2
 	// MiB.
 	MaxBatchBytes int
-	// MinAhead is how many runs make a batch large. The commit of a large batch begins
+	// LargeBatch is how many runs make a batch large. The commit of a large batch begins
 	// before the answers and effects of the previous commit are released. Default 64.
-	MinAhead int
+	LargeBatch int
 	// MaxTurn bounds the events of one turn. What remains continues in another turn,
 	// and other inputs may come in between. 0 = machine.MaxEvents.
 	MaxTurn int
@@ -134,7 +134,7 @@ func (cfg *Config) defaults() error {
 	cfg.SuspendAfter = cmp.Or(cfg.SuspendAfter, time.Second)
 	cfg.MaxPending = cmp.Or(cfg.MaxPending, 10_000)
 	cfg.MaxBatchBytes = cmp.Or(cfg.MaxBatchBytes, 2<<20)
-	cfg.MinAhead = cmp.Or(cfg.MinAhead, 64)
+	cfg.LargeBatch = cmp.Or(cfg.LargeBatch, 64)
 	cfg.CompactBytes = cmp.Or(cfg.CompactBytes, 32<<20)
 	cfg.CompactEvents = cmp.Or(cfg.CompactEvents, 500_000)
 	cfg.CompactCheck = cmp.Or(cfg.CompactCheck, 1<<20)

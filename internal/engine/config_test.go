@@ -19,7 +19,7 @@ func TestDefaults(t *testing.T) {
 	if err := cfg.defaults(); err != nil {
 		t.Fatal(err)
 	}
-	got := []any{cfg.Concurrency, cfg.MaxLoaded, cfg.SuspendAfter, cfg.MaxQuiet, cfg.MaxPending, cfg.MaxBatchBytes, cfg.MinAhead,
+	got := []any{cfg.Concurrency, cfg.MaxLoaded, cfg.SuspendAfter, cfg.MaxQuiet, cfg.MaxPending, cfg.MaxBatchBytes, cfg.LargeBatch,
 		cfg.CompactBytes, cfg.CompactEvents, cfg.CompactCheck, cfg.MaxPlans, cfg.Grace, cfg.Retention.Runs, cfg.Retention.Files, cfg.Retention.Uploads}
 	want := []any{1024, 100_000, time.Second, 1_000, 10_000, 2 << 20, 64, int64(32 << 20), int64(500_000), 1 << 20, 1_000, 5 * time.Second,
 		retention.DefaultRuns, retention.DefaultFiles, retention.DefaultUploads}

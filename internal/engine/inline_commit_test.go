@@ -37,7 +37,7 @@ func TestLargeBatchIsCommittedAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &countedDisk{slowDisk: slowDisk{Store: memory.New(memory.Options{}), takes: 2 * time.Second}}
 		a := noop()
-		e := openEngine(t, disk, Config{MinAhead: 2, SuspendAfter: time.Hour}, a)
+		e := openEngine(t, disk, Config{LargeBatch: 2, SuspendAfter: time.Hour}, a)
 		work, wait := planOf(t, chain(1), a), planOf(t, "name: n\nsteps:\n  - {id: n, wait: {duration: 1h}}\n")
 		var wg sync.WaitGroup
 		some := func(n int, p *plan.Plan, then time.Duration) {

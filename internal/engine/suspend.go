@@ -115,7 +115,7 @@ func (m *residency) wakesSoon(l *loadedRun) bool {
 // whatever it covers. Runs that only wait are suspended at the same time, so that they
 // cost the next start nothing.
 func (m *residency) compactOldest() {
-	size, events, oldest := m.c.cfg.Store.Uncovered()
+	size, events, oldest := m.c.cfg.Store.Uncompacted()
 	if m.compacting {
 		size, events = size+size/3, events+events/3
 	}

@@ -48,7 +48,7 @@ type Run struct {
 	compensating  bool          // the last entry of compensations is running
 
 	worklist worklist
-	runPos   uint64 // of the run's own entry in the worklist; 0 = none
+	runPos   uint64 // position of the run's own entry in the worklist; 0 = not in it
 	timers   timerQueue
 
 	valueMem  int64               // bytes of values held

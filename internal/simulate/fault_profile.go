@@ -143,10 +143,10 @@ func maxTurn(seed uint64) int {
 	return 0
 }
 
-// minAhead is engine.Config.MinAhead: how many runs a batch must have to be committed
+// largeBatch is engine.Config.LargeBatch: how many runs a batch must have to be committed
 // before what waited for the previous commit is released. 0 = the default of 64, which
 // no world reaches. Like maxTurn it depends on the seed alone.
-func minAhead(seed uint64) int {
+func largeBatch(seed uint64) int {
 	switch seed % 13 {
 	case 3:
 		return 1

@@ -107,7 +107,7 @@ func newWorld(seed uint64, c *Case, prog *machine.Program, plans *engine.Plans, 
 		w.faults.user, w.faults.rate[TakenOver] = 12, 0
 	}
 	w.faults.config.MaxTurn = maxTurn(seed)
-	w.faults.config.MinAhead = minAhead(seed)
+	w.faults.config.LargeBatch = largeBatch(seed)
 	if w.dice.IntN(12) == 0 {
 		w.poison = pick(w.dice, killsLoader, killsWorker)
 	}

@@ -57,12 +57,12 @@ type Committer interface {
 	// After a failed sync every later Commit fails with StoreFailed (I21).
 	Commit(ctx context.Context, batch []Transition) ([]Verdict, error)
 
-	// Uncovered returns the bytes and the number of the events that are only in the
+	// Uncompacted returns the bytes and the number of the events that are only in the
 	// journal, and up to 1,000 runs that have such events, the oldest first. Their
 	// journal rows cannot be trimmed. It does not scan, however long the journal is.
 	// Past CompactBytes or CompactEvents the engine compacts those runs. A suspended
 	// run is never among them; a settled run may be.
-	Uncovered() (bytes, events int64, oldest []Key)
+	Uncompacted() (bytes, events int64, oldest []Key)
 }
 
 // A Reader reads what is stored.
@@ -132,7 +132,7 @@ type Inspector interface {
 	Settings() (map[string]string, error)
 }
 
-// The bounds past which the engine compacts the runs that Uncovered returns.
+// The bounds past which the engine compacts the runs that Uncompacted returns.
 const (
 	CompactBytes  = 32 << 20
 	CompactEvents = 500_000

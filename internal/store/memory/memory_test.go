@@ -116,7 +116,7 @@ func TestI21_FailedSync(t *testing.T) {
 		if exists(t, s) {
 			t.Fatal("an unsynced commit is visible")
 		}
-		if size, events, oldest := s.Uncovered(); size != 0 || events != 0 || len(oldest) != 0 {
+		if size, events, oldest := s.Uncompacted(); size != 0 || events != 0 || len(oldest) != 0 {
 			t.Fatalf("an unsynced commit is counted: %d bytes, %d events, %v", size, events, oldest)
 		}
 		if n := s.Unsynced(); n != 1 {

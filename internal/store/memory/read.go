@@ -222,8 +222,8 @@ func (s *Store) Note(ctx context.Context, name string) ([]byte, error) {
 	return bytes.Clone(s.d.synced.notes[name]), nil
 }
 
-// Uncovered implements store.Store.
-func (s *Store) Uncovered() (size, events int64, oldest []store.Key) {
+// Uncompacted implements store.Store.
+func (s *Store) Uncompacted() (size, events int64, oldest []store.Key) {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
 	m := s.d.synced

@@ -15,7 +15,7 @@ import (
 
 // BenchmarkCommit measures one durable commit of a batch whose transitions carry only
 // events, two of 60 bytes each, over 10,000 live runs, beside a bare append and sync of
-// the same bytes in the same run. Every 512 commits the runs that Uncovered returns are
+// the same bytes in the same run. Every 512 commits the runs that Uncompacted returns are
 // compacted while the timer is stopped.
 func BenchmarkCommit(b *testing.B) {
 	frames := bytes.Repeat([]byte("event-------"), 10)
@@ -79,7 +79,7 @@ var keys = func() (keys [10_000]store.Key) {
 	return keys
 }()
 
-// uncovered is Uncovered without the list, for tests that ask often.
+// uncovered is Uncompacted without the list, for tests that ask often.
 func (s *Store) uncovered() (size, events int64, runs int) {
 	s.x.RLock()
 	defer s.x.RUnlock()
@@ -90,7 +90,7 @@ func (s *Store) uncovered() (size, events int64, runs int) {
 func compactAll(t testing.TB, s *Store, epoch uint64, last, compacted []uint64) {
 	t.Helper()
 	for {
-		_, _, oldest := s.Uncovered()
+		_, _, oldest := s.Uncompacted()
 		if len(oldest) == 0 {
 			return
 		}

@@ -282,8 +282,9 @@ func (s *Store) writeTransition(t *store.Transition, compaction encodedCompactio
 }
 
 // A location is where a transition's compaction is stored. pack is the number of its
-// pack; 0 = it is in none. The other fields are what the run's row must record: the pack
-// and the last event of its first piece. They are nil when the row does not change.
+// pack, or 0 if it is in no pack. The other fields are the columns of the run's row to
+// write: the pack, and the last event of the compaction's first piece. A nil column keeps
+// its value.
 type location struct {
 	pack         int64
 	first, reach driver.Value

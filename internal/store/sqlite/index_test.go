@@ -128,7 +128,7 @@ func draw(r *rand.Rand, epoch uint64, runs map[store.Key]*shadow, step int) (bat
 // addsUp compares the index with the expected state of the runs.
 func addsUp(t *testing.T, s *Store, runs map[store.Key]*shadow) {
 	t.Helper()
-	size, events, oldest := s.Uncovered()
+	size, events, oldest := s.Uncompacted()
 	s.w.Lock()
 	defer s.w.Unlock()
 	x := &s.x
@@ -174,7 +174,7 @@ func addsUp(t *testing.T, s *Store, runs map[store.Key]*shadow) {
 	rowsAddUp(t, s, live)
 }
 
-// inOrder checks that Uncovered returned each run with uncovered events once, in the
+// inOrder checks that Uncompacted returned each run with uncovered events once, in the
 // order of their turns, and that index.oldest returns no more than its limit.
 func inOrder(t *testing.T, x *sharedIndex, oldest []store.Key, came map[store.Key]int) {
 	t.Helper()

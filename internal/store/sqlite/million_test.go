@@ -13,7 +13,7 @@ import (
 )
 
 // A caller stands for an engine: it records the last event and the last event in a
-// chunk of each run, and compacts when Uncovered exceeds its limits.
+// chunk of each run, and compacts when Uncompacted exceeds its limits.
 type caller struct {
 	*testing.T
 	s               *Store
@@ -64,7 +64,7 @@ func (c *caller) relieve() {
 	}
 	for size > store.CompactBytes/2 || events > store.CompactEvents/2 {
 		var oldest []store.Key
-		size, events, oldest = c.s.Uncovered()
+		size, events, oldest = c.s.Uncompacted()
 		for _, k := range oldest {
 			var r int
 			if _, err := fmt.Sscanf(k.Run, "run_%d", &r); err != nil {
@@ -90,7 +90,7 @@ func (c *caller) journalBytes() (stated, counted int64) {
 }
 
 // After a million transitions the journal has at most 64 MiB, and every run can be read
-// from its first event. Runs are compacted into packs when Uncovered exceeds its
+// from its first event. Runs are compacted into packs when Uncompacted exceeds its
 // limits. Half of the runs stop early and never get another event; one run is long.
 func TestAMillionTransitionsLeaveAShortJournal(t *testing.T) {
 	if testing.Short() {

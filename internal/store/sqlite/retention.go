@@ -179,7 +179,7 @@ func (s *Store) deleteHeads(epoch uint64, keys []store.Key) ([]store.Verdict, er
 	}); err != nil {
 		return nil, s.fail(err)
 	}
-	s.forgot = first
+	s.cleaned = first
 	s.x.Lock()
 	s.x.dropped++ // a reader that found the head must look again
 	s.x.Unlock()
@@ -194,7 +194,7 @@ func (s *Store) forgetMarks() (first int64, err error) {
 	if _, err := s.st.firstRow.row(v[:]); err != nil {
 		return 0, err
 	}
-	if first, _ = v[0].(int64); first == 0 || first != s.forgot {
+	if first, _ = v[0].(int64); first == 0 || first != s.cleaned {
 		_, err = s.st.forgetDeleted.exec()
 	}
 	return first, err

@@ -64,12 +64,12 @@ type Store struct {
 	c       commit
 	epoch   uint64
 	failed  error // set by a failed write or sync; never cleared
-	forgot  int64 // number of the first journal row when the marks of deleted runs were last removed
+	cleaned int64 // number of the first journal row when the marks of deleted runs were last removed
 	closed  atomic.Bool
 	scanned atomic.Bool // the index of runs has been built
 
 	removing sync.Mutex // one Delete at a time; held before w
-	whole    bool       // no deleted run is half removed; guarded by removing
+	whole    bool       // every run that was marked as deleted is removed entirely; guarded by removing
 
 	up upkeep
 
@@ -221,10 +221,10 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 const writerPragmas = "journal_mode(WAL) wal_autocheckpoint(0) busy_timeout(5000) temp_store(MEMORY) cache_size(-256) cache_spill(0) journal_size_limit(67108864)"
 
 // readerCache bounds the cache of a reader, and of the connection for checkpoints,
-// which needs no cache. SQLite is built so that all connections share the sum of their
-// cache bounds. So the writer, also after a scan, fills what the other connections do
-// not use. With the default bounds, 512 KiB for each reader and 2 MiB for the
-// connection for checkpoints, that memory grew for hours.
+// which needs no cache. This build of SQLite has one cache bound for all connections, the
+// sum of theirs, so the writer fills what the readers leave unused. With the default
+// bounds, 512 KiB for each reader and 2 MiB for the connection for checkpoints, the
+// process grew for hours.
 const readerCache = "cache_size(-128)"
 
 // synchronous is the pragma that makes an acknowledged commit durable.
@@ -306,8 +306,8 @@ func (s *Store) Stats(ctx context.Context) (store.Stats, error) {
 	}, nil
 }
 
-// Uncovered implements store.Store.
-func (s *Store) Uncovered() (size, events int64, oldest []store.Key) {
+// Uncompacted implements store.Store.
+func (s *Store) Uncompacted() (size, events int64, oldest []store.Key) {
 	if s.ready(context.Background()) != nil {
 		return 0, 0, nil // the next call reports the failure
 	}

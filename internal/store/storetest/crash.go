@@ -82,7 +82,7 @@ func (h *harness) populated() {
 	n, err := h.s.Note(ctx, "n")
 	h.must(err)
 	h.equal("note", string(n), "v")
-	_, events, oldest := h.s.Uncovered()
+	_, events, oldest := h.s.Uncompacted()
 	h.equal("uncovered", []any{events, len(oldest)}, []any{int64(7), 3})
 	found := map[string]bool{}
 	h.must(h.s.Recover(ctx, func(s *store.Saved) error {

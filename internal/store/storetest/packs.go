@@ -98,7 +98,7 @@ func (h *harness) holdsPacked() {
 			h.wantCode(err, fault.RunNotFound)
 		}
 	}
-	_, events, oldest := h.s.Uncovered()
+	_, events, oldest := h.s.Uncompacted()
 	h.equal("uncovered", []any{events, len(oldest)}, []any{int64(awake), awake})
 	found := 0
 	h.must(h.s.Recover(ctx, func(s *store.Saved) error {
