@@ -79,6 +79,7 @@ func (h *Hold) Amount() int64 { return sum(h.Parts) }
 // goroutine at a time. Make one with NewAccount.
 type Account struct {
 	seq   uint64 // of the last entry
+	at    int64  // the latest time of an entry
 	lots  map[string]*Lot
 	order []*Lot // lots that may have free credits, in the order in which they burn
 	holds map[string]*Hold
@@ -93,6 +94,13 @@ func NewAccount() *Account {
 
 // Seq is the number of entries applied.
 func (a *Account) Seq() uint64 { return a.seq }
+
+// At is the latest time of an entry applied, UTC µs. Later entries are not dated before
+// it, except that an expiry is dated at the end of its lot.
+func (a *Account) At() int64 { return a.at }
+
+// Size is how many lots and reservations the account has.
+func (a *Account) Size() int { return len(a.lots) + len(a.holds) }
 
 // Lot returns a copy of a lot.
 func (a *Account) Lot(id string) (lot Lot, ok bool) {
@@ -153,6 +161,7 @@ func (a *Account) Apply(e *Entry) error {
 		return err
 	}
 	a.seq++
+	a.at = max(a.at, e.At)
 	if e.Kind == Grant {
 		l := &Lot{ID: e.Parts[0].Lot, Terms: *e.Terms, Granted: e.Parts[0].Amount, Created: e.At, Seq: a.seq}
 		a.lots[l.ID] = l
@@ -239,8 +248,13 @@ func (a *Account) check(e *Entry) error {
 		return misfit(e, "it moves nothing")
 	}
 	from, to := e.Kind.Postings()
-	if from == to {
+	switch {
+	case from == to:
 		return misfit(e, "kind %d is unknown", e.Kind)
+	case e.At < a.at && e.Kind != Expire:
+		return misfit(e, "it is dated before an earlier entry")
+	case e.Key == "" || max(len(e.Key), len(e.Hold), len(e.Run), len(e.Note)) > maxText:
+		return misfit(e, "a name of it is empty or longer than %d bytes", maxText)
 	}
 	need := make(map[string]int64, len(e.Parts))
 	for _, p := range e.Parts {
@@ -279,6 +293,9 @@ func (a *Account) checkGrant(e *Entry) error {
 		return misfit(e, "a grant has one lot, and its terms")
 	}
 	p := e.Parts[0]
+	if p.Lot == "" || len(p.Lot) > maxText {
+		return misfit(e, "the name of the lot is empty or longer than %d bytes", maxText)
+	}
 	if a.lots[p.Lot] != nil {
 		return misfit(e, "there is a lot %s", p.Lot)
 	}

@@ -10,17 +10,21 @@ import (
 )
 
 // The operations below decide entries at time now (UTC µs) and apply them to the
-// account. The caller makes all entries of one operation durable together. Keys of
-// entries that an operation adds are derived from its own.
+// account. A clock that was set back does not count: now is no earlier than the last
+// entry. The caller makes all entries of one operation durable together. Keys of entries
+// that an operation adds are derived from its own.
 
 // Grant adds a lot of n credits, which is named by the caller's key. The entry's own key
 // is that behind "grant/", so that no caller can use one which this package derives.
 func (a *Account) Grant(now int64, key string, n int64, terms Terms) (*Entry, error) {
+	now = max(now, a.at)
 	if err := checkAmount("a grant", n); err != nil {
 		return nil, err
 	}
 	terms.Effective = cmp.Or(terms.Effective, now)
 	switch {
+	case key == "" || len(key) > MaxKey:
+		return nil, fault.New(fault.InputInvalid, "a grant needs a key of 1 to %d bytes, which also names its lot", MaxKey)
 	case terms.Source != Paid && terms.Source != Promotional:
 		return nil, fault.New(fault.InputInvalid, "a grant of source %q: want %q or %q", terms.Source, Paid, Promotional)
 	case terms.Expires != 0 && terms.Expires <= max(now, terms.Effective):
@@ -49,6 +53,7 @@ func (a *Account) take(now, n int64) (parts []Part, missing int64) {
 // Reserve holds n credits for a run until its settlement. The error is
 // INSUFFICIENT_CREDITS when the account has less.
 func (a *Account) Reserve(now int64, key, hold, run string, n, until int64) (*Entry, error) {
+	now = max(now, a.at)
 	if err := checkAmount("a reservation", n); err != nil {
 		return nil, err
 	}
@@ -62,6 +67,7 @@ func (a *Account) Reserve(now int64, key, hold, run string, n, until int64) (*En
 
 // Extend adds n credits to a hold.
 func (a *Account) Extend(now int64, key, hold string, n int64) (*Entry, error) {
+	now = max(now, a.at)
 	if err := checkAmount("an extension", n); err != nil {
 		return nil, err
 	}
@@ -84,6 +90,7 @@ func insufficient(n, missing int64) error {
 // Settle ends a hold: due credits of its front are spent and the rest is released. What
 // it returns to lots that have ended is expired or voided. due is at most what is held.
 func (a *Account) Settle(now int64, key, hold string, due int64) ([]*Entry, error) {
+	now = max(now, a.at)
 	h := a.holds[hold]
 	switch {
 	case h == nil:
@@ -107,11 +114,14 @@ func (a *Account) Settle(now int64, key, hold string, due int64) ([]*Entry, erro
 // earlier adjustments have returned; the caller has them. What it returns to lots that
 // have ended is expired or voided.
 func (a *Account) Adjust(now int64, key string, charge *Entry, adjusted, n int64, note string) ([]*Entry, error) {
+	now = max(now, a.at)
 	if err := checkAmount("an adjustment", n); err != nil {
 		return nil, err
 	}
 	left := charge.Amount() - adjusted
 	switch {
+	case len(note) > MaxNote:
+		return nil, longNote()
 	case charge.Kind != Settle || adjusted < 0:
 		return nil, fault.New(fault.InputInvalid, "an adjustment of %d credits of entry %s, which is no settlement", n, charge.Key)
 	case n > left:
@@ -126,8 +136,11 @@ func (a *Account) Adjust(now int64, key string, charge *Entry, adjusted, n int64
 // Void ends a lot: its free credits are voided, and so are those that its holds return
 // later.
 func (a *Account) Void(now int64, key, lot, note string) (*Entry, error) {
+	now = max(now, a.at)
 	l := a.lots[lot]
 	switch {
+	case len(note) > MaxNote:
+		return nil, longNote()
 	case l == nil:
 		return nil, fault.New(fault.InputInvalid, "there is no lot %s", lot)
 	case l.ended(now):
@@ -138,10 +151,15 @@ func (a *Account) Void(now int64, key, lot, note string) (*Entry, error) {
 	return e, a.Apply(e)
 }
 
+func longNote() error {
+	return fault.New(fault.InputInvalid, "a note may have %d bytes", MaxNote)
+}
+
 // Expire returns an entry for each lot that has expired with free credits of which no
 // entry has said so. Each is dated at the end of its lot. On an error it returns the
 // entries that were applied.
 func (a *Account) Expire(now int64) ([]*Entry, error) {
+	now = max(now, a.at)
 	var entries []*Entry
 	for _, l := range slices.Clone(a.order) {
 		if l.ended(now) {

@@ -26,6 +26,14 @@ import (
 // credits. Sums of two amounts fit into an int64 with room to spare.
 const MaxAmount = 1_000_000_000_000_000
 
+// The bounds of what callers name and write, in bytes.
+const (
+	MaxKey  = 255
+	MaxNote = 1000
+
+	maxText = 1024 // of a key that was derived from others
+)
+
 // A Kind says what an entry does. The numbers are stored.
 type Kind uint8
 

@@ -3,10 +3,13 @@
 package ledger
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -274,6 +277,12 @@ func TestRefusals(t *testing.T) {
 		"the end of a hold":           a.Apply(&Entry{Key: "e", Kind: Settle, Hold: "h", Parts: []Part{{"lot", 5}}}),
 		"an unknown kind":             a.Apply(&Entry{Key: "e", Kind: 99, Parts: []Part{{"lot", 1}}}),
 		"a negative part":             a.Apply(&Entry{Key: "e", Kind: Void, Parts: []Part{{"lot", -1}}}),
+		"a grant without a key":       second(a.Grant(1, "", 1, Terms{Source: Paid})),
+		"a grant with a long key":     second(a.Grant(1, strings.Repeat("k", MaxKey+1), 1, Terms{Source: Paid})),
+		"a long note":                 second(a.Void(1, "v", "lot", strings.Repeat("n", MaxNote+1))),
+		"an entry without a key":      a.Apply(&Entry{Kind: Void, At: 1, Parts: []Part{{"lot", 6}}}),
+		"an entry before the last":    a.Apply(&Entry{Key: "e", Kind: Void, At: 0, Parts: []Part{{"lot", 6}}}),
+		"a lot without a name":        a.Apply(&Entry{Key: "e", Kind: Grant, At: 1, Terms: &Terms{}, Parts: []Part{{"", 6}}}),
 		"an expiry before its time":   a.Apply(&Entry{Key: "e", Kind: Expire, At: 5, Parts: []Part{{"lot", 1}}}),
 	} {
 		if err == nil {
@@ -309,12 +318,32 @@ func TestI11_RandomHistories(t *testing.T) {
 			return past.Balance(at)
 		}
 		keep := func(entries ...*Entry) {
-			for _, e := range entries {
-				if err := copied.Apply(e); err != nil {
-					rt.Fatalf("another account refuses: %v", err)
+			before := copied.AppendState(nil)
+			stored := make([]*Entry, len(entries))
+			for i, e := range entries {
+				got, err := DecodeEntry(e.Key, e.Append(nil))
+				if err != nil || !reflect.DeepEqual(got, e) {
+					rt.Fatalf("%+v is read as %+v, %v", e, got, err)
 				}
-				journal = append(journal, e)
+				stored[i] = got
 			}
+			wrong := append(slices.Clone(stored), &Entry{Key: "wrong", Kind: Settle, At: now, Hold: "none", Parts: []Part{{"none", 1}}})
+			if err := copied.ApplyAll(wrong); err == nil || !bytes.Equal(copied.AppendState(nil), before) {
+				rt.Fatalf("a refused group changed the account: %v", err)
+			}
+			clone := copied.Clone()
+			if err := copied.ApplyAll(stored); err != nil {
+				rt.Fatalf("another account refuses: %v", err)
+			}
+			if !bytes.Equal(clone.AppendState(nil), before) {
+				rt.Fatal("a clone changed with its origin")
+			}
+			again, err := DecodeState(copied.AppendState(nil))
+			if err != nil || !bytes.Equal(again.AppendState(nil), a.AppendState(nil)) || !slices.EqualFunc(again.order, a.order, func(l, m *Lot) bool { return *l == *m }) {
+				rt.Fatalf("a stored state is another one: %v", err)
+			}
+			copied = again
+			journal = append(journal, entries...)
 		}
 		n := 0
 		for range rapid.IntRange(1, 40).Draw(rt, "operations") {

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"slices"
+)
+
+// ApplyAll applies entries in order, or none of them: on an error the account is as it
+// was before.
+func (a *Account) ApplyAll(entries []*Entry) error {
+	if len(entries) == 1 {
+		return a.Apply(entries[0])
+	}
+	undo := make([]saved, 0, len(entries))
+	for _, e := range entries {
+		before := a.save(e)
+		if err := a.Apply(e); err != nil {
+			for _, s := range slices.Backward(undo) {
+				a.restore(s)
+			}
+			return err
+		}
+		undo = append(undo, before)
+	}
+	return nil
+}
+
+// saved is what an entry may change of an account.
+type saved struct {
+	seq     uint64
+	at      int64
+	granted int64
+	lots    []Lot // as they were; an absent one has only its name
+	holdID  string
+	hold    *Hold // nil = there was none
+}
+
+func (a *Account) save(e *Entry) saved {
+	s := saved{seq: a.seq, at: a.at, granted: a.granted, holdID: e.Hold, lots: make([]Lot, 0, len(e.Parts))}
+	for _, p := range e.Parts {
+		if l := a.lots[p.Lot]; l != nil {
+			s.lots = append(s.lots, *l)
+		} else {
+			s.lots = append(s.lots, Lot{ID: p.Lot})
+		}
+	}
+	if h, ok := a.Hold(e.Hold); ok {
+		s.hold = &h
+	}
+	return s
+}
+
+func (a *Account) restore(s saved) {
+	a.seq, a.at, a.granted = s.seq, s.at, s.granted
+	for i := range s.lots {
+		was := &s.lots[i]
+		l := a.lots[was.ID]
+		if was.Seq == 0 { // the entry granted it
+			l.Free = 0
+			a.list(l)
+			delete(a.lots, was.ID)
+			continue
+		}
+		*l = *was
+		a.list(l)
+	}
+	if s.hold != nil {
+		a.holds[s.holdID] = s.hold
+	} else {
+		delete(a.holds, s.holdID)
+	}
+}
+
+// Clone returns an account that does not change when a does.
+func (a *Account) Clone() *Account {
+	c := &Account{seq: a.seq, at: a.at, granted: a.granted, lots: make(map[string]*Lot, len(a.lots)), holds: make(map[string]*Hold, len(a.holds))}
+	for id, l := range a.lots {
+		lot := *l
+		c.lots[id] = &lot
+	}
+	for _, l := range a.order {
+		c.order = append(c.order, c.lots[l.ID])
+	}
+	for id := range a.holds {
+		h, _ := a.Hold(id)
+		c.holds[id] = &h
+	}
+	return c
+}
