@@ -2,7 +2,10 @@
 
 package store
 
-import "github.com/roux-engine/roux/fault"
+import (
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/ledger"
+)
 
 // A Standing is what a store knows of a run when a transition of it is checked: what is
 // stored, and what the same commit has already accepted.
@@ -18,9 +21,12 @@ type Standing interface {
 
 // Admit checks the guards of a transition against the stored state of its run; run is
 // nil when there is no such run. Every store checks the epoch ([Fenced]) first, then
-// calls Admit, and checks the idempotency key ([Idempotency.Taken]) last. A transition
-// that one of these checks refuses changes nothing.
+// calls Admit, checks the idempotency key ([Idempotency.Taken]), and the entries
+// ([AdmitEntries]) last. A transition that one of these checks refuses changes nothing.
 func Admit(t *Transition, run Standing) Verdict {
+	if t.Run == "" {
+		return admitAlone(t)
+	}
 	var last, chunked uint64
 	if run != nil {
 		last, chunked = run.Ends()
@@ -51,6 +57,39 @@ func Admit(t *Transition, run Standing) Verdict {
 		return Refuse(fault.Conflict, "run %s cannot be suspended: chunks end at event %d of %d", t.Run, chunked, max(last, t.Last))
 	}
 	return Verdict{}
+}
+
+// admitAlone checks a transition without a run.
+func admitAlone(t *Transition) Verdict {
+	if len(t.Entries) == 0 || t.First != 0 || t.Last != 0 || len(t.Frames)+len(t.Plans)+len(t.Files) > 0 ||
+		t.Head != nil || t.Idempotency != nil || t.Compaction != nil || t.Suspension != nil {
+		return Refuse(fault.Conflict, "a transition without a run has entries and nothing else")
+	}
+	return Verdict{}
+}
+
+// AdmitEntries checks the entries of a transition and applies them to the account, all
+// or none. recorded reports whether the account has an entry under a key. When the
+// verdict is a refusal, or recorded fails, the account is as it was.
+func AdmitEntries(t *Transition, account *ledger.Account, recorded func(key string) (bool, error)) (Verdict, error) {
+	for i, e := range t.Entries {
+		// What a run reserves and pays belongs to events of that run.
+		ofRun := e.Kind == ledger.Reserve || e.Kind == ledger.Extend || e.Kind == ledger.Settle || e.Kind == ledger.Release
+		if ofRun && (t.Last == 0 || e.Run != t.Run) {
+			return Refuse(fault.Conflict, "entry %s (%s) of run %q does not belong to events of run %q", e.Key, e.Kind, e.Run, t.Run), nil
+		}
+		known, err := recorded(e.Key)
+		for _, earlier := range t.Entries[:i] {
+			known = known || earlier.Key == e.Key
+		}
+		if err != nil {
+			return Verdict{}, err
+		}
+		if known {
+			return Refuse(fault.Conflict, "account %s has an entry %s already", t.Account, e.Key), nil
+		}
+	}
+	return Verdict{Err: account.ApplyAll(t.Entries)}, nil
 }
 
 // Fenced returns fault.StaleEpoch unless epoch is the owner's, else nil.

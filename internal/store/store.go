@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/ledger"
 )
 
 // A Key names a run. Every lookup takes the account first (I17): a run of
@@ -31,6 +32,7 @@ type Store interface {
 	Recoverer
 	Retention
 	Notes
+	Ledger
 
 	// Stats describes size and health for people and tests.
 	Stats(ctx context.Context) (Stats, error)
@@ -115,6 +117,22 @@ type Notes interface {
 	SetNote(ctx context.Context, epoch uint64, name string, value []byte) error
 }
 
+// A Ledger reads the credits of accounts, which Commit moves. An account without
+// entries is one without credits, not an error.
+type Ledger interface {
+	// Account returns the account as of a time in UTC µs: after all entries that were
+	// recorded at that time or before. math.MaxInt64 is now. The caller owns what is
+	// returned.
+	Account(ctx context.Context, account string, at int64) (*ledger.Account, error)
+
+	// Entries returns the account's entries after number `after`, in order, at most
+	// limit. The first entry has number 1.
+	Entries(ctx context.Context, account string, after uint64, limit int) ([]*ledger.Entry, error)
+
+	// Entry returns the entry under a key and its number, or nil.
+	Entry(ctx context.Context, account, key string) (*ledger.Entry, uint64, error)
+}
+
 // An Inspector reports on the files of a store. A store without files, or one
 // whose files belong to a database server, does not implement it.
 type Inspector interface {
@@ -138,7 +156,8 @@ const (
 	CompactEvents = 500_000
 )
 
-// A Transition is what one commit does to one run.
+// A Transition is what one commit does to one run. One without a run moves credits of
+// the account and does nothing else, such as a grant.
 type Transition struct {
 	Key
 	Epoch uint64 // guard: must be the current owner's
@@ -165,6 +184,12 @@ type Transition struct {
 	// plan) name. From this commit on they count as needed by the run. A hash may be
 	// repeated and need not be that of a stored file.
 	Files []string
+
+	// Entries move credits of the account. They are recorded together with the events
+	// that they pay for, or not at all; an entry is never changed once it was made.
+	// Guards: each key is new to the account, and each entry fits the account's state
+	// after those before it.
+	Entries []*ledger.Entry
 
 	// Compaction, when set, covers the run's events up to Compaction.Last: they are
 	// kept as a chunk and no longer need a journal row.

@@ -229,6 +229,7 @@ func clone(t *store.Transition) store.Transition {
 		c.Plans[i].Data = bytes.Clone(c.Plans[i].Data)
 	}
 	c.Files = slices.Clone(t.Files)
+	c.Entries = slices.Clone(t.Entries)
 	if t.Head != nil {
 		h := *t.Head
 		c.Head = &h

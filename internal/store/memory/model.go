@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -20,6 +21,7 @@ type model struct {
 	names    map[store.Key]map[string]struct{}
 	released map[store.Key]int64
 	notes    map[string][]byte
+	books    map[string]*books // by account; replaced, never changed
 	// undo, when not nil, collects functions that revert what apply did.
 	undo []func()
 
@@ -40,6 +42,13 @@ type used struct {
 	run      string
 	bodyHash string
 	until    int64
+}
+
+// Books are the credits of an account. They are not changed once they are in the model.
+type books struct {
+	account *ledger.Account
+	entries []*ledger.Entry
+	times   []int64 // when each was recorded
 }
 
 type run struct {
@@ -67,7 +76,7 @@ func newModel() *model {
 		plans: map[string][]byte{},
 		keys:  map[store.Key]used{},
 		names: map[store.Key]map[string]struct{}{}, released: map[store.Key]int64{},
-		notes: map[string][]byte{},
+		notes: map[string][]byte{}, books: map[string]*books{},
 	}
 }
 
@@ -95,7 +104,36 @@ func (m *model) guard(t *store.Transition) store.Verdict {
 			return id.Taken(u.run, u.bodyHash)
 		}
 	}
+	if len(t.Entries) > 0 {
+		b := m.booksOf(t.Account)
+		v, _ := store.AdmitEntries(t, b.account.Clone(), func(key string) (bool, error) { return b.has(key), nil })
+		return v
+	}
 	return store.Verdict{}
+}
+
+func (m *model) booksOf(account string) *books {
+	if b := m.books[account]; b != nil {
+		return b
+	}
+	return &books{account: ledger.NewAccount()}
+}
+
+func (b *books) has(key string) bool {
+	return slices.ContainsFunc(b.entries, func(e *ledger.Entry) bool { return e.Key == key })
+}
+
+// record returns the books with more entries, which fit.
+func (b *books) record(entries []*ledger.Entry) *books {
+	next := &books{account: b.account.Clone(), entries: slices.Clip(b.entries), times: slices.Clip(b.times)}
+	for _, e := range entries {
+		if err := next.account.Apply(e); err != nil {
+			panic("memory: an entry that was admitted does not fit: " + err.Error())
+		}
+		next.entries = append(next.entries, e)
+		next.times = append(next.times, next.account.At())
+	}
+	return next
 }
 
 // Ends implements store.Standing.
@@ -118,6 +156,12 @@ func (r *run) Damage() error {
 func (m *model) apply(t *store.Transition) {
 	r := m.runs[t.Key]
 	m.remember(t, r)
+	if len(t.Entries) > 0 {
+		m.books[t.Account] = m.booksOf(t.Account).record(t.Entries)
+	}
+	if t.Run == "" {
+		return
+	}
 	if r == nil {
 		r = &run{}
 		m.runs[t.Key] = r
@@ -182,6 +226,10 @@ func (m *model) remember(t *store.Transition, r *run) {
 	key := t.Key
 	size, events := m.size, m.events
 	m.undo = append(m.undo, func() { m.size, m.events = size, events })
+	if len(t.Entries) > 0 {
+		account, old := t.Account, m.booksOf(t.Account)
+		m.undo = append(m.undo, func() { m.books[account] = old })
+	}
 	if r == nil {
 		m.undo = append(m.undo, func() { delete(m.runs, key) })
 	} else {

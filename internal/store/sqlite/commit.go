@@ -74,6 +74,7 @@ func (s *Store) Commit(ctx context.Context, batch []store.Transition) ([]store.V
 			// A failed COMMIT has usually rolled back by itself.
 			_, _ = s.st.rollback.exec()
 		}
+		s.books = nil
 		return nil, s.fail(err)
 	}
 	return verdicts, nil
@@ -90,6 +91,7 @@ func (s *Store) commitLocked(batch []store.Transition, encoded []encodedCompacti
 	c.packing.nextPack()
 	c.rows, c.bytes = 0, 0
 	defer c.forget()
+	s.forgetBooks()
 
 	verdicts := make([]store.Verdict, len(batch))
 	written := int64(0)
@@ -224,10 +226,16 @@ func (s *Store) writeTransition(t *store.Transition, compaction encodedCompactio
 	if err := store.Fenced(t.Epoch, s.epoch); err != nil {
 		return store.Verdict{Err: err}, nil
 	}
+	if t.Run == "" {
+		if v := store.Admit(t, nil); v.Err != nil {
+			return v, nil
+		}
+		return s.writeEntries(t)
+	}
 	e := s.known(t.Key)
 	// A plain start does not need to read the table: its insert fails if the run
 	// exists.
-	if e == nil && (t.First != 1 || t.Idempotency != nil) {
+	if e == nil && (t.First != 1 || t.Idempotency != nil || len(t.Entries) > 0) {
 		var err error
 		if e, err = s.find(t.Key); err != nil {
 			return store.Verdict{}, err
@@ -243,6 +251,11 @@ func (s *Store) writeTransition(t *store.Transition, compaction encodedCompactio
 	}
 	if t.Idempotency != nil {
 		if v, err := s.keyIsFree(t); err != nil || v.Err != nil {
+			return v, err
+		}
+	}
+	if len(t.Entries) > 0 {
+		if v, err := s.writeEntries(t); err != nil || v.Err != nil {
 			return v, err
 		}
 	}
@@ -525,68 +538,4 @@ func (s *Store) dropCompacted() {
 		}
 	}
 	c.accepted, c.places = c.accepted[:n], c.places[:n]
-}
-
-// Owns implements store.Committer.
-func (s *Store) Owns(ctx context.Context, epoch uint64) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	s.w.Lock()
-	defer s.w.Unlock()
-	if err := s.writable(); err != nil {
-		return err
-	}
-	return store.Fenced(epoch, s.epoch)
-}
-
-// Own implements store.Committer.
-func (s *Store) Own(ctx context.Context) (uint64, error) {
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
-	s.w.Lock()
-	defer s.w.Unlock()
-	if err := s.writable(); err != nil {
-		return 0, err
-	}
-	var v [1]driver.Value
-	if _, err := s.st.takeEpoch.row(v[:]); err != nil {
-		return 0, s.fail(err)
-	}
-	epoch, ok := v[0].(int64)
-	if !ok || epoch <= 0 {
-		return 0, damagedRow("the owner of the runs", "epoch")
-	}
-	s.epoch = uint64(epoch)
-	return s.epoch, failpoint.Hit(failpoint.StoreOwned)
-}
-
-// SetNote implements store.Store.
-func (s *Store) SetNote(ctx context.Context, epoch uint64, name string, value []byte) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	s.w.Lock()
-	defer s.w.Unlock()
-	if err := s.writable(); err != nil {
-		return err
-	}
-	if err := store.Fenced(epoch, s.epoch); err != nil {
-		return err
-	}
-	if err := failpoint.Hit(failpoint.NoteWrite); err != nil {
-		return err
-	}
-	var err error
-	if value == nil {
-		_, err = s.st.deleteNote.exec(name)
-	} else {
-		_, err = s.st.putNote.exec(name, value, format.Sum(name, value))
-	}
-	if err != nil {
-		return s.fail(err)
-	}
-	s.countPages(int64(len(value)/pageSize) + 1)
-	return nil
 }

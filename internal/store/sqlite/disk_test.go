@@ -6,6 +6,7 @@ package sqlite
 
 import (
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -187,6 +188,46 @@ func TestF31_FullDisk(t *testing.T) {
 		t.Fatalf("after a checkpoint on a full disk: %v", err)
 	}
 	wantRuns(t, open(t, copyOf(t, filepath.Dir(s.path))), n+1)
+}
+
+// F31: the disk is full in the middle of a commit with entries. The account is as it was
+// before, and the same entries are written when there is space again.
+func TestF31_FullDiskInAGrant(t *testing.T) {
+	left := -1
+	s := openOn(t, &disk{write: func(bool, []byte, int64) int32 {
+		switch {
+		case left < 0:
+			return 0
+		case left > 0:
+			left--
+			return 0
+		}
+		return lib.SQLITE_FULL
+	}})
+	own(t, s)
+	grant(t, s, "acme", 0, 1)
+	failed := 0
+	for n := 1; n < 12; n++ {
+		batch := []store.Transition{grants(t, s, "acme", n, n+1)}
+		left = n - 1
+		_, err := s.Commit(ctx, batch)
+		left = -1
+		if err != nil {
+			if failed++; !errors.Is(err, fault.StoreFull) {
+				t.Fatalf("Commit = %v, want STORE_FULL", err)
+			}
+			if a, err := s.Account(ctx, "acme", math.MaxInt64); err != nil || a.Seq() != uint64(n) {
+				t.Fatalf("after a failed grant the account has %d entries, %v", a.Seq(), err)
+			}
+			mustCommit(t, s, batch...)
+		}
+	}
+	if failed < 2 {
+		t.Fatalf("%d grants failed", failed)
+	}
+	if c := checkOf(t, s); len(c) > 0 {
+		t.Errorf("the check says %q", c)
+	}
 }
 
 // A batch that needs several rows is still one transaction.

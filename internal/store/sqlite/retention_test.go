@@ -21,6 +21,7 @@ func toFirstSchema(t *testing.T, dir string) {
 		`ALTER TABLE runs DROP COLUMN start_sum`, `ALTER TABLE runs DROP COLUMN head_sum`, `ALTER TABLE runs DROP COLUMN park_sum`,
 		`ALTER TABLE runs DROP COLUMN reach_sum`, `ALTER TABLE runs DROP COLUMN place_sum`, `ALTER TABLE chunks DROP COLUMN sum`, `ALTER TABLE owner DROP COLUMN sum`,
 		`ALTER TABLE idempotency DROP COLUMN sum`, `ALTER TABLE plans DROP COLUMN sum`, `ALTER TABLE notes DROP COLUMN sum`, `ALTER TABLE snapshots DROP COLUMN sum`,
+		`DROP TABLE ledger`, `DROP TABLE ledger_states`,
 		`DELETE FROM goose_db_version WHERE version_id >= 2`,
 	} {
 		if _, err := db.Exec(q); err != nil {

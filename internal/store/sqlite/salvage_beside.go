@@ -48,7 +48,7 @@ func (s *Store) Deleted(ctx context.Context) (map[store.Key]bool, error) {
 }
 
 // TakeOver copies what an image has beside runs: the idempotency keys of runs that are
-// here and, with all set, notes and the times when files were released.
+// here and, with all set, notes, the times when files were released, and the credits of accounts.
 func (s *Store) TakeOver(ctx context.Context, from Image, all bool) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -64,8 +64,9 @@ func (s *Store) TakeOver(ctx context.Context, from Image, all bool) (err error) 
 	}
 	defer func() { err = errors.Join(err, s.once(s.t.detachImage)) }()
 	queries := []string{s.t.takeKeys}
+	s.books = nil
 	if all {
-		queries = append(queries, s.t.takeNotes, s.t.takeReleases)
+		queries = append(queries, s.t.takeNotes, s.t.takeReleases, s.t.takeEntries, s.t.takeAccounts)
 	}
 	var errs []error
 	for _, query := range queries {

@@ -4,6 +4,7 @@ package sqlite
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"testing"
 
@@ -35,6 +36,7 @@ func TestTakeOver(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	grant(t, s, "acme", 0, 2)
 	if verdicts, err := s.Delete(ctx, epoch, []store.Key{runKey(1)}); err != nil || verdicts[0].Err != nil {
 		t.Fatal(verdicts, err)
 	}
@@ -70,6 +72,9 @@ func TestTakeOver(t *testing.T) {
 			if value, err := s.Note(ctx, name); err != nil || string(value) != want {
 				t.Errorf("all %t: the note %s is %q, %v", all, name, value, err)
 			}
+		}
+		if a, err := s.Account(ctx, "acme", math.MaxInt64); err != nil || a.Balance(10).Available != map[bool]int64{true: 2}[all] {
+			t.Errorf("all %t: the account has %+v, %v", all, a, err)
 		}
 		if n, err := s.References(ctx, runKey(1).Account, "sha256_second", 1); err != nil || n.Released != map[bool]int64{true: 5}[all] {
 			t.Errorf("all %t: a file was released at %d, %v", all, n.Released, err)

@@ -57,6 +57,8 @@ type Store struct {
 	t     rareTexts
 	packs packCache
 	plans map[string]struct{} // hashes known to be stored
+	books map[string]*books   // by account; guarded by w
+	entry []byte              // the bytes of the last entry written, to be reused
 
 	w       sync.Mutex // serialises all writes; held before x
 	db      *writer

@@ -30,6 +30,7 @@ type statements struct {
 	firstRow                              *stmt
 	keepPiece, dropPiece                  *stmt
 	replacePack, dropPack                 *stmt
+	findEntry, putEntry, putAccount       *stmt
 }
 
 func (s *statements) prepare(w *writer, c *catalog) error {
@@ -48,6 +49,7 @@ func (s *statements) prepare(w *writer, c *catalog) error {
 		{&s.dropSnapshot, "dropSnapshot"}, {&s.dropRun, "dropRun"}, {&s.markDeleted, "markDeleted"},
 		{&s.dropChunks, "dropChunks"}, {&s.firstRow, "firstRow"}, {&s.forgetDeleted, "forgetDeleted"},
 		{&s.keepPiece, "keepPiece"}, {&s.dropPiece, "dropPiece"}, {&s.replacePack, "replacePack"},
+		{&s.findEntry, "findEntry"}, {&s.putEntry, "putEntry"}, {&s.putAccount, "putAccount"},
 		{&s.dropPack, "dropPack"}, {&s.forgetKeys, "forgetKeys"}, {&s.forgetFile, "forgetFile"},
 	} {
 		p, err := w.prepare(c.text(q.name))
@@ -109,6 +111,8 @@ type rareTexts struct {
 	positionAt, dueRuns, endedRuns, accounts string
 	// Of the scan and recovery.
 	journalRows, liveness, lookUp, liveRuns, deletedRuns, halfRemoved string
+	// Of credits.
+	accountAt, entriesAfter, entryOf, meteredAccounts, accountStates string
 	// Of files.
 	references, released string
 	// Of opening and closing.
@@ -117,9 +121,9 @@ type rareTexts struct {
 	synchronous, journalMode, pageSize string
 	// Of a check.
 	size, schemaObjects, columnTypes, runKeys, allChunks, allStates, allPacks, badRuns, badKeys, badPlans,
-	badNotes, badStates, badChunks, badPieces, badMarks, badReleases, badOwner string
+	badNotes, badStates, badChunks, badPieces, badMarks, badReleases, badOwner, badEntries, badAccounts string
 	// Of salvage.
-	attachImage, detachImage, takeKeys, takeNotes, takeReleases string
+	attachImage, detachImage, takeKeys, takeNotes, takeReleases, takeEntries, takeAccounts string
 }
 
 func (t *rareTexts) load(c *catalog) error {
@@ -134,6 +138,8 @@ func (t *rareTexts) load(c *catalog) error {
 		{&t.accounts, "accounts"},
 		{&t.journalRows, "journalRows"}, {&t.liveness, "liveness"}, {&t.lookUp, "lookUp"},
 		{&t.liveRuns, "liveRuns"}, {&t.deletedRuns, "deletedRuns"}, {&t.halfRemoved, "halfRemoved"},
+		{&t.accountAt, "accountAt"}, {&t.entriesAfter, "entriesAfter"}, {&t.entryOf, "entryOf"},
+		{&t.meteredAccounts, "meteredAccounts"}, {&t.accountStates, "accountStates"},
 		{&t.references, "references"}, {&t.released, "released"},
 		{&t.libraryVersion, "libraryVersion"}, {&t.hasVersion, "hasVersion"},
 		{&t.schemaVersion, "schemaVersion"}, {&t.epoch, "epoch"}, {&t.nextPack, "nextPack"},
@@ -145,8 +151,10 @@ func (t *rareTexts) load(c *catalog) error {
 		{&t.badPlans, "badPlans"}, {&t.badNotes, "badNotes"}, {&t.badStates, "badStates"},
 		{&t.badChunks, "badChunks"}, {&t.badPieces, "badPieces"}, {&t.badMarks, "badMarks"},
 		{&t.badReleases, "badReleases"}, {&t.badOwner, "badOwner"},
+		{&t.badEntries, "badEntries"}, {&t.badAccounts, "badAccounts"},
 		{&t.attachImage, "attachImage"}, {&t.detachImage, "detachImage"}, {&t.takeKeys, "takeKeys"},
 		{&t.takeNotes, "takeNotes"}, {&t.takeReleases, "takeReleases"},
+		{&t.takeEntries, "takeEntries"}, {&t.takeAccounts, "takeAccounts"},
 	} {
 		*q.dst = c.text(q.name)
 	}

@@ -6,11 +6,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/format"
 )
@@ -37,6 +39,16 @@ func TestFlippedColumns(t *testing.T) {
 	if v, err := s.Delete(ctx, epoch, []store.Key{runKey(3)}); err != nil || v[0].Err != nil {
 		t.Fatal(v, err)
 	}
+	account := ledger.NewAccount()
+	grants := store.Transition{Key: store.Key{Account: "acme"}, Epoch: epoch}
+	for i := range minEntries + 1 {
+		e, err := account.Grant(int64(i), fmt.Sprint("grant", i), 1, ledger.Terms{Source: ledger.Paid})
+		if err != nil {
+			t.Fatal(err)
+		}
+		grants.Entries = append(grants.Entries, e)
+	}
+	mustCommit(t, s, grants)
 	if err := s.SetNote(ctx, epoch, "note", []byte("value")); err != nil {
 		t.Fatal(err)
 	}
@@ -60,6 +72,8 @@ func TestFlippedColumns(t *testing.T) {
 		{"deleted", "before sum"},
 		{"file_released", "at sum"},
 		{"owner", "epoch sum"},
+		{"ledger", "key at data sum"},
+		{"ledger_states", "at state sum"},
 	} {
 		for column := range strings.FieldsSeq(at.columns) {
 			for bit := 0; bit < 20; bit += step {
@@ -91,6 +105,11 @@ func TestFlippedColumns(t *testing.T) {
 				if _, err := s.Events(ctx, runKey(1), 0, 1<<20); (at.table == "chunks") != errors.Is(err, fault.StoreCorrupt) {
 					t.Errorf("bit %d of %s.%s: the events in a chunk: %v", bit, at.table, column, err)
 				}
+				_, err := s.Account(ctx, "acme", math.MaxInt64)
+				_, early := s.Account(ctx, "acme", 5)
+				if (at.table == "ledger_states") != errors.Is(err, fault.StoreCorrupt) || at.table == "ledger" && !errors.Is(early, fault.StoreCorrupt) {
+					t.Errorf("bit %d of %s.%s: the account: %v; earlier: %v", bit, at.table, column, err, early)
+				}
 				if _, err := s.Plan(ctx, "plan"); (at.table == "plans") != errors.Is(err, fault.StoreCorrupt) {
 					t.Errorf("bit %d of %s.%s: the plan: %v", bit, at.table, column, err)
 				}
@@ -121,7 +140,7 @@ func checkOf(t *testing.T, s *Store) []string {
 func flipColumn(t *testing.T, db *sql.DB, table, column string, bit int) (undo func()) {
 	t.Helper()
 	key := map[string]string{"runs": "run", "idempotency": "key", "notes": "name", "plans": "hash", "snapshots": "run",
-		"chunks": "run", "pieces": "run", "deleted": "run", "file_released": "hash", "owner": "id"}[table]
+		"chunks": "run", "pieces": "run", "deleted": "run", "file_released": "hash", "owner": "id", "ledger": "seq", "ledger_states": "seq"}[table]
 	var id, was any
 	if err := db.QueryRow(fmt.Sprintf(`SELECT %s, %s FROM %s ORDER BY 1 LIMIT 1`, key, column, table)).Scan(&id, &was); err != nil {
 		t.Fatal(err)

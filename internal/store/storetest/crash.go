@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -32,6 +33,7 @@ func RunCrash(t *testing.T, disk func(t *testing.T) Disk) {
 	}{
 		{"ReopenedStoreHasEverything", reopened},
 		{"AcknowledgedCommitsSurviveACrash", survives},
+		{"RefusedStartsMoveNoCredits", refusedStarts},
 		{"F35_EpochsGrowOverRestarts", epochs},
 		{"F20_DamageCostsOneRun", damaged},
 		{"DeletedRunsStayDeleted", staysDeleted},
@@ -48,7 +50,12 @@ func RunCrash(t *testing.T, disk func(t *testing.T) Disk) {
 // populate makes a run in every state.
 func (h *harness) populate() {
 	h.Helper()
+	a := ledger.NewAccount()
+	h.commit(h.alone("acme", h.grant(a, 1, "gift", 9)))
+	reserve, err := a.Reserve(2, "live/1/reserve", "live/1", "live", 4, 0)
+	h.must(err)
 	start := h.start(key("live"), 3)
+	start.Entries = []*ledger.Entry{reserve}
 	start.Plans = []store.EncodedPlan{{Key: "p", Data: []byte("plan")}}
 	start.Idempotency = &store.Idempotency{Key: "k", BodyHash: "b"}
 	h.commit(start, h.start(key("compacted"), 2))
@@ -92,6 +99,9 @@ func (h *harness) populated() {
 		return nil
 	}))
 	h.equal("recovered", found, map[string]bool{"live": true, "compacted": true})
+	h.equal("credits", h.account("acme", now).Balance(3), ledger.Balance{Granted: 9, Available: 5, Held: 4})
+	again := ledger.NewAccount()
+	h.refused(fault.Conflict, h.alone("acme", h.grant(again, 3, "gift", 9))) // guards know its key
 	twin := h.start(key("twin"), 1)
 	twin.Idempotency = &store.Idempotency{Key: "k", BodyHash: "b"}
 	h.equal("run of the key", h.refused(fault.Conflict, twin).Run, "live")
@@ -139,6 +149,19 @@ func survives(h *harness, d Disk) {
 		}
 		h.holds(key("live"), n)
 	}
+}
+
+// A start of a run that is stored, and in memory nowhere, is refused with its entries.
+func refusedStarts(h *harness, d Disk) {
+	h.populate()
+	h.must(h.s.Close())
+	h.reopen(d.Reopen(h.T, h.s))
+	a := h.account("acme", now)
+	again := h.start(key("suspended"), 2)
+	again.Entries = []*ledger.Entry{h.grant(a.Clone(), 5, "never", 100)}
+	h.refused(fault.Conflict, again)
+	h.commit(h.alone("acme", h.grant(a, 5, "more", 1)))
+	h.equal("credits", h.account("acme", now).Balance(6), ledger.Balance{Granted: 10, Available: 6, Held: 4})
 }
 
 func epochs(h *harness, d Disk) {

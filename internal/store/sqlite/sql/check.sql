@@ -54,3 +54,9 @@ SELECT hash FROM file_released WHERE sum IS NOT roux_sum(account, hash, at);
 
 -- name: badOwner
 SELECT epoch FROM owner WHERE sum IS NOT roux_sum(id, epoch);
+
+-- name: badEntries
+SELECT account || ' ' || seq FROM ledger NOT INDEXED WHERE sum IS NOT roux_sum(account, seq, key, at, data);
+
+-- name: badAccounts
+SELECT account || ' ' || seq FROM ledger_states NOT INDEXED WHERE sum IS NOT roux_sum(account, at, seq, state);

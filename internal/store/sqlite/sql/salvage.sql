@@ -23,3 +23,11 @@ SELECT name, value, sum FROM image.notes WHERE sum IS roux_sum(name, value) ON C
 -- name: takeReleases
 INSERT INTO main.file_released (account, hash, at, sum)
 SELECT account, hash, at, sum FROM image.file_released WHERE sum IS roux_sum(account, hash, at) ON CONFLICT DO NOTHING;
+
+-- name: takeEntries
+INSERT INTO main.ledger (account, seq, key, at, data, sum)
+SELECT account, seq, key, at, data, sum FROM image.ledger WHERE sum IS roux_sum(account, seq, key, at, data) ON CONFLICT DO NOTHING;
+
+-- name: takeAccounts
+INSERT INTO main.ledger_states (account, at, seq, state, sum)
+SELECT account, at, seq, state, sum FROM image.ledger_states WHERE sum IS roux_sum(account, at, seq, state) ON CONFLICT DO NOTHING;
