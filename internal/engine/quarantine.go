@@ -4,6 +4,7 @@ package engine
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
 
@@ -106,14 +107,16 @@ func (r *recovery) release(key store.Key) error {
 		return fault.New(fault.Conflict, "run %s is not quarantined", key.Run)
 	}
 	saved, err := r.c.cfg.Store.Load(r.c.ctx, key)
+	unmarked := err == nil && saved.Head.Quarantine == ""
+	// The run itself may not be stored yet, when it was quarantined as it started.
+	if r.quarantined[key] != "" && (unmarked || errors.Is(err, fault.RunNotFound)) {
+		return &fault.Error{Code: fault.ServiceUnavailable, RetryAfterMS: 1000,
+			Msg: "run " + key.Run + " has just been quarantined and its mark is not stored yet; try again in a moment"}
+	}
 	if err != nil {
 		return err
 	}
-	if saved.Head.Quarantine == "" {
-		if r.quarantined[key] != "" {
-			return &fault.Error{Code: fault.ServiceUnavailable, RetryAfterMS: 1000,
-				Msg: "run " + key.Run + " has just been quarantined and its mark is not stored yet; try again in a moment"}
-		}
+	if unmarked {
 		return fault.New(fault.Conflict, "run %s is not quarantined", key.Run)
 	}
 	head := saved.Head

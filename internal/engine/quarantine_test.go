@@ -199,6 +199,42 @@ func TestReleaseBeforeTheMark(t *testing.T) {
 	h.wantStatus(key, "completed")
 }
 
+// A run that is quarantined while its start is being committed is not one that does not
+// exist.
+func TestReleaseBeforeTheStart(t *testing.T) {
+	h := newHarness(t, memory.New(memory.Options{}), Config{}, noop())
+	start := h.startInput(acc, planOf(t, chain(2), noop()), nil)
+	started := h.replyOf(start)
+	h.handle(start)
+	b := h.c.pipeline.encodeBatch()
+	h.c.observer = &panicOnce{left: 1}
+	h.handle(request(start.key, machine.Input{Kind: machine.InSignal, Name: "go"}))
+	h.c.observer = nil
+	release := func() func() answer {
+		in := &input{kind: inRelease, key: start.key, reply: make(chan answer, 1)}
+		reply := h.replyOf(in)
+		h.handle(in)
+		return reply
+	}
+	early := release()
+	verdicts, err := h.st.Commit(context.Background(), b.transitions)
+	h.c.pipeline.committed(verdicts, err)
+	h.c.pipeline.releaseCommitted()
+	h.collectEffects()
+	h.runUntilIdle()
+	if err := started().err; err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, early().err, fault.ServiceUnavailable)
+	later := release()
+	h.runUntilIdle()
+	if err := later().err; err != nil {
+		t.Error(err)
+	}
+	h.finishTasks()
+	h.wantStatus(start.key, "completed")
+}
+
 // A release succeeds when the stored head says so, and only then, even if the batch of
 // the release is lost: a mark that was removed does not come back. A run that has
 // ended, or that only waits, records no event with its release.
