@@ -26,6 +26,10 @@ var suites = map[string][]string{
 	"machine":      {"engine", "simulate"},
 	"engine":       {"simulate", ""},
 	"store/sqlite": {"engine", "cli"},
+	"feed":         {"engine", "simulate"},
+	"slots":        {"engine", "simulate"},
+	"loops":        {"engine", "simulate"},
+	"retention":    {"engine", "simulate"},
 	"worker":       {"engine"},
 	"blob":         {"builtin", "cli"},
 }
