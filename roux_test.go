@@ -392,3 +392,65 @@ outputs: {many: size(each.output)}
 		t.Errorf("%+v, %v", res, err)
 	}
 }
+
+// X147, A26: a step's price may have six decimals; what steps used is rounded up once. A
+// failed attempt is not charged, a step that says it cost less is, and one that says it
+// cost more is charged its price. A price that is none starts nothing.
+func TestPrices(t *testing.T) {
+	says := map[string]string{"second": "0.000001", "third": "99"}
+	priced := action.Action{
+		Name: "priced", Version: "1.0.0", Price: "0.4",
+		Run: func(_ context.Context, task *action.Task) (action.Result, error) {
+			if task.Step == "second" && task.Attempt == 1 {
+				return action.Result{Price: "0.3"}, fault.New(fault.ServiceUnavailable, "busy")
+			}
+			return action.Result{Output: map[string]any{}, Price: says[task.Step]}, nil
+		},
+	}
+	unpriced, both := priced, priced
+	unpriced.Name, unpriced.Price = "unpriced", "about 1"
+	both.Name, both.Cost = "both", 2
+	e, err := roux.Open(t.Context(), roux.Options{Dir: t.TempDir(), Actions: []action.Action{priced, unpriced, both}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	const text = "name: prices\nsteps:\n  - {id: first, action: {name: priced}}\n" +
+		"  - {id: second, action: {name: priced}, retryPolicy: {maxAttempts: 2, initialDelay: 1ms}}\n  - {id: third, action: {name: priced}}\n"
+	run, err := e.Start(t.Context(), roux.Request{Recipe: []byte(text)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var charges []string
+	for ev, err := range e.Watch(t.Context(), run, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Type == "node.charged" {
+			raw, err := json.Marshal(ev.Payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			charges = append(charges, string(raw))
+		}
+	}
+	want := []string{
+		`{"amount":0.4,"attempt":1,"charged":true,"kind":"action","name":"first","step":"first"}`,
+		`{"amount":0.3,"attempt":1,"charged":false,"kind":"action","name":"second","step":"second"}`,
+		`{"amount":0.000001,"attempt":2,"charged":true,"kind":"action","name":"second","step":"second"}`,
+		`{"amount":0.4,"attempt":1,"charged":true,"kind":"action","name":"third","step":"third"}`,
+	}
+	if !slices.Equal(charges, want) {
+		t.Errorf("charged are\n%s\nwant\n%s", strings.Join(charges, "\n"), strings.Join(want, "\n"))
+	}
+	res, err := e.Wait(t.Context(), run)
+	if err != nil || res.Credits != 1 { // 0.800001
+		t.Errorf("the run used %d credits, %v", res.Credits, err)
+	}
+	for _, name := range []string{"unpriced", "both"} {
+		_, err := e.Start(t.Context(), roux.Request{Recipe: []byte("name: r\nsteps:\n  - {id: s, action: {name: " + name + "}}\n")})
+		if !errors.Is(err, fault.PriceUnknown) || !strings.Contains(err.Error(), name+"@1.0.0") {
+			t.Errorf("a run with the action %s: %v", name, err)
+		}
+	}
+}

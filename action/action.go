@@ -48,8 +48,12 @@ type Action struct {
 	// binds nothing to it.
 	Input, Output json.RawMessage
 	Metadata      Metadata
-	Cost          int64  // whole credits for a completed call; never negative
-	Provider      string // the outside service whose slots it needs; "" = none
+	Cost          int64 // whole credits for a completed call; never negative
+	// Price is the cost of a completed call as decimal text, for a price that is not
+	// whole: digits, and at most six more after a point, such as "0.0025". A run pins the
+	// prices when it starts. Set Cost or Price, not both.
+	Price    string
+	Provider string // the outside service whose slots it needs; "" = none
 	// Slots bounds how many attempts of this action run at once in an engine; 0 = no
 	// bound.
 	Slots    int
@@ -97,6 +101,10 @@ type Result struct {
 	Output any
 	// Cost overrides the declared cost, in whole credits; nil = as declared.
 	Cost *int64
+	// Price is what the call cost, as decimal text, of an action with a price; "" = the
+	// declared price, which is also the most that is charged. With an error it is what
+	// the failed call cost: that is recorded and not charged.
+	Price string
 }
 
 // A Task is one attempt, as the action sees it.

@@ -39,6 +39,7 @@ const (
 	ItemLimit               Code = "ITEM_LIMIT"
 	NotAvailable            Code = "NOT_AVAILABLE"
 	InsufficientCredits     Code = "INSUFFICIENT_CREDITS"
+	PriceUnknown            Code = "PRICE_UNKNOWN"
 	QuotaExceeded           Code = "QUOTA_EXCEEDED"
 	StepFailed              Code = "STEP_FAILED"
 	StepTimeout             Code = "STEP_TIMEOUT"
@@ -136,6 +137,7 @@ var table = []Info{
 	{ActionNotFound, 422, CauseDefinition, false, ExitDefinition, "", nil, "No action of that name and version is registered.", "Check the spelling; `roux actions list` shows those there are."},
 	{InputInvalid, 422, CauseInput, false, ExitUsage, "", nil, "An input is invalid: the run's input does not match the recipe's inputSchema, or a step's input does not match its action's.", "Correct the input the message names; `--input name=value` sets a field of a run's input."},
 	{InsufficientCredits, 402, CauseRequest, false, ExitCredits, "", nil, "The balance does not cover the reservation.", "Add credits or lower `maxCredits`."},
+	{PriceUnknown, 422, CauseDefinition, false, ExitCredits, "", nil, "The price of an action is not known, so a run that calls it does not start.", "Set the action's price, or call another action."},
 	{QuotaExceeded, 429, CauseRateLimit, true, ExitCredits, "", nil, "The account's limit of concurrent runs is reached.", "Wait for a run to end or raise the quota."},
 	{StepFailed, 500, CauseProvider, false, ExitFailed, "", nil, "A step's action reported a failure.", "Read the step's error; `roux explain RUN STEP` shows what led to it."},
 	{StepTimeout, 504, CauseTimeout, true, ExitFailed, "", []string{"TIMEOUT", "timeout"}, "A step ran longer than its timeout.", "Raise `timeout`, or add a retryPolicy that names TIMEOUT."},

@@ -42,7 +42,8 @@ type Output struct {
 	// Value is JSON decoded: map[string]any, []any, string, int64, float64, bool
 	// or nil. Integers are int64.
 	Value any
-	Cost  int64 // whole credits charged for the call
+	Cost  int64  // whole credits charged for the call
+	Price string // what the call said that it cost, for an action with a price; "" = nothing
 }
 
 // Object returns Value as an object; nil if it is not one.
@@ -216,7 +217,11 @@ func (s *settings) attempt(act action.Action, input json.RawMessage) (out Output
 		return out, stuck, r.Err
 	}
 	v, err := jsonx.Decode(r.Output, jsonx.Limits{Bytes: len(r.Output) + 1})
-	return Output{JSON: r.Output, Value: v, Cost: r.Cost}, false, err
+	out = Output{JSON: r.Output, Value: v, Cost: r.Cost}
+	if r.Price != nil {
+		out.Price = r.Price.String()
+	}
+	return out, false, err
 }
 
 // hear receives a report. It is called on the attempt's goroutine, before the result is

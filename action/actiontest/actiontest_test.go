@@ -87,6 +87,8 @@ func TestX10_X11_X12_CheckFinds(t *testing.T) {
 		`version "1.2"`:                        func(a *action.Action) { a.Version = "1.2" },
 		`description "loud"`:                   func(a *action.Action) { a.Description = "loud" },
 		`cost -1`:                              func(a *action.Action) { a.Cost = -1 },
+		`price ".5", cost 0`:                   func(a *action.Action) { a.Cost, a.Price = 0, ".5" },
+		`price "0.5", cost 2`:                  func(a *action.Action) { a.Price = "0.5" },
 		`delivery "maybe"`:                     func(a *action.Action) { a.Delivery = "maybe" },
 		`limit "big"`:                          func(a *action.Action) { a.Limits = []string{"big"} },
 		`fault code "oops"`:                    func(a *action.Action) { a.Faults = []fault.Code{"oops"} },

@@ -3,6 +3,7 @@
 package actiontest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -17,6 +18,7 @@ import (
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/ledger"
 )
 
 // Published makes [Check] also require what other users of an action need: schemas,
@@ -99,6 +101,9 @@ func (c *checker) run() {
 	if a.Cost < 0 || a.Slots < 0 {
 		c.errorf("cost %d, slots %d: want 0 or more", a.Cost, a.Slots)
 	}
+	if _, err := ledger.ParseAmount(cmp.Or(a.Price, "0")); err != nil || a.Price != "" && a.Cost != 0 {
+		c.errorf("price %q, cost %d: want one of them, and a price of digits, with at most six more after a point", a.Price, a.Cost)
+	}
 	if a.Delivery != "" && a.Delivery != action.AtLeastOnce && a.Delivery != action.AtMostOnce {
 		c.errorf("delivery %q: want %q, %q or nothing", a.Delivery, action.AtLeastOnce, action.AtMostOnce)
 	}
@@ -159,7 +164,7 @@ func (c *checker) work() {
 	if c.act.Run != nil {
 		c.errorf("it is a durable wait (Waits) and has a function Run, which nobody would call")
 	}
-	if c.act.Cost != 0 || len(c.act.Output) > 0 {
+	if c.act.Cost != 0 || c.act.Price != "" || len(c.act.Output) > 0 {
 		c.errorf("it is a durable wait (Waits), which costs nothing and gives null, and declares a cost or an output")
 	}
 	var in struct {
@@ -307,7 +312,7 @@ func (c *checker) complete() {
 		{"metadata.durationRange", m.DurationRange != nil},
 		{"an example", len(a.Examples) > 0},
 		{"a limit, in words", len(a.Limits) > 0},
-		{"a cost of 1 or more", a.Cost > 0 || a.Waits != ""},
+		{"a cost of 1 or more, or a price", a.Cost > 0 || a.Price != "" || a.Waits != ""},
 	} {
 		if !want.has {
 			c.errorf("a published action needs %s", want.what)

@@ -85,6 +85,9 @@ func facts(b *strings.Builder, a action.Action) {
 	case 1:
 		cost = "1 credit a completed call"
 	}
+	if a.Price != "" {
+		cost = a.Price + " credits a completed call"
+	}
 	line("Cost", cost)
 	if d := a.Metadata.DurationRange; d != nil {
 		line("Takes", fmt.Sprintf("%s to %s", d.Min, d.Max))
@@ -192,7 +195,7 @@ func Index(actions []action.Action, dir string) string {
 		for _, d := range a.Metadata.InputTypes {
 			takes = append(takes, d.MimeTypes...)
 		}
-		fmt.Fprintf(&b, "| [`%s`](%s/%s.md) | %s | %d | %s |\n", a.Name, dir, a.Name, cellText(a.Description), a.Cost, code(takes, " "))
+		fmt.Fprintf(&b, "| [`%s`](%s/%s.md) | %s | %s | %s |\n", a.Name, dir, a.Name, cellText(a.Description), cmp.Or(a.Price, fmt.Sprint(a.Cost)), code(takes, " "))
 	}
 	return b.String()
 }

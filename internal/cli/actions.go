@@ -31,6 +31,7 @@ type actionView struct {
 	Aliases     []string         `json:"aliases,omitempty"`
 	Description string           `json:"description"`
 	Cost        int64            `json:"cost"`
+	Price       string           `json:"price,omitempty"`
 	Takes       []string         `json:"takes,omitempty"` // MIME types of its files
 	Versions    []string         `json:"versions,omitempty"`
 	Delivery    action.Delivery  `json:"delivery,omitempty"`
@@ -72,9 +73,9 @@ func (a *app) actionsList() *cobra.Command {
 				if act == nil || takes != "" && !takesType(act, takes) {
 					continue
 				}
-				v := actionView{Name: act.Name, Version: act.Version, Aliases: act.Aliases, Description: act.Description, Cost: act.Cost, Takes: takesTypes(act)}
+				v := actionView{Name: act.Name, Version: act.Version, Aliases: act.Aliases, Description: act.Description, Cost: act.Cost, Price: act.Price, Takes: takesTypes(act)}
 				views = append(views, v)
-				rows = append(rows, []string{v.Name, v.Version, fmt.Sprint(v.Cost), view.Cut(strings.Join(v.Takes, " "), 32), view.OneLine(view.Cut(v.Description, 80))})
+				rows = append(rows, []string{v.Name, v.Version, cmp.Or(v.Price, fmt.Sprint(v.Cost)), view.Cut(strings.Join(v.Takes, " "), 32), view.OneLine(view.Cut(v.Description, 80))})
 			}
 			a.show(views, func() {
 				if len(views) == 0 {
@@ -157,7 +158,7 @@ func (a *app) actionsGet() *cobra.Command {
 				return nil
 			}
 			v := actionView{
-				Name: act.Name, Version: act.Version, Aliases: act.Aliases, Description: act.Description, Cost: act.Cost, Takes: takesTypes(act),
+				Name: act.Name, Version: act.Version, Aliases: act.Aliases, Description: act.Description, Cost: act.Cost, Price: act.Price, Takes: takesTypes(act),
 				Versions: a.actions.Versions(act.Name), Delivery: cmp.Or(act.Delivery, action.AtLeastOnce), Provider: act.Provider,
 				Limits: act.Limits, Faults: act.Faults, Examples: act.Examples, Input: act.Input, Output: act.Output, Metadata: &act.Metadata,
 			}
@@ -171,7 +172,7 @@ func (a *app) actionsGet() *cobra.Command {
 
 func (a *app) printAction(v actionView) {
 	a.text("%s %s\n%s\n\n", v.Name, v.Version, term.Wrap(view.OneLine(v.Description), helpColumns, 0))
-	rows := [][]string{{"cost", credits1(v.Cost)}}
+	rows := [][]string{{"cost", credits1(v.Cost, v.Price)}}
 	add := func(name, value string) {
 		if value != "" {
 			rows = append(rows, []string{name, view.OneLine(value)})
@@ -205,8 +206,11 @@ func (a *app) printAction(v actionView) {
 	}
 }
 
-func credits1(n int64) string {
-	if n == 0 {
+func credits1(n int64, price string) string {
+	switch {
+	case price != "":
+		return price + " credits"
+	case n == 0:
 		return "nothing"
 	}
 	return view.Count(int(n), "credit")

@@ -31,8 +31,17 @@ func testActions() []action.Action {
 		{Name: "chatty", Version: "1.0.0", Description: "Says what it does.", Metadata: parallel, Run: chatty},
 		{Name: "copy-file", Version: "1.0.0", Description: "Makes a file of another and one letter.", Metadata: parallel, Run: copyFile,
 			Input: []byte(`{"type":"object","required":["file"],"properties":{"file":{"type":"string","format":"file"}}}`)},
+		{Name: "priced", Version: "1.0.0", Description: "Costs a part of a credit, and fails once.", Price: "0.4", Metadata: parallel, Run: priced},
 		{Name: "terminal", Version: "1.0.0", Description: "Returns control characters.", Run: controlCode},
 	}
+}
+
+// priced fails at its first attempt, which cost something, too.
+func priced(_ context.Context, t *action.Task) (action.Result, error) {
+	if t.Attempt == 1 {
+		return action.Result{Price: "0.25"}, fault.New(fault.ServiceUnavailable, "busy")
+	}
+	return action.Result{Output: map[string]any{}, Price: "0.3"}, nil
 }
 
 // An effectLine is one line of the file that effects leave, synced before the

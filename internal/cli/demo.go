@@ -344,7 +344,7 @@ func (d *demo) statement(out *demoResult) {
 	for _, r := range d.runs {
 		for _, s := range r.view.Order {
 			if s.Cost > 0 {
-				rows = append(rows, []string{"  " + view.OneLine(r.view.Recipe), view.OneLine(s.Path), tries(s.Attempts), fmt.Sprintf("%3d", s.Cost)})
+				rows = append(rows, []string{"  " + view.OneLine(r.view.Recipe), view.OneLine(s.Path), tries(s.Attempts), fmt.Sprintf("%3s", s.Cost)})
 			}
 		}
 		total += r.view.Used

@@ -13,6 +13,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/term"
@@ -67,7 +68,7 @@ func (a *app) printTrace(t *view.Tracer, out *view.Trace, flame bool) {
 		name = term.Cut(name, columns-len("├─  (depth: 0)"))
 	}
 	head := fmt.Sprintf("├─ %s (depth: %d)  %s  %s\n", name, out.Depth, out.ID,
-		view.Join(" · ", importedWord(out.Imported), out.Status, view.Took(micros(out.TookMs)), view.Credits(out.Credits)))
+		view.Join(" · ", importedWord(out.Imported), out.Status, view.Took(micros(out.TookMs)), view.Credits(ledger.Whole(out.Credits))))
 	a.text("Execution Tree:\n%s", a.folded(head, 3))
 	w := &traceWriter{app: a, plan: t.Plan, narrow: ok && columns < narrowTrace, start: t.Start, end: t.Start + int64(out.TookMs*1000)}
 	roots := slices.SortedStableFunc(slices.Values(out.Steps), func(a, b *view.Span) int { return journal.Compare(t.Plan, a.Ref, b.Ref) })

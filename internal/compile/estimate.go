@@ -3,6 +3,7 @@
 package compile
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -25,8 +27,9 @@ type Known struct {
 }
 
 // A Budget is what a run of a plan may cost and how long it may take. Credits are
-// whole numbers. Least and Most are the sums of the declared costs on the cheapest and
-// the most expensive path, without retries and compensations.
+// whole numbers. Least and Most are the sums of the declared costs and prices on the
+// cheapest and the most expensive path, without retries and compensations, rounded up
+// once.
 type Budget struct {
 	Strategy string `json:"strategy,omitempty"` // of creditEstimation (X147)
 	Least    int64  `json:"min"`
@@ -56,7 +59,7 @@ type Budget struct {
 func Estimate(p *plan.Plan, actions Actions, known Known) *Budget {
 	e := &estimator{p: p, actions: actions, vars: known.vars(p)}
 	least := e.graph(0)
-	b := &Budget{Least: least.credits[0], Most: least.credits[1], LeastMS: least.ms[0], MostMS: least.ms[1], Open: e.open, Policy: "refund_unused"}
+	b := &Budget{Least: roundUp(least.credits[0]), Most: roundUp(least.credits[1]), LeastMS: least.ms[0], MostMS: least.ms[1], Open: e.open, Policy: "refund_unused"}
 	b.Expected = b.Most
 	if p.Estimate != nil {
 		b.Policy = p.Estimate.Policy
@@ -224,10 +227,14 @@ func (k Known) vars(p *plan.Plan) expr.MapVars {
 // An interval is a minimum and a maximum.
 type interval [2]int64
 
-// An amount is what a part of a plan costs and how long it takes.
+// An amount is what a part of a plan costs, in millionths of a credit, and how long it
+// takes.
 type amount struct {
 	credits, ms interval
 }
+
+// roundUp rounds millionths up to credits.
+func roundUp(millionths int64) int64 { return ledger.Amount(millionths).Ceil() }
 
 type estimator struct {
 	p       *plan.Plan
@@ -304,7 +311,11 @@ func (e *estimator) action(st *plan.Step) (a amount) {
 	if decl == nil {
 		return a
 	}
-	a.credits = interval{decl.Cost, decl.Cost}
+	cost := int64(ledger.Whole(decl.Cost))
+	if price, err := ledger.ParseAmount(cmp.Or(decl.Price, "0")); err == nil {
+		cost = addSaturating(cost, int64(price)) // a run with another price does not start
+	}
+	a.credits = interval{cost, cost}
 	if r := decl.Metadata.DurationRange; r != nil {
 		// A declared text that is not a duration counts as unknown: 0.
 		a.ms[0], _ = recipe.ParseDuration(r.Min)

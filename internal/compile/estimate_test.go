@@ -16,7 +16,9 @@ func priced() *Catalogue {
 		return &action.Action{Name: name, Version: "1.0.0", Cost: cost, Metadata: action.Metadata{
 			DurationRange: &action.DurationRange{Min: least, Max: most}}}
 	}
-	return NewCatalogue(one("cheap", 1, "1s", "2s"), one("dear", 10, "10s", "1m"), one("file-inspect", 1, "1ms", "1s"))
+	cents := one("cents", 0, "1s", "1s")
+	cents.Price = "0.3"
+	return NewCatalogue(cents, one("cheap", 1, "1s", "2s"), one("dear", 10, "10s", "1m"), one("file-inspect", 1, "1ms", "1s"))
 }
 
 // X202: durations are those of the longest chain by the actions' durationRange; credits
@@ -32,6 +34,11 @@ func TestX202_Estimate(t *testing.T) {
 		{"a sequence adds up", `
   - {id: a, action: {name: cheap}}
   - {id: b, action: {name: dear}}`, 11, 11, 11_000, 62_000, "", nil},
+		{"prices are rounded up once", `
+  - {id: a, action: {name: cheap}}
+  - id: l
+    loop: {over: input.list, as: x, maxConcurrency: 9, steps: [{id: b, action: {name: cents}}]}`, 3, 3, 2_000, 3_000, "",
+			map[string]any{"list": []any{int64(1), int64(2), int64(3), int64(4)}}},
 		{"beside each other the longest counts", `
   - {id: a, action: {name: cheap}}
   - {id: b, action: {name: dear}, dependsOn: []}`, 11, 11, 10_000, 60_000, "", nil},

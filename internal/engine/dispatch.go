@@ -177,7 +177,7 @@ func (e *Engine) taskDone(res worker.Result) {
 	in := &attempt.report
 	in.holding = res.Holding
 	m := &in.m
-	m.Outcome, m.Output, m.Cost, m.InputHash = machine.Success, res.Output, res.Cost, attempt.hash
+	m.Outcome, m.Output, m.Cost, m.Price, m.InputHash = machine.Success, res.Output, res.Cost, res.Price, attempt.hash
 	if res.Err != nil {
 		m.Outcome, m.Output, m.Err = machine.Failed, nil, failureOf(res.Err)
 	}

@@ -22,9 +22,8 @@ import (
 
 // untestedCodes are the codes that no test covers yet, each with the reason.
 var untestedCodes = map[fault.Code]string{
-	fault.InsufficientCredits: "credits come with the ledger",
-	fault.Unauthorized:        "accounts and keys come with the service",
-	fault.AssertionFailed:     "expectations come with recipe tests",
+	fault.Unauthorized:    "accounts and keys come with the service",
+	fault.AssertionFailed: "expectations come with recipe tests",
 }
 
 // untestedFlags are the flags that no transcript uses yet.

@@ -40,6 +40,7 @@ type Checker struct {
 	resets   []resetRecord // of that retry
 	bound    bindings
 
+	charges charges
 	effects map[Ref]*effect
 	keys    map[string]bool // effect keys in use
 }
@@ -61,6 +62,7 @@ type stepRecord struct {
 	due     int64  // of the timer it waits for
 	deltas  int64
 	lost    int  // attempts lost to crashes since it was reset
+	charged bool // what its attempt cost is recorded
 	done    bool // it completed before resetInner reset it, and may still be compensated
 }
 
@@ -123,6 +125,9 @@ func (c *Checker) Check(ev *Event) error {
 			return fmt.Errorf("event %d opened generation %d: %w", c.last, c.gen, err)
 		}
 	}
+	if err := c.charges.check(ev); err != nil {
+		return err
+	}
 	c.last, c.at = ev.Seq, ev.At
 	c.retrying = c.retrying && (ev.Kind == EvRunLimits || ev.Kind == EvNodeInvalidated)
 	if c.status.Terminal() && ev.Kind != EvRunRetried {
@@ -143,6 +148,7 @@ func (c *Checker) checkRun(ev *Event) error {
 	switch ev.Kind {
 	case EvRunStarted:
 		c.inputBytes += int64(len(ev.Data))
+		c.charges.pin(ev)
 		c.expires = ev.At + c.plan.TTLMS*1000
 		next = RunDispatching
 	case EvRunRetried:
@@ -239,6 +245,11 @@ func (c *Checker) checkStep(ev *Event) error {
 	if ev.NotTaken() {
 		return nil
 	}
+	if ev.Kind == EvNodeCharged {
+		if err := c.checkCharge(s, ev); err != nil {
+			return err
+		}
+	}
 	if err := c.checkBegin(s, ev); err != nil {
 		return err
 	}
@@ -266,7 +277,7 @@ func (c *Checker) checkStep(ev *Event) error {
 		if s.gen == c.gen && ev.Attempt <= s.attempt {
 			return fmt.Errorf("I3: attempt %d was handed out after attempt %d", ev.Attempt, s.attempt)
 		}
-		s.attempt, s.gen = ev.Attempt, c.gen
+		s.attempt, s.gen, s.charged = ev.Attempt, c.gen, false
 	case EvNodeOpened:
 		c.resetInner(ev, everyItem)
 	case EvNodeRetried, EvNodeWaiting:

@@ -177,6 +177,8 @@ func renderStep(p *plan.Plan, step *plan.Step, ev *Event, payload map[string]any
 			payload["outputOf"] = "inner"
 		}
 		putRaw(payload, "output", ev.Data)
+	case EvNodeCharged:
+		payload["amount"], payload["charged"] = ev.Amount(), ev.Charged()
 	case EvNodeFailed:
 		payload["status"] = StepFailed.String()
 		if ev.Handled() {

@@ -49,6 +49,7 @@ const (
 	EvContract         EventKind = 42 // Text: phase; Data: JSON array of violations; Attempt
 	EvNodeCompensating EventKind = 43 // the step's compensation scope opens
 	EvNodeAborting     EventKind = 44 // Code, Text: the composite ends early; its scopes are swept first
+	EvNodeCharged      EventKind = 45 // Attempt; N: millionths of a credit that it cost; Flag 1 = recorded, not charged: it did not complete its step
 )
 
 // names maps kinds to their published names, the one enum of X178.
@@ -90,6 +91,7 @@ var names = [...]string{
 	EvContract:         "contract.violated",
 	EvNodeCompensating: "node.progress",
 	EvNodeAborting:     "node.progress",
+	EvNodeCharged:      "node.charged",
 }
 
 // An Event is one thing that happened to a run. Path, Text and Data may share

@@ -2,7 +2,11 @@
 
 package journal
 
-import "time"
+import (
+	"time"
+
+	"github.com/roux-engine/roux/internal/ledger"
+)
 
 // The meaning of the fields Flag, N and M of an event depends on its kind. The methods
 // here name each meaning. A method must only be called for the kinds it lists.
@@ -86,7 +90,16 @@ func (e *Event) HandedBack() bool { return e.Flag&1 != 0 }
 // not in Data (EvNodeCompleted).
 func (e *Event) FromInner() bool { return e.Flag&1 != 0 }
 
-// Cost is the credits that the step or the run used (EvNodeCompleted, EvRunCompleted).
+// Amount is what the attempt cost (EvNodeCharged).
+func (e *Event) Amount() ledger.Amount { return ledger.Amount(e.N) }
+
+// Charged reports whether the amount counts as used by the run: the attempt completes
+// its step with the next event of that step (EvNodeCharged).
+func (e *Event) Charged() bool { return e.Flag&1 == 0 }
+
+// Cost is the whole credits that the step or the run used (EvNodeCompleted,
+// EvRunCompleted). A step whose action has a price has an amount instead, in
+// EvNodeCharged.
 func (e *Event) Cost() int64 { return e.N }
 
 // Micros is how long the step took, in µs (EvNodeCompleted, EvNodeFailed, EvNodeCancelled).

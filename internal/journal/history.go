@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -19,12 +20,13 @@ type History struct {
 	max   int
 	steps map[Ref]*StepResult
 	order []Ref
+	used  ledger.Amount
 	// Truncated reports that there were more step instances than max.
 	Truncated bool
 	Status    RunStatus
 	Outputs   json.RawMessage
 	Error     *StepError
-	Used      int64
+	Used      int64 // credits: what steps cost, rounded up once
 	Events    uint64
 	Started   int64 // UTC µs
 	Ended     int64 // 0 while live
@@ -82,6 +84,21 @@ func NewHistory(p *plan.Plan, maxSteps int) *History {
 	return &History{plan: p, max: maxSteps, steps: make(map[Ref]*StepResult)}
 }
 
+// charge counts what a step cost. Compensations are recorded and not charged (R44).
+func (h *History) charge(ev *Event) {
+	amount := ledger.Amount(0)
+	switch {
+	case ev.Kind == EvNodeCompleted:
+		amount = ledger.Whole(ev.Cost())
+	case ev.Kind == EvNodeCharged && ev.Charged():
+		amount = ev.Amount()
+	}
+	if amount != 0 && !inCompensation(h.plan, ev.Path) {
+		h.used = h.used.Plus(amount)
+		h.Used = h.used.Ceil()
+	}
+}
+
 // Add adds the next event of the run.
 func (h *History) Add(ev *Event) {
 	h.Events = ev.Seq
@@ -89,11 +106,7 @@ func (h *History) Add(ev *Event) {
 		h.addRun(ev)
 		return
 	}
-	if ev.Kind == EvNodeCompleted {
-		if !inCompensation(h.plan, ev.Path) {
-			h.Used += ev.Cost()
-		}
-	}
+	h.charge(ev)
 	res := h.result(ev.Ref())
 	if res == nil {
 		return

@@ -10,6 +10,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/ledger"
 )
 
 // Start is everything that a run starts with. It is the payload of run.started.
@@ -45,6 +46,9 @@ type Pin struct {
 	Cost     int64  `json:"cost,omitempty"`
 	Provider string `json:"provider,omitempty"`
 	Once     bool   `json:"atMostOnce,omitempty"`
+	// Price is what a completed call costs, and the most that it costs, if that is not
+	// whole credits.
+	Price ledger.Amount `json:"price,omitempty"`
 }
 
 // startRecord keeps parameters exact; encoding/json would convert numbers to float64.
@@ -136,6 +140,9 @@ func appendPlainStart(b []byte, rec *startRecord) (_ []byte, ok bool) {
 		if pin.Once {
 			w.b = append(w.b, `,"atMostOnce":true`...)
 		}
+		if pin.Price != 0 {
+			w.b = append(append(w.b, `,"price":`...), pin.Price.String()...)
+		}
 		w.b = append(w.b, '}')
 	}
 	if len(st.Pins) > 0 {
@@ -222,6 +229,9 @@ func readPlainStart(data []byte) (_ *startRecord, ok bool) {
 			}
 			pin.Provider = r.optional(`,"provider":"`)
 			pin.Once = r.accept(`,"atMostOnce":true`)
+			if r.accept(`,"price":`) {
+				pin.Price = r.amount()
+			}
 			r.ok = r.accept("}") && r.ok
 			st.Pins = append(st.Pins, pin)
 		}
@@ -248,6 +258,18 @@ func (r *startReader) accept(prefix string) bool {
 	rest, ok := strings.CutPrefix(r.rest, prefix)
 	r.rest = rest
 	return ok
+}
+
+// amount reads an amount of credits, which is not negative here.
+func (r *startReader) amount() ledger.Amount {
+	n := strings.IndexByte(r.rest, '}')
+	a, err := ledger.ParseAmount(r.rest[:max(n, 0)])
+	if n < 0 || err != nil {
+		r.ok = false
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return a
 }
 
 // text reads what follows prefix up to the closing quote.

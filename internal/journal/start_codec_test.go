@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/ledger"
 )
 
 // Starts are journal format (F46): the plain form has the bytes that encoding/json
@@ -23,7 +24,7 @@ func TestStartIsJSON(t *testing.T) {
 	for name, st := range map[string]*Start{
 		"least": base(func(*Start) {}),
 		"all": base(func(s *Start) {
-			s.Version, s.Correlation, s.Pins = "1.0", "c", []Pin{{"a", "1.0.0", 5, "p", true}, {Name: "b"}}
+			s.Version, s.Correlation, s.Pins = "1.0", "c", []Pin{{"a", "1.0.0", 5, "p", true, 2_500}, {Name: "b"}}
 		}),
 		"parameters": base(func(s *Start) { s.Parameters = map[string]any{"n": int64(1), "a": []any{"x", nil, 1.5, true}} }),
 		"escapes":    base(func(s *Start) { s.Parameters = map[string]any{"a": "line\n\"quoted\""} }),
@@ -35,6 +36,8 @@ func TestStartIsJSON(t *testing.T) {
 		"files":      base(func(s *Start) { s.Files = []File{{Hash: "sha256_a", Size: 1}} }),
 		"labels":     base(func(s *Start) { s.Labels = map[string]string{"b": "1", "a": "2"} }),
 		"empty":      base(func(s *Start) { s.Parameters, s.Pins, s.Files = map[string]any{}, []Pin{}, []File{} }),
+		"price":      base(func(s *Start) { s.Pins = []Pin{{Name: "a", Price: 3 * ledger.Credit}, {Name: "b", Price: 1}} }),
+		"owes":       base(func(s *Start) { s.Pins = []Pin{{Name: "a", Price: -1}} }),
 		"negative":   base(func(s *Start) { s.Pins = []Pin{{Name: "a", Cost: -7}} }),
 		"smallest":   base(func(s *Start) { s.Pins = []Pin{{Name: "a", Cost: -1 << 63}} }),
 	} {

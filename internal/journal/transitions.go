@@ -47,6 +47,7 @@ var changes = [...]struct {
 	// before total_timeout, or there is none.
 	{EvNodeFallback, Running, []Status{Pending, Invalidated, Blocked, Queued, Running, Waiting}},
 	{EvNodeAborting, same, []Status{Running}},
+	{EvNodeCharged, same, []Status{Running}},
 	{EvNodeCompleted, Completed, []Status{Pending, Invalidated, Running, Waiting}},
 	{EvNodeFailed, StepFailed, []Status{Pending, Invalidated, Blocked, Queued, Running, Waiting}},
 	{EvNodeSkipped, Skipped, []Status{Pending, Invalidated, Blocked, Queued, Running, Waiting}},
@@ -103,7 +104,7 @@ func Changes() (all []Change) {
 }
 
 // eventKinds is one more than the largest event kind.
-const eventKinds = int(EvNodeAborting) + 1
+const eventKinds = int(EvNodeCharged) + 1
 
 // allowed is the table by index.
 var allowed = func() (t [eventKinds][same][same]bool) {

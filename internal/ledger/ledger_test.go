@@ -37,7 +37,7 @@ func TestWorkedExample(t *testing.T) {
 		return a
 	}
 	for _, tt := range []struct {
-		used                      int64
+		used                      Amount
 		policy                    Policy
 		failed                    bool
 		spentP, spentQ            int64
@@ -101,10 +101,11 @@ func grant(t testing.TB, a *Account, now int64, key string, n int64, terms Terms
 // Every policy with every verdict, and what is reserved.
 func TestPolicies(t *testing.T) {
 	for _, tt := range []struct {
-		policy                    Policy
-		failed                    bool
-		used, estimated, reserved int64
-		want                      int64
+		policy              Policy
+		failed              bool
+		used                Amount
+		estimated, reserved int64
+		want                int64
 	}{
 		{RefundUnused, false, 61_300_001, 120, 150, 62},
 		{RefundUnused, true, 61_000_000, 120, 150, 61},

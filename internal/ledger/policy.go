@@ -2,19 +2,6 @@
 
 package ledger
 
-// Million is how many millionths a credit has. Prices and what runs use are counted in
-// millionths; a run's charge is their sum, rounded up once.
-const Million = 1_000_000
-
-// Ceil rounds millionths up to whole credits.
-func Ceil(millionths int64) int64 {
-	whole := millionths / Million
-	if millionths%Million > 0 {
-		whole++
-	}
-	return whole
-}
-
 // A Policy says what a run that fails is charged (R16). Runs that complete, are
 // cancelled or expire are charged what they used, whatever their policy.
 type Policy string
@@ -26,10 +13,9 @@ const (
 	NoRefund     Policy = "no_refund"     // the estimate, or what was used where that is more (X151)
 )
 
-// Due is what a run owes in all its generations when it ends: used is in millionths,
-// estimated and reserved are in credits.
-func (p Policy) Due(failed bool, used, estimated, reserved int64) int64 {
-	due := Ceil(used)
+// Due is what a run owes in all its generations when it ends.
+func (p Policy) Due(failed bool, used Amount, estimated, reserved int64) int64 {
+	due := used.Ceil()
 	if !failed {
 		return due
 	}
@@ -52,10 +38,10 @@ func Reservation(estimated, most int64) int64 {
 }
 
 // NextReservation is what a further generation of a run holds: settled is what earlier
-// ones have settled, used what the run has used in millionths, and remaining the
-// estimate of what will run.
-func NextReservation(settled, used, remaining, most int64) int64 {
-	return max(0, min(most-settled, Ceil(used)-settled+withBuffer(remaining)))
+// ones have settled, used what the run has used, and remaining the estimate of what will
+// run.
+func NextReservation(settled int64, used Amount, remaining, most int64) int64 {
+	return max(0, min(most-settled, used.Ceil()-settled+withBuffer(remaining)))
 }
 
 // withBuffer is an estimate and a quarter, rounded up.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -91,6 +92,10 @@ func (r *Run) apply(ev *journal.Event, s *scope) error {
 		}
 		s.deltas[i] = ev.DeltaIndex() + 1
 	case journal.EvNodeProgress, journal.EvNodeLog, journal.EvNodePreview, journal.EvContract:
+	case journal.EvNodeCharged:
+		if ev.Charged() && !s.inCompensation() {
+			r.used = r.used.Plus(ev.Amount())
+		}
 	case journal.EvNodeWaiting:
 		r.begin(s, i, journal.Waiting)
 		if due := ev.Due(); due > 0 {
@@ -265,7 +270,7 @@ func (r *Run) dropErr(s *scope, i int32) {
 func (r *Run) applyCompleted(s *scope, i int32, ev *journal.Event) error {
 	st, step := &s.steps[i], s.step(r.plan, i)
 	if !s.inCompensation() {
-		r.used += ev.Cost() // compensations are recorded and not charged (R44)
+		r.used = r.used.Plus(ledger.Whole(ev.Cost())) // compensations are recorded and not charged (R44)
 	}
 	if ev.Attempt > 0 {
 		st.keyTry++ // the effect is known, so another generation is another effect

@@ -81,6 +81,11 @@ steps:
   - {id: l, loop: {over: '[1, 2, 3]', steps: [{id: x, transform: {expression: item}}]}}
   - {id: z, transform: {expression: '0'}}
 `, []string{`start`, `retry steps=9`}},
+	"priced": {`
+steps:
+  - {id: a, action: {name: priced}, retryPolicy: {maxAttempts: 2, initialDelay: 1s}}
+  - {id: b, action: {name: priced}}
+`, []string{`start`, `fail a price=0.2 code=SERVICE_UNAVAILABLE msg=down`, `after 2s`, `finish a price=0.3`, `finish b price=0.4`}},
 	"each": {`
 order: none
 steps:
@@ -229,7 +234,7 @@ var ruleCases = map[string]ruleCase{
 	"a kind beyond the last": {"pair", func(j *editedJournal) {
 		j.at(journal.EvNodeQueued, "a", 1).Kind = journal.Kinds()[len(journal.Kinds())-1] + 1
 	},
-		"I23: event 2 is of the unknown kind 45"},
+		"I23: event 2 is of the unknown kind 46"},
 	"a kind that no release has": {"pair", func(j *editedJournal) { i := j.find(journal.EvRunCompleted, "", 1); j.events[i].Kind = 19; j.cut(i) },
 		"I23: event 12 is of the unknown kind 19"},
 	"something happens after the end": {"pair", func(j *editedJournal) {
@@ -288,6 +293,17 @@ var ruleCases = map[string]ruleCase{
 		i := j.find(journal.EvNodeOpened, "l", 1)
 		j.add(i-1, *j.at(journal.EvNodeCompleted, "l[0].x", 1))
 	}, "step l[0].x, node.completed: I3: it settled twice in generation 1"},
+
+	"a step is charged and does not complete": {"priced", func(j *editedJournal) { j.drop(j.find(journal.EvNodeCompleted, "a", 1)) },
+		"I12: event 9 charges a step that event 10 does not complete"},
+	"an attempt is charged that was not handed out": {"priced", func(j *editedJournal) { j.at(journal.EvNodeCharged, "a", 1).Attempt++ },
+		"step a, node.charged: I12: attempt 2 is charged, attempt 1 was handed out"},
+	"an attempt is charged twice": {"priced", func(j *editedJournal) {
+		j.add(j.find(journal.EvNodeCharged, "a", 1), *j.at(journal.EvNodeCharged, "a", 1))
+	},
+		"step a, node.charged: I12: attempt 1 is charged twice"},
+	"a charge is above the price": {"priced", func(j *editedJournal) { j.at(journal.EvNodeCharged, "a", 2).N = 400_001 },
+		"step a, node.charged: I12: it is charged 0.400001 credits, its price is 0.4"},
 
 	"a step begins before one that it waits for settles": {"pair", func(j *editedJournal) { j.move(j.find(journal.EvNodeQueued, "c", 1), 3) },
 		"step c, node.queued: I5: it begins while b is pending"},

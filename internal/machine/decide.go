@@ -210,14 +210,37 @@ func (r *Run) handleResult(in *Input) {
 	case Success:
 		r.emitRunning()
 		if f := r.checkOutput(in.Output); f != nil {
+			r.emitCharge(s, i, in, false)
 			r.failStep(s, i, f, in.InputHash)
 			return
 		}
+		r.emitCharge(s, i, in, true)
 		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCompleted, Data: in.Output, N: in.Cost, Attempt: st.attempt,
 			M: r.clock - st.at, Hash: in.InputHash})
 	case Failed:
 		r.emitRunning()
+		r.emitCharge(s, i, in, false)
 		r.failStep(s, i, in.Err, in.InputHash)
+	}
+}
+
+// emitCharge records what an attempt of an action with a price cost: the price that was
+// pinned, or less if the attempt says so. What it cost without completing its step is
+// recorded if the attempt says so, and not charged.
+func (r *Run) emitCharge(s *scope, i int32, in *Input, completes bool) {
+	amount := r.pin(s.step(r.plan, i)).Price
+	flag := uint8(0)
+	if !completes && !mutation.Charge {
+		flag = 1
+	}
+	switch {
+	case in.Price != nil:
+		amount = max(0, min(amount, *in.Price))
+	case !completes:
+		return
+	}
+	if amount > 0 {
+		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCharged, N: int64(amount), Flag: flag, Attempt: s.steps[i].attempt})
 	}
 }
 

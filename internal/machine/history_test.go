@@ -72,8 +72,8 @@ func TestHistoryAgrees(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := w.run
-		if h.Status != r.status || h.Events != r.last || h.Used != r.used {
-			t.Errorf("%s: %s, %d events, %d used; the run is %s, %d, %d", file, h.Status, h.Events, h.Used, r.status, r.last, r.used)
+		if h.Status != r.status || h.Events != r.last || h.Used != r.Used() {
+			t.Errorf("%s: %s, %d events, %d used; the run is %s, %d, %d", file, h.Status, h.Events, h.Used, r.status, r.last, r.Used())
 		}
 		queued, running := 0, 0
 		results, _ := h.Steps()

@@ -5,6 +5,7 @@ package machine
 import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -41,9 +42,12 @@ type Input struct {
 	Outcome   Outcome
 	Output    []byte // canonical JSON, at most 1 MiB
 	InputHash []byte // SHA-256 of the rendered input, 32 bytes; nil when not rendered
-	Cost      int64  // credits, of a success
-	Err       *Failure
-	Source    journal.Source
+	Cost      int64  // whole credits, of a success
+	// Price is what the attempt says it cost, of an action with a price; nil = what was
+	// pinned. More than that is not charged.
+	Price  *ledger.Amount
+	Err    *Failure
+	Source journal.Source
 
 	Progress Progress // InProgress
 

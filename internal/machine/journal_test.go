@@ -111,6 +111,18 @@ steps:
 		lines: []string{`start input={"list":[1,2,3]}`, `finish l[0].b`, `finish l[1].b`, `retry steps=5`, `restart`, `lost all`, `finish l[2].b`,
 			`edit {"list":[1,2,3,4]}`, `retry items=9 steps=20 memory=1000000000`, `restart`, `finish l[0].b`, `finish l[1].b`, `finish l[2].b`, `finish l[3].b`},
 	},
+	"prices": {
+		recipe: `
+name: prices
+order: none
+steps:
+  - {id: a, action: {name: priced}, retryPolicy: {maxAttempts: 2, initialDelay: 1s}, compensate: {action: {name: priced}}}
+  - {id: each, dependsOn: [a], loop: {over: '[1, 2]', steps: [{id: x, action: {name: priced}}, {id: y, action: {name: work}}]}}
+`,
+		lines: []string{`start`, `fail a price=0.3 code=SERVICE_UNAVAILABLE msg=down`, `after 2s`, `finish a price=0.25`, `finish each[0].x price=9`, `restart`,
+			`finish each[0].y`, `finish each[1].x price=0`, `fail each[1].y code=FILE_INVALID msg=bad`, `finish a.compensation.a-undo price=0.4`, `retry`,
+			`finish a price=0.000001`, `finish each[0].x price=0.4`, `finish each[0].y`, `finish each[1].x price=0.4`, `finish each[1].y`},
+	},
 	"waves": {
 		recipe: `
 name: waves
@@ -254,7 +266,7 @@ func freeze(t *testing.T, base, recipe string, lines []string) {
 // describe writes a run's state in a form that does not depend on its representation.
 func describe(r *Run) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "run %s generation=%d used=%d failures=%v code=%s message=%q events=%d\n", r.status, r.gen, r.used, r.failures, r.code, r.message, r.last)
+	fmt.Fprintf(&b, "run %s generation=%d used=%s failures=%v code=%s message=%q events=%d\n", r.status, r.gen, r.used, r.failures, r.code, r.message, r.last)
 	if r.limits != r.plan.Limits {
 		l := r.limits
 		fmt.Fprintf(&b, "limits {TotalSteps:%d LoopItems:%d ScopeDepth:%d MemoryBytes:%d}\n", l.TotalSteps, l.LoopItems, l.ScopeDepth, l.MemoryBytes)

@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/sample"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -128,6 +129,11 @@ func (c *chaos) carryOut(cmd Command, well bool) {
 			if _, _, f := task.Render(); f != nil {
 				in.Outcome, in.Err = Failed, f
 			}
+		}
+		switch rapid.IntRange(0, 3).Draw(c.t, "price") {
+		case 0:
+			price := ledger.Amount(rapid.Int64Range(0, 600_000).Draw(c.t, "millionths"))
+			in.Cost, in.Price = 0, &price
 		}
 		if !well {
 			most := 6

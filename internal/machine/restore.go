@@ -9,6 +9,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/wire"
 )
@@ -95,7 +96,8 @@ func (d *reader) header() {
 	r.code, r.message = fault.Code(d.str()), d.str()
 	r.failedStep = int32(d.Varint())
 	r.failures = d.bool()
-	r.used, r.started, r.ttlDue, r.valueMem = d.Varint(), d.Varint(), d.Varint(), d.Varint()
+	r.used = ledger.Amount(d.Varint())
+	r.started, r.ttlDue, r.valueMem = d.Varint(), d.Varint(), d.Varint()
 	r.compensating = d.bool()
 	for range d.count() {
 		r.edits = append(r.edits, d.Uvarint())

@@ -7,6 +7,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -32,7 +33,7 @@ type Run struct {
 	message    string
 	failedStep int32 // the step that the verdict names; -1 = none
 	failures   bool  // an unhandled failure happened (R9)
-	used       int64
+	used       ledger.Amount
 	started    int64 // step instances begun in this generation, counted against Limits.TotalSteps
 	ttlDue     int64
 
@@ -176,7 +177,7 @@ func (r *Run) Generation() uint32 { return r.gen }
 
 // Used is the sum of the costs of completed attempts, in credits. The costs of
 // compensations are in the journal but are not counted (R44).
-func (r *Run) Used() int64 { return r.used }
+func (r *Run) Used() int64 { return r.used.Ceil() }
 
 // Start is the start of the run, nil before run.started. Do not modify it.
 func (r *Run) Start() *journal.Start { return r.start }

@@ -18,6 +18,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -33,6 +34,7 @@ func testActions() compile.Actions {
 	no := false
 	return compile.NewCatalogue(
 		&action.Action{Name: "work", Version: "1.0.0", Input: anything, Cost: 2},
+		&action.Action{Name: "priced", Version: "1.0.0", Input: anything, Price: "0.4"},
 		&action.Action{Name: "once", Version: "1.0.0", Input: anything, Delivery: action.AtMostOnce},
 		&action.Action{Name: "undo", Version: "1.0.0", Input: anything, Cost: 1},
 		&action.Action{Name: "alone", Version: "1.0.0", Input: anything, Metadata: action.Metadata{Parallelizable: &no}},
@@ -57,7 +59,11 @@ func compilePlan(t testing.TB, src string) *plan.Plan {
 func pinsOf(p *plan.Plan) []journal.Pin {
 	var pins []journal.Pin
 	for _, a := range p.Actions {
-		pins = append(pins, journal.Pin{Name: a.Name, Version: "1.0.0", Cost: 2, Once: a.Name == "once"})
+		pin := journal.Pin{Name: a.Name, Version: "1.0.0", Cost: 2, Once: a.Name == "once"}
+		if a.Name == "priced" {
+			pin.Cost, pin.Price = 0, 400_000
+		}
+		pins = append(pins, pin)
 	}
 	return pins
 }
@@ -301,7 +307,7 @@ func (w *fakeEngine) line(s string) {
 		return
 	case "state":
 		fmt.Fprintf(&w.out, "%s wait_state=%s used=%d failures=%v generation=%d quiet=%v next=%s memory=%d\n", w.run.status, w.run.WaitState(),
-			w.run.used, w.run.failures, w.run.gen, w.run.Quiet(), w.when(w.run.NextDue()), w.run.valueMem-w.led.seen.InputBytes())
+			w.run.Used(), w.run.failures, w.run.gen, w.run.Quiet(), w.when(w.run.NextDue()), w.run.valueMem-w.led.seen.InputBytes())
 		return
 	default:
 		w.t.Fatalf("unknown directive %q", s)
@@ -337,9 +343,19 @@ func (w *fakeEngine) result(verb string, args map[string]string) {
 	if len(in.Output) == 0 {
 		in.Output = []byte(`"` + args[""] + `-done"`)
 	}
+	if text := args["price"]; text != "" {
+		price, err := ledger.ParseAmount(text)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		in.Price = &price
+	}
 	switch verb {
 	case "finish":
-		in.Outcome, in.Cost = Success, 2
+		in.Outcome = Success
+		if args["price"] == "" {
+			in.Cost = 2
+		}
 		if n := args["size"]; n != "" {
 			size, _ := strconv.Atoi(n)
 			in.Output = []byte(`"` + strings.Repeat("x", size-2) + `"`)

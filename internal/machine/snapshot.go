@@ -11,7 +11,7 @@ import (
 
 // SnapshotFormat is the format number of Snapshot. A snapshot in another format is not
 // restored; the run is replayed from its events instead.
-const SnapshotFormat = 1
+const SnapshotFormat = 2
 
 // Snapshot appends the run's state. Values are written as references to the events
 // that carry them, so a snapshot stays small however large the outputs are. Equal runs
@@ -28,7 +28,7 @@ func (r *Run) Snapshot(buf []byte) []byte {
 	w.str(r.message)
 	w.int(int64(r.failedStep))
 	w.bool(r.failures)
-	w.int(r.used)
+	w.int(int64(r.used))
 	w.int(r.started)
 	w.int(r.ttlDue)
 	w.int(r.valueMem)

@@ -56,7 +56,7 @@ func (r *Run) decideVerdict() {
 	if verdict == journal.RunCompleted {
 		data, f := r.outputs()
 		if f == nil {
-			r.emitRun(journal.Event{Kind: journal.EvRunCompleted, Data: data, N: r.used, Flag: r.failureFlag(), Text: r.failedSteps()})
+			r.emitRun(journal.Event{Kind: journal.EvRunCompleted, Data: data, N: r.Used(), Flag: r.failureFlag(), Text: r.failedSteps()})
 			return
 		}
 		if f.Phase != "" {

@@ -21,6 +21,7 @@ const (
 	Reopen      = false
 	Rebind      = false
 	Losses      = false
+	Charge      = false
 	CommitFirst = false
 	Reload      = false
 	HandBack    = false

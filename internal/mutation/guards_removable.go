@@ -23,6 +23,7 @@ var (
 	Reopen      = without("reopen")
 	Rebind      = without("rebind")
 	Losses      = without("losses")
+	Charge      = without("charge")
 	CommitFirst = without("commitfirst")
 	Reload      = without("reload")
 	HandBack    = without("handback")

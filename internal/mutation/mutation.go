@@ -28,8 +28,7 @@ type Guard struct {
 	Keeps   string // what the guard ensures, for people
 }
 
-// Guards lists all guards. The guard of I12, that a charge is in the same transition as
-// the result it pays for, will be added together with the ledger.
+// Guards lists all guards.
 func Guards() []Guard {
 	return []Guard{
 		{"fence", Fence, "machine: a result is taken only from the live attempt (I3)"},
@@ -44,6 +43,7 @@ func Guards() []Guard {
 		{"reopen", Reopen, "machine: a step begins anew, instead of being reopened, when a retry also resets a step that it depends on (I5)"},
 		{"rebind", Rebind, "machine: a name that is bound again has the later value (R41)"},
 		{"losses", Losses, "machine: an attempt that was handed back counts as no loss (F45)"},
+		{"charge", Charge, "machine: an attempt is charged if it completes its step, and only then (I12)"},
 		{"commitfirst", CommitFirst, "engine: commands and answers of a transition leave the engine after its commit (I1)"},
 		{"reload", Reload, "engine: a run that has changed since its batch was encoded stays in memory (I2)"},
 		{"handback", HandBack, "engine: attempts that an orderly stop gave up are handed back, not lost (F45)"},

@@ -240,7 +240,7 @@ func (c *card) state() *State {
 		case n.State != nil:
 			status := n.State.Status()
 			s.Counts[status]++
-			s.Cost += n.State.Cost
+			s.Cost = s.Cost.Plus(n.State.Cost)
 			if s.Code == "" && (status == "failed" || status == "timed_out") {
 				s.Code, s.Message = n.State.Code, n.State.Message
 			}

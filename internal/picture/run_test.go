@@ -12,6 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -202,7 +203,7 @@ func TestLineOfAStack(t *testing.T) {
 	if got := s.accessibleText(true); got != "running: 231 completed, 6 failed, 3 running" {
 		t.Errorf("words = %q", got)
 	}
-	one := &State{view.StepTally{Counts: map[string]int{"completed": 1}, Items: -1, Attempts: 2, Tries: 3, Micros: 41_000, Cost: 30}}
+	one := &State{view.StepTally{Counts: map[string]int{"completed": 1}, Items: -1, Attempts: 2, Tries: 3, Micros: 41_000, Cost: 30 * ledger.Credit}}
 	if got := one.summary(false); got != "completed · 41 ms · try 2/3 · 30 cr" {
 		t.Errorf("line = %q", got)
 	}

@@ -54,7 +54,7 @@ func (s *State) summary(repeated bool) string {
 		parts = append(parts, fmt.Sprintf("try %d", s.Attempts))
 	}
 	if s.Cost > 0 {
-		parts = append(parts, fmt.Sprintf("%d cr", s.Cost))
+		parts = append(parts, view.Credits(s.Cost))
 	}
 	return strings.Join(parts, " · ")
 }

@@ -2,7 +2,10 @@
 
 package picture
 
-import "github.com/roux-engine/roux/internal/layout"
+import (
+	"github.com/roux-engine/roux/internal/layout"
+	"github.com/roux-engine/roux/internal/ledger"
+)
 
 // A View is a picture for programs: an object with what SVG draws. Lengths are
 // in pixels. Two points of a route are joined by a straight line if they share
@@ -31,7 +34,7 @@ type NodeView struct {
 	Counts   map[string]int `json:"counts,omitempty"` // of a step in a loop, or the iterations of one
 	Attempts int            `json:"attempts,omitempty"`
 	Ms       float64        `json:"durationMs,omitempty"`
-	Cost     int64          `json:"cost,omitempty"`
+	Cost     ledger.Amount  `json:"cost,omitempty"`
 	Detail   string         `json:"detail,omitempty"` // the error, what it waits for, or why it was skipped
 	Untaken  bool           `json:"untaken,omitempty"`
 	Critical bool           `json:"critical,omitempty"`

@@ -93,8 +93,8 @@ var drawnActions = func() *compile.Catalogue {
 		&action.Action{Name: "work", Version: "1.0.0", Input: anything, Cost: 2},
 		&action.Action{Name: "once", Version: "1.0.0", Input: anything, Delivery: action.AtMostOnce},
 		&action.Action{Name: "undo", Version: "1.0.0", Input: anything, Cost: 1},
-		&action.Action{Name: "slotted", Version: "1.0.0", Input: anything, Slots: 2},
-		&action.Action{Name: "provided", Version: "1.0.0", Input: anything, Provider: "far"},
+		&action.Action{Name: "slotted", Version: "1.0.0", Input: anything, Slots: 2, Price: "0.4"},
+		&action.Action{Name: "provided", Version: "1.0.0", Input: anything, Provider: "far", Price: "0.000001"},
 		&action.Action{Name: "alone", Version: "1.0.0", Input: anything, Slots: 1},
 		&action.Action{
 			Name: "sleep", Version: "1.0.0", Waits: "duration",

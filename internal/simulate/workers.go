@@ -8,6 +8,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/machine"
 )
 
@@ -182,6 +183,13 @@ var outputs = [...]string{`{"ok":true}`, `[1,"two"]`, `"text"`, `7`, `null`, `{"
 // outcome is the result of an attempt.
 func (w *World) outcome(k *task) machine.Input {
 	in := machine.Input{Kind: machine.InResult, Outcome: machine.Success, InputHash: k.hash, Cost: int64(w.dice.IntN(3))}
+	if k.ef.Task.Pin.Price > 0 {
+		if in.Cost == 2 {
+			price := ledger.Amount(w.dice.IntN(500_000)) // more than the pinned price, too
+			in.Price = &price
+		}
+		in.Cost = 0
+	}
 	switch {
 	case k.fail != nil:
 		in.Outcome, in.Err, in.Cost = machine.Failed, k.fail, 0

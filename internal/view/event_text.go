@@ -10,6 +10,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -64,7 +65,12 @@ func EventText(p *plan.Plan, ev *journal.Event) string {
 	case journal.EvNodeFallback:
 		return fmt.Sprintf("%s: %s; the fallback runs", ev.Code, ev.Text)
 	case journal.EvNodeCompleted:
-		return Join("  ", Took(time.Duration(ev.Micros())*time.Microsecond), Credits(ev.Cost()), Brief(ev.Data))
+		return Join("  ", Took(time.Duration(ev.Micros())*time.Microsecond), Credits(ledger.Whole(ev.Cost())), Brief(ev.Data))
+	case journal.EvNodeCharged:
+		if !ev.Charged() {
+			return Credits(ev.Amount()) + ", not charged"
+		}
+		return Credits(ev.Amount())
 	case journal.EvNodeFailed:
 		text := fmt.Sprintf("%s: %s", ev.Code, ev.Text)
 		if ev.Handled() {

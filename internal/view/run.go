@@ -9,6 +9,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -49,9 +50,10 @@ type Step struct {
 	Status   string // a status of R4, or timed_out
 	Attempts uint32
 	Began    int64
-	Micros   int64 // duration once settled
-	Due      int64 // when it wakes up or is retried
-	Cost     int64 // credits
+	Micros   int64         // duration once settled
+	Due      int64         // when it wakes up or is retried
+	Cost     ledger.Amount // of its last completion
+	Lost     ledger.Amount // what attempts cost that did not complete it: recorded, not charged
 	Code     fault.Code
 	Message  string
 	Handled  bool    // the failure was handled
@@ -64,7 +66,8 @@ type Step struct {
 	Undone   string  // "compensated", or why the compensation failed
 	Others   string  // set on a step that stands for items that are not listed: describes them
 
-	keep bool
+	keep    bool
+	charged ledger.Amount // to be counted when it completes
 }
 
 // NewRun returns a view of a run of p, without events.
@@ -168,8 +171,15 @@ func (v *Run) Apply(ev *journal.Event) error {
 		s.Note = "fallback"
 		s.failed(ev)
 	case journal.EvNodeCompleted:
-		s.Code, s.Message, s.Cost, s.Summary = "", "", ev.Cost(), Brief(ev.Data)
+		s.Code, s.Message, s.Cost, s.Summary = "", "", s.charged.Plus(ledger.Whole(ev.Cost())), Brief(ev.Data)
+		s.charged = 0
 		v.settle(s, "completed", ev)
+	case journal.EvNodeCharged:
+		if ev.Charged() {
+			s.charged = ev.Amount()
+		} else {
+			s.Lost = s.Lost.Plus(ev.Amount())
+		}
 	case journal.EvNodeFailed:
 		s.failed(ev)
 		s.Handled = ev.Handled()

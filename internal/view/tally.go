@@ -7,6 +7,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -34,11 +35,11 @@ type Tally struct {
 type StepTally struct {
 	// Counts are the instances by status; for a loop step, its iterations.
 	Counts   map[string]int
-	Attempts int   // the most attempts that one instance needed
-	Tries    int64 // how many attempts an instance may have
-	Micros   int64 // duration of the last instance
-	Cost     int64 // credits, of all instances
-	Items    int64 // of a loop; -1 = not known, or no loop
+	Attempts int           // the most attempts that one instance needed
+	Tries    int64         // how many attempts an instance may have
+	Micros   int64         // duration of the last instance
+	Cost     ledger.Amount // of all instances
+	Items    int64         // of a loop; -1 = not known, or no loop
 	// Note is what the step waits for, or why it is blocked or skipped.
 	Note    string
 	Undone  string // "compensated", or why the compensation failed
@@ -184,8 +185,12 @@ func (t *Tally) settle(ev *journal.Event, s *StepTally) {
 		if !t.many[t.Plan.Steps[ev.Step].Graph] { // in a loop another iteration may have failed
 			s.Code, s.Message = "", ""
 		}
-		s.Cost += ev.Cost()
+		s.Cost = s.Cost.Plus(ledger.Whole(ev.Cost()))
 		t.set(ev, "completed")
+	case journal.EvNodeCharged:
+		if ev.Charged() {
+			s.Cost = s.Cost.Plus(ev.Amount())
+		}
 	case journal.EvNodeFailed:
 		s.Micros = ev.Micros()
 		s.fail(ev)

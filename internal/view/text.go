@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/ledger"
 )
 
 // Clean makes text from recipes, files and services safe for a terminal (A31). It
@@ -156,12 +157,12 @@ func briefFields(fields map[string]any) string {
 	return strings.Join(append(plain, sized...), ", ")
 }
 
-// Credits returns "3 cr", and "" for 0.
-func Credits(n int64) string {
+// Credits returns "3 cr" or "0.25 cr", and "" for 0.
+func Credits(n ledger.Amount) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d cr", n)
+	return n.String() + " cr"
 }
 
 // Join joins the parts that are not empty.

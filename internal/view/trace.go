@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -24,7 +25,7 @@ type Span struct {
 	WorkMs    float64            `json:"workMs,omitempty"`
 	WaitMs    float64            `json:"waitMs,omitempty"`
 	BackoffMs float64            `json:"backoffMs,omitempty"`
-	Credits   int64              `json:"credits,omitempty"`
+	Credits   ledger.Amount      `json:"credits,omitempty"`
 	Note      string             `json:"note,omitempty"`
 	Error     *journal.StepError `json:"error,omitempty"`
 	Children  []*Span            `json:"children,omitempty"`
@@ -116,6 +117,10 @@ func (t *Tracer) Apply(ev *journal.Event) error {
 	case journal.EvNodeCompleted, journal.EvNodeFailed, journal.EvNodeSkipped, journal.EvNodeCancelled:
 		s.leave(ev.At)
 		t.settleSpan(s, ev)
+	case journal.EvNodeCharged:
+		if ev.Charged() {
+			s.Credits = s.Credits.Plus(ev.Amount())
+		}
 	case journal.EvNodeInvalidated:
 		// A retry starts the step again; its earlier phases stay in the trace.
 		s.Status, s.Error, s.Note, s.End = "invalidated", nil, "", 0
@@ -130,7 +135,7 @@ func (t *Tracer) settleSpan(s *Span, ev *journal.Event) {
 		if s.Status, s.Note = "completed", s.opened; s.Note == "" {
 			s.Note = Brief(ev.Data)
 		}
-		s.Credits += ev.Cost()
+		s.Credits = s.Credits.Plus(ledger.Whole(ev.Cost()))
 	case journal.EvNodeFailed:
 		s.Status, s.Error = failedStatus(ev.Code), &journal.StepError{Code: string(ev.Code), Message: strings.Clone(ev.Text)}
 	case journal.EvNodeSkipped:

@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/ledger"
 )
 
 // attempt is one call of an action. It is also the call's context and its reporter,
@@ -92,8 +93,12 @@ func (a *attempt) call() Result {
 	if err == nil {
 		err = failpoint.Hit(failpoint.ActionAfter)
 	}
+	price, perr := priceOf(&out)
 	if err != nil {
-		return Result{Err: a.failed(err)}
+		return Result{Err: a.failed(err), Price: price}
+	}
+	if perr != nil {
+		return Result{Err: fault.Wrap(fault.StepFailed, perr, "action %s reported a price that is none: %s", t.Action.Name, fault.Message(perr))}
 	}
 	cost := t.Action.Cost
 	if out.Cost != nil {
@@ -104,9 +109,21 @@ func (a *attempt) call() Result {
 	}
 	data, ferr := a.encodeOutput(out.Output)
 	if ferr != nil {
-		return Result{Err: ferr}
+		return Result{Err: ferr, Price: price}
 	}
-	return Result{Output: data, Cost: cost}
+	return Result{Output: data, Cost: cost, Price: price}
+}
+
+// priceOf returns what the action says that its call cost, if it says so.
+func priceOf(out *action.Result) (*ledger.Amount, error) {
+	if out.Price == "" {
+		return nil, nil
+	}
+	amount, err := ledger.ParseAmount(out.Price)
+	if err != nil {
+		return nil, err
+	}
+	return &amount, nil
 }
 
 // resolveInput replaces the references in the input by the contents of their files,

@@ -23,6 +23,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/ledger"
 )
 
 // The bounds of one attempt.
@@ -72,9 +73,12 @@ type Owner interface {
 type Result struct {
 	ID     ID
 	Owner  Owner
-	Output []byte       // canonical JSON, at most MaxOutput; nil when Err is set
-	Cost   int64        // whole credits of a success
-	Err    *fault.Error // nil = success
+	Output []byte // canonical JSON, at most MaxOutput; nil when Err is set
+	Cost   int64  // whole credits of a success
+	// Price is what the action says that the call cost, also of a failed one; nil = it
+	// says nothing.
+	Price *ledger.Amount
+	Err   *fault.Error // nil = success
 	// Dropped is how many reports of the attempt exceeded its bounds.
 	Dropped int64
 	// Holding means that the action's goroutine has not returned yet: its slot becomes

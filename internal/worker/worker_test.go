@@ -117,6 +117,8 @@ func TestOutcomes(t *testing.T) {
 		err  error
 		code fault.Code
 		want string
+
+		price, paid string
 	}{
 		{name: "nil is null", want: "null"},
 		{name: "a struct is encoded by its tags", out: struct {
@@ -129,6 +131,10 @@ func TestOutcomes(t *testing.T) {
 		{name: "an output over 1 MiB where there are no files", out: big, code: fault.OutputTooLarge},                                                  // I16
 		{name: "raw JSON far over 1 MiB is not decoded", out: json.RawMessage(strings.Repeat("[", rawFactor*MaxOutput+1)), code: fault.OutputTooLarge}, // I15
 		{name: "broken raw JSON", out: json.RawMessage(`{"a":1,"a":2}`), code: fault.StepFailed},
+		{name: "a price is told", out: true, price: "0.25", want: "true", paid: "0.25"},
+		{name: "a price that is none", out: true, price: "-1", code: fault.StepFailed}, // A26
+		{name: "what a failed call cost", price: "0.25", err: errors.New("boom"), code: fault.StepFailed, paid: "0.25"},
+		{name: "what a call cost whose output is refused", out: big, price: "0.25", code: fault.OutputTooLarge, paid: "0.25"},
 		{name: "a channel is no JSON", out: make(chan int), code: fault.StepFailed},
 		{name: "an integer beyond 64 bits", out: json.RawMessage("18446744073709551616"), code: fault.StepFailed},
 		{name: "a fault keeps its code", err: fmt.Errorf("call: %w", fault.New(fault.RateLimited, "slow down")), code: fault.RateLimited},
@@ -139,13 +145,16 @@ func TestOutcomes(t *testing.T) {
 			w := &recorder{}
 			p := New(w.config())
 			r := run(t, p, w, task("x", func(context.Context, *action.Task) (action.Result, error) {
-				return action.Result{Output: tt.out, Cost: tt.cost}, tt.err
+				return action.Result{Output: tt.out, Cost: tt.cost, Price: tt.price}, tt.err
 			}))
 			if got := codeOf(r.Err); got != tt.code {
 				t.Fatalf("code = %q (%v), want %q", got, r.Err, tt.code)
 			}
 			if tt.want != "" && string(r.Output) != tt.want {
 				t.Errorf("output = %s, want %s", r.Output, tt.want)
+			}
+			if got := fmt.Sprint(r.Price); tt.paid == "" && r.Price != nil || tt.paid != "" && (r.Price == nil || r.Price.String() != tt.paid) {
+				t.Errorf("the price is %s, want %q", got, tt.paid)
 			}
 			if tt.cost == &five && r.Cost != 5 {
 				t.Errorf("cost = %d, want 5", r.Cost)

@@ -106,7 +106,6 @@ func run(ctx context.Context, out io.Writer, o options) (missed int, err error) 
 	}
 	if !o.json {
 		fmt.Fprintf(out, "%d guards removed, %d not noticed\n", len(guards), missed)
-		fmt.Fprintln(out, "not here yet: charge in the transition (I12), which comes with the ledger")
 	}
 	return missed, ctx.Err()
 }
