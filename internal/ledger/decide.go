@@ -31,7 +31,15 @@ func (a *Account) Grant(now int64, key string, n int64, terms Terms) (*Entry, er
 		return nil, fault.New(fault.InputInvalid, "a grant that has ended when it takes effect: its expiry must come later")
 	}
 	e := &Entry{Key: "grant/" + key, Kind: Grant, At: now, Parts: []Part{{key, n}}, Terms: &terms}
-	return e, a.Apply(e)
+	return a.applied(e)
+}
+
+// applied applies an entry, and returns it only if it fits.
+func (a *Account) applied(e *Entry) (*Entry, error) {
+	if err := a.Apply(e); err != nil {
+		return nil, err
+	}
+	return e, nil
 }
 
 // take chooses n available credits, from the lots that burn first.
@@ -62,7 +70,7 @@ func (a *Account) Reserve(now int64, key, hold, run string, n, until int64) (*En
 		return nil, insufficient(n, missing)
 	}
 	e := &Entry{Key: key, Kind: Reserve, At: now, Parts: parts, Hold: hold, Run: run, HoldUntil: until}
-	return e, a.Apply(e)
+	return a.applied(e)
 }
 
 // Extend adds n credits to a hold.
@@ -80,7 +88,7 @@ func (a *Account) Extend(now int64, key, hold string, n int64) (*Entry, error) {
 		return nil, insufficient(n, missing)
 	}
 	e := &Entry{Key: key, Kind: Extend, At: now, Parts: parts, Hold: hold, Run: h.Run}
-	return e, a.Apply(e)
+	return a.applied(e)
 }
 
 func insufficient(n, missing int64) error {
@@ -148,7 +156,7 @@ func (a *Account) Void(now int64, key, lot, note string) (*Entry, error) {
 	}
 	// A lot without free credits is voided too: for what its holds return.
 	e := &Entry{Key: key, Kind: Void, At: now, Parts: []Part{{lot, l.Free}}, Note: note}
-	return e, a.Apply(e)
+	return a.applied(e)
 }
 
 func longNote() error {

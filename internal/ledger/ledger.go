@@ -126,7 +126,7 @@ type Part struct {
 type Entry struct {
 	Key   string `json:"key"`
 	Kind  Kind   `json:"kind"`
-	At    int64  `json:"at"` // UTC µs; of an expiry the end of its lot, where that is earlier
+	At    int64  `json:"at"` // UTC µs; that of [Account.Expire] is the end of the lot
 	Parts []Part `json:"parts"`
 	// Hold names the reservation of a reserve, extend, settle or release, and Run the
 	// root run that it is for.

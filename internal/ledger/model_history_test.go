@@ -260,9 +260,9 @@ func (h *history) step(s step) error {
 		case err == nil:
 			return fmt.Errorf("the model refuses what the package does: %v", describe(entries))
 		case no == short && !strings.HasPrefix(err.Error(), string(short)):
-			return fmt.Errorf("%v: want %s", err, short)
+			return fmt.Errorf("%w: want %s", err, short)
 		case !bytes.Equal(h.account.AppendState(nil), h.state):
-			return fmt.Errorf("a refusal has changed the account: %v", err)
+			return fmt.Errorf("a refusal has changed the account: %w", err)
 		}
 		return nil
 	}
