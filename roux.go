@@ -270,7 +270,7 @@ func (e *Engine) Get(ctx context.Context, run string) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	res.Outputs, res.Credits = h.Outputs, h.Used
+	res.Outputs, res.Credits = h.Outputs, h.Used()
 	if res.Err != nil && h.Error != nil {
 		res.Err.Msg = h.Error.Message // the head's message is not masked
 	}

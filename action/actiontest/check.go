@@ -3,7 +3,6 @@
 package actiontest
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -14,11 +13,11 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/jsonx"
-	"github.com/roux-engine/roux/internal/ledger"
 )
 
 // Published makes [Check] also require what other users of an action need: schemas,
@@ -101,7 +100,7 @@ func (c *checker) run() {
 	if a.Cost < 0 || a.Slots < 0 {
 		c.errorf("cost %d, slots %d: want 0 or more", a.Cost, a.Slots)
 	}
-	if _, err := ledger.ParseAmount(cmp.Or(a.Price, "0")); err != nil || a.Price != "" && a.Cost != 0 {
+	if _, err := compile.Price(&a); err != nil {
 		c.errorf("price %q, cost %d: want one of them, and a price of digits, with at most six more after a point", a.Price, a.Cost)
 	}
 	if a.Delivery != "" && a.Delivery != action.AtLeastOnce && a.Delivery != action.AtMostOnce {

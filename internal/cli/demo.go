@@ -347,7 +347,7 @@ func (d *demo) statement(out *demoResult) {
 				rows = append(rows, []string{"  " + view.OneLine(r.view.Recipe), view.OneLine(s.Path), tries(s.Attempts), fmt.Sprintf("%3s", s.Cost)})
 			}
 		}
-		total += r.view.Used
+		total += r.view.Used()
 	}
 	d.text("%s", term.Table(append(rows, []string{"  total", "", "", fmt.Sprintf("%3d", total)})))
 	d.text("\nwhat to try next\n  cd %s\n  roux trace @last --flame\n  roux graph @last\n  roux init my --example receipts\n", term.ShellQuote(d.dir))

@@ -68,7 +68,7 @@ func readSide(ctx context.Context, j store.Reader, name string) (*view.Side, err
 func (a *app) printCompared(c *view.Comparison, sides [2]*view.Side) {
 	rows := make([][]string, 2)
 	for i, s := range sides {
-		rows[i] = []string{[]string{"a", "b"}[i], s.ID, view.OneLine(s.Recipe), view.Join(", ", importedWord(s.Imported), s.Status.String()), view.Took(micros(s.TookMS())), view.Credits(ledger.Whole(s.Used))}
+		rows[i] = []string{[]string{"a", "b"}[i], s.ID, view.OneLine(s.Recipe), view.Join(", ", importedWord(s.Imported), s.Status.String()), view.Took(micros(s.TookMS())), view.Credits(ledger.Whole(s.Used()))}
 	}
 	a.table(rows, 2)
 	if c.First != nil {

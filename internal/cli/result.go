@@ -52,7 +52,7 @@ func resultOf(v *view.Run) result {
 	steps, _ := v.History.Steps()
 	r := result{
 		ID: v.ID, Status: v.Status.String(), Outputs: orNull(v.Outputs), Truncated: v.Truncated,
-		Steps: make(map[string]resultStep, len(steps)), Credits: resultCredits{v.Used},
+		Steps: make(map[string]resultStep, len(steps)), Credits: resultCredits{v.Used()},
 	}
 	if v.Error != nil {
 		r.Error = &resultError{fault.Code(v.Error.Code), v.Error.Message}

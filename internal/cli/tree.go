@@ -196,8 +196,8 @@ func (t *tree) totals(v *view.Run) string {
 	if v.Failures && v.Status == journal.RunCompleted {
 		parts = append(parts, "with handled failures")
 	}
-	if v.Used > 0 {
-		parts = append(parts, fmt.Sprintf("used %d", v.Used))
+	if v.Used() > 0 {
+		parts = append(parts, fmt.Sprintf("used %d", v.Used()))
 	}
 	if v.Generation > 1 {
 		parts = append(parts, fmt.Sprintf("generation %d", v.Generation))

@@ -3,7 +3,6 @@
 package compile
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -59,7 +58,7 @@ type Budget struct {
 func Estimate(p *plan.Plan, actions Actions, known Known) *Budget {
 	e := &estimator{p: p, actions: actions, vars: known.vars(p)}
 	least := e.graph(0)
-	b := &Budget{Least: roundUp(least.credits[0]), Most: roundUp(least.credits[1]), LeastMS: least.ms[0], MostMS: least.ms[1], Open: e.open, Policy: "refund_unused"}
+	b := &Budget{Least: ledger.Amount(least.credits[0]).Ceil(), Most: ledger.Amount(least.credits[1]).Ceil(), LeastMS: least.ms[0], MostMS: least.ms[1], Open: e.open, Policy: "refund_unused"}
 	b.Expected = b.Most
 	if p.Estimate != nil {
 		b.Policy = p.Estimate.Policy
@@ -233,9 +232,6 @@ type amount struct {
 	credits, ms interval
 }
 
-// roundUp rounds millionths up to credits.
-func roundUp(millionths int64) int64 { return ledger.Amount(millionths).Ceil() }
-
 type estimator struct {
 	p       *plan.Plan
 	actions Actions
@@ -311,10 +307,8 @@ func (e *estimator) action(st *plan.Step) (a amount) {
 	if decl == nil {
 		return a
 	}
-	cost := int64(ledger.Whole(decl.Cost))
-	if price, err := ledger.ParseAmount(cmp.Or(decl.Price, "0")); err == nil {
-		cost = addSaturating(cost, int64(price)) // a run with another price does not start
-	}
+	price, _ := Price(decl) // a run with an unknown price does not start
+	cost := int64(ledger.Whole(decl.Cost).Plus(price))
 	a.credits = interval{cost, cost}
 	if r := decl.Metadata.DurationRange; r != nil {
 		// A declared text that is not a duration counts as unknown: 0.

@@ -10,12 +10,11 @@ import (
 	"encoding/hex"
 	"iter"
 
-	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
-	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/retention"
@@ -114,29 +113,13 @@ func (e *Engine) pin(p *plan.Plan) ([]journal.Pin, error) {
 			}
 			return nil, fault.New(fault.ActionNotFound, "no action %s is registered here", name)
 		}
-		price, err := priceOf(a)
+		price, err := compile.Price(a)
 		if err != nil {
 			return nil, err
 		}
 		pins[i] = journal.Pin{Name: a.Name, Version: a.Version, Cost: a.Cost, Provider: a.Provider, Once: a.Delivery == "at_most_once", Price: price}
 	}
 	return pins, nil
-}
-
-// priceOf returns the price of an action, 0 for one without. A price that is none is
-// unknown, and does not count as 0.
-func priceOf(a *action.Action) (ledger.Amount, error) {
-	switch {
-	case a.Price == "":
-		return 0, nil
-	case a.Cost != 0:
-		return 0, fault.New(fault.PriceUnknown, "action %s@%s declares a cost of %d and a price of %s: only one of them can hold", a.Name, a.Version, a.Cost, a.Price)
-	}
-	price, err := ledger.ParseAmount(a.Price)
-	if err != nil {
-		return 0, fault.Wrap(fault.PriceUnknown, err, "the price of action %s@%s: %s", a.Name, a.Version, fault.Message(err))
-	}
-	return price, nil
 }
 
 // bodyHash returns the hash that identifies a request: two starts with one key are the

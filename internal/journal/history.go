@@ -26,7 +26,6 @@ type History struct {
 	Status    RunStatus
 	Outputs   json.RawMessage
 	Error     *StepError
-	Used      int64 // credits: what steps cost, rounded up once
 	Events    uint64
 	Started   int64 // UTC µs
 	Ended     int64 // 0 while live
@@ -95,9 +94,11 @@ func (h *History) charge(ev *Event) {
 	}
 	if amount != 0 && !inCompensation(h.plan, ev.Path) {
 		h.used = h.used.Plus(amount)
-		h.Used = h.used.Ceil()
 	}
 }
+
+// Used is what the steps cost, in credits, rounded up once.
+func (h *History) Used() int64 { return h.used.Ceil() }
 
 // Add adds the next event of the run.
 func (h *History) Add(ev *Event) {

@@ -92,6 +92,23 @@ func NewAccount() *Account {
 	return &Account{lots: map[string]*Lot{}, holds: map[string]*Hold{}}
 }
 
+// Clone returns an account that does not change when a does.
+func (a *Account) Clone() *Account {
+	c := &Account{seq: a.seq, at: a.at, granted: a.granted, lots: make(map[string]*Lot, len(a.lots)), holds: make(map[string]*Hold, len(a.holds))}
+	for id, l := range a.lots {
+		lot := *l
+		c.lots[id] = &lot
+	}
+	for _, l := range a.order {
+		c.order = append(c.order, c.lots[l.ID])
+	}
+	for id := range a.holds {
+		h, _ := a.Hold(id)
+		c.holds[id] = &h
+	}
+	return c
+}
+
 // Seq is the number of entries applied.
 func (a *Account) Seq() uint64 { return a.seq }
 

@@ -2,9 +2,7 @@
 
 package ledger
 
-import (
-	"slices"
-)
+import "slices"
 
 // ApplyAll applies entries in order, or none of them: on an error the account is as it
 // was before.
@@ -70,21 +68,4 @@ func (a *Account) restore(s saved) {
 	} else {
 		delete(a.holds, s.holdID)
 	}
-}
-
-// Clone returns an account that does not change when a does.
-func (a *Account) Clone() *Account {
-	c := &Account{seq: a.seq, at: a.at, granted: a.granted, lots: make(map[string]*Lot, len(a.lots)), holds: make(map[string]*Hold, len(a.holds))}
-	for id, l := range a.lots {
-		lot := *l
-		c.lots[id] = &lot
-	}
-	for _, l := range a.order {
-		c.order = append(c.order, c.lots[l.ID])
-	}
-	for id := range a.holds {
-		h, _ := a.Hold(id)
-		c.holds[id] = &h
-	}
-	return c
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -214,8 +215,12 @@ func (r *Run) handleResult(in *Input) {
 			r.failStep(s, i, f, in.InputHash)
 			return
 		}
+		cost := in.Cost
+		if r.price(s, i) > 0 {
+			cost = 0 // the price is the most that the step costs
+		}
 		r.emitCharge(s, i, in, true)
-		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCompleted, Data: in.Output, N: in.Cost, Attempt: st.attempt,
+		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCompleted, Data: in.Output, N: cost, Attempt: st.attempt,
 			M: r.clock - st.at, Hash: in.InputHash})
 	case Failed:
 		r.emitRunning()
@@ -228,7 +233,7 @@ func (r *Run) handleResult(in *Input) {
 // pinned, or less if the attempt says so. What it cost without completing its step is
 // recorded if the attempt says so, and not charged.
 func (r *Run) emitCharge(s *scope, i int32, in *Input, completes bool) {
-	amount := r.pin(s.step(r.plan, i)).Price
+	amount := r.price(s, i)
 	flag := uint8(0)
 	if !completes && !mutation.Charge {
 		flag = 1
@@ -242,6 +247,11 @@ func (r *Run) emitCharge(s *scope, i int32, in *Input, completes bool) {
 	if amount > 0 {
 		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCharged, N: int64(amount), Flag: flag, Attempt: s.steps[i].attempt})
 	}
+}
+
+// price is the price that was pinned for the step's action.
+func (r *Run) price(s *scope, i int32) ledger.Amount {
+	return r.pin(s.step(r.plan, i)).Price
 }
 
 // stale reports whether the fence of an input names another attempt than the live one

@@ -31,7 +31,7 @@ func TestHistory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&b, "%s error=%s outputs=%s used=%d events=%d started=%d ended=+%d truncated=%v\n", h.Status, e, h.Outputs, h.Used, h.Events, h.Started, h.Ended-h.Started, h.Truncated)
+		fmt.Fprintf(&b, "%s error=%s outputs=%s used=%d events=%d started=%d ended=+%d truncated=%v\n", h.Status, e, h.Outputs, h.Used(), h.Events, h.Started, h.Ended-h.Started, h.Truncated)
 		results, order := h.Steps()
 		if len(results) != len(order) {
 			t.Errorf("%s: %d results under %d names", name, len(results), len(order))
@@ -72,8 +72,8 @@ func TestHistoryAgrees(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := w.run
-		if h.Status != r.status || h.Events != r.last || h.Used != r.Used() {
-			t.Errorf("%s: %s, %d events, %d used; the run is %s, %d, %d", file, h.Status, h.Events, h.Used, r.status, r.last, r.Used())
+		if h.Status != r.status || h.Events != r.last || h.Used() != r.Used() {
+			t.Errorf("%s: %s, %d events, %d used; the run is %s, %d, %d", file, h.Status, h.Events, h.Used(), r.status, r.last, r.Used())
 		}
 		queued, running := 0, 0
 		results, _ := h.Steps()

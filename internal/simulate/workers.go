@@ -183,12 +183,9 @@ var outputs = [...]string{`{"ok":true}`, `[1,"two"]`, `"text"`, `7`, `null`, `{"
 // outcome is the result of an attempt.
 func (w *World) outcome(k *task) machine.Input {
 	in := machine.Input{Kind: machine.InResult, Outcome: machine.Success, InputHash: k.hash, Cost: int64(w.dice.IntN(3))}
-	if k.ef.Task.Pin.Price > 0 {
-		if in.Cost == 2 {
-			price := ledger.Amount(w.dice.IntN(500_000)) // more than the pinned price, too
-			in.Price = &price
-		}
-		in.Cost = 0
+	if k.ef.Task.Pin.Price > 0 && in.Cost == 2 { // it also reports a cost, which does not count
+		price := ledger.Amount(w.dice.IntN(500_000)) // more than the pinned price, too
+		in.Price = &price
 	}
 	switch {
 	case k.fail != nil:

@@ -25,7 +25,7 @@ type Standing interface {
 // ([AdmitEntries]) last. A transition that one of these checks refuses changes nothing.
 func Admit(t *Transition, run Standing) Verdict {
 	if t.Run == "" {
-		return admitAlone(t)
+		return admitEntriesOnly(t)
 	}
 	var last, chunked uint64
 	if run != nil {
@@ -59,8 +59,8 @@ func Admit(t *Transition, run Standing) Verdict {
 	return Verdict{}
 }
 
-// admitAlone checks a transition without a run.
-func admitAlone(t *Transition) Verdict {
+// admitEntriesOnly checks a transition without a run.
+func admitEntriesOnly(t *Transition) Verdict {
 	if len(t.Entries) == 0 || t.First != 0 || t.Last != 0 || len(t.Frames)+len(t.Plans)+len(t.Files) > 0 ||
 		t.Head != nil || t.Idempotency != nil || t.Compaction != nil || t.Suspension != nil {
 		return Refuse(fault.Conflict, "a transition without a run has entries and nothing else")
@@ -72,22 +72,21 @@ func admitAlone(t *Transition) Verdict {
 // or none. recorded reports whether the account has an entry under a key. When the
 // verdict is a refusal, or recorded fails, the account is as it was.
 func AdmitEntries(t *Transition, account *ledger.Account, recorded func(key string) (bool, error)) (Verdict, error) {
-	for i, e := range t.Entries {
+	seen := make(map[string]bool, len(t.Entries))
+	for _, e := range t.Entries {
 		// What a run reserves and pays belongs to events of that run.
 		ofRun := e.Kind == ledger.Reserve || e.Kind == ledger.Extend || e.Kind == ledger.Settle || e.Kind == ledger.Release
 		if ofRun && (t.Last == 0 || e.Run != t.Run) {
 			return Refuse(fault.Conflict, "entry %s (%s) of run %q does not belong to events of run %q", e.Key, e.Kind, e.Run, t.Run), nil
 		}
 		known, err := recorded(e.Key)
-		for _, earlier := range t.Entries[:i] {
-			known = known || earlier.Key == e.Key
-		}
 		if err != nil {
 			return Verdict{}, err
 		}
-		if known {
+		if known || seen[e.Key] {
 			return Refuse(fault.Conflict, "account %s has an entry %s already", t.Account, e.Key), nil
 		}
+		seen[e.Key] = true
 	}
 	return Verdict{Err: account.ApplyAll(t.Entries)}, nil
 }

@@ -109,8 +109,8 @@ func Compare(a, b *Side, only []string) *Comparison {
 		add("path", "run", x, y)
 	}
 	compareValues("run", Decoded(a.Outputs), Decoded(b.Outputs), func(at string, x, y any) { add("outputs", at, x, y) })
-	if a.Used != b.Used {
-		add("credits", "run", a.Used, b.Used)
+	if a.Used() != b.Used() {
+		add("credits", "run", a.Used(), b.Used())
 	}
 	if x, y := a.TookMS(), b.TookMS(); x != y {
 		add("time", "run", x, y)

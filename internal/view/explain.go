@@ -217,7 +217,7 @@ func (x *Explainer) whySkipped(e *Explanation, step *plan.Step, because func(str
 
 func (x *Explainer) cost(e *Explanation) {
 	if x.mine.Cost > 0 {
-		e.Why = append(e.Why, fmt.Sprintf("it cost %s of the %d credits the run has used", x.mine.Cost, x.run.Used))
+		e.Why = append(e.Why, fmt.Sprintf("it cost %s of the %d credits the run has used", x.mine.Cost, x.run.Used()))
 	}
 	if x.mine.Lost > 0 {
 		e.Why = append(e.Why, fmt.Sprintf("attempts that did not complete it cost %s, which is not charged", x.mine.Lost))

@@ -60,8 +60,8 @@ func TestViewsOfPrices(t *testing.T) {
 		t.Errorf("the events say %q, want %q", texts, want)
 	}
 	a := run.ByPath["a"]
-	if a.Cost != 1 || a.Lost != 0 || run.Used != 8 || run.ByPath["each[0].x"].Cost != 400_000 || run.ByPath["each[0].y"].Cost != 2*ledger.Credit {
-		t.Errorf("step a cost %s and %s, the run %d", a.Cost, a.Lost, run.Used)
+	if a.Cost != 1 || a.Lost != 0 || run.Used() != 8 || run.ByPath["each[0].x"].Cost != 400_000 || run.ByPath["each[0].y"].Cost != 2*ledger.Credit {
+		t.Errorf("step a cost %s and %s, the run %d", a.Cost, a.Lost, run.Used())
 	}
 	if got := tally.Steps[ref.Step].Cost; got != 250_001 {
 		t.Errorf("all completions of a cost %s", got)

@@ -205,7 +205,7 @@ func (t *Tracer) Trace(now int64) *Trace {
 	}
 	return &Trace{
 		ID: t.ID, Recipe: t.Recipe, Status: t.Status.String(), StartedAt: Stamp(t.Start),
-		TookMs: millis(end - t.Start), Credits: t.Used, Steps: append([]*Span{}, t.roots...), Truncated: t.cut,
+		TookMs: millis(end - t.Start), Credits: t.Used(), Steps: append([]*Span{}, t.roots...), Truncated: t.cut,
 	}
 }
 

@@ -93,12 +93,12 @@ func (a *attempt) call() Result {
 	if err == nil {
 		err = failpoint.Hit(failpoint.ActionAfter)
 	}
-	price, perr := priceOf(&out)
+	price, perr := reportedPrice(&out)
 	if err != nil {
-		return Result{Err: a.failed(err), Price: price}
+		return Result{Err: a.failed(err), Price: price} // also with a price that cannot be read
 	}
 	if perr != nil {
-		return Result{Err: fault.Wrap(fault.StepFailed, perr, "action %s reported a price that is none: %s", t.Action.Name, fault.Message(perr))}
+		return Result{Err: fault.Wrap(fault.StepFailed, perr, "action %s reported an invalid price: %s", t.Action.Name, fault.Message(perr))}
 	}
 	cost := t.Action.Cost
 	if out.Cost != nil {
@@ -114,8 +114,8 @@ func (a *attempt) call() Result {
 	return Result{Output: data, Cost: cost, Price: price}
 }
 
-// priceOf returns what the action says that its call cost, if it says so.
-func priceOf(out *action.Result) (*ledger.Amount, error) {
+// reportedPrice returns what the action says that its call cost, if it says so.
+func reportedPrice(out *action.Result) (*ledger.Amount, error) {
 	if out.Price == "" {
 		return nil, nil
 	}

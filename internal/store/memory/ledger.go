@@ -16,12 +16,12 @@ func (s *Store) Account(ctx context.Context, account string, at int64) (*ledger.
 	if err != nil {
 		return nil, err
 	}
-	b := s.d.synced.booksOf(account)
+	b := s.d.synced.account(account)
 	if b.account.At() <= at {
 		return b.account.Clone(), nil
 	}
 	n, _ := slices.BinarySearch(b.times, at+1)
-	return (&books{account: ledger.NewAccount()}).record(b.entries[:n]).account, nil
+	return (&accountRecord{account: ledger.NewAccount()}).record(b.entries[:n]).account, nil
 }
 
 // Entries implements store.Store.
@@ -31,7 +31,7 @@ func (s *Store) Entries(ctx context.Context, account string, after uint64, limit
 	if err != nil {
 		return nil, err
 	}
-	entries := s.d.synced.booksOf(account).entries
+	entries := s.d.synced.account(account).entries
 	entries = entries[min(after, uint64(len(entries))):]
 	return slices.Clone(entries[:min(len(entries), max(limit, 0))]), nil
 }
@@ -43,7 +43,7 @@ func (s *Store) Entry(ctx context.Context, account, key string) (*ledger.Entry, 
 	if err != nil {
 		return nil, 0, err
 	}
-	for i, e := range s.d.synced.booksOf(account).entries {
+	for i, e := range s.d.synced.account(account).entries {
 		if e.Key == key {
 			return e, uint64(i + 1), nil
 		}

@@ -21,7 +21,7 @@ type model struct {
 	names    map[store.Key]map[string]struct{}
 	released map[store.Key]int64
 	notes    map[string][]byte
-	books    map[string]*books // by account; replaced, never changed
+	accounts map[string]*accountRecord // replaced, never changed
 	// undo, when not nil, collects functions that revert what apply did.
 	undo []func()
 
@@ -32,7 +32,7 @@ type model struct {
 	queue        []queued
 }
 
-// A queued entry is stale once the oldest uncovered record of its run is no longer seq.
+// A queued entry is stale once the oldest uncompacted record of its run is no longer seq.
 type queued struct {
 	key store.Key
 	seq uint64
@@ -44,8 +44,9 @@ type used struct {
 	until    int64
 }
 
-// Books are the credits of an account. They are not changed once they are in the model.
-type books struct {
+// An accountRecord is an account with its entries. It is not changed once it is in the
+// model.
+type accountRecord struct {
 	account *ledger.Account
 	entries []*ledger.Entry
 	times   []int64 // when each was recorded
@@ -76,7 +77,7 @@ func newModel() *model {
 		plans: map[string][]byte{},
 		keys:  map[store.Key]used{},
 		names: map[store.Key]map[string]struct{}{}, released: map[store.Key]int64{},
-		notes: map[string][]byte{}, books: map[string]*books{},
+		notes: map[string][]byte{}, accounts: map[string]*accountRecord{},
 	}
 }
 
@@ -105,27 +106,27 @@ func (m *model) guard(t *store.Transition) store.Verdict {
 		}
 	}
 	if len(t.Entries) > 0 {
-		b := m.booksOf(t.Account)
+		b := m.account(t.Account)
 		v, _ := store.AdmitEntries(t, b.account.Clone(), func(key string) (bool, error) { return b.has(key), nil })
 		return v
 	}
 	return store.Verdict{}
 }
 
-func (m *model) booksOf(account string) *books {
-	if b := m.books[account]; b != nil {
+func (m *model) account(account string) *accountRecord {
+	if b := m.accounts[account]; b != nil {
 		return b
 	}
-	return &books{account: ledger.NewAccount()}
+	return &accountRecord{account: ledger.NewAccount()}
 }
 
-func (b *books) has(key string) bool {
+func (b *accountRecord) has(key string) bool {
 	return slices.ContainsFunc(b.entries, func(e *ledger.Entry) bool { return e.Key == key })
 }
 
-// record returns the books with more entries, which fit.
-func (b *books) record(entries []*ledger.Entry) *books {
-	next := &books{account: b.account.Clone(), entries: slices.Clip(b.entries), times: slices.Clip(b.times)}
+// record returns the record with more entries, which fit.
+func (b *accountRecord) record(entries []*ledger.Entry) *accountRecord {
+	next := &accountRecord{account: b.account.Clone(), entries: slices.Clip(b.entries), times: slices.Clip(b.times)}
 	for _, e := range entries {
 		if err := next.account.Apply(e); err != nil {
 			panic("memory: an entry that was admitted does not fit: " + err.Error())
@@ -157,7 +158,7 @@ func (m *model) apply(t *store.Transition) {
 	r := m.runs[t.Key]
 	m.remember(t, r)
 	if len(t.Entries) > 0 {
-		m.books[t.Account] = m.booksOf(t.Account).record(t.Entries)
+		m.accounts[t.Account] = m.account(t.Account).record(t.Entries)
 	}
 	if t.Run == "" {
 		return
@@ -227,8 +228,8 @@ func (m *model) remember(t *store.Transition, r *run) {
 	size, events := m.size, m.events
 	m.undo = append(m.undo, func() { m.size, m.events = size, events })
 	if len(t.Entries) > 0 {
-		account, old := t.Account, m.booksOf(t.Account)
-		m.undo = append(m.undo, func() { m.books[account] = old })
+		account, old := t.Account, m.account(t.Account)
+		m.undo = append(m.undo, func() { m.accounts[account] = old })
 	}
 	if r == nil {
 		m.undo = append(m.undo, func() { delete(m.runs, key) })
@@ -255,7 +256,7 @@ func (m *model) rollback() {
 	m.undo = nil
 }
 
-// oldest returns the runs with uncovered events, at most limit. It drops stale entries
+// oldest returns the runs with uncompacted events, at most limit. It drops stale entries
 // of the queue once they are most of it.
 func (m *model) oldest(limit int) []store.Key {
 	holds := func(q queued) bool {

@@ -44,7 +44,7 @@ func BenchmarkCommit(b *testing.B) {
 					last[r] += 2
 				}
 				mustCommit(b, s, batch...)
-				if size, _, _ := s.uncovered(); size > store.CompactBytes {
+				if size, _, _ := s.uncompacted(); size > store.CompactBytes {
 					b.StopTimer()
 					compactAll(b, s, epoch, last, compacted)
 					b.StartTimer()
@@ -79,14 +79,14 @@ var keys = func() (keys [10_000]store.Key) {
 	return keys
 }()
 
-// uncovered is Uncompacted without the list, for tests that ask often.
-func (s *Store) uncovered() (size, events int64, runs int) {
+// uncompacted is Uncompacted without the list, for tests that ask often.
+func (s *Store) uncompacted() (size, events int64, runs int) {
 	s.x.RLock()
 	defer s.x.RUnlock()
 	return s.x.uncoveredBytes, s.x.uncoveredEvents, len(s.x.runs)
 }
 
-// compactAll compacts every run with uncovered events, as the engine would.
+// compactAll compacts every run with uncompacted events, as the engine would.
 func compactAll(t testing.TB, s *Store, epoch uint64, last, compacted []uint64) {
 	t.Helper()
 	for {

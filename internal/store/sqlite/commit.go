@@ -74,7 +74,7 @@ func (s *Store) Commit(ctx context.Context, batch []store.Transition) ([]store.V
 			// A failed COMMIT has usually rolled back by itself.
 			_, _ = s.st.rollback.exec()
 		}
-		s.books = nil
+		clear(s.accounts) // some may have entries that were not written
 		return nil, s.fail(err)
 	}
 	return verdicts, nil
@@ -91,7 +91,7 @@ func (s *Store) commitLocked(batch []store.Transition, encoded []encodedCompacti
 	c.packing.nextPack()
 	c.rows, c.bytes = 0, 0
 	defer c.forget()
-	s.forgetBooks()
+	s.trimAccounts()
 
 	verdicts := make([]store.Verdict, len(batch))
 	written := int64(0)

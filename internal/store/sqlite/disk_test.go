@@ -138,22 +138,28 @@ func TestI21_FailedCheckpointStopsAcknowledging(t *testing.T) {
 	wantRuns(t, s, 1)
 }
 
+// fullAfter is a disk that is full after *left writes, and never while that is
+// negative. It counts the writes that it refuses.
+func fullAfter(left, full *int) *disk {
+	return &disk{write: func(bool, []byte, int64) int32 {
+		switch {
+		case *left < 0:
+			return 0
+		case *left > 0:
+			*left--
+			return 0
+		}
+		*full++
+		return lib.SQLITE_FULL
+	}}
+}
+
 // F31: the disk is full at the nth write of a commit, or in a checkpoint, and
 // has space again afterwards.
 func TestF31_FullDisk(t *testing.T) {
 	left := -1 // writes until the disk is full; -1 = never
 	full := 0
-	s := openOn(t, &disk{write: func(bool, []byte, int64) int32 {
-		switch {
-		case left < 0:
-			return 0
-		case left > 0:
-			left--
-			return 0
-		}
-		full++
-		return lib.SQLITE_FULL
-	}})
+	s := openOn(t, fullAfter(&left, &full))
 	own(t, s)
 	n := 0
 	for nth := range 12 {
@@ -193,17 +199,8 @@ func TestF31_FullDisk(t *testing.T) {
 // F31: the disk is full in the middle of a commit with entries. The account is as it was
 // before, and the same entries are written when there is space again.
 func TestF31_FullDiskInAGrant(t *testing.T) {
-	left := -1
-	s := openOn(t, &disk{write: func(bool, []byte, int64) int32 {
-		switch {
-		case left < 0:
-			return 0
-		case left > 0:
-			left--
-			return 0
-		}
-		return lib.SQLITE_FULL
-	}})
+	left, full := -1, 0
+	s := openOn(t, fullAfter(&left, &full))
 	own(t, s)
 	grant(t, s, "acme", 0, 1)
 	failed := 0
@@ -222,8 +219,8 @@ func TestF31_FullDiskInAGrant(t *testing.T) {
 			mustCommit(t, s, batch...)
 		}
 	}
-	if failed < 2 {
-		t.Fatalf("%d grants failed", failed)
+	if failed < 2 || full < failed {
+		t.Fatalf("%d grants failed, the disk was full %d times", failed, full)
 	}
 	if c := checkOf(t, s); len(c) > 0 {
 		t.Errorf("the check says %q", c)

@@ -19,12 +19,12 @@ type index struct {
 	rows map[int64]*rowInfo
 	// The most entries that each map has held; see store.ShrinkMap.
 	mostRuns, mostRows int
-	// dead are rows without uncovered events, to be deleted.
+	// dead are rows without uncompacted events, to be deleted.
 	dead      []int64
 	deadBytes int64
 
 	uncoveredBytes, uncoveredEvents int64
-	// queue holds the runs with uncovered events, oldest first, and stale entries
+	// queue holds the runs with uncompacted events, oldest first, and stale entries
 	// between them.
 	queue []queued
 	stale int
@@ -37,7 +37,7 @@ type index struct {
 
 	// kept are rows that the scan has read, until Recover ends.
 	kept map[int64][]byte
-	// recent are the rows written last, as long as they have uncovered records. Readers
+	// recent are the rows written last, as long as they have uncompacted records. Readers
 	// that follow a run from its start read what has just been written; SQLite would
 	// read the whole long row for a few bytes of it.
 	recent [2]recentRow
@@ -82,7 +82,7 @@ type ref struct {
 
 type rowInfo struct {
 	size int64
-	live int // uncovered records, and damaged ones, which stay
+	live int // uncompacted records, and damaged ones, which stay
 }
 
 const longestRecent = 1 << 20
@@ -92,7 +92,7 @@ type recentRow struct {
 	data []byte
 }
 
-// A queued entry is stale once the oldest uncovered record of its run is no longer in
+// A queued entry is stale once the oldest uncompacted record of its run is no longer in
 // row.
 type queued struct {
 	e   *entry
@@ -115,7 +115,7 @@ func (x *index) addRow(id, size int64) *rowInfo {
 	return info
 }
 
-// addRef records an uncovered record of e.
+// addRef records an uncompacted record of e.
 func (x *index) addRef(e *entry, r ref) {
 	x.rows[r.row].live++
 	x.uncoveredBytes += int64(r.n)
@@ -267,7 +267,7 @@ func (x *index) dropStale() {
 	x.queue, x.stale = left, 0
 }
 
-// oldest returns the runs with uncovered events, at most limit.
+// oldest returns the runs with uncompacted events, at most limit.
 func (x *index) oldest(limit int) []store.Key {
 	var keys []store.Key
 	for _, q := range x.queue {

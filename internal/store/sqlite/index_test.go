@@ -22,8 +22,8 @@ type shadow struct {
 	suspended, ended bool
 }
 
-// uncovered reports whether the run has events only in the journal.
-func (r *shadow) uncovered() bool { return len(r.ends) > 0 }
+// uncompacted reports whether the run has events only in the journal.
+func (r *shadow) uncompacted() bool { return len(r.ends) > 0 }
 
 // TestIndexAddsUp: after any transitions the index has the events that are only in the
 // journal, their size and their rows, the runs with such events in the order in which
@@ -63,7 +63,7 @@ func TestIndexAddsUp(t *testing.T) {
 					s = open(t, dir)
 					commits, transitions, epoch = 0, 0, own(t, s)
 					for _, run := range runs {
-						if run.uncovered() {
+						if run.uncompacted() {
 							run.turn = run.at[0]
 						}
 					}
@@ -97,7 +97,7 @@ func draw(r *rand.Rand, epoch uint64, runs map[store.Key]*shadow, step int) (bat
 		if run.last == 0 || r.IntN(4) > 0 {
 			tr.First, tr.Last = run.last+1, run.last+1+r.Uint64N(3)
 			tr.Frames = []byte(strings.Repeat("f", 1+r.IntN(300)))
-			if !run.uncovered() {
+			if !run.uncompacted() {
 				run.turn = step
 			}
 			run.ends, run.at, run.last, run.suspended = append(run.ends, tr.Last), append(run.at, step), tr.Last, false
@@ -108,13 +108,13 @@ func draw(r *rand.Rand, epoch uint64, runs map[store.Key]*shadow, step int) (bat
 				tr.Head.Ended = 2
 			}
 		}
-		if run.uncovered() && r.IntN(3) == 0 {
+		if run.uncompacted() && r.IntN(3) == 0 {
 			n := 1 + r.IntN(len(run.ends))
 			tr.Compaction = &store.Compaction{First: run.chunked + 1, Last: run.ends[n-1], Chunk: []byte("chunk"), Format: 1, State: []byte("state")}
 			run.chunked, run.ends, run.at = tr.Compaction.Last, run.ends[n:], run.at[n:]
 			run.turn = step // what a compaction leaves is younger
 		}
-		if !run.uncovered() && r.IntN(2) == 0 {
+		if !run.uncompacted() && r.IntN(2) == 0 {
 			tr.Suspension = &store.Suspension{WakeAt: int64(step)}
 			run.suspended = true
 		}
@@ -136,11 +136,11 @@ func addsUp(t *testing.T, s *Store, runs map[store.Key]*shadow) {
 	wantSize, wantEvents := int64(0), int64(0)
 	for key, run := range runs {
 		e := x.runs[key]
-		if run.uncovered() {
+		if run.uncompacted() {
 			came[key] = run.turn
 		}
-		// A live run without uncovered events may be in the index or not.
-		if held := e != nil; run.uncovered() && !held || held && !run.uncovered() && (run.suspended || run.ended) {
+		// A live run without uncompacted events may be in the index or not.
+		if held := e != nil; run.uncompacted() && !held || held && !run.uncompacted() && (run.suspended || run.ended) {
 			t.Errorf("run %s is in the index: %v, while it is %+v", key.Run, held, run)
 		}
 		if e == nil {
@@ -168,18 +168,18 @@ func addsUp(t *testing.T, s *Store, runs map[store.Key]*shadow) {
 		}
 	}
 	if size != wantSize || events != wantEvents {
-		t.Errorf("%d uncovered events of %d bytes, want %d of %d", events, size, wantEvents, wantSize)
+		t.Errorf("%d uncompacted events of %d bytes, want %d of %d", events, size, wantEvents, wantSize)
 	}
 	inOrder(t, x, oldest, came)
 	rowsAddUp(t, s, live)
 }
 
-// inOrder checks that Uncompacted returned each run with uncovered events once, in the
+// inOrder checks that Uncompacted returned each run with uncompacted events once, in the
 // order of their turns, and that index.oldest returns no more than its limit.
 func inOrder(t *testing.T, x *sharedIndex, oldest []store.Key, came map[store.Key]int) {
 	t.Helper()
 	if len(oldest) != len(came) {
-		t.Errorf("%d runs have uncovered events, %d are named", len(came), len(oldest))
+		t.Errorf("%d runs have uncompacted events, %d are named", len(came), len(oldest))
 	}
 	seen := map[store.Key]bool{}
 	before := -1
@@ -207,7 +207,7 @@ func inOrder(t *testing.T, x *sharedIndex, oldest []store.Key, came map[store.Ke
 }
 
 // rowsAddUp compares the rows that the index knows with those of the table, and with
-// how many uncovered records each has.
+// how many uncompacted records each has.
 func rowsAddUp(t *testing.T, s *Store, live map[int64]int) {
 	t.Helper()
 	x := &s.x

@@ -21,38 +21,30 @@ import (
 // than that, and the states take less than 100 bytes an entry.
 const minEntries = 256
 
-// maxBooks bounds how many accounts are kept in memory for the next commit.
-const maxBooks = 10_000
+// maxCached bounds how many accounts are kept in memory for the next commit.
+const maxCached = 10_000
 
-// Books are an account as the commits so far and the one under way have left it. A
-// failed commit makes them worthless.
-type books struct {
+// A cachedAccount is an account after the commits so far and the transitions that the
+// one under way has accepted. After a failed commit it must be read again.
+type cachedAccount struct {
 	account *ledger.Account
 	stored  uint64 // number of the entry after which the state was last stored
 }
 
 // due reports whether the state is to be stored again.
-func (b *books) due() bool {
+func (b *cachedAccount) due() bool {
 	return b.account.Seq()-b.stored >= uint64(max(minEntries, b.account.Size()/2))
 }
 
 // writeEntries checks the entries of a transition and writes them. A refused transition
 // has written nothing.
 func (s *Store) writeEntries(t *store.Transition) (store.Verdict, error) {
-	b := s.books[t.Account]
-	if b == nil {
-		// It has no entries in this commit yet, so readers see all of them.
-		b = &books{}
-		var err error
-		if b.account, b.stored, err = s.readAccount(context.Background(), t.Account, math.MaxInt64); errors.Is(err, fault.StoreCorrupt) {
-			return store.Verdict{Err: err}, nil
-		} else if err != nil {
-			return store.Verdict{}, err
-		}
-		if s.books == nil {
-			s.books = map[string]*books{}
-		}
-		s.books[t.Account] = b
+	b, err := s.cachedAccount(t.Account)
+	if errors.Is(err, fault.StoreCorrupt) {
+		return store.Verdict{Err: err}, nil
+	}
+	if err != nil {
+		return store.Verdict{}, err
 	}
 	n := b.account.Seq()
 	at := b.account.At()
@@ -82,13 +74,28 @@ func (s *Store) writeEntries(t *store.Transition) (store.Verdict, error) {
 	return store.Verdict{}, s.write(s.st.putAccount, t.Account, at, int64(n), state, format.Sum(t.Account, at, int64(n), state))
 }
 
-// forgetBooks bounds the memory of accounts between commits.
-func (s *Store) forgetBooks() {
-	for account := range s.books {
-		if len(s.books) <= maxBooks {
+// cachedAccount returns an account for the commit under way.
+func (s *Store) cachedAccount(account string) (*cachedAccount, error) {
+	if b := s.accounts[account]; b != nil {
+		return b, nil
+	}
+	// This commit has written no entry of the account yet, so a reader sees all of them.
+	a, stored, err := s.readAccount(context.Background(), account, math.MaxInt64)
+	if err != nil {
+		return nil, err
+	}
+	b := &cachedAccount{a, stored}
+	s.accounts[account] = b
+	return b, nil
+}
+
+// trimAccounts bounds the memory of accounts between commits.
+func (s *Store) trimAccounts() {
+	for account := range s.accounts {
+		if len(s.accounts) <= maxCached {
 			return
 		}
-		delete(s.books, account)
+		delete(s.accounts, account)
 	}
 }
 
@@ -256,57 +263,4 @@ func (r *stateRow) account(account string) (*ledger.Account, error) {
 		return nil, fault.New(fault.StoreCorrupt, "%s: the stored state is one after entry %d", what, a.Seq())
 	}
 	return a, nil
-}
-
-// ledger reads the entries of every account from the first on, and compares the stored
-// states with what they lead to.
-func (c *checking) ledger(ctx context.Context) error {
-	var accounts []string
-	err := c.query(ctx, c.s.t.meteredAccounts, func(rows *sql.Rows) error {
-		var account string
-		err := rows.Scan(&account)
-		accounts = append(accounts, account)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	for _, account := range accounts {
-		if err := c.account(ctx, account); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *checking) account(ctx context.Context, account string) error {
-	sums := map[int64]int64{} // of the stored states, by number
-	err := c.query(ctx, c.s.t.accountStates, func(rows *sql.Rows) error {
-		var r stateRow
-		err := r.scan(rows)
-		sums[r.seq] = r.sum
-		return err
-	}, account)
-	if err != nil {
-		return err
-	}
-	a := ledger.NewAccount()
-	err = c.s.eachEntry(ctx, account, 0, -1, func(r *entryRow) error {
-		if err := r.apply(a, account); err != nil {
-			return err
-		}
-		want, stored := sums[r.seq]
-		delete(sums, r.seq)
-		if stored && want != format.Sum(account, r.at, r.seq, a.AppendState(nil)) {
-			return fault.New(fault.StoreCorrupt, "account %q: the state stored after entry %d is not what the entries lead to", account, r.seq)
-		}
-		return nil
-	})
-	switch {
-	case errors.Is(err, fault.StoreCorrupt):
-		return c.complain("%s", fault.Message(err))
-	case err == nil && len(sums) > 0:
-		return c.complain("account %q has states after entries that are not there", account)
-	}
-	return err
 }

@@ -155,7 +155,7 @@ func TestDamagedLedger(t *testing.T) {
 func TestManyAccounts(t *testing.T) {
 	s := open(t, t.TempDir())
 	own(t, s)
-	const accounts = maxBooks + 10
+	const accounts = maxCached + 10
 	for n := range 2 {
 		var batch []store.Transition
 		for i := range accounts {
@@ -164,8 +164,8 @@ func TestManyAccounts(t *testing.T) {
 		mustCommit(t, s, batch...)
 	}
 	grant(t, s, "last", 0, 1)
-	if len(s.books) > maxBooks+1 {
-		t.Errorf("%d accounts are in memory", len(s.books))
+	if len(s.accounts) > maxCached+1 {
+		t.Errorf("%d accounts are in memory", len(s.accounts))
 	}
 	for _, i := range []int{0, accounts / 2, accounts - 1} {
 		if a, err := s.Account(ctx, fmt.Sprint("a", i), math.MaxInt64); err != nil || a.Balance(9).Available != 2 {

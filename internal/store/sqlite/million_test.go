@@ -58,7 +58,7 @@ func (c *caller) flush() {
 // relieve compacts the runs that hold the oldest events until half is left.
 func (c *caller) relieve() {
 	c.Helper()
-	size, events, _ := c.s.uncovered()
+	size, events, _ := c.s.uncompacted()
 	if size <= store.CompactBytes && events <= store.CompactEvents {
 		return
 	}
@@ -125,8 +125,8 @@ func TestAMillionTransitionsLeaveAShortJournal(t *testing.T) {
 	}
 	stated, counted := c.journalBytes()
 	most = max(most, stated)
-	size, events, live := c.s.uncovered()
-	t.Logf("%d transitions, %d compactions: journal %.1f MiB, at most %.1f MiB; uncovered %.1f MiB, %d events, %d runs in the index",
+	size, events, live := c.s.uncompacted()
+	t.Logf("%d transitions, %d compactions: journal %.1f MiB, at most %.1f MiB; uncompacted %.1f MiB, %d events, %d runs in the index",
 		total, c.compactions, float64(stated)/(1<<20), float64(most)/(1<<20), float64(size)/(1<<20), events, live)
 	if stated != counted {
 		t.Errorf("Stats says %d bytes, the table has %d", stated, counted)

@@ -13,27 +13,19 @@ import (
 
 // Owns implements store.Committer.
 func (s *Store) Owns(ctx context.Context, epoch uint64) error {
-	if err := ctx.Err(); err != nil {
+	if err := s.lockToWrite(ctx); err != nil {
 		return err
 	}
-	s.w.Lock()
 	defer s.w.Unlock()
-	if err := s.writable(); err != nil {
-		return err
-	}
 	return store.Fenced(epoch, s.epoch)
 }
 
 // Own implements store.Committer.
 func (s *Store) Own(ctx context.Context) (uint64, error) {
-	if err := ctx.Err(); err != nil {
+	if err := s.lockToWrite(ctx); err != nil {
 		return 0, err
 	}
-	s.w.Lock()
 	defer s.w.Unlock()
-	if err := s.writable(); err != nil {
-		return 0, err
-	}
 	var v [1]driver.Value
 	if _, err := s.st.takeEpoch.row(v[:]); err != nil {
 		return 0, s.fail(err)
@@ -48,14 +40,10 @@ func (s *Store) Own(ctx context.Context) (uint64, error) {
 
 // SetNote implements store.Store.
 func (s *Store) SetNote(ctx context.Context, epoch uint64, name string, value []byte) error {
-	if err := ctx.Err(); err != nil {
+	if err := s.lockToWrite(ctx); err != nil {
 		return err
 	}
-	s.w.Lock()
 	defer s.w.Unlock()
-	if err := s.writable(); err != nil {
-		return err
-	}
 	if err := store.Fenced(epoch, s.epoch); err != nil {
 		return err
 	}

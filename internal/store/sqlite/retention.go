@@ -284,14 +284,10 @@ func (s *Store) removeChunks(key store.Key) (more bool, err error) {
 
 // ForgetKeys implements store.Retention.
 func (s *Store) ForgetKeys(ctx context.Context, epoch uint64, before int64, limit int) (int, error) {
-	if err := ctx.Err(); err != nil {
+	if err := s.lockToWrite(ctx); err != nil {
 		return 0, err
 	}
-	s.w.Lock()
 	defer s.w.Unlock()
-	if err := s.writable(); err != nil {
-		return 0, err
-	}
 	if err := store.Fenced(epoch, s.epoch); err != nil {
 		return 0, err
 	}
@@ -305,14 +301,10 @@ func (s *Store) ForgetKeys(ctx context.Context, epoch uint64, before int64, limi
 
 // ForgetFile implements store.Retention.
 func (s *Store) ForgetFile(ctx context.Context, account, hash string) error {
-	if err := ctx.Err(); err != nil {
+	if err := s.lockToWrite(ctx); err != nil {
 		return err
 	}
-	s.w.Lock()
 	defer s.w.Unlock()
-	if err := s.writable(); err != nil {
-		return err
-	}
 	n, err := s.st.forgetFile.exec(account, hash)
 	if err != nil {
 		return s.fail(err)

@@ -48,24 +48,21 @@ func (s *Store) Deleted(ctx context.Context) (map[store.Key]bool, error) {
 }
 
 // TakeOver copies what an image has beside runs: the idempotency keys of runs that are
-// here and, with all set, notes, the times when files were released, and the credits of accounts.
+// here and, with all set, notes, the times when files were released, and the credits of
+// accounts.
 func (s *Store) TakeOver(ctx context.Context, from Image, all bool) (err error) {
-	if err := ctx.Err(); err != nil {
+	if err := s.lockToWrite(ctx); err != nil {
 		return err
 	}
-	s.w.Lock()
 	defer s.w.Unlock()
-	if err := s.writable(); err != nil {
-		return err
-	}
 	defer func() { _, err = s.explain(err) }()
 	if err := s.once(s.t.attachImage, filepath.Join(from.Dir, datadir.Database)); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.once(s.t.detachImage)) }()
 	queries := []string{s.t.takeKeys}
-	s.books = nil
 	if all {
+		clear(s.accounts) // they may get entries
 		queries = append(queries, s.t.takeNotes, s.t.takeReleases, s.t.takeEntries, s.t.takeAccounts)
 	}
 	var errs []error

@@ -49,16 +49,16 @@ type Options struct {
 
 // A Store is an open data directory. Only one process at a time has it open.
 type Store struct {
-	path  string
-	lock  *os.File
-	x     sharedIndex
-	read  *sql.DB
-	q     queries
-	t     rareTexts
-	packs packCache
-	plans map[string]struct{} // hashes known to be stored
-	books map[string]*books   // by account; guarded by w
-	entry []byte              // the bytes of the last entry written, to be reused
+	path     string
+	lock     *os.File
+	x        sharedIndex
+	read     *sql.DB
+	q        queries
+	t        rareTexts
+	packs    packCache
+	plans    map[string]struct{}       // hashes known to be stored
+	accounts map[string]*cachedAccount // guarded by w
+	entry    []byte                    // the bytes of the last entry written, to be reused
 
 	w       sync.Mutex // serialises all writes; held before x
 	db      *writer
@@ -116,7 +116,7 @@ func openDir(ctx context.Context, dir string, opt Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{path: filepath.Join(dir, datadir.Database), lock: lock, plans: map[string]struct{}{}}
+	s := &Store{path: filepath.Join(dir, datadir.Database), lock: lock, plans: map[string]struct{}{}, accounts: map[string]*cachedAccount{}}
 	s.x.init()
 	s.c.fresh = map[store.Key]*entry{}
 	err = datadir.Secure(dir)
@@ -262,6 +262,20 @@ func (s *Store) writable() error {
 		return s.failed
 	}
 	return s.scan()
+}
+
+// lockToWrite locks w for a write, which the caller unlocks. On an error nothing is
+// locked.
+func (s *Store) lockToWrite(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.w.Lock()
+	if err := s.writable(); err != nil {
+		s.w.Unlock()
+		return err
+	}
+	return nil
 }
 
 var errClosed = fault.New(fault.StoreFailed, "the store is closed")

@@ -87,39 +87,39 @@ func compactionGuards(h *harness) {
 	}
 }
 
-func uncovered(h *harness) {
+func uncompacted(h *harness) {
 	size, events, oldest := h.s.Uncompacted()
-	h.equal("uncovered of an empty store", []any{size, events, len(oldest)}, []any{int64(0), int64(0), 0})
+	h.equal("uncompacted of an empty store", []any{size, events, len(oldest)}, []any{int64(0), int64(0), 0})
 	a, b, c := key("a"), key("b"), key("c")
 	h.commit(h.start(c, 3))
 	h.commit(h.start(a, 2))
 	h.commit(h.start(b, 5), h.next(a, 3, 3))
 	size, events, oldest = h.s.Uncompacted()
-	h.equal("uncovered events", events, int64(11))
+	h.equal("uncompacted events", events, int64(11))
 	h.equal("oldest", oldest, []store.Key{c, a, b})
 	if size < int64(len(frames(a, 1, 3))) {
-		h.Fatalf("uncovered bytes = %d", size)
+		h.Fatalf("uncompacted bytes = %d", size)
 	}
 	h.commit(store.Transition{Key: c, Epoch: h.epoch, Compaction: compaction(c, 1, 3)})
 	smaller, events, oldest := h.s.Uncompacted()
-	h.equal("uncovered events", events, int64(8))
+	h.equal("uncompacted events", events, int64(8))
 	h.equal("oldest", oldest, []store.Key{a, b})
 	if smaller >= size {
-		h.Fatalf("uncovered bytes = %d after a compaction, %d before", smaller, size)
+		h.Fatalf("uncompacted bytes = %d after a compaction, %d before", smaller, size)
 	}
 	// A compacted run goes to the end of the queue.
 	h.commit(h.next(c, 4, 4))
 	h.commit(h.next(b, 6, 6))
 	h.commit(store.Transition{Key: b, Epoch: h.epoch, Compaction: compaction(b, 1, 5)})
 	_, events, oldest = h.s.Uncompacted()
-	h.equal("uncovered events", events, int64(5))
+	h.equal("uncompacted events", events, int64(5))
 	h.equal("oldest", oldest, []store.Key{a, c, b})
 	h.commit(
 		store.Transition{Key: a, Epoch: h.epoch, Compaction: compaction(a, 1, 3)},
 		store.Transition{Key: b, Epoch: h.epoch, Compaction: compaction(b, 6, 6)},
 		store.Transition{Key: c, Epoch: h.epoch, Compaction: compaction(c, 4, 4)})
 	size, events, oldest = h.s.Uncompacted()
-	h.equal("uncovered when all is compacted", []any{size, events, len(oldest)}, []any{int64(0), int64(0), 0})
+	h.equal("uncompacted when all is compacted", []any{size, events, len(oldest)}, []any{int64(0), int64(0), 0})
 }
 
 // A journal row stays as long as it holds an event that no chunk has. After that it is
@@ -144,7 +144,7 @@ func trimmed(h *harness) {
 	laggard := key("r0")
 	h.holds(laggard, 600)
 	_, events, oldest := h.s.Uncompacted()
-	h.equal("uncovered", []any{events, oldest}, []any{int64(600), []store.Key{laggard}})
+	h.equal("uncompacted", []any{events, oldest}, []any{int64(600), []store.Key{laggard}})
 	h.commit(store.Transition{Key: laggard, Epoch: h.epoch, Compaction: compaction(laggard, 1, 600)})
 	var before, after store.Stats
 	for n := uint64(601); n <= 640; n++ { // commits trim

@@ -51,7 +51,7 @@ func RunCrash(t *testing.T, disk func(t *testing.T) Disk) {
 func (h *harness) populate() {
 	h.Helper()
 	a := ledger.NewAccount()
-	h.commit(h.alone("acme", h.grant(a, 1, "gift", 9)))
+	h.commit(h.entriesOnly("acme", h.grant(a, 1, "gift", 9)))
 	reserve, err := a.Reserve(2, "live/1/reserve", "live/1", "live", 4, 0)
 	h.must(err)
 	start := h.start(key("live"), 3)
@@ -90,7 +90,7 @@ func (h *harness) populated() {
 	h.must(err)
 	h.equal("note", string(n), "v")
 	_, events, oldest := h.s.Uncompacted()
-	h.equal("uncovered", []any{events, len(oldest)}, []any{int64(7), 3})
+	h.equal("uncompacted", []any{events, len(oldest)}, []any{int64(7), 3})
 	found := map[string]bool{}
 	h.must(h.s.Recover(ctx, func(s *store.Saved) error {
 		h.must(s.Err)
@@ -101,7 +101,7 @@ func (h *harness) populated() {
 	h.equal("recovered", found, map[string]bool{"live": true, "compacted": true})
 	h.equal("credits", h.account("acme", now).Balance(3), ledger.Balance{Granted: 9, Available: 5, Held: 4})
 	again := ledger.NewAccount()
-	h.refused(fault.Conflict, h.alone("acme", h.grant(again, 3, "gift", 9))) // guards know its key
+	h.refused(fault.Conflict, h.entriesOnly("acme", h.grant(again, 3, "gift", 9))) // guards know its key
 	twin := h.start(key("twin"), 1)
 	twin.Idempotency = &store.Idempotency{Key: "k", BodyHash: "b"}
 	h.equal("run of the key", h.refused(fault.Conflict, twin).Run, "live")
@@ -160,7 +160,7 @@ func refusedStarts(h *harness, d Disk) {
 	again := h.start(key("suspended"), 2)
 	again.Entries = []*ledger.Entry{h.grant(a.Clone(), 5, "never", 100)}
 	h.refused(fault.Conflict, again)
-	h.commit(h.alone("acme", h.grant(a, 5, "more", 1)))
+	h.commit(h.entriesOnly("acme", h.grant(a, 5, "more", 1)))
 	h.equal("credits", h.account("acme", now).Balance(6), ledger.Balance{Granted: 10, Available: 6, Held: 4})
 }
 

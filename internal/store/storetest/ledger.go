@@ -24,8 +24,8 @@ func (h *harness) account(name string, at int64) *ledger.Account {
 	return a
 }
 
-// alone is a transition of an account without a run.
-func (h *harness) alone(account string, entries ...*ledger.Entry) store.Transition {
+// entriesOnly is a transition of an account without a run.
+func (h *harness) entriesOnly(account string, entries ...*ledger.Entry) store.Transition {
 	return store.Transition{Key: store.Key{Account: account}, Epoch: h.epoch, Entries: entries}
 }
 
@@ -41,7 +41,7 @@ func (h *harness) grant(a *ledger.Account, at int64, key string, n int64) *ledge
 func entries(h *harness) {
 	a := h.account("acme", now)
 	h.equal("an account without entries", a.Balance(1), ledger.Balance{})
-	h.commit(h.alone("acme", h.grant(a, 10, "welcome", 100)))
+	h.commit(h.entriesOnly("acme", h.grant(a, 10, "welcome", 100)))
 
 	reserve, err := a.Reserve(20, "a/1/reserve", "a/1", "a", 60, 500)
 	h.must(err)
@@ -97,7 +97,7 @@ func entries(h *harness) {
 // Events and entries are written together or not at all, whichever of them is refused.
 func entriesTogether(h *harness) {
 	a := h.account("acme", now)
-	h.commit(h.alone("acme", h.grant(a, 10, "welcome", 10)))
+	h.commit(h.entriesOnly("acme", h.grant(a, 10, "welcome", 10)))
 	before := a.AppendState(nil)
 	same := func(why string) {
 		h.Helper()
@@ -136,7 +136,7 @@ func entriesTogether(h *harness) {
 	old := h.next(key("a"), 3, 3)
 	old.Epoch, old.Entries = h.epoch-1, []*ledger.Entry{settle}
 	h.refused(fault.StaleEpoch, old)
-	grant := h.alone("acme", h.grant(a, 40, "late", 1))
+	grant := h.entriesOnly("acme", h.grant(a, 40, "late", 1))
 	grant.Epoch--
 	h.refused(fault.StaleEpoch, grant)
 	twin := h.start(key("c"), 1)
@@ -147,7 +147,7 @@ func entriesTogether(h *harness) {
 
 	// What a run reserves or pays belongs to its own events.
 	for _, t := range []store.Transition{
-		h.alone("acme", settle),
+		h.entriesOnly("acme", settle),
 		{Key: key("a"), Epoch: h.epoch, Head: head(key("a"), "failed", 1), Entries: []*ledger.Entry{settle}},
 		h.start(key("d"), 1),
 	} {
@@ -177,15 +177,15 @@ func entriesTogether(h *harness) {
 func entryKeys(h *harness) {
 	a, b := h.account("acme", now), h.account("other", now)
 	first := h.grant(a, 10, "gift", 5)
-	h.commit(h.alone("acme", first))
+	h.commit(h.entriesOnly("acme", first))
 	again := *first
 	again.Parts = []ledger.Part{{Lot: "another", Amount: 5}}
-	h.refused(fault.Conflict, h.alone("acme", &again))
+	h.refused(fault.Conflict, h.entriesOnly("acme", &again))
 	second := h.grant(a, 20, "second", 5)
 	same := *second
 	same.Parts = []ledger.Part{{Lot: "third", Amount: 5}}
-	h.refused(fault.Conflict, h.alone("acme", second, &same))
-	verdicts, err := h.s.Commit(ctx, []store.Transition{h.alone("acme", second), h.alone("acme", &same), h.alone("other", h.grant(b, 20, "gift", 7))})
+	h.refused(fault.Conflict, h.entriesOnly("acme", second, &same))
+	verdicts, err := h.s.Commit(ctx, []store.Transition{h.entriesOnly("acme", second), h.entriesOnly("acme", &same), h.entriesOnly("other", h.grant(b, 20, "gift", 7))})
 	h.must(err)
 	h.must(verdicts[0].Err)
 	h.wantCode(verdicts[1].Err, fault.Conflict)
@@ -208,12 +208,12 @@ func withoutRun(h *harness) {
 		func(t *store.Transition) { t.Compaction = compaction(key(""), 1, 1) },
 		func(t *store.Transition) { t.Suspension = &store.Suspension{} },
 	} {
-		t := h.alone("acme", e)
+		t := h.entriesOnly("acme", e)
 		change(&t)
 		h.refused(fault.Conflict, t)
 	}
 	h.equal("entries", h.account("acme", now).Seq(), uint64(0))
-	h.commit(h.alone("acme", e))
+	h.commit(h.entriesOnly("acme", e))
 	heads, err := h.s.List(ctx, store.Query{Account: "acme"})
 	h.must(err)
 	h.equal("runs", len(heads), 0)

@@ -99,7 +99,7 @@ func (h *harness) holdsPacked() {
 		}
 	}
 	_, events, oldest := h.s.Uncompacted()
-	h.equal("uncovered", []any{events, len(oldest)}, []any{int64(awake), awake})
+	h.equal("uncompacted", []any{events, len(oldest)}, []any{int64(awake), awake})
 	found := 0
 	h.must(h.s.Recover(ctx, func(s *store.Saved) error {
 		found++

@@ -132,9 +132,9 @@ func deletion(h *harness) {
 	h.equal("forgotten", h.naming("acme", "f")+h.naming("acme", "g"), "owing")
 }
 
-// uncoveredRuns: a settled run with events only in the journal must be compacted before
+// uncompactedRuns: a settled run with events only in the journal must be compacted before
 // it can be deleted.
-func uncoveredRuns(h *harness) {
+func uncompactedRuns(h *harness) {
 	k := key("a")
 	tr := h.settled(k, 10)
 	tr.Compaction = nil
