@@ -459,13 +459,16 @@ func (r *Run) loseAttempt(s *scope, i int32, handedBack string) {
 	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeLost, Attempt: st.attempt, Flag: flag, Text: handedBack})
 }
 
-// pin is what the step's action resolved to when the run started.
-func (r *Run) pin(step *plan.Step) journal.Pin {
+// pin is what the step's action resolved to when the run started. It is not to be
+// modified.
+func (r *Run) pin(step *plan.Step) *journal.Pin {
 	if k := int(step.Action); step.Kind == plan.Action && k < len(r.start.Pins) {
-		return r.start.Pins[k]
+		return &r.start.Pins[k]
 	}
-	return journal.Pin{}
+	return &noPin
 }
+
+var noPin journal.Pin
 
 // handleCancel accepts a cancel only if the run will end cancelled. After that, only
 // compensations are dispatched (I8, X96, X97).
