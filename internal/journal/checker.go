@@ -41,6 +41,7 @@ type Checker struct {
 	bound    bindings
 
 	charges charges
+	credits credits
 	effects map[Ref]*effect
 	keys    map[string]bool // effect keys in use
 }
@@ -128,8 +129,11 @@ func (c *Checker) Check(ev *Event) error {
 	if err := c.charges.check(ev); err != nil {
 		return err
 	}
+	if err := c.checkCredits(ev); err != nil {
+		return err
+	}
 	c.last, c.at = ev.Seq, ev.At
-	c.retrying = c.retrying && (ev.Kind == EvRunLimits || ev.Kind == EvNodeInvalidated)
+	c.retrying = c.retrying && (ev.Kind == EvRunLimits || ev.Kind == EvCreditsReserved || ev.Kind == EvNodeInvalidated)
 	if c.status.Terminal() && ev.Kind != EvRunRetried {
 		return fmt.Errorf("I7: the run is %s, and event %d is %s %s", c.status, ev.Seq, ev.Name(), StepPath(c.plan, ev.Ref()))
 	}
@@ -148,7 +152,7 @@ func (c *Checker) checkRun(ev *Event) error {
 	switch ev.Kind {
 	case EvRunStarted:
 		c.inputBytes += int64(len(ev.Data))
-		c.charges.pin(ev)
+		c.pin(ev)
 		c.expires = ev.At + c.plan.TTLMS*1000
 		next = RunDispatching
 	case EvRunRetried:
@@ -173,6 +177,8 @@ func (c *Checker) checkRun(ev *Event) error {
 			return fmt.Errorf("I7: event %d raises no limit: %+v after %+v", ev.Seq, limits, lim)
 		}
 		c.limits, next = limits, RunDispatching
+	case EvCreditsReserved:
+		next = RunDispatching
 	case EvRunStatus:
 		next = ev.Status()
 		if ev.Previous() != c.status {
@@ -249,6 +255,9 @@ func (c *Checker) checkStep(ev *Event) error {
 		if err := c.checkCharge(s, ev); err != nil {
 			return err
 		}
+	}
+	if err := c.use(ev); err != nil {
+		return err
 	}
 	if err := c.checkBegin(s, ev); err != nil {
 		return err

@@ -17,15 +17,16 @@ type charges struct {
 	n      uint64 // number of the event that charged it
 }
 
-// pin reads the prices that a run is started with.
-func (c *charges) pin(ev *Event) {
+// pin reads the prices and the terms that a run is started with.
+func (c *Checker) pin(ev *Event) {
 	st, err := DecodeStart(ev.Data)
 	if err != nil {
 		return // its charges will have no price
 	}
 	for i := range st.Pins {
-		c.prices = append(c.prices, st.Pins[i].Price)
+		c.charges.prices = append(c.charges.prices, st.Pins[i].Price)
 	}
+	c.credits.terms = st.Credits
 }
 
 // check asserts that a step that was charged completes at once.

@@ -79,6 +79,9 @@ func renderRun(p *plan.Plan, ev *Event, payload map[string]any) {
 			payload["recipe"], payload["version"] = st.Recipe, st.Version
 			payload["planHash"], payload["account"] = st.PlanHash, st.Account
 			payload["files"], payload["pins"] = st.Files, st.Pins
+			if st.Credits != nil {
+				payload["credits"] = st.Credits
+			}
 			if st.Correlation != "" {
 				payload["correlationId"] = st.Correlation
 			}
@@ -124,6 +127,12 @@ func renderRun(p *plan.Plan, ev *Event, payload map[string]any) {
 		putRaw(payload, "edited", ev.Data)
 	case EvRunLimits:
 		putRaw(payload, "limits", ev.Data)
+	case EvCreditsReserved:
+		payload["credits"], payload["estimated"] = ev.Credits(), ev.Expected()
+	case EvCreditsExtended:
+		payload["credits"] = ev.Credits()
+	case EvCreditsSettled:
+		payload["credits"], payload["released"] = ev.Credits(), ev.Released()
 	}
 }
 
@@ -136,6 +145,9 @@ func renderStep(p *plan.Plan, step *plan.Step, ev *Event, payload map[string]any
 		payload["heldBackBy"] = "wave"
 	case EvNodeBlocked:
 		payload["reason"] = ev.Text
+		if ev.LacksCredits() {
+			payload["lacksCredits"] = true
+		}
 	case EvNodeOpened:
 		renderOpened(step, ev, payload)
 	case EvNodeItems:

@@ -24,9 +24,14 @@ const (
 	EvRunRetried   EventKind = 10 // N: new generation; Text: from step; Data: edited input fields
 	EvRunLimits    EventKind = 12 // Data: the run's limits from here on, as JSON; after EvRunRetried
 
+	// These move credits of the account; the entries are in the same commit.
+	EvCreditsReserved EventKind = 13 // N: whole credits held for this generation; M: the estimate of what it runs
+	EvCreditsExtended EventKind = 14 // N: whole credits added to what is held
+	EvCreditsSettled  EventKind = 15 // N: whole credits that the generation pays; M: those released; just before its end
+
 	EvNodeReady        EventKind = 20 // dependencies settled, but its wave has not begun
 	EvNodeQueued       EventKind = 21 // waits for an attempt
-	EvNodeBlocked      EventKind = 22 // Text: reason
+	EvNodeBlocked      EventKind = 22 // Text: reason; Flag 1 = the account has too few credits
 	EvNodeStarted      EventKind = 23 // Attempt: an attempt was granted and will be dispatched
 	EvNodeOpened       EventKind = 24 // condition: Flag Taken; parallel: N branches; loop: N items or -1, Data inline list or Text file hash
 	EvNodeItems        EventKind = 25 // loop: N from, M count, Data JSON array, Flag 1 = more follow
@@ -66,6 +71,9 @@ var names = [...]string{
 	EvRunContract:      "contract.violated",
 	EvRunRetried:       "run.retried",
 	EvRunLimits:        "run.limits.raised",
+	EvCreditsReserved:  "credits.reserved",
+	EvCreditsExtended:  "credits.extended",
+	EvCreditsSettled:   "credits.settled",
 	EvNodeReady:        "node.ready",
 	EvNodeQueued:       "node.queued",
 	EvNodeBlocked:      "node.blocked",

@@ -34,6 +34,22 @@ func (e *Event) Interrupted() int64 { return e.N }
 // Generation is the number of the generation that a retry opens (EvRunRetried).
 func (e *Event) Generation() int64 { return e.N }
 
+// Credits is how many whole credits were reserved, added or settled
+// (EvCreditsReserved, EvCreditsExtended, EvCreditsSettled).
+func (e *Event) Credits() int64 { return e.N }
+
+// Expected is the estimate that a reservation was made from, in whole credits
+// (EvCreditsReserved).
+func (e *Event) Expected() int64 { return e.M }
+
+// Released is how many whole credits of what was held went back to the account
+// (EvCreditsSettled).
+func (e *Event) Released() int64 { return e.M }
+
+// LacksCredits reports whether a step is blocked because the account has too few
+// credits (EvNodeBlocked).
+func (e *Event) LacksCredits() bool { return e.Flag&1 != 0 }
+
 // A Side is one of the two graphs of a condition, or neither.
 type Side uint8
 

@@ -5,6 +5,7 @@ package journal
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"strconv"
 	"strings"
 
@@ -26,6 +27,18 @@ type Start struct {
 	Seed        uint64            `json:"seed"`
 	Pins        []Pin             `json:"pins,omitempty"` // one per plan.Actions
 	Labels      map[string]string `json:"labels,omitempty"`
+	// Credits is set for a run that an account pays for; nil = it costs nothing.
+	Credits *Credits `json:"credits,omitempty"`
+}
+
+// Credits are the terms on which a run spends credits of its account, fixed at its
+// start.
+type Credits struct {
+	Estimated int64 `json:"estimated"` // what the run was expected to cost
+	Reserved  int64 `json:"reserved"`  // what was held for it when it started
+	// Most is the most that all generations of the run may pay together.
+	Most   int64         `json:"maxCredits"`
+	Policy ledger.Policy `json:"policy"` // of a failed run
 }
 
 // A File is an input file of a run.
@@ -148,6 +161,14 @@ func appendPlainStart(b []byte, rec *startRecord) (_ []byte, ok bool) {
 	if len(st.Pins) > 0 {
 		w.b = append(w.b, ']')
 	}
+	if c := st.Credits; c != nil {
+		w.b = strconv.AppendInt(append(w.b, `,"credits":{"estimated":`...), c.Estimated, 10)
+		w.b = strconv.AppendInt(append(w.b, `,"reserved":`...), c.Reserved, 10)
+		w.b = strconv.AppendInt(append(w.b, `,"maxCredits":`...), c.Most, 10)
+		w.text(`,"policy":`, string(c.Policy))
+		w.b = append(w.b, '}')
+		w.ok = w.ok && min(c.Estimated, c.Reserved, c.Most) >= 0
+	}
 	if len(rec.Parameters) > 0 {
 		w.b = append(w.b, `,"parameters":`...)
 		w.b = append(w.b, rec.Parameters...)
@@ -237,6 +258,9 @@ func readPlainStart(data []byte) (_ *startRecord, ok bool) {
 		}
 		r.ok = r.accept("]") && r.ok
 	}
+	if r.accept(`,"credits":{"estimated":`) {
+		st.Credits = r.credits()
+	}
 	if !given {
 		return rec, r.ok && r.rest == "}"
 	}
@@ -258,6 +282,23 @@ func (r *startReader) accept(prefix string) bool {
 	rest, ok := strings.CutPrefix(r.rest, prefix)
 	r.rest = rest
 	return ok
+}
+
+// credits reads what follows the name of the first field.
+func (r *startReader) credits() *Credits {
+	whole := func() int64 {
+		n := r.number()
+		r.ok = r.ok && n <= math.MaxInt64
+		return int64(n)
+	}
+	c := &Credits{Estimated: whole()}
+	r.ok = r.accept(`,"reserved":`) && r.ok
+	c.Reserved = whole()
+	r.ok = r.accept(`,"maxCredits":`) && r.ok
+	c.Most = whole()
+	c.Policy = ledger.Policy(r.text(`,"policy":"`))
+	r.ok = r.accept("}") && r.ok
+	return c
 }
 
 // amount reads an amount of credits, which is not negative here.

@@ -70,6 +70,7 @@ var runChanges = [...]struct {
 	{EvRunStarted, RunDispatching, []RunStatus{RunPending}},
 	{EvRunRetried, RunDispatching, []RunStatus{RunCompleted, RunFailed, RunCancelled, RunExpired}},
 	{EvRunLimits, RunDispatching, []RunStatus{RunDispatching}},
+	{EvCreditsReserved, RunDispatching, []RunStatus{RunDispatching}},
 	{EvRunStatus, RunRunning, []RunStatus{RunDispatching, RunPreview}},
 	{EvRunStatus, RunPreview, []RunStatus{RunRunning}},
 	{EvRunEnding, RunRunning, []RunStatus{RunDispatching, RunRunning, RunPreview}},

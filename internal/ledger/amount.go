@@ -55,6 +55,14 @@ func (a Amount) Plus(b Amount) Amount {
 	return a + b
 }
 
+// Credits words a number of whole credits, such as "1 credit".
+func Credits(n int64) string {
+	if n == 1 {
+		return "1 credit"
+	}
+	return strconv.FormatInt(n, 10) + " credits"
+}
+
 // Ceil rounds up to whole credits.
 func (a Amount) Ceil() int64 {
 	whole := int64(a / Credit)

@@ -62,6 +62,7 @@ func (r *Run) apply(ev *journal.Event, s *scope) error {
 	}
 	i := ev.Step - s.g.First
 	st := &s.steps[i]
+	r.trackCeiling(s, i, ev.Kind)
 	switch ev.Kind {
 	case journal.EvNodeReady:
 		st.flags |= flagReady
@@ -70,12 +71,12 @@ func (r *Run) apply(ev *journal.Event, s *scope) error {
 		r.begin(s, i, journal.Queued)
 		st.due = 0
 	case journal.EvNodeBlocked:
-		st.status = journal.Blocked
+		st.block(ev.LacksCredits())
 	case journal.EvNodeStarted:
 		r.begin(s, i, journal.Running)
 		st.attempt = ev.Attempt
 		told := st.flags / flagIgnored & 7 * flagIgnoredOlder // the node.ignored flags of what is now the previous attempt
-		st.flags = st.flags&^(flagsIgnored|flagUnknown) | told
+		st.flags = st.flags&^(flagsIgnored|flagUnknown|flagUnfunded) | told
 		if ms := s.step(r.plan, i).TimeoutMS; ms > 0 {
 			r.arm(s, i, ev.At+ms*1000)
 		}
@@ -150,6 +151,16 @@ func (r *Run) apply(ev *journal.Event, s *scope) error {
 	return nil
 }
 
+// block makes the step wait for an attempt, perhaps because its account has too few
+// credits.
+func (st *stepState) block(unfunded bool) {
+	st.status = journal.Blocked
+	st.flags &^= flagUnfunded
+	if unfunded {
+		st.flags |= flagUnfunded
+	}
+}
+
 func (r *Run) applySkipped(s *scope, i int32, ev *journal.Event) {
 	s.steps[i].reason = ev.Reason()
 	if ev.Code != "" {
@@ -198,6 +209,11 @@ func (r *Run) applyRun(ev *journal.Event) error {
 			return errImpossible(ev, err.Error())
 		}
 		r.limits, r.prog, r.edits = limits, r.prog.withLimits(limits), append(r.edits, ev.Seq)
+	case journal.EvCreditsReserved, journal.EvCreditsExtended:
+		r.funds.held += ev.Credits()
+	case journal.EvCreditsSettled:
+		r.funds.settled += ev.Credits()
+		r.funds.held = 0
 	default:
 		return fault.New(fault.StoreCorrupt, "event %d: kind %d is not about the run", ev.Seq, ev.Kind)
 	}

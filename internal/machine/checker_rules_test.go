@@ -86,6 +86,12 @@ steps:
   - {id: a, action: {name: priced}, retryPolicy: {maxAttempts: 2, initialDelay: 1s}}
   - {id: b, action: {name: priced}}
 `, []string{`start`, `fail a price=0.2 code=SERVICE_UNAVAILABLE msg=down`, `after 2s`, `finish a price=0.3`, `finish b price=0.4`}},
+	"paid": {`
+steps:
+  - {id: a, action: {name: priced}}
+  - {id: b, action: {name: work}}
+  - {id: c, action: {name: work}}
+`, []string{`start estimated=2 reserved=3 most=6`, `finish a price=0.3`, `finish b cost=2`, `fail c code=FILE_INVALID msg=bad`, `retry`, `finish c cost=1`}},
 	"each": {`
 order: none
 steps:
@@ -293,17 +299,6 @@ var ruleCases = map[string]ruleCase{
 		i := j.find(journal.EvNodeOpened, "l", 1)
 		j.add(i-1, *j.at(journal.EvNodeCompleted, "l[0].x", 1))
 	}, "step l[0].x, node.completed: I3: it settled twice in generation 1"},
-
-	"a step is charged and does not complete": {"priced", func(j *editedJournal) { j.drop(j.find(journal.EvNodeCompleted, "a", 1)) },
-		"I12: event 9 charges a step that event 10 does not complete"},
-	"an attempt is charged that was not handed out": {"priced", func(j *editedJournal) { j.at(journal.EvNodeCharged, "a", 1).Attempt++ },
-		"step a, node.charged: I12: attempt 2 is charged, attempt 1 was handed out"},
-	"an attempt is charged twice": {"priced", func(j *editedJournal) {
-		j.add(j.find(journal.EvNodeCharged, "a", 1), *j.at(journal.EvNodeCharged, "a", 1))
-	},
-		"step a, node.charged: I12: attempt 1 is charged twice"},
-	"a charge is above the price": {"priced", func(j *editedJournal) { j.at(journal.EvNodeCharged, "a", 2).N = 400_001 },
-		"step a, node.charged: I12: it is charged 0.400001 credits, its price is 0.4"},
 
 	"a step begins before one that it waits for settles": {"pair", func(j *editedJournal) { j.move(j.find(journal.EvNodeQueued, "c", 1), 3) },
 		"step c, node.queued: I5: it begins while b is pending"},

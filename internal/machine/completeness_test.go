@@ -239,9 +239,8 @@ func TestEveryRecipeFieldMatters(t *testing.T) {
 
 // kindsUnseen are the inputs, outcomes and other kinds that no scenario shows.
 var kindsUnseen = map[string]string{
-	"source 2":    "polls come with external jobs; TestRandomRuns reports by them",
-	"run pending": "reserving comes with the runChecker; a run is dispatching from its first event",
-	"run queued":  "quotas come with the service",
+	"source 2":   "polls come with external jobs; TestRandomRuns reports by them",
+	"run queued": "quotas come with the service",
 }
 
 // TestEveryKindIsPlayed: every kind of input, outcome, source, event, command,

@@ -143,12 +143,20 @@ func (r *Run) handleStart(in *Input) {
 		r.turn.Err = fault.New(fault.Conflict, "run %s has started already", r.start.Run)
 		return
 	}
+	terms := in.Start.Credits
+	if terms != nil && terms.Reserved > in.Available {
+		r.turn.Err = insufficient(terms.Reserved, in.Available)
+		return
+	}
 	data, err := journal.EncodeStart(in.Start)
 	if err != nil {
 		r.turn.Err = err
 		return
 	}
 	r.emitRun(journal.Event{Kind: journal.EvRunStarted, Data: data})
+	if terms != nil && terms.Reserved > 0 {
+		r.emitRun(journal.Event{Kind: journal.EvCreditsReserved, N: terms.Reserved, M: terms.Estimated})
+	}
 }
 
 // emitRunning changes the status to running when the first step begins (X78, X80), and
@@ -167,6 +175,9 @@ func (r *Run) handleGranted(in *Input) {
 	st := &s.steps[i]
 	if st.status != journal.Queued && st.status != journal.Blocked || s.state == scopeSweep {
 		return // it was or will be cancelled; the engine sees no node.started and frees the slot
+	}
+	if !r.fund(s, i, in.Available) {
+		return
 	}
 	r.emitRunning()
 	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeStarted, Attempt: st.attempt + 1})
@@ -215,9 +226,10 @@ func (r *Run) handleResult(in *Input) {
 			r.failStep(s, i, f, in.InputHash)
 			return
 		}
-		cost := in.Cost
-		if r.price(s, i) > 0 {
-			cost = 0 // the price is the most that the step costs
+		cost, f := r.costOf(s, i, in)
+		if f != nil {
+			r.failStep(s, i, f, in.InputHash)
+			return
 		}
 		r.emitCharge(s, i, in, true)
 		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCompleted, Data: in.Output, N: cost, Attempt: st.attempt,

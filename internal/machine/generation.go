@@ -63,11 +63,20 @@ func (r *Run) handleRetry(in *Input) {
 		r.turn.Err = fault.New(fault.Conflict, "run %s has completed; name the step to run again from", r.start.Run)
 		return
 	}
+	resets := g.ordered()
+	reserved, expected := r.nextReservation(resets)
+	if reserved > in.Available {
+		r.turn.Err = insufficient(reserved, in.Available)
+		return
+	}
 	r.emitRun(ev)
 	if limits != r.limits {
 		r.emitRun(journal.Event{Kind: journal.EvRunLimits, Data: journal.EncodeLimits(limits)})
 	}
-	for _, x := range g.ordered() {
+	if reserved > 0 {
+		r.emitRun(journal.Event{Kind: journal.EvCreditsReserved, N: reserved, M: expected})
+	}
+	for _, x := range resets {
 		flag := uint8(x.scope.steps[x.step].status)
 		n := int64(0)
 		if x.reopen {

@@ -37,6 +37,9 @@ type Input struct {
 	Fence journal.Fence
 
 	Start *journal.Start
+	// Available is how many credits the account of the run can give now (InStart,
+	// InGranted, InRetry, InEdit), if it pays for the run.
+	Available int64
 
 	// InResult.
 	Outcome   Outcome

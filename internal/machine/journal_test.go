@@ -123,6 +123,20 @@ steps:
 			`finish each[0].y`, `finish each[1].x price=0`, `fail each[1].y code=FILE_INVALID msg=bad`, `finish a.compensation.a-undo price=0.4`, `retry`,
 			`finish a price=0.000001`, `finish each[0].x price=0.4`, `finish each[0].y`, `finish each[1].x price=0.4`, `finish each[1].y`},
 	},
+	"credits": {
+		recipe: `
+name: credits
+order: none
+steps:
+  - {id: a, action: {name: priced}, retryPolicy: {maxAttempts: 2, initialDelay: 1s}}
+  - {id: b, action: {name: work}, dependsOn: [a]}
+  - {id: c, action: {name: work}, dependsOn: [b]}
+  - {id: d, action: {name: work}, dependsOn: [c], onError: {strategy: skip}}
+`,
+		lines: []string{`start estimated=1 reserved=1 most=5 available=1`, `fail a price=0.2 code=SERVICE_UNAVAILABLE msg=down`, `after 2s`, `finish a`,
+			`grant b available=0`, `restart`, `grant b available=9`, `lost b`, `grant b`, `finish b`, `restart`, `fail c code=FILE_INVALID msg=bad`,
+			`retry available=1`, `retry available=9`, `finish c`, `after 1s`},
+	},
 	"waves": {
 		recipe: `
 name: waves

@@ -63,13 +63,23 @@ func newChaos(t *rapid.T, p *plan.Plan) *chaos {
 	c.run = NewRun(c.prog)
 	c.led = newLedger(c.run)
 	file := "sha256_" + fmt.Sprintf("%064d", 1)
-	c.feed(&Input{Kind: InStart, Start: &journal.Start{Run: "run_1", Account: "a", Recipe: "drawn", Seed: 3, Pins: pinsOf(p),
+	var terms *journal.Credits
+	if rapid.Bool().Draw(t, "metered") {
+		terms = &journal.Credits{Estimated: rapid.Int64Range(0, 20).Draw(t, "estimated"), Most: rapid.Int64Range(1, 60).Draw(t, "most"),
+			Policy: rapid.SampledFrom([]ledger.Policy{ledger.RefundUnused, ledger.RefundAll, ledger.NoRefund}).Draw(t, "policy")}
+		terms.Reserved = ledger.Reservation(terms.Estimated, terms.Most)
+	}
+	c.feed(&Input{Kind: InStart, Start: &journal.Start{Run: "run_1", Account: "a", Recipe: "drawn", Seed: 3, Pins: pinsOf(p), Credits: terms,
 		Parameters: map[string]any{"zero": int64(0), "list": []any{int64(1), "two"}, "file": file, "when": "2026-01-01T00:02:00Z"}}})
 	return c
 }
 
 func (c *chaos) feed(in *Input) *Turn {
 	in.At = c.now
+	in.Available = rapid.SampledFrom([]int64{1 << 40, 1 << 40, 5, 0}).Draw(c.t, "available")
+	if in.Kind == InStart {
+		in.Available = 1 << 40
+	}
 	if rapid.IntRange(0, 9).Draw(c.t, "clock") == 0 {
 		in.At -= 5_000_000 // a clock that was set back
 	}

@@ -120,6 +120,9 @@ func (d *reader) header() {
 	for n := d.count(); n > 0 && d.Err == nil; n-- {
 		d.entry(scopes)
 	}
+	if d.Off < len(d.Buf) { // a run that costs nothing has none
+		r.funds = funds{held: d.Varint(), settled: d.Varint(), open: ledger.Amount(d.Varint())}
+	}
 }
 
 func (d *reader) scope(before []*scope) *scope {

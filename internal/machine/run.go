@@ -34,6 +34,7 @@ type Run struct {
 	failedStep int32 // the step that the verdict names; -1 = none
 	failures   bool  // an unhandled failure happened (R9)
 	used       ledger.Amount
+	funds      funds // of a run that an account pays for
 	started    int64 // step instances begun in this generation, counted against Limits.TotalSteps
 	ttlDue     int64
 
@@ -153,6 +154,8 @@ const (
 	_
 	_
 	flagsIgnored = 7*flagIgnored | 7*flagIgnoredOlder
+
+	flagUnfunded = flagIgnoredOlder << 3 // blocked because the account has too few credits
 )
 
 // NewRun returns a run without history; InStart begins it.

@@ -3,9 +3,11 @@
 package machine
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,8 +62,11 @@ func pinsOf(p *plan.Plan) []journal.Pin {
 	var pins []journal.Pin
 	for _, a := range p.Actions {
 		pin := journal.Pin{Name: a.Name, Version: "1.0.0", Cost: 2, Once: a.Name == "once"}
-		if a.Name == "priced" {
+		switch a.Name {
+		case "priced":
 			pin.Cost, pin.Price = 0, 400_000
+		case "alone":
+			pin.Cost = 0
 		}
 		pins = append(pins, pin)
 	}
@@ -146,6 +151,7 @@ type fakeEngine struct {
 	auto  bool // grant every attempt and continue at once
 	quiet bool // print only node and run outcomes
 	out   strings.Builder
+	most  int64           // credits that the account can give; math.MaxInt64 until a directive says less
 	seen  map[string]bool // the kinds and names that the scenario has shown; nil = not recorded
 }
 
@@ -200,6 +206,7 @@ func (w *fakeEngine) begin(p *plan.Plan) {
 	w.prog = Prepare(p)
 	w.run = NewRun(w.prog)
 	w.led = newLedger(w.run)
+	w.most = math.MaxInt64
 }
 
 // line carries out one directive.
@@ -207,6 +214,9 @@ func (w *fakeEngine) line(s string) {
 	verb, rest, _ := strings.Cut(s, " ")
 	args := parseArgs(rest)
 	in := &Input{At: w.now}
+	if n := args["available"]; n != "" {
+		w.most = w.number(n)
+	}
 	switch verb {
 	case "manual":
 		w.auto = false
@@ -218,6 +228,10 @@ func (w *fakeEngine) line(s string) {
 		in.Kind = InStart
 		in.Start = &journal.Start{Run: "run_1", Account: "acct", Recipe: "r", PlanHash: w.prog.plan.Hash().String(), Seed: 7, Pins: pinsOf(w.prog.plan)}
 		in.Start.Correlation = args["correlation"]
+		if n := args["reserved"]; n != "" {
+			in.Start.Credits = &journal.Credits{Estimated: w.number(args["estimated"]), Reserved: w.number(n), Most: w.number(args["most"]),
+				Policy: ledger.Policy(cmp.Or(args["policy"], string(ledger.RefundUnused)))}
+		}
 		if v := args["input"]; v != "" {
 			if err := json.Unmarshal([]byte(v), &in.Start.Parameters); err != nil {
 				w.t.Fatal(err)
@@ -302,6 +316,13 @@ func (w *fakeEngine) line(s string) {
 		task := w.run.Task(ref, w.fence(ref, nil))
 		fmt.Fprintf(&w.out, "contracts of %s: input %s output %s\n", task.StepPath, task.InputC, task.OutputC)
 		return
+	case "funds":
+		held, settled := w.run.Held()
+		fmt.Fprintf(&w.out, "held %d, settled %d, used %s, open %s\n", held, settled, w.run.used, w.run.funds.open)
+		return
+	case "missing":
+		fmt.Fprintf(&w.out, "%d credits missing\n", w.run.CreditsMissing(w.ref(args[""])))
+		return
 	case "token":
 		fmt.Fprintf(&w.out, "resume_token %s\n", w.run.ResumeToken())
 		return
@@ -355,6 +376,9 @@ func (w *fakeEngine) result(verb string, args map[string]string) {
 		in.Outcome = Success
 		if args["price"] == "" {
 			in.Cost = 2
+			if c := args["cost"]; c != "" {
+				in.Cost = w.number(c)
+			}
 		}
 		if n := args["size"]; n != "" {
 			size, _ := strconv.Atoi(n)
@@ -408,6 +432,7 @@ func (w *fakeEngine) feed(in *Input) {
 	for len(queue) > 0 {
 		in, queue = queue[0], queue[1:]
 		var turn Turn
+		in.Available = w.most
 		w.run.Decide(in, &turn)
 		w.met(in, &turn)
 		if err := w.led.turn(&turn); err != nil {

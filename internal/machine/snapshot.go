@@ -63,6 +63,11 @@ func (r *Run) Snapshot(buf []byte) []byte {
 		w.uint(uint64(index[e.scope]))
 		w.int(int64(e.step))
 	})
+	if r.funds != (funds{}) {
+		w.int(r.funds.held)
+		w.int(r.funds.settled)
+		w.int(int64(r.funds.open))
+	}
 	return w.buf
 }
 

@@ -56,6 +56,7 @@ func (r *Run) decideVerdict() {
 	if verdict == journal.RunCompleted {
 		data, f := r.outputs()
 		if f == nil {
+			r.settleCredits(false)
 			r.emitRun(journal.Event{Kind: journal.EvRunCompleted, Data: data, N: r.Used(), Flag: r.failureFlag(), Text: r.failedSteps()})
 			return
 		}
@@ -147,6 +148,7 @@ func (r *Run) end(verdict journal.RunStatus, code fault.Code, msg string, failed
 	default:
 		ev.Kind = journal.EvRunFailed
 	}
+	r.settleCredits(ev.Kind == journal.EvRunFailed)
 	r.emitRun(ev)
 }
 

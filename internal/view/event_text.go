@@ -38,6 +38,12 @@ func EventText(p *plan.Plan, ev *journal.Event) string {
 		return Join(" ", fmt.Sprintf("generation %d", ev.Generation()), from(ev.Text))
 	case journal.EvRunLimits:
 		return limitsText(ev.Data)
+	case journal.EvCreditsReserved:
+		return fmt.Sprintf("%s for an estimate of %d", ledger.Credits(ev.Credits()), ev.Expected())
+	case journal.EvCreditsExtended:
+		return ledger.Credits(ev.Credits()) + " more"
+	case journal.EvCreditsSettled:
+		return fmt.Sprintf("%s paid, %d released", ledger.Credits(ev.Credits()), ev.Released())
 	case journal.EvNodeBlocked:
 		return ev.Text
 	case journal.EvNodeStarted:

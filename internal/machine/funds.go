@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"fmt"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// funds are the credits of a run that an account pays for (Start.Credits). Whatever its
+// attempts cost, it never uses more than what is settled and held: an attempt begins
+// only when its ceiling, which its cost never passes, fits beside those in flight.
+type funds struct {
+	held    int64         // whole credits, for this generation
+	settled int64         // whole credits, by earlier generations
+	open    ledger.Amount // the ceilings of the attempts in flight
+}
+
+// Held is how many credits are held for the run, and how many earlier generations have
+// settled.
+func (r *Run) Held() (held, settled int64) { return r.funds.held, r.funds.settled }
+
+// metered reports whether an account pays for the run.
+func (r *Run) metered() bool { return r.start != nil && r.start.Credits != nil }
+
+// ceiling is the most that one attempt of a step can cost the account. What
+// compensations cost is recorded and not charged (R44).
+func (r *Run) ceiling(s *scope, i int32) ledger.Amount {
+	if s.inCompensation() {
+		return 0
+	}
+	return r.ceilingOf(s.step(r.plan, i))
+}
+
+func (r *Run) ceilingOf(step *plan.Step) ledger.Amount {
+	pin := r.pin(step)
+	if pin.Price > 0 {
+		return pin.Price
+	}
+	return ledger.Whole(pin.Cost)
+}
+
+// trackCeiling counts the ceilings of the attempts in flight. It is called before an
+// event is applied to its step.
+func (r *Run) trackCeiling(s *scope, i int32, kind journal.EventKind) {
+	if !r.metered() && r.funds.open == 0 {
+		return
+	}
+	st := &s.steps[i]
+	switch kind {
+	case journal.EvNodeStarted:
+		r.funds.open = r.funds.open.Plus(r.ceiling(s, i))
+	case journal.EvNodeRetried, journal.EvNodeLost, journal.EvNodeFallback, journal.EvNodeCompleted,
+		journal.EvNodeFailed, journal.EvNodeSkipped, journal.EvNodeCancelled:
+		if st.status == journal.Running && s.comps[i] == nil {
+			r.funds.open -= r.ceiling(s, i)
+		}
+	}
+}
+
+// fund makes sure that the run holds enough for another attempt of a step. Otherwise it
+// emits why not: the step is blocked until the account has more, or it fails because
+// the run may not pay more. available is what the account can give.
+func (r *Run) fund(s *scope, i int32, available int64) bool {
+	if !r.metered() {
+		return true
+	}
+	missing := r.shortfall(s, i)
+	if missing <= 0 {
+		return true
+	}
+	f := &r.funds
+	most := r.start.Credits.Most
+	room := most - f.settled - f.held
+	switch st := &s.steps[i]; {
+	case missing > room:
+		r.finalFailure(s, i, &Failure{Code: fault.InsufficientCredits, Msg: fmt.Sprintf(
+			"the step may cost %s and the run may pay %s in all, of which %s are used and attempts in flight may use %s (limitSource run)",
+			r.ceiling(s, i), ledger.Credits(most), r.used, f.open)}, nil)
+		return false
+	case missing > available:
+		if st.flags&flagUnfunded == 0 {
+			r.emitStep(s, i, journal.Event{Kind: journal.EvNodeBlocked, Flag: 1, Text: fmt.Sprintf(
+				"waits for %s; account %s has %d available", ledger.Credits(missing), r.start.Account, max(available, 0))})
+		}
+		return false
+	}
+	// A quarter more at a time: a run of many cheap steps would otherwise be extended
+	// for each of them.
+	n := min(max(missing, f.held/4), room, available)
+	r.emitRun(journal.Event{Kind: journal.EvCreditsExtended, N: n})
+	return true
+}
+
+// CreditsMissing is how many credits the account must give before an attempt of a step
+// that is blocked for lack of credits can begin; 0 = none.
+func (r *Run) CreditsMissing(ref journal.Ref) int64 {
+	s, i := r.at(ref)
+	if s == nil || !r.metered() || s.steps[i].flags&flagUnfunded == 0 {
+		return 0
+	}
+	return max(0, r.shortfall(s, i))
+}
+
+// shortfall is how many credits more the run must hold before another attempt of a step
+// begins.
+func (r *Run) shortfall(s *scope, i int32) int64 {
+	ceiling := r.ceiling(s, i)
+	if ceiling == 0 {
+		return 0
+	}
+	return r.used.Plus(r.funds.open).Plus(ceiling).Ceil() - r.funds.settled - r.funds.held
+}
+
+// costOf is what a completed attempt costs in whole credits. Where there is a price
+// that is the most the step costs, and the result's cost counts as nothing. An account
+// pays at most the declared cost; one that was not declared is unknown.
+func (r *Run) costOf(s *scope, i int32, in *Input) (int64, *Failure) {
+	pin := r.pin(s.step(r.plan, i))
+	switch {
+	case pin.Price > 0:
+		return 0, nil
+	case in.Cost <= pin.Cost || !r.metered() || s.inCompensation():
+		return in.Cost, nil
+	case pin.Cost == 0:
+		return 0, &Failure{Code: fault.PriceUnknown, Msg: fmt.Sprintf(
+			"action %s reported a cost of %s and declares none", pin.Name, ledger.Credits(in.Cost))}
+	}
+	return pin.Cost, nil
+}
+
+// settleCredits ends what is held for this generation, in the turn that ends it.
+func (r *Run) settleCredits(failed bool) {
+	f := &r.funds
+	if f.held == 0 {
+		return
+	}
+	c := r.start.Credits
+	due := c.Policy.Due(failed, r.used, c.Estimated, c.Reserved)
+	n := min(f.held, ledger.Settlement(due, f.settled))
+	r.emitRun(journal.Event{Kind: journal.EvCreditsSettled, N: n, M: f.held - n})
+}
+
+// nextReservation is what a retry holds for the steps that it resets, and the estimate
+// of what they cost.
+func (r *Run) nextReservation(resets []reset) (n, expected int64) {
+	if !r.metered() {
+		return 0, 0
+	}
+	cost := ledger.Amount(0)
+	for _, x := range resets {
+		if x.scope == r.root {
+			cost = cost.Plus(r.mostOf(r.root.g.First + x.step))
+		}
+	}
+	c := r.start.Credits
+	expected = cost.Ceil()
+	return ledger.NextReservation(r.funds.settled, r.used, expected, c.Most), expected
+}
+
+// mostOf is the most that one try of a step costs, with each loop counted once.
+func (r *Run) mostOf(step int32) (cost ledger.Amount) {
+	st := &r.plan.Steps[step]
+	cost = r.ceilingOf(st)
+	for _, g := range st.Graphs() {
+		if r.plan.Graphs[g].Role == plan.Compensation || g <= st.Graph { // an inner graph comes after the one around it
+			continue
+		}
+		graph, inner := &r.plan.Graphs[g], ledger.Amount(0)
+		for k := range graph.N {
+			inner = inner.Plus(r.mostOf(graph.First + k))
+		}
+		if st.Kind == plan.Condition && graph.Role != plan.Fallback {
+			cost = max(cost, inner)
+		} else {
+			cost = cost.Plus(inner)
+		}
+	}
+	return cost
+}
+
+// insufficient is the error of a start or retry that the account cannot pay.
+func insufficient(needed, available int64) error {
+	return fault.New(fault.InsufficientCredits, "the run needs %s, and the account lacks %d of them (limitSource account)", ledger.Credits(needed), needed-max(available, 0))
+}
