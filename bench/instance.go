@@ -55,6 +55,9 @@ func open(ctx context.Context, dir string, run action.Func, cfg engine.Config) (
 	w.opened = time.Since(began)
 	w.st = &tap{Store: w.sql}
 	cfg.Store, cfg.Actions = w.st, compile.NewCatalogue(w.act)
+	if cfg.Accounts == nil {
+		cfg.Accounts = func(string) engine.AccountRules { return engine.AccountRules{Unmetered: true} }
+	}
 	if w.e, err = engine.Open(ctx, cfg); err != nil {
 		return nil, errors.Join(err, w.sql.Close())
 	}

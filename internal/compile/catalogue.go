@@ -14,14 +14,19 @@ import (
 // Actions looks up declared actions. [Catalogue] implements it; a server that limits
 // what an account may call has its own implementation (X205).
 type Actions interface {
-	// Find returns the newest declaration of name whose version satisfies version:
-	// "" for any, a range such as "1" or "1.2", or an exact version. It returns nil
-	// when there is none. An alias finds the action that declares it.
-	Find(name, version string) *action.Action
+	Finder
 	// Versions lists the versions of name, newest first.
 	Versions(name string) []string
 	// Names lists all names, without aliases, sorted.
 	Names() []string
+}
+
+// A Finder looks up one action.
+type Finder interface {
+	// Find returns the newest declaration of name whose version satisfies version:
+	// "" for any, a range such as "1" or "1.2", or an exact version. It returns nil
+	// when there is none. An alias finds the action that declares it.
+	Find(name, version string) *action.Action
 }
 
 // A Catalogue is a fixed set of declarations.

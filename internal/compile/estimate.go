@@ -55,7 +55,7 @@ type Budget struct {
 
 // Estimate returns what a run of p may cost and how long it may take, without running
 // anything. actions must be those that p was compiled against.
-func Estimate(p *plan.Plan, actions Actions, known Known) *Budget {
+func Estimate(p *plan.Plan, actions Finder, known Known) *Budget {
 	e := &estimator{p: p, actions: actions, vars: known.vars(p)}
 	least := e.graph(0)
 	b := &Budget{Least: ledger.Amount(least.credits[0]).Ceil(), Most: ledger.Amount(least.credits[1]).Ceil(), LeastMS: least.ms[0], MostMS: least.ms[1], Open: e.open, Policy: "refund_unused"}
@@ -234,7 +234,7 @@ type amount struct {
 
 type estimator struct {
 	p       *plan.Plan
-	actions Actions
+	actions Finder
 	vars    expr.MapVars
 	open    []string
 }

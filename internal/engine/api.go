@@ -37,6 +37,9 @@ type StartRequest struct {
 	IdempotencyKey string
 	Correlation    string // default: the run's id
 	Labels         map[string]string
+	// MaxCredits is the most that the run may pay, if its account pays. Default: what
+	// the recipe or the account says, whichever is less.
+	MaxCredits int64
 }
 
 // A Started is the answer to a start. The run is durable when it is returned.
@@ -76,6 +79,10 @@ func (e *Engine) startInput(ctx context.Context, req *StartRequest) (*input, err
 	if err != nil {
 		return nil, err
 	}
+	terms, err := e.terms(req, prog)
+	if err != nil {
+		return nil, err
+	}
 	if err := e.cleaner.Touch(ctx, req.Account, req.Files, req.Parameters, prog.stored[0].Data); err != nil {
 		return nil, err
 	}
@@ -89,7 +96,7 @@ func (e *Engine) startInput(ctx context.Context, req *StartRequest) (*input, err
 	in.m = machine.Input{Kind: machine.InStart, Start: &journal.Start{
 		Run: id, Account: req.Account, Recipe: req.Recipe, Version: req.Version, PlanHash: prog.hash,
 		Parameters: req.Parameters, Files: req.Files, Correlation: cmp.Or(req.Correlation, id),
-		Seed: seed, Pins: pins, Labels: req.Labels,
+		Seed: seed, Pins: pins, Labels: req.Labels, Credits: terms,
 	}}
 	if req.IdempotencyKey != "" {
 		body, err := bodyHash(req, prog.hash)
@@ -141,6 +148,9 @@ func bodyHash(req *StartRequest, plan string) (string, error) {
 	put(params)
 	for _, f := range req.Files {
 		put([]byte(f.Hash))
+	}
+	if req.MaxCredits != 0 {
+		put(binary.AppendVarint(nil, req.MaxCredits))
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }

@@ -50,6 +50,10 @@ type Config struct {
 	// has no bound of its own.
 	ProviderSlots map[string]int
 
+	// Accounts returns what applies to the runs of an account. It must not block.
+	// Default: every account but LocalAccount pays.
+	Accounts func(account string) AccountRules
+
 	// MaxLoaded is how many runs stay in memory. Quiet runs beyond it are suspended.
 	// Default 100,000.
 	MaxLoaded int
@@ -93,11 +97,7 @@ type Config struct {
 
 // Actions is what the engine needs of a catalogue of actions, such as
 // compile.Catalogue. Its answers must not change while the engine runs.
-type Actions interface {
-	// Find returns the newest declaration of name that matches version: "" or a range,
-	// or one exact version. It returns nil if there is none.
-	Find(name, version string) *action.Action
-}
+type Actions = compile.Finder
 
 type noActions struct{}
 
@@ -122,6 +122,9 @@ func (cfg *Config) defaults() error {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Accounts == nil {
+		cfg.Accounts = defaultRules
 	}
 	cfg.Concurrency = cmp.Or(cfg.Concurrency, 1024)
 	maxima := compile.DefaultLimits().Max

@@ -5,6 +5,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"runtime/debug"
 
@@ -49,6 +50,7 @@ type core struct {
 	residency residency // which runs are in memory
 	pipeline  pipeline  // what is made durable
 	recovery  recovery  // after a crash or a failed commit
+	purses    purses    // what the accounts of runs can pay
 
 	backlog         []*input     // arrived and not handled yet
 	continues       []*loadedRun // runs that owe InContinue
@@ -68,6 +70,7 @@ func newCore(ctx context.Context, cfg *Config) *core {
 	c.residency.init(c)
 	c.pipeline.init(c)
 	c.recovery.init(c)
+	c.purses.init(c)
 	c.turn.Limit = cfg.MaxTurn
 	return c
 }
@@ -90,13 +93,14 @@ func (c *core) handle(now int64, inputs []*input) {
 	c.backlog = c.backlog[:rest]
 	c.recovery.recoverNext()
 	c.residency.fireDue()
+	c.purses.tick()
 	c.advance()
 }
 
 // busy reports whether handle has more to do once there is room in a batch.
 func (c *core) busy() bool {
 	return c.recovery.stalled == nil && c.recovery.dead == nil &&
-		(len(c.backlog) > 0 || len(c.continues) > 0 || len(c.recovery.recovering) > 0 || !c.closing && c.attempts.arbiter.Granted())
+		(len(c.backlog) > 0 || len(c.continues) > 0 || len(c.recovery.recovering) > 0 || !c.closing && (c.attempts.arbiter.Granted() || c.purses.due()))
 }
 
 // handleInput handles one input. Its answer, if it needs one, is fixed here and sent
@@ -109,6 +113,8 @@ func (c *core) handleInput(in *input) {
 		in.out = answer{run: in.key.Run, err: c.deliver(in)}
 	case inRelease:
 		in.out = answer{run: in.key.Run, err: c.recovery.release(in.key)}
+	case inCredits:
+		in.out = answer{err: c.purses.change(in.key.Account, in.credits)}
 	case inFreed:
 		c.attempts.freeSlot(in.task())
 		return
@@ -132,6 +138,11 @@ func (c *core) start(in *input) error {
 		PlanHash: prog.key, Created: c.now,
 	}
 	c.residency.add(l)
+	if terms := in.m.Start.Credits; terms != nil && in.start.idem != nil {
+		if free := c.purses.available(in.key.Account); terms.Reserved > free {
+			l.unpaid = insufficient(terms.Reserved, free)
+		}
+	}
 	err := c.decide(l, &in.m)
 	if err != nil {
 		c.residency.drop(l)
@@ -203,6 +214,7 @@ func (c *core) decide(l *loadedRun, in *machine.Input) error {
 		}
 	}
 	in.At = c.now
+	c.offer(l, in)
 	t := &c.turn
 	if err := c.protect(l, func() {
 		if c.observer != nil {
@@ -232,6 +244,26 @@ func (c *core) decide(l *loadedRun, in *machine.Input) error {
 	}
 	c.residency.arm(l)
 	return nil
+}
+
+// offer tells the machine what the account of a run can pay, where it may ask for more.
+func (c *core) offer(l *loadedRun, in *machine.Input) {
+	switch in.Kind {
+	case machine.InStart, machine.InGranted, machine.InRetry, machine.InEdit:
+	default:
+		return
+	}
+	start := l.run.Start()
+	if in.Kind == machine.InStart {
+		start = in.Start
+	}
+	switch {
+	case start == nil || start.Credits == nil:
+	case l.unpaid != nil:
+		in.Available = math.MaxInt64 // the store refuses it, unless its key has started a run
+	default:
+		in.Available = c.purses.available(l.key.Account)
+	}
 }
 
 // inject is decide for an input that the core itself makes.
@@ -285,6 +317,9 @@ func (c *core) trackEvent(l *loadedRun, ev *journal.Event) {
 			l.requests.Remove(req)
 			c.attempts.endRequest(req)
 		}
+		c.purses.freed(l)
+	case journal.EvCreditsReserved, journal.EvCreditsExtended, journal.EvCreditsSettled:
+		c.purses.note(l, ev)
 	case journal.EvRunCompleted, journal.EvRunFailed, journal.EvRunCancelled, journal.EvRunExpired:
 		l.ended = ev.At
 	case journal.EvRunRetried:
@@ -348,6 +383,7 @@ func (c *core) advance() {
 		switch {
 		case !c.closing && c.attempts.arbiter.Granted():
 			c.attempts.arbiter.EachGranted(c.grant)
+		case !c.closing && c.purses.serve():
 		case len(c.continues) > 0:
 			l := c.continues[0]
 			c.continues = c.continues[1:]
@@ -380,8 +416,11 @@ func (c *core) grant(req *slotRequest) {
 			return
 		}
 	}
-	l.requests.Remove(req) // the step no longer wants an attempt
+	l.requests.Remove(req) // the step no longer wants an attempt, or its account cannot pay it
 	c.attempts.arbiter.Withdraw(req)
+	if l.run.CreditsMissing(req.Ref) > 0 {
+		c.purses.wait(l, req.Ref)
+	}
 }
 
 // reportBlocked tells runs that a step of theirs is blocked, if the reason is new.

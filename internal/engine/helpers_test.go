@@ -113,6 +113,9 @@ func openEngine(t testing.TB, st store.Store, cfg Config, actions ...*action.Act
 	if cfg.Logger == nil {
 		cfg.Logger = testLog(t)
 	}
+	if cfg.Accounts == nil {
+		cfg.Accounts = unmetered
+	}
 	e, err := Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -126,6 +129,9 @@ func openEngine(t testing.TB, st store.Store, cfg Config, actions ...*action.Act
 }
 
 const acc = "acme"
+
+// unmetered are the rules of accounts that do not pay.
+func unmetered(string) AccountRules { return AccountRules{Unmetered: true} }
 
 // start starts a run and returns its id.
 func start(t testing.TB, e *Engine, p *plan.Plan, params map[string]any) string {

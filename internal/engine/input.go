@@ -14,6 +14,7 @@ const (
 	inRun     inputKind = iota // m, for the run of key
 	inStart                    // m.Start and start: a new run
 	inRelease                  // releases the run of key from quarantine
+	inCredits                  // moves credits of the account of key
 	inBarrier                  // answered when everything handled so far is durable
 	inFreed                    // the action of attempt m.Fence has returned late
 )
@@ -21,17 +22,26 @@ const (
 // An input is one thing that arrives at the core. It belongs to the core from handle
 // until its answer is sent.
 type input struct {
-	kind   inputKind
-	key    store.Key
-	loaded *loadedRun // of key, if the sender knew it; it may have been dropped
-	m      machine.Input
-	start  *runStart
+	kind    inputKind
+	key     store.Key
+	loaded  *loadedRun // of key, if the sender knew it; it may have been dropped
+	m       machine.Input
+	start   *runStart
+	credits *creditChange // inCredits
 	// holding is true when the attempt's action is still running although its result is
 	// known: its slot stays taken until inFreed.
 	holding bool
 	// reply receives the answer; its capacity is 1. It is nil for reports of workers.
 	reply chan answer
 	out   answer // sent to reply once it is durable
+}
+
+// subject names what the input is about: a run, or an entry of an account.
+func (in *input) subject() store.Key {
+	if in.kind == inCredits && len(in.credits.entries) > 0 {
+		return store.Key{Account: in.key.Account, Run: in.credits.entries[0].Key}
+	}
+	return in.key
 }
 
 // task returns the id of the attempt that a result is for.

@@ -37,6 +37,7 @@ type loadedRun struct {
 	dropped     bool // removed from memory; pointers to it are stale
 
 	requests requestSet
+	unfunded bool       // steps of it have waited for credits
 	limits   [][]*limit // by plan action
 
 	timer   *timerHandle // nil until the run has an alarm
@@ -65,6 +66,9 @@ type changes struct {
 	compact    bool   // encode with a compaction
 	suspending bool   // encode with a suspension
 	forceHead  bool   // encode with a head row
+
+	credits []creditOp // events that move credits and have no entries yet
+	unpaid  error      // why the account cannot pay; the store will refuse the batch's events
 }
 
 // settled reports whether nothing will happen to the run unless it is requested.

@@ -63,6 +63,7 @@ func (r *recovery) unloadAll() {
 	r.c.residency.quiet = nil
 	r.c.residency.horizon = 0
 	clear(r.c.attempts.overdue)
+	r.c.purses.reset()
 	r.c.continues, r.recovering, r.suspects = nil, nil, nil
 }
 
@@ -141,7 +142,7 @@ func (r *recovery) reload() bool {
 	for _, b := range r.lostBatches {
 		for i := range b.transitions {
 			if t := &b.transitions[i]; err == nil {
-				written[t.Key], err = r.wasWritten(t)
+				written[subject(t)], err = r.wasWritten(t)
 			}
 		}
 	}
@@ -166,7 +167,7 @@ func (r *recovery) reload() bool {
 	allWritten := !slices.Contains(slices.Collect(maps.Values(written)), false)
 	for _, b := range r.lostBatches {
 		for _, in := range b.inputs {
-			if is, ok := written[in.key]; ok && !is || in.kind == inBarrier && !allWritten {
+			if is, ok := written[in.subject()]; ok && !is || in.kind == inBarrier && !allWritten {
 				r.requeue(in)
 				continue
 			}
@@ -191,8 +192,20 @@ func (r *recovery) reload() bool {
 	return true
 }
 
+// subject names what a transition is about: a run, or an entry of an account.
+func subject(t *store.Transition) store.Key {
+	if t.Run == "" {
+		return store.Key{Account: t.Account, Run: t.Entries[0].Key}
+	}
+	return t.Key
+}
+
 // wasWritten reports whether the store holds a transition of a lost batch.
 func (r *recovery) wasWritten(t *store.Transition) (bool, error) {
+	if t.Run == "" {
+		e, _, err := r.c.cfg.Store.Entry(r.c.ctx, t.Account, t.Entries[0].Key)
+		return e != nil, err
+	}
 	if t.Last == 0 {
 		return r.headWritten(t)
 	}

@@ -90,6 +90,9 @@ func (p *pipeline) transition(b *batch, l *loadedRun) {
 	if l.dropped { // its snapshot panicked: only its mark is written, with the previous head
 		return
 	}
+	if len(l.credits) > 0 {
+		t.Entries = p.c.purses.entries(l)
+	}
 	if l.newHead(p.c.now) {
 		head := l.head
 		t.Head = &head

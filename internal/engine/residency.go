@@ -148,6 +148,7 @@ func (m *residency) drop(l *loadedRun) {
 			m.alarms.noteDead()
 		}
 	}
+	m.c.purses.withdraw(l)
 	l.requests.Each(m.c.attempts.keepOrphan)
 	m.c.attempts.arbiter.WithdrawAll(&l.requests)
 }

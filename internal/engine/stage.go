@@ -141,6 +141,16 @@ func (s *Stage) Release(key store.Key) (*Message, error) {
 	return withReply(&input{kind: inRelease, key: key}, nil)
 }
 
+// Grant is Engine.Grant as a message.
+func (s *Stage) Grant(req GrantRequest) (*Message, error) {
+	return withReply(creditsInput(req.Account, &creditChange{lot: req.Key, amount: req.Amount, terms: req.Terms}), nil)
+}
+
+// VoidLot is Engine.VoidLot as a message.
+func (s *Stage) VoidLot(account, lot string) (*Message, error) {
+	return withReply(creditsInput(account, &creditChange{void: true, lot: lot}), nil)
+}
+
 // Sync is Engine.Sync as a message.
 func (s *Stage) Sync() (*Message, error) { return withReply(&input{kind: inBarrier}, nil) }
 

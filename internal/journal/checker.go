@@ -87,6 +87,9 @@ func (c *Checker) Generation() uint32 { return c.gen }
 // Signals is how many signals the run has received.
 func (c *Checker) Signals() int64 { return c.signals }
 
+// Credits is how many credits are held for the run, and how many it has settled.
+func (c *Checker) Credits() (held, settled int64) { return c.credits.held, c.credits.settled }
+
 // InputBytes is the size of the run's input and of its edits.
 func (c *Checker) InputBytes() int64 { return c.inputBytes }
 

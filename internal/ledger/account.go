@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/mutation"
 )
 
 // A Lot is a grant and what has become of it.
@@ -30,7 +31,7 @@ func (l *Lot) live(t int64) bool { return t >= l.Terms.Effective && !l.ended(t) 
 
 // ended reports whether the lot has ended at time t.
 func (l *Lot) ended(t int64) bool {
-	return l.VoidedAt != 0 && t >= l.VoidedAt || l.Terms.Expires != 0 && t >= l.Terms.Expires
+	return l.VoidedAt != 0 && t >= l.VoidedAt || l.Terms.Expires != 0 && t >= l.Terms.Expires && !mutation.Expiry
 }
 
 // burnsBefore is the order in which lots are used: priority, expiry, creation.
@@ -40,6 +41,9 @@ func (l *Lot) burnsBefore(m *Lot) int {
 			return 1<<63 - 1
 		}
 		return t
+	}
+	if mutation.LotOrder {
+		return cmp.Compare(l.Seq, m.Seq)
 	}
 	return cmp.Or(cmp.Compare(l.Terms.Priority, m.Terms.Priority), cmp.Compare(never(l.Terms.Expires), never(m.Terms.Expires)),
 		cmp.Compare(l.Seq, m.Seq))
@@ -167,6 +171,19 @@ func (a *Account) Available(t int64) (n int64) {
 		}
 	}
 	return n
+}
+
+// NextChange is when a lot with free credits next takes effect or ends, after time t; 0
+// = never. A lot that has ended by then without an entry that says so counts at once.
+func (a *Account) NextChange(t int64) (at int64) {
+	for _, l := range a.order {
+		for _, change := range [...]int64{l.Terms.Effective, l.Terms.Expires} {
+			if change != 0 && (change > t || change == l.Terms.Expires) && (at == 0 || change < at) {
+				at = change
+			}
+		}
+	}
+	return at
 }
 
 // Apply applies an entry that was decided before, by this account or by another copy of

@@ -8,6 +8,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -18,6 +19,9 @@ type funds struct {
 	held    int64         // whole credits, for this generation
 	settled int64         // whole credits, by earlier generations
 	open    ledger.Amount // the ceilings of the attempts in flight
+	// uncounted is true after Restore: a snapshot does not hold open, because the
+	// prices are in the first event, which is read last.
+	uncounted bool
 }
 
 // Held is how many credits are held for the run, and how many earlier generations have
@@ -47,7 +51,7 @@ func (r *Run) ceilingOf(step *plan.Step) ledger.Amount {
 // trackCeiling counts the ceilings of the attempts in flight. It is called before an
 // event is applied to its step.
 func (r *Run) trackCeiling(s *scope, i int32, kind journal.EventKind) {
-	if !r.metered() && r.funds.open == 0 {
+	if r.funds.uncounted || !r.metered() {
 		return
 	}
 	st := &s.steps[i]
@@ -60,6 +64,21 @@ func (r *Run) trackCeiling(s *scope, i int32, kind journal.EventKind) {
 			r.funds.open -= r.ceiling(s, i)
 		}
 	}
+}
+
+// openCeilings is the sum of the ceilings of the attempts in flight.
+func (r *Run) openCeilings() ledger.Amount {
+	if r.funds.uncounted {
+		r.funds.open, r.funds.uncounted = 0, false
+		r.eachScope(func(s *scope) {
+			for k := range s.steps {
+				if i := int32(k); s.steps[k].status == journal.Running && s.comps[i] == nil {
+					r.funds.open = r.funds.open.Plus(r.ceiling(s, i))
+				}
+			}
+		})
+	}
+	return r.funds.open
 }
 
 // fund makes sure that the run holds enough for another attempt of a step. Otherwise it
@@ -80,7 +99,7 @@ func (r *Run) fund(s *scope, i int32, available int64) bool {
 	case missing > room:
 		r.finalFailure(s, i, &Failure{Code: fault.InsufficientCredits, Msg: fmt.Sprintf(
 			"the step may cost %s and the run may pay %s in all, of which %s are used and attempts in flight may use %s (limitSource run)",
-			r.ceiling(s, i), ledger.Credits(most), r.used, f.open)}, nil)
+			r.ceiling(s, i), ledger.Credits(most), r.used, r.openCeilings())}, nil)
 		return false
 	case missing > available:
 		if st.flags&flagUnfunded == 0 {
@@ -113,7 +132,7 @@ func (r *Run) shortfall(s *scope, i int32) int64 {
 	if ceiling == 0 {
 		return 0
 	}
-	return r.used.Plus(r.funds.open).Plus(ceiling).Ceil() - r.funds.settled - r.funds.held
+	return r.used.Plus(r.openCeilings()).Plus(ceiling).Ceil() - r.funds.settled - r.funds.held
 }
 
 // costOf is what a completed attempt costs in whole credits. Where there is a price
@@ -142,6 +161,9 @@ func (r *Run) settleCredits(failed bool) {
 	c := r.start.Credits
 	due := c.Policy.Due(failed, r.used, c.Estimated, c.Reserved)
 	n := min(f.held, ledger.Settlement(due, f.settled))
+	if mutation.Settle {
+		n = f.held
+	}
 	r.emitRun(journal.Event{Kind: journal.EvCreditsSettled, N: n, M: f.held - n})
 }
 

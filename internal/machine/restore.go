@@ -17,7 +17,7 @@ import (
 // Restore reads a snapshot that Snapshot wrote. The values are absent until Supply has
 // received every event that Missing lists; only then may Decide be called.
 func Restore(g *Program, state []byte) (*Run, error) {
-	r := &Run{prog: g, plan: g.plan, limits: g.plan.Limits, missing: make(map[uint64][]*value)}
+	r := &Run{prog: g, plan: g.plan, limits: g.plan.Limits, missing: make(map[uint64][]*value), funds: funds{uncounted: true}}
 	rd := reader{Reader: wire.Reader{Buf: state}, run: r}
 	rd.header()
 	if rd.Err == nil && rd.Off != len(state) {
@@ -121,7 +121,7 @@ func (d *reader) header() {
 		d.entry(scopes)
 	}
 	if d.Off < len(d.Buf) { // a run that costs nothing has none
-		r.funds = funds{held: d.Varint(), settled: d.Varint(), open: ledger.Amount(d.Varint())}
+		r.funds.held, r.funds.settled = d.Varint(), d.Varint()
 	}
 }
 

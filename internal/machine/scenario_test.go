@@ -318,7 +318,7 @@ func (w *fakeEngine) line(s string) {
 		return
 	case "funds":
 		held, settled := w.run.Held()
-		fmt.Fprintf(&w.out, "held %d, settled %d, used %s, open %s\n", held, settled, w.run.used, w.run.funds.open)
+		fmt.Fprintf(&w.out, "held %d, settled %d, used %s, open %s\n", held, settled, w.run.used, w.run.openCeilings())
 		return
 	case "missing":
 		fmt.Fprintf(&w.out, "%d credits missing\n", w.run.CreditsMissing(w.ref(args[""])))

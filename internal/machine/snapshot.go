@@ -63,10 +63,9 @@ func (r *Run) Snapshot(buf []byte) []byte {
 		w.uint(uint64(index[e.scope]))
 		w.int(int64(e.step))
 	})
-	if r.funds != (funds{}) {
+	if r.funds.held != 0 || r.funds.settled != 0 {
 		w.int(r.funds.held)
 		w.int(r.funds.settled)
-		w.int(int64(r.funds.open))
 	}
 	return w.buf
 }

@@ -22,6 +22,10 @@ const (
 	Rebind      = false
 	Losses      = false
 	Charge      = false
+	Reserve     = false
+	Settle      = false
+	LotOrder    = false
+	Expiry      = false
 	CommitFirst = false
 	Reload      = false
 	HandBack    = false

@@ -24,7 +24,8 @@ type checker struct {
 	all  []*runRecord // in the order of their starts
 	// unsynced are runs of batches that may be on the disk although their sync failed.
 	unsynced []store.Key
-	orderly  bool // the last process was stopped in order
+	books    map[string]*book // by account
+	orderly  bool             // the last process was stopped in order
 }
 
 // A runRecord is what the checker knows about one run.
@@ -91,8 +92,13 @@ func (c *checker) last(key store.Key) uint64 {
 
 // committed observes a batch that was given to the store.
 func (c *checker) committed(batch []store.Transition, verdicts []store.Verdict, err error) {
+	var keys []store.Key
 	for i := range batch {
 		t := &batch[i]
+		if t.Run == "" {
+			continue
+		}
+		keys = append(keys, t.Key)
 		switch {
 		case err != nil:
 			c.catchUp(t.Key)
@@ -112,6 +118,7 @@ func (c *checker) committed(batch []store.Transition, verdicts []store.Verdict, 
 			c.checkStored(t.Key)
 		}
 	}
+	c.audit(keys...)
 }
 
 // synced checks events that have become durable.
@@ -309,6 +316,7 @@ func (c *checker) checkSurvived() {
 		if t.journal.Last() > 0 {
 			c.checkStored(t.key)
 		}
+		c.audit(t.key)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
@@ -63,6 +64,15 @@ func (d *disk) Load(ctx context.Context, key store.Key) (*store.Saved, error) {
 		return nil, errRead
 	}
 	return d.Store.Load(ctx, key)
+}
+
+// Account implements store.Store.
+func (d *disk) Account(ctx context.Context, account string, at int64) (*ledger.Account, error) {
+	defer d.enter()()
+	if d.readFails() {
+		return nil, errRead
+	}
+	return d.Store.Account(ctx, account, at)
 }
 
 // Recover implements store.Store.

@@ -103,7 +103,7 @@ func fixedCase(t *testing.T, src string) fixed {
 // (I16).
 func TestF19_JobThatKillsItsProcess(t *testing.T) {
 	src := fixedCase(t, "name: p\nsteps:\n  - {id: a, action: {name: work}}\n  - {id: b, action: {name: work}}\n")
-	opt := &Options{Source: src, noFaults: true}
+	opt := &Options{Source: src, noFaults: true, tune: func(w *World) { w.bank = nil }}
 	w := newWorld(1, src.c, machine.Prepare(src.c.Plan), engine.NewPlans(1), opt)
 	deadly := map[string]bool{}
 	begin := func(p *process, kills bool) {

@@ -125,7 +125,9 @@ func (w *World) powerCut() {
 		if p.commitState == unwritten && len(p.batch) > 0 && w.dice.IntN(2) == 0 {
 			w.mem.Tear(p.batch)
 			for i := range p.batch {
-				w.checker.unsynced = append(w.checker.unsynced, p.batch[i].Key)
+				if p.batch[i].Run != "" {
+					w.checker.unsynced = append(w.checker.unsynced, p.batch[i].Key)
+				}
 			}
 		}
 		p.die()
@@ -184,6 +186,9 @@ func (w *World) finish() {
 		}
 		if w.unfinished() == "" && len(p.requests) == 0 && !stalled {
 			return
+		}
+		if !stalled && w.unfinished() != "" && p.endPoverty() {
+			continue
 		}
 		if signals > 0 && !stalled {
 			signals--
@@ -357,6 +362,7 @@ func (w *World) checkEnd() {
 		w.fail("%d requests were never answered", len(p.requests))
 	}
 	w.checkIdempotency()
+	w.checker.checkSettled()
 }
 
 // readAll reads a run from its beginning and compares that with its journal.

@@ -173,8 +173,10 @@ func (p *process) commit() bool {
 	}
 	slow := p.commitState != noBatch
 	if p.commitState == noBatch {
-		batch, ok := p.stage.EncodeBatch()
-		if !ok {
+		var batch []store.Transition
+		ok := false
+		p.call(func() { batch, ok = p.stage.EncodeBatch() })
+		if !ok || p.dead {
 			return false
 		}
 		p.batch, p.commitState = batch, unwritten

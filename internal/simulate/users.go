@@ -16,10 +16,11 @@ import (
 
 // A request is a request of a user who waits for the answer.
 type request struct {
-	m    *engine.Message
-	kind requestKind
-	key  store.Key
-	req  *engine.StartRequest // of a requestStart
+	m     *engine.Message
+	kind  requestKind
+	key   store.Key
+	req   *engine.StartRequest // of a requestStart
+	entry string               // key of the entry that a requestGrant or requestVoid makes
 }
 
 type requestKind uint8
@@ -31,9 +32,11 @@ const (
 	requestSignal
 	requestRelease
 	requestSync
+	requestGrant
+	requestVoid
 )
 
-var requestNames = [...]string{"start", "cancel", "retry", "signal", "release", "sync"}
+var requestNames = [...]string{"start", "cancel", "retry", "signal", "release", "sync", "grant", "void"}
 
 // userAction lets an impatient user do something.
 func (p *process) userAction() {
@@ -150,6 +153,7 @@ func (w *World) newStart() *engine.StartRequest {
 	w.started++
 	req := &engine.StartRequest{
 		Account: pick(w.dice, "ann", "bob"), Plan: w.c.Plan, Recipe: w.c.Name, Parameters: w.c.Parameters, Files: w.files,
+		MaxCredits: w.bank.limit(),
 	}
 	if w.dice.IntN(3) == 0 {
 		req.IdempotencyKey = fmt.Sprint("key ", w.started)
@@ -213,7 +217,13 @@ func (w *World) checkAnswer(a *request, out engine.Answer) {
 		w.checkRefusal(a, out.Err)
 		return
 	}
-	if a.kind == requestSync {
+	switch a.kind {
+	case requestSync:
+		return
+	case requestGrant, requestVoid:
+		if e, _, err := w.mem.Entry(w.ctx(), a.key.Account, a.entry); e == nil {
+			w.fail("I1: entry %s of account %s was acknowledged, and is not durable: %v", a.entry, a.key.Account, err)
+		}
 		return
 	}
 	key := a.key
@@ -268,6 +278,11 @@ func (w *World) checkRefusal(a *request, err error) {
 			if t := w.checker.runs[a.key]; t != nil && t.replica.Status() == journal.RunPending {
 				w.fail("I8: run %s has not begun, and it is too late to cancel it", a.key.Run)
 			}
+		}
+	case fault.InsufficientCredits, fault.InputInvalid:
+		ofBank := a.kind == requestGrant || a.kind == requestVoid
+		if w.bank == nil || ofBank != (code == fault.InputInvalid) {
+			w.fail("%s of run %s is answered %s: %v", requestNames[a.kind], a.key.Run, code, err)
 		}
 	default:
 		w.fail("%s of run %s is answered %s: %v", requestNames[a.kind], a.key.Run, code, err)

@@ -55,6 +55,7 @@ type World struct {
 	blobs   memoryFiles
 	files   []journal.File
 	checker checker
+	bank    *bank // nil = no account pays
 	stats   Stats
 	turn    turnBefore
 
@@ -114,10 +115,12 @@ func newWorld(seed uint64, c *Case, prog *machine.Program, plans *engine.Plans, 
 	if opt.noFaults {
 		w.faults.rate, w.poison = [numFaults]int{}, noPoison
 	}
+	w.bank = paying(seed)
 	if opt.tune != nil {
 		opt.tune(w)
 	}
-	w.checker = checker{w: w, prog: prog, runs: map[store.Key]*runRecord{}}
+	w.checker = checker{w: w, prog: prog, runs: map[store.Key]*runRecord{}, books: map[string]*book{}}
+	w.faults.config.Accounts = w.bank.rules
 	w.blobs = memoryFiles{w: w, files: map[string]*File{}}
 	for i := range c.Files {
 		f := &c.Files[i]
@@ -261,6 +264,7 @@ func (w *World) step() {
 	default:
 		p.clean()
 	}
+	p.bankAction()
 	if p.dead {
 		return
 	}

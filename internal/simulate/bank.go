@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/ledger"
+)
+
+// A bank gives the accounts of a world credits, in lots that begin, end and are voided
+// while runs use them. It has random numbers of its own, so that worlds whose accounts
+// do not pay are the same with and without it.
+type bank struct {
+	dice   *rand.Rand
+	grants int
+	rich   bool // phase 2: whatever waits for credits gets them
+}
+
+// accounts are those of all runs.
+var accounts = [...]string{"ann", "bob"}
+
+// paying returns the bank of a world whose accounts pay, or nil. Like maxTurn it depends
+// on the seed alone.
+func paying(seed uint64) *bank {
+	if seed%5 != 1 {
+		return nil
+	}
+	return &bank{dice: rand.New(rand.NewPCG(seed, 0x62616e6b))}
+}
+
+// rules are those of every account.
+func (b *bank) rules(string) engine.AccountRules {
+	return engine.AccountRules{Unmetered: b == nil, MaxCredits: 400}
+}
+
+// limit draws the most that a run may pay; 0 = what its account says.
+func (b *bank) limit() int64 {
+	if b == nil {
+		return 0
+	}
+	return pick(b.dice, int64(0), 0, 5, 20, 60)
+}
+
+// bankAction grants a lot, or voids one.
+func (p *process) bankAction() {
+	b := p.w.bank
+	if b == nil || p.dead || b.dice.IntN(5) > 0 {
+		return
+	}
+	account := accounts[b.dice.IntN(len(accounts))]
+	if b.grants > 0 && b.dice.IntN(6) == 0 {
+		lot := fmt.Sprint("lot ", b.dice.IntN(b.grants))
+		m, err := p.stage.VoidLot(account, lot)
+		r := &request{m: m, kind: requestVoid, entry: "void/" + lot}
+		r.key.Account = account
+		p.send(r, err)
+		return
+	}
+	terms := ledger.Terms{Source: pick(b.dice, ledger.Paid, ledger.Promotional), Priority: int32(b.dice.IntN(3))}
+	if b.dice.IntN(3) == 0 {
+		terms.Effective = p.stage.Now() + b.dice.Int64N(2*p.w.faults.longest)
+	}
+	if b.dice.IntN(3) == 0 {
+		terms.Expires = max(terms.Effective, p.stage.Now()) + 1 + b.dice.Int64N(4*p.w.faults.longest)
+	}
+	p.grant(account, pick(b.dice, int64(3), 10, 40, 200), terms)
+}
+
+func (p *process) grant(account string, n int64, terms ledger.Terms) {
+	b := p.w.bank
+	key := fmt.Sprint("lot ", b.grants)
+	b.grants++
+	m, err := p.stage.Grant(engine.GrantRequest{Account: account, Key: key, Amount: n, Terms: terms})
+	r := &request{m: m, kind: requestGrant, entry: "grant/" + key}
+	r.key.Account = account
+	p.send(r, err)
+}
+
+// endPoverty gives every account enough for all its runs, in one of two worlds; in the
+// other one runs wait for credits until their ttl.
+func (p *process) endPoverty() (moved bool) {
+	b := p.w.bank
+	if b == nil || b.rich || b.dice.IntN(2) == 0 {
+		return false
+	}
+	b.rich = true
+	for _, account := range accounts {
+		p.grant(account, 1_000_000, ledger.Terms{Source: ledger.Paid})
+	}
+	return true
+}
