@@ -76,7 +76,7 @@ func (p *pipeline) committed(verdicts []store.Verdict, err error) {
 			p.c.residency.quiet = append(p.c.residency.quiet, quietRun{l, l.version})
 		}
 	}
-	p.c.purses.trim()
+	p.c.purses.Trim()
 	p.committedBatch = b
 	p.c.recovery.backoff = 0
 }
@@ -141,14 +141,14 @@ func (p *pipeline) emit(l *loadedRun, cmd *machine.Command) {
 // refused handles a transition that the store refused.
 func (p *pipeline) refused(b *batch, t *store.Transition, l *loadedRun, v store.Verdict) {
 	if len(t.Entries) > 0 {
-		p.c.purses.forget(t.Account)
+		p.c.purses.Forget(t.Account)
 	}
 	switch {
 	case fault.CodeOf(v.Err) == fault.StaleEpoch:
 		p.c.recovery.fail(v.Err, b)
 		return
 	case t.Run == "":
-		p.c.purses.refusedChange(b, t, v.Err)
+		p.c.refusedChange(b, t, v.Err)
 		return
 	case l == nil: // a quarantine mark; the run stays out of memory anyway
 		p.c.cfg.Logger.Error("the mark of a quarantined run was refused", "run", t.Run, "err", v.Err)
@@ -156,8 +156,8 @@ func (p *pipeline) refused(b *batch, t *store.Transition, l *loadedRun, v store.
 	case l.start == nil:
 		p.c.cfg.Logger.Error("a transition was refused; loading its run again", "run", t.Run, "err", v.Err)
 	}
-	if l.unpaid != nil && fault.CodeOf(v.Err) == fault.Conflict && v.Run == "" {
-		v.Err = l.unpaid
+	if l.claim.Unpaid != nil && fault.CodeOf(v.Err) == fault.Conflict && v.Run == "" {
+		v.Err = l.claim.Unpaid
 	}
 	began := l.start != nil
 	if reason := p.c.recovery.quarantined[t.Key]; reason != "" {

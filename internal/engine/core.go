@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/purse"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -46,11 +47,11 @@ type core struct {
 	now   int64 // UTC µs, never falls
 
 	programs  *programs
-	attempts  attempts  // attempts in flight, and their slots
-	residency residency // which runs are in memory
-	pipeline  pipeline  // what is made durable
-	recovery  recovery  // after a crash or a failed commit
-	purses    purses    // what the accounts of runs can pay
+	attempts  attempts              // attempts in flight, and their slots
+	residency residency             // which runs are in memory
+	pipeline  pipeline              // what is made durable
+	recovery  recovery              // after a crash or a failed commit
+	purses    *purse.Purses[waiter] // what the accounts of runs can pay
 
 	backlog         []*input     // arrived and not handled yet
 	continues       []*loadedRun // runs that owe InContinue
@@ -70,7 +71,7 @@ func newCore(ctx context.Context, cfg *Config) *core {
 	c.residency.init(c)
 	c.pipeline.init(c)
 	c.recovery.init(c)
-	c.purses.init(c)
+	c.purses = purse.New[waiter](bank{c})
 	c.turn.Limit = cfg.MaxTurn
 	return c
 }
@@ -93,14 +94,14 @@ func (c *core) handle(now int64, inputs []*input) {
 	c.backlog = c.backlog[:rest]
 	c.recovery.recoverNext()
 	c.residency.fireDue()
-	c.purses.tick()
+	c.purses.Tick()
 	c.advance()
 }
 
 // busy reports whether handle has more to do once there is room in a batch.
 func (c *core) busy() bool {
 	return c.recovery.stalled == nil && c.recovery.dead == nil &&
-		(len(c.backlog) > 0 || len(c.continues) > 0 || len(c.recovery.recovering) > 0 || !c.closing && (c.attempts.arbiter.Granted() || c.purses.due()))
+		(len(c.backlog) > 0 || len(c.continues) > 0 || len(c.recovery.recovering) > 0 || !c.closing && (c.attempts.arbiter.Granted() || c.purses.Due()))
 }
 
 // handleInput handles one input. Its answer, if it needs one, is fixed here and sent
@@ -114,7 +115,7 @@ func (c *core) handleInput(in *input) {
 	case inRelease:
 		in.out = answer{run: in.key.Run, err: c.recovery.release(in.key)}
 	case inCredits:
-		in.out = answer{err: c.purses.change(in.key.Account, in.credits)}
+		in.out = answer{err: c.purses.Change(in.key.Account, in.credits)}
 	case inFreed:
 		c.attempts.freeSlot(in.task())
 		return
@@ -139,8 +140,8 @@ func (c *core) start(in *input) error {
 	}
 	c.residency.add(l)
 	if terms := in.m.Start.Credits; terms != nil && in.start.idem != nil {
-		if free := c.purses.available(in.key.Account); terms.Reserved > free {
-			l.unpaid = insufficient(terms.Reserved, free)
+		if free := c.purses.Available(in.key.Account); terms.Reserved > free {
+			l.claim.Unpaid = purse.Insufficient(terms.Reserved, free)
 		}
 	}
 	err := c.decide(l, &in.m)
@@ -259,10 +260,10 @@ func (c *core) offer(l *loadedRun, in *machine.Input) {
 	}
 	switch {
 	case start == nil || start.Credits == nil:
-	case l.unpaid != nil:
+	case l.claim.Unpaid != nil:
 		in.Available = math.MaxInt64 // the store refuses it, unless its key has started a run
 	default:
-		in.Available = c.purses.available(l.key.Account)
+		in.Available = c.purses.Available(l.key.Account)
 	}
 }
 
@@ -317,9 +318,9 @@ func (c *core) trackEvent(l *loadedRun, ev *journal.Event) {
 			l.requests.Remove(req)
 			c.attempts.endRequest(req)
 		}
-		c.purses.freed(l)
+		c.purses.Freed(l.key.Account, &l.claim)
 	case journal.EvCreditsReserved, journal.EvCreditsExtended, journal.EvCreditsSettled:
-		c.purses.note(l, ev)
+		c.purses.Note(l.key.Account, &l.claim, l.run.Generation(), ev)
 	case journal.EvRunCompleted, journal.EvRunFailed, journal.EvRunCancelled, journal.EvRunExpired:
 		l.ended = ev.At
 	case journal.EvRunRetried:
@@ -383,7 +384,7 @@ func (c *core) advance() {
 		switch {
 		case !c.closing && c.attempts.arbiter.Granted():
 			c.attempts.arbiter.EachGranted(c.grant)
-		case !c.closing && c.purses.serve():
+		case !c.closing && c.purses.Serve():
 		case len(c.continues) > 0:
 			l := c.continues[0]
 			c.continues = c.continues[1:]
@@ -419,7 +420,7 @@ func (c *core) grant(req *slotRequest) {
 	l.requests.Remove(req) // the step no longer wants an attempt, or its account cannot pay it
 	c.attempts.arbiter.Withdraw(req)
 	if l.run.CreditsMissing(req.Ref) > 0 {
-		c.purses.wait(l, req.Ref)
+		c.purses.Wait(l.key.Account, &l.claim, waiter{l, req.Ref})
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/purse"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -94,73 +95,22 @@ func fileFacts(files []journal.File) (facts []map[string]any) {
 	return facts
 }
 
-// A creditChange moves credits of an account and belongs to no run: a grant, or the end
-// of a lot.
-type creditChange struct {
-	void   bool
-	lot    string // the key of the grant, which also names its lot
-	amount int64
-	terms  ledger.Terms
-	note   string
-
-	entries []*ledger.Entry // what it came to
-	tries   int             // how often the store has refused them
-}
-
-// change decides a change of an account. One that was made before changes nothing.
-func (ps *purses) change(account string, ch *creditChange) error {
-	p := ps.of(account)
-	if p == nil {
-		return fault.New(fault.InputInvalid, "account %s does not pay for its runs and has no credits", account)
-	}
-	if err := ps.load(p); err != nil {
-		return err
-	}
-	ps.expire(p)
-	lot, exists := p.account.Lot(ch.lot)
-	var err error
-	switch {
-	case ch.void && exists && lot.VoidedAt != 0:
-		return nil
-	case ch.void:
-		ch.entries, err = one(p.account.Void(ps.c.now, "void/"+ch.lot, ch.lot, ch.note))
-	case exists && !ch.repeats(&lot):
-		return fault.New(fault.IdempotencyMismatch, "key %q was used for another grant", ch.lot)
-	case exists:
-		return nil
-	default:
-		ch.entries, err = one(p.account.Grant(ps.c.now, ch.lot, ch.amount, ch.terms))
-	}
-	if err != nil {
-		return err
-	}
-	ps.write(p, ch.entries)
-	ps.grow(p)
-	return nil
-}
-
-// repeats reports whether a grant is the one that made the lot.
-func (ch *creditChange) repeats(lot *ledger.Lot) bool {
-	terms := ch.terms
-	if terms.Effective == 0 {
-		terms.Effective = lot.Created // it took effect at once
-	}
-	return ch.amount == lot.Granted && terms == lot.Terms
-}
+// maxTries is how often a change of an account is decided that the store refuses.
+const maxTries = 4
 
 // refusedChange handles entries that belong to no run and do not fit the stored account,
 // because entries that they were decided after were refused. They are decided again.
-func (ps *purses) refusedChange(b *batch, t *store.Transition, err error) {
+func (c *core) refusedChange(b *batch, t *store.Transition, err error) {
 	b.inputs = slices.DeleteFunc(b.inputs, func(in *input) bool {
-		if in.kind != inCredits || len(in.credits.entries) == 0 || in.credits.entries[0] != t.Entries[0] {
+		if in.kind != inCredits || len(in.credits.Entries) == 0 || in.credits.Entries[0] != t.Entries[0] {
 			return false
 		}
-		in.credits.entries = nil
-		if in.credits.tries++; in.credits.tries > 3 {
+		in.credits.Entries = nil
+		if in.tries++; in.tries > maxTries {
 			in.out.err = err
 			return false
 		}
-		ps.c.backlog = append(ps.c.backlog, in)
+		c.backlog = append(c.backlog, in)
 		return true
 	})
 }
@@ -177,17 +127,17 @@ type GrantRequest struct {
 
 // Grant grants credits, and returns the lot once it is durable.
 func (e *Engine) Grant(ctx context.Context, req GrantRequest) (ledger.Lot, error) {
-	in := creditsInput(req.Account, &creditChange{lot: req.Key, amount: req.Amount, terms: req.Terms})
+	in := creditsInput(req.Account, &purse.Change{Lot: req.Key, Amount: req.Amount, Terms: req.Terms})
 	return e.changeCredits(ctx, in)
 }
 
 // VoidLot ends a lot: its free credits can no longer be used. Runs that hold some of
 // them keep these; what they release is voided too.
 func (e *Engine) VoidLot(ctx context.Context, account, lot, note string) (ledger.Lot, error) {
-	return e.changeCredits(ctx, creditsInput(account, &creditChange{void: true, lot: lot, note: note}))
+	return e.changeCredits(ctx, creditsInput(account, &purse.Change{Void: true, Lot: lot, Note: note}))
 }
 
-func creditsInput(account string, ch *creditChange) *input {
+func creditsInput(account string, ch *purse.Change) *input {
 	return &input{kind: inCredits, key: store.Key{Account: account}, credits: ch}
 }
 
@@ -205,7 +155,7 @@ func (e *Engine) changeCredits(ctx context.Context, in *input) (ledger.Lot, erro
 	if err != nil {
 		return ledger.Lot{}, err
 	}
-	lot, _ := account.Lot(in.credits.lot)
+	lot, _ := account.Lot(in.credits.Lot)
 	return lot, nil
 }
 
@@ -226,3 +176,50 @@ func (e *Engine) Entries(ctx context.Context, account string, after uint64, limi
 
 // Rules returns what applies to the runs of an account.
 func (e *Engine) Rules(account string) AccountRules { return e.cfg.Accounts(account) }
+
+// A waiter is a step that is blocked because its account has too few credits.
+type waiter struct {
+	l   *loadedRun
+	ref journal.Ref
+}
+
+// A bank is the core as the purses see it.
+type bank struct{ *core }
+
+func (b bank) Now() int64 { return b.now }
+
+func (b bank) Pays(account string) bool { return !b.cfg.Accounts(account).Unmetered }
+
+func (b bank) Committing() bool { return b.pipeline.committing != nil }
+
+func (b bank) Read(account string) (*ledger.Account, error) {
+	a, err := b.cfg.Store.Account(b.ctx, account, maxTime)
+	if err == nil {
+		b.now = max(b.now, a.At()) // time never falls (I10)
+	}
+	return a, err
+}
+
+func (b bank) Ahead(account string, fn func([]*ledger.Entry)) {
+	for i := range b.pipeline.building.extra {
+		if t := &b.pipeline.building.extra[i]; t.Run == "" && t.Account == account {
+			fn(t.Entries)
+		}
+	}
+}
+
+func (b bank) Write(account string, entries []*ledger.Entry) {
+	building := b.pipeline.building
+	building.extra = append(building.extra, store.Transition{Key: store.Key{Account: account}, Epoch: b.epoch, Entries: entries})
+	building.urgent = true
+}
+
+func (b bank) Missing(w waiter) (n int64, dropped bool) {
+	return w.l.run.CreditsMissing(w.ref), w.l.dropped
+}
+
+func (b bank) Resume(w waiter) { b.attempts.requestSlot(w.l, w.ref, b.limitsOf(w.l, w.ref)) }
+
+func (b bank) Warn(msg, account string, err error) {
+	b.cfg.Logger.Warn(msg, "account", account, "err", err)
+}

@@ -3,8 +3,12 @@
 package engine
 
 import (
+	"sync"
+	"sync/atomic"
+
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/purse"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -27,19 +31,20 @@ type input struct {
 	loaded  *loadedRun // of key, if the sender knew it; it may have been dropped
 	m       machine.Input
 	start   *runStart
-	credits *creditChange // inCredits
+	credits *purse.Change // inCredits
 	// holding is true when the attempt's action is still running although its result is
 	// known: its slot stays taken until inFreed.
 	holding bool
 	// reply receives the answer; its capacity is 1. It is nil for reports of workers.
 	reply chan answer
+	tries int    // how often the store has refused it (inCredits)
 	out   answer // sent to reply once it is durable
 }
 
 // subject names what the input is about: a run, or an entry of an account.
 func (in *input) subject() store.Key {
-	if in.kind == inCredits && len(in.credits.entries) > 0 {
-		return store.Key{Account: in.key.Account, Run: in.credits.entries[0].Key}
+	if in.kind == inCredits && len(in.credits.Entries) > 0 {
+		return store.Key{Account: in.key.Account, Run: in.credits.Entries[0].Key}
 	}
 	return in.key
 }
@@ -87,4 +92,46 @@ type effect struct {
 	from    int64 // CmdNeedItems
 	n       int64
 	file    string
+}
+
+// An inbox holds what has arrived for the loop. Any goroutine may call put.
+type inbox struct {
+	mu     sync.Mutex
+	queue  []*input
+	spare  []*input     // the queue that was taken last, for reuse
+	length atomic.Int64 // of queue
+	closed error        // set once the inbox accepts nothing more
+}
+
+// put appends an input. The caller must wake the loop.
+func (b *inbox) put(in *input) error {
+	b.mu.Lock()
+	err := b.closed
+	if err == nil {
+		b.queue = append(b.queue, in)
+		b.length.Store(int64(len(b.queue)))
+	}
+	b.mu.Unlock()
+	return err
+}
+
+// take returns what has arrived since the last call. The slice is reused after the next
+// call.
+func (b *inbox) take() []*input {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	inputs := b.queue
+	clear(b.spare) // already handled; they would keep their runs in memory
+	b.queue, b.spare = b.spare[:0], inputs
+	b.length.Store(0)
+	return inputs
+}
+
+// close makes put return err from now on, and returns what was not taken.
+func (b *inbox) close(err error) []*input {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	untaken := b.queue
+	b.closed, b.queue = err, nil
+	return untaken
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/purse"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -37,8 +38,8 @@ type loadedRun struct {
 	dropped     bool // removed from memory; pointers to it are stale
 
 	requests requestSet
-	unfunded bool       // steps of it have waited for credits
-	limits   [][]*limit // by plan action
+	claim    purse.Claim // on its account, if that pays
+	limits   [][]*limit  // by plan action
 
 	timer   *timerHandle // nil until the run has an alarm
 	alarm   int64        // time of its valid alarm; 0 = none
@@ -66,9 +67,6 @@ type changes struct {
 	compact    bool   // encode with a compaction
 	suspending bool   // encode with a suspension
 	forceHead  bool   // encode with a head row
-
-	credits []creditOp // events that move credits and have no entries yet
-	unpaid  error      // why the account cannot pay; the store will refuse the batch's events
 }
 
 // settled reports whether nothing will happen to the run unless it is requested.

@@ -63,7 +63,7 @@ func (r *recovery) unloadAll() {
 	r.c.residency.quiet = nil
 	r.c.residency.horizon = 0
 	clear(r.c.attempts.overdue)
-	r.c.purses.reset()
+	r.c.purses.Reset()
 	r.c.continues, r.recovering, r.suspects = nil, nil, nil
 }
 

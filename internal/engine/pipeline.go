@@ -90,8 +90,8 @@ func (p *pipeline) transition(b *batch, l *loadedRun) {
 	if l.dropped { // its snapshot panicked: only its mark is written, with the previous head
 		return
 	}
-	if len(l.credits) > 0 {
-		t.Entries = p.c.purses.entries(l)
+	if !l.claim.Empty() {
+		t.Entries = p.c.purses.Entries(l.key.Account, l.key.Run, &l.claim, l.run.Plan().TTLMS*1000)
 	}
 	if l.newHead(p.c.now) {
 		head := l.head

@@ -10,6 +10,7 @@ import (
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/purse"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -143,12 +144,12 @@ func (s *Stage) Release(key store.Key) (*Message, error) {
 
 // Grant is Engine.Grant as a message.
 func (s *Stage) Grant(req GrantRequest) (*Message, error) {
-	return withReply(creditsInput(req.Account, &creditChange{lot: req.Key, amount: req.Amount, terms: req.Terms}), nil)
+	return withReply(creditsInput(req.Account, &purse.Change{Lot: req.Key, Amount: req.Amount, Terms: req.Terms}), nil)
 }
 
 // VoidLot is Engine.VoidLot as a message.
 func (s *Stage) VoidLot(account, lot string) (*Message, error) {
-	return withReply(creditsInput(account, &creditChange{void: true, lot: lot}), nil)
+	return withReply(creditsInput(account, &purse.Change{Void: true, Lot: lot}), nil)
 }
 
 // Sync is Engine.Sync as a message.

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package purse
+
+import (
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/ledger"
+)
+
+// A Change moves credits of an account and belongs to no run: a grant, or the end
+// of a lot.
+type Change struct {
+	Void   bool
+	Lot    string // the key of the grant, which also names its lot
+	Amount int64  // of a grant, whole credits
+	Terms  ledger.Terms
+	Note   string // of the end of a lot
+
+	Entries []*ledger.Entry // what it came to
+}
+
+// Change decides a change of an account. One that was made before changes nothing.
+func (ps *Purses[W]) Change(account string, ch *Change) error {
+	p := ps.of(account)
+	if p == nil {
+		return fault.New(fault.InputInvalid, "account %s does not pay for its runs and has no credits", account)
+	}
+	if err := ps.load(p); err != nil {
+		return err
+	}
+	ps.expire(p)
+	lot, exists := p.account.Lot(ch.Lot)
+	var err error
+	switch {
+	case ch.Void && exists && lot.VoidedAt != 0:
+		return nil
+	case ch.Void:
+		ch.Entries, err = one(p.account.Void(ps.host.Now(), "void/"+ch.Lot, ch.Lot, ch.Note))
+	case exists && !ch.repeats(&lot):
+		return fault.New(fault.IdempotencyMismatch, "key %q was used for another grant", ch.Lot)
+	case exists:
+		return nil
+	default:
+		ch.Entries, err = one(p.account.Grant(ps.host.Now(), ch.Lot, ch.Amount, ch.Terms))
+	}
+	if err != nil {
+		return err
+	}
+	ps.write(p, ch.Entries)
+	ps.grow(p)
+	return nil
+}
+
+// repeats reports whether a grant is the one that made the lot.
+func (ch *Change) repeats(lot *ledger.Lot) bool {
+	terms := ch.Terms
+	if terms.Effective == 0 {
+		terms.Effective = lot.Created // it took effect at once
+	}
+	return ch.Amount == lot.Granted && terms == lot.Terms
+}
