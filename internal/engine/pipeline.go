@@ -61,9 +61,13 @@ func (p *pipeline) encodeBatch() *batch {
 	}
 	b.addExtra(0)
 	before := len(b.extra)
-	for _, l := range b.dirty {
-		if !l.dropped {
-			p.transition(b, l)
+	// Starts with a key come last: the store may refuse them, and then entries of the
+	// account that were made after theirs would have left lots to them in vain.
+	for _, keyed := range [...]bool{false, true} {
+		for _, l := range b.dirty {
+			if !l.dropped && keyed == (l.start != nil && l.start.idem != nil) {
+				p.transition(b, l)
+			}
 		}
 	}
 	b.addExtra(before) // marks of runs whose snapshot panicked

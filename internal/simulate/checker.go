@@ -95,6 +95,9 @@ func (c *checker) committed(batch []store.Transition, verdicts []store.Verdict, 
 	var keys []store.Key
 	for i := range batch {
 		t := &batch[i]
+		if err != nil || verdicts[i].Err != nil {
+			c.book(t.Account).unordered = true
+		}
 		if t.Run == "" {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/compile/sample"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
@@ -32,7 +33,9 @@ var drawnLimits = compile.Limits{Default: plan.Limits{TotalSteps: 1_000}}
 // the compiler, and an error.
 func (Drawn) Case(n uint64) (*Case, error) {
 	dice := rand.New(rand.NewPCG(n, streamOfCases))
-	src, err := json.Marshal(sample.Recipe(dice, shapeOf(n, dice)))
+	r := sample.Recipe(dice, shapeOf(n, dice))
+	estimate(n, r)
+	src, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("case %d: %w", n, err)
 	}
@@ -60,6 +63,16 @@ func (Drawn) Case(n uint64) (*Case, error) {
 		c.Answer = drawLarge
 	}
 	return c, nil
+}
+
+// estimate makes two recipes of three expect less than they cost, so that their runs
+// ask for more credits. It draws nothing: worlds whose accounts do not pay stay as they
+// were.
+func estimate(n uint64, r *recipe.Recipe) {
+	r.CreditPolicy = []string{"refund_unused", "refund_all", "no_refund"}[n%3]
+	if n%3 > 0 {
+		r.CreditEstimation = &recipe.CreditEstimation{Strategy: "calculated", Formula: fmt.Sprint(n % 7), MaxCredits: 10 + int64(n%90)}
+	}
 }
 
 // drawnWhen is input.when: 75 seconds after the clock of a World begins.
