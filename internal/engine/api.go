@@ -213,6 +213,33 @@ func (e *Engine) cancelInput(ctx context.Context, account, run, reason string) (
 	return runInput(account, run, machine.Input{Kind: machine.InCancel, Text: reason}), nil
 }
 
+// Pause keeps the attempts of a run from beginning until Unpause; those in flight go on,
+// and results, signals and timers are taken. The run's ttl goes on, and so does what it
+// holds of its account's credits. fault.TooLate means that the run has ended.
+func (e *Engine) Pause(ctx context.Context, account, run, reason string) error {
+	in, err := e.pauseInput(ctx, account, run, machine.Input{Kind: machine.InPause, Text: reason})
+	if err != nil {
+		return err
+	}
+	return e.request(ctx, in).err
+}
+
+// Unpause lets a paused run go on. It changes nothing for one that is not paused.
+func (e *Engine) Unpause(ctx context.Context, account, run string) error {
+	in, err := e.pauseInput(ctx, account, run, machine.Input{Kind: machine.InUnpause})
+	if err != nil {
+		return err
+	}
+	return e.request(ctx, in).err
+}
+
+func (e *Engine) pauseInput(ctx context.Context, account, run string, m machine.Input) (*input, error) {
+	if err := e.checkNotEnded(ctx, account, run, "it can neither be paused nor go on"); err != nil {
+		return nil, err
+	}
+	return runInput(account, run, m), nil
+}
+
 // Signal sends a run the signal that a wait step waits for. data is any JSON value.
 func (e *Engine) Signal(ctx context.Context, account, run, name string, data any) error {
 	e.cleaner.BlockRemoval()

@@ -124,6 +124,15 @@ func (s *Stage) Cancel(key store.Key, reason string) (*Message, error) {
 	return withReply(s.e.cancelInput(s.e.ctx, key.Account, key.Run, reason))
 }
 
+// Pause is Engine.Pause, or Engine.Unpause, as a message.
+func (s *Stage) Pause(key store.Key, pause bool) (*Message, error) {
+	kind := machine.InUnpause
+	if pause {
+		kind = machine.InPause
+	}
+	return withReply(s.e.pauseInput(s.e.ctx, key.Account, key.Run, machine.Input{Kind: kind}))
+}
+
 // Signal is Engine.Signal as a message.
 func (s *Stage) Signal(key store.Key, name string, data any) (*Message, error) {
 	return withReply(s.e.signalInput(s.e.ctx, key.Account, key.Run, name, data))

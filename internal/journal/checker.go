@@ -42,6 +42,7 @@ type Checker struct {
 
 	charges charges
 	credits credits
+	paused  bool
 	effects map[Ref]*effect
 	keys    map[string]bool // effect keys in use
 }
@@ -195,7 +196,7 @@ func (c *Checker) checkRun(ev *Event) error {
 		if c.verdict == RunPending && (next == RunExpired || next == RunCancelled && !c.plan.Leaves) {
 			return fmt.Errorf("I8: event %d ends the run %s, and nothing had fixed that verdict", ev.Seq, next)
 		}
-		c.verdict = next
+		c.verdict, c.paused = next, false
 		if err := c.checkOutputs(ev); err != nil {
 			return err
 		}
@@ -208,6 +209,11 @@ func (c *Checker) checkRun(ev *Event) error {
 		}
 		c.ended[""] = true
 		next = RunRunning
+	case EvRunPaused, EvRunUnpaused:
+		if c.paused == (ev.Kind == EvRunPaused) {
+			return fmt.Errorf("X76: event %d pauses a paused run, or unpauses one that is not", ev.Seq)
+		}
+		c.paused, next = !c.paused, c.status
 	case EvRunSignalled:
 		c.signals++
 		return nil
@@ -286,6 +292,9 @@ func (c *Checker) checkStep(ev *Event) error {
 	}
 	switch ev.Kind {
 	case EvNodeStarted:
+		if c.paused {
+			return fmt.Errorf("X76: attempt %d begins while the run is paused", ev.Attempt)
+		}
 		if s.gen == c.gen && ev.Attempt <= s.attempt {
 			return fmt.Errorf("I3: attempt %d was handed out after attempt %d", ev.Attempt, s.attempt)
 		}

@@ -125,6 +125,10 @@ func renderRun(p *plan.Plan, ev *Event, payload map[string]any) {
 			payload["from"] = ev.Text
 		}
 		putRaw(payload, "edited", ev.Data)
+	case EvRunPaused, EvRunUnpaused:
+		if ev.Text != "" {
+			payload["reason"] = ev.Text
+		}
 	case EvRunLimits:
 		putRaw(payload, "limits", ev.Data)
 	case EvCreditsReserved:

@@ -29,6 +29,9 @@ const (
 	EvCreditsExtended EventKind = 14 // N: whole credits added to what is held
 	EvCreditsSettled  EventKind = 15 // N: whole credits that the generation pays; M: those released; just before its end
 
+	EvRunPaused   EventKind = 16 // Text: reason; no attempt begins until EvRunUnpaused or the end
+	EvRunUnpaused EventKind = 17 // Text: why, if no user asked for it
+
 	EvNodeReady        EventKind = 20 // dependencies settled, but its wave has not begun
 	EvNodeQueued       EventKind = 21 // waits for an attempt
 	EvNodeBlocked      EventKind = 22 // Text: reason; Flag 1 = the account has too few credits
@@ -74,6 +77,8 @@ var names = [...]string{
 	EvCreditsReserved:  "credits.reserved",
 	EvCreditsExtended:  "credits.extended",
 	EvCreditsSettled:   "credits.settled",
+	EvRunPaused:        "run.paused",
+	EvRunUnpaused:      "run.unpaused",
 	EvNodeReady:        "node.ready",
 	EvNodeQueued:       "node.queued",
 	EvNodeBlocked:      "node.blocked",

@@ -209,6 +209,8 @@ func (r *Run) applyRun(ev *journal.Event) error {
 			return errImpossible(ev, err.Error())
 		}
 		r.limits, r.prog, r.edits = limits, r.prog.withLimits(limits), append(r.edits, ev.Seq)
+	case journal.EvRunPaused, journal.EvRunUnpaused:
+		r.paused = ev.Kind == journal.EvRunPaused
 	case journal.EvCreditsReserved, journal.EvCreditsExtended:
 		r.funds.held += ev.Credits()
 	case journal.EvCreditsSettled:
@@ -225,7 +227,7 @@ func (r *Run) applyEnd(ev *journal.Event) {
 	r.phase, r.verdict = phaseEnding, ev.Kind.EndStatus()
 	r.status = r.verdict
 	r.failures = r.failures || ev.HasFailures()
-	r.ttlDue = 0
+	r.ttlDue, r.paused = 0, false
 	if ev.Kind != journal.EvRunCompleted {
 		r.code, r.message = ev.Code, ev.Text
 	}

@@ -92,6 +92,11 @@ steps:
   - {id: b, action: {name: work}}
   - {id: c, action: {name: work}}
 `, []string{`start estimated=2 reserved=3 most=6`, `finish a price=0.3`, `finish b cost=2`, `fail c code=FILE_INVALID msg=bad`, `retry`, `finish c cost=1`}},
+	"paused": {`
+steps:
+  - {id: a, action: {name: work}}
+  - {id: b, action: {name: work}}
+`, []string{`manual`, `start`, `pause`, `grant a`, `unpause`, `grant a`, `pause`, `finish a`, `unpause`, `grant b`, `finish b`}},
 	"each": {`
 order: none
 steps:
@@ -299,6 +304,11 @@ var ruleCases = map[string]ruleCase{
 		i := j.find(journal.EvNodeOpened, "l", 1)
 		j.add(i-1, *j.at(journal.EvNodeCompleted, "l[0].x", 1))
 	}, "step l[0].x, node.completed: I3: it settled twice in generation 1"},
+
+	"an attempt begins while the run is paused": {"paused", func(j *editedJournal) { j.drop(j.find(journal.EvRunUnpaused, "", 1)) },
+		"step a, node.started: X76: attempt 1 begins while the run is paused"},
+	"a paused run is paused": {"paused", func(j *editedJournal) { i := j.find(journal.EvRunPaused, "", 1); j.add(i, j.events[i]) },
+		"X76: event 4 pauses a paused run, or unpauses one that is not"},
 
 	"a step begins before one that it waits for settles": {"pair", func(j *editedJournal) { j.move(j.find(journal.EvNodeQueued, "c", 1), 3) },
 		"step c, node.queued: I5: it begins while b is pending"},

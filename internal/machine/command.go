@@ -49,7 +49,12 @@ type Command struct {
 // command that no event has caused.
 func (r *Run) commandsOf(ev *journal.Event, s *scope) {
 	switch ev.Kind {
+	case journal.EvRunUnpaused:
+		r.acquireAll()
 	case journal.EvNodeQueued, journal.EvNodeLost:
+		if r.paused {
+			break
+		}
 		r.command(Command{Kind: CmdAcquire, Ref: ev.Ref(), Fence: journal.Fence{Gen: r.gen}})
 	case journal.EvNodeStarted:
 		r.command(Command{Kind: CmdDispatch, Ref: ev.Ref(), Fence: journal.Fence{Gen: r.gen, Attempt: ev.Attempt}})
@@ -115,6 +120,9 @@ func (r *Run) Owed(buf []Command) []Command {
 			fence := journal.Fence{Gen: r.gen, Attempt: st.attempt}
 			switch st.status {
 			case journal.Queued, journal.Blocked:
+				if r.paused {
+					break
+				}
 				buf = append(buf, Command{Kind: CmdAcquire, Ref: s.ref(i), Fence: journal.Fence{Gen: r.gen}})
 			case journal.Running:
 				if c := s.comps[i]; c != nil {
@@ -131,6 +139,18 @@ func (r *Run) Owed(buf []Command) []Command {
 		buf = append(buf, Command{Kind: CmdContinue, Ref: journal.Ref{Step: -1}})
 	}
 	return buf
+}
+
+// acquireAll requests a slot for every step that waits for an attempt: while the run was
+// paused they had none.
+func (r *Run) acquireAll() {
+	for _, s := range r.sortedScopes() {
+		for k := range s.steps {
+			if st := s.steps[k].status; s.state != scopeSweep && (st == journal.Queued || st == journal.Blocked) {
+				r.command(Command{Kind: CmdAcquire, Ref: s.ref(int32(k)), Fence: journal.Fence{Gen: r.gen}})
+			}
+		}
+	}
 }
 
 // Open counts the attempts that the run holds or waits for. A restart recounts slots

@@ -254,7 +254,7 @@ func TestEveryKindIsPlayed(t *testing.T) {
 		}
 	}
 	var want []string
-	for k := InStart; k <= InEdit; k++ {
+	for k := InStart; k <= InUnpause; k++ {
 		want = append(want, fmt.Sprint("input ", k))
 	}
 	for k := CmdAcquire; k <= CmdContinue; k++ {

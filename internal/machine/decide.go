@@ -83,6 +83,8 @@ func (r *Run) handle(in *Input) {
 		r.handleCancel(in)
 	case InRetry, InEdit:
 		r.handleRetry(in)
+	case InPause, InUnpause:
+		r.handlePause(in)
 	}
 }
 
@@ -173,7 +175,7 @@ func (r *Run) handleGranted(in *Input) {
 		return
 	}
 	st := &s.steps[i]
-	if st.status != journal.Queued && st.status != journal.Blocked || s.state == scopeSweep {
+	if st.status != journal.Queued && st.status != journal.Blocked || s.state == scopeSweep || r.paused && !mutation.Pause {
 		return // it was or will be cancelled; the engine sees no node.started and frees the slot
 	}
 	if !r.fund(s, i, in.Available) {
@@ -482,6 +484,27 @@ func (r *Run) pin(step *plan.Step) *journal.Pin {
 
 var noPin journal.Pin
 
+// handlePause pauses a run or lets it go on. A run that has ended is neither; to pause
+// one that is paused changes nothing.
+func (r *Run) handlePause(in *Input) {
+	switch {
+	case r.status.Terminal():
+		r.turn.Err = fault.New(fault.TooLate, "run %s is %s; it can neither be paused nor go on", r.start.Run, r.statusText())
+	case in.Kind == InUnpause:
+		r.unpause("")
+	case !r.paused:
+		r.emitRun(journal.Event{Kind: journal.EvRunPaused, Text: in.Text})
+	}
+}
+
+// unpause lets a paused run go on. Its end, by a cancel or by its ttl, does so too,
+// because its compensations must run.
+func (r *Run) unpause(why string) {
+	if r.paused {
+		r.emitRun(journal.Event{Kind: journal.EvRunUnpaused, Text: why})
+	}
+}
+
 // handleCancel accepts a cancel only if the run will end cancelled. After that, only
 // compensations are dispatched (I8, X96, X97).
 func (r *Run) handleCancel(in *Input) {
@@ -493,6 +516,7 @@ func (r *Run) handleCancel(in *Input) {
 	if reason == "" {
 		reason = "the run was cancelled; no reason was given"
 	}
+	r.unpause("the run is cancelled")
 	r.emitRun(journal.Event{Kind: journal.EvRunEnding, Flag: uint8(journal.RunCancelled), Code: fault.ExecutionCancelled, Text: reason, N: -1})
 }
 

@@ -27,6 +27,8 @@ const (
 	InCancel                          // Text: reason
 	InRetry                           // Name: the step to start from; "" = the failed steps
 	InEdit                            // Data: JSON object of the input fields to replace
+	InPause                           // Text: reason; no attempt begins until InUnpause
+	InUnpause
 )
 
 // An Input is one thing that happened outside the run. At is always required.

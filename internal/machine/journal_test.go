@@ -137,6 +137,18 @@ steps:
 			`grant b available=0`, `restart`, `grant b available=9`, `lost b`, `grant b`, `finish b`, `restart`, `fail c code=FILE_INVALID msg=bad`,
 			`retry available=1`, `retry available=9`, `finish c`, `after 1s`},
 	},
+	"paused": {
+		recipe: `
+name: paused
+steps:
+  - {id: a, action: {name: work}, compensate: {action: {name: undo}}}
+  - {id: b, action: {name: work}}
+  - {id: w, wait: {duration: 1h}}
+  - {id: c, action: {name: work}}
+`,
+		lines: []string{`manual`, `start`, `pause reason="too expensive"`, `pause`, `grant a`, `unpause`, `grant a`, `pause`, `finish a`, `grant b`, `restart`, `unpause`,
+			`grant b`, `finish b`, `pause`, `after 1h`, `restart`, `cancel`, `grant a.compensation.a-undo`, `finish a.compensation.a-undo`},
+	},
 	"waves": {
 		recipe: `
 name: waves

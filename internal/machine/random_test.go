@@ -210,6 +210,8 @@ func (c *chaos) disorder() {
 		}
 	case c.run.status.Terminal() && c.tries > 0:
 		c.retry()
+	case k == 18:
+		c.feed(&Input{Kind: rapid.SampledFrom([]InputKind{InPause, InUnpause, InUnpause}).Draw(c.t, "pause")})
 	}
 }
 
@@ -264,6 +266,8 @@ func (c *chaos) settleDown() {
 			c.fail("the run does not end")
 		}
 		switch {
+		case c.run.paused:
+			c.feed(&Input{Kind: InUnpause})
 		case len(c.todo) > 0:
 			cmd := c.todo[0]
 			c.todo = c.todo[1:]

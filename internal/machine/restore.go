@@ -120,8 +120,8 @@ func (d *reader) header() {
 	for n := d.count(); n > 0 && d.Err == nil; n-- {
 		d.entry(scopes)
 	}
-	if d.Off < len(d.Buf) { // a run that costs nothing has none
-		r.funds.held, r.funds.settled = d.Varint(), d.Varint()
+	if d.Off < len(d.Buf) { // a run that costs nothing and is not paused has none
+		r.funds.held, r.funds.settled, r.paused = d.Varint(), d.Varint(), d.bool()
 	}
 }
 

@@ -113,7 +113,7 @@ func TestRestoreRefuses(t *testing.T) {
 	// Snapshots that Snapshot cannot write.
 	r := composed(t)
 	state := r.Snapshot(nil)
-	_, refusals["a byte too many"] = Restore(r.prog, append(state[:len(state):len(state)], 1, 1, 0))
+	_, refusals["a byte too many"] = Restore(r.prog, append(state[:len(state):len(state)], 1, 1, 0, 0))
 	w := writer{}
 	w.uint(1)
 	w.int(t0)

@@ -48,6 +48,7 @@ type Run struct {
 	signals       []signal      // received and not yet consumed, oldest first
 	compensations []journal.Ref // completed steps with a compensation, in order of completion
 	compensating  bool          // the last entry of compensations is running
+	paused        bool          // no attempt may begin
 
 	worklist worklist
 	runPos   uint64 // position of the run's own entry in the worklist; 0 = not in it
@@ -182,6 +183,10 @@ func (r *Run) Generation() uint32 { return r.gen }
 // compensations are in the journal but are not counted (R44).
 func (r *Run) Used() int64 { return r.used.Ceil() }
 
+// Paused reports whether no attempt may begin until the run is unpaused. Results, signals
+// and timers are taken as ever.
+func (r *Run) Paused() bool { return r.paused }
+
 // Start is the start of the run, nil before run.started. Do not modify it.
 func (r *Run) Start() *journal.Start { return r.start }
 
@@ -244,7 +249,7 @@ func (r *Run) Quiet() bool {
 		for i := range s.steps {
 			switch s.steps[i].status {
 			case journal.Queued, journal.Blocked:
-				quiet = false
+				quiet = quiet && r.paused
 			case journal.Running:
 				c := s.comps[int32(i)]
 				quiet = quiet && c != nil && !c.owes()

@@ -300,6 +300,10 @@ func (w *fakeEngine) line(s string) {
 		if args["why"] == "none" {
 			in.Text = ""
 		}
+	case "pause":
+		in.Kind, in.Text = InPause, args["reason"]
+	case "unpause":
+		in.Kind = InUnpause
 	case "retry":
 		in.Kind, in.Name = InRetry, args["from"]
 		in.Limits = &plan.Limits{TotalSteps: w.number(args["steps"]), LoopItems: w.number(args["items"]), MemoryBytes: w.number(args["memory"]), ExpressionCost: w.number(args["cost"])}

@@ -63,9 +63,10 @@ func (r *Run) Snapshot(buf []byte) []byte {
 		w.uint(uint64(index[e.scope]))
 		w.int(int64(e.step))
 	})
-	if r.funds.held != 0 || r.funds.settled != 0 {
+	if r.funds.held != 0 || r.funds.settled != 0 || r.paused {
 		w.int(r.funds.held)
 		w.int(r.funds.settled)
+		w.bool(r.paused)
 	}
 	return w.buf
 }

@@ -26,6 +26,7 @@ const (
 	Settle      = false
 	LotOrder    = false
 	Expiry      = false
+	Pause       = false
 	CommitFirst = false
 	Reload      = false
 	HandBack    = false

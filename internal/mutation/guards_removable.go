@@ -28,6 +28,7 @@ var (
 	Settle      = without("settle")
 	LotOrder    = without("lotorder")
 	Expiry      = without("expiry")
+	Pause       = without("pause")
 	CommitFirst = without("commitfirst")
 	Reload      = without("reload")
 	HandBack    = without("handback")

@@ -187,6 +187,9 @@ func (w *World) finish() {
 		if w.unfinished() == "" && len(p.requests) == 0 && !stalled {
 			return
 		}
+		if !stalled && p.unpauseAll() {
+			continue
+		}
 		if !stalled && w.unfinished() != "" && p.endPoverty() {
 			continue
 		}

@@ -34,9 +34,10 @@ const (
 	requestSync
 	requestGrant
 	requestVoid
+	requestPause
 )
 
-var requestNames = [...]string{"start", "cancel", "retry", "signal", "release", "sync", "grant", "void"}
+var requestNames = [...]string{"start", "cancel", "retry", "signal", "release", "sync", "grant", "void", "pause"}
 
 // userAction lets an impatient user do something.
 func (p *process) userAction() {
@@ -88,6 +89,40 @@ func (p *process) userAction() {
 			p.start(w.repeats[w.dice.IntN(n)])
 		}
 	}
+}
+
+// pauses reports whether users pause runs and let them go on. Like maxTurn it depends on
+// the seed alone.
+func pauses(seed uint64) bool { return seed%6 == 4 }
+
+// pauseAction pauses a run, or lets it go on.
+func (p *process) pauseAction() {
+	w := p.w
+	if !pauses(w.seed) || p.dead || w.pauseDice.IntN(6) > 0 || len(w.checker.all) == 0 {
+		return
+	}
+	t := w.checker.all[w.pauseDice.IntN(len(w.checker.all))]
+	p.pause(t, w.pauseDice.IntN(2) == 0)
+}
+
+func (p *process) pause(t *runRecord, pause bool) {
+	m, err := p.stage.Pause(t.key, pause)
+	p.send(&request{m: m, kind: requestPause, key: t.key}, err)
+}
+
+// unpauseAll lets all runs go on.
+func (p *process) unpauseAll() (moved bool) {
+	if p.w.unpaused == p.w.mono {
+		return false // it was refused, or the run has been paused by a request that was late
+	}
+	p.w.unpaused = p.w.mono
+	for _, t := range p.w.checker.all {
+		if !t.deleted && t.replica.Paused() {
+			p.pause(t, false)
+			moved = true
+		}
+	}
+	return moved
 }
 
 // inside returns a step instance of a run to retry from; most are in inner scopes.

@@ -45,19 +45,21 @@ type Options struct {
 
 // A World is one running schedule.
 type World struct {
-	opt     *Options
-	seed    uint64
-	dice    *rand.Rand
-	c       *Case
-	faults  faultProfile
-	plans   *engine.Plans
-	mem     *memory.Store
-	blobs   memoryFiles
-	files   []journal.File
-	checker checker
-	bank    *bank // nil = no account pays
-	stats   Stats
-	turn    turnBefore
+	opt       *Options
+	seed      uint64
+	dice      *rand.Rand
+	c         *Case
+	faults    faultProfile
+	plans     *engine.Plans
+	mem       *memory.Store
+	blobs     memoryFiles
+	files     []journal.File
+	checker   checker
+	bank      *bank // nil = no account pays
+	pauseDice *rand.Rand
+	unpaused  int64 // when all runs were last told to go on
+	stats     Stats
+	turn      turnBefore
 
 	mono   int64 // monotonic time, µs
 	skew   int64 // offset of the wall clock
@@ -95,8 +97,9 @@ const (
 func newWorld(seed uint64, c *Case, prog *machine.Program, plans *engine.Plans, opt *Options) *World {
 	w := &World{
 		opt: opt, seed: seed, c: c, plans: plans, trace: opt.Trace,
-		dice:  rand.New(rand.NewPCG(seed, 0x726f7578)),
-		keyed: map[store.Key]*engine.StartRequest{},
+		dice:      rand.New(rand.NewPCG(seed, 0x726f7578)),
+		keyed:     map[store.Key]*engine.StartRequest{},
+		pauseDice: rand.New(rand.NewPCG(seed, 0x7061757365)),
 	}
 	w.faults = draw(w.dice)
 	w.faults.rate[ActionHangs] = hangRate(seed)
@@ -265,6 +268,7 @@ func (w *World) step() {
 		p.clean()
 	}
 	p.bankAction()
+	p.pauseAction()
 	if p.dead {
 		return
 	}

@@ -32,7 +32,7 @@ func EventText(p *plan.Plan, ev *journal.Event) string {
 		return Join(": ", string(ev.Code), ev.Text)
 	case journal.EvRunRecovered:
 		return Count(int(ev.Interrupted()), "attempt") + " interrupted"
-	case journal.EvRunSignalled:
+	case journal.EvRunSignalled, journal.EvRunPaused, journal.EvRunUnpaused:
 		return ev.Text
 	case journal.EvRunRetried:
 		return Join(" ", fmt.Sprintf("generation %d", ev.Generation()), from(ev.Text))
