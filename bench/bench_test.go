@@ -73,7 +73,7 @@ func TestSmoke(t *testing.T) {
 			t.Errorf("transforms in a row have %v syncs a run, want 1", got)
 		}
 		switch l.Shape {
-		case "chain", "fan", "many", "slow", "submit", "transforms", "lanes":
+		case "chain", "fan", "many", "metered", "slow", "submit", "transforms", "lanes":
 			for _, name := range []string{"p50_us", "p99_us", "ratio", "bytes_per_step"} {
 				if v, ok := l.figure(name); !ok || v <= 0 {
 					t.Errorf("%s %d has no %s", l.Shape, l.N, name)

@@ -46,7 +46,13 @@ func nothing(context.Context, *action.Task) (action.Result, error) {
 
 // open opens an instance below dir.
 func open(ctx context.Context, dir string, run action.Func, cfg engine.Config) (*instance, error) {
+	return openPriced(ctx, dir, run, cfg, "")
+}
+
+// openPriced opens an instance whose action has a price, in credits.
+func openPriced(ctx context.Context, dir string, run action.Func, cfg engine.Config, price string) (*instance, error) {
 	w := &instance{dir: dir, act: noop(run)}
+	w.act.Price = price
 	began := time.Now()
 	var err error
 	if w.sql, err = sqlite.Open(ctx, sqlite.Options{Dir: dir}); err != nil {

@@ -58,6 +58,7 @@ var shapes = []shape{
 	{"chain", chain},
 	{"fan", fan},
 	{"many", many},
+	{"metered", metered},
 	{"slow", slow},
 	{"submit", submit},
 	{"wide", wide},

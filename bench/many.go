@@ -17,6 +17,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -80,26 +81,42 @@ func (c *concurrentRuns) all() (gaps []time.Duration) {
 
 // many repeatedly measures 1,000 concurrent runs of a chain of ten steps.
 func many(ctx context.Context, b *bench) ([]Line, error) {
-	l, err := manyRuns(ctx, b, "many", 0)
+	l, err := manyRuns(ctx, b, "many", 0, "")
 	return []Line{l}, err
 }
 
 // slow is many with a disk whose sync takes two milliseconds longer.
 func slow(ctx context.Context, b *bench) ([]Line, error) {
-	l, err := manyRuns(ctx, b, "slow", 2*time.Millisecond)
+	l, err := manyRuns(ctx, b, "slow", 2*time.Millisecond, "")
 	return []Line{l}, err
 }
 
-func manyRuns(ctx context.Context, b *bench, name string, delay time.Duration) (l Line, err error) {
+// metered is many with a price for each step, and an account that pays: every run
+// reserves credits when it starts and settles them when it ends.
+func metered(ctx context.Context, b *bench) ([]Line, error) {
+	l, err := manyRuns(ctx, b, "metered", 0, "0.0025")
+	return []Line{l}, err
+}
+
+func manyRuns(ctx context.Context, b *bench, name string, delay time.Duration, price string) (l Line, err error) {
 	runs := b.few(1_000, 50)
 	l = b.line(name, runs)
 	dir := b.fresh()
 	c := newConcurrentRuns(runs)
-	w, err := open(ctx, filepath.Join(dir, "data"), c.run, engine.Config{})
+	cfg := engine.Config{}
+	if price != "" {
+		cfg.Accounts = func(string) engine.AccountRules { return engine.AccountRules{} }
+	}
+	w, err := openPriced(ctx, filepath.Join(dir, "data"), c.run, cfg, price)
 	if err != nil {
 		return l, err
 	}
 	defer func() { err = closing(w.close, err) }()
+	if price != "" {
+		if _, err := w.e.Grant(ctx, engine.GrantRequest{Account: account, Key: "all", Amount: 1_000_000_000, Terms: ledger.Terms{Source: ledger.Paid}}); err != nil {
+			return l, err
+		}
+	}
 	pl, err := planOf(boundOf(chainSteps), w.act)
 	if err != nil {
 		return l, err
