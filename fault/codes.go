@@ -127,8 +127,8 @@ type Info struct {
 // table is in the order of the documentation.
 var table = []Info{
 	{RecipeInvalid, 422, CauseDefinition, false, ExitDefinition, "E004", nil, "The definition does not follow the format or its parts do not fit together.", "Correct the places that the diagnostics name; `roux validate FILE` shows all of them."},
-	{CircularDependency, 422, CauseDefinition, false, ExitDefinition, "E001", nil, "Steps wait for each other in a circle.", "Remove one of the dependencies the message names."},
-	{DepthExceeded, 422, CauseLimit, false, ExitDefinition, "E002", nil, "Scopes or nested runs go deeper than the limit.", "Flatten the definition, or raise `limits` up to the server's maximum."},
+	{CircularDependency, 422, CauseDefinition, false, ExitDefinition, "E001", nil, "Steps wait for each other, or recipes run each other, in a circle.", "Remove one of the dependencies that the message names; a registered recipe may run itself with `limits: {max_depth: …}`."},
+	{DepthExceeded, 422, CauseLimit, false, ExitDefinition, "E002", nil, "Scopes or child runs nest deeper than the limit.", "Flatten the definition, or raise `limits` up to the server's maximum."},
 	{RecipeNotFound, 404, CauseRequest, false, ExitNotFound, "E003", nil, "No definition has that name, id or path.", "Check the path or the name."},
 	{MemoryLimit, 422, CauseLimit, false, ExitFailed, "E005", nil, "The values and open iterations that a run holds exceed its memory limit.", "Lower `maxConcurrency`, pass files instead of values, or raise `limits.memory_limit_mb`."},
 	{StepLimit, 422, CauseLimit, false, ExitFailed, "", nil, "The run would start more steps than its limit.", "Raise `limits.max_total_steps` in the recipe, or in a retry of the run, up to the server's maximum."},

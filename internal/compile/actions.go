@@ -20,6 +20,7 @@ import (
 // declared is what compile needs of an action's declaration, computed once.
 type declared struct {
 	*action.Action
+	what     string             // for messages: the action "x"
 	input    *jsonschema.Schema // nil = accepts everything
 	props    map[string]any
 	closed   bool     // other properties are refused
@@ -34,8 +35,13 @@ func (c *compiler) declare(a *action.Action) *declared {
 	if d, ok := c.decls[a]; ok {
 		return d
 	}
-	d := &declared{Action: a}
+	d := newDeclared(a, fmt.Sprintf("the action %q", a.Name))
 	c.decls[a] = d
+	return d
+}
+
+func newDeclared(a *action.Action, what string) *declared {
+	d := &declared{Action: a, what: what}
 	if len(a.Input) == 0 {
 		return d
 	}
@@ -134,21 +140,25 @@ func (c *compiler) actionHint(name string) string {
 // precedence.
 func (c *compiler) parameters(i int32) {
 	n, st := &c.nodes[i], &c.p.Steps[i]
-	ref, at := n.src.Action, n.ptr+"/action/parameters"
+	given, at := c.fixedInputs(i)
+	word := "a parameter"
+	if st.Kind == plan.Recipe {
+		word = "an input"
+	}
 	for _, name := range slices.Sorted(maps.Keys(n.src.InputBindings)) {
 		bindAt := n.ptr + "/inputBindings/" + jsonx.EscapeToken(name)
-		if _, clash := ref.Parameters[name]; clash {
+		if _, clash := given[name]; clash {
 			c.fail(fault.RecipeInvalid, "input-clash", c.keyAt(bindAt),
-				fmt.Sprintf("%q is given twice, as a parameter and as a binding", name), "remove one of them",
-				c.place(c.keyAt(at+"/"+jsonx.EscapeToken(name)), "the parameter"))
+				fmt.Sprintf("%q is given twice, as %s and as a binding", name, word), "remove one of them",
+				c.place(c.keyAt(at+"/"+jsonx.EscapeToken(name)), "given here too"))
 		}
 		st.Bindings = append(st.Bindings, plan.Binding{Name: name})
 	}
-	if len(ref.Parameters) == 0 {
+	if len(given) == 0 {
 		return
 	}
-	obj := make(map[string]any, len(ref.Parameters))
-	for name, raw := range ref.Parameters {
+	obj := make(map[string]any, len(given))
+	for name, raw := range given {
 		obj[name] = raw
 	}
 	params, err := jsonx.Canonical(obj)
@@ -157,6 +167,16 @@ func (c *compiler) parameters(i int32) {
 		return
 	}
 	st.Params = params
+}
+
+// fixedInputs returns the constant and templated inputs of a step that calls something,
+// and the pointer to them.
+func (c *compiler) fixedInputs(i int32) (given map[string]json.RawMessage, ptr string) {
+	n := &c.nodes[i]
+	if c.p.Steps[i].Kind == plan.Recipe {
+		return n.src.Recipe.Inputs, n.ptr + "/recipe/inputs"
+	}
+	return n.src.Action.Parameters, n.ptr + "/action/parameters"
 }
 
 // canonical returns JSON in canonical form, so that equal values make equal plans.
@@ -176,7 +196,7 @@ func (c *compiler) canonical(raw []byte, ptr string) json.RawMessage {
 // known: their names, and the constant values.
 func (c *compiler) checkParameters(i int32) {
 	n, d := &c.nodes[i], c.nodes[i].decl
-	at := n.ptr + "/action/parameters"
+	given, at := c.fixedInputs(i)
 	if d.closed {
 		known := slices.Sorted(maps.Keys(d.props))
 		check := func(name string, where location) {
@@ -188,9 +208,9 @@ func (c *compiler) checkParameters(i int32) {
 				hint = "its inputs are " + strings.Join(known, ", ")
 			}
 			c.fail(fault.RecipeInvalid, "unknown-input", where,
-				fmt.Sprintf("the action %q has no input %q", d.Name, name), hint)
+				fmt.Sprintf("%s has no input %q", d.what, name), hint)
 		}
-		for _, name := range slices.Sorted(maps.Keys(n.src.Action.Parameters)) {
+		for _, name := range slices.Sorted(maps.Keys(given)) {
 			check(name, c.keyAt(at+"/"+jsonx.EscapeToken(name)))
 		}
 		for _, name := range slices.Sorted(maps.Keys(n.src.InputBindings)) {
@@ -221,7 +241,7 @@ func (c *compiler) checkParameters(i int32) {
 			continue // the violation is of the object as a whole, and bindings may add what it lacks
 		}
 		c.fail(fault.RecipeInvalid, "bad-parameter", c.valueAt(at+bad.Pointer),
-			fmt.Sprintf("the action %q does not accept this value for %q: %s", d.Name, name, bad.Msg), "")
+			fmt.Sprintf("%s does not accept this value for %q: %s", d.what, name, bad.Msg), "")
 	}
 }
 

@@ -29,6 +29,12 @@
 // initial delay above the default maximum raises the maximum. A step that no worker executes has one attempt, so its timeout is its total
 // timeout.
 //
+// Child runs. A recipe in a file or within another one is compiled with it: its plan is a
+// plan of its own, whose hash is part of the one that embeds it. A registered recipe is
+// found when a run starts. If the caller can look it up, the inputs and outputs of its
+// steps are checked at once. How deep child runs may nest is a number of levels below the
+// root run, so a limit that a step sets holds at every level of a recursion.
+//
 // Recipes with the same meaning compile to plans with the same hash: dialect, positions
 // in the text, names and descriptions are not part of it.
 //
@@ -58,13 +64,35 @@ type Options struct {
 	// MaxSource is the largest source text in bytes. Default 1 MiB. A flag of the
 	// command line can raise it; the recipe itself cannot.
 	MaxSource int64
+	// Recipes finds the recipes that steps name. Without it a recipe in a file is an error,
+	// and what a registered recipe takes and gives is checked when a run starts.
+	Recipes Recipes
 }
 
 // Compile turns a recipe into a plan with its hash. The plan is nil when one of the
 // diagnostics is an error. src provides the positions of diagnostics; without it
 // they have only JSON pointers.
+//
+// The plan has the plans of the recipes that it embeds, and those of the registered
+// recipes that opt.Recipes found. Errors in these recipes are reported at their own places
+// and, with the reason, where a step names them.
 func Compile(r *recipe.Recipe, src *recipe.Source, opt Options) (*plan.Plan, []fault.Diagnostic) {
-	c := newCompiler(r, src, opt)
+	in := newIncluder(opt)
+	root := in.root(r, src)
+	in.compile(root, 0)
+	diags := root.diags
+	if root.p != nil {
+		diags = append(diags, in.link(root)...)
+		sortDiagnostics(diags, root.file)
+	}
+	if HasErrors(diags) {
+		return nil, diags
+	}
+	return root.p, diags
+}
+
+// run compiles the recipe and returns its plan, or nil when there are errors.
+func (c *compiler) run() *plan.Plan {
 	c.flatten()
 	c.assignIDs()
 	c.settings()
@@ -77,15 +105,14 @@ func Compile(r *recipe.Recipe, src *recipe.Source, opt Options) (*plan.Plan, []f
 	if !HasErrors(c.diags) {
 		c.lint() // only without errors, because an error can hide the use of a name
 	}
-	diags := c.diagnostics()
-	if HasErrors(diags) {
-		return nil, diags
+	if HasErrors(c.diags) || HasErrors(c.foreign) {
+		return nil
 	}
 	if err := c.p.Freeze(); err != nil {
 		c.fail(fault.InternalError, "internal", location{}, err.Error(), "")
-		return nil, c.diagnostics()
+		return nil
 	}
-	return c.p, diags
+	return c.p
 }
 
 // HasErrors reports whether any of the diagnostics is an error.
@@ -106,6 +133,9 @@ type compiler struct {
 	opt    Options
 	limits Limits
 	base   string // JSON pointer of the recipe in its source
+	in     *includer
+	unit   *unit // the recipe
+	most   int64 // how deep child runs may stand
 	p      *plan.Plan
 	nodes  []node // parallel to p.Steps
 	byID   map[string]int32
@@ -114,6 +144,8 @@ type compiler struct {
 	decls    map[*action.Action]*declared
 	names    []string // of all actions, for near matches
 	gotNames bool
+
+	children map[plan.ChildRef]int32
 
 	bindings
 	typing
@@ -149,9 +181,10 @@ type typing struct {
 
 // findings are the diagnostics so far.
 type findings struct {
-	diags []fault.Diagnostic
-	count [2]int // by severity
-	seen  map[string]bool
+	diags   []fault.Diagnostic
+	foreign []fault.Diagnostic // in the files of included recipes
+	count   [2]int             // by severity
+	seen    map[string]bool
 }
 
 // A node is what compile knows of a step and the plan does not hold.
@@ -180,8 +213,7 @@ func newCompiler(r *recipe.Recipe, src *recipe.Source, opt Options) *compiler {
 		r: r, src: src, opt: opt, limits: opt.Limits.orDefault(),
 		p:       &plan.Plan{},
 		byID:    map[string]int32{},
-		actions: map[plan.ActionRef]int32{},
-		decls:   map[*action.Action]*declared{},
+		actions: map[plan.ActionRef]int32{}, children: map[plan.ChildRef]int32{},
 		bindings: bindings{
 			frames:        map[int32]*frame{},
 			binders:       map[graphSlot][]int32{},
@@ -195,7 +227,6 @@ func newCompiler(r *recipe.Recipe, src *recipe.Source, opt Options) *compiler {
 			cyclic:        map[int32]bool{},
 		},
 		typing: typing{
-			programs:  map[exprKey]*program{},
 			checks:    map[string][]problem{},
 			typeIDs:   map[string]int{},
 			items:     map[int32]schemaType{},

@@ -75,15 +75,17 @@ func (c *compiler) place(at location, msg string) fault.Place {
 	return fault.Place{Pos: c.pos(at), Msg: msg}
 }
 
-// diagnostics returns the diagnostics in the order of the source.
-func (c *compiler) diagnostics() []fault.Diagnostic {
-	sortDiagnostics(c.diags)
-	return c.diags
-}
-
-func sortDiagnostics(diags []fault.Diagnostic) {
+// sortDiagnostics sorts diagnostics in the order of the source, those in the file main
+// first and those in files that it includes after it.
+func sortDiagnostics(diags []fault.Diagnostic, main string) {
+	other := func(d *fault.Diagnostic) int {
+		if d.Pos.File == main {
+			return 0
+		}
+		return 1
+	}
 	slices.SortStableFunc(diags, func(a, b fault.Diagnostic) int {
-		return cmp.Or(cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Col, b.Pos.Col),
+		return cmp.Or(cmp.Compare(other(&a), other(&b)), cmp.Compare(a.Pos.File, b.Pos.File), cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Col, b.Pos.Col),
 			cmp.Compare(a.Severity, b.Severity))
 	})
 }

@@ -25,6 +25,9 @@ func dump(p *plan.Plan) string {
 	}
 	if d := DefaultLimits().Default; p.Limits != d {
 		fmt.Fprintf(&b, " limits steps=%d items=%d depth=%d memory=%d", p.Limits.TotalSteps, p.Limits.LoopItems, p.Limits.ScopeDepth, p.Limits.MemoryBytes)
+		if p.Limits.ChildDepth != 0 {
+			fmt.Fprintf(&b, " children=%d", p.Limits.ChildDepth)
+		}
 	}
 	b.WriteString("\n")
 	if e := p.Estimate; e != nil {
@@ -119,6 +122,12 @@ func dumpStep(b *strings.Builder, p *plan.Plan, i int32, indent string) {
 		}
 	case plan.Fail:
 		line("code %s", st.Code)
+	case plan.Recipe:
+		k := st.Child
+		line("child %d, depth %d, steps %d, memory %d, credits %d", k.Ref, k.Depth, k.TotalSteps, k.MemoryBytes, k.MaxCredits)
+		for _, o := range k.Outputs {
+			line("takes %s = %s", o.Name, strings.Join(o.Path, " . "))
+		}
 	}
 	if def := (plan.Retry{Attempts: 1, InitialMS: 500, MaxMS: 8000, Multiplier: 2, Jitter: 0.5}); fmt.Sprint(st.Retry) != fmt.Sprint(def) {
 		r := st.Retry

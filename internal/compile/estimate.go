@@ -54,9 +54,10 @@ type Budget struct {
 }
 
 // Estimate returns what a run of p may cost and how long it may take, without running
-// anything. actions must be those that p was compiled against.
+// anything. actions must be those that p was compiled against. Child runs count like the
+// steps of the run, if their plans were compiled with p.
 func Estimate(p *plan.Plan, actions Finder, known Known) *Budget {
-	e := &estimator{p: p, actions: actions, vars: known.vars(p)}
+	e := &estimator{p: p, actions: actions, vars: known.vars(p), children: newChildEstimates(p)}
 	least := e.graph(0)
 	b := &Budget{Least: ledger.Amount(least.credits[0]).Ceil(), Most: ledger.Amount(least.credits[1]).Ceil(), LeastMS: least.ms[0], MostMS: least.ms[1], Open: e.open, Policy: "refund_unused"}
 	b.Expected = b.Most
@@ -233,10 +234,11 @@ type amount struct {
 }
 
 type estimator struct {
-	p       *plan.Plan
-	actions Finder
-	vars    expr.MapVars
-	open    []string
+	p        *plan.Plan
+	actions  Finder
+	vars     expr.MapVars
+	open     []string
+	children *childEstimates
 }
 
 // graph returns the cost of a scope, which is the sum over its steps, and its duration,
@@ -284,6 +286,8 @@ func (e *estimator) step(i int32) amount {
 		a = e.parallel(st)
 	case plan.Loop:
 		a = e.loop(st)
+	case plan.Recipe:
+		a = e.child(st)
 	case plan.Wait:
 		switch {
 		case st.DurationMS > 0:

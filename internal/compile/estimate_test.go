@@ -154,3 +154,52 @@ func TestX147_X148_R15_EstimateStrategies(t *testing.T) {
 		})
 	}
 }
+
+// X60: child runs count like steps: embedded and registered, in loops, limited and
+// recursive ones.
+func TestEstimateChildren(t *testing.T) {
+	files := textFiles{
+		"pair.yaml":          "name: pair\nsteps: [{action: {name: cheap}}, {action: {name: dear}}]\n",
+		"wide.yaml":          "name: wide\nsteps: [{recipe: {file: pair.yaml}}, {recipe: {file: pair.yaml}}]\n",
+		"list.yaml":          "name: list\nsteps: [{id: l, loop: {over: input.list, steps: [{action: {name: cheap}}]}}]\n",
+		"registry/self.yaml": "name: self\nversion: 1.0.0\nsteps: [{action: {name: cheap}}, {id: again, recipe: {ref: self, limits: {max_depth: 3}}}]\n",
+		"registry/via.yaml":  "name: via\nversion: 1.0.0\nsteps: [{recipe: {inline: {name: x, steps: [{recipe: {ref: self}}]}}}]\n",
+	}
+	for _, tt := range []struct {
+		name, steps   string
+		least, most   int64
+		mostMS        int64
+		open          string
+		withoutLookup bool
+	}{
+		{"in a file", "{recipe: {file: pair.yaml}}", 11, 11, 62_000, "", false},
+		{"inline", "{recipe: {inline: {name: x, steps: [{action: {name: dear}}]}}}", 10, 10, 60_000, "", false},
+		{"two levels", "{recipe: {file: wide.yaml}}", 22, 22, 124_000, "", false},
+		{"in a loop", "{loop: {over: input.n, maxConcurrency: 3, steps: [{recipe: {file: wide.yaml}}]}}", 66, 66, 124_000, "", false},
+		{"maxCredits", "{recipe: {file: wide.yaml, maxCredits: 5}}", 5, 5, 124_000, "", false},
+		{"a timeout", "{recipe: {file: wide.yaml}, timeout: 90s}", 22, 22, 90_000, "", false},
+		{"perhaps", "{when: size(input.n) == 1, recipe: {file: pair.yaml}}", 0, 11, 62_000, "", false},
+		{"a known input", "{id: k, recipe: {file: list.yaml, inputs: {list: [1, 2, 3]}}}", 3, 3, 6_000, "", false},
+		{"an unknown input", "{id: k, recipe: {file: list.yaml, inputs: {list: '{{ input.n }}'}}}", 0, 1, 2_000, `k: l runs once for each item of "input.list"`, false},
+		{"registered, recursive", "{id: r, recipe: {ref: via}}", 1, 1, 2_000, "r: s0: s0: again runs the recipe self again", false},
+		{"registered, not known", "{id: r, recipe: {ref: via@1}}", 0, 0, 0, "r runs the recipe via@1, which is not known here", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			opt := Options{Actions: priced(), Recipes: files}
+			if tt.withoutLookup {
+				opt.Recipes = nil
+			}
+			p, _, _, diags := Source("r.yaml", []byte("name: r\ninputSchema: {type: object, properties: {n: {type: array}}}\nsteps: ["+tt.steps+"]\n"), opt)
+			if p == nil {
+				t.Fatal(dumpDiagnostics(diags))
+			}
+			b := Estimate(p, priced(), Known{Input: map[string]any{"n": []any{int64(1), int64(2), int64(3)}}})
+			if b.Least != tt.least || b.Most != tt.most || b.MostMS != tt.mostMS {
+				t.Errorf("%d to %d credits, at most %d ms; want %d to %d, %d", b.Least, b.Most, b.MostMS, tt.least, tt.most, tt.mostMS)
+			}
+			if !strings.HasPrefix(strings.Join(b.Open, ";"), tt.open) || (tt.open == "") != (len(b.Open) == 0) {
+				t.Errorf("open: %q, want %q", b.Open, tt.open)
+			}
+		})
+	}
+}

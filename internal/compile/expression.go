@@ -73,6 +73,11 @@ func (c *compiler) resolveStep(i int32) {
 	switch st.Kind {
 	case plan.Action:
 		c.resolveInputs(i, here)
+	case plan.Recipe:
+		c.resolveInputs(i, here)
+		if n.src.Recipe.Files != "" {
+			st.Expr = c.cel(here("/recipe/files", "list"), n.src.Recipe.Files)
+		}
 	case plan.Condition:
 		st.Expr = c.cel(here("/condition/expression", "bool"), n.src.Condition.Expression)
 	case plan.Transform:
@@ -121,7 +126,8 @@ func (c *compiler) resolveInputs(i int32, here func(ptr, want string) site) {
 		}
 	}
 	if text := string(st.Params); strings.Contains(text, "{{") || strings.Contains(text, "{%") {
-		st.ParamRef = c.tree(here("/action/parameters", ""), st.Params)
+		_, ptr := c.fixedInputs(i)
+		st.ParamRef = c.tree(here(strings.TrimPrefix(ptr, n.ptr), ""), st.Params)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // an owner is always smaller than the indices of what it owns.
 func (c *compiler) flatten() {
 	if len(c.r.Steps) == 0 {
-		c.fail(fault.RecipeInvalid, "no-steps", c.keyAt("/steps"), "the recipe has no steps", `give "steps" at least one step`)
+		c.fail(fault.RecipeInvalid, "no-steps", c.keyAt(c.base+"/steps"), "the recipe has no steps", `give "steps" at least one step`)
 	}
 	c.flattenScope(c.r.Steps, c.base+"/steps", plan.Graph{Owner: plan.None, Role: plan.Root}, plan.None)
 }
@@ -157,21 +157,13 @@ var kindFields = [...]struct {
 	{"transform", plan.Transform, func(s *recipe.Step) bool { return s.Transform != nil }},
 	{"wait", plan.Wait, func(s *recipe.Step) bool { return s.Wait != nil }},
 	{"fail", plan.Fail, func(s *recipe.Step) bool { return s.Fail != nil }},
+	{"recipe", plan.Recipe, func(s *recipe.Step) bool { return s.Recipe != nil }},
 }
 
 // kind infers the kind of a step from its type, else from the one kind field that is
 // present (the example of X53 has only `action`).
 func (c *compiler) kind(i int32) (plan.Kind, bool) {
 	s, ptr := c.nodes[i].src, c.nodes[i].ptr
-	if s.Type == "recipe" || s.Recipe != nil {
-		at := ptr + "/type"
-		if s.Type != "recipe" {
-			at = ptr + "/recipe"
-		}
-		c.fail(fault.NotAvailable, "nested-recipe", c.valueAt(at), "this release does not run recipes inside recipes yet",
-			"write the steps of the inner recipe here, in a condition, parallel or loop step")
-		return 0, false
-	}
 	kind, found, fields := plan.Action, s.Type == "", []string{}
 	for _, f := range kindFields {
 		fields = append(fields, f.name)

@@ -66,6 +66,15 @@ steps:
       steps: [{id: body, transform: {expression: "[name, i, side]"}}]
   - {id: pause, wait: {signal: go, timeout: 2h}}
   - {id: until, wait: {until: "'2030-01-01T00:00:00Z'"}}
+  - id: named
+    recipe:
+      ref: digest@1
+      inputs: {k: 7}
+      files: fileHashes
+      outputs: [o1, {path: a.b, as: o2}, {path: r, extract: [o3]}]
+      limits: {max_depth: 4, max_total_steps: 30, memory_limit_mb: 5}
+      maxCredits: 12
+  - {id: within, recipe: {inline: {name: child, version: 1.5.0, ttl: 11m, steps: [{id: c1, name: The inner, transform: {expression: "17"}}]}}}
 `
 
 func planOf(t *testing.T, file string, text []byte) *plan.Plan {
@@ -145,6 +154,22 @@ func TestX27_HashCoversMeaning(t *testing.T) {
 		{"signal: go", "signal: stop"},
 		{"timeout: 2h", "timeout: 1h"},
 		{"2030", "2031"},
+		{"max_scope_depth: 7", "max_scope_depth: 7, max_depth: 9"},
+		{"ref: digest@1", "ref: digest@2"},
+		{"ref: digest@1", "ref: digester@1"},
+		{"{k: 7}", "{k: 8}"},
+		{"files: fileHashes", "files: fileHashes.map(f, f)"},
+		{"[o1, ", "[o4, "},
+		{"path: a.b", "path: a.c"},
+		{"as: o2", "as: o5"},
+		{"[o3]", "[o3, o6]"},
+		{"max_depth: 4", "max_depth: 5"},
+		{"max_total_steps: 30", "max_total_steps: 31"},
+		{"memory_limit_mb: 5", "memory_limit_mb: 6"},
+		{"maxCredits: 12", "maxCredits: 13"},
+		{"ttl: 11m", "ttl: 12m"},
+		{"id: c1", "id: c2"},
+		{"17", "18"},
 	} {
 		text := strings.Replace(whole, change[0], change[1], 1)
 		if text == whole {
@@ -164,6 +189,10 @@ func TestX27_HashLeavesOutTheRest(t *testing.T) {
 		{"version: 1.0.0", "version: 2.0.0"},
 		{"category: test", "category: other"},
 		{"name: The first", "name: The very first"},
+		{"name: child", "name: other"},
+		{"version: 1.5.0", "version: 1.6.0"},
+		{"name: The inner", "name: The innermost"},
+		{"[o1, {path: a.b, as: o2}", "[{path: a.b, as: o2}, {path: o1}"},
 		{"ttl: 3h", "ttl: PT180M"},
 		{"ttl: 3h", "ttl: 3h\norder: sequence\nscheduling: eager\nfailure_policy: fail_fast\non_upstream_failure: skip\nresult_rule: strict\nstatus: active\ndialect: recipe"},
 		{"\"1\", outputBinding: side", "\" 1\\n\", outputBinding: side"},
@@ -185,6 +214,9 @@ func TestX27_HashLeavesOutTheRest(t *testing.T) {
 	// Of these, only the names of steps change the key.
 	for text, same := range map[string]bool{
 		strings.Replace(whole, "name: The first", "name: The very first", 1):         false,
+		strings.Replace(whole, "name: child", "name: other", 1):                      false,
+		strings.Replace(whole, "version: 1.5.0", "version: 1.6.0", 1):                false,
+		strings.Replace(whole, "name: The inner", "name: The innermost", 1):          false,
 		strings.Replace(whole, "name: whole", "name: other", 1):                      true,
 		strings.Replace(whole, "description: what it does\n", "description: x\n", 1): true,
 	} {

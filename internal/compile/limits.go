@@ -29,12 +29,12 @@ type Limits struct {
 	TTLMS, MaxTTLMS int64
 }
 
-// DefaultLimits returns the documented defaults. The expression cost is 0 here, which
-// means the default of package expr.
+// DefaultLimits returns the documented defaults. The expression cost and the depth of
+// child runs are 0 here, which means the defaults of packages expr and plan.
 func DefaultLimits() Limits {
 	return Limits{
 		Default:   plan.Limits{TotalSteps: 100_000, LoopItems: 100_000, ScopeDepth: 32, MemoryBytes: 256 * mebibyte},
-		Max:       plan.Limits{TotalSteps: 1_000_000, LoopItems: 1_000_000, ScopeDepth: 64, MemoryBytes: 4096 * mebibyte, ExpressionCost: expr.MaxCost},
+		Max:       plan.Limits{TotalSteps: 1_000_000, LoopItems: 1_000_000, ScopeDepth: 64, MemoryBytes: 4096 * mebibyte, ExpressionCost: expr.MaxCost, ChildDepth: 32},
 		TimeoutMS: 10 * minuteMS, MaxTimeoutMS: 24 * hourMS,
 		TTLMS: 48 * hourMS,
 	}
@@ -47,7 +47,7 @@ func (l Limits) orDefault() Limits {
 		{&l.Default.LoopItems, &d.Default.LoopItems}, {&l.Max.LoopItems, &d.Max.LoopItems},
 		{&l.Default.ScopeDepth, &d.Default.ScopeDepth}, {&l.Max.ScopeDepth, &d.Max.ScopeDepth},
 		{&l.Default.MemoryBytes, &d.Default.MemoryBytes}, {&l.Max.MemoryBytes, &d.Max.MemoryBytes},
-		{&l.Max.ExpressionCost, &d.Max.ExpressionCost},
+		{&l.Max.ExpressionCost, &d.Max.ExpressionCost}, {&l.Max.ChildDepth, &d.Max.ChildDepth},
 		{&l.TimeoutMS, &d.TimeoutMS}, {&l.MaxTimeoutMS, &d.MaxTimeoutMS}, {&l.TTLMS, &d.TTLMS},
 	} {
 		if *f.got == 0 {
@@ -87,6 +87,7 @@ func (c *compiler) effectiveLimits() {
 		{"max_total_steps", wish.MaxTotalSteps, &lim.TotalSteps, c.limits.Max.TotalSteps, 1, ""},
 		{"max_loop_items", wish.MaxLoopItems, &lim.LoopItems, c.limits.Max.LoopItems, 1, ""},
 		{"max_scope_depth", wish.MaxScopeDepth, &lim.ScopeDepth, c.limits.Max.ScopeDepth, 1, ""},
+		{"max_depth", wish.MaxDepth, &lim.ChildDepth, c.limits.Max.ChildDepth, 1, ""},
 		{"memory_limit_mb", wish.MemoryLimitMB, &lim.MemoryBytes, c.limits.Max.MemoryBytes, mebibyte, " MiB"},
 		{"max_expression_cost", wish.MaxExpressionCost, &lim.ExpressionCost, c.limits.Max.ExpressionCost, 1, ""},
 	} {
@@ -105,6 +106,13 @@ func (c *compiler) effectiveLimits() {
 	}
 	if lim.ExpressionCost = c.expressionCost(); lim.ExpressionCost == expr.CostLimit {
 		lim.ExpressionCost = 0 // omitted, as in plans compiled before this limit existed, so that their hash stays the same
+	}
+	lim.ChildDepth = min(cmp.Or(lim.ChildDepth, plan.DefaultChildDepth), c.limits.Max.ChildDepth)
+	if c.most == 0 || wish.MaxDepth > 0 && lim.ChildDepth < c.most {
+		c.most = lim.ChildDepth
+	}
+	if lim.ChildDepth == plan.DefaultChildDepth {
+		lim.ChildDepth = 0 // likewise
 	}
 	c.p.Limits = lim
 	if n := int64(len(c.p.Steps)); n > lim.TotalSteps {

@@ -45,7 +45,7 @@ func checkMalformed(src *recipe.Source, diags []fault.Diagnostic, opt Options) [
 			diags = append(diags, d)
 		}
 	}
-	sortDiagnostics(diags)
+	sortDiagnostics(diags, src.File())
 	return diags[:min(len(diags), recipe.MaxDiagnostics)]
 }
 

@@ -42,8 +42,15 @@ func (m *repairer) repair(d fault.Diagnostic) {
 	case "duplicate-key": // the recovered recipe has the first one
 	case "step-kind":
 		m.incomplete = append(m.incomplete, d.Pointer)
-		if st, ok := valueOf(reflect.ValueOf(m.recovered), tokens).Interface().(*recipe.Step); ok && st != nil {
-			keepOneKind(st)
+		switch v := valueOf(reflect.ValueOf(m.recovered), tokens).Interface().(type) {
+		case *recipe.Step:
+			if v != nil {
+				keepOneKind(v)
+			}
+		case *recipe.Child:
+			if v != nil {
+				keepOneOf(v, "ref", "file", "inline")
+			}
 		}
 	default:
 		m.clear(d.Pointer, tokens)
@@ -93,8 +100,8 @@ func (m *repairer) clear(pointer string, tokens []string) {
 	}
 	v := reflect.ValueOf(m.recovered)
 	for i, token := range tokens {
-		if token == "inputBindings" || token == "parameters" {
-			owner := strings.TrimSuffix(strings.Join(tokens[:i], "/"), "/action")
+		if token == "inputBindings" || token == "parameters" || token == "inputs" {
+			owner := strings.TrimSuffix(strings.TrimSuffix(strings.Join(tokens[:i], "/"), "/action"), "/recipe")
 			m.inputsLost = append(m.inputsLost, pointer[:strings.Index(pointer, owner)+len(owner)]+"/")
 		}
 		next := childOf(v, token)
@@ -145,16 +152,20 @@ func (m *repairer) cascades(d fault.Diagnostic) bool {
 
 // keepOneKind clears all but the first of the fields that define what a step does.
 func keepOneKind(st *recipe.Step) {
+	keepOneOf(st, "action", "condition", "parallel", "transform", "loop", "wait", "fail", "recipe")
+	st.Type = ""
+}
+
+// keepOneOf clears all but the first of the fields that are set.
+func keepOneOf(object any, names ...string) {
 	found := false
-	v := reflect.ValueOf(st).Elem()
-	for _, name := range []string{"action", "condition", "parallel", "transform", "loop", "wait", "fail", "recipe"} {
-		if f := childOf(v, name); found {
+	for _, name := range names {
+		if f := childOf(reflect.ValueOf(object), name); found {
 			f.SetZero()
 		} else {
 			found = !f.IsZero()
 		}
 	}
-	st.Type = ""
 }
 
 // unknownValue replaces an expression that could not be read: its value may be
@@ -192,7 +203,9 @@ func addPlaceholder(st *recipe.Step) {
 		st.Loop.Steps = orPlaceholder(addPlaceholders(st.Loop.Steps))
 	case st.Transform != nil:
 		orValue(&st.Transform.Expression, unknownValue)
-	case st.Action != nil && st.Action.Name != "", st.Fail != nil, st.Recipe != nil,
+	case st.Recipe != nil && st.Recipe.Inline != nil:
+		st.Recipe.Inline.Steps = orPlaceholder(addPlaceholders(st.Recipe.Inline.Steps))
+	case st.Action != nil && st.Action.Name != "", st.Fail != nil, st.Recipe != nil && (st.Recipe.Ref != "" || st.Recipe.File != ""),
 		st.Wait != nil && (st.Wait.Duration != "" || st.Wait.Until != "" || st.Wait.Signal != ""):
 	default:
 		*st = recipe.Step{ID: st.ID, Ptr: st.Ptr, DependsOn: st.DependsOn, OutputBinding: st.OutputBinding, When: st.When,

@@ -32,13 +32,13 @@ func (c *compiler) retry(i int32) {
 		Multiplier: defaultMultiplier, Jitter: defaultJitter,
 	}
 	retries := oe != nil && (oe.Strategy == "retry" || oe.MaxRetries > 0 || oe.RetryDelay != "")
-	if st.Kind != plan.Action && (pol != nil || retries) {
+	if !calls(st.Kind) && (pol != nil || retries) {
 		at := n.ptr + "/retryPolicy"
 		if pol == nil {
 			at = n.ptr + "/onError"
 		}
 		c.fail(fault.RecipeInvalid, "not-for-kind", c.keyAt(at),
-			c.kindName(i)+" is never retried; only action steps are", "put the retry on the action steps inside it")
+			c.kindName(i)+" is never retried; only action and recipe steps are", "put the retry on the steps inside it")
 		pol, retries = nil, false
 	}
 	switch {

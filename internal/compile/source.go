@@ -18,7 +18,7 @@ func Source(file string, text []byte, opt Options) (*plan.Plan, *recipe.Recipe, 
 	}
 	p, more := Compile(r, src, opt)
 	diags = append(diags, more...)
-	sortDiagnostics(diags)
+	sortDiagnostics(diags, file)
 	if HasErrors(diags) {
 		p = nil
 	}

@@ -30,6 +30,8 @@ func (c *compiler) compileStep(i int32) {
 	switch st.Kind {
 	case plan.Action:
 		c.actionStep(i)
+	case plan.Recipe:
+		c.recipeStep(i)
 	case plan.Parallel:
 		c.parallelStep(i)
 	case plan.Loop:
@@ -59,9 +61,9 @@ func (c *compiler) compileStep(i int32) {
 			n.bind = ""
 		}
 	}
-	if st.Kind != plan.Action && !c.isWaitAction(i) && len(n.src.InputBindings) > 0 {
+	if !calls(st.Kind) && !c.isWaitAction(i) && len(n.src.InputBindings) > 0 {
 		c.fail(fault.RecipeInvalid, "not-for-kind", c.keyAt(n.ptr+"/inputBindings"),
-			fmt.Sprintf("a %s step cannot have inputBindings; only action steps can", st.Kind), "its expressions can name any value directly")
+			fmt.Sprintf("a %s step cannot have inputBindings; only action and recipe steps can", st.Kind), "its expressions can name any value directly")
 	}
 	c.contracts(i)
 }
@@ -170,19 +172,24 @@ func (c *compiler) waitStep(i int32) {
 	}
 }
 
-// timeouts compiles both timeouts of a step (R20). A step that no worker executes has
-// only one attempt, so its `timeout` and `total_timeout` are the same.
+// calls reports whether a step of that kind calls something with an input of its own,
+// which may take several attempts: an action or another recipe.
+func calls(kind plan.Kind) bool { return kind == plan.Action || kind == plan.Recipe }
+
+// timeouts compiles both timeouts of a step (R20). A step that calls nothing has only one
+// attempt, so its `timeout` and `total_timeout` are the same. A child run has a ttl of its
+// own, so there is no default timeout for one.
 func (c *compiler) timeouts(i int32) {
 	n, st := &c.nodes[i], &c.p.Steps[i]
 	each := c.timeout(n.src.Timeout, c.valueAt(n.ptr+"/timeout"))
 	st.TotalTimeoutMS = c.duration(n.src.TotalTimeout, c.valueAt(n.ptr+"/total_timeout"))
-	if st.Kind != plan.Action {
+	if !calls(st.Kind) {
 		if each > 0 && (st.TotalTimeoutMS == 0 || each < st.TotalTimeoutMS) {
 			st.TotalTimeoutMS = each
 		}
 		return
 	}
-	if each == 0 {
+	if each == 0 && st.Kind == plan.Action {
 		each = min(c.limits.TimeoutMS, c.limits.MaxTimeoutMS)
 	}
 	st.TimeoutMS = each
@@ -194,9 +201,9 @@ func (c *compiler) contracts(i int32) {
 	if k == nil {
 		return
 	}
-	if st.Kind != plan.Action {
+	if !calls(st.Kind) {
 		c.fail(fault.RecipeInvalid, "not-for-kind", c.keyAt(at),
-			c.kindName(i)+" cannot have contracts; only action steps can", "")
+			c.kindName(i)+" cannot have contracts; only action and recipe steps can", "")
 		return
 	}
 	st.InputC = c.schema(k.Input, at+"/input")

@@ -92,6 +92,9 @@ func (ps *programs) prepare(p *plan.Plan) (*program, error) {
 	if prog := ps.find(p.Key()); prog != nil {
 		return prog, nil
 	}
+	if err := refuseChildren(p); err != nil {
+		return nil, err
+	}
 	prog, err := newProgram(p)
 	if err != nil {
 		return nil, err
@@ -112,9 +115,21 @@ func (ps *programs) load(ctx context.Context, st store.Reader, key string) (*pro
 	if err != nil {
 		return nil, fault.Wrap(fault.StoreCorrupt, err, "the stored plan %s cannot be read", key)
 	}
+	if err := refuseChildren(p); err != nil {
+		return nil, err
+	}
 	// The stored key identifies the plan even if a later release encodes it
 	// differently: a run executes the plan it was started with.
 	return ps.add(assembleProgram(p, key, data)), nil
+}
+
+// refuseChildren refuses a plan with steps that run other recipes: compile accepts them,
+// but the machine does not run them yet.
+func refuseChildren(p *plan.Plan) error {
+	if len(p.Children) == 0 {
+		return nil
+	}
+	return fault.New(fault.NotAvailable, "this release checks, draws and estimates recipes that run other recipes (%q), but does not run them yet", p.Children[0].String())
 }
 
 // plan returns the plan that is stored under a key.

@@ -260,7 +260,7 @@ var ruleCases = map[string]ruleCase{
 	"limits are no JSON": {"limits", raise(`{"steps":9,"items":100000,"depth":32,"memory":268435456,"cost":""}`),
 		`I2: event 14 holds no limits: "{\"steps\":9,`},
 	"limits stay": {"limits", raise(`{"steps":4,"items":100000,"depth":32,"memory":268435456}`),
-		"I7: event 14 raises no limit: {TotalSteps:4 LoopItems:100000 ScopeDepth:32 MemoryBytes:268435456 ExpressionCost:0} after"},
+		"I7: event 14 raises no limit: {TotalSteps:4 LoopItems:100000 ScopeDepth:32 MemoryBytes:268435456 ExpressionCost:0 ChildDepth:0} after"},
 	"fewer steps": {"limits", raise(`{"steps":2,"items":100001,"depth":32,"memory":268435456}`),
 		"I7: event 14 raises no limit"},
 	"fewer items": {"limits", raise(`{"steps":9,"items":99999,"depth":32,"memory":268435456}`),

@@ -243,6 +243,10 @@ func facts(p *plan.Plan, s *plan.Step) []string {
 		lines = append(lines, strategy[s.Strategy])
 	case plan.Loop:
 		lines = append(lines, concurrencyText(s.Concurrency)+strategy[s.Strategy])
+	case plan.Recipe:
+		if s.Child.Depth > 0 {
+			lines = append(lines, fmt.Sprintf("at most %d levels below the first run", s.Child.Depth))
+		}
 	}
 	if s.When != nil {
 		lines = append(lines, "when "+oneLine(s.When.Src))
@@ -283,6 +287,8 @@ func mainFact(p *plan.Plan, s *plan.Step) string {
 		return "×N over " + source(s.Expr)
 	case plan.Wait:
 		return waitText(s)
+	case plan.Recipe:
+		return oneLine(p.Children[s.Child.Ref].String())
 	case plan.Fail:
 		return strings.TrimSuffix(oneLine(s.Code)+": "+source(s.Expr), ": ")
 	}

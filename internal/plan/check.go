@@ -16,6 +16,9 @@ func (p *Plan) Check() error {
 			return err
 		}
 	}
+	if err := p.checkChildren(); err != nil {
+		return err
+	}
 	owned := make([]bool, len(p.Graphs))
 	for i := range p.Steps {
 		if err := p.checkStep(int32(i), owned); err != nil {
@@ -98,6 +101,9 @@ func (p *Plan) checkStep(n int32, owned []bool) error {
 	}
 	if s.Kind == Loop && (s.Body == None || s.Expr == nil) || (s.Kind == Condition || s.Kind == Transform) && s.Expr == nil {
 		return fmt.Errorf("plan: step %d lacks what its kind needs", n)
+	}
+	if err := p.checkChild(n); err != nil {
+		return err
 	}
 	for _, o := range s.Graphs() {
 		if !p.graphIn(o) || o == 0 || owned[o] || p.Graphs[o].Owner != n {

@@ -34,9 +34,10 @@ const (
 	Transform
 	Wait
 	Fail
+	Recipe
 )
 
-var kindNames = [...]string{"action", "condition", "parallel", "loop", "transform", "wait", "fail"}
+var kindNames = [...]string{"action", "condition", "parallel", "loop", "transform", "wait", "fail", "recipe"}
 
 func (k Kind) String() string { return kindNames[k] }
 
@@ -69,6 +70,8 @@ type Plan struct {
 	Steps   []Step  `json:"steps"`
 	// Actions are the distinct action references; Step.Action indexes them.
 	Actions []ActionRef `json:"actions,omitempty"`
+	// Children are the distinct recipes that steps run as child runs; Child.Ref indexes them.
+	Children []ChildRef `json:"children,omitempty"`
 
 	InputSchema  json.RawMessage `json:"inputSchema,omitempty"`
 	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
@@ -91,6 +94,15 @@ type Plan struct {
 	// different names of steps are stored separately.
 	Labels map[string]string `json:"labels,omitempty"`
 
+	// Embedded are the plans of the embedded children and of theirs, each once, sorted by
+	// key. They are stored as plans of their own, so Encode leaves them out, and a decoded
+	// plan has none.
+	Embedded []*Plan `json:"-"`
+	// Registered are the recipes that the references in this plan, in Embedded and in the
+	// plans of Registered found when this one was compiled, sorted by reference. Like
+	// Embedded it is not stored; the plans in it have none.
+	Registered []Registered `json:"-"`
+
 	hash Hash
 	key  string
 }
@@ -104,6 +116,9 @@ type Limits struct {
 	// ExpressionCost is what one evaluation of an expression or template may cost. 0 is
 	// the default of package expr, also in plans that are older than this field.
 	ExpressionCost int64 `json:"cost,omitempty"`
+	// ChildDepth is how deep child runs may nest below a root run of the plan. 0 is
+	// DefaultChildDepth, also in plans that are older than this field.
+	ChildDepth int64 `json:"childDepth,omitempty"`
 }
 
 // Estimate is the credit estimation (X147), kept for a future ledger.
@@ -168,7 +183,7 @@ type Step struct {
 	OutputC   json.RawMessage `json:"outputContract,omitempty"`
 
 	// Kind condition and transform; Expr of a loop is `over`, of a wait `until`,
-	// of a fail its message (a template).
+	// of a fail its message (a template), of a recipe the list of its files.
 	Expr *Expr `json:"expr,omitempty"`
 	Then int32 `json:"then"` // graph, None when absent
 	Else int32 `json:"else"`
@@ -191,6 +206,9 @@ type Step struct {
 
 	// Kind fail.
 	Code string `json:"code,omitempty"`
+
+	// Kind recipe; nil otherwise. Params and Bindings are the input of the child run.
+	Child *Child `json:"child,omitempty"`
 
 	Bind string `json:"bind,omitempty"` // outputBinding
 	Slot int32  `json:"slot"`           // its slot in the frame; None without
@@ -314,21 +332,22 @@ func (p *Plan) Freeze() error {
 	}
 	p.hash = sha256.Sum256(data)
 	p.key = p.hash.String()
-	if len(p.Labels) > 0 {
-		labels, err := json.Marshal(p.Labels) // sorted by id
-		if err != nil {
-			return fmt.Errorf("seal plan: %w", err)
-		}
-		sum := sha256.Sum256(labels)
+	names, err := p.names()
+	if err != nil {
+		return fmt.Errorf("seal plan: %w", err)
+	}
+	if len(names) > 0 {
+		sum := sha256.Sum256(names)
 		p.key += "." + hex.EncodeToString(sum[:16])
 	}
 	return nil
 }
 
-// Key identifies the stored plan, including its labels: its hash and, when steps have
-// labels, a dot and the first 16 bytes of the SHA-256 of the labels. Runs of two recipes
-// with the same meaning share a plan only when the names of the steps are also equal, so
-// that no account sees names from another one. Freeze or Decode must have been called.
+// Key identifies the stored plan, including what is for people: its hash and, when it has
+// labels or embedded children, a dot and the first 16 bytes of the SHA-256 of their names.
+// Runs of two recipes with the same meaning share a plan only when these names are also
+// equal, so that no account sees names from another one. Freeze or Decode must have been
+// called.
 func (p *Plan) Key() string { return p.key }
 
 // HashOf returns the hash in a key.
@@ -342,10 +361,11 @@ func HashOf(key string) string {
 func (p *Plan) canonical() ([]byte, error) {
 	bare := *p
 	bare.Labels = nil
+	bare.Children = p.canonicalChildren()
 	return json.Marshal(&bare)
 }
 
-// Encode returns the stored form: the canonical form and the labels.
+// Encode returns the stored form: the canonical form and the names for people.
 func (p *Plan) Encode() ([]byte, error) { return json.Marshal(p) }
 
 // Decode decodes the result of Encode and computes the hash.

@@ -40,6 +40,7 @@ var names = []struct{ name, what string }{
 	{"transform", "A step that computes a value."},
 	{"wait", "A step that waits for a time or a signal."},
 	{"fail", "A step that ends its scope with a failure."},
+	{"children", "A step that runs another recipe."},
 	{"failures", "Retries, fallbacks, the effect of a failure on other steps, undoing."},
 	{"cel", "The expression language: names in scope, values, functions with examples."},
 	{"templates", "Placeholders, filters and blocks in texts."},
@@ -60,6 +61,7 @@ var others = map[string]string{
 	"expression": "cel", "expressions": "cel", "function": "cel", "functions": "cel", "names": "cel",
 	"template": "templates", "filter": "templates", "filters": "templates",
 	"failure": "failures", "retry": "failures", "fallback": "failures",
+	"child": "children", "nesting": "children", "recursion": "children",
 	"step": "steps", "limit": "limits", "duration": "recipe", "durations": "recipe",
 }
 

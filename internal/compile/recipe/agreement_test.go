@@ -159,6 +159,10 @@ func (m *mutator) value(s *shape, depth int) any {
 			return m.pick([]string{"a", "_x", "markdown"})
 		case s.rule.pattern == semverPattern, s.rule.pattern == versionPattern:
 			return m.pick([]string{"1.0.0", "0.1.0-rc.1+x", "12.3.4"})
+		case s.rule.pattern == refPattern:
+			return m.pick([]string{"digest", "a b@1", "x@1.2", "y@1.2.3-rc.1"})
+		case s.rule.pattern == pathPattern:
+			return m.pick([]string{"final", "a.b.c", "fetch-data.0"})
 		case s.rule.pattern == codePattern:
 			return m.pick([]string{"A", "TOO_LARGE", "x.y-z"})
 		default:
@@ -179,6 +183,9 @@ func (m *mutator) value(s *shape, depth int) any {
 		return map[string]any{"type": "object", "x": m.scalar()}
 	case formList:
 		list := []any{}
+		if s.elem.rule.short != "" && m.r.IntN(2) == 0 {
+			list = append(list, m.value(s.elem.object.byName[s.elem.rule.short].shape, depth+1))
+		}
 		for range s.rule.minItems + m.r.IntN(3) {
 			list = append(list, m.value(s.elem, depth+1))
 		}
@@ -215,6 +222,9 @@ func (m *mutator) object(o *object, depth int) any {
 			if o.name == "Step" && depth > 4 {
 				kinds = []string{"action", "transform", "wait", "fail", "recipe"}
 			}
+			if o.name == "Child" && depth > 4 {
+				kinds = []string{"ref", "file"}
+			}
 			kind := m.pick(kinds)
 			chosen[kind] = true
 			if b.kindField != "" && m.r.IntN(2) == 0 {
@@ -250,7 +260,7 @@ func (m *mutator) scalar() any {
 		nil, true, false, int64(0), int64(-1), int64(1), int64(2), int64(64), int64(65), int64(1<<53 - 1), int64(1 << 53), int64(1 << 62),
 		0.0, 0.5, 1.0, 1.5, -0.5, 2.0, 1e3, 1e18, 1e300, "", " ", "x", "X", "a b", "a/b", "..", "\u202e", "5m", "5", "-5m", "0s", "0.5ms",
 		"P1Y", "PT", "P", "PT0S", "1h1h", "5M", "pt5m", "0.001s", "0.0001s", "1234567890s", "999999999h", "1d", "5mm", " 5m", "5m\n", "PT1.5S", "P1W2D",
-		"all", "ALL", "some", "active", "fallback", "retry", "fixed", "per_file", "calculated", "action", "wait", "1.0", "01.0.0", "1.0.0", "v1",
+		"all", "ALL", "some", "active", "fallback", "retry", "fixed", "per_file", "calculated", "action", "wait", "1.0", "01.0.0", "1.0.0", "v1", "x@", "x@1.2.3.4", "@1", "a..b", ".a", "a@b@1",
 		[]any{}, map[string]any{}, []any{"a"}, []any{int64(1)}, map[string]any{"a": "b"}, map[string]any{"a": int64(1)}, string(make([]byte, 65)),
 	}
 	return all[m.r.IntN(len(all))]

@@ -101,7 +101,15 @@ func (d *decoder) decode(n *jsonx.Node, s *shape, v reflect.Value) {
 	case formMap:
 		d.entries(n, s, v)
 	case formObject:
-		d.object(n, s.object, v)
+		f := s.object.byName[s.rule.short]
+		switch {
+		case f != nil && n.Kind == jsonx.String:
+			d.decode(n, f.shape, v.Field(f.index))
+		case f != nil && n.Kind != jsonx.Object:
+			d.wrongKind(n, fmt.Sprintf("%s, which is text or an object with %q", objectNouns[s.object.name], f.name), "")
+		default:
+			d.object(n, s.object, v)
+		}
 	}
 }
 
@@ -214,12 +222,8 @@ func unquoteHint(n *jsonx.Node) string {
 }
 
 func (d *decoder) raw(n *jsonx.Node, s *shape, v reflect.Value) {
-	switch {
-	case s.rule.shape == jsonSchema && n.Kind != jsonx.Object:
+	if s.rule.shape == jsonSchema && n.Kind != jsonx.Object {
 		d.wrongKind(n, `a JSON Schema, which is an object such as {"type": "object"}`, "")
-		return
-	case s.rule.shape == recipeRef && n.Kind != jsonx.Object && n.Kind != jsonx.String:
-		d.wrongKind(n, "the name of a recipe, or a recipe", "")
 		return
 	}
 	raw, err := jsonx.Canonical(n.Value())

@@ -33,10 +33,11 @@ func (s *Source) Format(d fault.Diagnostic) string {
 }
 
 func (s *Source) excerpt(b *strings.Builder, p fault.Pos) {
-	if p.Line == 0 || p.File != s.file {
+	text := s.of(p.File)
+	if p.Line == 0 || text == nil {
 		return
 	}
-	line := []rune(s.Line(p.Line))
+	line := []rune(text.Line(p.Line))
 	from := max(0, min(p.Col-1, len(line)))
 	first := max(0, from-maxExcerpt/2)
 	if len(line) <= maxExcerpt {

@@ -47,6 +47,7 @@ type Limits struct {
 	MaxTotalSteps int64 `json:"max_total_steps,omitempty"` // X231, default 100,000
 	MaxLoopItems  int64 `json:"max_loop_items,omitempty"`  // default 100,000
 	MaxScopeDepth int64 `json:"max_scope_depth,omitempty"` // default 32
+	MaxDepth      int64 `json:"max_depth,omitempty"`       // of child runs; default 10
 	MemoryLimitMB int64 `json:"memory_limit_mb,omitempty"` // default 256
 	// MaxExpressionCost bounds each evaluation. Default 100,000.
 	MaxExpressionCost int64 `json:"max_expression_cost,omitempty"`
@@ -66,8 +67,7 @@ type Step struct {
 	Loop      *Loop      `json:"loop,omitempty"`
 	Wait      *Wait      `json:"wait,omitempty"`
 	Fail      *Fail      `json:"fail,omitempty"`
-	// Recipe is parsed only so that compile can refuse it with NOT_AVAILABLE.
-	Recipe json.RawMessage `json:"recipe,omitempty"`
+	Recipe    *Child     `json:"recipe,omitempty"`
 
 	When          string            `json:"when,omitempty"`          // CEL; false = skipped(condition)
 	DependsOn     *[]string         `json:"dependsOn,omitempty"`     // nil = by order; empty = none
@@ -135,6 +135,35 @@ type Wait struct {
 type Fail struct {
 	Code    string `json:"code,omitempty"`    // default STEP_FAILED
 	Message string `json:"message,omitempty"` // template
+}
+
+// Child runs another recipe as a run of its own (X15). Exactly one of Ref, File and Inline
+// says which.
+type Child struct {
+	Ref    string  `json:"ref,omitempty"`    // a registered recipe: name, name@1, name@1.2 or name@1.2.3
+	File   string  `json:"file,omitempty"`   // path, relative to the text that names it
+	Inline *Recipe `json:"inline,omitempty"` // the recipe itself
+
+	// Inputs are the child's input beside the step's InputBindings; they may hold templates (X16).
+	Inputs     map[string]json.RawMessage `json:"inputs,omitempty"`
+	Files      string                     `json:"files,omitempty"`   // CEL: a list of files; default none
+	Outputs    []*Output                  `json:"outputs,omitempty"` // default the child's result (X17)
+	Limits     *ChildLimits               `json:"limits,omitempty"`
+	MaxCredits int64                      `json:"maxCredits,omitempty"`
+}
+
+// Output takes a part of a child's result (X17). In a text, a name alone is short for Path.
+type Output struct {
+	Path    string   `json:"path"`              // names of fields with dots between
+	As      string   `json:"as,omitempty"`      // default the last name of Path
+	Extract []string `json:"extract,omitempty"` // fields of the value at Path, each under its own name
+}
+
+// ChildLimits bound one child run and those below it. 0 = what the parent run passes on.
+type ChildLimits struct {
+	MaxDepth      int64 `json:"max_depth,omitempty"` // depth in the tree of runs; the root has 0 (X61)
+	MaxTotalSteps int64 `json:"max_total_steps,omitempty"`
+	MemoryLimitMB int64 `json:"memory_limit_mb,omitempty"`
 }
 
 // OnError is what happens after the last retry has failed (X106, X107).

@@ -15,6 +15,7 @@ type rule struct {
 	min, max *float64
 	minItems int
 	shape    rawShape // of a json.RawMessage
+	short    string   // of an object: a text stands for an object with only this field
 	item     *rule    // of each entry of a list or map
 }
 
@@ -27,7 +28,6 @@ type rawShape uint8
 const (
 	anyValue rawShape = iota
 	jsonSchema
-	recipeRef
 )
 
 var (
@@ -42,6 +42,11 @@ var (
 		`a version such as "1.0.0" or a range such as "1" or "1.2"`,
 	}
 	textPattern = &pattern{`[^\s]`, "text that is not blank"}
+	refPattern  = &pattern{
+		`^[^@]*[^@\s][^@]*(@[0-9]+(\.[0-9]+){0,2}(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?)?$`,
+		`the name of a recipe such as "digest", or with a version or range such as "digest@1.2"`,
+	}
+	pathPattern = &pattern{`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,31}$`, `names with dots between them, such as "report.summary"`}
 	codePattern = &pattern{`^[A-Za-z][A-Za-z0-9_.-]{0,63}$`, `a code such as "DOCUMENT_TOO_LARGE"`}
 )
 
@@ -91,6 +96,7 @@ var rules = map[string]rule{
 	"Limits.max_total_steps":     numberRule("Steps a run and its child runs may start.", "100000", 1, 1_000_000, 2000),
 	"Limits.max_loop_items":      numberRule("Items one loop may have.", "100000", 1, 1_000_000, 500),
 	"Limits.max_scope_depth":     numberRule("How deep scopes may nest.", "32", 1, 64, 8),
+	"Limits.max_depth":           numberRule("How deep child runs may nest: a run that a step of this recipe starts has depth 1.", "10", 1, 32, 3),
 	"Limits.memory_limit_mb":     numberRule("Counted memory of a run in MiB.", "256", 1, 4096, 64),
 	"Limits.max_expression_cost": numberRule("What evaluating one expression or template may cost: one for each operation, each 64 bytes read and each 16 bytes written.", "100000", 1, 1_000_000, 500000),
 
@@ -104,7 +110,7 @@ var rules = map[string]rule{
 	"Step.loop":              {doc: "Runs its steps once per item of a list.", def: "none", example: m{"over": "input.urls", "as": "url", "steps": []any{step("one", "transform", m{"expression": "size(url)"})}}},
 	"Step.wait":              {doc: "Waits for a time or a signal.", def: "none", example: m{"duration": "30s"}},
 	"Step.fail":              {doc: "Ends the scope with a failure.", def: "none", example: m{"code": "TOO_LARGE", "message": "it has too many pages"}},
-	"Step.recipe":            {doc: "Runs another recipe: its name, or the recipe itself. Not available in this release.", def: "none", shape: recipeRef, example: "document-digest"},
+	"Step.recipe":            {doc: "Runs another recipe as a run of its own.", def: "none", example: m{"ref": "document-digest@1", "inputs": m{"language": "en"}}},
 	"Step.when":              {doc: "CEL expression; the step is skipped when it is false.", def: "always", pattern: textPattern, example: "inspection.pages > 1"},
 	"Step.dependsOn":         {doc: "Ids of the steps this one waits for; an empty list for none.", def: "the step before it", item: &rule{pattern: idPattern}, example: []any{"fetch", "count"}},
 	"Step.inputBindings":     {doc: "The action's inputs, each a CEL expression over what came before.", def: "none", example: map[string]any{"text": "markdown.content"}},
@@ -153,6 +159,23 @@ var rules = map[string]rule{
 	"OnError.maxRetries":   numberRule("How often to try again before the strategy applies.", "2 for the strategy retry, so three attempts in total; else 0", 1, 1000, 1),
 	"OnError.retryDelay":   {doc: "Pause before the first retry.", def: "500ms", example: "2s"},
 
+	"Child.ref":        {doc: "Name of a registered recipe, with a version or a range; the newest that fits is found when the run starts.", def: "none", pattern: refPattern, example: "document-digest@1.2"},
+	"Child.file":       {doc: "Path of a recipe, relative to the file that names it and in its directory or below.", def: "none", pattern: textPattern, example: "./digest.yaml"},
+	"Child.inline":     {doc: "The recipe itself.", def: "none", example: m{"name": "double", "steps": []any{step("one", "transform", m{"expression": "input.n * 2"})}, "outputs": m{"n": "steps.one.output"}}},
+	"Child.inputs":     {doc: "Fixed inputs of the child run; text in them may contain {{ templates }}.", def: "none", example: m{"language": "en", "text": "{{ input.text }}"}},
+	"Child.files":      {doc: "CEL expression for the list of the child run's files.", def: "no files", pattern: textPattern, example: "fileHashes"},
+	"Child.outputs":    {doc: "Parts of the child's result that become the step's output.", def: "the whole result", item: &rule{short: "path"}, minItems: 1, example: []any{"summary", m{"path": "report.pages", "as": "pages"}}},
+	"Child.limits":     {doc: "Limits of the child run and of those below it.", def: "those of the run", example: m{"max_depth": 3}},
+	"Child.maxCredits": numberRule("Credits that the child run and those below it may use.", "what the run may use", 1, maxInteger, 100),
+
+	"Output.path":    {doc: "Field of the child's result, or a path into it with dots between the names.", required: true, pattern: pathPattern, example: "analysis.accuracy"},
+	"Output.as":      {doc: "Name of the field in the step's output.", def: "the last name of the path", pattern: bindingPattern, example: "accuracy"},
+	"Output.extract": {doc: "Fields of the value at the path; each becomes a field of the step's output.", def: "none", item: &rule{pattern: idPattern}, minItems: 1, example: []any{"summary", "recommendations"}},
+
+	"ChildLimits.max_depth":       numberRule("How deep the run, and those that it starts, may stand in the tree of runs; the first run has depth 0. A recipe may run itself only with this limit.", "that of the run", 1, 32, 3),
+	"ChildLimits.max_total_steps": numberRule("Steps the child run and those below it may start.", "what is left to the run", 1, 1_000_000, 500),
+	"ChildLimits.memory_limit_mb": numberRule("Counted memory of the child run and of those below it in MiB.", "what is left to the run", 1, 4096, 64),
+
 	"RetryPolicy.maxAttempts":       numberRule("Attempts in total, the first included.", "1", 1, 1000, 3),
 	"RetryPolicy.initialDelay":      {doc: "Pause after the first failure.", def: "500ms", example: "1s"},
 	"RetryPolicy.maxDelay":          {doc: "Longest pause.", def: "8s", example: "30s"},
@@ -189,6 +212,7 @@ type constraint struct {
 
 var constraints = map[string][]constraint{
 	"Step":    {{oneOf: stepKinds, kindField: "type"}},
+	"Child":   {{oneOf: []string{"ref", "file", "inline"}}},
 	"Wait":    {{oneOf: []string{"duration", "until", "signal"}}},
 	"OnError": {{field: "strategy", value: "fallback", needs: "fallbackStep"}},
 	"CreditEstimation": {
@@ -210,6 +234,9 @@ var objectNouns = map[string]string{
 	"Loop":             "a loop",
 	"Wait":             "a wait",
 	"Fail":             "a fail block",
+	"Child":            "a child recipe",
+	"Output":           "an output",
+	"ChildLimits":      "limits of a child run",
 	"OnError":          "an error handler",
 	"RetryPolicy":      "a retry policy",
 	"Compensate":       "a compensation",

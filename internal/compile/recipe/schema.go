@@ -93,11 +93,8 @@ func (s *shape) schema(defs map[string]any) map[string]any {
 	case formNumber:
 		m["type"] = "number"
 	case formRaw:
-		switch s.rule.shape {
-		case jsonSchema:
+		if s.rule.shape == jsonSchema {
 			m["type"] = "object"
-		case recipeRef:
-			m["type"] = []string{"string", "object"}
 		}
 	case formList:
 		m["type"], m["items"] = "array", s.elem.schema(defs)
@@ -106,6 +103,9 @@ func (s *shape) schema(defs map[string]any) map[string]any {
 	case formObject:
 		describe(s.object, defs)
 		m = ref(s.object)
+		if f := s.object.byName[s.rule.short]; f != nil {
+			m = map[string]any{"anyOf": []any{f.shape.schema(defs), m}}
+		}
 	}
 	if s.rule.doc != "" {
 		m["description"] = s.rule.described()

@@ -19,6 +19,8 @@ type Source struct {
 	text *yamlx.Text
 	json []string // the lines of a JSON text; YAML splits lines differently
 
+	included []*Source // the texts of recipes that this one includes
+
 	recovered *Recipe // what could be read of a malformed text
 	partial   bool    // a part of the text could not be read
 }
@@ -40,6 +42,23 @@ func newSource(file string, data []byte, tree *jsonx.Node, yaml bool) *Source {
 		s.json = strings.Split(string(data), "\n")
 	}
 	return s
+}
+
+// Include adds the text of a recipe that this one includes, so that Format can show the
+// lines that diagnostics in it point at.
+func (s *Source) Include(other *Source) { s.included = append(s.included, other) }
+
+// of returns the text in a file, or nil when it is not known.
+func (s *Source) of(file string) *Source {
+	if file == s.file {
+		return s
+	}
+	for _, o := range s.included {
+		if o.file == file {
+			return o
+		}
+	}
+	return nil
 }
 
 // File returns the file name of positions.

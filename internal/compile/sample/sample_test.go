@@ -86,7 +86,8 @@ var undrawn = map[string]string{
 	"Limits.MaxExpressionCost": "drawn expressions cost little",
 	"Step.Name":                "for people",
 	"Step.Type":                "follows from the kind's field",
-	"Step.Recipe":              "refused by compile with NOT_AVAILABLE",
+	"Step.Recipe":              "the engine does not run child runs yet",
+	"Limits.MaxDepth":          "of child runs",
 	"Step.Ptr":                 "a place in the source",
 	"Action.Version":           "resolved by compile",
 	"Transform.OutputBinding":  "Step.OutputBinding says the same",
@@ -147,6 +148,9 @@ func fields(t reflect.Type, into map[string]bool) {
 	case reflect.Pointer, reflect.Slice:
 		fields(t.Elem(), into)
 	case reflect.Struct:
+		if t == reflect.TypeFor[recipe.Child]() {
+			return // Step.Recipe is an exception
+		}
 		for f := range t.Fields() {
 			if name := t.Name() + "." + f.Name; !into[name] {
 				into[name] = true

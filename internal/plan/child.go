@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// DefaultChildDepth is how deep child runs may nest where nothing else is said, counted
+// from the root run, which has depth 0.
+const DefaultChildDepth = 10
+
+// A ChildRef is a recipe that steps of a plan run as child runs. It is either registered,
+// and found when a run starts, or embedded: its plan was compiled with this one.
+type ChildRef struct {
+	// Name is that of the recipe. Of an embedded one it is for people only.
+	Name string `json:"name,omitempty"`
+	// Version of a registered recipe is as in the recipe: "" for the newest, a range such as
+	// "1" or "1.2", or a version. Of an embedded recipe it is the version that it states.
+	Version string `json:"version,omitempty"`
+	// Key is the key of an embedded plan; "" of a registered recipe.
+	Key string `json:"key,omitempty"`
+}
+
+// Registered reports whether the recipe is found by its name when a run starts.
+func (r *ChildRef) Registered() bool { return r.Key == "" }
+
+func (r *ChildRef) String() string {
+	if r.Version == "" {
+		return r.Name
+	}
+	return r.Name + "@" + r.Version
+}
+
+// A Child is what a step of kind recipe says of the run that it starts. The input of
+// that run is made of the step's Params and Bindings, as that of an action; its files are
+// the list that the step's Expr gives, and none without Expr.
+//
+// Of the limits 0 means that the step sets none. A limit only ever lowers what the parent
+// run passes on.
+type Child struct {
+	Ref int32 `json:"ref"` // index into Plan.Children
+	// Outputs are the fields of the step's output, sorted by name. Without them the output
+	// is the result of the child run.
+	Outputs []ChildOutput `json:"outputs,omitempty"`
+	// Depth is how deep the run, and those below it, may stand in the tree of runs: the
+	// root run has depth 0, so the run of a step of the root has depth 1.
+	Depth       int64 `json:"depth,omitempty"`
+	TotalSteps  int64 `json:"steps,omitempty"`   // of the run and those below it
+	MemoryBytes int64 `json:"memory,omitempty"`  // of the run and those below it
+	MaxCredits  int64 `json:"credits,omitempty"` // whole credits, of the run and those below it
+}
+
+// A ChildOutput is a field of the output of a recipe step: a part of the child's result.
+type ChildOutput struct {
+	Name string   `json:"name"`
+	Path []string `json:"path"` // names of fields, from the result inward; at least one
+}
+
+// A Registered is what a reference to a registered recipe found at compile time.
+type Registered struct {
+	Ref     ChildRef
+	Name    string // of the recipe, which Ref may name by its id
+	Version string // the exact one; "" when the recipe states none
+	Plan    *Plan
+}
+
+// EmbeddedPlan returns the embedded plan of that key, or nil. A decoded plan has none.
+func (p *Plan) EmbeddedPlan(key string) *Plan {
+	for _, e := range p.Embedded {
+		if e.Key() == key {
+			return e
+		}
+	}
+	return nil
+}
+
+// canonicalChildren returns the references without what is for people: the canonical form
+// has the hash of an embedded plan and neither its name nor the names of its steps.
+func (p *Plan) canonicalChildren() []ChildRef {
+	list := make([]ChildRef, len(p.Children))
+	for i, r := range p.Children {
+		if list[i] = r; !r.Registered() {
+			list[i] = ChildRef{Key: HashOf(r.Key)}
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+// names returns everything in the plan that is for people, or nil when there is nothing.
+func (p *Plan) names() (text []byte, err error) {
+	if len(p.Labels) > 0 {
+		if text, err = json.Marshal(p.Labels); err != nil { // sorted by id
+			return nil, err
+		}
+	}
+	for i := range p.Children {
+		if r := &p.Children[i]; !r.Registered() {
+			child, err := json.Marshal(r)
+			if err != nil {
+				return nil, err
+			}
+			text = append(text, child...)
+		}
+	}
+	return text, nil
+}
+
+// checkChild checks what a step of kind recipe refers to.
+func (p *Plan) checkChild(n int32) error {
+	s := &p.Steps[n]
+	if (s.Kind == Recipe) != (s.Child != nil) {
+		return fmt.Errorf("plan: step %d lacks what its kind needs", n)
+	}
+	k := s.Child
+	switch {
+	case k == nil:
+		return nil
+	case k.Ref < 0 || int(k.Ref) >= len(p.Children):
+		return fmt.Errorf("plan: step %d runs a recipe that is not there", n)
+	case k.Depth < 0 || k.TotalSteps < 0 || k.MemoryBytes < 0 || k.MaxCredits < 0:
+		return fmt.Errorf("plan: step %d has a limit below zero", n)
+	}
+	for i := range k.Outputs {
+		if len(k.Outputs[i].Path) == 0 {
+			return fmt.Errorf("plan: step %d has an output without a path", n)
+		}
+	}
+	return nil
+}
+
+func (p *Plan) checkChildren() error {
+	for i := range p.Children {
+		r := &p.Children[i]
+		if r.Registered() && r.Name == "" || !r.Registered() && len(HashOf(r.Key)) != 2*len(Hash{}) {
+			return fmt.Errorf("plan: child %d is neither a name nor a plan", i)
+		}
+	}
+	return nil
+}
