@@ -84,6 +84,7 @@ type app struct {
 	actions        *compile.Catalogue
 
 	data    string
+	recipes string // the directory of registered recipes; "" = there is none
 	output  string
 	quiet   bool
 	verbose bool

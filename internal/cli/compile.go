@@ -14,6 +14,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -44,7 +45,7 @@ func (a *app) compileFile(path string, limit int64) (*compiled, error) {
 		return nil, err
 	}
 	c := &compiled{text: text, name: name}
-	c.plan, c.recipe, c.source, c.diags = compile.Source(name, text, compile.Options{Actions: a.actions, MaxSource: limit})
+	c.plan, c.recipe, c.source, c.diags = compile.Source(name, text, compile.Options{Actions: a.actions, MaxSource: limit, Recipes: a.recipesFor(name, limit)})
 	if c.plan != nil {
 		return c, nil
 	}
@@ -56,6 +57,17 @@ func (a *app) compileFile(path string, limit int64) (*compiled, error) {
 		}
 	}
 	return c, fault.Invalid(code, c.diags)
+}
+
+// recipesFor returns where the recipe in a file finds those that its steps name.
+func (a *app) recipesFor(name string, limit int64) *registry.Files {
+	return registry.NewFiles(registry.Config{Recipe: name, Dir: a.recipes, MaxSource: limit})
+}
+
+// sourceFlags adds the flags of a command that compiles a recipe.
+func (a *app) sourceFlags(cmd *cobra.Command, limit *int64) {
+	cmd.Flags().Var((*config.Size)(limit), "max-source", "largest recipe, up to 16MiB")
+	cmd.Flags().StringVar(&a.recipes, "recipes", "", "directory of the recipes that steps name with ref (default ./recipes where it exists)")
 }
 
 // printDiagnostics prints every problem with its source line and a caret.
@@ -160,7 +172,7 @@ cat recipe.yaml | roux validate -`,
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "warnings end in exit code 3, too")
-	cmd.Flags().Var((*config.Size)(&limit), "max-source", "largest recipe, up to 16MiB")
+	a.sourceFlags(cmd, &limit)
 	return cmd
 }
 

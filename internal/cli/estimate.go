@@ -20,7 +20,6 @@ import (
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/media"
 	"github.com/roux-engine/roux/internal/plan"
@@ -94,7 +93,7 @@ func (a *app) estimateCommand() *cobra.Command {
 	}
 	cmd.Flags().StringArrayVar(&in, "input", nil, "input field name=value, or @file with an object of them (repeatable)")
 	cmd.Flags().StringArrayVar(&files, "file", nil, "input file, or a pattern in quotes such as 'scans/*.pdf' (repeatable)")
-	cmd.Flags().Var((*config.Size)(&limit), "max-source", "largest recipe, up to 16MiB")
+	a.sourceFlags(cmd, &limit)
 	return cmd
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/layout"
 	"github.com/roux-engine/roux/internal/picture"
@@ -97,7 +96,7 @@ roux graph @last --at 12 -o mermaid`,
 	flags.BoolVar(&d.bindings, "bindings", false, "also draw which step reads the output of which")
 	flags.BoolVar(&d.full, "full", false, fmt.Sprintf("draw every step; else more than %d become an overview", mostDrawn))
 	flags.IntVar(&d.width, "width", 0, "columns of the text form (default those of the terminal, else 120)")
-	flags.Var((*config.Size)(&d.limit), "max-source", "largest recipe, up to 16MiB")
+	a.sourceFlags(cmd, &d.limit)
 	completeFlag(cmd, "output", func() []string { return pictureForms })
 	completeFlag(cmd, "direction", func() []string { return []string{"down", "right"} })
 	return cmd

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
@@ -69,7 +68,7 @@ cat recipe.yaml | roux run - -o json`,
 	cmd.Flags().StringArrayVar(&in, "input", nil, "input field name=value, or @file with an object of them (repeatable)")
 	cmd.Flags().StringArrayVar(&files, "file", nil, "input file, a pattern in quotes such as 'scans/*.pdf', or the hash of a file that is kept (repeatable)")
 	cmd.Flags().StringVar(&into, "save", "", "write the files that the outputs name into this directory")
-	cmd.Flags().Var((*config.Size)(&limit), "max-source", "largest recipe, up to 16MiB")
+	a.sourceFlags(cmd, &limit)
 	cmd.Flags().BoolVar(&draft, "draft", false, "run a recipe whose status is draft")
 	return cmd
 }

@@ -50,6 +50,9 @@ func (a *app) prepare(cmd *cobra.Command) error {
 		}
 	}
 	a.getenv = a.config.Getenv
+	if a.recipes == "" {
+		a.recipes = a.config.RecipesDir()
+	}
 	if err := a.checkForm(strings.Fields(cmd.Annotations["forms"])); err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
-	"github.com/roux-engine/roux/internal/config"
+	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
@@ -86,6 +86,9 @@ func (a *app) simCommand() *cobra.Command {
 				}
 				return err
 			}
+			if err := engine.CheckRunnable(c.plan); err != nil {
+				return err
+			}
 			input, err := inputs(in, c.plan.InputSchema, a.stdin)
 			if err != nil {
 				return err
@@ -129,7 +132,7 @@ func (a *app) simCommand() *cobra.Command {
 	cmd.Flags().StringArrayVar(&answers, "answer", nil, "output of a step, step=JSON, in place of a made-up one (repeatable)")
 	cmd.Flags().StringArrayVar(&signals, "signal", nil, "payload of a signal, name=JSON (repeatable)")
 	cmd.Flags().BoolVar(&trace, "trace", false, "show everything that happens, line by line")
-	cmd.Flags().Var((*config.Size)(&limit), "max-source", "largest recipe, up to 16MiB")
+	a.sourceFlags(cmd, &limit)
 	return cmd
 }
 

@@ -89,7 +89,9 @@ func (c *compiler) registered(i int32, ref string, at location) *unit {
 	if err != nil {
 		hint := ""
 		if code, _ := codeOf(err); code == fault.RecipeNotFound && c.in.opt.Recipes != nil {
-			hint = didYouMean(key.Name, c.in.opt.Recipes.Names())
+			if names := c.in.opt.Recipes.Names(); !slices.Contains(names, key.Name) {
+				hint = didYouMean(key.Name, names)
+			}
 		}
 		c.lookupFailed(err, at, hint)
 		return nil

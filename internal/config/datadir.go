@@ -41,6 +41,22 @@ func (c *Config) DataDir() (string, error) {
 	return dir, err
 }
 
+// recipesDir is the directory of registered recipes where nothing names another one.
+const recipesDir = "recipes"
+
+// RecipesDir returns the directory of registered recipes, without regard to flags: the one
+// that a variable or a file of configuration names, else ./recipes where it exists, else
+// "".
+func (c *Config) RecipesDir() string {
+	if v := c.Get("recipes"); v.Origin != "default" {
+		return v.Value
+	}
+	if info, err := os.Stat(recipesDir); err == nil && info.IsDir() {
+		return recipesDir
+	}
+	return ""
+}
+
 // ByDefault reports whether nothing names the data directory.
 func (c *Config) ByDefault() bool { return *c.dataFlag == "" && c.Getenv(dataVariable) == "" }
 

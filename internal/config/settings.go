@@ -70,6 +70,10 @@ var table = []Setting{
 		Want: "a size such as 4MiB", check: func(text string) error { return new(Size).Set(text) },
 	},
 	{
+		Key: "recipes", Env: "ROUX_RECIPES", Flag: "recipes", Default: "(./recipes where it exists)",
+		What: "directory of the registered recipes, which steps name with `ref`", Want: "a directory", path: true,
+	},
+	{
 		Key: "concurrency", Env: "ROUX_CONCURRENCY", Default: "1024", What: "how many attempts may be under way at once",
 		Want: "a number from 1 to 1000000", check: func(text string) error {
 			if n, err := strconv.Atoi(text); err != nil || n < 1 || n > 1_000_000 {

@@ -92,7 +92,7 @@ func (ps *programs) prepare(p *plan.Plan) (*program, error) {
 	if prog := ps.find(p.Key()); prog != nil {
 		return prog, nil
 	}
-	if err := refuseChildren(p); err != nil {
+	if err := CheckRunnable(p); err != nil {
 		return nil, err
 	}
 	prog, err := newProgram(p)
@@ -115,7 +115,7 @@ func (ps *programs) load(ctx context.Context, st store.Reader, key string) (*pro
 	if err != nil {
 		return nil, fault.Wrap(fault.StoreCorrupt, err, "the stored plan %s cannot be read", key)
 	}
-	if err := refuseChildren(p); err != nil {
+	if err := CheckRunnable(p); err != nil {
 		return nil, err
 	}
 	// The stored key identifies the plan even if a later release encodes it
@@ -123,9 +123,9 @@ func (ps *programs) load(ctx context.Context, st store.Reader, key string) (*pro
 	return ps.add(assembleProgram(p, key, data)), nil
 }
 
-// refuseChildren refuses a plan with steps that run other recipes: compile accepts them,
+// CheckRunnable refuses a plan with steps that run other recipes: compile accepts them,
 // but the machine does not run them yet.
-func refuseChildren(p *plan.Plan) error {
+func CheckRunnable(p *plan.Plan) error {
 	if len(p.Children) == 0 {
 		return nil
 	}

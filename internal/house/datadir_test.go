@@ -40,6 +40,8 @@ var mayOpen = map[string]string{
 	"internal/userfile/open.go Expand":       "a pattern that the user names",
 	"internal/userfile/open.go OpenRegular":  "a file that the user names, checked before and after",
 	"internal/userfile/dir.go OpenDir":       "the directory that the user wants a project in",
+	"internal/userfile/within.go ReadWithin": "the directory of a recipe that the user names, through a rooted handle",
+	"internal/userfile/within.go ListWithin": "the names in a directory of recipes that the user names",
 	"internal/cli/demo.go newDemo":           "a directory of this command alone",
 	"internal/control/socket.go listen":      "a directory of this process alone where the path of the socket is too long; what is removed is a name",
 	"internal/doctor/salvage.go EmptyDir":    "the new directory that the user names; it is secured before anything is put there",

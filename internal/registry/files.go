@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package registry finds the recipes that steps name.
+//
+// It decides which text a path or a name means: a file beside the recipe that names it,
+// or the newest registered version that fits. It compiles nothing and never reads a file
+// outside of the directories that it was given.
+package registry
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/userfile"
+)
+
+const (
+	// maxFiles is how many recipes a directory may register.
+	maxFiles = 1000
+	// maxBytes is how many bytes they may have together.
+	maxBytes = 64 << 20
+)
+
+// Files finds recipes in files: those in the directory of one recipe or below it, and
+// those that a directory registers by their names and versions. It implements
+// [compile.Recipes]. It reads the directory when a name is first looked up, so it is made
+// anew for each compilation. It is not safe for concurrent use.
+type Files struct {
+	cfg   Config
+	given map[string]place // the texts that were returned, by File
+
+	scanned    bool
+	registered []entry
+	unreadable []string
+	err        error
+}
+
+// Config is what Files is made of.
+type Config struct {
+	// Recipe is the path of the recipe that is compiled, as its diagnostics have it. For a
+	// recipe without a file it is a name in the working directory.
+	Recipe string
+	// Dir is the directory whose recipes are registered. "" = none are.
+	Dir string
+	// MaxSource is how many bytes a recipe may have. Required.
+	MaxSource int64
+}
+
+// A place is a file and the directory that it must not lead out of.
+type place struct{ dir, name string }
+
+func (p place) file() string { return filepath.Join(p.dir, filepath.FromSlash(p.name)) }
+
+// An entry is a registered recipe.
+type entry struct {
+	place
+	name, id, version string
+	draft             bool
+	text              []byte
+}
+
+// NewFiles returns Files. It reads nothing yet.
+func NewFiles(cfg Config) *Files { return &Files{cfg: cfg, given: map[string]place{}} }
+
+// File implements [compile.Recipes].
+func (f *Files) File(from, name string) (*compile.Text, error) {
+	at, ok := f.given[from]
+	if !ok {
+		at = place{filepath.Dir(f.cfg.Recipe), filepath.Base(f.cfg.Recipe)}
+	}
+	if path.IsAbs(name) || filepath.IsAbs(name) {
+		return nil, fault.New(fault.RecipeNotFound, "%q is an absolute path: want one relative to %s", name, at.file())
+	}
+	to := place{at.dir, path.Join(path.Dir(at.name), name)}
+	if !filepath.IsLocal(filepath.FromSlash(to.name)) {
+		return nil, fault.New(fault.RecipeNotFound, "%q leads out of the directory of the recipe, %s", name, at.dir)
+	}
+	text, err := f.read(to)
+	if err != nil {
+		return nil, err
+	}
+	return f.give(to, text), nil
+}
+
+func (f *Files) read(p place) ([]byte, error) {
+	text, err := userfile.ReadWithin(p.dir, p.name, f.cfg.MaxSource, fault.RecipeNotFound)
+	if errors.Is(err, fault.FileTooLarge) {
+		return nil, fault.New(fault.RecipeInvalid, "%s, the limit of a recipe: --max-source raises it up to 16MiB", fault.Message(err))
+	}
+	return text, err
+}
+
+func (f *Files) give(p place, text []byte) *compile.Text {
+	f.given[p.file()] = p
+	return &compile.Text{File: p.file(), Data: text}
+}
+
+// Find implements [compile.Recipes]. A recipe is found by its name or its id. Drafts are
+// not found.
+func (f *Files) Find(name, version string) (*compile.Text, error) {
+	if err := f.scan(); err != nil {
+		return nil, err
+	}
+	var named, fitting []entry
+	for _, e := range f.registered {
+		if e.name == name || e.id != "" && e.id == name {
+			named = append(named, e)
+			if !e.draft && compile.Admits(version, e.version) {
+				fitting = append(fitting, e)
+			}
+		}
+	}
+	slices.SortStableFunc(fitting, newestFirst)
+	switch {
+	case len(fitting) == 0:
+		return nil, f.notFound(name, version, named)
+	case len(fitting) > 1 && compile.CompareVersions(fitting[0].version, fitting[1].version) == 0:
+		return nil, fault.New(fault.Conflict, "two files are the recipe %q of version %s: %s and %s", name, fitting[0].version, fitting[0].file(), fitting[1].file())
+	}
+	return f.give(fitting[0].place, fitting[0].text), nil
+}
+
+func newestFirst(a, b entry) int { return compile.CompareVersions(b.version, a.version) }
+
+func (f *Files) notFound(name, version string, named []entry) error {
+	var has []string
+	slices.SortStableFunc(named, newestFirst)
+	for _, e := range named {
+		word := e.version
+		if e.draft {
+			word += " (a draft)"
+		}
+		has = append(has, word)
+	}
+	switch {
+	case f.cfg.Dir == "":
+		return fault.New(fault.RecipeNotFound, "no recipe %q is registered: there is no directory ./recipes; --recipes names another one", name)
+	case len(has) > 0 && version == "":
+		return fault.New(fault.RecipeNotFound, "the recipe %q in %s has no version that runs: it has %s", name, f.cfg.Dir, strings.Join(has, ", "))
+	case len(has) > 0:
+		return fault.New(fault.RecipeNotFound, "the recipe %q in %s has no version %s: it has %s", name, f.cfg.Dir, version, strings.Join(has, ", "))
+	case len(f.unreadable) > 0:
+		return fault.New(fault.RecipeNotFound, "no recipe %q is registered in %s; %s cannot be read as a recipe", name, f.cfg.Dir, strings.Join(f.unreadable[:min(len(f.unreadable), 5)], ", "))
+	}
+	return fault.New(fault.RecipeNotFound, "no recipe %q is registered in %s", name, f.cfg.Dir)
+}
+
+// Names implements [compile.Recipes].
+func (f *Files) Names() (names []string) {
+	if f.scan() != nil {
+		return nil
+	}
+	for _, e := range f.registered {
+		names = append(names, e.name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// scan reads the directory of registered recipes, once. A file that is not a recipe is
+// left out: the directory may hold other files.
+func (f *Files) scan() error {
+	if f.scanned || f.cfg.Dir == "" {
+		return f.err
+	}
+	f.scanned = true
+	names, err := userfile.ListWithin(f.cfg.Dir, maxFiles, ".yaml", ".yml", ".json")
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = errors.New("there is no such directory")
+		}
+		f.err = fault.Wrap(fault.RecipeNotFound, err, "the recipes in %s cannot be read: %v", f.cfg.Dir, err)
+		return f.err
+	}
+	left := int64(maxBytes)
+	for _, name := range names {
+		p := place{f.cfg.Dir, name}
+		text, err := f.read(p)
+		if err != nil {
+			f.unreadable = append(f.unreadable, name)
+			continue
+		}
+		if left -= int64(len(text)); left < 0 {
+			f.err = fault.New(fault.RecipeInvalid, "the recipes in %s have more than %d bytes together", f.cfg.Dir, maxBytes)
+			return f.err
+		}
+		r, src, _ := recipe.Parse(p.file(), text, recipe.Options{MaxBytes: int(f.cfg.MaxSource)})
+		if r == nil {
+			r = src.Recovered() // whoever names it will see what is wrong in it
+		}
+		if r == nil || r.Name == "" {
+			f.unreadable = append(f.unreadable, name)
+			continue
+		}
+		f.registered = append(f.registered, entry{p, r.Name, r.ID, cmp.Or(r.Version, "0.0.0"), r.Status == "draft", text})
+	}
+	return nil
+}
+
+var _ compile.Recipes = (*Files)(nil)
