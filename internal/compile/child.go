@@ -3,11 +3,14 @@
 package compile
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/jsonx"
@@ -30,6 +33,9 @@ func (c *compiler) recipeStep(i int32) {
 	c.checkParameters(i)
 	c.requiredInputs(i)
 	c.checkOutputs(i, u)
+	if schema := resultSchema(u.r, st.Child.Outputs); schema != nil {
+		n.result = &declared{Action: &action.Action{Name: u.r.Name, Output: schema}}
+	}
 }
 
 // childRecipe finds, and unless it is a registered one compiles, the recipe that a step
@@ -329,6 +335,47 @@ func resultFields(r *recipe.Recipe) (names []string, closed bool) {
 	bound := map[string]bool{}
 	eachBinding(r.Steps, func(name string) { bound[name] = true })
 	return slices.Sorted(maps.Keys(bound)), true
+}
+
+// resultSchema returns a schema of the output of a step that runs a recipe and takes these
+// parts of its result, or nil when it may be anything.
+func resultSchema(r *recipe.Recipe, outputs []plan.ChildOutput) json.RawMessage {
+	var whole map[string]any
+	if !bytes.Contains(r.OutputSchema, []byte(`"$ref"`)) { // a reference is relative to the whole schema
+		v, _ := jsonx.Decode(r.OutputSchema, jsonx.Limits{Bytes: len(r.OutputSchema) + 1})
+		whole, _ = v.(map[string]any)
+	}
+	props := map[string]any{}
+	names, closed := resultFields(r)
+	switch {
+	case len(outputs) > 0:
+		for _, o := range outputs {
+			props[o.Name] = schemaAt(whole, o.Path)
+		}
+	case !closed:
+		return nil
+	default:
+		for _, name := range names {
+			props[name] = schemaAt(whole, []string{name})
+		}
+	}
+	raw, err := jsonx.Canonical(map[string]any{"type": "object", "additionalProperties": false, "properties": props})
+	if err != nil {
+		return nil // the outputSchema is reported where it is compiled
+	}
+	return raw
+}
+
+// schemaAt returns the schema of the value at a path, or one that accepts everything.
+func schemaAt(schema map[string]any, path []string) any {
+	for _, name := range path {
+		props, _ := schema["properties"].(map[string]any)
+		schema, _ = props[name].(map[string]any)
+	}
+	if schema == nil {
+		return map[string]any{}
+	}
+	return schema
 }
 
 // eachBinding calls fn for each name that steps bind in the frame of the root: all but

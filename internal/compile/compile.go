@@ -193,6 +193,7 @@ type node struct {
 	ptr     string
 	invalid bool // its kind is unclear, so no more problems are reported for it
 	decl    *declared
+	result  *declared // of a recipe step: what its output is like
 	// bindPtr is the pointer to its outputBinding.
 	bindPtr    string
 	bind       string

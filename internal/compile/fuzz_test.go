@@ -21,8 +21,25 @@ func FuzzSource(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Add([]byte(whole))
+	files, _ = filepath.Glob("testdata/children/*.txt")
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		text, _, _ := strings.Cut(string(data), diagMark)
+		_, _, recipes := splitFiles(text + "\n")
+		for _, text := range recipes {
+			f.Add([]byte(text))
+		}
+	}
+	f.Add([]byte("name: x\nsteps: [{recipe: {file: y.yaml}}, {recipe: {ref: x}}, {recipe: {file: b.yaml}}]\n"))
+	f.Add([]byte("name: x\nsteps: [{recipe: {ref: x, limits: {max_depth: 2}}}, {recipe: {inline: {name: i, steps: [{recipe: {ref: b}}]}}}]\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		p, r, src, diags := Source("x.yaml", text, Options{Actions: testActions()})
+		// The text may include itself, under two names, and be registered.
+		recipes := textFiles{"x.yaml": string(text), "y.yaml": string(text), "registry/x.yaml": string(text),
+			"b.yaml": "name: b\nsteps: [{recipe: {ref: x}}]\n", "registry/b.yaml": "name: b\nversion: 1.0.0\nsteps: [{recipe: {ref: x}}]\n"}
+		p, r, src, diags := Source("x.yaml", text, Options{Actions: testActions(), Recipes: recipes})
 		if (p == nil) != HasErrors(diags) {
 			t.Errorf("plan %v, diagnostics %s", p != nil, dumpDiagnostics(diags))
 		}

@@ -293,7 +293,7 @@ func (d *dryRun) step(i int32, f *dryFrame, path string) bool {
 	switch st.Kind {
 	case plan.Fail:
 		ok = false
-	case plan.Action:
+	case plan.Action, plan.Recipe:
 		ok = st.OnError == plan.OnErrorFail && !st.ContinueOnError || d.choose(who+" fails", 2) == 0
 	case plan.Condition:
 		side := st.Then

@@ -3,6 +3,7 @@
 package compile
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -73,7 +74,9 @@ func (d *drawing) step() *recipe.Step {
 	case kind <= 3:
 		s.Transform = &recipe.Transform{Expression: d.expression()}
 	case kind <= 5:
-		s.Action = &recipe.Action{Name: "echo"}
+		if s.Action = (&recipe.Action{Name: "echo"}); rapid.IntRange(0, 3).Draw(d.t, "runs a recipe") == 0 {
+			s.Action, s.Recipe = nil, d.child()
+		}
 		s.InputBindings = map[string]string{"x": d.expression()}
 		switch rapid.IntRange(0, 5).Draw(d.t, "on error") {
 		case 0:
@@ -112,6 +115,25 @@ func (d *drawing) step() *recipe.Step {
 	}
 	d.ids = append(d.ids, s.ID)
 	return s
+}
+
+// child draws which recipe a step runs, and its input.
+func (d *drawing) child() *recipe.Child {
+	k := &recipe.Child{Ref: "other@1"}
+	if rapid.Bool().Draw(d.t, "inline") {
+		inner := rapid.SampledFrom([]string{"1", "input.x", "[input.y]"}).Draw(d.t, "inner")
+		k = &recipe.Child{Inline: &recipe.Recipe{Name: "inner", Steps: []*recipe.Step{{Transform: &recipe.Transform{Expression: inner, OutputBinding: "o"}}}}}
+		if rapid.Bool().Draw(d.t, "takes a part") {
+			k.Outputs = []*recipe.Output{{Path: "o", As: "p"}}
+		}
+	}
+	if rapid.Bool().Draw(d.t, "has fixed inputs") {
+		k.Inputs = map[string]json.RawMessage{"y": json.RawMessage(`"{{ ` + d.expression() + ` }}"`), "z": json.RawMessage("1")}
+	}
+	if rapid.Bool().Draw(d.t, "has files") {
+		k.Files = d.expression()
+	}
+	return k
 }
 
 func (d *drawing) expression() string {

@@ -142,10 +142,14 @@ func (c *compiler) inputType() schemaType {
 // the output may be anything, such as that of a fallback.
 func (c *compiler) output(i int32) *declared {
 	st, n := &c.p.Steps[i], &c.nodes[i]
-	if st.Kind != plan.Action || n.decl == nil || len(n.decl.Output) == 0 || st.OnError == plan.OnErrorFallback {
+	decl := n.decl
+	if st.Kind == plan.Recipe {
+		decl = n.result
+	}
+	if !calls(st.Kind) || decl == nil || len(decl.Output) == 0 || st.OnError == plan.OnErrorFallback {
 		return nil
 	}
-	return n.decl
+	return decl
 }
 
 // stepFields are the fields of a step's object. They are checked when names are resolved
