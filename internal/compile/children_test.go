@@ -237,6 +237,11 @@ func TestHostileChildren(t *testing.T) {
 			if !found || len(diags) > 3*recipe.MaxDiagnostics {
 				t.Errorf("%d diagnostics, want one of %s/%s:\n%.2000s", len(diags), tt.want, tt.rule, dumpDiagnostics(diags))
 			}
+			if p != nil { // its cost is 0, and finding that out is no more than reading each recipe once
+				if b := Estimate(p, testActions(), Known{}); b.Most != 0 {
+					t.Errorf("at most %d credits, want 0", b.Most)
+				}
+			}
 			if files.asked > tt.asked {
 				t.Errorf("%d texts were asked for, want at most %d", files.asked, tt.asked)
 			}
@@ -306,6 +311,7 @@ func TestChildrenWithoutRecipes(t *testing.T) {
 		"name: a\nversion: 1.2.0\nsteps: [{recipe: {ref: a@2}}]\n":                                   "",
 		"name: a\nversion: 1.2.0\nsteps: [{recipe: {ref: a, limits: {max_depth: 3}}}]\n":             "",
 		"name: a\nsteps: [{recipe: {inline: {name: b, steps: [{recipe: {ref: a, inputs: {}}}]}}}]\n": "recipe-cycle",
+		"name: a\nsteps: [{recipe: {inline: {name: b, steps: [{recipe: {ref: b}}]}}}]\n":             "",
 	} {
 		p, _, _, diags := Source("a.yaml", []byte(text), Options{})
 		if rules(diags) != want || (p != nil) != (want == "") {

@@ -107,13 +107,7 @@ func (c *compiler) effectiveLimits() {
 	if lim.ExpressionCost = c.expressionCost(); lim.ExpressionCost == expr.CostLimit {
 		lim.ExpressionCost = 0 // omitted, as in plans compiled before this limit existed, so that their hash stays the same
 	}
-	lim.ChildDepth = min(cmp.Or(lim.ChildDepth, plan.DefaultChildDepth), c.limits.Max.ChildDepth)
-	if c.most == 0 || wish.MaxDepth > 0 && lim.ChildDepth < c.most {
-		c.most = lim.ChildDepth
-	}
-	if lim.ChildDepth == plan.DefaultChildDepth {
-		lim.ChildDepth = 0 // likewise
-	}
+	c.childDepth(&lim)
 	c.p.Limits = lim
 	if n := int64(len(c.p.Steps)); n > lim.TotalSteps {
 		c.fail(fault.StepLimit, "too-many-steps", c.keyAt(c.base+"/steps"),
@@ -128,6 +122,23 @@ func (c *compiler) effectiveLimits() {
 				fmt.Sprintf("%s is %d levels deep; the limit is %d", c.scopeName(int32(g)), gr.Depth, lim.ScopeDepth),
 				fmt.Sprintf(`flatten the recipe, or set "limits: {max_scope_depth: …}" (at most %d)`, c.limits.Max.ScopeDepth))
 		}
+	}
+}
+
+// childDepth determines how deep child runs may stand. A recipe's own limit counts from
+// its run, so it means the same wherever the recipe is run. The plan has only a limit that
+// the recipe sets: the default is that of a root run.
+func (c *compiler) childDepth(lim *plan.Limits) {
+	own := min(cmp.Or(lim.ChildDepth, plan.DefaultChildDepth), c.limits.Max.ChildDepth)
+	depth := int64(len(c.in.path)) - 1
+	switch {
+	case c.most == 0:
+		c.most = own
+	case c.r.Limits != nil && c.r.Limits.MaxDepth > 0:
+		c.most = min(c.most, depth+own)
+	}
+	if c.r.Limits == nil || c.r.Limits.MaxDepth <= 0 {
+		lim.ChildDepth = 0
 	}
 }
 

@@ -116,8 +116,9 @@ type Limits struct {
 	// ExpressionCost is what one evaluation of an expression or template may cost. 0 is
 	// the default of package expr, also in plans that are older than this field.
 	ExpressionCost int64 `json:"cost,omitempty"`
-	// ChildDepth is how deep child runs may nest below a root run of the plan. 0 is
-	// DefaultChildDepth, also in plans that are older than this field.
+	// ChildDepth is how many levels of child runs may be below a run of the plan. 0 is
+	// DefaultChildDepth for a root run and what its parent passes on for a child run, also
+	// in plans that are older than this field.
 	ChildDepth int64 `json:"childDepth,omitempty"`
 }
 

@@ -137,6 +137,7 @@ func TestFileStaysInside(t *testing.T) {
 		{main, "link.yaml", false},
 		{main, filepath.Join(dir, "outside.yaml"), false},
 		{main, "/outside.yaml", false},
+		{main, "/sub/b.yaml", false},
 		{main, "sub", false},
 		{main, "", false},
 		{main, "gone.yaml", false},

@@ -96,7 +96,7 @@ var rules = map[string]rule{
 	"Limits.max_total_steps":     numberRule("Steps a run and its child runs may start.", "100000", 1, 1_000_000, 2000),
 	"Limits.max_loop_items":      numberRule("Items one loop may have.", "100000", 1, 1_000_000, 500),
 	"Limits.max_scope_depth":     numberRule("How deep scopes may nest.", "32", 1, 64, 8),
-	"Limits.max_depth":           numberRule("How deep child runs may nest: a run that a step of this recipe starts has depth 1.", "10", 1, 32, 3),
+	"Limits.max_depth":           numberRule("Levels of child runs below a run of this recipe.", "10", 1, 32, 3),
 	"Limits.memory_limit_mb":     numberRule("Counted memory of a run in MiB.", "256", 1, 4096, 64),
 	"Limits.max_expression_cost": numberRule("What evaluating one expression or template may cost: one for each operation, each 64 bytes read and each 16 bytes written.", "100000", 1, 1_000_000, 500000),
 
