@@ -68,6 +68,9 @@ func (a *app) recipesFor(name string, limit int64) *registry.Files {
 func (a *app) sourceFlags(cmd *cobra.Command, limit *int64) {
 	cmd.Flags().Var((*config.Size)(limit), "max-source", "largest recipe, up to 16MiB")
 	cmd.Flags().StringVar(&a.recipes, "recipes", "", "directory of the recipes that steps name with ref (default ./recipes where it exists)")
+	if err := cmd.MarkFlagDirname("recipes"); err != nil {
+		panic(err) // a flag that was never defined: no input can cause it
+	}
 }
 
 // printDiagnostics prints every problem with its source line and a caret.
