@@ -108,11 +108,13 @@ func (e *Engine) startInput(ctx context.Context, req *StartRequest) (*input, err
 	return in, nil
 }
 
-// pin resolves the plan's action references for the lifetime of the run.
-func (e *Engine) pin(p *plan.Plan) ([]journal.Pin, error) {
+func (e *Engine) pin(p *plan.Plan) ([]journal.Pin, error) { return pinsOf(e.cfg.Actions, p) }
+
+// pinsOf resolves the plan's action references for the lifetime of the run.
+func pinsOf(actions Actions, p *plan.Plan) ([]journal.Pin, error) {
 	pins := make([]journal.Pin, len(p.Actions))
 	for i, ref := range p.Actions {
-		a := e.cfg.Actions.Find(ref.Name, ref.Version)
+		a := actions.Find(ref.Name, ref.Version)
 		if a == nil {
 			name := ref.Name
 			if ref.Version != "" {

@@ -41,14 +41,41 @@ func defaultRules(account string) AccountRules {
 // terms returns the terms of a run of an account that pays, and nil for others. A recipe
 // whose formula gives no number of credits is fault.PriceUnknown.
 func (e *Engine) terms(req *StartRequest, prog *program) (*journal.Credits, error) {
-	rules := e.cfg.Accounts(req.Account)
+	return termsOf(req, e.cfg.Accounts(req.Account), func() *compile.Budget { return prog.budget(e.cfg.Actions, req) })
+}
+
+// A Quote is what a run may cost, and on what terms it would start.
+type Quote struct {
+	Budget  *compile.Budget
+	Credits *journal.Credits // nil = the account does not pay
+}
+
+// QuoteStart checks a request as [Engine.Start] does and returns the terms of its run,
+// without an engine. It does not look at the credits of the account.
+func QuoteStart(req *StartRequest, actions Actions, rules AccountRules) (*Quote, error) {
+	prog, err := newProgram(req.Plan)
+	if err != nil {
+		return nil, err
+	}
+	if err := prog.validate(req.Parameters, req.Files); err != nil {
+		return nil, err
+	}
+	if _, err := pinsOf(actions, req.Plan); err != nil {
+		return nil, err
+	}
+	b := prog.budget(actions, req)
+	terms, err := termsOf(req, rules, func() *compile.Budget { return b })
+	return &Quote{b, terms}, err
+}
+
+func termsOf(req *StartRequest, rules AccountRules, budget func() *compile.Budget) (*journal.Credits, error) {
 	if req.MaxCredits < 0 {
 		return nil, fault.New(fault.InputInvalid, "maxCredits is %d: want at least 1", req.MaxCredits)
 	}
 	if rules.Unmetered {
 		return nil, nil
 	}
-	b := prog.budget(e.cfg.Actions, req)
+	b := budget()
 	if b.Problem != "" {
 		return nil, fault.New(fault.PriceUnknown, "the credits of a run cannot be estimated: %s", b.Problem)
 	}

@@ -28,7 +28,7 @@ func (c *Checker) use(ev *Event) error {
 		amount = ledger.Whole(ev.Cost())
 	}
 	m := &c.credits
-	if amount == 0 || m.terms == nil || inCompensation(c.plan, ev.Path) {
+	if amount == 0 || m.terms == nil || InCompensation(c.plan, ev.Path) {
 		return nil
 	}
 	if m.used = m.used.Plus(amount); m.used.Ceil() > m.settled+m.held {

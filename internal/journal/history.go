@@ -92,7 +92,7 @@ func (h *History) charge(ev *Event) {
 	case ev.Kind == EvNodeCharged && ev.Charged():
 		amount = ev.Amount()
 	}
-	if amount != 0 && !inCompensation(h.plan, ev.Path) {
+	if amount != 0 && !InCompensation(h.plan, ev.Path) {
 		h.used = h.used.Plus(amount)
 	}
 }
@@ -162,8 +162,8 @@ func (h *History) Add(ev *Event) {
 	}
 }
 
-// inCompensation reports whether a scope is that of a compensation, or inside one.
-func inCompensation(p *plan.Plan, path Path) bool {
+// InCompensation reports whether a scope is that of a compensation, or inside one.
+func InCompensation(p *plan.Plan, path Path) bool {
 	var buf [8]Level
 	levels, _ := path.Levels(p, buf[:0])
 	for _, l := range levels {

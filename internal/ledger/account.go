@@ -132,6 +132,16 @@ func (a *Account) Lot(id string) (lot Lot, ok bool) {
 	return *l, true
 }
 
+// Lots returns copies of all lots, in the order in which they were granted.
+func (a *Account) Lots() []Lot {
+	lots := make([]Lot, 0, len(a.lots))
+	for _, l := range a.lots {
+		lots = append(lots, *l)
+	}
+	slices.SortFunc(lots, func(l, m Lot) int { return cmp.Compare(l.Seq, m.Seq) })
+	return lots
+}
+
 // Hold returns a copy of a hold.
 func (a *Account) Hold(id string) (hold Hold, ok bool) {
 	h := a.holds[id]

@@ -75,6 +75,14 @@ const (
 	Voided
 )
 
+func (b Bucket) String() string {
+	names := [...]string{"issued", "free", "held", "spent", "expired", "voided"}
+	if int(b) < len(names) {
+		return names[b]
+	}
+	return "unknown"
+}
+
 // Postings returns the pair of buckets between which an entry of this kind moves its
 // amount.
 func (k Kind) Postings() (from, to Bucket) {

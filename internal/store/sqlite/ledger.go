@@ -152,6 +152,24 @@ func (s *Store) Entries(ctx context.Context, account string, after uint64, limit
 	return entries, err
 }
 
+// MeteredAccounts returns the accounts that have entries, sorted.
+func (s *Store) MeteredAccounts(ctx context.Context) (accounts []string, err error) {
+	if err := s.isOpen(ctx); err != nil {
+		return nil, err
+	}
+	rows, err := s.read.QueryContext(ctx, s.t.meteredAccounts)
+	if err == nil {
+		err = eachRow(rows, func() error {
+			var account string
+			err := rows.Scan(&account)
+			accounts = append(accounts, account)
+			return err
+		})
+	}
+	_, err = s.explain(err)
+	return accounts, err
+}
+
 // Entry implements store.Store.
 func (s *Store) Entry(ctx context.Context, account, key string) (*ledger.Entry, uint64, error) {
 	if err := s.isOpen(ctx); err != nil {

@@ -21,7 +21,7 @@ SELECT seq, key, at, data, sum FROM ledger WHERE account = ?1 AND seq > ?2 ORDER
 SELECT seq, key, at, data, sum FROM ledger WHERE account = ?1 AND key = ?2;
 
 -- name: meteredAccounts
-SELECT DISTINCT account FROM ledger;
+SELECT DISTINCT account FROM ledger ORDER BY account;
 
 -- name: accountStates
 SELECT at, seq, state, sum FROM ledger_states WHERE account = ?1 ORDER BY seq;
