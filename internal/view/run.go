@@ -26,6 +26,8 @@ type Run struct {
 
 	Recipe     string
 	Files      []journal.File // the run's input files
+	Account    string
+	Funds      *Funds // of a run that its account pays for; nil = it costs nothing
 	Generation int64
 	Failures   bool // a step failed, whatever the status
 	Began      bool // an attempt was dispatched, or a step completed
@@ -58,6 +60,7 @@ type Step struct {
 	Message  string
 	Handled  bool    // the failure was handled
 	Note     string  // what it waits for, why it is blocked, or its progress text
+	Unfunded bool    // it is blocked because the account has too few credits
 	Fraction float64 // how much of its work is done, from 0 to 1
 	Opened   string  // which side was taken, or how many branches
 	Items    int64   // of a loop; -1 = not known
@@ -68,6 +71,35 @@ type Step struct {
 
 	keep    bool
 	charged ledger.Amount // to be counted when it completes
+}
+
+// Funds are the credits of a run that its account pays for (X153).
+type Funds struct {
+	// Reserved is what is held for the present generation; once it has ended, what was
+	// held for it.
+	Reserved  int64
+	Estimated int64 // when the run started
+}
+
+// hold counts what an event holds.
+func (f *Funds) hold(ev *journal.Event) {
+	switch {
+	case f == nil: // an imported journal may contradict itself
+	case ev.Kind == journal.EvCreditsReserved:
+		f.Reserved = ev.Credits()
+	default:
+		f.Reserved += ev.Credits()
+	}
+}
+
+// Unfunded returns a step that waits for credits of the account, or nil.
+func (v *Run) Unfunded() *Step {
+	for _, s := range v.Order {
+		if s.Status == "blocked" && s.Unfunded && v.ByPath[s.Path] == s {
+			return s
+		}
+	}
+	return nil
 }
 
 // NewRun returns a view of a run of p, without events.
@@ -147,7 +179,7 @@ func (v *Run) Apply(ev *journal.Event) error {
 	case journal.EvNodeQueued:
 		s.Status = "queued"
 	case journal.EvNodeBlocked:
-		s.Status, s.Note = "blocked", strings.Clone(ev.Text)
+		s.Status, s.Note, s.Unfunded = "blocked", strings.Clone(ev.Text), ev.LacksCredits()
 	case journal.EvNodeStarted:
 		s.Status, s.Attempts, s.Note, s.Due = "running", ev.Attempt, "", 0
 		if s.Began == 0 {
@@ -222,13 +254,20 @@ func (v *Run) applyRun(ev *journal.Event) error {
 	switch ev.Kind {
 	case journal.EvRunStarted:
 		var start struct {
-			Recipe string         `json:"recipe"`
-			Files  []journal.File `json:"files"`
+			Account string           `json:"account"`
+			Recipe  string           `json:"recipe"`
+			Files   []journal.File   `json:"files"`
+			Credits *journal.Credits `json:"credits"`
 		}
 		if err := json.Unmarshal(ev.Data, &start); err != nil {
 			return fault.Wrap(fault.StoreCorrupt, err, "run %s: its first event cannot be read: %v", v.ID, err)
 		}
-		v.Recipe, v.Files = start.Recipe, start.Files
+		v.Recipe, v.Files, v.Account = start.Recipe, start.Files, start.Account
+		if start.Credits != nil {
+			v.Funds = &Funds{Estimated: start.Credits.Estimated}
+		}
+	case journal.EvCreditsReserved, journal.EvCreditsExtended:
+		v.Funds.hold(ev)
 	case journal.EvRunCompleted, journal.EvRunFailed, journal.EvRunCancelled, journal.EvRunExpired:
 		v.Failures = ev.HasFailures()
 	case journal.EvRunRetried:

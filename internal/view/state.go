@@ -44,6 +44,17 @@ func (s *State) ResumeToken() string { return s.run.ResumeToken() }
 // Used is the credits that the run has used.
 func (s *State) Used() int64 { return s.run.Used() }
 
+// CreditsMissing is the most that one of the blocked steps lacks to begin; 0 = no step
+// waits for credits.
+func (s *State) CreditsMissing(v *Run) (n int64) {
+	for _, step := range v.Order {
+		if step.Unfunded && v.ByPath[step.Path] == step {
+			n = max(n, s.run.CreditsMissing(step.Ref))
+		}
+	}
+	return n
+}
+
 // HasFailures reports whether steps of the run failed, whatever its status.
 func (s *State) HasFailures() bool { return s.run.HasFailures() }
 

@@ -65,6 +65,9 @@ type Trace struct {
 	StartedAt string  `json:"startedAt,omitempty"`
 	TookMs    float64 `json:"durationMs"`
 	Credits   int64   `json:"credits"`
+	// Reserved and Estimated are set for a run that its account pays for.
+	Reserved  *int64  `json:"creditsReserved,omitempty"`
+	Estimated *int64  `json:"creditsEstimated,omitempty"`
 	Steps     []*Span `json:"steps"`
 	Truncated bool    `json:"truncated,omitempty"`
 }
@@ -203,10 +206,14 @@ func (t *Tracer) Trace(now int64) *Trace {
 	for _, s := range t.spans {
 		s.sum(t.Start, end)
 	}
-	return &Trace{
+	out := &Trace{
 		ID: t.ID, Recipe: t.Recipe, Status: t.Status.String(), StartedAt: Stamp(t.Start),
 		TookMs: millis(end - t.Start), Credits: t.Used(), Steps: append([]*Span{}, t.roots...), Truncated: t.cut,
 	}
+	if f := t.Funds; f != nil {
+		out.Reserved, out.Estimated = &f.Reserved, &f.Estimated
+	}
+	return out
 }
 
 func (s *Span) sum(start, end int64) {
