@@ -68,6 +68,7 @@ const (
 	FileUnsupported         Code = "FILE_UNSUPPORTED"
 	FileTooLarge            Code = "FILE_TOO_LARGE"
 	RunNotFound             Code = "RUN_NOT_FOUND"
+	AccountNotFound         Code = "ACCOUNT_NOT_FOUND"
 	StepNotFound            Code = "STEP_NOT_FOUND"
 	Conflict                Code = "CONFLICT"
 	TooLate                 Code = "TOO_LATE"
@@ -136,7 +137,7 @@ var table = []Info{
 	{NotAvailable, 501, CauseDefinition, false, ExitDefinition, "", nil, "This release does not have that feature yet.", "Use what the message offers instead, or a newer release."},
 	{ActionNotFound, 422, CauseDefinition, false, ExitDefinition, "", nil, "No action of that name and version is registered.", "Check the spelling; `roux actions list` shows those there are."},
 	{InputInvalid, 422, CauseInput, false, ExitUsage, "", nil, "An input is invalid: the run's input does not match the recipe's inputSchema, or a step's input does not match its action's.", "Correct the input the message names; `--input name=value` sets a field of a run's input."},
-	{InsufficientCredits, 402, CauseRequest, false, ExitCredits, "", nil, "The balance does not cover the reservation.", "Add credits or lower `maxCredits`."},
+	{InsufficientCredits, 402, CauseRequest, false, ExitCredits, "", nil, "The balance does not cover the reservation.", "Add credits with `roux credits grant N --account NAME`, or let the run pay less with `--max-credits`."},
 	{PriceUnknown, 422, CauseDefinition, false, ExitCredits, "", nil, "The price of an action is not known, so a run that calls it does not start.", "Set the action's price, or call another action."},
 	{QuotaExceeded, 429, CauseRateLimit, true, ExitCredits, "", nil, "The account's limit of concurrent runs is reached.", "Wait for a run to end or raise the quota."},
 	{StepFailed, 500, CauseProvider, false, ExitFailed, "", nil, "A step's action reported a failure.", "Read the step's error; `roux explain RUN STEP` shows what led to it."},
@@ -166,6 +167,7 @@ var table = []Info{
 	{ExecutionCancelled, 409, CauseCancelled, false, ExitCancelled, "", nil, "The run was cancelled.", "`roux runs retry RUN` continues it from what is recorded."},
 	{ExecutionExpired, 504, CauseTimeout, false, ExitFailed, "", nil, "The run did not end within its ttl.", "Raise `ttl`, or `roux runs retry RUN`."},
 	{RunNotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "No run has that id.", "`roux runs list` shows the runs of this data directory."},
+	{AccountNotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "No account has that name.", "`roux accounts` lists the accounts; `roux credits grant N --account NAME` makes one, and so does a line in `accounts` of the configuration."},
 	{StepNotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "The run has no such step.", "`roux runs get RUN` lists its steps."},
 	{Conflict, 409, CauseRequest, false, ExitConflict, "", nil, "The request conflicts with the current state.", "Look at the current state and decide again."},
 	{TooLate, 409, CauseRequest, false, ExitConflict, "", []string{"too_late"}, "The run's final status was already decided.", "Nothing to do; the message names the status."},

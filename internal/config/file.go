@@ -3,6 +3,7 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -228,6 +229,14 @@ func isGroup(key string) bool {
 func (s *Setting) text(n *jsonx.Node, dir string) (string, error) {
 	var text string
 	switch {
+	case s.Table && n.Kind == jsonx.Object:
+		raw, err := json.Marshal(n.Value())
+		if err != nil {
+			return "", err
+		}
+		text = string(raw)
+	case s.Table:
+		return "", fmt.Errorf("found %s, want %s", n.Kind, s.Want)
 	case n.Kind == jsonx.Array && s.List:
 		parts := make([]string, len(n.Children))
 		for i, c := range n.Children {

@@ -8,8 +8,9 @@ import (
 	"strconv"
 )
 
-// Account is the account whose runs and files commands handle. Others come with
-// the service.
+// Account is the account whose runs, files and credits commands handle unless the
+// setting `account` names another one. It does not pay unless the table `accounts` says
+// so.
 const Account = "local"
 
 // A Value is one value of a setting and its origin.

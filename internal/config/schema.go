@@ -20,6 +20,8 @@ func Schema() []byte {
 		switch {
 		case s.Enum != nil:
 			row["enum"], row["type"] = s.Enum, "string"
+		case s.Table:
+			row["type"] = "object"
 		case s.List:
 			delete(row, "type")
 			row["oneOf"] = []object{{"type": "string"}, {"type": "array", "items": object{"type": "string"}}}

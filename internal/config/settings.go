@@ -28,6 +28,7 @@ type Setting struct {
 	Want    string // the values it accepts, for messages and the schema
 	Enum    []string
 	List    bool // a list in roux.yaml, text with commas elsewhere
+	Table   bool // a mapping in roux.yaml, JSON elsewhere
 	// Personal settings are not read from a project's roux.yaml, because a user
 	// who clones a project has not agreed to what they open.
 	Personal bool
@@ -48,6 +49,20 @@ var table = []Setting{
 	{
 		Key: "data", Env: dataVariable, Flag: "data", Default: "(./.roux where it exists, else the user's data directory)",
 		What: "data directory: where runs and files are kept; a project's `roux.yaml` may name one below its own directory only", Want: "a directory", path: true,
+	},
+	{
+		Key: "account", Env: "ROUX_ACCOUNT", Flag: "account", Default: Account,
+		What: "account whose runs, files and credits commands handle" + ofProjects, Want: "the name of an account", check: CheckAccount, ofData: true,
+	},
+	{
+		Key: "accounts", Env: "ROUX_ACCOUNTS", Default: "(none)", Table: true, check: checkAccounts, ofData: true,
+		What: "rules of accounts: `max_credits` is the most that one run may pay, and a run of an account that is `unmetered` pays nothing, as those of the account local" + ofProjects,
+		Want: `a mapping such as {"acme": {"max_credits": 500}}`,
+	},
+	{
+		Key: "prices", Env: "ROUX_PRICES", Default: "(as the actions declare)", Table: true, check: checkPrices, ofData: true,
+		What: "prices of actions, in place of what the actions declare; with @ and a version of that version only" + ofProjects,
+		Want: `a mapping such as {"compose-text": "0.25"}`,
 	},
 	{
 		Key: "output", Env: "ROUX_OUTPUT", Flag: "output", Default: "table",

@@ -10,10 +10,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/compile"
@@ -29,6 +33,8 @@ import (
 type Store interface {
 	store.Store
 	store.Inspector
+	// MeteredAccounts returns the accounts that have entries, sorted.
+	MeteredAccounts(ctx context.Context) ([]string, error)
 }
 
 // OpenStore opens the store of a data directory exclusively for this process, and creates
@@ -58,6 +64,32 @@ func NewActions(allow []netip.Prefix, own ...action.Action) *Actions {
 	return &Actions{List: list, Catalogue: Catalogue(list), egress: out}
 }
 
+// SetPrices replaces what actions cost by the prices of a table: "name" is every version
+// of an action, "name@version" one of them. What an action declares as its cost no longer
+// counts. A name without an action, or a text that is no price, is fault.ConfigInvalid.
+func (a *Actions) SetPrices(prices map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(prices)) {
+		of, version, one := strings.Cut(name, "@")
+		found := false
+		for i := range a.List {
+			d := &a.List[i]
+			if d.Name != of && !slices.Contains(d.Aliases, of) || one && d.Version != version {
+				continue
+			}
+			found = true
+			d.Cost, d.Price = 0, prices[name]
+			if _, err := compile.Price(d); err != nil {
+				return fault.New(fault.ConfigInvalid, "prices: %s", fault.Message(err))
+			}
+		}
+		if !found {
+			return fault.New(fault.ConfigInvalid, "prices: there is no action %q; `roux actions list` shows those there are", name)
+		}
+	}
+	a.Catalogue = Catalogue(a.List)
+	return nil
+}
+
 // Close closes idle connections.
 func (a *Actions) Close() { a.egress.Close() }
 
@@ -79,9 +111,20 @@ type Config struct {
 	Retention   retention.Policy
 	Concurrency int
 	Logger      *slog.Logger
+	// Accounts are the rules of the accounts that have some of their own. Any other
+	// account pays, except engine.LocalAccount.
+	Accounts map[string]engine.AccountRules
 	// Select and CommitFailed are those of engine.Config.
 	Select       func(store.Key) bool
 	CommitFailed func(error)
+}
+
+// rules returns what applies to the runs of an account.
+func (cfg Config) rules(account string) engine.AccountRules {
+	if rules, ok := cfg.Accounts[account]; ok {
+		return rules
+	}
+	return engine.AccountRules{Unmetered: account == engine.LocalAccount}
 }
 
 // A Node is an engine on a data directory.
@@ -99,7 +142,7 @@ func Open(ctx context.Context, st Store, cfg Config) (*Node, error) {
 		return nil, errors.Join(err, st.Close())
 	}
 	e, err := engine.Open(ctx, engine.Config{
-		Store: st, Actions: cfg.Actions, Blobs: files, Retention: cfg.Retention, Concurrency: cfg.Concurrency, Logger: cfg.Logger,
+		Store: st, Actions: cfg.Actions, Blobs: files, Retention: cfg.Retention, Concurrency: cfg.Concurrency, Logger: cfg.Logger, Accounts: cfg.rules,
 		Select: cfg.Select, CommitFailed: cfg.CommitFailed,
 	})
 	if err != nil {

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/node"
@@ -52,5 +54,41 @@ func TestOpenOrLeave(t *testing.T) {
 	}
 	if err := n.Stop(t.Context()); err != nil {
 		t.Errorf("stopped twice: %v", err)
+	}
+}
+
+// A price of the configuration replaces the price or cost that an action declares.
+func TestSetPrices(t *testing.T) {
+	own := func(version string) action.Action {
+		return action.Action{Name: "own", Version: version, Aliases: []string{"mine"}, Cost: 3}
+	}
+	for _, tt := range []struct {
+		prices  map[string]string
+		v1, v2  string
+		refused string
+	}{
+		{nil, "", "", ""},
+		{map[string]string{"own": "0.25"}, "0.25", "0.25", ""},
+		{map[string]string{"mine@2.0.0": "1"}, "", "1", ""},
+		{map[string]string{"own": "0.25", "own@2.0.0": "1"}, "0.25", "1", ""},
+		{map[string]string{"owns": "1"}, "", "", `there is no action "owns"`},
+		{map[string]string{"own@3.0.0": "1"}, "", "", `there is no action "own@3.0.0"`},
+		{map[string]string{"own": "much"}, "", "", "much"},
+	} {
+		a := node.NewActions(nil, own("1.0.0"), own("2.0.0"))
+		defer a.Close()
+		err := a.SetPrices(tt.prices)
+		if tt.refused != "" {
+			if !errors.Is(err, fault.ConfigInvalid) || !strings.Contains(err.Error(), tt.refused) {
+				t.Errorf("%v: %v", tt.prices, err)
+			}
+			continue
+		}
+		for version, want := range map[string]string{"1.0.0": tt.v1, "2.0.0": tt.v2} {
+			d := a.Catalogue.Find("own", version)
+			if err != nil || d.Price != want || (d.Cost == 0) != (want != "") {
+				t.Errorf("%v: own@%s has price %q and cost %d, %v", tt.prices, version, d.Price, d.Cost, err)
+			}
+		}
 	}
 }

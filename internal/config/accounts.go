@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/ledger"
+)
+
+// AccountRules are what the table `accounts` says of one account.
+type AccountRules struct {
+	// Unmetered accounts do not pay; nil = only the account Account does not.
+	Unmetered *bool `json:"unmetered"`
+	// MaxCredits is the most that one run may pay; 0 = the engine's default.
+	MaxCredits int64 `json:"max_credits"`
+}
+
+// Pays reports whether runs of the account of that name are paid with its credits.
+func (r AccountRules) Pays(name string) bool {
+	if r.Unmetered != nil {
+		return !*r.Unmetered
+	}
+	return name != Account
+}
+
+// maxAccountName bounds the name of an account.
+const maxAccountName = 64
+
+// CheckAccount reports what is wrong with the name of an account. Names are shown in
+// messages and typed in commands, so only few characters are allowed.
+func CheckAccount(name string) error {
+	ok := name != "" && len(name) <= maxAccountName
+	for i, c := range name {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		ok = ok && (letter || i > 0 && strings.ContainsRune("._-@", c))
+	}
+	if !ok {
+		return fmt.Errorf("want a name of at most %d letters, digits, '.', '_', '-' and '@' that begins with a letter or digit", maxAccountName)
+	}
+	return nil
+}
+
+// Accounts returns the table of accounts.
+func (c *Config) Accounts() map[string]AccountRules {
+	accounts, err := parseAccounts(c.table("accounts"))
+	if err != nil {
+		return nil // such a value was refused before
+	}
+	return accounts
+}
+
+// Prices returns the table of prices, by the name of an action.
+func (c *Config) Prices() map[string]string {
+	prices, err := parsePrices(c.table("prices"))
+	if err != nil {
+		return nil // such a value was refused before
+	}
+	return prices
+}
+
+// table returns a setting that is a table, as JSON; "" when nothing sets it.
+func (c *Config) table(key string) string {
+	if v := c.Get(key); v.Origin != "default" {
+		return v.Value
+	}
+	return ""
+}
+
+func parseAccounts(text string) (map[string]AccountRules, error) {
+	var accounts map[string]AccountRules
+	if err := decodeTable(text, &accounts); err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(accounts)) {
+		if err := CheckAccount(name); err != nil {
+			return nil, fmt.Errorf("%q: %w", name, err)
+		}
+		if n := accounts[name].MaxCredits; n < 0 || n > ledger.MaxAmount {
+			return nil, fmt.Errorf("%s: max_credits is %d: want 1 to %d", name, n, int64(ledger.MaxAmount))
+		}
+	}
+	return accounts, nil
+}
+
+// parsePrices reads prices, which may be written as numbers or as text.
+func parsePrices(text string) (map[string]string, error) {
+	var values map[string]any
+	if err := decodeTable(text, &values); err != nil {
+		return nil, err
+	}
+	prices := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		switch v := values[name].(type) {
+		case string:
+			prices[name] = v
+		case json.Number:
+			prices[name] = v.String()
+		default:
+			return nil, fmt.Errorf("%s: want a price such as \"0.25\"", name)
+		}
+		if _, err := ledger.ParseAmount(prices[name]); err != nil {
+			return nil, fmt.Errorf("%s: %s", name, fault.Message(err))
+		}
+	}
+	return prices, nil
+}
+
+// decodeTable reads a table from JSON. No text is an empty table.
+func decodeTable(text string, into any) error {
+	if text == "" {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader([]byte(text)))
+	d.DisallowUnknownFields()
+	d.UseNumber()
+	err := d.Decode(into)
+	if err == nil && d.More() {
+		err = errors.New("there is more after it")
+	}
+	if err != nil {
+		return fmt.Errorf("%s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return nil
+}
+
+func checkAccounts(text string) error {
+	_, err := parseAccounts(text)
+	return err
+}
+
+func checkPrices(text string) error {
+	_, err := parsePrices(text)
+	return err
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"maps"
+	"strings"
+	"testing"
+)
+
+func TestCheckAccount(t *testing.T) {
+	for _, name := range []string{"local", "acme", "A-1_b.c@d", strings.Repeat("a", 64)} {
+		if err := CheckAccount(name); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	for _, name := range []string{"", ".", "..", "-data", "a/b", "a b", "a\x1b[2J", "ä", "@last", strings.Repeat("a", 65)} {
+		if CheckAccount(name) == nil {
+			t.Errorf("%q is accepted", name)
+		}
+	}
+}
+
+// The tables of accounts and prices are read whole or not at all.
+func TestAccountsAndPrices(t *testing.T) {
+	env := map[string]string{
+		"ROUX_ACCOUNTS": `{"acme": {"max_credits": 500}, "free": {"unmetered": true}, "local": {"unmetered": false}}`,
+		"ROUX_PRICES":   `{"hash": 0.25, "http@1.0.0": "3"}`,
+	}
+	c := New(func(name string) string { return env[name] }, new(string))
+	accounts := c.Accounts()
+	for name, want := range map[string]bool{"acme": true, "free": false, "local": true, "anybody": true} {
+		if got := accounts[name].Pays(name); got != want {
+			t.Errorf("%s pays: %t, want %t", name, got, want)
+		}
+	}
+	if (AccountRules{}).Pays(Account) || accounts["acme"].MaxCredits != 500 {
+		t.Errorf("the accounts are %+v", accounts)
+	}
+	if got := c.Prices(); !maps.Equal(got, map[string]string{"hash": "0.25", "http@1.0.0": "3"}) {
+		t.Errorf("the prices are %v", got)
+	}
+	for _, text := range []string{`{"a": {"max_credits": -1}}`, `{"a b": {}}`, `{"a": {"max": 1}}`, `{"a": 1}`, `[]`, `{} {}`, `{"a": {"max_credits": 0.5}}`} {
+		if checkAccounts(text) == nil {
+			t.Errorf("accounts %s are accepted", text)
+		}
+	}
+	for _, text := range []string{`{"a": "x"}`, `{"a": -1}`, `{"a": 1e3}`, `{"a": "0.0000001"}`, `{"a": null}`, `{"a": true}`, `["a"]`} {
+		if checkPrices(text) == nil {
+			t.Errorf("prices %s are accepted", text)
+		}
+	}
+}
