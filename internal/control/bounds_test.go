@@ -52,7 +52,7 @@ func speaking(t *testing.T, fn http.HandlerFunc) *Remote {
 	server := &http.Server{Handler: fn}
 	go func() { _ = server.Serve(ln) }()
 	t.Cleanup(func() { _ = server.Close() })
-	r := Dial(t.Context(), dir)
+	r := Dial(t.Context(), dir, config.Account)
 	if r == nil {
 		t.Fatal("nobody listens")
 	}
@@ -251,12 +251,12 @@ func TestSlowAnswersAreNotCutOff(t *testing.T) {
 	shortened(t, &callTime, 30*time.Millisecond)
 	h, _ := hosted(t)
 	dir := secondDir(t)
-	stop, err := Serve(dir, &recording{Reader: h, delay: 10 * callTime}, h, h)
+	stop, err := Serve(dir, &recording{Reader: h, delay: 10 * callTime}, h.For)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stop()
-	if _, err := Dial(t.Context(), dir).List(t.Context(), store.Query{}); err != nil {
+	if _, err := Dial(t.Context(), dir, config.Account).List(t.Context(), store.Query{}); err != nil {
 		t.Errorf("List = %v", err)
 	}
 }
@@ -274,7 +274,7 @@ func secondDir(t *testing.T) string {
 // recording is a Reader that records the accounts and limits of its requests, and
 // delays its answers.
 type recording struct {
-	store.Reader
+	Reader
 	delay    time.Duration
 	accounts []string
 	limits   []int
@@ -305,29 +305,29 @@ func (r *recording) Load(ctx context.Context, key store.Key) (*store.Saved, erro
 	return r.Reader.Load(ctx, key)
 }
 
-// listing is a Files that records the limits of its requests.
+// listing is a Service that records the limits of its requests.
 type listing struct {
-	Files
+	Service
 	limits []int
 }
 
 func (l *listing) ListFiles(ctx context.Context, q blob.Query) ([]blob.Entry, error) {
 	l.limits = append(l.limits, q.Limit)
-	return l.Files.ListFiles(ctx, q)
+	return l.Service.ListFiles(ctx, q)
 }
 
-// The server and not the client decides whose runs are read and how much an answer may
-// hold.
+// The server decides how much an answer may hold, and reads the runs of the account
+// that the client names.
 func TestAskedForTooMuch(t *testing.T) {
 	h, _ := hosted(t)
 	dir := secondDir(t)
-	j, s := &recording{Reader: h}, &listing{Files: h}
-	stop, err := Serve(dir, j, h, s)
+	j, s := &recording{Reader: h}, &listing{Service: h}
+	stop, err := Serve(dir, j, func(string) Service { return s })
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stop()
-	r := Dial(t.Context(), dir)
+	r := Dial(t.Context(), dir, config.Account)
 	key := store.Key{Account: "somebody", Run: "run_1"}
 	for _, n := range []int{-1 << 40, -1, 0, 1, 1 << 40} {
 		in := request{Key: key, Query: store.Query{Account: "somebody", Limit: n}, Max: n, File: fileRequest{Query: blob.Query{Limit: n}}}
@@ -338,7 +338,7 @@ func TestAskedForTooMuch(t *testing.T) {
 			}
 		}
 	}
-	if len(j.accounts) != 20 || slices.ContainsFunc(j.accounts, func(a string) bool { return a != config.Account }) {
+	if len(j.accounts) != 20 || slices.ContainsFunc(j.accounts, func(a string) bool { return a != "somebody" }) {
 		t.Errorf("asked for the accounts %q", j.accounts)
 	}
 	if want := []int{50, 1, 50, 1, 50, 1, 1, 1, 500, store.PageBytes}; !slices.Equal(j.limits, want) {
@@ -425,7 +425,7 @@ func TestHolderOf(t *testing.T) {
 func TestHolderIsSilent(t *testing.T) {
 	defer func(d time.Duration) { answerTime = d }(answerTime)
 	answerTime = 50 * time.Millisecond
-	r := Dial(t.Context(), silentDir(t))
+	r := Dial(t.Context(), silentDir(t), config.Account)
 	if r == nil {
 		t.Fatal("it did not take the connection")
 	}
@@ -468,7 +468,7 @@ func TestStreamThatBreaksOff(t *testing.T) {
 	go func() { _ = server.Serve(ln) }()
 	t.Cleanup(func() { _ = server.Close() })
 	for _, whole = range []bool{false, true} {
-		f, err := Dial(t.Context(), dir).ReadFile(t.Context(), "x", 0, -1)
+		f, err := Dial(t.Context(), dir, config.Account).ReadFile(t.Context(), "x", 0, -1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -510,8 +510,8 @@ func hosted(t *testing.T) (*holder, *Remote) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &holder{&Local{Reader: st, Node: n}, dir}
-	stop, err := Serve(dir, st, h, h)
+	h := &holder{&Local{st, n, config.Account}, dir}
+	stop, err := Serve(dir, st, h.For)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -519,7 +519,7 @@ func hosted(t *testing.T) (*holder, *Remote) {
 		stop()
 		_ = n.Stop(context.Background())
 	})
-	r := Dial(t.Context(), dir)
+	r := Dial(t.Context(), dir, config.Account)
 	if r == nil {
 		t.Fatal("nobody listens")
 	}

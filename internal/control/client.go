@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/store"
@@ -39,16 +38,17 @@ var (
 	maxAnswer int64 = 256 << 20
 )
 
-// A Remote reads and changes the runs and files of the process that holds a data
-// directory. It implements store.Reader, Runs and Files.
+// A Remote reads and changes the runs, files and credits of the process that holds a
+// data directory. What it changes belongs to one account.
 type Remote struct {
-	client *http.Client
-	dir    string
+	client  *http.Client
+	dir     string
+	account string
 }
 
-// Dial connects to the process that holds dir. It returns nil when no process
-// listens, or when that process may belong to another user.
-func Dial(ctx context.Context, dir string) *Remote {
+// Dial connects to the process that holds dir, on behalf of an account. It returns nil
+// when no process listens, or when that process may belong to another user.
+func Dial(ctx context.Context, dir, account string) *Remote {
 	path, err := Socket(dir)
 	if err != nil {
 		return nil
@@ -72,7 +72,7 @@ func Dial(ctx context.Context, dir string) *Remote {
 	_ = probe.Close()
 	return &Remote{&http.Client{Transport: &http.Transport{
 		DialContext: conn, DisableCompression: true, ResponseHeaderTimeout: answerTime,
-	}}, dir}
+	}}, dir, account}
 }
 
 func call[T any](ctx context.Context, r *Remote, op string, in request) (out T, err error) {
@@ -206,9 +206,12 @@ func (r *Remote) Plan(ctx context.Context, hash string) ([]byte, error) {
 	return call[[]byte](ctx, r, "plan", request{Hash: hash})
 }
 
+// key names a run of the account.
+func (r *Remote) key(run string) store.Key { return store.Key{Account: r.account, Run: run} }
+
 // Cancel implements Runs.
 func (r *Remote) Cancel(ctx context.Context, run, reason string) error {
-	_, err := call[any](ctx, r, "cancel", request{Key: store.Key{Account: config.Account, Run: run}, Reason: reason})
+	_, err := call[any](ctx, r, "cancel", request{Key: r.key(run), Reason: reason})
 	return err
 }
 
@@ -218,18 +221,18 @@ func (r *Remote) Retry(ctx context.Context, run string, req engine.RetryRequest)
 	if err != nil {
 		return fmt.Errorf("socket: %w", err)
 	}
-	_, err = call[any](ctx, r, "retry", request{Key: store.Key{Account: config.Account, Run: run}, From: req.From, Set: fields, Limits: req.Limits})
+	_, err = call[any](ctx, r, "retry", request{Key: r.key(run), From: req.From, Set: fields, Limits: req.Limits})
 	return err
 }
 
 // Signal implements Runs.
 func (r *Remote) Signal(ctx context.Context, run, name string, data json.RawMessage) error {
-	_, err := call[any](ctx, r, "signal", request{Key: store.Key{Account: config.Account, Run: run}, Name: name, Data: data})
+	_, err := call[any](ctx, r, "signal", request{Key: r.key(run), Name: name, Data: data})
 	return err
 }
 
 // Release implements Runs.
 func (r *Remote) Release(ctx context.Context, run string) error {
-	_, err := call[any](ctx, r, "release", request{Key: store.Key{Account: config.Account, Run: run}})
+	_, err := call[any](ctx, r, "release", request{Key: r.key(run)})
 	return err
 }

@@ -16,8 +16,34 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/retention"
+	"github.com/roux-engine/roux/internal/store"
 )
+
+// A Service is what commands do with the runs, files and credits of one account.
+type Service interface {
+	Runs
+	Files
+	Credits
+}
+
+// A Reader reads the runs and the credits of all accounts.
+type Reader interface {
+	store.Reader
+	// Account and Entries are those of store.Ledger.
+	Account(ctx context.Context, account string, at int64) (*ledger.Account, error)
+	Entries(ctx context.Context, account string, after uint64, limit int) ([]*ledger.Entry, error)
+	// MeteredAccounts returns the accounts that have entries, sorted.
+	MeteredAccounts(ctx context.Context) ([]string, error)
+}
+
+// Credits is what commands need to move credits of the account. Each method returns
+// once the change is durable. They are those of engine.Engine.
+type Credits interface {
+	Grant(ctx context.Context, key string, amount int64, terms ledger.Terms) (ledger.Lot, error)
+	VoidLot(ctx context.Context, lot, note string) (ledger.Lot, error)
+}
 
 // Runs is what commands need to change runs. Each method returns once the change
 // is durable.
@@ -52,8 +78,7 @@ type File struct {
 const MaxRuns = 20
 
 var (
-	_ Runs  = (*Local)(nil)
-	_ Runs  = (*Remote)(nil)
-	_ Files = (*Local)(nil)
-	_ Files = (*Remote)(nil)
+	_ Service = (*Local)(nil)
+	_ Service = (*Remote)(nil)
+	_ Reader  = (*Remote)(nil)
 )

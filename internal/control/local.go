@@ -10,28 +10,42 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
-	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/retention"
-	"github.com/roux-engine/roux/internal/store"
 )
 
-// A Local reads and changes the runs and files of a node in this process.
+// A Local reads and changes the runs, files and credits of an account on a node in this
+// process.
 type Local struct {
-	store.Reader
-	Node *node.Node
+	Reader
+	Node        *node.Node
+	AccountName string
+}
+
+// For returns the same for another account.
+func (l *Local) For(account string) Service { return &Local{l.Reader, l.Node, account} }
+
+// Grant implements Credits.
+func (l *Local) Grant(ctx context.Context, key string, amount int64, terms ledger.Terms) (ledger.Lot, error) {
+	return l.Node.Engine.Grant(ctx, engine.GrantRequest{Account: l.AccountName, Key: key, Amount: amount, Terms: terms})
+}
+
+// VoidLot implements Credits.
+func (l *Local) VoidLot(ctx context.Context, lot, note string) (ledger.Lot, error) {
+	return l.Node.Engine.VoidLot(ctx, l.AccountName, lot, note)
 }
 
 // Cancel implements Runs.
 func (l *Local) Cancel(ctx context.Context, run, reason string) error {
-	return l.Node.Engine.Cancel(ctx, config.Account, run, reason)
+	return l.Node.Engine.Cancel(ctx, l.AccountName, run, reason)
 }
 
 // Retry implements Runs.
 func (l *Local) Retry(ctx context.Context, run string, req engine.RetryRequest) error {
-	return l.Node.Engine.Retry(ctx, config.Account, run, req)
+	return l.Node.Engine.Retry(ctx, l.AccountName, run, req)
 }
 
 // Signal implements Runs.
@@ -43,50 +57,50 @@ func (l *Local) Signal(ctx context.Context, run, name string, data json.RawMessa
 			return fault.Wrap(fault.Usage, err, "the signal's payload is no JSON: %v", err)
 		}
 	}
-	return l.Node.Engine.Signal(ctx, config.Account, run, name, v)
+	return l.Node.Engine.Signal(ctx, l.AccountName, run, name, v)
 }
 
 // Release implements Runs.
 func (l *Local) Release(ctx context.Context, run string) error {
-	return l.Node.Engine.Release(ctx, config.Account, run)
+	return l.Node.Engine.Release(ctx, l.AccountName, run)
 }
 
 // PutFile implements Files.
 func (l *Local) PutFile(ctx context.Context, r io.Reader, name string) (action.FileInfo, error) {
-	return l.Node.Files.Put(ctx, config.Account, r, name, "")
+	return l.Node.Files.Put(ctx, l.AccountName, r, name, "")
 }
 
 // ReadFile implements Files.
 func (l *Local) ReadFile(ctx context.Context, hash string, from, n int64) (io.ReadCloser, error) {
 	if n < 0 {
-		f, err := l.Node.Files.Open(ctx, config.Account, hash)
+		f, err := l.Node.Files.Open(ctx, l.AccountName, hash)
 		if err != nil {
 			return nil, err
 		}
 		return f, nil
 	}
-	r, _, err := l.Node.Files.Part(ctx, config.Account, hash, from, n)
+	r, _, err := l.Node.Files.Part(ctx, l.AccountName, hash, from, n)
 	return r, err
 }
 
 // FindFile implements Files.
 func (l *Local) FindFile(ctx context.Context, begin string) (File, error) {
-	e, err := l.Node.Files.Find(ctx, config.Account, begin)
+	e, err := l.Node.Files.Find(ctx, l.AccountName, begin)
 	if err != nil {
 		return File{}, err
 	}
-	runs, err := l.Node.Engine.NamedBy(ctx, config.Account, e.Info.Hash, MaxRuns)
+	runs, err := l.Node.Engine.NamedBy(ctx, l.AccountName, e.Info.Hash, MaxRuns)
 	return File{e, runs}, err
 }
 
 // ListFiles implements Files.
 func (l *Local) ListFiles(ctx context.Context, q blob.Query) ([]blob.Entry, error) {
-	return l.Node.Files.List(ctx, config.Account, q)
+	return l.Node.Files.List(ctx, l.AccountName, q)
 }
 
 // RemoveFile implements Files.
 func (l *Local) RemoveFile(ctx context.Context, hash string) error {
-	return l.Node.Engine.RemoveFile(ctx, config.Account, hash)
+	return l.Node.Engine.RemoveFile(ctx, l.AccountName, hash)
 }
 
 // CleanFiles implements Files.

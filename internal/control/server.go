@@ -3,6 +3,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -41,28 +42,30 @@ var (
 
 // A request holds the fields of all operations. Each operation reads its own.
 type request struct {
-	Key    store.Key       `json:"key"`
-	Query  store.Query     `json:"query"`
-	After  uint64          `json:"after"`
-	Max    int             `json:"max"`
-	Hash   string          `json:"hash"`
-	Reason string          `json:"reason"`
-	From   string          `json:"from"`
-	Set    json.RawMessage `json:"set,omitempty"`
-	Limits plan.Limits     `json:"limits,omitzero"`
-	Name   string          `json:"name"`
-	Data   json.RawMessage `json:"data,omitempty"`
-	File   fileRequest     `json:"file,omitzero"`
+	Key     store.Key       `json:"key"`
+	Query   store.Query     `json:"query"`
+	After   uint64          `json:"after"`
+	Max     int             `json:"max"`
+	Hash    string          `json:"hash"`
+	Reason  string          `json:"reason"`
+	From    string          `json:"from"`
+	Set     json.RawMessage `json:"set,omitempty"`
+	Limits  plan.Limits     `json:"limits,omitzero"`
+	Name    string          `json:"name"`
+	Data    json.RawMessage `json:"data,omitempty"`
+	File    fileRequest     `json:"file,omitzero"`
+	Credits creditRequest   `json:"credits,omitzero"`
 }
 
 // Serve answers other commands of the same user while this process holds the
-// directory. The returned function stops it.
-func Serve(dir string, j store.Reader, h Runs, s Files) (stop func(), err error) {
+// directory. Requests that change something go to the service of their account. The
+// returned function stops it.
+func Serve(dir string, r Reader, of func(account string) Service) (stop func(), err error) {
 	ln, cleanup, err := listen(dir)
 	if err != nil {
 		return nil, err
 	}
-	j = NewMasked(j)
+	j := NewMasked(r)
 	mux := http.NewServeMux()
 	on := func(op string, fn func(ctx context.Context, in *request) (any, error)) {
 		mux.HandleFunc("POST /"+op, func(w http.ResponseWriter, r *http.Request) {
@@ -85,20 +88,23 @@ func Serve(dir string, j store.Reader, h Runs, s Files) (stop func(), err error)
 	on("load", func(ctx context.Context, in *request) (any, error) { return j.Load(ctx, in.Key) })
 	on("plan", func(ctx context.Context, in *request) (any, error) { return j.Plan(ctx, in.Hash) })
 	on("cancel", func(ctx context.Context, in *request) (any, error) {
-		return nil, h.Cancel(ctx, in.Key.Run, in.Reason)
+		return nil, of(in.Key.Account).Cancel(ctx, in.Key.Run, in.Reason)
 	})
 	on("retry", func(ctx context.Context, in *request) (any, error) {
 		set, err := decodeSet(in.Set)
 		if err != nil {
 			return nil, err
 		}
-		return nil, h.Retry(ctx, in.Key.Run, engine.RetryRequest{From: in.From, Edits: set, Limits: in.Limits})
+		return nil, of(in.Key.Account).Retry(ctx, in.Key.Run, engine.RetryRequest{From: in.From, Edits: set, Limits: in.Limits})
 	})
 	on("signal", func(ctx context.Context, in *request) (any, error) {
-		return nil, h.Signal(ctx, in.Key.Run, in.Name, in.Data)
+		return nil, of(in.Key.Account).Signal(ctx, in.Key.Run, in.Name, in.Data)
 	})
-	on("release", func(ctx context.Context, in *request) (any, error) { return nil, h.Release(ctx, in.Key.Run) })
-	serveFiles(mux, on, s)
+	on("release", func(ctx context.Context, in *request) (any, error) {
+		return nil, of(in.Key.Account).Release(ctx, in.Key.Run)
+	})
+	serveFiles(mux, on, of)
+	serveCredits(on, r, of)
 	// Errors of connections are not logged: they would appear between the lines that
 	// show the run.
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: callTime, IdleTimeout: 2 * time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
@@ -116,8 +122,9 @@ func Serve(dir string, j store.Reader, h Runs, s Files) (stop func(), err error)
 	}, nil
 }
 
-// decode reads a request. It sets the account, which a client cannot choose, and
-// bounds what is asked for. The server removes the deadline once the request has
+// decode reads a request and bounds what is asked for. A client may name any account:
+// whoever reaches the socket is the user who owns the directory, and could open it. The
+// server removes the deadline once the request has
 // been read, and reads on to notice that the client has gone.
 func decode(w http.ResponseWriter, r *http.Request) (*request, error) {
 	ctl := http.NewResponseController(w)
@@ -132,7 +139,8 @@ func decode(w http.ResponseWriter, r *http.Request) (*request, error) {
 	if err != nil {
 		return nil, fault.New(fault.Usage, "socket: %v", err)
 	}
-	in.Key.Account, in.Query.Account = config.Account, config.Account
+	in.Key.Account = cmp.Or(in.Key.Account, config.Account)
+	in.Query.Account = cmp.Or(in.Query.Account, config.Account)
 	in.Max = min(max(in.Max, 1), store.PageBytes)
 	in.Query.Limit = in.Query.Cap()
 	in.File.Query.Limit = min(max(in.File.Query.Limit, 0), maxListed)
@@ -181,13 +189,22 @@ type fileRequest struct {
 }
 
 // serveFiles adds the operations on files.
-func serveFiles(mux *http.ServeMux, on func(op string, fn func(ctx context.Context, in *request) (any, error)), s Files) {
-	on("file-find", func(ctx context.Context, in *request) (any, error) { return s.FindFile(ctx, in.File.Hash) })
-	on("file-list", func(ctx context.Context, in *request) (any, error) { return s.ListFiles(ctx, in.File.Query) })
-	on("file-rm", func(ctx context.Context, in *request) (any, error) { return nil, s.RemoveFile(ctx, in.File.Hash) })
-	on("file-gc", func(ctx context.Context, in *request) (any, error) { return s.CleanFiles(ctx, in.File.Dry) })
+func serveFiles(mux *http.ServeMux, on func(op string, fn func(ctx context.Context, in *request) (any, error)), of func(account string) Service) {
+	on("file-find", func(ctx context.Context, in *request) (any, error) {
+		return of(in.Key.Account).FindFile(ctx, in.File.Hash)
+	})
+	on("file-list", func(ctx context.Context, in *request) (any, error) {
+		return of(in.Key.Account).ListFiles(ctx, in.File.Query)
+	})
+	on("file-rm", func(ctx context.Context, in *request) (any, error) {
+		return nil, of(in.Key.Account).RemoveFile(ctx, in.File.Hash)
+	})
+	on("file-gc", func(ctx context.Context, in *request) (any, error) {
+		return of(in.Key.Account).CleanFiles(ctx, in.File.Dry)
+	})
 	mux.HandleFunc("POST /file-put", func(w http.ResponseWriter, r *http.Request) {
-		info, err := s.PutFile(r.Context(), &arriving{r.Body, http.NewResponseController(w)}, r.URL.Query().Get("name"))
+		q := r.URL.Query()
+		info, err := of(cmp.Or(q.Get("account"), config.Account)).PutFile(r.Context(), &arriving{r.Body, http.NewResponseController(w)}, q.Get("name"))
 		if err != nil {
 			replyError(w, err)
 			return
@@ -200,7 +217,7 @@ func serveFiles(mux *http.ServeMux, on func(op string, fn func(ctx context.Conte
 			replyError(w, err)
 			return
 		}
-		f, err := s.ReadFile(r.Context(), in.File.Hash, in.File.From, in.File.N)
+		f, err := of(in.Key.Account).ReadFile(r.Context(), in.File.Hash, in.File.From, in.File.N)
 		if err != nil {
 			replyError(w, err)
 			return

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/datadir"
 )
 
@@ -68,7 +69,7 @@ func TestSocketIsBornClosed(t *testing.T) {
 	if err != nil || info.Mode() != os.ModeSocket|0o600 {
 		t.Errorf("the socket has the mode %v, %v", info.Mode(), err)
 	}
-	if Dial(t.Context(), dir) == nil {
+	if Dial(t.Context(), dir, config.Account) == nil {
 		t.Error("nobody answers at a socket that was moved")
 	}
 }
@@ -167,7 +168,7 @@ func TestListenerOfAnotherUser(t *testing.T) {
 	if _, err := Socket(dir); err != nil {
 		t.Fatalf("what is on the disk should look right: %v", err)
 	}
-	if Dial(t.Context(), dir) != nil {
+	if Dial(t.Context(), dir, config.Account) != nil {
 		t.Error("it is taken for ours")
 	}
 }

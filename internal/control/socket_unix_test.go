@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/datadir"
 )
 
@@ -143,7 +144,7 @@ func TestA15_SocketsThatAreNotOurs(t *testing.T) {
 			}
 			came := answering(t, forged)
 			tt.lay(t, dir, forged)
-			if got := Dial(t.Context(), dir) != nil; got != tt.want {
+			if got := Dial(t.Context(), dir, config.Account) != nil; got != tt.want {
 				_, why := Socket(dir)
 				t.Errorf("dial finds somebody: %v, want %v (%v)", got, tt.want, why)
 			}

@@ -35,7 +35,7 @@ func (r *Remote) PutFile(ctx context.Context, body io.Reader, name string) (info
 	defer cancel(nil)
 	src := &source{r: body, stall: newStallTimer(cancel)}
 	defer src.stall.rest()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://roux/file-put?name="+url.QueryEscape(name), io.NopCloser(src))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://roux/file-put?"+url.Values{"name": {name}, "account": {r.account}}.Encode(), io.NopCloser(src))
 	if err != nil {
 		return info, fmt.Errorf("socket: %w", err)
 	}
@@ -103,7 +103,7 @@ func (s *source) Read(p []byte) (int, error) {
 // ReadFile implements Files.
 func (r *Remote) ReadFile(ctx context.Context, hash string, from, n int64) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	res, err := r.post(ctx, r.patient(largeAnswer), "file-get", request{File: fileRequest{Hash: hash, From: from, N: n}})
+	res, err := r.post(ctx, r.patient(largeAnswer), "file-get", request{Key: r.key(""), File: fileRequest{Hash: hash, From: from, N: n}})
 	if err != nil {
 		cancel(nil)
 		return nil, err
@@ -164,21 +164,21 @@ func (s *streamed) Read(p []byte) (int, error) {
 
 // FindFile implements Files.
 func (r *Remote) FindFile(ctx context.Context, begin string) (File, error) {
-	return call[File](ctx, r, "file-find", request{File: fileRequest{Hash: begin}})
+	return call[File](ctx, r, "file-find", request{Key: r.key(""), File: fileRequest{Hash: begin}})
 }
 
 // ListFiles implements Files.
 func (r *Remote) ListFiles(ctx context.Context, q blob.Query) ([]blob.Entry, error) {
-	return callWithin[[]blob.Entry](ctx, r, largeAnswer, "file-list", request{File: fileRequest{Query: q}})
+	return callWithin[[]blob.Entry](ctx, r, largeAnswer, "file-list", request{Key: r.key(""), File: fileRequest{Query: q}})
 }
 
 // RemoveFile implements Files.
 func (r *Remote) RemoveFile(ctx context.Context, hash string) error {
-	_, err := call[any](ctx, r, "file-rm", request{File: fileRequest{Hash: hash}})
+	_, err := call[any](ctx, r, "file-rm", request{Key: r.key(""), File: fileRequest{Hash: hash}})
 	return err
 }
 
 // CleanFiles implements Files.
 func (r *Remote) CleanFiles(ctx context.Context, dry bool) (retention.Removed, error) {
-	return callWithin[retention.Removed](ctx, r, largeAnswer, "file-gc", request{File: fileRequest{Dry: dry}})
+	return callWithin[retention.Removed](ctx, r, largeAnswer, "file-gc", request{Key: r.key(""), File: fileRequest{Dry: dry}})
 }

@@ -237,7 +237,7 @@ func byteText(n uint64) string {
 
 // leftovers looks for temporary files of processes that were killed.
 func (d *checkup) leftovers() {
-	if control.Dial(d.ctx, d.dir) != nil {
+	if control.Dial(d.ctx, d.dir, config.Account) != nil {
 		return // the holder may be using them
 	}
 	root, err := os.OpenRoot(d.dir)
@@ -298,7 +298,7 @@ func (d *checkup) store() {
 		d.ok("store", "there is none yet; the first run makes it")
 		return
 	}
-	if r := control.Dial(d.ctx, d.dir); r != nil {
+	if r := control.Dial(d.ctx, d.dir, config.Account); r != nil {
 		d.ok("holder", "another command holds the data directory and answers; the store is not checked meanwhile")
 		d.runs(d.ctx, r)
 		return
@@ -348,7 +348,7 @@ func (d *checkup) runs(ctx context.Context, j store.Reader) {
 			"%s quarantined, the newest %s: %s", view.CountAre(len(quarantined), "run"), quarantined[0].Run, view.OneLine(view.Cut(quarantined[0].Quarantine, 100)))
 	}
 	if len(open) > 0 {
-		if control.Dial(ctx, d.dir) == nil {
+		if control.Dial(ctx, d.dir, config.Account) == nil {
 			d.note("runs", "`"+d.Hint("resume", "")+"` goes on with all of them", "%s not ended and stand still, the newest %s (%s)", have(len(open)), open[0].Run, view.OneLine(view.Cut(open[0].Recipe, 32)))
 		} else {
 			d.ok("runs", "%s not ended", have(len(open)))
