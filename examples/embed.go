@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-//go:embed *.yaml *.pdf *.jpg receipts
+//go:embed *.yaml *.json *.pdf *.jpg receipts
 var files embed.FS
 
 // An Example is a recipe of this directory with its input files.

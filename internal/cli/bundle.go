@@ -37,7 +37,7 @@ func (a *app) exportCommand() *cobra.Command {
 		Args:    wants(1, 1, "RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.reading(cmd.Context(), func(ctx context.Context, j store.Reader) error {
-				head, err := findRun(ctx, j, args[0])
+				head, err := a.findRun(ctx, j, args[0])
 				if err != nil {
 					return err
 				}
@@ -121,7 +121,7 @@ func (a *app) importCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			state, err := b.Commit(cmd.Context(), st, account)
+			state, err := b.Commit(cmd.Context(), st, a.account)
 			if err = errors.Join(err, datadir.Error(dir, st.Close())); err != nil {
 				return err
 			}

@@ -238,13 +238,13 @@ func lookAtAll(t *testing.T, path string) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := readSide(ctx, st, b.Run)
+	var out bytes.Buffer
+	none := func(string) string { return "" }
+	a := &app{account: account, stdout: &out, stderr: &out, output: asTable, now: time.Now, getenv: none, screen: term.NewScreen(&out, true, none)}
+	s, err := a.readSide(ctx, st, b.Run)
 	if err != nil {
 		return false
 	}
-	var out bytes.Buffer
-	none := func(string) string { return "" }
-	a := &app{stdout: &out, stderr: &out, output: asTable, now: time.Now, getenv: none, screen: term.NewScreen(&out, true, none)}
 	a.printCompared(view.Compare(s, view.NewSide(b.Definition, b.Run, false), nil), [2]*view.Side{s, s})
 	if _, err := replay(ctx, st, head, 0); err != nil {
 		return false

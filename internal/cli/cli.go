@@ -48,7 +48,7 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 		more: more, log: newLog(nil, false), release: func() {},
 	}
 	a.config = config.New(os.Getenv, &a.data)
-	a.useActions(nil)
+	_ = a.useActions(nil, nil) // only prices can be wrong
 	// Help and usage errors are written before flags are parsed.
 	a.screen = term.NewScreen(stderr, slices.Contains(args, "--no-color"), a.getenv)
 	root := a.command()
@@ -85,6 +85,7 @@ type app struct {
 
 	data    string
 	recipes string // the directory of registered recipes; "" = there is none
+	account string // whose runs, files and credits the command handles
 	output  string
 	quiet   bool
 	verbose bool
@@ -115,18 +116,17 @@ func (a *app) late(err error) error {
 
 // useActions sets the actions that recipes may call. They may reach the addresses in
 // allow in addition to public ones.
-func (a *app) useActions(allow []netip.Prefix) {
+func (a *app) useActions(allow []netip.Prefix, prices map[string]string) error {
 	actions := node.NewActions(allow, a.more...)
+	err := actions.SetPrices(prices)
 	a.list, a.actions = actions.List, actions.Catalogue
+	return err
 }
 
 // exit is an exit code. It ends a command whose messages have been written.
 type exit int
 
 func (e exit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
-
-// account is the account whose runs and files commands handle.
-const account = config.Account
 
 func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
@@ -144,6 +144,8 @@ roux help run`,
 	}
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.data, "data", "", "data directory (default ROUX_DATA, else ./.roux where it exists, else the user's data directory)")
+	a.account = config.Account
+	flags.Var(accountName{&a.account}, "account", "account whose runs, files and credits the command handles")
 	flags.StringVarP(&a.output, "output", "o", asTable, "form of the result: table, json, jsonl, yaml, name or template={{ … }}")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "print only the result and errors")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "log on standard error what Roux does")
@@ -196,6 +198,7 @@ func (a *app) addGroups(root *cobra.Command) {
 		{"to write recipes", []*cobra.Command{a.validateCommand(), a.estimateCommand(), a.simCommand(), a.fmtCommand(), a.schemaCommand(), a.actionsCommand()}},
 		{"to look at runs", []*cobra.Command{a.runsCommand(), a.traceCommand(), a.graphCommand(), a.explainCommand(), a.eventsCommand(),
 			a.logsCommand(), a.diffCommand(), a.replayCommand()}},
+		{"to pay for runs", []*cobra.Command{a.accountsCommand(), a.creditsCommand()}},
 		{"to keep and share", []*cobra.Command{a.filesCommand(), a.exportCommand(), a.importCommand()}},
 		{"this machine", []*cobra.Command{a.doctorCommand(), a.configCommand(), a.versionCommand()}},
 	} {

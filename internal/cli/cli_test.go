@@ -15,8 +15,12 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/media"
 )
+
+// account is the account whose runs and files commands handle by default.
+const account = config.Account
 
 func TestMain(m *testing.M) {
 	media.Dispatch()

@@ -39,7 +39,7 @@ func (a *app) completeRuns(more func(ctx context.Context, j store.Reader, run st
 		// An error completes nothing; the command itself will report it.
 		_ = a.reading(ctx, func(ctx context.Context, j store.Reader) error {
 			if len(args) == 0 {
-				list = runNames(ctx, j, begun, a.now())
+				list = a.runNames(ctx, j, begun)
 			} else if more != nil {
 				list = more(ctx, j, args[0])
 			}
@@ -52,12 +52,12 @@ func (a *app) completeRuns(more func(ctx context.Context, j store.Reader, run st
 // offered is the number of runs that are offered.
 const offered = 50
 
-func runNames(ctx context.Context, j store.Reader, begun string, now time.Time) []string {
+func (a *app) runNames(ctx context.Context, j store.Reader, begun string) []string {
 	var list []string
 	if strings.HasPrefix("@last-failed", begun) && (begun == "" || begun[0] == '@') {
 		list = append(list, "@last\tthe newest run", "@last-failed\tthe newest run that failed")
 	}
-	q := store.Query{Account: account, Limit: offered}
+	q := store.Query{Account: a.account, Limit: offered}
 	if strings.HasPrefix(begun, "run_") {
 		q.Prefix = begun
 	}
@@ -70,14 +70,14 @@ func runNames(ctx context.Context, j store.Reader, begun string, now time.Time) 
 			list = append(list, h.Run+"\t"+damagedStatus)
 			continue
 		}
-		list = append(list, h.Run+"\t"+view.OneLine(view.Cut(h.Recipe, 32))+", "+view.Join(" ", importedWord(h.Imported()), h.Status)+", "+ago(now, h.Created))
+		list = append(list, h.Run+"\t"+view.OneLine(view.Cut(h.Recipe, 32))+", "+view.Join(" ", importedWord(h.Imported()), h.Status)+", "+ago(a.now(), h.Created))
 	}
 	return list
 }
 
 // stepNames returns the steps of a run.
-func stepNames(ctx context.Context, j store.Reader, run string) (list []string) {
-	head, err := findRun(ctx, j, run)
+func (a *app) stepNames(ctx context.Context, j store.Reader, run string) (list []string) {
+	head, err := a.findRun(ctx, j, run)
 	if err != nil {
 		return nil
 	}
@@ -96,11 +96,11 @@ func stepNames(ctx context.Context, j store.Reader, run string) (list []string) 
 // completions sets the completions of all commands. They are in one place so that
 // a new command is not forgotten.
 func (a *app) completions(root *cobra.Command) {
-	runs, steps := a.completeRuns(nil), a.completeRuns(stepNames)
+	runs, steps := a.completeRuns(nil), a.completeRuns(a.stepNames)
 	for path, fn := range map[string]cobra.CompletionFunc{
-		"resume": runs, "runs get": runs, "runs cancel": runs, "runs retry": runs, "runs signal": a.completeRuns(signalNames),
-		"runs release": runs, "runs delete": runs, "runs watch": runs, "events": runs, "replay": runs, "explain": steps, "logs": steps, "trace": runs,
-		"diff":      a.completeRuns(func(ctx context.Context, j store.Reader, _ string) []string { return runNames(ctx, j, "run_", a.now()) }),
+		"resume": runs, "runs get": runs, "runs cancel": runs, "runs retry": runs, "runs signal": a.completeRuns(a.signalNames),
+		"runs release": runs, "credits explain": runs, "runs delete": runs, "runs watch": runs, "events": runs, "replay": runs, "explain": steps, "logs": steps, "trace": runs,
+		"diff":      a.completeRuns(func(ctx context.Context, j store.Reader, _ string) []string { return a.runNames(ctx, j, "run_") }),
 		"files get": a.completeFiles, "files inspect": a.completeFiles, "files rm": a.completeFiles,
 		"export": runs, "graph": a.completeRecipeOrRun, "validate": completeRecipes, "estimate": completeRecipes,
 	} {
@@ -199,8 +199,8 @@ func (a *app) completeFiles(cmd *cobra.Command, _ []string, begun string) (list 
 }
 
 // signalNames returns the signals that steps of a run wait for.
-func signalNames(ctx context.Context, j store.Reader, run string) []string {
-	head, err := findRun(ctx, j, run)
+func (a *app) signalNames(ctx context.Context, j store.Reader, run string) []string {
+	head, err := a.findRun(ctx, j, run)
 	if err != nil {
 		return nil
 	}

@@ -236,8 +236,8 @@ func (a *app) apply(ctx context.Context, name string, s change) error {
 	if err := datadir.MustExist(dir); err != nil {
 		return err
 	}
-	if r := control.Dial(ctx, dir); r != nil {
-		head, err := findRun(ctx, r, name)
+	if r := a.dial(ctx, dir); r != nil {
+		head, err := a.findRun(ctx, r, name)
 		if err != nil {
 			return err
 		}
@@ -251,7 +251,7 @@ func (a *app) apply(ctx context.Context, name string, s change) error {
 	defer unhook()
 	var head store.Head
 	h, err := a.openHost(ctx, func(ctx context.Context, r store.Reader) ([]store.Head, error) {
-		head, err = findRun(ctx, r, name)
+		head, err = a.findRun(ctx, r, name)
 		return []store.Head{head}, err
 	})
 	if err != nil {

@@ -109,6 +109,7 @@ func (a *app) demoCommand() *cobra.Command {
 // newDemo makes the directory with the files of the examples. The data directory is
 // in it, under the name that commands look for.
 func (a *app) newDemo() (*demo, error) {
+	a.account = config.Account // whose runs cost nothing
 	dir, err := os.MkdirTemp("", "roux-demo-")
 	if err != nil {
 		return nil, datadir.Error(os.TempDir(), err)
@@ -191,7 +192,7 @@ func (d *demo) scene(ctx context.Context, recipe, file string) error {
 	if err != nil {
 		return datadir.Error(h.dir, err)
 	}
-	run, err := h.start(ctx, c, nil, []action.FileInfo{info})
+	run, err := h.start(ctx, c, nil, []action.FileInfo{info}, 0)
 	if err != nil {
 		return h.refused(err)
 	}
@@ -210,7 +211,7 @@ func (d *demo) watch(ctx context.Context, h *host, sigs <-chan os.Signal, r *fol
 		return d.broken(h, r)
 	}
 	r.into = filepath.Join(d.dir, demoSave)
-	if r.saved, err = d.saveOutputs(ctx, h.Node.Files.Files(account), r.view, r.into); err != nil {
+	if r.saved, err = d.saveOutputs(ctx, h.Node.Files.Files(d.account), r.view, r.into); err != nil {
 		return err
 	}
 	d.runs = append(d.runs, r)
@@ -230,7 +231,7 @@ func (d *demo) crash(ctx context.Context) (*crashed, error) {
 	defer unhook()
 	var head store.Head
 	h, err := d.openHost(ctx, func(ctx context.Context, r store.Reader) (_ []store.Head, err error) {
-		if head, err = findRun(ctx, r, run); err != nil {
+		if head, err = d.findRun(ctx, r, run); err != nil {
 			return nil, err
 		}
 		c.Before, err = lastEvent(ctx, r, head.Key)
@@ -258,7 +259,7 @@ func (d *demo) killInTheMiddle(ctx context.Context) (*crashed, string, error) {
 		return nil, "", fault.Wrap(fault.InternalError, err, "this program cannot start itself: %v", err)
 	}
 	child := exec.CommandContext(ctx, self)
-	child.Args = []string{"roux", "run", filepath.Join(d.dir, "photo-pack.yaml"), "--file", filepath.Join(d.dir, "photo.jpg"), "--data", d.data, "-o", "jsonl"}
+	child.Args = []string{"roux", "run", filepath.Join(d.dir, "photo-pack.yaml"), "--file", filepath.Join(d.dir, "photo.jpg"), "--data", d.data, "--account", d.account, "-o", "jsonl"}
 	out, err := child.StdoutPipe()
 	if err == nil {
 		err = child.Start()
@@ -298,7 +299,7 @@ func (d *demo) killInTheMiddle(ctx context.Context) (*crashed, string, error) {
 // check reads the effects of the crash from the journal.
 func (d *demo) check(ctx context.Context, c *crashed, run string) error {
 	return d.reading(ctx, func(ctx context.Context, j store.Reader) error {
-		head, err := findRun(ctx, j, run)
+		head, err := d.findRun(ctx, j, run)
 		if err != nil {
 			return err
 		}

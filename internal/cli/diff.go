@@ -35,7 +35,7 @@ func (a *app) diffCommand() *cobra.Command {
 				var sides [2]*view.Side
 				for i, name := range args {
 					var err error
-					if sides[i], err = readSide(ctx, j, name); err != nil {
+					if sides[i], err = a.readSide(ctx, j, name); err != nil {
 						return err
 					}
 				}
@@ -52,8 +52,8 @@ func (a *app) diffCommand() *cobra.Command {
 	return cmd
 }
 
-func readSide(ctx context.Context, j store.Reader, name string) (*view.Side, error) {
-	head, err := findRun(ctx, j, name)
+func (a *app) readSide(ctx context.Context, j store.Reader, name string) (*view.Side, error) {
+	head, err := a.findRun(ctx, j, name)
 	if err != nil {
 		return nil, err
 	}

@@ -135,7 +135,7 @@ func (f localFile) Info() action.FileInfo { return f.info }
 func (a *app) past(ctx context.Context, recipe string) (*pastRuns, error) {
 	var heads []store.Head
 	err := a.reading(ctx, func(ctx context.Context, j store.Reader) (err error) {
-		heads, err = j.List(ctx, store.Query{Account: account, Recipe: recipe, Status: journal.RunCompleted.String(), Limit: 100})
+		heads, err = j.List(ctx, store.Query{Account: a.account, Recipe: recipe, Status: journal.RunCompleted.String(), Limit: 100})
 		return err
 	})
 	if errors.Is(err, fault.RunNotFound) || err == nil && len(heads) == 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
@@ -16,15 +17,28 @@ import (
 
 func (a *app) explainCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "explain RUN STEP",
-		Short:   "Explain why a step ran, was skipped, waits or failed",
-		Example: "roux explain @last convert\nroux explain @last-failed 'pages[3].resize'",
-		Args:    wants(2, 2, "RUN STEP"),
+		Use:     "explain RUN [STEP]",
+		Short:   "Explain what a run waits for or why it failed, or why a step ran, was skipped, waits or failed",
+		Example: "roux explain @last\nroux explain @last convert\nroux explain @last-failed 'pages[3].resize'",
+		Args:    wants(1, 2, "RUN [STEP]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.reading(cmd.Context(), func(ctx context.Context, j store.Reader) error {
-				head, err := findRun(ctx, j, args[0])
+			return a.readingAll(cmd.Context(), func(ctx context.Context, j control.Reader) error {
+				head, err := a.findRun(ctx, j, args[0])
 				if err != nil {
 					return err
+				}
+				v, state, err := stateOf(ctx, j, head)
+				if err != nil {
+					return err
+				}
+				waits, err := a.unfunded(ctx, j, head, v, state)
+				if err != nil {
+					return err
+				}
+				if len(args) == 1 {
+					e := a.explainRun(v, head, waits)
+					a.show(e, func() { a.printRunExplanation(e) })
+					return nil
 				}
 				p, err := store.LoadPlan(ctx, j, head)
 				if err != nil {
@@ -43,6 +57,9 @@ func (a *app) explainCommand() *cobra.Command {
 				}
 				e := x.Explain()
 				e.Imported = head.Imported()
+				if waits != nil && e.Status == "blocked" {
+					e.Next = waits.Next
+				}
 				a.show(e, func() { a.printExplanation(e) })
 				return nil
 			})

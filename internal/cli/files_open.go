@@ -14,10 +14,15 @@ import (
 	"github.com/roux-engine/roux/internal/datadir"
 )
 
-// filing calls fn for a command on files: through the process that holds the data
-// directory, or with a host of its own that continues no run. If makes is set, the data
-// directory need not exist yet.
-func (a *app) filing(ctx context.Context, makes bool, fn func(ctx context.Context, s control.Files) error) (err error) {
+// filing is serving for a command on files.
+func (a *app) filing(ctx context.Context, makes bool, fn func(ctx context.Context, s control.Files) error) error {
+	return a.serving(ctx, makes, func(ctx context.Context, s control.Service) error { return fn(ctx, s) })
+}
+
+// serving calls fn for a command on files or credits: through the process that holds the
+// data directory, or with a host of its own that continues no run. If makes is set, the
+// data directory need not exist yet.
+func (a *app) serving(ctx context.Context, makes bool, fn func(ctx context.Context, s control.Service) error) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	defer func() {
@@ -34,13 +39,13 @@ func (a *app) filing(ctx context.Context, makes bool, fn func(ctx context.Contex
 			return err
 		}
 	}
-	if r := control.Dial(ctx, dir); r != nil {
+	if r := a.dial(ctx, dir); r != nil {
 		return fn(ctx, r)
 	}
 	h, err := a.openHost(ctx, nil)
 	if errors.Is(err, fault.StoreLocked) {
 		// A holder may have started to listen since the first Dial.
-		if r := control.Dial(ctx, dir); r != nil {
+		if r := a.dial(ctx, dir); r != nil {
 			return fn(ctx, r)
 		}
 	}

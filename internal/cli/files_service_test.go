@@ -32,7 +32,7 @@ func hosted(t *testing.T) (*host, *control.Remote) {
 func hostedAt(t *testing.T, dir string) (*host, *control.Remote) {
 	t.Helper()
 	t.Setenv("ROUX_DATA", dir)
-	a := &app{
+	a := &app{account: account,
 		stdin: strings.NewReader(""), stdout: new(bytes.Buffer), stderr: new(bytes.Buffer),
 		getenv: os.Getenv, config: config.New(os.Getenv, new(string)), now: time.Now, actions: node.Catalogue(testActions()),
 	}
@@ -43,7 +43,7 @@ func hostedAt(t *testing.T, dir string) (*host, *control.Remote) {
 		t.Fatal(err)
 	}
 	t.Cleanup(h.abandon)
-	r := control.Dial(t.Context(), h.dir)
+	r := control.Dial(t.Context(), h.dir, account)
 	if r == nil {
 		t.Fatal("nobody listens")
 	}

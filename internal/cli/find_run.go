@@ -16,8 +16,8 @@ import (
 )
 
 // findRun finds a run by its id, a unique prefix of it, @last or @last-failed.
-func findRun(ctx context.Context, j store.Reader, name string) (store.Head, error) {
-	q := store.Query{Account: account, Limit: candidates + 1}
+func (a *app) findRun(ctx context.Context, j store.Reader, name string) (store.Head, error) {
+	q := store.Query{Account: a.account, Limit: candidates + 1}
 	switch {
 	case name == "@last":
 		q.Limit = 1
@@ -40,11 +40,11 @@ func findRun(ctx context.Context, j store.Reader, name string) (store.Head, erro
 	}
 	switch {
 	case len(heads) == 0 && name == "@last":
-		return store.Head{}, fault.New(fault.RunNotFound, "there is no run yet: `roux run FILE` starts the first")
+		return store.Head{}, fault.New(fault.RunNotFound, "%sthere is no run yet: `roux run FILE` starts the first", a.inAccount())
 	case len(heads) == 0 && name == "@last-failed":
-		return store.Head{}, fault.New(fault.RunNotFound, "no run has failed: `roux runs list` shows all of them")
+		return store.Head{}, fault.New(fault.RunNotFound, "%sno run has failed: `roux runs list` shows all of them", a.inAccount())
 	case len(heads) == 0:
-		return store.Head{}, fault.New(fault.RunNotFound, "there is no run %s: `roux runs list` shows those of this data directory", view.OneLine(name))
+		return store.Head{}, fault.New(fault.RunNotFound, "%sthere is no run %s: `%s` shows those of this data directory", a.inAccount(), view.OneLine(name), a.hint("runs list", ""))
 	case len(heads) > 1:
 		return store.Head{}, ambiguous(name, heads)
 	}

@@ -351,7 +351,7 @@ func (f *flipper) look() (shown map[string]string, problems []string) {
 	shown = map[string]string{}
 	ctx := f.t.Context()
 	none := func(string) string { return "" }
-	a := &app{now: time.Now, getenv: none, config: config.New(none, new(string)), screen: term.NewScreen(new(bytes.Buffer), true, none), stderr: io.Discard}
+	a := &app{account: account, now: time.Now, getenv: none, config: config.New(none, new(string)), screen: term.NewScreen(new(bytes.Buffer), true, none), stderr: io.Discard}
 	st, err := sqlite.Open(ctx, sqlite.Options{Dir: f.dir})
 	if err != nil {
 		return shown, []string{err.Error()}
@@ -406,7 +406,7 @@ func showRuns(ctx context.Context, j store.Reader, shown map[string]string) {
 		show(shown, "runs list --status "+status, ids, err)
 	}
 	for _, h := range heads {
-		head, err := findRun(ctx, j, h.Run)
+		head, err := (&app{account: account}).findRun(ctx, j, h.Run)
 		if err == nil {
 			var v *view.Run
 			if v, _, err = stateOf(ctx, j, head); err == nil {

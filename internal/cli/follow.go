@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/term"
@@ -155,7 +156,7 @@ func (a *app) display(runs []*followed) display {
 	case a.quiet:
 		return silent{}
 	case a.screen.Live() && !a.verbose && len(runs) == 1:
-		return &treeDisplay{tree: &tree{screen: a.screen, now: a.now}, view: runs[0].view}
+		return &treeDisplay{tree: &tree{screen: a.screen, now: a.now, hint: a.hint}, view: runs[0].view}
 	case len(runs) == 1:
 		return &lineDisplay{a: a}
 	}
@@ -180,8 +181,9 @@ func (d *jsonDisplay) end()               {}
 
 // A lineDisplay prints one line per event.
 type lineDisplay struct {
-	a       *app
-	several bool
+	a        *app
+	several  bool
+	unfunded bool // it was said how a run that waits for credits goes on
 }
 
 func (d *lineDisplay) event(v *view.Run, ev *journal.Event) {
@@ -190,6 +192,10 @@ func (d *lineDisplay) event(v *view.Run, ev *journal.Event) {
 		line = v.ID + "  " + line
 	}
 	d.a.screen.Print(line + "\n")
+	if !d.unfunded && v.Unfunded() != nil {
+		d.unfunded = true
+		d.a.say("  it goes on after a grant: `%s` says how many credits it needs", d.a.hint("explain", v.ID))
+	}
 }
 
 func (d *lineDisplay) rejoined(v *view.Run) {
@@ -227,11 +233,15 @@ func interrupts() (c <-chan os.Signal, stop func()) {
 	return ch, func() { signal.Stop(ch) }
 }
 
-// hint returns a command line for the user, with --data when the user gave it.
+// hint returns a command line for the user, with --data when the user gave it, and
+// with --account when that is not the default one.
 func (a *app) hint(command, run string) string {
 	words := view.Join(" ", "roux", command, run)
 	if a.data != "" {
 		words += " --data " + term.ShellQuote(a.data)
+	}
+	if a.account != config.Account {
+		words += " --account " + a.account
 	}
 	return words
 }

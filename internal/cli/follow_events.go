@@ -48,7 +48,7 @@ func (a *app) followEvents(ctx context.Context, name string, after uint64, follo
 		err := a.reading(ctx, func(ctx context.Context, j store.Reader) (err error) {
 			_, held = j.(*control.Remote)
 			if t.plan == nil {
-				if t.head, err = findRun(ctx, j, name); err != nil {
+				if t.head, err = a.findRun(ctx, j, name); err != nil {
 					return err
 				}
 				if t.plan, err = store.LoadPlan(ctx, j, t.head); err != nil {
@@ -94,7 +94,7 @@ func (a *app) holderGone(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	for deadline := a.now().Add(patience); control.Dial(ctx, dir) != nil; {
+	for deadline := a.now().Add(patience); a.dial(ctx, dir) != nil; {
 		if a.now().After(deadline) || !pause(ctx, 20*time.Millisecond) {
 			return false
 		}

@@ -46,7 +46,7 @@ func TestI16_PanicWhileShowing(t *testing.T) {
 		return nil
 	}
 	var out, talk bytes.Buffer
-	a := &app{stdout: &out, stderr: &talk, now: time.Now, getenv: func(string) string { return "" }, actions: node.Catalogue(testActions())}
+	a := &app{account: account, stdout: &out, stderr: &talk, now: time.Now, getenv: func(string) string { return "" }, actions: node.Catalogue(testActions())}
 	a.screen = term.NewScreen(a.stderr, true, a.getenv)
 	a.log = newLog(a.screen, false)
 	runs := map[string]*followed{}

@@ -153,7 +153,7 @@ func (a *app) pictureOf(ctx context.Context, arg string, d *drawing) (*picture.P
 	}
 	var pic *picture.Picture
 	err := a.reading(ctx, func(ctx context.Context, j store.Reader) error {
-		head, err := findRun(ctx, j, arg)
+		head, err := a.findRun(ctx, j, arg)
 		if err != nil {
 			return err
 		}

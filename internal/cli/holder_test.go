@@ -26,7 +26,7 @@ func TestHolderEndsWhileItIsFollowed(t *testing.T) {
 			h, _ := hostedAt(t, dir)
 			h.unhook() // control.Serve below listens instead
 			left := &endingHolder{Reader: h.Reader, answers: answered, leave: make(chan struct{})}
-			unhook, err := control.Serve(h.dir, left, h, h)
+			unhook, err := control.Serve(h.dir, left, h.For)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -49,7 +49,7 @@ func TestHolderEndsWhileItIsFollowed(t *testing.T) {
 // An endingHolder answers that many requests and cuts off the next one, as a process
 // that ends would.
 type endingHolder struct {
-	store.Reader
+	control.Reader
 	answers int
 	leave   chan struct{}
 }

@@ -23,6 +23,11 @@ import (
 // without a socket. That one only reads and will end soon.
 const patience = 2 * time.Second
 
+// dial connects to the process that holds a data directory, on behalf of the account.
+func (a *app) dial(ctx context.Context, dir string) *control.Remote {
+	return control.Dial(ctx, dir, a.account)
+}
+
 // openStore opens the data directory for this process alone.
 func (a *app) openStore(ctx context.Context, dir string) (st node.Store, err error) {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
@@ -39,7 +44,7 @@ func (a *app) openStore(ctx context.Context, dir string) (st node.Store, err err
 			}
 			return st, nil
 		}
-		if r := control.Dial(ctx, dir); r != nil {
+		if r := a.dial(ctx, dir); r != nil {
 			return nil, err
 		}
 		if !pause(ctx, 20*time.Millisecond) {
@@ -74,6 +79,11 @@ func pause(ctx context.Context, d time.Duration) bool {
 // reading calls fn with a reader of the data directory, for a command that changes
 // nothing. It reads through the process that holds the directory, if there is one.
 func (a *app) reading(ctx context.Context, fn func(ctx context.Context, j store.Reader) error) error {
+	return a.readingAll(ctx, func(ctx context.Context, r control.Reader) error { return fn(ctx, r) })
+}
+
+// readingAll is reading for a command that also reads credits.
+func (a *app) readingAll(ctx context.Context, fn func(ctx context.Context, r control.Reader) error) error {
 	dir, err := a.config.DataDir()
 	if err != nil {
 		return err
@@ -81,7 +91,7 @@ func (a *app) reading(ctx context.Context, fn func(ctx context.Context, j store.
 	if err := datadir.MustExist(dir); err != nil {
 		return err
 	}
-	if r := control.Dial(ctx, dir); r != nil {
+	if r := a.dial(ctx, dir); r != nil {
 		a.log.Debug("reading through the process that holds the data directory", "dir", dir)
 		return fn(ctx, r)
 	}
@@ -89,7 +99,7 @@ func (a *app) reading(ctx context.Context, fn func(ctx context.Context, j store.
 	st, err := a.openStore(ctx, dir)
 	if errors.Is(err, fault.StoreLocked) {
 		// A holder may have started to listen since the first Dial.
-		if r := control.Dial(ctx, dir); r != nil {
+		if r := a.dial(ctx, dir); r != nil {
 			return fn(ctx, r)
 		}
 	}
@@ -138,14 +148,14 @@ func (a *app) openHost(ctx context.Context, choose func(context.Context, store.R
 			selected[head.Key] = true
 		}
 	}
-	h := &host{Local: control.Local{Reader: st}, dir: dir, failed: make(chan error, 1), unhook: func() {}}
+	h := &host{Local: control.Local{Reader: st, AccountName: a.account}, dir: dir, failed: make(chan error, 1), unhook: func() {}}
 	if h.Node, err = node.Open(ctx, st, node.Config{
-		Dir: dir, Actions: a.actions, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log,
+		Dir: dir, Actions: a.actions, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log, Accounts: a.rules(),
 		Select: func(key store.Key) bool { return selected[key] }, CommitFailed: h.commitFailed,
 	}); err != nil {
 		return nil, datadir.Error(dir, err)
 	}
-	if h.unhook, err = control.Serve(dir, st, h, h); err != nil {
+	if h.unhook, err = control.Serve(dir, st, h.For); err != nil {
 		h.unhook = func() {}
 		return nil, errors.Join(datadir.Error(dir, err), h.stop(0))
 	}
@@ -161,9 +171,9 @@ func (h *host) commitFailed(err error) {
 }
 
 // start starts a run. The run is durable when start returns.
-func (h *host) start(ctx context.Context, c *compiled, params map[string]any, files []action.FileInfo) (string, error) {
+func (h *host) start(ctx context.Context, c *compiled, params map[string]any, files []action.FileInfo, most int64) (string, error) {
 	req := engine.StartRequest{
-		Account: account, Plan: c.plan, Recipe: c.recipe.Name, Version: c.recipe.Version, Parameters: params,
+		Account: h.AccountName, Plan: c.plan, Recipe: c.recipe.Name, Version: c.recipe.Version, Parameters: params, MaxCredits: most,
 	}
 	for _, f := range files {
 		req.Files = append(req.Files, journal.File{Hash: f.Hash, Name: f.Name, MimeType: f.MimeType, Size: f.Size, Extended: f.Extended})
@@ -176,7 +186,7 @@ func (h *host) start(ctx context.Context, c *compiled, params map[string]any, fi
 func (h *host) watch(ctx context.Context, run string, after uint64, fn func(*journal.Event) error) error {
 	for {
 		last, ended := after, false
-		for ev, err := range h.Node.Engine.Watch(ctx, account, run, after) {
+		for ev, err := range h.Node.Engine.Watch(ctx, h.AccountName, run, after) {
 			if err == nil {
 				last, ended = ev.Seq, ev.Kind.Ends()
 				err = fn(ev.Event)

@@ -236,7 +236,7 @@ func TestA15_A31_HostileNamesFromInside(t *testing.T) {
 	}
 
 	// A process that holds the directory, with requests to its socket.
-	a := &app{
+	a := &app{account: account,
 		stdin: strings.NewReader(""), stdout: new(bytes.Buffer), stderr: new(bytes.Buffer),
 		getenv: os.Getenv, config: config.New(os.Getenv, new(string)), now: time.Now, actions: node.Catalogue(testActions()),
 	}
@@ -247,7 +247,7 @@ func TestA15_A31_HostileNamesFromInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.abandon()
-	r := control.Dial(t.Context(), h.dir)
+	r := control.Dial(t.Context(), h.dir, account)
 	if r == nil {
 		t.Fatal("nobody listens")
 	}

@@ -54,7 +54,7 @@ func TestWriteOnlyOverTheSocket(t *testing.T) {
 	if err := os.WriteFile(file, []byte(manySecrets), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a := &app{stderr: new(bytes.Buffer), actions: node.Catalogue(testActions())}
+	a := &app{account: account, stderr: new(bytes.Buffer), actions: node.Catalogue(testActions())}
 	c, err := a.compileFile(file, defaultSource)
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestWriteOnlyOverTheSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	input["pin"] = int64(471100) // as the command line reads it
-	run, err := h.start(t.Context(), c, input, nil)
+	run, err := h.start(t.Context(), c, input, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func TestQuarantine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	head, err := findRun(ctx, st, "@last")
+	head, err := (&app{account: account}).findRun(ctx, st, "@last")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func (a *app) replayCommand() *cobra.Command {
 		Args:    wants(1, 1, "RUN [--at N]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.reading(cmd.Context(), func(ctx context.Context, j store.Reader) error {
-				head, err := findRun(ctx, j, args[0])
+				head, err := a.findRun(ctx, j, args[0])
 				if err != nil {
 					return err
 				}

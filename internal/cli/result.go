@@ -4,6 +4,7 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
@@ -40,8 +41,27 @@ type resultStep struct {
 	FailedAttempts []journal.FailedAttempt `json:"failedAttempts,omitempty"`
 }
 
+// resultCredits are those of X153. A run that costs nothing has used only.
 type resultCredits struct {
-	Used int64 `json:"used"`
+	Reserved  *int64 `json:"reserved,omitempty"`
+	Used      int64  `json:"used"`
+	Estimated *int64 `json:"estimated,omitempty"`
+}
+
+func creditsOf(v *view.Run) resultCredits {
+	c := resultCredits{Used: v.Used()}
+	if f := v.Funds; f != nil {
+		c.Reserved, c.Estimated = &f.Reserved, &f.Estimated
+	}
+	return c
+}
+
+// fundsText describes the credits of a run for people.
+func fundsText(used int64, reserved, estimated *int64) string {
+	if reserved == nil || estimated == nil {
+		return fmt.Sprint(used)
+	}
+	return fmt.Sprintf("%d of %d reserved; %d were estimated", used, *reserved, *estimated)
 }
 
 var jsonNull = json.RawMessage("null")
@@ -52,7 +72,7 @@ func resultOf(v *view.Run) result {
 	steps, _ := v.History.Steps()
 	r := result{
 		ID: v.ID, Status: v.Status.String(), Outputs: orNull(v.Outputs), Truncated: v.Truncated,
-		Steps: make(map[string]resultStep, len(steps)), Credits: resultCredits{v.Used()},
+		Steps: make(map[string]resultStep, len(steps)), Credits: creditsOf(v),
 	}
 	if v.Error != nil {
 		r.Error = &resultError{fault.Code(v.Error.Code), v.Error.Message}

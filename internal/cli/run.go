@@ -25,15 +25,18 @@ func (a *app) runCommand() *cobra.Command {
 	var in, files []string
 	var into string
 	limit := int64(defaultSource)
-	draft := false
+	var most int64
+	draft, dry := false, false
 	cmd := &cobra.Command{
 		Use:   "run FILE",
 		Short: "Run a recipe and follow it to its end",
 		Long: "Run a recipe and follow it to its end. FILE is YAML or JSON; - is standard input. Every step is recorded before anything " +
-			"is shown: after Ctrl-C or a crash `roux resume` goes on with what is left.",
+			"is shown: after Ctrl-C or a crash `roux resume` goes on with what is left. The account of --account pays for the run unless " +
+			"it is unmetered; with --dry-run nothing is run, and the exit code is 6 if the account cannot pay.",
 		Example: `roux run examples/document-digest.yaml --file examples/report.pdf
 roux run examples/photo-pack.yaml --file examples/photo.jpg --save pictures
 roux run recipe.yaml --input language=en --input @more.json
+roux run recipe.yaml --account acme --max-credits 50 --dry-run
 cat recipe.yaml | roux run - -o json`,
 		Args:              oneAndFiles(&files, "FILE"),
 		ValidArgsFunction: completeRecipes,
@@ -62,13 +65,21 @@ cat recipe.yaml | roux run - -o json`,
 			if err != nil {
 				return err
 			}
-			return a.start(cmd.Context(), c, params, files, into)
+			if cmd.Flags().Changed("max-credits") && most < 1 {
+				return fault.New(fault.Usage, "--max-credits %d: want at least 1", most)
+			}
+			if dry {
+				return a.dryRun(cmd.Context(), c, params, files, most)
+			}
+			return a.start(cmd.Context(), c, params, files, into, most)
 		},
 	}
 	cmd.Flags().StringArrayVar(&in, "input", nil, "input field name=value, or @file with an object of them (repeatable)")
 	cmd.Flags().StringArrayVar(&files, "file", nil, "input file, a pattern in quotes such as 'scans/*.pdf', or the hash of a file that is kept (repeatable)")
 	cmd.Flags().StringVar(&into, "save", "", "write the files that the outputs name into this directory")
 	a.sourceFlags(cmd, &limit)
+	cmd.Flags().Int64Var(&most, "max-credits", 0, "the most credits that the run pays, if the recipe and the account do not allow less")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "check the input, show what would be reserved and whether the account can pay; run nothing")
 	cmd.Flags().BoolVar(&draft, "draft", false, "run a recipe whose status is draft")
 	return cmd
 }
@@ -87,7 +98,7 @@ func oneAndFiles(files *[]string, usage string) cobra.PositionalArgs {
 
 // start runs a compiled recipe. It opens the files before it touches the data
 // directory, so that a misspelt path leaves nothing behind.
-func (a *app) start(ctx context.Context, c *compiled, params map[string]any, files []string, into string) error {
+func (a *app) start(ctx context.Context, c *compiled, params map[string]any, files []string, into string, most int64) error {
 	ctx = a.following(ctx)
 	if len(files) == 0 && readsFiles(c.plan) {
 		a.say("this recipe works on files and gets none: --file gives it some")
@@ -121,11 +132,14 @@ func (a *app) start(ctx context.Context, c *compiled, params map[string]any, fil
 		return err
 	}
 	defer h.abandon()
+	if err := a.mustExist(ctx, h); err != nil {
+		return err
+	}
 	infos, err := a.storeInputs(ctx, h, list)
 	if err != nil {
 		return err
 	}
-	run, err := h.start(ctx, c, params, infos)
+	run, err := h.start(ctx, c, params, infos, most)
 	if err != nil {
 		return h.refused(err)
 	}
@@ -188,11 +202,11 @@ func (a *app) resumeCommand() *cobra.Command {
 // resumable returns the runs to resume.
 func (a *app) resumable(ctx context.Context, j store.Reader, args []string) ([]store.Head, error) {
 	if len(args) == 0 {
-		return unended(ctx, j)
+		return a.unended(ctx, j)
 	}
 	var heads []store.Head
 	for _, arg := range args {
-		head, err := findRun(ctx, j, arg)
+		head, err := a.findRun(ctx, j, arg)
 		if err != nil {
 			return nil, err
 		}
@@ -211,9 +225,9 @@ func (a *app) resumable(ctx context.Context, j store.Reader, args []string) ([]s
 
 // unended returns all runs that have not ended and are not quarantined, oldest
 // first. The engine quarantines those that are damaged.
-func unended(ctx context.Context, j store.Reader) ([]store.Head, error) {
+func (a *app) unended(ctx context.Context, j store.Reader) ([]store.Head, error) {
 	var open []store.Head
-	q := store.Query{Account: account, Limit: 500}
+	q := store.Query{Account: a.account, Limit: 500}
 	for {
 		heads, err := j.List(ctx, q)
 		if err != nil {
@@ -254,7 +268,7 @@ func (a *app) carry(ctx context.Context, h *host, sigs <-chan os.Signal, runs []
 			return a.broken(h, r)
 		}
 		if r.into != "" && len(r.view.Outputs) > 0 {
-			if r.saved, err = a.saveOutputs(ctx, h.Node.Files.Files(account), r.view, r.into); err != nil {
+			if r.saved, err = a.saveOutputs(ctx, h.Node.Files.Files(a.account), r.view, r.into); err != nil {
 				return err
 			}
 		}
@@ -342,6 +356,11 @@ func (a *app) waitedLong(h *host, sigs <-chan os.Signal, runs []*followed) error
 		}
 	}
 	if len(open) == 1 {
+		for _, r := range runs {
+			if why := a.waitsForCredits(r.view); why != "" {
+				a.screen.Print(why + "\n")
+			}
+		}
 		return fault.New(fault.CommandTimeout, "waited %s, as long as --timeout says; %s has not ended and stands still: `%s` goes on with it, `%s` ends it",
 			a.timeout, open[0], a.hint("resume", open[0]), a.hint("runs cancel", open[0]))
 	}
@@ -367,6 +386,9 @@ func (a *app) interrupted(h *host, sigs <-chan os.Signal, runs []*followed) erro
 	for _, r := range open[:min(len(open), fewHints)] {
 		a.screen.Print(fmt.Sprintf("%s has not ended: `%s` goes on with it, `%s` ends it\n",
 			r.id, a.hint("resume", r.id), a.hint("runs cancel", r.id)))
+		if why := a.waitsForCredits(r.view); why != "" {
+			a.screen.Print("  " + why + "\n")
+		}
 	}
 	if more := len(open) - fewHints; more > 0 {
 		a.screen.Print(fmt.Sprintf("nor have %d more: `%s` goes on with all of them\n", more, a.hint("resume", "")))

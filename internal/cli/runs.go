@@ -86,7 +86,7 @@ func (a *app) listCommand() *cobra.Command {
 		Example: "roux runs list --status failed --since 24h",
 		Args:    wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			q.Account = account
+			q.Account = a.account
 			if q.Status != "" && !knownStatus(q.Status) {
 				return fault.New(fault.Usage, "--status %s: want one of %s", q.Status, strings.Join(statuses(), ", "))
 			}
@@ -195,18 +195,19 @@ func knownStatus(s string) bool {
 // A fullView is a run as `runs get` shows it.
 type fullView struct {
 	result
-	Recipe      string `json:"recipe"`
-	Version     string `json:"version,omitempty"`
-	CreatedAt   string `json:"createdAt"`
-	EndedAt     string `json:"endedAt,omitempty"`
-	Generation  uint32 `json:"generation"`
-	WaitState   string `json:"wait_state"`
-	ResumeToken string `json:"resume_token"`
-	Failures    bool   `json:"has_failures"`
-	Quarantine  string `json:"quarantined,omitempty"`
-	Imported    bool   `json:"imported,omitempty"`
-	Plan        string `json:"plan"`
-	Events      uint64 `json:"events"`
+	Recipe      string    `json:"recipe"`
+	Version     string    `json:"version,omitempty"`
+	CreatedAt   string    `json:"createdAt"`
+	EndedAt     string    `json:"endedAt,omitempty"`
+	Generation  uint32    `json:"generation"`
+	WaitState   string    `json:"wait_state"`
+	ResumeToken string    `json:"resume_token"`
+	Failures    bool      `json:"has_failures"`
+	Quarantine  string    `json:"quarantined,omitempty"`
+	Imported    bool      `json:"imported,omitempty"`
+	Plan        string    `json:"plan"`
+	Events      uint64    `json:"events"`
+	Waits       *unfunded `json:"waitsForCredits,omitempty"`
 }
 
 func (a *app) getCommand() *cobra.Command {
@@ -216,12 +217,12 @@ func (a *app) getCommand() *cobra.Command {
 		Example: "roux runs get @last\nroux runs get @last-failed -o json",
 		Args:    wants(1, 1, "RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.reading(cmd.Context(), func(ctx context.Context, j store.Reader) error {
-				head, err := findRun(ctx, j, args[0])
+			return a.readingAll(cmd.Context(), func(ctx context.Context, r control.Reader) error {
+				head, err := a.findRun(ctx, r, args[0])
 				if err != nil {
 					return err
 				}
-				v, run, err := stateOf(ctx, j, head)
+				v, run, err := stateOf(ctx, r, head)
 				if err != nil {
 					return err
 				}
@@ -232,6 +233,9 @@ func (a *app) getCommand() *cobra.Command {
 				}
 				if head.Ended != 0 {
 					full.EndedAt = view.Stamp(head.Ended)
+				}
+				if full.Waits, err = a.unfunded(ctx, r, head, v, run); err != nil {
+					return err
 				}
 				a.show(full, func() { a.printRun(v, full, head) })
 				return nil
@@ -295,13 +299,15 @@ func (a *app) printRun(v *view.Run, f fullView, head store.Head) {
 	if f.EndedAt != "" {
 		rows = append(rows, []string{"ended", a.exact(head.Ended)})
 	}
-	if f.WaitState != "none" {
+	if w := f.Waits; w != nil {
+		rows = append(rows, []string{"waits", w.text() + ": `" + w.Next + "`"})
+	} else if f.WaitState != "none" {
 		rows = append(rows, []string{"waits", waitText(v, f.WaitState)})
 	}
 	if f.Generation > 1 {
 		rows = append(rows, []string{"generation", fmt.Sprint(f.Generation)})
 	}
-	rows = append(rows, []string{"used", fmt.Sprint(f.Credits.Used)})
+	rows = append(rows, []string{"used", fundsText(f.Credits.Used, f.Credits.Reserved, f.Credits.Estimated)})
 	if f.Imported {
 		rows = append(rows, []string{store.ImportedReason, importedText(head)})
 	} else if f.Quarantine != "" {

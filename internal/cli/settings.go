@@ -59,12 +59,12 @@ func (a *app) prepare(cmd *cobra.Command) error {
 	if v := a.config.Lookup(config.Find("color"), given)[0]; v.Value == "never" {
 		a.screen.NoColour()
 	}
-	if v := a.config.Get("egress.allow"); v.Origin != "default" {
-		allow, err := egress.ParseAllow(v.Value)
-		if err != nil {
-			return err // cannot happen: it was checked above
-		}
-		a.useActions(allow)
+	allow, err := egress.ParseAllow(settingOr(a.config.Get("egress.allow"), ""))
+	if err != nil {
+		return err // cannot happen: it was checked above
+	}
+	if err := a.useActions(allow, a.config.Prices()); err != nil && !lenient(cmd) {
+		return err
 	}
 	a.log = newLog(a.screen, a.verbose)
 	for _, message := range a.config.Ignored() {
@@ -74,6 +74,14 @@ func (a *app) prepare(cmd *cobra.Command) error {
 		a.log.Debug("configuration read", "file", path)
 	}
 	return a.deadline(cmd)
+}
+
+// settingOr returns a value, or def where it is the default.
+func settingOr(v config.Value, def string) string {
+	if v.Origin == "default" {
+		return def
+	}
+	return v.Value
 }
 
 // givenFlags returns the values of the flags that the user gave to a command.

@@ -55,7 +55,7 @@ func configPage() string {
 		"The first that says something counts: the flag, the variable, `roux.yaml` of the project (in the working directory or the\n" +
 		"nearest one above), `config.yaml` of the user (`$XDG_CONFIG_HOME/roux`, else the system's place), the default.\n" +
 		"`roux config explain KEY` shows which one it was. A point in a key leads into a mapping; lists are lists in files, and\n" +
-		"separated by commas elsewhere. A relative path in a file begins at that file.\n\n" +
+		"separated by commas elsewhere; mappings are mappings in files, and JSON elsewhere. A relative path in a file begins at that file.\n\n" +
 		"| key | flag | variable | default | takes | what for |\n| --- | --- | --- | --- | --- | --- |\n")
 	for _, s := range config.All() {
 		flag := ""

@@ -48,13 +48,13 @@ func TestF48_StalledExportAndEvents(t *testing.T) {
 	for i := range steps {
 		fmt.Fprintf(&src, "  - {id: s%d, action: {name: large, parameters: {bytes: 700000}}}\n", i)
 	}
-	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard, getenv: os.Getenv, actions: node.Catalogue(testActions())}
+	a := &app{account: account, stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard, getenv: os.Getenv, actions: node.Catalogue(testActions())}
 	c, err := a.compileFile(write(t, "long.yaml", src.String()), 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
 	begin := func() string {
-		run, err := h.start(t.Context(), c, nil, nil)
+		run, err := h.start(t.Context(), c, nil, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

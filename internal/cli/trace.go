@@ -36,7 +36,7 @@ func (a *app) traceCommand() *cobra.Command {
 				return fault.New(fault.Usage, "--steps %d: want at least 1", most)
 			}
 			return a.reading(cmd.Context(), func(ctx context.Context, j store.Reader) error {
-				head, err := findRun(ctx, j, args[0])
+				head, err := a.findRun(ctx, j, args[0])
 				if err != nil {
 					return err
 				}
@@ -68,7 +68,7 @@ func (a *app) printTrace(t *view.Tracer, out *view.Trace, flame bool) {
 		name = term.Cut(name, columns-len("├─  (depth: 0)"))
 	}
 	head := fmt.Sprintf("├─ %s (depth: %d)  %s  %s\n", name, out.Depth, out.ID,
-		view.Join(" · ", importedWord(out.Imported), out.Status, view.Took(micros(out.TookMs)), view.Credits(ledger.Whole(out.Credits))))
+		view.Join(" · ", importedWord(out.Imported), out.Status, view.Took(micros(out.TookMs)), view.Credits(ledger.Whole(out.Credits)), heldText(out)))
 	a.text("Execution Tree:\n%s", a.folded(head, 3))
 	w := &traceWriter{app: a, plan: t.Plan, narrow: ok && columns < narrowTrace, start: t.Start, end: t.Start + int64(out.TookMs*1000)}
 	roots := slices.SortedStableFunc(slices.Values(out.Steps), func(a, b *view.Span) int { return journal.Compare(t.Plan, a.Ref, b.Ref) })
@@ -85,6 +85,14 @@ func (a *app) printTrace(t *view.Tracer, out *view.Trace, flame bool) {
 	if out.Truncated {
 		a.say("only the first %d step instances are shown: --steps shows more", t.Max)
 	}
+}
+
+// heldText is what was reserved for a run that its account pays for.
+func heldText(t *view.Trace) string {
+	if t.Reserved == nil || t.Estimated == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d reserved, %d estimated", *t.Reserved, *t.Estimated)
 }
 
 func micros(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }

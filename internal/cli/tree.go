@@ -18,6 +18,7 @@ import (
 type tree struct {
 	screen *term.Screen
 	now    func() time.Time
+	hint   func(command, run string) string
 	drawn  int // lines on the screen that the next drawing replaces
 }
 
@@ -76,6 +77,9 @@ func (t *tree) lines(v *view.Run, height int) []string {
 // next returns the command that the run waits for. It has a line of its own,
 // because a narrow terminal would cut it off behind a step.
 func (t *tree) next(v *view.Run) []string {
+	if v.Unfunded() != nil {
+		return []string{"  next: " + t.hint("explain", v.ID) + ", which says how many credits it needs"}
+	}
 	for _, s := range v.Order {
 		if v.ByPath[s.Path] == s && s.Status == "waiting" && s.Note != "" {
 			return []string{fmt.Sprintf("  next: roux runs signal %s %s", v.ID, view.OneLine(s.Note))}

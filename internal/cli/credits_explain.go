@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roux-engine/roux/internal/control"
+	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/view"
+)
+
+func (a *app) billCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "explain RUN",
+		Short: "Explain what a run reserved, used and paid",
+		Long: "Explain what a run reserved, used and paid: the estimate, what each attempt cost, what attempts cost that are recorded and not " +
+			"charged, and for each generation of the run what it owed, paid and released, and with which lots. Everything is read from the " +
+			"run's journal and the account's ledger.",
+		Example: "roux credits explain @last --account acme",
+		Args:    wants(1, 1, "RUN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.readingAll(cmd.Context(), func(ctx context.Context, r control.Reader) error {
+				head, err := a.findRun(ctx, r, args[0])
+				if err != nil {
+					return err
+				}
+				b, err := a.billOf(ctx, r, head)
+				if err != nil {
+					return err
+				}
+				a.show(b, func() { a.printBill(b) })
+				return nil
+			})
+		},
+	}
+}
+
+// billOf makes the bill of a run.
+func (a *app) billOf(ctx context.Context, r control.Reader, head store.Head) (*view.Bill, error) {
+	p, err := store.LoadPlan(ctx, r, head)
+	if err != nil {
+		return nil, err
+	}
+	x := view.NewBiller(p, head.Run)
+	if err := eachShown(ctx, r, head.Key, p, 0, x.Apply); err != nil {
+		return nil, err
+	}
+	b := x.Bill()
+	if start := x.Start(); start != nil {
+		b.Expanded = a.expanded(p, start)
+	}
+	if !b.Metered || head.Imported() {
+		return b, nil // the entries are elsewhere, if at all
+	}
+	return b, eachEntry(ctx, r, head, func(e *ledger.Entry) bool {
+		x.Entry(e)
+		return !x.Complete()
+	})
+}
+
+// eachEntry calls fn for the entries of a run's account, from the start of the run on,
+// until it returns false.
+func eachEntry(ctx context.Context, r control.Reader, head store.Head, fn func(e *ledger.Entry) bool) error {
+	before, err := r.Account(ctx, head.Account, head.Created-1)
+	if err != nil {
+		return err
+	}
+	for after := before.Seq(); ; {
+		entries, err := r.Entries(ctx, head.Account, after, maxEntries)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if !fn(e) {
+				return nil
+			}
+		}
+		if len(entries) < maxEntries {
+			return nil
+		}
+		after += uint64(len(entries))
+	}
+}
+
+// expanded returns the formula of a recipe with the values of a run. They are left out
+// if some of them are not to be shown.
+func (a *app) expanded(p *plan.Plan, start *journal.Start) string {
+	if p.Estimate == nil || p.Estimate.Formula == "" || view.NewMask(p) != nil {
+		return ""
+	}
+	q, err := engine.QuoteStart(&engine.StartRequest{Plan: p, Parameters: start.Parameters, Files: start.Files}, a.actions, engine.AccountRules{Unmetered: true})
+	if err != nil {
+		return "" // an action may no longer be registered
+	}
+	return q.Budget.Expanded
+}
+
+func (a *app) printBill(b *view.Bill) {
+	a.text("%s of account %s, %s\n", b.Run, view.OneLine(b.Account), b.Status)
+	var rows [][]string
+	add := func(name, format string, args ...any) {
+		rows = append(rows, []string{"  " + name, view.OneLine(fmt.Sprintf(format, args...))})
+	}
+	if !b.Metered {
+		add("paid", "nothing: the account is unmetered; its steps cost %s", b.Used)
+	} else {
+		switch {
+		case b.Formula != "" && b.Expanded != "":
+			add("estimate", "%d (%s: %s = %s)", b.Estimated, b.Strategy, b.Formula, b.Expanded)
+		case b.Strategy != "":
+			add("estimate", "%d (%s)", b.Estimated, view.Join(": ", b.Strategy, b.Formula))
+		default:
+			add("estimate", "%d, the most that the steps cost: the recipe has no creditEstimation", b.Estimated)
+		}
+		add("reserved", "%d when it started: a quarter more, and never more than %d in all", b.Reserved, b.Most)
+		add("used", "%s", b.Used)
+		if b.Uncharged > 0 {
+			add("not charged", "%s, which is recorded only", b.Uncharged)
+		}
+		add("paid", "%d", b.Paid)
+		if b.Held > 0 {
+			add("held", "%d", b.Held)
+		}
+	}
+	a.sheet(rows)
+	if b.Metered {
+		for _, g := range b.Generations {
+			a.printGeneration(g, len(b.Generations) > 1)
+		}
+	}
+	if len(b.Charges) == 0 {
+		return
+	}
+	rows = [][]string{{"EVENT", "STEP", "TRY", "COST", ""}}
+	for _, c := range b.Charges {
+		try := ""
+		if c.Attempt > 0 {
+			try = fmt.Sprint(c.Attempt)
+		}
+		note := ""
+		if !c.Charged {
+			note = view.Join(": ", "not charged", c.Why)
+		}
+		rows = append(rows, []string{fmt.Sprint(c.Event), view.OneLine(c.Step), try, c.Amount.String(), note})
+	}
+	a.table(rows, 1)
+	if b.Truncated {
+		a.text("… only the first %d charges are listed\n", view.MaxSteps)
+	}
+}
+
+func (a *app) printGeneration(g *view.GenerationBill, several bool) {
+	title := "reservation"
+	if several {
+		title = fmt.Sprintf("generation %d", g.Generation)
+	}
+	a.text("%s\n", title)
+	rows := [][]string{{"  held", fmt.Sprintf("%d for an estimate of %d", g.Reserved, g.Expected)}}
+	for _, e := range g.Extensions {
+		rows = append(rows, []string{"  extended", fmt.Sprintf("%d more at event %d, %s", e.Credits, e.Event, e.At)})
+	}
+	if len(g.Took) > 0 {
+		rows = append(rows, []string{"  of lots", lotsText(g.Took)})
+	}
+	if g.Why != "" {
+		rows = append(rows, []string{"  settled", g.Why})
+	}
+	if len(g.Lots) > 0 {
+		rows = append(rows, []string{"  paid with", lotsText(g.Lots)})
+	}
+	a.sheet(rows)
+}

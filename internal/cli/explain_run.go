@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/view"
+)
+
+// A runExplanation is why a run has its status, and what to do next.
+type runExplanation struct {
+	Run      string        `json:"run"`
+	Status   string        `json:"status"`
+	Imported bool          `json:"imported,omitempty"`
+	Why      []string      `json:"why"`
+	Credits  resultCredits `json:"credits"`
+	Waits    *unfunded     `json:"waitsForCredits,omitempty"`
+	Next     []string      `json:"next"` // commands, in order
+}
+
+func (a *app) explainRun(v *view.Run, head store.Head, waits *unfunded) *runExplanation {
+	e := &runExplanation{Run: v.ID, Status: v.Status.String(), Imported: head.Imported(), Why: []string{}, Credits: creditsOf(v), Waits: waits, Next: []string{}}
+	because := func(format string, args ...any) { e.Why = append(e.Why, fmt.Sprintf(format, args...)) }
+	next := func(command string) { e.Next = append(e.Next, command) }
+	switch {
+	case head.Quarantine != "":
+		because("it is set apart: %s", quarantineText(head))
+	case waits != nil:
+		because("%s", waits.text())
+		next(waits.Next)
+		if waits.Then != "" {
+			because("no process carries it on")
+			next(waits.Then)
+		}
+	case v.Error != nil:
+		because("%s: %s", v.Error.Code, v.Error.Message)
+		if row, ok := fault.Lookup(fault.Code(v.Error.Code)); ok {
+			because("%s", row.Remedy)
+		}
+		next(a.hint("runs retry", v.ID))
+	case v.Done():
+		because("every step that it needed has settled")
+	default:
+		for _, s := range v.Order {
+			if v.ByPath[s.Path] == s && s.Status == "waiting" && s.Note != "" {
+				because("%s waits for the signal %s", s.Path, s.Note)
+				next(a.hint("runs signal", v.ID+" "+s.Note))
+			}
+		}
+		if len(e.Why) == 0 {
+			because("it has not ended%s", v.Open())
+		}
+	}
+	return e
+}
+
+func quarantineText(h store.Head) string {
+	if h.Imported() {
+		return importedText(h)
+	}
+	return h.Quarantine
+}
+
+func (a *app) printRunExplanation(e *runExplanation) {
+	a.text("%s is %s\n", e.Run, e.Status)
+	for _, w := range e.Why {
+		a.text("  because %s\n", view.OneLine(w))
+	}
+	a.text("credits: %s\n", fundsText(e.Credits.Used, e.Credits.Reserved, e.Credits.Estimated))
+	for _, n := range e.Next {
+		a.text("next: %s\n", view.OneLine(n))
+	}
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/roux-engine/roux/internal/control"
+	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/view"
+)
+
+// An unfunded is what a run lacks that waits for credits of its account.
+type unfunded struct {
+	Account   string `json:"account"`
+	Step      string `json:"step"`
+	Missing   int64  `json:"missing"` // what the step needs beyond what the run holds
+	Available int64  `json:"available"`
+	Next      string `json:"next"`           // grants what the step lacks
+	Then      string `json:"then,omitempty"` // goes on with the run, which no process carries on
+}
+
+func (w *unfunded) text() string {
+	return fmt.Sprintf("%s waits for %s, and account %s has %d available", view.OneLine(w.Step), ledger.Credits(w.Missing), w.Account, w.Available)
+}
+
+// unfunded returns what a run waits for if a step of it lacks credits, else nil.
+func (a *app) unfunded(ctx context.Context, r control.Reader, head store.Head, v *view.Run, s *view.State) (*unfunded, error) {
+	step := v.Unfunded()
+	missing := s.CreditsMissing(v)
+	if step == nil || missing == 0 || v.Done() {
+		return nil, nil
+	}
+	account, err := r.Account(ctx, head.Account, math.MaxInt64)
+	if err != nil {
+		return nil, err
+	}
+	w := &unfunded{Account: head.Account, Step: step.Path, Missing: missing, Available: account.Available(max(a.now().UnixMicro(), account.At()))}
+	w.Next = a.hint(fmt.Sprintf("credits grant %d", max(1, missing-w.Available)), "")
+	if _, held := r.(*control.Remote); !held {
+		w.Then = a.hint("resume", head.Run)
+	}
+	return w, nil
+}
+
+// waitsForCredits says how to go on with a run that waits for credits, or "".
+func (a *app) waitsForCredits(v *view.Run) string {
+	s := v.Unfunded()
+	if s == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %s; `%s` says which grant lets it go on", view.OneLine(s.Path), view.OneLine(s.Note), a.hint("explain", v.ID))
+}
