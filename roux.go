@@ -34,8 +34,12 @@ type Options struct {
 	// Actions are the program's own actions, in addition to those of Roux. An action
 	// with the same name and version as one of Roux's replaces it.
 	Actions []action.Action
-	// Account owns the runs and files. Default "local".
+	// Account owns the runs, files and credits; [Engine.For] is the same engine for
+	// another one. Default "local", which does not pay.
 	Account string
+	// Accounts are the rules of accounts that have some of their own. Any other account
+	// but "local" pays for its runs.
+	Accounts map[string]AccountRules
 	// Concurrency is how many attempts may run at once. Default 1024.
 	Concurrency int
 	// Retention is how long runs and files are kept.
@@ -78,13 +82,18 @@ func Open(ctx context.Context, opt Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	rules := make(map[string]engine.AccountRules, len(opt.Accounts))
+	for name, r := range opt.Accounts {
+		rules[name] = engine.AccountRules(r)
+	}
 	n, err := node.Open(ctx, st, node.Config{
 		Dir: opt.Dir, Actions: actions.Catalogue, Retention: retention.Policy(opt.Retention), Concurrency: opt.Concurrency, Logger: opt.Logger,
+		Accounts: rules,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{account: cmp.Or(opt.Account, "local"), node: n, actions: actions}, nil
+	return &Engine{account: cmp.Or(opt.Account, engine.LocalAccount), node: n, actions: actions}, nil
 }
 
 // Close stops the engine. Running attempts are abandoned and made again after the next
@@ -122,10 +131,14 @@ type Request struct {
 	// id of the run.
 	Correlation string
 	Labels      map[string]string
+	// MaxCredits is the most that the run pays, if the recipe and the account's rules do
+	// not allow less. Default: what they allow.
+	MaxCredits int64
 }
 
 // Start compiles a recipe and starts a run of it. The run is durable when Start returns
-// its id.
+// its id. If the account pays for its runs and has too few credits, the error is
+// fault.InsufficientCredits; if a price is unknown, fault.PriceUnknown.
 func (e *Engine) Start(ctx context.Context, req Request) (run string, err error) {
 	p, r, _, diags := compile.Source(cmp.Or(req.Source, "recipe"), req.Recipe, compile.Options{Actions: e.actions.Catalogue})
 	if p == nil {
@@ -145,6 +158,7 @@ func (e *Engine) Start(ctx context.Context, req Request) (run string, err error)
 	started, err := e.node.Engine.Start(ctx, engine.StartRequest{
 		Account: e.account, Plan: p, Recipe: r.Name, Version: r.Version, Parameters: input, Files: files,
 		IdempotencyKey: req.IdempotencyKey, Correlation: req.Correlation, Labels: req.Labels,
+		MaxCredits: req.MaxCredits,
 	})
 	return started.Run, err
 }
