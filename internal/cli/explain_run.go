@@ -27,7 +27,7 @@ func (a *app) explainRun(v *view.Run, head store.Head, waits *unfunded) *runExpl
 	next := func(command string) { e.Next = append(e.Next, command) }
 	switch {
 	case head.Quarantine != "":
-		because("it is set apart: %s", quarantineText(head))
+		because("it is quarantined: %s", quarantineText(head))
 	case waits != nil:
 		because("%s", waits.text())
 		next(waits.Next)
