@@ -143,7 +143,6 @@ func TestEveryExitCodeIsTried(t *testing.T) {
 		fault.ExitCancelled: "TestCancelFromOutside", fault.ExitInterrupted: "TestCtrlCTwice",
 	}
 	later := map[int]string{
-		fault.ExitCredits:   "credits and quotas come with the ledger",
 		fault.ExitAssertion: "--expect comes with recipe tests",
 	}
 	_, codes := triedLines(t)

@@ -12,7 +12,6 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/bundle"
-	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/store"
@@ -106,42 +105,58 @@ func (d *checkup) files(dir string) {
 	}
 }
 
-// heads folds the journal of every run and compares the result with its head.
-func (d *checkup) heads(j store.Reader) {
-	q := store.Query{Account: config.Account, Limit: 500}
+// heads folds the journal of every run of every account and compares the result with
+// its head.
+func (d *checkup) heads(st node.Store) {
+	accounts, err := st.Accounts(d.ctx)
+	if err != nil {
+		d.fail("journals", err)
+		return
+	}
 	runs, named := 0, 0
+	for _, account := range accounts {
+		if !d.headsOf(st, account, &runs, &named) {
+			return
+		}
+	}
+	if named == 0 {
+		d.ok("journals", "%s as lists show them", view.Count(runs, "run"))
+	}
+}
+
+// headsOf is heads for one account. It counts the runs it read and the problems it
+// named, and reports whether to go on.
+func (d *checkup) headsOf(j store.Reader, account string, runs, named *int) bool {
+	q := store.Query{Account: account, Limit: 500}
 	for {
 		heads, err := j.List(d.ctx, q)
 		if err != nil {
 			d.fail("journals", err)
-			return
+			return false
 		}
 		for _, h := range heads {
 			if h.Damage != "" {
-				named++ // the check of the store reports it
+				*named++ // the check of the store reports it
 				continue
 			}
-			runs++
+			*runs++
 			_, err := CheckHead(d.ctx, j, h)
 			if d.ctx.Err() != nil {
 				d.fail("journals", d.ctx.Err())
-				return
+				return false
 			}
 			if err == nil {
 				continue
 			}
 			d.problem("journals", "restore the data directory from a backup; `"+d.Hint("trace", h.Run)+"` shows what can be read", "%s", fault.Message(err))
-			if named++; named >= maxNamed {
-				return
+			if *named++; *named >= maxNamed {
+				return false
 			}
 		}
 		if len(heads) < q.Limit {
-			break
+			return true
 		}
 		q.After = heads[len(heads)-1].Run
-	}
-	if named == 0 {
-		d.ok("journals", "%s as lists show them", view.Count(runs, "run"))
 	}
 }
 

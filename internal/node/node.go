@@ -33,6 +33,8 @@ import (
 type Store interface {
 	store.Store
 	store.Inspector
+	// Accounts returns the accounts that have runs.
+	Accounts(ctx context.Context) ([]string, error)
 	// MeteredAccounts returns the accounts that have entries, sorted.
 	MeteredAccounts(ctx context.Context) ([]string, error)
 }
