@@ -344,7 +344,7 @@ func TestImportedRunsAreMarked(t *testing.T) {
 	// events, lines or bytes print it on standard error.
 	bundle := filepath.Join(t.TempDir(), "again.zip")
 	values := [][]string{
-		{"runs", "list"}, {"runs", "get", "@last"}, {"explain", "@last", "talk"}, {"trace", "@last"}, {"trace", "@last", "--flame"},
+		{"runs", "list"}, {"runs", "get", "@last"}, {"explain", "@last"}, {"explain", "@last", "talk"}, {"credits", "explain", "@last"}, {"trace", "@last"}, {"trace", "@last", "--flame"},
 		{"diff", "@last", "@last"}, {"replay", "@last"}, {"replay", "@last", "--at", "2"}, {"graph", "@last"}, {"graph", "@last", "--critical"},
 	}
 	streams := [][]string{{"events", "@last"}, {"events", "@last", "-f"}, {"logs", "@last"}, {"export", "@last", "--force", "--out", bundle}}

@@ -54,10 +54,11 @@ func (a *app) billOf(ctx context.Context, r control.Reader, head store.Head) (*v
 		return nil, err
 	}
 	b := x.Bill()
+	b.Imported = head.Imported()
 	if start := x.Start(); start != nil {
 		b.Expanded = a.expanded(p, start)
 	}
-	if !b.Metered || head.Imported() {
+	if !b.Metered || b.Imported {
 		return b, nil // the entries are elsewhere, if at all
 	}
 	return b, eachEntry(ctx, r, head, func(e *ledger.Entry) bool {
@@ -105,6 +106,9 @@ func (a *app) expanded(p *plan.Plan, start *journal.Start) string {
 
 func (a *app) printBill(b *view.Bill) {
 	a.text("%s of account %s, %s\n", b.Run, view.OneLine(b.Account), b.Status)
+	if b.Imported {
+		a.text("  which was imported: what it says was paid elsewhere, if at all\n")
+	}
 	var rows [][]string
 	add := func(name, format string, args ...any) {
 		rows = append(rows, []string{"  " + name, view.OneLine(fmt.Sprintf(format, args...))})

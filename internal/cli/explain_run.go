@@ -26,8 +26,9 @@ func (a *app) explainRun(v *view.Run, head store.Head, waits *unfunded) *runExpl
 	because := func(format string, args ...any) { e.Why = append(e.Why, fmt.Sprintf(format, args...)) }
 	next := func(command string) { e.Next = append(e.Next, command) }
 	switch {
-	case head.Quarantine != "":
-		because("it is quarantined: %s", quarantineText(head))
+	case head.Quarantine != "" && !e.Imported:
+		because("it is quarantined: %s", head.Quarantine)
+		next(a.hint("runs release", v.ID))
 	case waits != nil:
 		because("%s", waits.text())
 		next(waits.Next)
@@ -54,18 +55,17 @@ func (a *app) explainRun(v *view.Run, head store.Head, waits *unfunded) *runExpl
 			because("it has not ended%s", v.Open())
 		}
 	}
-	return e
-}
-
-func quarantineText(h store.Head) string {
-	if h.Imported() {
-		return importedText(h)
+	if e.Imported { // nothing else is possible before
+		e.Next = []string{a.hint("runs adopt", v.ID)}
 	}
-	return h.Quarantine
+	return e
 }
 
 func (a *app) printRunExplanation(e *runExplanation) {
 	a.text("%s is %s\n", e.Run, e.Status)
+	if e.Imported {
+		a.text("  it was imported: what it says happened elsewhere, if at all\n")
+	}
 	for _, w := range e.Why {
 		a.text("  because %s\n", view.OneLine(w))
 	}

@@ -18,7 +18,9 @@ type Bill struct {
 	Run     string `json:"run"`
 	Account string `json:"account"`
 	Status  string `json:"status"`
-	Metered bool   `json:"metered"` // false: the run costs its account nothing
+	// Imported is set if the run was imported: nothing here has paid for it.
+	Imported bool `json:"imported,omitempty"`
+	Metered  bool `json:"metered"` // false: the run costs its account nothing
 
 	Strategy  string        `json:"strategy,omitempty"` // of the recipe's creditEstimation
 	Formula   string        `json:"formula,omitempty"`
