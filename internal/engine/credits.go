@@ -53,6 +53,9 @@ type Quote struct {
 // QuoteStart checks a request as [Engine.Start] does and returns the terms of its run,
 // without an engine. It does not look at the credits of the account.
 func QuoteStart(req *StartRequest, actions Actions, rules AccountRules) (*Quote, error) {
+	if err := CheckRunnable(req.Plan); err != nil {
+		return nil, err
+	}
 	prog, err := newProgram(req.Plan)
 	if err != nil {
 		return nil, err
