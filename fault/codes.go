@@ -72,6 +72,7 @@ const (
 	StepNotFound            Code = "STEP_NOT_FOUND"
 	Conflict                Code = "CONFLICT"
 	TooLate                 Code = "TOO_LATE"
+	CursorExpired           Code = "CURSOR_EXPIRED"
 	IdempotencyMismatch     Code = "IDEMPOTENCY_MISMATCH"
 	Quarantined             Code = "QUARANTINED"
 	StoreLocked             Code = "STORE_LOCKED"
@@ -171,6 +172,7 @@ var table = []Info{
 	{StepNotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "The run has no such step.", "`roux runs get RUN` lists its steps."},
 	{Conflict, 409, CauseRequest, false, ExitConflict, "", nil, "The request conflicts with the current state.", "Look at the current state and decide again."},
 	{TooLate, 409, CauseRequest, false, ExitConflict, "", []string{"too_late"}, "The run's final status was already decided.", "Nothing to do; the message names the status."},
+	{CursorExpired, 410, CauseRequest, false, ExitConflict, "", nil, "Changes after that number are no longer kept.", "Read the current state, for example with `roux runs list`, and continue after the number that the message names."},
 	{IdempotencyMismatch, 422, CauseRequest, false, ExitConflict, "", nil, "The idempotency key was used with another request.", "Use a new key for a new request."},
 	{Quarantined, 409, CauseInternal, false, ExitConflict, "", nil, "The run is quarantined because it stopped the process or its journal is damaged.", "Find out the reason, then `roux runs release RUN`."},
 	{StoreLocked, 409, CauseStorage, true, ExitConflict, "", nil, "Another process uses the data directory.", "Stop the process the message names, or use another --data directory."},

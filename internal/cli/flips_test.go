@@ -218,7 +218,7 @@ func fillByStore(t *testing.T, dir string) {
 				Compaction: &store.Compaction{First: 5, Last: 6, Chunk: noise(160), Format: 1, State: noise(90)}, Suspension: &store.Suspension{WakeAt: at + 1<<43}})
 		}
 	}
-	verdicts, err := s.Delete(ctx, epoch, gone)
+	verdicts, err := s.Delete(ctx, epoch, 0, gone)
 	for _, v := range verdicts {
 		err = errors.Join(err, v.Err)
 	}

@@ -207,6 +207,9 @@ func (c *selection) rebuild(ctx context.Context, to string, out *Salvaged) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, best.Close()) }()
+	if err := st.TakeFeedEnds(ctx, c.best.image); err != nil {
+		out.Store = append(out.Store, "the numbers of changes begin again at 1, because those that were used cannot be read: "+fault.Message(err))
+	}
 	m := &mover{ctx: ctx, to: st, epoch: epoch}
 	for _, j := range c.sources() {
 		from := best

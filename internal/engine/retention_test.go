@@ -360,11 +360,11 @@ func (s *crashingStore) countOp() error {
 	return nil
 }
 
-func (s *crashingStore) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([]store.Verdict, error) {
+func (s *crashingStore) Delete(ctx context.Context, epoch uint64, at int64, keys []store.Key) ([]store.Verdict, error) {
 	if err := s.countOp(); err != nil {
 		return nil, err
 	}
-	v, err := s.Store.Delete(ctx, epoch, keys)
+	v, err := s.Store.Delete(ctx, epoch, at, keys)
 	return v, errors.Join(err, s.countOp())
 }
 

@@ -246,7 +246,7 @@ func (s *pass) delete(ctx context.Context, ended []store.Wake) error {
 	for i, w := range ended {
 		keys[i] = w.Key
 	}
-	verdicts, err := s.c.Store.Delete(ctx, s.c.Epoch, keys)
+	verdicts, err := s.c.Store.Delete(ctx, s.c.Epoch, s.now, keys)
 	for i, v := range verdicts {
 		switch {
 		case v.Err == nil:

@@ -130,9 +130,9 @@ func (d *disk) SetNote(ctx context.Context, epoch uint64, name string, value []b
 }
 
 // Delete implements store.Store.
-func (d *disk) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([]store.Verdict, error) {
+func (d *disk) Delete(ctx context.Context, epoch uint64, at int64, keys []store.Key) ([]store.Verdict, error) {
 	defer d.enter()()
-	verdicts, err := d.Store.Delete(ctx, epoch, keys)
+	verdicts, err := d.Store.Delete(ctx, epoch, at, keys)
 	for i, v := range verdicts {
 		if err == nil && v.Err == nil {
 			d.p.w.checker.deleted(keys[i], d.p)

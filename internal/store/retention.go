@@ -24,8 +24,16 @@ type Retention interface {
 	// returns a verdict for each: fault.StaleEpoch; fault.RunNotFound; or
 	// fault.Conflict when the run has not settled or has events only in the journal, in
 	// which case compact it first. A deleted run answers like one that never existed,
-	// also after a crash.
-	Delete(ctx context.Context, epoch uint64, keys []Key) ([]Verdict, error)
+	// also after a crash. Each deletion is a change of its account ([Feed]), made at `at`
+	// (UTC µs).
+	Delete(ctx context.Context, epoch uint64, at int64, keys []Key) ([]Verdict, error)
+
+	// ForgetChanges removes changes that were made before `before`, in the order of
+	// accounts, from account `from` on. It looks at no more than limit accounts and
+	// removes the changes of no more than limit commits, and returns where to continue;
+	// "" means that no such changes are left. The changes that one commit made in an
+	// account go together.
+	ForgetChanges(ctx context.Context, epoch uint64, before int64, from string, limit int) (next string, err error)
 
 	// ForgetKeys removes idempotency keys whose Until is before `before` and whose run
 	// has ended or is gone, at most limit, and returns how many it removed.

@@ -33,6 +33,7 @@ type Store interface {
 	Retention
 	Notes
 	Ledger
+	Feed
 
 	// Stats describes size and health for people and tests.
 	Stats(ctx context.Context) (Stats, error)

@@ -3,10 +3,11 @@
 // Package format encodes and decodes what a store keeps on disk: journal rows,
 // blobs, packs and the checksums of columns.
 //
-//	row.go   a journal row: the events of one commit, each record findable alone
-//	blob.go  a blob: a chunk, a snapshot or a pack, perhaps compressed
-//	pack.go  a pack: the small compactions of many runs in one blob
-//	sum.go   checksums of the columns that no blob covers
+//	row.go      a journal row: the events of one commit, each record findable alone
+//	blob.go     a blob: a chunk, a snapshot or a pack, perhaps compressed
+//	changes.go  a row of the feed: the changes of one commit in one account
+//	pack.go     a pack: the small compactions of many runs in one blob
+//	sum.go      checksums of the columns that no blob covers
 //
 // The bytes are a promise: stores of earlier releases are read for ever, and what
 // this package writes today was written by them. The package does no I/O and knows

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -196,6 +197,17 @@ func TestBytesAreFrozen(t *testing.T) {
 	}, func(int, uint32, uint32) {})
 	h := &store.Head{Recipe: "r", Version: "1", PlanHash: "p", Status: "running", Created: 1, Updated: 2, Ended: 3,
 		Code: fault.StoreFull, Message: "m", Used: 4, Failures: true, Quarantine: "q", Owes: true}
+	var changes Changes
+	changes.Reset()
+	for _, c := range []store.Change{
+		{At: 300, Run: "run_1", Status: "running", Recipe: "digest"},
+		{At: 301, Run: "run_12", Status: "failed", Recipe: "digest", Code: fault.StoreFull, Ended: 299, Quarantined: true, Imported: true},
+		{At: 301, Key: "run_12/1", Entry: 1000, Kind: ledger.Settle},
+		{At: 900, Run: "run_2", Deleted: true},
+		{At: 900, Key: "grant/x", Entry: 1001, Kind: ledger.Grant},
+	} {
+		changes.Add(&c)
+	}
 	var sums []byte
 	for _, s := range []int64{
 		StartSum(key, h), HeadSum(key, h), SuspendSum(key, 1, 42), StateSum(key, 9, 2), ReachSum(key, 9), PlaceSum(key, 5, 9),
@@ -207,6 +219,7 @@ func TestBytesAreFrozen(t *testing.T) {
 		{"blob", hex.EncodeToString(EncodeBlob([]byte("data"), true)), "869c9583040000000064617461"},
 		{"pack", hex.EncodeToString(pack.Encode()), "7a33f60c3200000000011b0461636d650572756e5f3101ab02030673746174656672616d6573140461636d650572756e5f31ad020000006d6f7265"},
 		{"row", hex.EncodeToString(row), "0102000000183a04c218000000cca221160700000000000000030000001b000000e2c59a1201000000000000000100000026fe1faf15d6ced4100000000461636d650572756e5f31070261626336fff809130000000461636d650a72756e5f303030303032010064"},
+		{"changes", hex.EncodeToString(changes.Data()), "0100ac02000572756e5f31000772756e6e696e6700066469676573743c0105013200066661696c656403000a53544f52455f46554c4c03020006022f31e8070401d704040132020000076772616e742f780101"},
 		{"sums", string(sums), "43d21719b52ab0deb04e177c0b8b792589c31f701c75f201c8bc9d5d660af58cb2de562f16607f58d624473c"},
 	} {
 		if c.got != c.want {

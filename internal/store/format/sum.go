@@ -28,6 +28,7 @@ import (
 //	owner          sum        the whole row
 //	ledger         sum        the whole row
 //	ledger_states  sum        the whole row
+//	feed           sum        the whole row
 //	snapshots      sum        the row except its state, which is a blob
 //	chunks         sum        the row except its data, which is a blob; -1 = written
 //	                          before chunks had a checksum

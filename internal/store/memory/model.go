@@ -22,6 +22,7 @@ type model struct {
 	released map[store.Key]int64
 	notes    map[string][]byte
 	accounts map[string]*accountRecord // replaced, never changed
+	feeds    map[string]feedRecord
 	// undo, when not nil, collects functions that revert what apply did.
 	undo []func()
 
@@ -77,7 +78,7 @@ func newModel() *model {
 		plans: map[string][]byte{},
 		keys:  map[store.Key]used{},
 		names: map[store.Key]map[string]struct{}{}, released: map[store.Key]int64{},
-		notes: map[string][]byte{}, accounts: map[string]*accountRecord{},
+		notes: map[string][]byte{}, accounts: map[string]*accountRecord{}, feeds: map[string]feedRecord{},
 	}
 }
 
@@ -160,6 +161,7 @@ func (m *model) apply(t *store.Transition) {
 	if len(t.Entries) > 0 {
 		m.accounts[t.Account] = m.account(t.Account).record(t.Entries)
 	}
+	m.record(t.Account, store.AppendChanges(nil, t, uint64(len(m.account(t.Account).entries)-len(t.Entries)+1)))
 	if t.Run == "" {
 		return
 	}

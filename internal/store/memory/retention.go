@@ -60,7 +60,7 @@ func (s *Store) Ended(ctx context.Context, before int64, after store.Wake, limit
 }
 
 // Delete implements store.Retention.
-func (s *Store) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([]store.Verdict, error) {
+func (s *Store) Delete(ctx context.Context, epoch uint64, at int64, keys []store.Key) ([]store.Verdict, error) {
 	err := s.enterToWrite(ctx)
 	defer s.d.mu.Unlock()
 	if err != nil {
@@ -71,6 +71,7 @@ func (s *Store) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([]s
 	for i, key := range keys {
 		if verdicts[i] = m.mayGo(epoch, key); verdicts[i].Err == nil {
 			m.remove(key)
+			m.record(key.Account, []store.Change{{At: at, Run: key.Run, Deleted: true}})
 		}
 	}
 	s.stats.Syncs++

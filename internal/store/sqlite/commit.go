@@ -75,8 +75,10 @@ func (s *Store) Commit(ctx context.Context, batch []store.Transition) ([]store.V
 			_, _ = s.st.rollback.exec()
 		}
 		clear(s.accounts) // some may have entries that were not written
+		s.feed.closeRows(true)
 		return nil, s.fail(err)
 	}
+	s.feed.closeRows(false)
 	return verdicts, nil
 }
 
@@ -92,6 +94,7 @@ func (s *Store) commitLocked(batch []store.Transition, encoded []encodedCompacti
 	c.rows, c.bytes = 0, 0
 	defer c.forget()
 	s.trimAccounts()
+	s.feed.trim()
 
 	verdicts := make([]store.Verdict, len(batch))
 	written := int64(0)
@@ -106,12 +109,18 @@ func (s *Store) commitLocked(batch []store.Transition, encoded []encodedCompacti
 		}
 		if verdicts[i].Err == nil {
 			written++
+			if err := s.addChanges(&batch[i]); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if written == 0 && !c.inTx {
 		return verdicts, nil
 	}
 	if err := s.writePack(); err != nil {
+		return nil, err
+	}
+	if err := s.writeChanges(); err != nil {
 		return nil, err
 	}
 	rows, trim, err := s.writeRows()

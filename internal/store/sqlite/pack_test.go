@@ -253,7 +253,7 @@ func TestDeletedRunsLeaveTheirPacks(t *testing.T) {
 		head := *startOf(epoch, runKey(i), "").Head
 		head.Ended = 5
 		mustCommit(t, s, store.Transition{Key: runKey(i), Epoch: epoch, Head: &head})
-		verdicts, err := s.Delete(ctx, epoch, []store.Key{runKey(i)})
+		verdicts, err := s.Delete(ctx, epoch, 0, []store.Key{runKey(i)})
 		if err != nil || verdicts[0].Err != nil {
 			t.Fatal(err, verdicts)
 		}

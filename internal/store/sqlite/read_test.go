@@ -262,7 +262,7 @@ func writesTo(s *Store) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	gone, err := s.Delete(ctx, epoch, []store.Key{runKey(2), runKey(3)})
+	gone, err := s.Delete(ctx, epoch, 0, []store.Key{runKey(2), runKey(3)})
 	if err != nil {
 		return "", err
 	}

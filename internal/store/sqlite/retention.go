@@ -98,7 +98,7 @@ func (s *Store) Ended(ctx context.Context, before int64, after store.Wake, limit
 // inserts a mark. The chunks and pieces follow, a few at a time. The mark stays until
 // they are deleted and no journal row can hold events of the run, because a restart
 // would take those for events whose head was lost.
-func (s *Store) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([]store.Verdict, error) {
+func (s *Store) Delete(ctx context.Context, epoch uint64, at int64, keys []store.Key) ([]store.Verdict, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (s *Store) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([]s
 			return nil, err
 		}
 	}
-	verdicts, err := s.deleteHeads(epoch, keys)
+	verdicts, err := s.deleteHeads(epoch, at, keys)
 	if err == nil {
 		err = failpoint.Hit(failpoint.DeleteMiddle)
 	}
@@ -154,7 +154,7 @@ func (s *Store) removeCompacted(ctx context.Context, gone []store.Key) error {
 	return nil
 }
 
-func (s *Store) deleteHeads(epoch uint64, keys []store.Key) ([]store.Verdict, error) {
+func (s *Store) deleteHeads(epoch uint64, at int64, keys []store.Key) ([]store.Verdict, error) {
 	s.w.Lock()
 	defer s.w.Unlock()
 	if err := s.writable(); err != nil {
@@ -168,15 +168,22 @@ func (s *Store) deleteHeads(epoch uint64, keys []store.Key) ([]store.Verdict, er
 		return verdicts, nil
 	}
 	var first int64
-	if err := s.inTx(func() (err error) {
+	err := s.inTx(func() (err error) {
 		for i, key := range keys {
-			if verdicts[i], err = s.deleteHead(key); err != nil {
+			if verdicts[i], err = s.deleteHead(key); err == nil && verdicts[i].Err == nil {
+				err = s.collect(key.Account, []store.Change{{At: at, Run: key.Run, Deleted: true}})
+			}
+			if err != nil {
 				return err
 			}
 		}
-		first, err = s.forgetMarks()
+		if err = s.writeChanges(); err == nil {
+			first, err = s.forgetMarks()
+		}
 		return err
-	}); err != nil {
+	})
+	s.feed.closeRows(err != nil)
+	if err != nil {
 		return nil, s.fail(err)
 	}
 	s.cleaned = first

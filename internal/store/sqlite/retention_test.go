@@ -21,7 +21,7 @@ func toFirstSchema(t *testing.T, dir string) {
 		`ALTER TABLE runs DROP COLUMN start_sum`, `ALTER TABLE runs DROP COLUMN head_sum`, `ALTER TABLE runs DROP COLUMN park_sum`,
 		`ALTER TABLE runs DROP COLUMN reach_sum`, `ALTER TABLE runs DROP COLUMN place_sum`, `ALTER TABLE chunks DROP COLUMN sum`, `ALTER TABLE owner DROP COLUMN sum`,
 		`ALTER TABLE idempotency DROP COLUMN sum`, `ALTER TABLE plans DROP COLUMN sum`, `ALTER TABLE notes DROP COLUMN sum`, `ALTER TABLE snapshots DROP COLUMN sum`,
-		`DROP TABLE ledger`, `DROP TABLE ledger_states`,
+		`DROP TABLE ledger`, `DROP TABLE ledger_states`, `DROP TABLE feed`,
 		`DELETE FROM goose_db_version WHERE version_id >= 2`,
 	} {
 		if _, err := db.Exec(q); err != nil {
@@ -61,7 +61,7 @@ func TestI23_RunsOfOldStoresKeepEveryFile(t *testing.T) {
 	next.Files = []string{"sha256_one"}
 	mustCommit(t, s, next)
 	naming(store.References{Runs: []string{runKey(0).Run}})
-	verdicts, err := s.Delete(ctx, epoch, []store.Key{runKey(0)})
+	verdicts, err := s.Delete(ctx, epoch, 0, []store.Key{runKey(0)})
 	if err != nil || verdicts[0].Err != nil {
 		t.Fatal(err, verdicts)
 	}
@@ -80,7 +80,7 @@ func TestHalfRemovedRunsAreFinished(t *testing.T) {
 		tr.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: make([]byte, size)}
 		mustCommit(t, s, tr)
 	}
-	if _, err := s.deleteHeads(epoch, []store.Key{runKey(0), runKey(1)}); err != nil { // and the process dies here
+	if _, err := s.deleteHeads(epoch, 0, []store.Key{runKey(0), runKey(1)}); err != nil { // and the process dies here
 		t.Fatal(err)
 	}
 	wantRows := func(when string, n int, tables ...string) {
@@ -103,7 +103,7 @@ func TestHalfRemovedRunsAreFinished(t *testing.T) {
 	s = open(t, dir)
 	epoch = own(t, s)
 	for range 2 {
-		if _, err := s.Delete(ctx, epoch, nil); err != nil {
+		if _, err := s.Delete(ctx, epoch, 0, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -131,7 +131,7 @@ func TestMarksOfDeletedRunsGo(t *testing.T) {
 	epoch := own(t, s)
 	marks := func(when string, want int) {
 		t.Helper()
-		if _, err := s.Delete(ctx, epoch, nil); err != nil {
+		if _, err := s.Delete(ctx, epoch, 0, nil); err != nil {
 			t.Fatal(err)
 		}
 		var got int
@@ -148,11 +148,11 @@ func TestMarksOfDeletedRunsGo(t *testing.T) {
 	mustCommit(t, s, startOf(epoch, runKey(9), "1")) // it is in the journal
 	mustCommit(t, s, over(0), over(1))
 	marks("before any run was deleted", 0)
-	if _, err := s.Delete(ctx, epoch, []store.Key{runKey(0)}); err != nil {
+	if _, err := s.Delete(ctx, epoch, 0, []store.Key{runKey(0)}); err != nil {
 		t.Fatal(err)
 	}
 	marks("while the journal has a row from before", 1)
-	if _, err := s.Delete(&soonOver{Context: ctx}, epoch, []store.Key{runKey(1)}); err != nil {
+	if _, err := s.Delete(&soonOver{Context: ctx}, epoch, 0, []store.Key{runKey(1)}); err != nil {
 		t.Fatal(err)
 	}
 	wantPacks(t, s, 1) // it was told to stop before it removed the compactions

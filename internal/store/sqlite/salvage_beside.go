@@ -10,6 +10,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/format"
 )
 
 // Accounts returns the accounts that have runs here.
@@ -70,6 +71,26 @@ func (s *Store) TakeOver(ctx context.Context, from Image, all bool) (err error) 
 		errs = append(errs, s.once(query))
 	}
 	return errors.Join(errs...)
+}
+
+// TakeFeedEnds makes the feeds of the accounts in an image go on here, at numbers that it
+// cannot have used, also if its last changes are lost. Call it before runs are written:
+// they are the first changes that a reader finds, and a reader with a number from before is
+// told that it is no longer kept.
+func (s *Store) TakeFeedEnds(ctx context.Context, from Image) (err error) {
+	if err := s.lockToWrite(ctx); err != nil {
+		return err
+	}
+	defer s.w.Unlock()
+	defer func() { _, err = s.explain(err) }()
+	if err := s.once(s.t.attachImage, filepath.Join(from.Dir, datadir.Database)); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.once(s.t.detachImage)) }()
+	s.feed.closeRows(true)
+	var none format.Changes
+	none.Reset()
+	return s.once(s.t.takeFeedEnds, int64(skipped), none.Data())
 }
 
 // once runs a statement that is not used again. The caller holds w.

@@ -3,11 +3,13 @@
 package sqlite
 
 import (
+	"errors"
 	"maps"
 	"math"
 	"slices"
 	"testing"
 
+	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -37,7 +39,7 @@ func TestTakeOver(t *testing.T) {
 		}
 	}
 	grant(t, s, "acme", 0, 2)
-	if verdicts, err := s.Delete(ctx, epoch, []store.Key{runKey(1)}); err != nil || verdicts[0].Err != nil {
+	if verdicts, err := s.Delete(ctx, epoch, 0, []store.Key{runKey(1)}); err != nil || verdicts[0].Err != nil {
 		t.Fatal(verdicts, err)
 	}
 	if accounts, err := s.Accounts(ctx); err != nil || !slices.Equal(accounts, []string{runKey(0).Account, "another"}) {
@@ -57,7 +59,23 @@ func TestTakeOver(t *testing.T) {
 
 	s = open(t, t.TempDir())
 	epoch = own(t, s)
+	if err := s.TakeFeedEnds(ctx, Image{Dir: from}); err != nil {
+		t.Fatal(err)
+	}
 	mustCommit(t, s, startOf(epoch, runKey(0), "1"), startOf(epoch, runKey(2), "1"))
+	// The feeds go on behind all numbers that can have been used.
+	if last, expired, err := s.Newest(ctx, "acme"); err != nil || last != expired+2 || expired != 6+skipped {
+		t.Errorf("the feed has changes %d to %d, %v", expired+1, last, err)
+	}
+	if last, expired, err := s.Newest(ctx, "another"); err != nil || last != expired || expired != 1+skipped {
+		t.Errorf("the other feed has changes %d to %d, %v", expired+1, last, err)
+	}
+	if _, err := s.Changes(ctx, "acme", 3, 10); !errors.Is(err, fault.CursorExpired) {
+		t.Errorf("a cursor from before: %v", err)
+	}
+	if c := checkOf(t, s); len(c) > 0 {
+		t.Errorf("the check says %q", c)
+	}
 	if err := s.SetNote(ctx, epoch, "here", []byte("new")); err != nil {
 		t.Fatal(err)
 	}
@@ -91,6 +109,9 @@ func TestTakeOver(t *testing.T) {
 	if err := s.TakeOver(ctx, Image{Dir: t.TempDir() + "/none"}, true); err == nil {
 		t.Error("what is not there was taken over")
 	}
+	if err := s.TakeFeedEnds(ctx, Image{Dir: t.TempDir() + "/none"}); err == nil {
+		t.Error("feeds that are not there were taken over")
+	}
 	if err := s.TakeOver(ctx, Image{Dir: from}, true); err != nil {
 		t.Errorf("after one that failed: %v", err)
 	}
@@ -98,7 +119,7 @@ func TestTakeOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, err := range map[string]error{"TakeOver": s.TakeOver(ctx, Image{Dir: from}, true),
-		"Accounts": second(s.Accounts(ctx)), "Deleted": second(s.Deleted(ctx))} {
+		"TakeFeedEnds": s.TakeFeedEnds(ctx, Image{Dir: from}), "Accounts": second(s.Accounts(ctx)), "Deleted": second(s.Deleted(ctx))} {
 		if err == nil {
 			t.Errorf("%s of a closed store", what)
 		}

@@ -59,6 +59,7 @@ type Store struct {
 	plans    map[string]struct{}       // hashes known to be stored
 	accounts map[string]*cachedAccount // guarded by w
 	entry    []byte                    // the bytes of the last entry written, to be reused
+	feed     feedCache
 
 	w       sync.Mutex // serialises all writes; held before x
 	db      *writer
@@ -117,6 +118,7 @@ func openDir(ctx context.Context, dir string, opt Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{path: filepath.Join(dir, datadir.Database), lock: lock, plans: map[string]struct{}{}, accounts: map[string]*cachedAccount{}}
+	s.feed.tails = map[string]*feedTail{}
 	s.x.init()
 	s.c.fresh = map[store.Key]*entry{}
 	err = datadir.Secure(dir)

@@ -31,6 +31,8 @@ type statements struct {
 	keepPiece, dropPiece                  *stmt
 	replacePack, dropPack                 *stmt
 	findEntry, putEntry, putAccount       *stmt
+	feedEnd, putChanges                   *stmt
+	dropChanges, emptyChanges             *stmt
 }
 
 func (s *statements) prepare(w *writer, c *catalog) error {
@@ -50,6 +52,7 @@ func (s *statements) prepare(w *writer, c *catalog) error {
 		{&s.dropChunks, "dropChunks"}, {&s.firstRow, "firstRow"}, {&s.forgetDeleted, "forgetDeleted"},
 		{&s.keepPiece, "keepPiece"}, {&s.dropPiece, "dropPiece"}, {&s.replacePack, "replacePack"},
 		{&s.findEntry, "findEntry"}, {&s.putEntry, "putEntry"}, {&s.putAccount, "putAccount"},
+		{&s.feedEnd, "feedEnd"}, {&s.putChanges, "putChanges"}, {&s.dropChanges, "dropChanges"}, {&s.emptyChanges, "emptyChanges"},
 		{&s.dropPack, "dropPack"}, {&s.forgetKeys, "forgetKeys"}, {&s.forgetFile, "forgetFile"},
 	} {
 		p, err := w.prepare(c.text(q.name))
@@ -113,6 +116,8 @@ type rareTexts struct {
 	journalRows, liveness, lookUp, liveRuns, deletedRuns, halfRemoved string
 	// Of credits.
 	accountAt, entriesAfter, entryOf, meteredAccounts, accountStates string
+	// Of the feed.
+	feedStart, feedEnd, changesAfter, fedAccounts string
 	// Of files.
 	references, released string
 	// Of opening and closing.
@@ -121,9 +126,9 @@ type rareTexts struct {
 	synchronous, journalMode, pageSize string
 	// Of a check.
 	size, schemaObjects, columnTypes, runKeys, allChunks, allStates, allPacks, badRuns, badKeys, badPlans,
-	badNotes, badStates, badChunks, badPieces, badMarks, badReleases, badOwner, badEntries, badAccounts string
+	badNotes, badStates, badChunks, badPieces, badMarks, badReleases, badOwner, badEntries, badAccounts, badChanges string
 	// Of salvage.
-	attachImage, detachImage, takeKeys, takeNotes, takeReleases, takeEntries, takeAccounts string
+	attachImage, detachImage, takeKeys, takeNotes, takeReleases, takeEntries, takeAccounts, takeFeedEnds string
 }
 
 func (t *rareTexts) load(c *catalog) error {
@@ -140,6 +145,7 @@ func (t *rareTexts) load(c *catalog) error {
 		{&t.liveRuns, "liveRuns"}, {&t.deletedRuns, "deletedRuns"}, {&t.halfRemoved, "halfRemoved"},
 		{&t.accountAt, "accountAt"}, {&t.entriesAfter, "entriesAfter"}, {&t.entryOf, "entryOf"},
 		{&t.meteredAccounts, "meteredAccounts"}, {&t.accountStates, "accountStates"},
+		{&t.feedStart, "feedStart"}, {&t.feedEnd, "feedEnd"}, {&t.changesAfter, "changesAfter"}, {&t.fedAccounts, "fedAccounts"},
 		{&t.references, "references"}, {&t.released, "released"},
 		{&t.libraryVersion, "libraryVersion"}, {&t.hasVersion, "hasVersion"},
 		{&t.schemaVersion, "schemaVersion"}, {&t.epoch, "epoch"}, {&t.nextPack, "nextPack"},
@@ -151,10 +157,10 @@ func (t *rareTexts) load(c *catalog) error {
 		{&t.badPlans, "badPlans"}, {&t.badNotes, "badNotes"}, {&t.badStates, "badStates"},
 		{&t.badChunks, "badChunks"}, {&t.badPieces, "badPieces"}, {&t.badMarks, "badMarks"},
 		{&t.badReleases, "badReleases"}, {&t.badOwner, "badOwner"},
-		{&t.badEntries, "badEntries"}, {&t.badAccounts, "badAccounts"},
+		{&t.badEntries, "badEntries"}, {&t.badAccounts, "badAccounts"}, {&t.badChanges, "badChanges"},
 		{&t.attachImage, "attachImage"}, {&t.detachImage, "detachImage"}, {&t.takeKeys, "takeKeys"},
 		{&t.takeNotes, "takeNotes"}, {&t.takeReleases, "takeReleases"},
-		{&t.takeEntries, "takeEntries"}, {&t.takeAccounts, "takeAccounts"},
+		{&t.takeEntries, "takeEntries"}, {&t.takeAccounts, "takeAccounts"}, {&t.takeFeedEnds, "takeFeedEnds"},
 	} {
 		*q.dst = c.text(q.name)
 	}

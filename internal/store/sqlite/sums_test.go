@@ -36,7 +36,7 @@ func TestFlippedColumns(t *testing.T) {
 	fourth.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: []byte("1")}
 	mustCommit(t, s, third, fourth)
 	mustCommit(t, s, store.Transition{Key: runKey(2), Epoch: epoch, First: 2, Last: 2, Frames: []byte("2"), Compaction: &store.Compaction{First: 2, Last: 2, Chunk: []byte("2")}})
-	if v, err := s.Delete(ctx, epoch, []store.Key{runKey(3)}); err != nil || v[0].Err != nil {
+	if v, err := s.Delete(ctx, epoch, 0, []store.Key{runKey(3)}); err != nil || v[0].Err != nil {
 		t.Fatal(v, err)
 	}
 	account := ledger.NewAccount()
@@ -74,6 +74,7 @@ func TestFlippedColumns(t *testing.T) {
 		{"owner", "epoch sum"},
 		{"ledger", "key at data sum"},
 		{"ledger_states", "at state sum"},
+		{"feed", "first at data sum"},
 	} {
 		for column := range strings.FieldsSeq(at.columns) {
 			for bit := 0; bit < 20; bit += step {
@@ -110,6 +111,9 @@ func TestFlippedColumns(t *testing.T) {
 				if (at.table == "ledger_states") != errors.Is(err, fault.StoreCorrupt) || at.table == "ledger" && !errors.Is(early, fault.StoreCorrupt) {
 					t.Errorf("bit %d of %s.%s: the account: %v; earlier: %v", bit, at.table, column, err, early)
 				}
+				if _, err := s.Changes(ctx, "acme", 0, 10); (at.table == "feed") != errors.Is(err, fault.StoreCorrupt) {
+					t.Errorf("bit %d of %s.%s: the changes: %v", bit, at.table, column, err)
+				}
 				if _, err := s.Plan(ctx, "plan"); (at.table == "plans") != errors.Is(err, fault.StoreCorrupt) {
 					t.Errorf("bit %d of %s.%s: the plan: %v", bit, at.table, column, err)
 				}
@@ -140,7 +144,7 @@ func checkOf(t *testing.T, s *Store) []string {
 func flipColumn(t *testing.T, db *sql.DB, table, column string, bit int) (undo func()) {
 	t.Helper()
 	key := map[string]string{"runs": "run", "idempotency": "key", "notes": "name", "plans": "hash", "snapshots": "run",
-		"chunks": "run", "pieces": "run", "deleted": "run", "file_released": "hash", "owner": "id", "ledger": "seq", "ledger_states": "seq"}[table]
+		"chunks": "run", "pieces": "run", "deleted": "run", "file_released": "hash", "owner": "id", "ledger": "seq", "ledger_states": "seq", "feed": "last"}[table]
 	var id, was any
 	if err := db.QueryRow(fmt.Sprintf(`SELECT %s, %s FROM %s ORDER BY 1 LIMIT 1`, key, column, table)).Scan(&id, &was); err != nil {
 		t.Fatal(err)

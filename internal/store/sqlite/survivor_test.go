@@ -74,6 +74,9 @@ func survived(ctx context.Context, s *Store, t *truth, flying []*fact, ps *progr
 			return fmt.Errorf("run %s: %w", key.Run, err)
 		}
 	}
+	if err := t.sameFeed(ctx, s); err != nil {
+		return err
+	}
 	heads, err := s.List(ctx, store.Query{Account: account, Limit: 500})
 	if err != nil {
 		return err
@@ -82,6 +85,42 @@ func survived(ctx context.Context, s *Store, t *truth, flying []*fact, ps *progr
 		if _, ok := t.runs[h.Key]; !ok {
 			return fmt.Errorf("run %s is there and never was acknowledged or under way", h.Run)
 		}
+	}
+	return nil
+}
+
+// sameFeed returns an error unless the newest change of each run is the expected one. What
+// retention has removed may be missing.
+func (t *truth) sameFeed(ctx context.Context, s *Store) error {
+	_, expired, err := s.Newest(ctx, account)
+	if err != nil {
+		return err
+	}
+	newest := map[store.Key]store.Change{}
+	for after := expired; ; {
+		changes, err := s.Changes(ctx, account, after, 100)
+		if err != nil {
+			return err
+		}
+		for _, c := range changes {
+			if after++; c.N != after {
+				return fmt.Errorf("change %d comes as number %d", c.N, after)
+			}
+			c.N, c.At = 0, 0
+			newest[store.Key{Account: account, Run: c.Run}] = c
+		}
+		if len(changes) == 0 {
+			break
+		}
+	}
+	for key, want := range t.feed {
+		if got, is := newest[key]; got != want && (is || expired == 0) {
+			return fmt.Errorf("the newest change of run %s is %+v, want %+v", key.Run, got, want)
+		}
+		delete(newest, key)
+	}
+	for key := range newest {
+		return fmt.Errorf("run %s has changes and never was acknowledged or under way", key.Run)
 	}
 	return nil
 }

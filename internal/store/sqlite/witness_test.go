@@ -134,12 +134,12 @@ func (w *witness) Commit(ctx context.Context, batch []store.Transition) ([]store
 
 // Delete implements store.Store. It deletes one run at a time, because a fact is
 // recorded before the call and it is known only afterwards which runs were refused.
-func (w *witness) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([]store.Verdict, error) {
+func (w *witness) Delete(ctx context.Context, epoch uint64, at int64, keys []store.Key) ([]store.Verdict, error) {
 	var all []store.Verdict
 	for _, key := range keys {
 		f := &fact{}
 		n := w.submit(f)
-		verdicts, err := w.Store.Delete(ctx, epoch, []store.Key{key})
+		verdicts, err := w.Store.Delete(ctx, epoch, at, []store.Key{key})
 		if err != nil {
 			return nil, err
 		}
@@ -213,6 +213,7 @@ type truth struct {
 	runs  map[store.Key]known
 	idem  map[string]store.Idempotency // by account and key
 	of    map[string]string            // the run that the key started
+	feed  map[store.Key]store.Change   // the newest change of each run, without number and time
 }
 
 type known struct {
@@ -224,11 +225,11 @@ type known struct {
 }
 
 func newTruth() *truth {
-	return &truth{notes: map[string][]byte{}, runs: map[store.Key]known{}, idem: map[string]store.Idempotency{}, of: map[string]string{}}
+	return &truth{notes: map[string][]byte{}, runs: map[store.Key]known{}, idem: map[string]store.Idempotency{}, of: map[string]string{}, feed: map[store.Key]store.Change{}}
 }
 
 func (t *truth) clone() *truth {
-	return &truth{t.epoch, maps.Clone(t.notes), maps.Clone(t.runs), maps.Clone(t.idem), maps.Clone(t.of)}
+	return &truth{t.epoch, maps.Clone(t.notes), maps.Clone(t.runs), maps.Clone(t.idem), maps.Clone(t.of), maps.Clone(t.feed)}
 }
 
 // holds adds a fact to the truth.
@@ -241,6 +242,7 @@ func (t *truth) holds(f *fact) {
 	t.epoch = max(t.epoch, f.epoch)
 	for _, key := range f.gone {
 		delete(t.runs, key)
+		t.feed[key] = store.Change{Run: key.Run, Deleted: true}
 	}
 	for i := range f.moves {
 		m := &f.moves[i]
@@ -248,6 +250,9 @@ func (t *truth) holds(f *fact) {
 		k.events = append(slices.Clip(k.events), m.events...)
 		if m.head != nil {
 			k.head = *m.head
+			c := store.AppendChanges(nil, &store.Transition{Key: m.key, Head: m.head}, 0)[0]
+			c.At = 0
+			t.feed[m.key] = c
 		}
 		switch {
 		case m.suspension != nil:

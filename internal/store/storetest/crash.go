@@ -39,6 +39,7 @@ func RunCrash(t *testing.T, disk func(t *testing.T) Disk) {
 		{"DeletedRunsStayDeleted", staysDeleted},
 		{"NamesOfFilesSurvive", namesSurvive},
 		{"ManyRunsCompactedTogetherSurvive", packsSurvive},
+		{"FeedsSurvive", feedSurvives},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := disk(t)

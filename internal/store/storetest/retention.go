@@ -34,7 +34,7 @@ func (h *harness) naming(account, hash string) string {
 
 func (h *harness) delete(want fault.Code, keys ...store.Key) {
 	h.Helper()
-	verdicts, err := h.s.Delete(ctx, h.epoch, keys)
+	verdicts, err := h.s.Delete(ctx, h.epoch, 0, keys)
 	h.must(err)
 	h.equal("verdicts", len(verdicts), len(keys))
 	for _, v := range verdicts {
@@ -111,7 +111,7 @@ func deletion(h *harness) {
 
 	h.delete(fault.Conflict, live, owing, key("suspended"))
 	h.delete(fault.RunNotFound, key("nobody"), store.Key{Account: "rival", Run: "young"})
-	verdicts, err := h.s.Delete(ctx, h.epoch-1, []store.Key{old})
+	verdicts, err := h.s.Delete(ctx, h.epoch-1, 0, []store.Key{old})
 	h.must(err)
 	h.wantCode(verdicts[0].Err, fault.StaleEpoch)
 	h.holds(old, 2)

@@ -60,3 +60,6 @@ SELECT account || ' ' || seq FROM ledger NOT INDEXED WHERE sum IS NOT roux_sum(a
 
 -- name: badAccounts
 SELECT account || ' ' || seq FROM ledger_states NOT INDEXED WHERE sum IS NOT roux_sum(account, at, seq, state);
+
+-- name: badChanges
+SELECT account || ' ' || last FROM feed WHERE sum IS NOT roux_sum(account, first, last, at, data);

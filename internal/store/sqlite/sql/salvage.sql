@@ -31,3 +31,10 @@ SELECT account, seq, key, at, data, sum FROM image.ledger WHERE sum IS roux_sum(
 -- name: takeAccounts
 INSERT INTO main.ledger_states (account, at, seq, state, sum)
 SELECT account, at, seq, state, sum FROM image.ledger_states WHERE sum IS roux_sum(account, at, seq, state) ON CONFLICT DO NOTHING;
+
+-- name: takeFeedEnds
+INSERT INTO main.feed (account, first, last, at, data, sum)
+SELECT account, n + 1, n, at, ?2, roux_sum(account, n + 1, n, at, ?2) FROM (
+    SELECT account, max(last) + ?1 AS n, max(at) AS at FROM image.feed
+    WHERE sum IS roux_sum(account, first, last, at, data) GROUP BY account
+) WHERE true ON CONFLICT DO NOTHING;
