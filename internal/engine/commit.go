@@ -36,6 +36,7 @@ func (p *pipeline) committed(verdicts []store.Verdict, err error) {
 			continue
 		}
 		if t.Run == "" {
+			p.c.frames = append(p.c.frames, feed.Published{Key: t.Key, Changed: true})
 			continue
 		}
 		if l == nil {
@@ -52,7 +53,7 @@ func (p *pipeline) committed(verdicts []store.Verdict, err error) {
 		}
 		if len(t.Frames) > 0 || t.Head != nil {
 			p.c.residency.uncompacted += len(t.Frames)
-			p.c.frames = append(p.c.frames, feed.Published{Key: t.Key, Frames: t.Frames, Head: t.Head})
+			p.c.frames = append(p.c.frames, feed.Published{Key: t.Key, Frames: t.Frames, Head: t.Head, Changed: len(t.Entries) > 0})
 		}
 		if n := b.compacted[i]; n >= 0 {
 			l.tail = slices.Clone(l.tail[n:])

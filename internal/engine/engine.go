@@ -110,6 +110,7 @@ func assemble(cfg Config) (*Engine, error) {
 	e.cleaner.Store, e.cleaner.Blobs, e.cleaner.Policy = cfg.Store, cfg.Blobs, cfg.Retention
 	e.cleaner.Now, e.cleaner.Wall, e.cleaner.Logger = e.now, cfg.Now, cfg.Logger
 	e.feed = feed.New(cfg.Store, e.core.plan)
+	e.cleaner.Deleted = e.feed.Changed
 	return e, nil
 }
 

@@ -15,20 +15,27 @@ import (
 // A Feed delivers what has become durable to subscribers. The engine only appends to a
 // queue; one goroutine, running Run, does the rest. Make one with New.
 type Feed struct {
-	store  store.Reader
+	store  Source
 	planOf func(ctx context.Context, hash string) (*plan.Plan, error)
 
 	frameSubs atomic.Int64  // subscribers to frames and heads
-	headSubs  atomic.Int64  // subscribers to heads only
+	headSubs  atomic.Int64  // subscribers to heads only, and followers of accounts
 	signal    chan struct{} // 1 slot
 
 	queueMu sync.Mutex // the only lock that Publish takes
 	queue   []Published
 
-	mu     sync.Mutex
-	spare  []Published // the queue that was drained last, for reuse
-	subs   map[store.Key][]*subscriber
-	closed error
+	mu        sync.Mutex
+	spare     []Published // the queue that was drained last, for reuse
+	subs      map[store.Key][]*subscriber
+	followers map[string][]*follower // by account
+	closed    error
+}
+
+// A Source is what a feed reads.
+type Source interface {
+	store.Reader
+	store.Feed
 }
 
 // Published is a part of a run's journal that has become durable. The zero value means
@@ -37,12 +44,18 @@ type Published struct {
 	Key    store.Key
 	Frames []byte
 	Head   *store.Head // nil unless the commit wrote one
+	// Changed reports that the account has changes beside the head, such as an entry; a
+	// Published without a run has nothing else.
+	Changed bool
 }
+
+// gap reports whether anything may have become durable.
+func (p *Published) gap() bool { return p.Key == store.Key{} }
 
 // New returns a feed of the runs in st. planOf returns the plan that is stored under a
 // hash.
-func New(st store.Reader, planOf func(ctx context.Context, hash string) (*plan.Plan, error)) *Feed {
-	return &Feed{store: st, planOf: planOf, signal: make(chan struct{}, 1), subs: map[store.Key][]*subscriber{}}
+func New(st Source, planOf func(ctx context.Context, hash string) (*plan.Plan, error)) *Feed {
+	return &Feed{store: st, planOf: planOf, signal: make(chan struct{}, 1), subs: map[store.Key][]*subscriber{}, followers: map[string][]*follower{}}
 }
 
 // Publish queues what a commit has made durable; call it in commit order. What has no
@@ -59,7 +72,7 @@ func (f *Feed) Publish(published []Published) {
 	} else {
 		before = len(f.queue)
 		for i := range published {
-			if published[i].Head != nil || published[i].Key.Run == "" {
+			if p := &published[i]; p.Head != nil || p.Changed || p.gap() {
 				f.queue = append(f.queue, published[i])
 			}
 		}
@@ -90,6 +103,7 @@ func (f *Feed) Run() {
 					s.close(closed)
 				}
 			}
+			f.wakeAll()
 		}
 		f.mu.Unlock()
 		if closed != nil {
@@ -129,13 +143,17 @@ func (f *Feed) drain() {
 // deliver passes events to the subscribers. The caller holds mu.
 func (f *Feed) deliver(published []Published) {
 	for i := range published {
-		if published[i].Key.Run == "" {
+		if published[i].gap() {
 			for _, subs := range f.subs {
 				for _, s := range subs {
 					s.markBehind()
 				}
 			}
+			f.wakeAll()
 			continue
+		}
+		if published[i].Head != nil || published[i].Changed {
+			f.wake(published[i].Key.Account)
 		}
 		for _, s := range f.subs[published[i].Key] {
 			s.push(&published[i])

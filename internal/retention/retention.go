@@ -3,11 +3,11 @@
 // Package retention decides which runs, idempotency keys and files are no longer kept,
 // and removes them.
 //
-// A run is removed some time after it has settled, a file some time after the last run
-// that names it has settled, and an upload that no run names some time after its last
-// use. Runs are removed before files: a crash in between leaves files that no run
-// names, which the next pass finds, and never a run that names a missing file. The
-// package also finds the files that a transition names, so that the store can record
+// A run is removed some time after it has settled, a change of an account after the same
+// time, a file some time after the last run that names it has settled, and an upload that
+// no run names some time after its last use. Runs are removed before files: a crash in
+// between leaves files that no run names, which the next pass finds, and never a run that
+// names a missing file. The package also finds the files that a transition names, so that the store can record
 // them, and renews those that a request names. It never removes a file that a stored
 // run names, nor anything younger than its policy allows.
 package retention
@@ -70,7 +70,7 @@ const (
 	// RunsStep is how many runs one step looks at.
 	RunsStep = 200
 
-	keysStep, filesStep = 1_000, 1_000
+	keysStep, filesStep, changesStep = 1_000, 1_000, 1_000
 	// maxListed bounds the lists of what was removed.
 	maxListed = 1_000
 )
@@ -91,6 +91,7 @@ type state struct {
 	Began int64      `json:"began"`           // start of the last cycle, UTC µs
 	Run   store.Wake `json:"run,omitzero"`    // the last run that was checked
 	Runs  bool       `json:"runs,omitempty"`  // all runs of the cycle were checked
+	Feed  string     `json:"feed,omitempty"`  // the account whose old changes go next
 	Files string     `json:"files,omitempty"` // see blob.Store.Walk
 	Busy  bool       `json:"busy,omitempty"`  // the cycle has more to do
 }
@@ -107,6 +108,8 @@ type Cleaner struct {
 	Now    func() int64 // the engine's time, UTC µs
 	Wall   func() time.Time
 	Logger *slog.Logger
+	// Deleted is called with an account after runs of it were removed. Default: not called
+	Deleted func(account string)
 
 	cleaning sync.Mutex
 	removal  sync.RWMutex // read-held from the touch of a file to the commit that names it
@@ -247,6 +250,7 @@ func (s *pass) delete(ctx context.Context, ended []store.Wake) error {
 		keys[i] = w.Key
 	}
 	verdicts, err := s.c.Store.Delete(ctx, s.c.Epoch, s.now, keys)
+	defer s.report(keys, verdicts)
 	for i, v := range verdicts {
 		switch {
 		case v.Err == nil:
@@ -260,13 +264,24 @@ func (s *pass) delete(ctx context.Context, ended []store.Wake) error {
 	return err
 }
 
+// report reports the accounts of which runs were removed.
+func (s *pass) report(keys []store.Key, verdicts []store.Verdict) {
+	reported := map[string]bool{}
+	for i, v := range verdicts {
+		if account := keys[i].Account; v.Err == nil && s.c.Deleted != nil && !reported[account] {
+			reported[account] = true
+			s.c.Deleted(account)
+		}
+	}
+}
+
 func (s *pass) addRun(key store.Key) {
 	if s.removed.Runs++; len(s.removed.RunIDs) < maxListed {
 		s.removed.RunIDs = append(s.removed.RunIDs, key.Run)
 	}
 }
 
-// keys forgets idempotency keys. After the last of them the cycle continues with files.
+// keys forgets idempotency keys. After the last of them the cycle continues with changes.
 func (s *pass) keys(ctx context.Context, st *state) error {
 	n := 0
 	if !s.dry {
@@ -276,7 +291,23 @@ func (s *pass) keys(ctx context.Context, st *state) error {
 		}
 	}
 	s.removed.Keys += n
-	st.Runs = n < keysStep
+	if n == keysStep {
+		return nil
+	}
+	return s.changes(ctx, st)
+}
+
+// changes removes changes of accounts that are older than any run that is kept after its
+// end. After the last of them all that concerns runs is done.
+func (s *pass) changes(ctx context.Context, st *state) error {
+	if keep := s.c.Policy.Runs; !s.dry && keep >= 0 {
+		next, err := s.c.Store.ForgetChanges(ctx, s.c.Epoch, s.now-keep.Microseconds(), st.Feed, changesStep)
+		if err != nil {
+			return err
+		}
+		st.Feed = next
+	}
+	st.Runs = st.Feed == ""
 	return nil
 }
 
