@@ -197,7 +197,7 @@ func (a *app) addGroups(root *cobra.Command) {
 		{"to begin", []*cobra.Command{a.demoCommand(), a.initCommand(), a.runCommand(), a.resumeCommand()}},
 		{"to write recipes", []*cobra.Command{a.validateCommand(), a.estimateCommand(), a.simCommand(), a.fmtCommand(), a.schemaCommand(), a.actionsCommand()}},
 		{"to look at runs", []*cobra.Command{a.runsCommand(), a.traceCommand(), a.graphCommand(), a.explainCommand(), a.eventsCommand(),
-			a.logsCommand(), a.diffCommand(), a.replayCommand()}},
+			a.logsCommand(), a.feedCommand(), a.diffCommand(), a.replayCommand()}},
 		{"to pay for runs", []*cobra.Command{a.accountsCommand(), a.creditsCommand()}},
 		{"to keep and share", []*cobra.Command{a.filesCommand(), a.exportCommand(), a.importCommand()}},
 		{"this machine", []*cobra.Command{a.doctorCommand(), a.configCommand(), a.versionCommand()}},

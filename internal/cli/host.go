@@ -82,7 +82,7 @@ func (a *app) reading(ctx context.Context, fn func(ctx context.Context, j store.
 	return a.readingAll(ctx, func(ctx context.Context, r control.Reader) error { return fn(ctx, r) })
 }
 
-// readingAll is reading for a command that also reads credits.
+// readingAll is reading for a command that also reads credits or what changes.
 func (a *app) readingAll(ctx context.Context, fn func(ctx context.Context, r control.Reader) error) error {
 	dir, err := a.config.DataDir()
 	if err != nil {

@@ -300,6 +300,17 @@ func (r *recording) Head(ctx context.Context, key store.Key) (store.Head, error)
 	return r.Reader.Head(ctx, key)
 }
 
+func (r *recording) Changes(ctx context.Context, account string, after uint64, limit int) ([]store.Change, error) {
+	r.accounts = append(r.accounts, account)
+	r.limits = append(r.limits, limit)
+	return r.Reader.Changes(ctx, account, after, limit)
+}
+
+func (r *recording) Newest(ctx context.Context, account string) (last, expired uint64, err error) {
+	r.accounts = append(r.accounts, account)
+	return r.Reader.Newest(ctx, account)
+}
+
 func (r *recording) Load(ctx context.Context, key store.Key) (*store.Saved, error) {
 	r.accounts = append(r.accounts, key.Account)
 	return r.Reader.Load(ctx, key)
@@ -331,17 +342,17 @@ func TestAskedForTooMuch(t *testing.T) {
 	key := store.Key{Account: "somebody", Run: "run_1"}
 	for _, n := range []int{-1 << 40, -1, 0, 1, 1 << 40} {
 		in := request{Key: key, Query: store.Query{Account: "somebody", Limit: n}, Max: n, File: fileRequest{Query: blob.Query{Limit: n}}}
-		for _, op := range []string{"head", "list", "events", "load", "file-list"} {
+		for _, op := range []string{"head", "list", "events", "load", "changes", "newest", "file-list"} {
 			_, err := call[any](t.Context(), r, op, in)
 			if err != nil && fault.CodeOf(err) != fault.RunNotFound {
 				t.Errorf("%s: %v", op, err)
 			}
 		}
 	}
-	if len(j.accounts) != 20 || slices.ContainsFunc(j.accounts, func(a string) bool { return a != "somebody" }) {
+	if len(j.accounts) != 30 || slices.ContainsFunc(j.accounts, func(a string) bool { return a != "somebody" }) {
 		t.Errorf("asked for the accounts %q", j.accounts)
 	}
-	if want := []int{50, 1, 50, 1, 50, 1, 1, 1, 500, store.PageBytes}; !slices.Equal(j.limits, want) {
+	if want := []int{50, 1, 1, 50, 1, 1, 50, 1, 1, 1, 1, 1, 500, store.PageBytes, maxChanges}; !slices.Equal(j.limits, want) {
 		t.Errorf("asked for %v, want %v", j.limits, want)
 	}
 	if want := []int{0, 0, 0, 1, maxListed}; !slices.Equal(s.limits, want) {

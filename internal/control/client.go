@@ -209,6 +209,20 @@ func (r *Remote) Plan(ctx context.Context, hash string) ([]byte, error) {
 // key names a run of the account.
 func (r *Remote) key(run string) store.Key { return store.Key{Account: r.account, Run: run} }
 
+// Changes implements store.Feed. One answer has no more than maxChanges.
+func (r *Remote) Changes(ctx context.Context, account string, after uint64, limit int) ([]store.Change, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	return call[[]store.Change](ctx, r, "changes", request{Key: store.Key{Account: account}, After: after, Max: limit})
+}
+
+// Newest implements store.Feed.
+func (r *Remote) Newest(ctx context.Context, account string) (last, expired uint64, err error) {
+	n, err := call[newest](ctx, r, "newest", request{Key: store.Key{Account: account}})
+	return n.Last, n.Expired, err
+}
+
 // Cancel implements Runs.
 func (r *Remote) Cancel(ctx context.Context, run, reason string) error {
 	_, err := call[any](ctx, r, "cancel", request{Key: r.key(run), Reason: reason})

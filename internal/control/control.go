@@ -28,9 +28,10 @@ type Service interface {
 	Credits
 }
 
-// A Reader reads the runs and the credits of all accounts.
+// A Reader reads the runs, the credits and the changes of all accounts.
 type Reader interface {
 	store.Reader
+	store.Feed
 	// Account and Entries are those of store.Ledger.
 	Account(ctx context.Context, account string, at int64) (*ledger.Account, error)
 	Entries(ctx context.Context, account string, after uint64, limit int) ([]*ledger.Entry, error)

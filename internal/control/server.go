@@ -29,6 +29,8 @@ const (
 	maxCallers = 64
 	// maxListed is the number of files in one answer. It is also the largest --limit.
 	maxListed = 10_000
+	// maxChanges is the number of changes in one answer.
+	maxChanges = 1_000
 )
 
 // How long the server waits for a client. Tests shorten these times.
@@ -55,6 +57,12 @@ type request struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 	File    fileRequest     `json:"file,omitzero"`
 	Credits creditRequest   `json:"credits,omitzero"`
+}
+
+// newest is the answer to a request of that name.
+type newest struct {
+	Last    uint64 `json:"last"`
+	Expired uint64 `json:"expired"`
 }
 
 // Serve answers other commands of the same user while this process holds the
@@ -87,6 +95,13 @@ func Serve(dir string, r Reader, of func(account string) Service) (stop func(), 
 	on("events", func(ctx context.Context, in *request) (any, error) { return j.Events(ctx, in.Key, in.After, in.Max) })
 	on("load", func(ctx context.Context, in *request) (any, error) { return j.Load(ctx, in.Key) })
 	on("plan", func(ctx context.Context, in *request) (any, error) { return j.Plan(ctx, in.Hash) })
+	on("changes", func(ctx context.Context, in *request) (any, error) {
+		return r.Changes(ctx, in.Key.Account, in.After, min(in.Max, maxChanges)) // they have nothing to mask
+	})
+	on("newest", func(ctx context.Context, in *request) (any, error) {
+		last, expired, err := r.Newest(ctx, in.Key.Account)
+		return newest{last, expired}, err
+	})
 	on("cancel", func(ctx context.Context, in *request) (any, error) {
 		return nil, of(in.Key.Account).Cancel(ctx, in.Key.Run, in.Reason)
 	})
