@@ -133,6 +133,35 @@ func TestI14_FollowersMissNothing(t *testing.T) {
 	})
 }
 
+// racing commits a change right after each read of its store.
+type racing struct {
+	*memory.Store
+	then func()
+}
+
+func (r *racing) Changes(ctx context.Context, account string, after uint64, limit int) ([]store.Change, error) {
+	changes, err := r.Store.Changes(ctx, account, after, limit)
+	if then := r.then; then != nil {
+		r.then = nil
+		then()
+	}
+	return changes, err
+}
+
+// I14: a change that is committed while a follower reads is not missed.
+func TestI14_ChangeDuringARead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(t)
+		r := &racing{Store: s.st}
+		s.Feed = New(r, nil)
+		go s.Run()
+		r.then = func() { s.commit("acme", 1) }
+		changes, _ := follow(t.Context(), s, "acme", 0)
+		wantNumbers(t, changes, 1, 1)
+		s.Close(errEnded)
+	})
+}
+
 // A follower wakes for changes without a head, for those that no commit of the engine has
 // made, and after a commit whose outcome was not known. It does not wake for others.
 func TestFollowersWake(t *testing.T) {
