@@ -110,10 +110,30 @@ func TestSalvage(t *testing.T) {
 			if code != fault.ExitOK || len(strings.Fields(list)) < got.Runs {
 				t.Errorf("runs list: exit %d: %d of %d%s", code, len(strings.Fields(list)), got.Runs, talk)
 			}
+			wantSalvagedFeed(t, saved)
 			if entries, _ := filepath.Glob(filepath.Join(saved, "image-*")); len(entries) != 0 {
 				t.Errorf("left behind: %v", entries)
 			}
 		})
+	}
+}
+
+// wantSalvagedFeed fails the test unless every number from before is refused as no longer
+// kept, and the feed continues with numbers that were never used.
+func wantSalvagedFeed(t *testing.T, dir string) {
+	t.Helper()
+	for _, after := range []string{"0", "1", "1000"} {
+		if out, talk, code := inProcess("", "feed", "--after", after, "--data", dir); code != fault.ExitConflict || !strings.Contains(talk, "CURSOR_EXPIRED") {
+			t.Errorf("after %s: exit %d: %s%s", after, code, out, talk)
+		}
+	}
+	if out, talk, code := inProcess("", "run", write(t, "plain.yaml", plainRecipe), "-q", "--data", dir); code != fault.ExitOK {
+		t.Fatalf("exit %d: %s%s", code, out, talk)
+	}
+	out, talk, code := inProcess("", "feed", "--limit", "1", "--data", dir, "-o", "json")
+	var changes []changeView
+	if err := json.Unmarshal([]byte(out), &changes); err != nil || code != fault.ExitOK || len(changes) != 1 || changes[0].ID < 100_000_000 {
+		t.Errorf("exit %d: %s%s", code, out, talk)
 	}
 }
 

@@ -457,6 +457,12 @@ func showStrangers(ctx context.Context, s store.Store, shown map[string]string) 
 		note, err := s.Note(ctx, name)
 		show(shown, name, note, err)
 	}
+	for _, of := range []string{strangers, account} {
+		changes, err := s.Changes(ctx, of, 0, 10_000)
+		show(shown, "changes of "+of, changes, err)
+		last, expired, err := s.Newest(ctx, of)
+		show(shown, "newest change of "+of, []uint64{last, expired}, err)
+	}
 	due, err := s.Due(ctx, 1<<62, 500)
 	show(shown, "due", due, err)
 	ended, err := s.Ended(ctx, 1<<62, store.Wake{}, 500)

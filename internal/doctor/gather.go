@@ -145,6 +145,9 @@ func gather(ctx context.Context, images []sqlite.Image, to string) (out Salvaged
 	out = Salvaged{Dir: to, Read: c.best.image.Way, Store: c.best.complaints, Damaged: []LostRun{}}
 	if c.single() {
 		err = os.Rename(filepath.Join(c.best.image.Dir, datadir.Database), filepath.Join(to, datadir.Database))
+		if err == nil {
+			out.feeds(endFeeds(ctx, to))
+		}
 	} else {
 		err = c.rebuild(ctx, to, &out)
 	}
@@ -170,6 +173,23 @@ func gather(ctx context.Context, images []sqlite.Image, to string) (out Salvaged
 		}
 	}
 	return out, nil
+}
+
+// endFeeds makes the feeds of a database that was made from a log go on at numbers that the
+// damaged one cannot have used.
+func endFeeds(ctx context.Context, dir string) error {
+	st, err := sqlite.Open(ctx, sqlite.Options{Dir: dir})
+	if err != nil {
+		return err
+	}
+	return errors.Join(st.EndFeeds(ctx), st.Close())
+}
+
+// feeds records that the numbers of changes may be used again.
+func (out *Salvaged) feeds(err error) {
+	if err != nil {
+		out.Store = append(out.Store, "the numbers of changes that were used cannot be read, and may be used again: "+fault.Message(err))
+	}
 }
 
 // missed returns why a run may be saved incompletely; "" if it is complete. Images in
@@ -207,9 +227,7 @@ func (c *selection) rebuild(ctx context.Context, to string, out *Salvaged) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, best.Close()) }()
-	if err := st.TakeFeedEnds(ctx, c.best.image); err != nil {
-		out.Store = append(out.Store, "the numbers of changes begin again at 1, because those that were used cannot be read: "+fault.Message(err))
-	}
+	out.feeds(st.TakeFeedEnds(ctx, c.best.image))
 	m := &mover{ctx: ctx, to: st, epoch: epoch}
 	for _, j := range c.sources() {
 		from := best

@@ -74,9 +74,8 @@ func (s *Store) TakeOver(ctx context.Context, from Image, all bool) (err error) 
 }
 
 // TakeFeedEnds makes the feeds of the accounts in an image go on here, at numbers that it
-// cannot have used, also if its last changes are lost. Call it before runs are written:
-// they are the first changes that a reader finds, and a reader with a number from before is
-// told that it is no longer kept.
+// cannot have used, also if its last changes are lost. A reader with a number from before is
+// told that it is no longer kept. Call it before runs are written.
 func (s *Store) TakeFeedEnds(ctx context.Context, from Image) (err error) {
 	if err := s.lockToWrite(ctx); err != nil {
 		return err
@@ -87,10 +86,28 @@ func (s *Store) TakeFeedEnds(ctx context.Context, from Image) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.once(s.t.detachImage)) }()
+	return s.feedEnds(s.t.takeFeedEnds)
+}
+
+// EndFeeds is TakeFeedEnds for a store that is an image itself: the changes that it has are
+// no longer kept.
+func (s *Store) EndFeeds(ctx context.Context) (err error) {
+	if err := s.lockToWrite(ctx); err != nil {
+		return err
+	}
+	defer s.w.Unlock()
+	defer func() { _, err = s.explain(err) }()
+	if err := s.feedEnds(s.t.endFeeds); err != nil {
+		return err
+	}
+	return s.once(s.t.dropEndedFeeds)
+}
+
+func (s *Store) feedEnds(query string) error {
 	s.feed.closeRows(true)
 	var none format.Changes
 	none.Reset()
-	return s.once(s.t.takeFeedEnds, int64(skipped), none.Data())
+	return s.once(query, int64(skipped), none.Data())
 }
 
 // once runs a statement that is not used again. The caller holds w.

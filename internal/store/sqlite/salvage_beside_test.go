@@ -70,6 +70,13 @@ func TestTakeOver(t *testing.T) {
 	if last, expired, err := s.Newest(ctx, "another"); err != nil || last != expired || expired != 1+skipped {
 		t.Errorf("the other feed has changes %d to %d, %v", expired+1, last, err)
 	}
+	if err := s.EndFeeds(ctx); err != nil {
+		t.Fatal(err)
+	}
+	mustCommit(t, s, startOf(epoch, runKey(20), "1"))
+	if last, expired, err := s.Newest(ctx, "acme"); err != nil || last != expired+1 || expired != 8+2*skipped {
+		t.Errorf("after its end the feed has changes %d to %d, %v", expired+1, last, err)
+	}
 	if _, err := s.Changes(ctx, "acme", 3, 10); !errors.Is(err, fault.CursorExpired) {
 		t.Errorf("a cursor from before: %v", err)
 	}
@@ -119,7 +126,7 @@ func TestTakeOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, err := range map[string]error{"TakeOver": s.TakeOver(ctx, Image{Dir: from}, true),
-		"TakeFeedEnds": s.TakeFeedEnds(ctx, Image{Dir: from}), "Accounts": second(s.Accounts(ctx)), "Deleted": second(s.Deleted(ctx))} {
+		"EndFeeds": s.EndFeeds(ctx), "TakeFeedEnds": s.TakeFeedEnds(ctx, Image{Dir: from}), "Accounts": second(s.Accounts(ctx)), "Deleted": second(s.Deleted(ctx))} {
 		if err == nil {
 			t.Errorf("%s of a closed store", what)
 		}

@@ -128,7 +128,7 @@ type rareTexts struct {
 	size, schemaObjects, columnTypes, runKeys, allChunks, allStates, allPacks, badRuns, badKeys, badPlans,
 	badNotes, badStates, badChunks, badPieces, badMarks, badReleases, badOwner, badEntries, badAccounts, badChanges string
 	// Of salvage.
-	attachImage, detachImage, takeKeys, takeNotes, takeReleases, takeEntries, takeAccounts, takeFeedEnds string
+	attachImage, detachImage, takeKeys, takeNotes, takeReleases, takeEntries, takeAccounts, takeFeedEnds, endFeeds, dropEndedFeeds string
 }
 
 func (t *rareTexts) load(c *catalog) error {
@@ -161,6 +161,7 @@ func (t *rareTexts) load(c *catalog) error {
 		{&t.attachImage, "attachImage"}, {&t.detachImage, "detachImage"}, {&t.takeKeys, "takeKeys"},
 		{&t.takeNotes, "takeNotes"}, {&t.takeReleases, "takeReleases"},
 		{&t.takeEntries, "takeEntries"}, {&t.takeAccounts, "takeAccounts"}, {&t.takeFeedEnds, "takeFeedEnds"},
+		{&t.endFeeds, "endFeeds"}, {&t.dropEndedFeeds, "dropEndedFeeds"},
 	} {
 		*q.dst = c.text(q.name)
 	}

@@ -32,9 +32,21 @@ SELECT account, seq, key, at, data, sum FROM image.ledger WHERE sum IS roux_sum(
 INSERT INTO main.ledger_states (account, at, seq, state, sum)
 SELECT account, at, seq, state, sum FROM image.ledger_states WHERE sum IS roux_sum(account, at, seq, state) ON CONFLICT DO NOTHING;
 
--- name: takeFeedEnds
-INSERT INTO main.feed (account, first, last, at, data, sum)
+-- The end of each feed, ?1 numbers further on, as a row without changes (?2).
+
+-- name: feedEnds
 SELECT account, n + 1, n, at, ?2, roux_sum(account, n + 1, n, at, ?2) FROM (
-    SELECT account, max(last) + ?1 AS n, max(at) AS at FROM image.feed
+    SELECT account, max(last) + ?1 AS n, max(at) AS at FROM saved
     WHERE sum IS roux_sum(account, first, last, at, data) GROUP BY account
 ) WHERE true ON CONFLICT DO NOTHING;
+
+-- name: takeFeedEnds
+WITH saved AS (SELECT * FROM image.feed)
+INSERT INTO main.feed (account, first, last, at, data, sum) {feedEnds};
+
+-- name: endFeeds
+WITH saved AS (SELECT * FROM main.feed)
+INSERT INTO main.feed (account, first, last, at, data, sum) {feedEnds};
+
+-- name: dropEndedFeeds
+DELETE FROM feed AS f WHERE EXISTS (SELECT 1 FROM feed g WHERE g.account = f.account AND g.last > f.last);
