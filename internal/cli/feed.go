@@ -95,11 +95,15 @@ func (r *feedReader) run(ctx context.Context) error {
 			return r.read(ctx, j)
 		})
 		switch {
+		case err == nil && !r.follow:
+			return nil
+		case errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return ctx.Err() // --timeout
 		case ctx.Err() != nil && r.follow:
 			return nil // the user has interrupted the command
 		case errors.Is(err, fault.ServerUnreachable) && a.holderGone(ctx):
 			continue // it ended during the request: its answer is in the store
-		case err != nil || !r.follow:
+		case err != nil:
 			return err
 		}
 		r.left = -1
