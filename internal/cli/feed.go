@@ -169,16 +169,16 @@ func (a *app) awaitHolder(ctx context.Context) error {
 
 // A changeView is a change in JSON. Its fields only grow.
 type changeView struct {
-	ID          uint64     `json:"id"`
-	At          string     `json:"at"`
-	Run         string     `json:"run,omitempty"`
-	Recipe      string     `json:"recipe,omitempty"`
-	Status      string     `json:"status,omitempty"`
-	Code        fault.Code `json:"code,omitempty"`
-	EndedAt     string     `json:"endedAt,omitempty"`
-	Deleted     bool       `json:"deleted,omitempty"`
-	Quarantined bool       `json:"quarantined,omitempty"`
-	Imported    bool       `json:"imported,omitempty"`
+	ID          uint64        `json:"id"`
+	At          string        `json:"at"`
+	Run         string        `json:"run,omitempty"`
+	Recipe      string        `json:"recipe,omitempty"`
+	Status      string        `json:"status,omitempty"`
+	Code        fault.Code    `json:"code,omitempty"`
+	EndedAt     string        `json:"endedAt,omitempty"`
+	Deleted     bool          `json:"deleted,omitempty"`
+	Quarantined bool          `json:"quarantined,omitempty"`
+	Imported    bool          `json:"imported,omitempty"`
 	Entry       *changedEntry `json:"entry,omitempty"`
 }
 
