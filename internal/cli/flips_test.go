@@ -187,7 +187,9 @@ func fillByStore(t *testing.T, dir string) {
 	for i := range 150 {
 		key := store.Key{Account: strangers, Run: fmt.Sprintf("run_%026d", i)}
 		at := int64(1_700_000_000_000_000 + i*1_000_000)
-		head := store.Head{Key: key, Recipe: "r", Version: "1", PlanHash: fmt.Sprintf("plan %d", i%40), Status: "running", Created: at, Updated: at}
+		// The doctor does not read the journal of a quarantined run.
+		head := store.Head{Key: key, Recipe: "r", Version: "1", PlanHash: fmt.Sprintf("plan %d", i%40), Status: "running", Created: at, Updated: at,
+			Quarantine: "its journal is noise"}
 		plan := noise(300)
 		start := store.Transition{Key: key, Epoch: epoch, First: 1, Last: 2, Frames: noise(200), Head: &head,
 			Plans: []store.EncodedPlan{{Key: head.PlanHash, Data: plan}}, Files: []string{fmt.Sprintf("sha256_%064d", i%7)},
