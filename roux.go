@@ -305,6 +305,17 @@ func (e *Engine) Cancel(ctx context.Context, run, reason string) error {
 	return e.node.Engine.Cancel(ctx, e.account, run, reason)
 }
 
+// Pause lets no further attempt of a run begin until Unpause. Attempts in flight go on,
+// and results, signals and timers are taken.
+func (e *Engine) Pause(ctx context.Context, run, reason string) error {
+	return e.node.Engine.Pause(ctx, e.account, run, reason)
+}
+
+// Unpause lets a paused run go on.
+func (e *Engine) Unpause(ctx context.Context, run string) error {
+	return e.node.Engine.Unpause(ctx, e.account, run)
+}
+
 // Signal sends a run the signal that one of its wait steps waits for.
 func (e *Engine) Signal(ctx context.Context, run, name string, data any) error {
 	raw, err := json.Marshal(data)

@@ -99,7 +99,7 @@ func (a *app) completions(root *cobra.Command) {
 	runs, steps := a.completeRuns(nil), a.completeRuns(a.stepNames)
 	for path, fn := range map[string]cobra.CompletionFunc{
 		"resume": runs, "runs get": runs, "runs cancel": runs, "runs retry": runs, "runs signal": a.completeRuns(a.signalNames),
-		"runs release": runs, "credits explain": runs, "runs delete": runs, "runs watch": runs, "events": runs, "replay": runs, "explain": steps, "logs": steps, "trace": runs,
+		"runs release": runs, "runs pause": runs, "runs unpause": runs, "credits explain": runs, "runs delete": runs, "runs watch": runs, "events": runs, "replay": runs, "explain": steps, "logs": steps, "trace": runs,
 		"diff":      a.completeRuns(func(ctx context.Context, j store.Reader, _ string) []string { return a.runNames(ctx, j, "run_") }),
 		"files get": a.completeFiles, "files inspect": a.completeFiles, "files rm": a.completeFiles,
 		"export": runs, "graph": a.completeRecipeOrRun, "validate": completeRecipes, "estimate": completeRecipes,

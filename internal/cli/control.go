@@ -134,6 +134,46 @@ func knownSignal(names []string, run, name string) error {
 	return fault.New(fault.Conflict, "no step of run %s waits for the signal %q; they wait for: %s", run, view.OneLine(view.Cut(name, 60)), view.OneLine(strings.Join(names, ", ")))
 }
 
+func (a *app) pauseCommand() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "pause RUN",
+		Short: "Let no further attempt of a run begin",
+		Long: "Let no further attempt of a run begin. Attempts in flight go on, and results, signals and timers are taken; what follows from them waits. " +
+			"The ttl of the run goes on, and so does what it holds of its account's credits. `roux runs unpause` lets the run go on; a cancel ends it.",
+		Example: "roux runs pause @last --reason 'too expensive'",
+		Args:    wants(1, 1, "RUN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.apply(cmd.Context(), args[0], change{
+				done: "is paused",
+				act: func(ctx context.Context, h control.Runs, _ store.Reader, head store.Head) error {
+					return h.Pause(ctx, head.Run, reason)
+				},
+				stays: true,
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
+	return cmd
+}
+
+func (a *app) unpauseCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "unpause RUN",
+		Short:   "Let a paused run go on",
+		Example: "roux runs unpause @last",
+		Args:    wants(1, 1, "RUN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.apply(cmd.Context(), args[0], change{
+				done: "goes on",
+				act: func(ctx context.Context, h control.Runs, _ store.Reader, head store.Head) error {
+					return h.Unpause(ctx, head.Run)
+				},
+			})
+		},
+	}
+}
+
 func (a *app) releaseCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "release RUN",
@@ -222,6 +262,8 @@ type change struct {
 	done string
 	// fine is an exit code of the run that counts as success.
 	fine int
+	// stays is true when nothing more happens to the run afterwards: it is not followed.
+	stays bool
 }
 
 // apply applies a change to a run. If another process holds the directory, it asks
@@ -264,6 +306,10 @@ func (a *app) apply(ctx context.Context, name string, s change) error {
 	}
 	if err := s.act(ctx, h, h, head); err != nil {
 		return h.refused(err)
+	}
+	if s.stays {
+		a.changed(head.Run, s.done)
+		return nil
 	}
 	p, err := store.LoadPlan(ctx, h, head)
 	if err != nil {

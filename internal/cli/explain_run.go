@@ -29,6 +29,9 @@ func (a *app) explainRun(v *view.Run, head store.Head, waits *unfunded) *runExpl
 	case head.Quarantine != "" && !e.Imported:
 		because("it is quarantined: %s", head.Quarantine)
 		next(a.hint("runs release", v.ID))
+	case v.Paused:
+		because("it is paused: no attempt begins")
+		next(a.hint("runs unpause", v.ID))
 	case waits != nil:
 		because("%s", waits.text())
 		next(waits.Next)

@@ -182,7 +182,7 @@ type changeView struct {
 	Entry       *changedEntry `json:"entry,omitempty"`
 }
 
-// An changedEntry is an entry of the credits in a change.
+// A changedEntry is an entry of the credits in a change.
 type changedEntry struct {
 	Number uint64 `json:"number"`
 	Key    string `json:"key"`

@@ -29,7 +29,7 @@ roux runs cancel run_01K3`,
 		Args: cobra.ArbitraryArgs,
 		RunE: group,
 	}
-	cmd.AddCommand(a.listCommand(), a.getCommand(), a.cancelCommand(), a.retryCommand(), a.signalCommand(), a.releaseCommand(), a.adoptCommand())
+	cmd.AddCommand(a.listCommand(), a.getCommand(), a.cancelCommand(), a.retryCommand(), a.signalCommand(), a.pauseCommand(), a.unpauseCommand(), a.releaseCommand(), a.adoptCommand())
 	return cmd
 }
 
@@ -204,6 +204,7 @@ type fullView struct {
 	ResumeToken string    `json:"resume_token"`
 	Failures    bool      `json:"has_failures"`
 	Quarantine  string    `json:"quarantined,omitempty"`
+	Paused      bool      `json:"paused,omitempty"`
 	Imported    bool      `json:"imported,omitempty"`
 	Plan        string    `json:"plan"`
 	Events      uint64    `json:"events"`
@@ -229,7 +230,7 @@ func (a *app) getCommand() *cobra.Command {
 				full := fullView{
 					result: resultOf(v), Recipe: head.Recipe, Version: head.Version, CreatedAt: view.Stamp(head.Created),
 					Generation: run.Generation(), WaitState: run.WaitState(), ResumeToken: run.ResumeToken(),
-					Failures: head.Failures, Quarantine: quarantineOf(head), Imported: head.Imported(), Plan: plan.HashOf(head.PlanHash), Events: v.Events,
+					Failures: head.Failures, Quarantine: quarantineOf(head), Paused: v.Paused, Imported: head.Imported(), Plan: plan.HashOf(head.PlanHash), Events: v.Events,
 				}
 				if head.Ended != 0 {
 					full.EndedAt = view.Stamp(head.Ended)
@@ -303,6 +304,9 @@ func (a *app) printRun(v *view.Run, f fullView, head store.Head) {
 		rows = append(rows, []string{"waits", w.text() + ": `" + w.Next + "`"})
 	} else if f.WaitState != "none" {
 		rows = append(rows, []string{"waits", waitText(v, f.WaitState)})
+	}
+	if f.Paused {
+		rows = append(rows, []string{"paused", "no attempt begins; `" + a.hint("runs unpause", f.ID) + "` lets it go on"})
 	}
 	if f.Generation > 1 {
 		rows = append(rows, []string{"generation", fmt.Sprint(f.Generation)})

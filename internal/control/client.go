@@ -245,6 +245,18 @@ func (r *Remote) Signal(ctx context.Context, run, name string, data json.RawMess
 	return err
 }
 
+// Pause implements Runs.
+func (r *Remote) Pause(ctx context.Context, run, reason string) error {
+	_, err := call[any](ctx, r, "pause", request{Key: r.key(run), Reason: reason})
+	return err
+}
+
+// Unpause implements Runs.
+func (r *Remote) Unpause(ctx context.Context, run string) error {
+	_, err := call[any](ctx, r, "unpause", request{Key: r.key(run)})
+	return err
+}
+
 // Release implements Runs.
 func (r *Remote) Release(ctx context.Context, run string) error {
 	_, err := call[any](ctx, r, "release", request{Key: r.key(run)})

@@ -52,6 +52,8 @@ type Runs interface {
 	Cancel(ctx context.Context, run, reason string) error
 	Retry(ctx context.Context, run string, req engine.RetryRequest) error
 	Signal(ctx context.Context, run, name string, data json.RawMessage) error
+	Pause(ctx context.Context, run, reason string) error
+	Unpause(ctx context.Context, run string) error
 	Release(ctx context.Context, run string) error
 }
 

@@ -60,6 +60,16 @@ func (l *Local) Signal(ctx context.Context, run, name string, data json.RawMessa
 	return l.Node.Engine.Signal(ctx, l.AccountName, run, name, v)
 }
 
+// Pause implements Runs.
+func (l *Local) Pause(ctx context.Context, run, reason string) error {
+	return l.Node.Engine.Pause(ctx, l.AccountName, run, reason)
+}
+
+// Unpause implements Runs.
+func (l *Local) Unpause(ctx context.Context, run string) error {
+	return l.Node.Engine.Unpause(ctx, l.AccountName, run)
+}
+
 // Release implements Runs.
 func (l *Local) Release(ctx context.Context, run string) error {
 	return l.Node.Engine.Release(ctx, l.AccountName, run)

@@ -115,6 +115,12 @@ func Serve(dir string, r Reader, of func(account string) Service) (stop func(), 
 	on("signal", func(ctx context.Context, in *request) (any, error) {
 		return nil, of(in.Key.Account).Signal(ctx, in.Key.Run, in.Name, in.Data)
 	})
+	on("pause", func(ctx context.Context, in *request) (any, error) {
+		return nil, of(in.Key.Account).Pause(ctx, in.Key.Run, in.Reason)
+	})
+	on("unpause", func(ctx context.Context, in *request) (any, error) {
+		return nil, of(in.Key.Account).Unpause(ctx, in.Key.Run)
+	})
 	on("release", func(ctx context.Context, in *request) (any, error) {
 		return nil, of(in.Key.Account).Release(ctx, in.Key.Run)
 	})

@@ -31,6 +31,7 @@ type Run struct {
 	Generation int64
 	Failures   bool // a step failed, whatever the status
 	Began      bool // an attempt was dispatched, or a step completed
+	Paused     bool // no attempt begins until the run is unpaused
 	// Passed is how many steps failed and were then skipped because of their onError, so
 	// that the run passed over them.
 	Passed      int
@@ -269,7 +270,9 @@ func (v *Run) applyRun(ev *journal.Event) error {
 	case journal.EvCreditsReserved, journal.EvCreditsExtended:
 		v.Funds.hold(ev)
 	case journal.EvRunCompleted, journal.EvRunFailed, journal.EvRunCancelled, journal.EvRunExpired:
-		v.Failures = ev.HasFailures()
+		v.Failures, v.Paused = ev.HasFailures(), false
+	case journal.EvRunPaused, journal.EvRunUnpaused:
+		v.Paused = ev.Kind == journal.EvRunPaused
 	case journal.EvRunRetried:
 		v.Generation = ev.Generation()
 	}
