@@ -122,7 +122,7 @@ type Limits struct {
 	ChildDepth int64 `json:"childDepth,omitempty"`
 }
 
-// Estimate is the credit estimation (X147), kept for a future ledger.
+// Estimate is the credit estimation (X147), from which a run reserves credits.
 type Estimate struct {
 	Strategy string `json:"strategy"`
 	Fixed    int64  `json:"fixed,omitempty"`

@@ -28,6 +28,9 @@ type Case struct {
 	Plan    *plan.Plan     // sealed
 	Actions engine.Actions // every action the plan calls; none is ever executed
 
+	// Pays is true when the accounts of some worlds pay, and may have too few credits.
+	Pays bool
+
 	Parameters map[string]any // of a start
 	Files      []File         // of a start: they exist when the run begins
 

@@ -118,7 +118,9 @@ func newWorld(seed uint64, c *Case, prog *machine.Program, plans *engine.Plans, 
 	if opt.noFaults {
 		w.faults.rate, w.poison = [numFaults]int{}, noPoison
 	}
-	w.bank = paying(seed)
+	if c.Pays {
+		w.bank = paying(seed)
+	}
 	if opt.tune != nil {
 		opt.tune(w)
 	}
