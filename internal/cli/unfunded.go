@@ -19,7 +19,7 @@ type unfunded struct {
 	Step      string `json:"step"`
 	Missing   int64  `json:"missing"` // what the step needs beyond what the run holds
 	Available int64  `json:"available"`
-	Next      string `json:"next"`           // grants what the step lacks
+	Next      string `json:"next"`           // lets the run go on, as by a grant of what the step lacks
 	Then      string `json:"then,omitempty"` // goes on with the run, which no process carries on
 }
 
@@ -31,7 +31,7 @@ func (w *unfunded) text() string {
 func (a *app) unfunded(ctx context.Context, r control.Reader, head store.Head, v *view.Run, s *view.State) (*unfunded, error) {
 	step := v.Unfunded()
 	missing := s.CreditsMissing(v)
-	if step == nil || missing == 0 || v.Done() {
+	if step == nil || missing == 0 || v.Done() || v.Paused {
 		return nil, nil
 	}
 	account, err := r.Account(ctx, head.Account, math.MaxInt64)
@@ -39,9 +39,17 @@ func (a *app) unfunded(ctx context.Context, r control.Reader, head store.Head, v
 		return nil, err
 	}
 	w := &unfunded{Account: head.Account, Step: step.Path, Missing: missing, Available: account.Available(max(a.now().UnixMicro(), account.At()))}
-	w.Next = a.hint(fmt.Sprintf("credits grant %d", max(1, missing-w.Available)), "")
-	if _, held := r.(*control.Remote); !held {
-		w.Then = a.hint("resume", head.Run)
+	_, held := r.(*control.Remote)
+	switch {
+	case w.Available < missing:
+		w.Next = a.hint(fmt.Sprintf("credits grant %d", missing-w.Available), "")
+		if !held {
+			w.Then = a.hint("resume", head.Run)
+		}
+	case held:
+		return nil, nil // it is about to go on
+	default:
+		w.Next = a.hint("resume", head.Run)
 	}
 	return w, nil
 }
