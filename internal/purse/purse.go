@@ -13,6 +13,7 @@ package purse
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
@@ -384,7 +385,8 @@ func (ps *Purses[W]) Tick() {
 		return
 	}
 	ps.next = 0
-	for _, p := range ps.byName {
+	for _, name := range slices.Sorted(maps.Keys(ps.byName)) { // in an order that is the same in every process
+		p := ps.byName[name]
 		if p.counted && (p.next == 0 || now < p.next) {
 			if p.next != 0 {
 				ps.later(p.next)
