@@ -142,7 +142,7 @@ func (f *floors) renamed(round int, batch []store.Transition) {
 		t := &batch[i]
 		t.Epoch = f.epoch
 		t.Run = fmt.Sprintf("%.30s.%d", t.Run, round)
-		t.Entries = nil // what the store needs without the credits that a run moves
+		t.Entries = nil // the floor is a commit without rows of the ledger
 		if t.Head != nil {
 			t.Head.Key = t.Key
 		}

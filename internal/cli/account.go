@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -49,20 +50,25 @@ func (a *app) inAccount() string {
 func (a *app) rules() map[string]engine.AccountRules {
 	rules := map[string]engine.AccountRules{}
 	for name, r := range a.config.Accounts() {
-		rules[name] = engine.AccountRules{Unmetered: !r.Pays(name), MaxCredits: r.MaxCredits}
+		own := engine.DefaultRules(name)
+		if r.Unmetered != nil {
+			own.Unmetered = *r.Unmetered
+		}
+		if r.MaxCredits != nil {
+			own.MaxCredits = *r.MaxCredits
+		}
+		rules[name] = own
 	}
 	return rules
 }
 
-// ruleOf returns the rules of one account, with their defaults.
-func (a *app) ruleOf(name string) engine.AccountRules {
-	r, ok := a.rules()[name]
+// ruleOf returns what applies to an account; rules are those of the configuration.
+func ruleOf(rules map[string]engine.AccountRules, name string) engine.AccountRules {
+	r, ok := rules[name]
 	if !ok {
-		r.Unmetered = name == config.Account
+		r = engine.DefaultRules(name)
 	}
-	if r.MaxCredits == 0 {
-		r.MaxCredits = engine.DefaultMaxCredits
-	}
+	r.MaxCredits = cmp.Or(r.MaxCredits, engine.DefaultMaxCredits)
 	return r
 }
 
@@ -80,6 +86,14 @@ func (a *app) accountNames(ctx context.Context, r control.Reader) ([]string, err
 	names = slices.AppendSeq(names, maps.Keys(a.config.Accounts()))
 	slices.Sort(names)
 	return slices.Compact(names), nil
+}
+
+// checkAccount is mustExist for a command that reads nothing else before it begins.
+func (a *app) checkAccount(ctx context.Context) error {
+	if a.account == config.Account {
+		return nil // the data directory need not be opened
+	}
+	return a.readingBooks(ctx, a.mustExist)
 }
 
 // mustExist refuses an account that does not exist, so that a misspelt name does not

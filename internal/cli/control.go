@@ -105,7 +105,7 @@ func (a *app) signalCommand() *cobra.Command {
 					if head.Ended == 0 {
 						names, err := signalsOf(ctx, j, head)
 						if err == nil {
-							err = knownSignal(names, head.Run, args[1])
+							err = a.knownSignal(names, head.Run, args[1])
 						}
 						if err != nil {
 							return err
@@ -122,14 +122,14 @@ func (a *app) signalCommand() *cobra.Command {
 
 // knownSignal refuses the name of a signal that no step of the recipe waits for,
 // because the run would accept it and keep waiting.
-func knownSignal(names []string, run, name string) error {
+func (a *app) knownSignal(names []string, run, name string) error {
 	switch near := spell.Nearest(name, names); {
 	case slices.Contains(names, name):
 		return nil
 	case len(names) == 0:
 		return fault.New(fault.Conflict, "no step of run %s waits for a signal", run)
 	case near != "":
-		return fault.New(fault.Conflict, "no step of run %s waits for the signal %q; did you mean `roux runs signal %s %s`?", run, view.OneLine(view.Cut(name, 60)), run, near)
+		return fault.New(fault.Conflict, "no step of run %s waits for the signal %q; did you mean `%s`?", run, view.OneLine(view.Cut(name, 60)), a.hint("runs signal", run+" "+near))
 	}
 	return fault.New(fault.Conflict, "no step of run %s waits for the signal %q; they wait for: %s", run, view.OneLine(view.Cut(name, 60)), view.OneLine(strings.Join(names, ", ")))
 }
@@ -262,7 +262,8 @@ type change struct {
 	done string
 	// fine is an exit code of the run that counts as success.
 	fine int
-	// stays is true when nothing more happens to the run afterwards: it is not followed.
+	// stays is true when nothing more happens to the run: without another process no
+	// attempt of it begins, and it is not followed.
 	stays bool
 }
 
@@ -292,7 +293,7 @@ func (a *app) apply(ctx context.Context, name string, s change) error {
 	sigs, unhook := interrupts()
 	defer unhook()
 	var head store.Head
-	h, err := a.openHost(ctx, func(ctx context.Context, r store.Reader) ([]store.Head, error) {
+	h, err := a.openIdle(ctx, s.stays, func(ctx context.Context, r store.Reader) ([]store.Head, error) {
 		head, err = a.findRun(ctx, r, name)
 		return []store.Head{head}, err
 	})

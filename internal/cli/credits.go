@@ -5,7 +5,6 @@ package cli
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"math"
 	"strconv"
@@ -58,9 +57,9 @@ func (a *app) accountsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				list := make([]accountView, len(names))
+				list, all := make([]accountView, len(names)), a.rules()
 				for i, name := range names {
-					rules := a.ruleOf(name)
+					rules := ruleOf(all, name)
 					list[i] = accountView{Name: name, Metered: !rules.Unmetered, Most: rules.MaxCredits}
 					if r == nil {
 						continue
@@ -157,7 +156,7 @@ func (a *app) balanceCommand() *cobra.Command {
 				if at == 0 {
 					at = max(a.now().UnixMicro(), account.At())
 				}
-				out := &balanceView{Account: a.account, Metered: !a.ruleOf(a.account).Unmetered, At: view.Stamp(at), Balance: account.Balance(at), Lots: []lotView{}}
+				out := &balanceView{Account: a.account, Metered: !ruleOf(a.rules(), a.account).Unmetered, At: view.Stamp(at), Balance: account.Balance(at), Lots: []lotView{}}
 				for _, l := range account.Lots() {
 					out.Lots = append(out.Lots, a.lotView(l))
 				}
@@ -235,9 +234,7 @@ func (a *app) grantCommand() *cobra.Command {
 				return err
 			}
 			if key == "" {
-				if key, err = newKey(); err != nil {
-					return err
-				}
+				key = "lot_" + rand.Text()
 			}
 			return a.moving(cmd.Context(), true, func(ctx context.Context, c control.Credits) (ledger.Lot, error) {
 				return c.Grant(ctx, key, amount, terms)
@@ -254,15 +251,6 @@ func (a *app) grantCommand() *cobra.Command {
 	return cmd
 }
 
-// newKey makes a key for a grant that got none.
-func newKey() (string, error) {
-	var b [8]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return "", err
-	}
-	return "lot_" + hex.EncodeToString(b[:]), nil
-}
-
 func (a *app) voidCommand() *cobra.Command {
 	var note string
 	cmd := &cobra.Command{
@@ -273,6 +261,9 @@ func (a *app) voidCommand() *cobra.Command {
 		Args:    wants(1, 1, "LOT --account NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.mustPay(); err != nil {
+				return err
+			}
+			if err := a.checkAccount(cmd.Context()); err != nil {
 				return err
 			}
 			return a.moving(cmd.Context(), false, func(ctx context.Context, c control.Credits) (ledger.Lot, error) {
@@ -292,7 +283,7 @@ func (a *app) voidCommand() *cobra.Command {
 
 // mustPay refuses to move credits of an account that has none.
 func (a *app) mustPay() error {
-	if a.ruleOf(a.account).Unmetered {
+	if ruleOf(a.rules(), a.account).Unmetered {
 		return fault.New(fault.Usage, "account %s is unmetered: its runs cost nothing and it has no credits; --account names one that pays, `roux accounts` lists them", a.account)
 	}
 	return nil
@@ -331,24 +322,27 @@ func has(n int) string {
 	return " have"
 }
 
-// timeFlag reads the time of a flag, UTC µs: RFC 3339, a date, or a duration from now; 0 =
-// it was not given.
+// maxDays bounds a time that is given in days from now.
+const maxDays = 36_525
+
+// timeFlag reads the time of a flag, UTC µs: RFC 3339, a date after 1970-01-01, or a
+// duration from now; 0 = it was not given.
 func (a *app) timeFlag(flag, text string) (int64, error) {
 	if text == "" {
 		return 0, nil
 	}
 	for _, form := range []string{time.RFC3339, time.DateOnly} {
-		if t, err := time.Parse(form, text); err == nil {
+		if t, err := time.Parse(form, text); err == nil && t.UnixMicro() > 0 {
 			return t.UnixMicro(), nil
 		}
 	}
 	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.ParseInt(days, 10, 16); err == nil {
+		if n, err := strconv.ParseInt(days, 10, 32); err == nil && n <= maxDays {
 			return a.now().AddDate(0, 0, int(n)).UnixMicro(), nil
 		}
 	}
 	if d, err := time.ParseDuration(text); err == nil {
 		return a.now().Add(d).UnixMicro(), nil
 	}
-	return 0, fault.New(fault.Usage, "--%s %s: want a time such as 2027-01-31, 2027-01-31T12:00:00Z or, from now, 30d or 12h", flag, view.OneLine(view.Cut(text, 40)))
+	return 0, fault.New(fault.Usage, "--%s %s: want a time such as 2027-01-31, after 1970, or 2027-01-31T12:00:00Z or, from now, 12h or 30d, 36525d at most", flag, view.OneLine(view.Cut(text, 40)))
 }

@@ -74,7 +74,7 @@ func (a *app) ledgerCommand() *cobra.Command {
 						list = append(list, viewOfEntry(after+uint64(i)+1, e))
 					}
 				}
-				a.show(list, func() { a.printEntries(list, limit) })
+				a.show(list, func() { a.printEntries(list, after, limit) })
 				return nil
 			})
 		},
@@ -87,8 +87,12 @@ func (a *app) ledgerCommand() *cobra.Command {
 // maxEntries is the largest --limit of `credits ledger`.
 const maxEntries = 10_000
 
-func (a *app) printEntries(list []entryView, limit int) {
-	if len(list) == 0 {
+func (a *app) printEntries(list []entryView, after uint64, limit int) {
+	switch {
+	case len(list) == 0 && (after > 0 || a.mustPay() != nil):
+		a.say("no entries here")
+		return
+	case len(list) == 0:
 		a.say("no entries here: `%s` makes one", a.hint("credits grant 100", ""))
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
@@ -43,25 +44,24 @@ func (a *app) dryRun(ctx context.Context, c *compiled, params map[string]any, fi
 		return err
 	}
 	for _, path := range paths {
+		if _, err := os.Stat(path); err != nil && hashLike(path) {
+			return fault.New(fault.Usage, "--dry-run reads files by their paths only: %s is a file that is kept", path)
+		}
 		f, err := plannedFile(ctx, path)
 		if err != nil {
 			return err
 		}
 		req.Files = append(req.Files, f)
 	}
-	q, err := engine.QuoteStart(&req, a.actions, a.ruleOf(a.account))
+	q, err := engine.QuoteStart(&req, a.actions, ruleOf(a.rules(), a.account))
 	if err != nil {
 		return err
 	}
 	out := &dryRun{Recipe: c.recipe.Name, Account: a.account, Estimate: q.Budget, Estimated: q.Budget.Expected, CanStart: true}
 	if t := q.Credits; t != nil {
 		out.Metered, out.Estimated, out.Reserved, out.Most = true, t.Estimated, t.Reserved, t.Most
-		if out.Available, err = a.available(ctx); err != nil {
-			return err
-		}
-		out.Missing = max(0, out.Reserved-out.Available)
-		out.CanStart = out.Missing == 0
-	} else if err := a.mayBeMissing(ctx); err != nil {
+	}
+	if err := a.readingBooks(ctx, func(ctx context.Context, r control.Reader) error { return out.pay(ctx, a, r) }); err != nil {
 		return err
 	}
 	a.show(out, func() { a.printDryRun(out) })
@@ -71,25 +71,22 @@ func (a *app) dryRun(ctx context.Context, c *compiled, params map[string]any, fi
 	return nil
 }
 
-// available returns what the account can spend now.
-func (a *app) available(ctx context.Context) (n int64, err error) {
-	err = a.readingBooks(ctx, func(ctx context.Context, r control.Reader) error {
-		if err := a.mustExist(ctx, r); err != nil || r == nil {
-			return err
-		}
+// pay finds out whether the account can pay the run.
+func (d *dryRun) pay(ctx context.Context, a *app, r control.Reader) error {
+	if err := a.mustExist(ctx, r); err != nil || !d.Metered {
+		return err
+	}
+	if r != nil {
 		now := a.now().UnixMicro()
 		account, err := r.Account(ctx, a.account, now)
-		if err == nil {
-			n = account.Available(now)
+		if err != nil {
+			return err
 		}
-		return err
-	})
-	return n, err
-}
-
-// mayBeMissing is mustExist for a command that reads nothing else.
-func (a *app) mayBeMissing(ctx context.Context) error {
-	return a.readingBooks(ctx, a.mustExist)
+		d.Available = account.Available(now)
+	}
+	d.Missing = max(0, d.Reserved-d.Available)
+	d.CanStart = d.Missing == 0
+	return nil
 }
 
 // readingBooks is readingAll for a data directory that may not exist yet: fn gets nil
@@ -145,8 +142,5 @@ func (a *app) printDryRun(d *dryRun) {
 		a.sheet(append(rows, []string{"  so", "the run can start"}))
 		return
 	}
-	a.sheet(append(rows, []string{"  so", fmt.Sprintf("the run cannot start: %s missing; `%s` adds them", lack(d.Missing), a.hint(fmt.Sprintf("credits grant %d", d.Missing), ""))}))
+	a.sheet(append(rows, []string{"  so", fmt.Sprintf("the run cannot start: %s missing; `%s` adds them", view.CountAre(int(d.Missing), "credit"), a.hint(fmt.Sprintf("credits grant %d", d.Missing), ""))}))
 }
-
-// lack is "1 credit is" or "3 credits are".
-func lack(n int64) string { return view.CountAre(int(n), "credit") }

@@ -5,6 +5,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -27,15 +28,11 @@ func (a *app) explainCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				v, state, err := stateOf(ctx, j, head)
-				if err != nil {
-					return err
-				}
-				waits, err := a.unfunded(ctx, j, head, v, state)
-				if err != nil {
-					return err
-				}
 				if len(args) == 1 {
+					v, waits, err := a.waits(ctx, j, head)
+					if err != nil {
+						return err
+					}
 					e := a.explainRun(v, head, waits)
 					a.show(e, func() { a.printRunExplanation(e) })
 					return nil
@@ -57,8 +54,17 @@ func (a *app) explainCommand() *cobra.Command {
 				}
 				e := x.Explain()
 				e.Imported = head.Imported()
-				if waits != nil && e.Status == "blocked" {
-					e.Next = waits.Next
+				if e.Next != "" {
+					e.Next = a.hint(strings.TrimPrefix(e.Next, "roux "), "")
+				}
+				if e.Status == "blocked" {
+					_, waits, err := a.waits(ctx, j, head)
+					if err != nil {
+						return err
+					}
+					if waits != nil && waits.Step == e.Step {
+						e.Next = waits.Next
+					}
 				}
 				a.show(e, func() { a.printExplanation(e) })
 				return nil

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,18 +77,9 @@ type feedReader struct {
 func (r *feedReader) run(ctx context.Context) error {
 	a := r.app
 	if r.follow {
-		sigs, unhook := interrupts()
-		defer unhook()
-		var stop context.CancelFunc
-		ctx, stop = context.WithCancel(ctx)
+		var stop func()
+		ctx, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		go func() {
-			select {
-			case <-sigs:
-				stop()
-			case <-ctx.Done():
-			}
-		}()
 	}
 	for {
 		held := false

@@ -40,9 +40,9 @@ func (a *app) findRun(ctx context.Context, j store.Reader, name string) (store.H
 	}
 	switch {
 	case len(heads) == 0 && name == "@last":
-		return store.Head{}, fault.New(fault.RunNotFound, "%sthere is no run yet: `roux run FILE` starts the first", a.inAccount())
+		return store.Head{}, fault.New(fault.RunNotFound, "%sthere is no run yet: `%s` starts the first", a.inAccount(), a.hint("run FILE", ""))
 	case len(heads) == 0 && name == "@last-failed":
-		return store.Head{}, fault.New(fault.RunNotFound, "%sno run has failed: `roux runs list` shows all of them", a.inAccount())
+		return store.Head{}, fault.New(fault.RunNotFound, "%sno run has failed: `%s` shows all of them", a.inAccount(), a.hint("runs list", ""))
 	case len(heads) == 0:
 		return store.Head{}, fault.New(fault.RunNotFound, "%sthere is no run %s: `%s` shows those of this data directory", a.inAccount(), view.OneLine(name), a.hint("runs list", ""))
 	case len(heads) > 1:

@@ -5,6 +5,9 @@ package cli
 import (
 	"context"
 	"errors"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/roux-engine/roux/fault"
@@ -29,18 +32,9 @@ type followedEvents struct {
 // process carries it on, or the user interrupts the command.
 func (a *app) followEvents(ctx context.Context, name string, after uint64, follow bool, fn func(*followedEvents, *journal.Event) error) error {
 	if follow {
-		sigs, unhook := interrupts()
-		defer unhook()
-		var stop context.CancelFunc
-		ctx, stop = context.WithCancel(ctx)
+		var stop func()
+		ctx, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		go func() {
-			select {
-			case <-sigs:
-				stop()
-			case <-ctx.Done():
-			}
-		}()
 	}
 	last, held := after, false
 	var t followedEvents
@@ -69,6 +63,8 @@ func (a *app) followEvents(ctx context.Context, name string, after uint64, follo
 			})
 		})
 		switch {
+		case errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return ctx.Err() // --timeout
 		case ctx.Err() != nil && follow:
 			return nil // the user has interrupted the command
 		case errors.Is(err, fault.ServerUnreachable) && a.holderGone(ctx):
@@ -81,9 +77,7 @@ func (a *app) followEvents(ctx context.Context, name string, after uint64, follo
 			a.say("%s is %s and no process carries it on: `%s` does", t.head.Run, t.head.Status, a.hint("resume", t.head.Run))
 			return nil
 		}
-		if !pause(ctx, pollInterval) {
-			return nil
-		}
+		pause(ctx, pollInterval)
 	}
 }
 

@@ -128,6 +128,12 @@ var errAtOnce = errors.New("stopped at once")
 // they are, because a user who interrupted a run does not expect it to continue
 // when another one is started in the same directory.
 func (a *app) openHost(ctx context.Context, choose func(context.Context, store.Reader) ([]store.Head, error)) (*host, error) {
+	return a.openIdle(ctx, false, choose)
+}
+
+// openIdle is openHost for a command that only changes runs, if idle is true: no attempt
+// of theirs begins.
+func (a *app) openIdle(ctx context.Context, idle bool, choose func(context.Context, store.Reader) ([]store.Head, error)) (*host, error) {
 	engine.SetGC(a.getenv("GOGC"))
 	dir, err := a.config.DataDir()
 	if err != nil {
@@ -151,7 +157,7 @@ func (a *app) openHost(ctx context.Context, choose func(context.Context, store.R
 	h := &host{Local: control.Local{Reader: st, AccountName: a.account}, dir: dir, failed: make(chan error, 1), unhook: func() {}}
 	if h.Node, err = node.Open(ctx, st, node.Config{
 		Dir: dir, Actions: a.actions, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log, Accounts: a.rules(),
-		Select: func(key store.Key) bool { return selected[key] }, CommitFailed: h.commitFailed,
+		Select: func(key store.Key) bool { return selected[key] }, Idle: idle, CommitFailed: h.commitFailed,
 	}); err != nil {
 		return nil, datadir.Error(dir, err)
 	}

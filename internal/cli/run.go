@@ -125,6 +125,9 @@ func (a *app) start(ctx context.Context, c *compiled, params map[string]any, fil
 		}
 		p.Close()
 	}
+	if err := a.checkAccount(ctx); err != nil {
+		return err
+	}
 	sigs, unhook := interrupts()
 	defer unhook()
 	h, err := a.openHost(ctx, nil)
@@ -132,9 +135,6 @@ func (a *app) start(ctx context.Context, c *compiled, params map[string]any, fil
 		return err
 	}
 	defer h.abandon()
-	if err := a.mustExist(ctx, h); err != nil {
-		return err
-	}
 	infos, err := a.storeInputs(ctx, h, list)
 	if err != nil {
 		return err

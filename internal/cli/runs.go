@@ -267,10 +267,10 @@ func stateOf(ctx context.Context, j store.Reader, head store.Head) (*view.Run, *
 }
 
 // waitText says what a run waits for, and which command ends the wait.
-func waitText(v *view.Run, state string) string {
+func (a *app) waitText(v *view.Run, state string) string {
 	for _, s := range v.Order {
 		if v.ByPath[s.Path] == s && s.Status == "waiting" && s.Note != "" {
-			return fmt.Sprintf("for the signal %s: `roux runs signal %s %s`", view.OneLine(s.Note), v.ID, view.OneLine(s.Note))
+			return fmt.Sprintf("for the signal %s: `%s`", view.OneLine(s.Note), a.hint("runs signal", v.ID+" "+view.OneLine(s.Note)))
 		}
 	}
 	return strings.ReplaceAll(state, "_", " ")
@@ -285,9 +285,9 @@ func importedWord(is bool) string {
 }
 
 // importedText explains that a run was imported.
-func importedText(h store.Head) string {
+func (a *app) importedText(h store.Head) string {
 	return "what it says happened elsewhere, if at all" + strings.TrimPrefix(h.Quarantine, store.ImportedReason) +
-		"; `roux runs adopt " + h.Run + "` makes it a run of this data directory"
+		"; `" + a.hint("runs adopt", h.Run) + "` makes it a run of this data directory"
 }
 
 func (a *app) printRun(v *view.Run, f fullView, head store.Head) {
@@ -303,7 +303,7 @@ func (a *app) printRun(v *view.Run, f fullView, head store.Head) {
 	if w := f.Waits; w != nil {
 		rows = append(rows, []string{"waits", w.text() + ": `" + w.Next + "`"})
 	} else if f.WaitState != "none" {
-		rows = append(rows, []string{"waits", waitText(v, f.WaitState)})
+		rows = append(rows, []string{"waits", a.waitText(v, f.WaitState)})
 	}
 	if f.Paused {
 		rows = append(rows, []string{"paused", "no attempt begins; `" + a.hint("runs unpause", f.ID) + "` lets it go on"})
@@ -313,9 +313,9 @@ func (a *app) printRun(v *view.Run, f fullView, head store.Head) {
 	}
 	rows = append(rows, []string{"used", fundsText(f.Credits.Used, f.Credits.Reserved, f.Credits.Estimated)})
 	if f.Imported {
-		rows = append(rows, []string{store.ImportedReason, importedText(head)})
+		rows = append(rows, []string{store.ImportedReason, a.importedText(head)})
 	} else if f.Quarantine != "" {
-		rows = append(rows, []string{"quarantined", view.OneLine(f.Quarantine) + "; `roux runs release " + f.ID + "` lets it go on"})
+		rows = append(rows, []string{"quarantined", view.OneLine(f.Quarantine) + "; `" + a.hint("runs release", f.ID) + "` lets it go on"})
 	}
 	if f.Error != nil {
 		rows = append(rows, []string{"error", view.OneLine(string(f.Error.Code) + ": " + f.Error.Message)})
@@ -355,6 +355,6 @@ func (a *app) printRun(v *view.Run, f fullView, head store.Head) {
 // output is a stream that cannot contain the mark.
 func (a *app) sayImported(h store.Head) {
 	if h.Imported() {
-		a.say("run %s was %s: %s", h.Run, store.ImportedReason, importedText(h))
+		a.say("run %s was %s: %s", h.Run, store.ImportedReason, a.importedText(h))
 	}
 }

@@ -82,7 +82,7 @@ func (t *tree) next(v *view.Run) []string {
 	}
 	for _, s := range v.Order {
 		if v.ByPath[s.Path] == s && s.Status == "waiting" && s.Note != "" {
-			return []string{fmt.Sprintf("  next: roux runs signal %s %s", v.ID, view.OneLine(s.Note))}
+			return []string{"  next: " + t.hint("runs signal", v.ID+" "+view.OneLine(s.Note))}
 		}
 	}
 	return nil

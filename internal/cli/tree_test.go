@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/plan"
@@ -85,7 +86,7 @@ func TestTreeLooks(t *testing.T) {
 	say("bad", journal.Event{Kind: journal.EvNodeFailed, Code: fault.StepTimeout, Text: "too slow", M: 2_000_000})
 
 	var out bytes.Buffer
-	tr := &tree{screen: term.NewScreen(&out, true, func(string) string { return "" }), now: func() time.Time { return time.UnixMicro(now + 500_000) }}
+	tr := &tree{screen: term.NewScreen(&out, true, func(string) string { return "" }), now: func() time.Time { return time.UnixMicro(now + 500_000) }, hint: (&app{account: config.Account}).hint}
 	got := strings.Join(tr.lines(v, 30), "\n")
 	for _, want := range []string{
 		`▸ looks\x1b[2J  run_1`,

@@ -29,9 +29,8 @@ func (w *unfunded) text() string {
 
 // unfunded returns what a run waits for if a step of it lacks credits, else nil.
 func (a *app) unfunded(ctx context.Context, r control.Reader, head store.Head, v *view.Run, s *view.State) (*unfunded, error) {
-	step := v.Unfunded()
-	missing := s.CreditsMissing(v)
-	if step == nil || missing == 0 || v.Done() || v.Paused {
+	step, missing := s.CreditsMissing(v)
+	if step == nil || v.Done() || v.Paused {
 		return nil, nil
 	}
 	account, err := r.Account(ctx, head.Account, math.MaxInt64)
@@ -52,6 +51,16 @@ func (a *app) unfunded(ctx context.Context, r control.Reader, head store.Head, v
 		w.Next = a.hint("resume", head.Run)
 	}
 	return w, nil
+}
+
+// waits returns the state of a run, and what it waits for if a step of it lacks credits.
+func (a *app) waits(ctx context.Context, r control.Reader, head store.Head) (*view.Run, *unfunded, error) {
+	v, state, err := stateOf(ctx, r, head)
+	if err != nil {
+		return nil, nil, err
+	}
+	w, err := a.unfunded(ctx, r, head, v, state)
+	return v, w, err
 }
 
 // waitsForCredits says how to go on with a run that waits for credits, or "".

@@ -17,18 +17,10 @@ import (
 
 // AccountRules are what the table `accounts` says of one account.
 type AccountRules struct {
-	// Unmetered accounts do not pay; nil = only the account Account does not.
+	// Unmetered accounts do not pay; nil = the engine's default.
 	Unmetered *bool `json:"unmetered"`
-	// MaxCredits is the most that one run may pay; 0 = the engine's default.
-	MaxCredits int64 `json:"max_credits"`
-}
-
-// Pays reports whether runs of the account of that name are paid with its credits.
-func (r AccountRules) Pays(name string) bool {
-	if r.Unmetered != nil {
-		return !*r.Unmetered
-	}
-	return name != Account
+	// MaxCredits is the most that one run may pay; nil = the engine's default.
+	MaxCredits *int64 `json:"max_credits"`
 }
 
 // maxAccountName bounds the name of an account.
@@ -83,8 +75,8 @@ func parseAccounts(text string) (map[string]AccountRules, error) {
 		if err := CheckAccount(name); err != nil {
 			return nil, fmt.Errorf("%q: %w", name, err)
 		}
-		if n := accounts[name].MaxCredits; n < 0 || n > ledger.MaxAmount {
-			return nil, fmt.Errorf("%s: max_credits is %d: want 1 to %d", name, n, int64(ledger.MaxAmount))
+		if n := accounts[name].MaxCredits; n != nil && (*n < 1 || *n > ledger.MaxAmount) {
+			return nil, fmt.Errorf("%s: max_credits is %d: want 1 to %d", name, *n, int64(ledger.MaxAmount))
 		}
 	}
 	return accounts, nil

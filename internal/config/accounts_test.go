@@ -29,18 +29,18 @@ func TestAccountsAndPrices(t *testing.T) {
 	}
 	c := New(func(name string) string { return env[name] }, new(string))
 	accounts := c.Accounts()
-	for name, want := range map[string]bool{"acme": true, "free": false, "local": true, "anybody": true} {
-		if got := accounts[name].Pays(name); got != want {
-			t.Errorf("%s pays: %t, want %t", name, got, want)
+	for name, want := range map[string]*bool{"acme": nil, "free": new(true), "local": new(false), "anybody": nil} {
+		if got := accounts[name].Unmetered; (got == nil) != (want == nil) || got != nil && *got != *want {
+			t.Errorf("%s is unmetered: %v, want %v", name, got, want)
 		}
 	}
-	if (AccountRules{}).Pays(Account) || accounts["acme"].MaxCredits != 500 {
+	if *accounts["acme"].MaxCredits != 500 {
 		t.Errorf("the accounts are %+v", accounts)
 	}
 	if got := c.Prices(); !maps.Equal(got, map[string]string{"hash": "0.25", "http@1.0.0": "3"}) {
 		t.Errorf("the prices are %v", got)
 	}
-	for _, text := range []string{`{"a": {"max_credits": -1}}`, `{"a b": {}}`, `{"a": {"max": 1}}`, `{"a": 1}`, `[]`, `{} {}`, `{"a": {"max_credits": 0.5}}`} {
+	for _, text := range []string{`{"a": {"max_credits": -1}}`, `{"a": {"max_credits": 0}}`, `{"a b": {}}`, `{"a": {"max": 1}}`, `{"a": 1}`, `[]`, `{} {}`, `{"a": {"max_credits": 0.5}}`} {
 		if checkAccounts(text) == nil {
 			t.Errorf("accounts %s are accepted", text)
 		}

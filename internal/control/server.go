@@ -66,8 +66,8 @@ type newest struct {
 }
 
 // Serve answers other commands of the same user while this process holds the
-// directory. Requests that change something go to the service of their account. The
-// returned function stops it.
+// directory. Requests about files, and those that change something, go to the service of
+// their account. The returned function stops it.
 func Serve(dir string, r Reader, of func(account string) Service) (stop func(), err error) {
 	ln, cleanup, err := listen(dir)
 	if err != nil {
@@ -145,8 +145,8 @@ func Serve(dir string, r Reader, of func(account string) Service) (stop func(), 
 
 // decode reads a request and bounds what is asked for. A client may name any account:
 // whoever reaches the socket is the user who owns the directory, and could open it. The
-// server removes the deadline once the request has
-// been read, and reads on to notice that the client has gone.
+// server removes the deadline once the request has been read, and reads on to notice
+// that the client has gone.
 func decode(w http.ResponseWriter, r *http.Request) (*request, error) {
 	ctl := http.NewResponseController(w)
 	if err := ctl.SetReadDeadline(time.Now().Add(callTime)); err != nil {

@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -300,7 +301,9 @@ func (d *checkup) store() {
 	}
 	if r := control.Dial(d.ctx, d.dir, config.Account); r != nil {
 		d.ok("holder", "another command holds the data directory and answers; the store is not checked meanwhile")
-		d.runs(d.ctx, r)
+		// Runs of an account without credits cannot be found this way, except the default one's.
+		accounts, err := r.MeteredAccounts(d.ctx)
+		d.runs(r, append(accounts, config.Account), err)
 		return
 	}
 	st, err := node.OpenStore(d.ctx, d.dir)
@@ -322,63 +325,82 @@ func (d *checkup) store() {
 // openStore checks what is in an open store, and its runs.
 func (d *checkup) openStore(st node.Store) {
 	d.contents(st)
-	d.runs(d.ctx, st)
+	accounts, err := st.Accounts(d.ctx)
+	d.runs(st, accounts, err)
 }
 
-// runs looks for runs that no process carries on.
-func (d *checkup) runs(ctx context.Context, j store.Reader) {
-	newest, err := j.List(ctx, store.Query{Account: config.Account, Limit: 1})
+// runs looks for runs of the accounts that no process carries on. err is why the accounts
+// are not known.
+func (d *checkup) runs(j store.Reader, accounts []string, err error) {
+	var all foundRuns
+	slices.Sort(accounts)
+	for _, account := range slices.Compact(accounts) {
+		err = errors.Join(err, all.add(d.ctx, j, account))
+	}
 	if err != nil {
 		d.fail("runs", err)
 		return
 	}
-	if len(newest) > 0 {
-		if ahead := view.UTC(max(newest[0].Created, newest[0].Updated)).Sub(d.Now()); ahead > clockSkew {
-			d.problem("clock", "set the clock of this machine; until then new events take the journal's time", "it is %s behind what the journal has seen", view.Took(ahead))
-		}
+	newestFirst := func(x, y store.Head) int { return cmp.Compare(y.Created, x.Created) }
+	slices.SortStableFunc(all.open, newestFirst)
+	slices.SortStableFunc(all.quarantined, newestFirst)
+	if ahead := view.UTC(all.seen).Sub(d.Now()); ahead > clockSkew {
+		d.problem("clock", "set the clock of this machine; until then new events take the journal's time", "it is %s behind what the journal has seen", view.Took(ahead))
 	}
-	open, quarantined, err := openRuns(ctx, j)
-	switch {
-	case err != nil:
-		d.fail("runs", err)
-		return
-	case len(quarantined) > 0:
-		control.NewMasked(j).Hide(ctx, &quarantined[0])
-		d.problem("runs", "`"+d.Hint("runs get", quarantined[0].Run)+"` says why, `"+d.Hint("runs release", quarantined[0].Run)+"` lets it go on",
-			"%s quarantined, the newest %s: %s", view.CountAre(len(quarantined), "run"), quarantined[0].Run, view.OneLine(view.Cut(quarantined[0].Quarantine, 100)))
+	if n := len(all.quarantined); n > 0 {
+		first := &all.quarantined[0]
+		control.NewMasked(j).Hide(d.ctx, first)
+		d.problem("runs", "`"+d.hint("runs get", first.Key)+"` says why, `"+d.hint("runs release", first.Key)+"` lets it go on",
+			"%s quarantined, the newest %s: %s", view.CountAre(n, "run"), first.Run, view.OneLine(view.Cut(first.Quarantine, 100)))
 	}
-	if len(open) > 0 {
-		if control.Dial(ctx, d.dir, config.Account) == nil {
-			d.note("runs", "`"+d.Hint("resume", "")+"` goes on with all of them", "%s not ended and stand still, the newest %s (%s)", have(len(open)), open[0].Run, view.OneLine(view.Cut(open[0].Recipe, 32)))
-		} else {
-			d.ok("runs", "%s not ended", have(len(open)))
-		}
-	} else if len(quarantined) == 0 {
+	switch n := len(all.open); {
+	case n == 0 && len(all.quarantined) == 0:
 		d.ok("runs", "none stands still")
+	case n == 0:
+	case control.Dial(d.ctx, d.dir, config.Account) != nil:
+		d.ok("runs", "%s not ended", have(n))
+	default:
+		newest := &all.open[0]
+		d.note("runs", "`"+d.hint("resume", store.Key{Account: newest.Account})+"` goes on with all of them",
+			"%s not ended and %s still, the newest %s (%s)", have(n), stand(n), newest.Run, view.OneLine(view.Cut(newest.Recipe, 32)))
 	}
 }
 
-// openRuns lists the runs that have not ended and those that are quarantined,
-// newest first.
-func openRuns(ctx context.Context, j store.Reader) (open, quarantined []store.Head, err error) {
-	q := store.Query{Account: config.Account, Limit: 500}
+// hint is Hint for a run of any account.
+func (d *checkup) hint(command string, key store.Key) string {
+	text := d.Hint(command, key.Run)
+	if flag := " --account " + key.Account; key.Account != config.Account && !strings.HasSuffix(text, flag) {
+		text += flag
+	}
+	return text
+}
+
+// foundRuns are the runs that have not ended and those that are quarantined.
+type foundRuns struct {
+	open, quarantined []store.Head
+	seen              int64 // the latest time of any run, UTC µs
+}
+
+func (f *foundRuns) add(ctx context.Context, j store.Reader, account string) error {
+	q := store.Query{Account: account, Limit: 500}
 	for {
 		heads, err := j.List(ctx, q)
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
 		for _, h := range heads {
+			f.seen = max(f.seen, h.Created, h.Updated)
 			switch {
 			case h.Damage != "": // the check of the store reports it
 			case h.Imported(): // it is there to be read
 			case h.Quarantine != "":
-				quarantined = append(quarantined, h)
+				f.quarantined = append(f.quarantined, h)
 			case !h.Settled():
-				open = append(open, h)
+				f.open = append(f.open, h)
 			}
 		}
 		if len(heads) < q.Limit {
-			return open, quarantined, nil
+			return nil
 		}
 		q.After = heads[len(heads)-1].Run
 	}
@@ -402,6 +424,13 @@ func (d *checkup) parser() {
 	default:
 		d.ok("parser", "a child process read a PDF of %d pages in %s", doc.PageCount, fine(time.Since(begin)))
 	}
+}
+
+func stand(n int) string {
+	if n == 1 {
+		return "stands"
+	}
+	return "stand"
 }
 
 func have(n int) string {

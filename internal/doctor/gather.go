@@ -146,7 +146,7 @@ func gather(ctx context.Context, images []sqlite.Image, to string) (out Salvaged
 	if c.single() {
 		err = os.Rename(filepath.Join(c.best.image.Dir, datadir.Database), filepath.Join(to, datadir.Database))
 		if err == nil {
-			out.feeds(endFeeds(ctx, to))
+			out.noteFeeds(endFeeds(ctx, to))
 		}
 	} else {
 		err = c.rebuild(ctx, to, &out)
@@ -185,8 +185,8 @@ func endFeeds(ctx context.Context, dir string) error {
 	return errors.Join(st.EndFeeds(ctx), st.Close())
 }
 
-// feeds records that the numbers of changes may be used again.
-func (out *Salvaged) feeds(err error) {
+// noteFeeds records that the numbers of changes may be used again.
+func (out *Salvaged) noteFeeds(err error) {
 	if err != nil {
 		out.Store = append(out.Store, "the numbers of changes that were used cannot be read, and may be used again: "+fault.Message(err))
 	}
@@ -227,7 +227,7 @@ func (c *selection) rebuild(ctx context.Context, to string, out *Salvaged) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, best.Close()) }()
-	out.feeds(st.TakeFeedEnds(ctx, c.best.image))
+	out.noteFeeds(st.TakeFeedEnds(ctx, c.best.image))
 	m := &mover{ctx: ctx, to: st, epoch: epoch}
 	for _, j := range c.sources() {
 		from := best

@@ -38,6 +38,8 @@ type Config struct {
 	// CommitFailed is called with the error of each failed commit, before the requests
 	// in it are answered. The engine keeps trying. It must not block.
 	CommitFailed func(error)
+	// Idle is true for an engine that only changes runs: no attempt begins in it.
+	Idle bool
 	// Retention is how long runs and files are kept.
 	Retention retention.Policy
 
@@ -50,7 +52,8 @@ type Config struct {
 	// has no bound of its own.
 	ProviderSlots map[string]int
 
-	// Accounts returns what applies to the runs of an account. It must not block.
+	// Accounts returns what applies to the runs of an account. It must not block, and its
+	// answers must not change while the engine runs.
 	// Default: every account but LocalAccount pays.
 	Accounts func(account string) AccountRules
 
@@ -124,7 +127,7 @@ func (cfg *Config) defaults() error {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Accounts == nil {
-		cfg.Accounts = defaultRules
+		cfg.Accounts = DefaultRules
 	}
 	cfg.Concurrency = cmp.Or(cfg.Concurrency, 1024)
 	maxima := compile.DefaultLimits().Max

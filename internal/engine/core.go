@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/plan"
@@ -71,7 +72,7 @@ func newCore(ctx context.Context, cfg *Config) *core {
 	c.residency.init(c)
 	c.pipeline.init(c)
 	c.recovery.init(c)
-	c.purses = purse.New[waiter](bank{c})
+	c.purses = purse.New[waiter](purseHost{c})
 	c.turn.Limit = cfg.MaxTurn
 	return c
 }
@@ -141,7 +142,7 @@ func (c *core) start(in *input) error {
 	c.residency.add(l)
 	if terms := in.m.Start.Credits; terms != nil && in.start.idem != nil {
 		if free := c.purses.Available(in.key.Account); terms.Reserved > free {
-			l.claim.Unpaid = purse.Insufficient(terms.Reserved, free)
+			l.claim.Unpaid = ledger.Insufficient(terms.Reserved, free)
 		}
 	}
 	err := c.decide(l, &in.m)

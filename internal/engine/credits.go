@@ -5,12 +5,12 @@ package engine
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/purse"
@@ -33,8 +33,8 @@ type AccountRules struct {
 	MaxCredits int64
 }
 
-// defaultRules are those of an account that the configuration does not name.
-func defaultRules(account string) AccountRules {
+// DefaultRules are those of an account that has none of its own.
+func DefaultRules(account string) AccountRules {
 	return AccountRules{Unmetered: account == LocalAccount}
 }
 
@@ -103,8 +103,11 @@ func (p *program) budget(actions Actions, req *StartRequest) *compile.Budget {
 	}
 	pl := p.machine.Plan()
 	b := compile.Estimate(pl, actions, compile.Known{Input: req.Parameters, Files: fileFacts(req.Files)})
-	if depends := pl.Estimate != nil && pl.Estimate.Strategy != "" && pl.Estimate.Strategy != "fixed" ||
-		slices.ContainsFunc(pl.Steps, func(s plan.Step) bool { return s.Kind == plan.Loop }); !depends {
+	depends := pl.Estimate != nil && pl.Estimate.Strategy != "" && pl.Estimate.Strategy != "fixed"
+	for i := range pl.Steps {
+		depends = depends || pl.Steps[i].Kind == plan.Loop || pl.Steps[i].Kind == plan.Recipe
+	}
+	if !depends {
 		p.fixed.Store(b)
 	}
 	return b
@@ -113,14 +116,11 @@ func (p *program) budget(actions Actions, req *StartRequest) *compile.Budget {
 // fileFacts describe files as file-inspect returns them.
 func fileFacts(files []journal.File) (facts []map[string]any) {
 	for _, f := range files {
-		extended := map[string]any{}
-		_ = json.Unmarshal(f.Extended, &extended) // nil when the file was not inspected
-		for k, v := range extended {
-			if n, ok := v.(float64); ok && n == float64(int64(n)) {
-				extended[k] = int64(n)
-			}
+		fact := map[string]any{"hash": f.Hash, "name": f.Name, "mimeType": f.MimeType, "sizeBytes": f.Size}
+		if extended, err := jsonx.Decode(f.Extended, journal.InlineLimits); err == nil { // a file that was not inspected has none
+			fact["extended"] = extended
 		}
-		facts = append(facts, map[string]any{"hash": f.Hash, "name": f.Name, "mimeType": f.MimeType, "sizeBytes": f.Size, "extended": extended})
+		facts = append(facts, fact)
 	}
 	return facts
 }
@@ -213,43 +213,43 @@ type waiter struct {
 	ref journal.Ref
 }
 
-// A bank is the core as the purses see it.
-type bank struct{ *core }
+// A purseHost is the core as the purses see it.
+type purseHost struct{ *core }
 
-func (b bank) Now() int64 { return b.now }
+func (h purseHost) Now() int64 { return h.now }
 
-func (b bank) Pays(account string) bool { return !b.cfg.Accounts(account).Unmetered }
+func (h purseHost) Pays(account string) bool { return !h.cfg.Accounts(account).Unmetered }
 
-func (b bank) Committing() bool { return b.pipeline.committing != nil }
+func (h purseHost) Committing() bool { return h.pipeline.committing != nil }
 
-func (b bank) Read(account string) (*ledger.Account, error) {
-	a, err := b.cfg.Store.Account(b.ctx, account, maxTime)
+func (h purseHost) Read(account string) (*ledger.Account, error) {
+	a, err := h.cfg.Store.Account(h.ctx, account, maxTime)
 	if err == nil {
-		b.now = max(b.now, a.At()) // time never falls (I10)
+		h.now = max(h.now, a.At()) // time never falls (I10)
 	}
 	return a, err
 }
 
-func (b bank) Ahead(account string, fn func([]*ledger.Entry)) {
-	for i := range b.pipeline.building.extra {
-		if t := &b.pipeline.building.extra[i]; t.Run == "" && t.Account == account {
+func (h purseHost) Ahead(account string, fn func([]*ledger.Entry)) {
+	for i := range h.pipeline.building.extra {
+		if t := &h.pipeline.building.extra[i]; t.Run == "" && t.Account == account {
 			fn(t.Entries)
 		}
 	}
 }
 
-func (b bank) Write(account string, entries []*ledger.Entry) {
-	building := b.pipeline.building
-	building.extra = append(building.extra, store.Transition{Key: store.Key{Account: account}, Epoch: b.epoch, Entries: entries})
+func (h purseHost) Write(account string, entries []*ledger.Entry) {
+	building := h.pipeline.building
+	building.extra = append(building.extra, store.Transition{Key: store.Key{Account: account}, Epoch: h.epoch, Entries: entries})
 	building.urgent = true
 }
 
-func (b bank) Missing(w waiter) (n int64, dropped bool) {
-	return w.l.run.CreditsMissing(w.ref), w.l.dropped
+func (h purseHost) Missing(w waiter) (n int64, dropped bool) {
+	return w.l.run.CreditsMissing(w.ref), w.l.dropped || w.l.run.Paused()
 }
 
-func (b bank) Resume(w waiter) { b.attempts.requestSlot(w.l, w.ref, b.limitsOf(w.l, w.ref)) }
+func (h purseHost) Resume(w waiter) { h.attempts.requestSlot(w.l, w.ref, h.limitsOf(w.l, w.ref)) }
 
-func (b bank) Warn(msg, account string, err error) {
-	b.cfg.Logger.Warn(msg, "account", account, "err", err)
+func (h purseHost) Warn(msg, account string, err error) {
+	h.cfg.Logger.Warn(msg, "account", account, "err", err)
 }

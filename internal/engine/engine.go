@@ -141,7 +141,7 @@ func (e *Engine) loop() {
 	c := e.core
 	for !e.crashed.Load() {
 		e.handover.woken.Store(false)
-		c.closing = e.stopping.Load()
+		c.closing = e.stopping.Load() || e.cfg.Idle
 		c.handle(e.now(), e.inbox.take())
 		e.clock.atLeast(e.core.now)
 		inline := false

@@ -210,6 +210,53 @@ func TestX144_BlockedUntilCredits(t *testing.T) {
 	}
 }
 
+// A run that waits for credits can be paused, cancelled and can expire meanwhile. A
+// grant to a paused run changes nothing until it goes on.
+func TestX144_EndsWhileBlocked(t *testing.T) {
+	for name, c := range map[string]struct {
+		end    func(*testing.T, *Engine, string)
+		status string
+		spent  int64
+	}{
+		"cancelled": {func(t *testing.T, e *Engine, run string) {
+			if err := e.Cancel(t.Context(), acc, run, "too expensive"); err != nil {
+				t.Fatal(err)
+			}
+		}, "cancelled", 12},
+		"expires": {func(*testing.T, *Engine, string) { time.Sleep(49 * time.Hour) }, "expired", 12},
+		"paused": {func(t *testing.T, e *Engine, run string) {
+			if err := e.Pause(t.Context(), acc, run, ""); err != nil {
+				t.Fatal(err)
+			}
+			grant(t, e, "second", 10, ledger.Terms{})
+			synctest.Wait()
+			wantBalance(t, e.cfg.Store, 10, 12, 0)
+			if err := e.Unpause(t.Context(), acc, run); err != nil {
+				t.Fatal(err)
+			}
+		}, "completed", 16},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st := memory.New(memory.Options{})
+				a := costing(4, nil)
+				e := openEngine(t, st, Config{Accounts: paying}, a)
+				grant(t, e, "first", 12, ledger.Terms{})
+				run := start(t, e, planOf(t, fourItems, a), nil)
+				synctest.Wait()
+				wantBalance(t, st, 0, 12, 0)
+				c.end(t, e, run)
+				if head := waitForEnd(t, e, run); head.Status != c.status {
+					t.Errorf("the run is %s, want %s", head.Status, c.status)
+				}
+				if b := balance(t, st); b.Spent != c.spent || b.Held != 0 {
+					t.Errorf("%d are spent and %d held, want %d and none", b.Spent, b.Held, c.spent)
+				}
+			})
+		})
+	}
+}
+
 // What a lot holds for a run stays with the run when the lot ends while it waits; what
 // the run releases expires (F39).
 func TestF39_HeldLotEnds(t *testing.T) {
@@ -236,10 +283,11 @@ func TestF39_HeldLotEnds(t *testing.T) {
 // A crash loses no hold and pays nothing twice: the next process goes on with it (F40).
 func TestF40_CrashBetweenChargeAndSettlement(t *testing.T) {
 	st := memory.New(memory.Options{})
-	release := make(chan struct{})
+	release, second := make(chan struct{}), make(chan struct{})
 	var calls atomic.Int64
 	a := costing(4, func(context.Context, *action.Task) (action.Result, error) {
 		if calls.Add(1) == 2 {
+			close(second)
 			<-release
 		}
 		return action.Result{}, nil
@@ -248,9 +296,7 @@ func TestF40_CrashBetweenChargeAndSettlement(t *testing.T) {
 	grant(t, e, "first", 20, ledger.Terms{})
 	p := planOf(t, fourItems, a)
 	run := start(t, e, p, nil)
-	for calls.Load() < 2 {
-		time.Sleep(time.Millisecond)
-	}
+	<-second
 	e.crash()
 	close(release)
 	wantBalance(t, st, 12, 8, 0)

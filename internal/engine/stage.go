@@ -223,7 +223,7 @@ func (s *Stage) Handle(now int64, messages ...*Message) {
 	for i, m := range messages {
 		inputs[i] = m.in
 	}
-	s.e.core.closing = s.e.stopping.Load()
+	s.e.core.closing = s.e.stopping.Load() || s.e.cfg.Idle
 	s.e.core.handle(at, inputs)
 	s.e.clock.atLeast(s.e.core.now)
 	s.releaseEffects()

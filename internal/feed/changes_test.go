@@ -65,8 +65,7 @@ func follow(ctx context.Context, s *source, account string, after uint64) (chang
 	return changes, err
 }
 
-// numbers returns what is in the channel, and fails the test unless it is from first to
-// last.
+// wantNumbers fails the test unless the channel has the numbers from first to last.
 func wantNumbers(t *testing.T, changes chan uint64, first, last uint64) {
 	t.Helper()
 	synctest.Wait()

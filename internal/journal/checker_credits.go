@@ -20,15 +20,12 @@ type credits struct {
 
 // use counts what a step cost: never more than what is settled and held.
 func (c *Checker) use(ev *Event) error {
-	amount := ledger.Amount(0)
-	switch {
-	case ev.Kind == EvNodeCharged && ev.Charged():
-		amount = ev.Amount()
-	case ev.Kind == EvNodeCompleted:
-		amount = ledger.Whole(ev.Cost())
-	}
 	m := &c.credits
-	if amount == 0 || m.terms == nil || InCompensation(c.plan, ev.Path) {
+	if m.terms == nil {
+		return nil
+	}
+	amount := ev.spent(c.plan)
+	if amount == 0 {
 		return nil
 	}
 	if m.used = m.used.Plus(amount); m.used.Ceil() > m.settled+m.held {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/plan"
 )
 
 // The meaning of the fields Flag, N and M of an event depends on its kind. The methods
@@ -45,6 +46,21 @@ func (e *Event) Expected() int64 { return e.M }
 // Released is how many whole credits of what was held went back to the account
 // (EvCreditsSettled).
 func (e *Event) Released() int64 { return e.M }
+
+// spent is what an event adds to what its run has used. Compensations are recorded and
+// not charged (R44).
+func (e *Event) spent(p *plan.Plan) (amount ledger.Amount) {
+	switch {
+	case e.Kind == EvNodeCompleted:
+		amount = ledger.Whole(e.Cost())
+	case e.Kind == EvNodeCharged && e.Charged():
+		amount = e.Amount()
+	}
+	if amount != 0 && InCompensation(p, e.Path) {
+		return 0
+	}
+	return amount
+}
 
 // LacksCredits reports whether a step is blocked because the account has too few
 // credits (EvNodeBlocked).

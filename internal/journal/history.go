@@ -83,20 +83,6 @@ func NewHistory(p *plan.Plan, maxSteps int) *History {
 	return &History{plan: p, max: maxSteps, steps: make(map[Ref]*StepResult)}
 }
 
-// charge counts what a step cost. Compensations are recorded and not charged (R44).
-func (h *History) charge(ev *Event) {
-	amount := ledger.Amount(0)
-	switch {
-	case ev.Kind == EvNodeCompleted:
-		amount = ledger.Whole(ev.Cost())
-	case ev.Kind == EvNodeCharged && ev.Charged():
-		amount = ev.Amount()
-	}
-	if amount != 0 && !InCompensation(h.plan, ev.Path) {
-		h.used = h.used.Plus(amount)
-	}
-}
-
 // Used is what the steps cost, in credits, rounded up once.
 func (h *History) Used() int64 { return h.used.Ceil() }
 
@@ -107,7 +93,7 @@ func (h *History) Add(ev *Event) {
 		h.addRun(ev)
 		return
 	}
-	h.charge(ev)
+	h.used = h.used.Plus(ev.spent(h.plan))
 	res := h.result(ev.Ref())
 	if res == nil {
 		return

@@ -67,7 +67,7 @@ func (a *Account) Reserve(now int64, key, hold, run string, n, until int64) (*En
 	}
 	parts, missing := a.take(now, n)
 	if missing > 0 {
-		return nil, insufficient(n, missing)
+		return nil, Insufficient(n, n-missing)
 	}
 	e := &Entry{Key: key, Kind: Reserve, At: now, Parts: parts, Hold: hold, Run: run, HoldUntil: until}
 	return a.applied(e)
@@ -85,14 +85,16 @@ func (a *Account) Extend(now int64, key, hold string, n int64) (*Entry, error) {
 	}
 	parts, missing := a.take(now, n)
 	if missing > 0 {
-		return nil, insufficient(n, missing)
+		return nil, Insufficient(n, n-missing)
 	}
 	e := &Entry{Key: key, Kind: Extend, At: now, Parts: parts, Hold: hold, Run: h.Run}
 	return a.applied(e)
 }
 
-func insufficient(n, missing int64) error {
-	return fault.New(fault.InsufficientCredits, "%d credits are needed and %d of them are missing", n, missing)
+// Insufficient is the error of a run that needs more credits than its account can give.
+func Insufficient(needed, available int64) error {
+	return fault.New(fault.InsufficientCredits, "the run needs %s, and the account lacks %d of them (limitSource account)",
+		Credits(needed), needed-max(available, 0))
 }
 
 // Settle ends a hold: due credits of its front are spent and the rest is released. What

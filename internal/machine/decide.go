@@ -147,7 +147,7 @@ func (r *Run) handleStart(in *Input) {
 	}
 	terms := in.Start.Credits
 	if terms != nil && terms.Reserved > in.Available {
-		r.turn.Err = insufficient(terms.Reserved, in.Available)
+		r.turn.Err = ledger.Insufficient(terms.Reserved, in.Available)
 		return
 	}
 	data, err := journal.EncodeStart(in.Start)

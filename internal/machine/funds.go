@@ -204,8 +204,3 @@ func (r *Run) mostOf(step int32) (cost ledger.Amount) {
 	}
 	return cost
 }
-
-// insufficient is the error of a start or retry that the account cannot pay.
-func insufficient(needed, available int64) error {
-	return fault.New(fault.InsufficientCredits, "the run needs %s, and the account lacks %d of them (limitSource account)", ledger.Credits(needed), needed-max(available, 0))
-}

@@ -10,6 +10,7 @@ import (
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -66,7 +67,7 @@ func (r *Run) handleRetry(in *Input) {
 	resets := g.ordered()
 	reserved, expected := r.nextReservation(resets)
 	if reserved > in.Available {
-		r.turn.Err = insufficient(reserved, in.Available)
+		r.turn.Err = ledger.Insufficient(reserved, in.Available)
 		return
 	}
 	r.emitRun(ev)

@@ -116,8 +116,9 @@ type Config struct {
 	// Accounts are the rules of the accounts that have some of their own. Any other
 	// account pays, except engine.LocalAccount.
 	Accounts map[string]engine.AccountRules
-	// Select and CommitFailed are those of engine.Config.
+	// Select, Idle and CommitFailed are those of engine.Config.
 	Select       func(store.Key) bool
+	Idle         bool
 	CommitFailed func(error)
 }
 
@@ -126,7 +127,7 @@ func (cfg Config) rules(account string) engine.AccountRules {
 	if rules, ok := cfg.Accounts[account]; ok {
 		return rules
 	}
-	return engine.AccountRules{Unmetered: account == engine.LocalAccount}
+	return engine.DefaultRules(account)
 }
 
 // A Node is an engine on a data directory.
@@ -145,7 +146,7 @@ func Open(ctx context.Context, st Store, cfg Config) (*Node, error) {
 	}
 	e, err := engine.Open(ctx, engine.Config{
 		Store: st, Actions: cfg.Actions, Blobs: files, Retention: cfg.Retention, Concurrency: cfg.Concurrency, Logger: cfg.Logger, Accounts: cfg.rules,
-		Select: cfg.Select, CommitFailed: cfg.CommitFailed,
+		Select: cfg.Select, Idle: cfg.Idle, CommitFailed: cfg.CommitFailed,
 	})
 	if err != nil {
 		return nil, errors.Join(err, files.Close(), st.Close())

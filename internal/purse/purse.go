@@ -38,7 +38,7 @@ type Host[W any] interface {
 	// Write adds entries that belong to no run to the batch under construction.
 	Write(account string, entries []*ledger.Entry)
 	// Missing returns how many credits w waits for; 0 = none any more. dropped means that
-	// it does not wait.
+	// it does not wait, or asks again by itself.
 	Missing(w W) (n int64, dropped bool)
 	// Resume lets w ask for an attempt again.
 	Resume(w W)
@@ -52,9 +52,7 @@ const retryAfter = 1_000_000
 // maxPurses bounds the accounts that are kept in memory between commits.
 const maxPurses = 10_000
 
-// A purse is an account as it will be after the batches encoded so far. It decides
-// ahead of the disk what runs of the account can pay; the guard of the store has the
-// last word.
+// A purse is what is known of one account.
 //
 // The entries of runs are made when their batch is encoded, in the order of its
 // transitions, because the store applies them in that order. Until then what the runs
@@ -234,7 +232,7 @@ func (ps *Purses[W]) Entries(account, run string, c *Claim, ttl int64) []*ledger
 	}
 	now := ps.host.Now()
 	if c.Unpaid == nil && need > 0 && need > p.account.Available(now) {
-		c.Unpaid = Insufficient(need, p.account.Available(now))
+		c.Unpaid = ledger.Insufficient(need, p.account.Available(now))
 	}
 	var entries []*ledger.Entry
 	for i := range moves {
@@ -286,12 +284,6 @@ func one(e *ledger.Entry, err error) ([]*ledger.Entry, error) {
 func unfit(now int64, run string, m *move) []*ledger.Entry {
 	return []*ledger.Entry{{Key: fmt.Sprintf("unpaid/%s.%d", run, m.seq), Kind: ledger.Reserve, At: now,
 		Parts: []ledger.Part{{Amount: max(m.n, 1)}}, Hold: "unpaid", Run: run}}
-}
-
-// Insufficient is the error of a run that needs more than its account has.
-func Insufficient(needed, available int64) error {
-	return fault.New(fault.InsufficientCredits, "the run needs %s, and the account lacks %d of them (limitSource account)",
-		ledger.Credits(needed), needed-max(available, 0))
 }
 
 // Forget makes a purse be read again, because the store has refused entries of it.

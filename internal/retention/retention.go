@@ -7,9 +7,9 @@
 // time, a file some time after the last run that names it has settled, and an upload that
 // no run names some time after its last use. Runs are removed before files: a crash in
 // between leaves files that no run names, which the next pass finds, and never a run that
-// names a missing file. The package also finds the files that a transition names, so that the store can record
-// them, and renews those that a request names. It never removes a file that a stored
-// run names, nor anything younger than its policy allows.
+// names a missing file. The package also finds the files that a transition names, so
+// that the store can record them, and renews those that a request names. It never
+// removes a file that a stored run names, nor anything younger than its policy allows.
 package retention
 
 import (
@@ -250,7 +250,7 @@ func (s *pass) delete(ctx context.Context, ended []store.Wake) error {
 		keys[i] = w.Key
 	}
 	verdicts, err := s.c.Store.Delete(ctx, s.c.Epoch, s.now, keys)
-	defer s.report(keys, verdicts)
+	defer s.announce(keys, verdicts)
 	for i, v := range verdicts {
 		switch {
 		case v.Err == nil:
@@ -264,12 +264,12 @@ func (s *pass) delete(ctx context.Context, ended []store.Wake) error {
 	return err
 }
 
-// report reports the accounts of which runs were removed.
-func (s *pass) report(keys []store.Key, verdicts []store.Verdict) {
-	reported := map[string]bool{}
+// announce calls Deleted once for each account of which runs were removed.
+func (s *pass) announce(keys []store.Key, verdicts []store.Verdict) {
+	announced := map[string]bool{}
 	for i, v := range verdicts {
-		if account := keys[i].Account; v.Err == nil && s.c.Deleted != nil && !reported[account] {
-			reported[account] = true
+		if account := keys[i].Account; v.Err == nil && s.c.Deleted != nil && !announced[account] {
+			announced[account] = true
 			s.c.Deleted(account)
 		}
 	}

@@ -113,7 +113,7 @@ func (p *process) pause(t *runRecord, pause bool) {
 // unpauseAll lets all runs go on.
 func (p *process) unpauseAll() (moved bool) {
 	if p.w.unpaused == p.w.mono {
-		return false // it was refused, or the run has been paused by a request that was late
+		return false // asked at this time already: a run that is still paused refused, or a late request paused it again
 	}
 	p.w.unpaused = p.w.mono
 	for _, t := range p.w.checker.all {
@@ -187,7 +187,7 @@ func (p *process) signal(key store.Key) {
 func (w *World) newStart() *engine.StartRequest {
 	w.started++
 	req := &engine.StartRequest{
-		Account: pick(w.dice, "ann", "bob"), Plan: w.c.Plan, Recipe: w.c.Name, Parameters: w.c.Parameters, Files: w.files,
+		Account: pick(w.dice, accounts[:]...), Plan: w.c.Plan, Recipe: w.c.Name, Parameters: w.c.Parameters, Files: w.files,
 		MaxCredits: w.bank.limit(),
 	}
 	if w.dice.IntN(3) == 0 {

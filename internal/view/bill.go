@@ -111,7 +111,7 @@ func (x *Biller) Apply(ev *journal.Event) error {
 		if err != nil {
 			return err
 		}
-		x.start, b.Account = start, start.Account
+		x.start, b.Account, b.Status = start, start.Account, journal.RunDispatching.String()
 		if c := start.Credits; c != nil {
 			b.Metered, b.Estimated, b.Reserved, b.Most, b.Policy = true, c.Estimated, c.Reserved, c.Most, c.Policy
 		}
@@ -120,7 +120,7 @@ func (x *Biller) Apply(ev *journal.Event) error {
 		b.Status = ev.Status().String()
 	case journal.EvRunRetried:
 		b.Generations = append(b.Generations, &GenerationBill{Generation: ev.Generation(), PaidBefore: b.Paid})
-		b.Status = journal.RunRunning.String()
+		b.Status = journal.RunDispatching.String()
 	case journal.EvCreditsReserved, journal.EvCreditsExtended:
 		x.hold(ev)
 	case journal.EvCreditsSettled:
@@ -130,7 +130,7 @@ func (x *Biller) Apply(ev *journal.Event) error {
 		x.charge(ev)
 	}
 	if ev.Kind.Ends() {
-		b.Status = endStatus(ev.Kind)
+		b.Status = ev.Kind.EndStatus().String()
 		x.settle(ev)
 	}
 	return nil
@@ -282,17 +282,4 @@ func partsSum(parts []ledger.Part) (n int64) {
 		n += p.Amount
 	}
 	return n
-}
-
-// endStatus is the status of a run that an event ends.
-func endStatus(kind journal.EventKind) string {
-	switch kind {
-	case journal.EvRunCompleted:
-		return journal.RunCompleted.String()
-	case journal.EvRunFailed:
-		return journal.RunFailed.String()
-	case journal.EvRunCancelled:
-		return journal.RunCancelled.String()
-	}
-	return journal.RunExpired.String()
 }

@@ -44,15 +44,18 @@ func (s *State) ResumeToken() string { return s.run.ResumeToken() }
 // Used is the credits that the run has used.
 func (s *State) Used() int64 { return s.run.Used() }
 
-// CreditsMissing is the most that one of the blocked steps lacks to begin; 0 = no step
-// waits for credits.
-func (s *State) CreditsMissing(v *Run) (n int64) {
-	for _, step := range v.Order {
-		if step.Unfunded && v.ByPath[step.Path] == step {
-			n = max(n, s.run.CreditsMissing(step.Ref))
+// CreditsMissing returns the blocked step that lacks the most credits to begin, and how
+// many; nil = no step waits for credits.
+func (s *State) CreditsMissing(v *Run) (step *Step, n int64) {
+	for _, blocked := range v.Order {
+		if !blocked.Unfunded || v.ByPath[blocked.Path] != blocked {
+			continue
+		}
+		if m := s.run.CreditsMissing(blocked.Ref); m > n {
+			step, n = blocked, m
 		}
 	}
-	return n
+	return step, n
 }
 
 // HasFailures reports whether steps of the run failed, whatever its status.

@@ -264,18 +264,8 @@ func (s *Store) ForgetChanges(ctx context.Context, epoch uint64, before int64, f
 		return "", err
 	}
 	limit = max(limit, 1)
-	var accounts []string
-	rows, err := s.read.QueryContext(ctx, s.t.fedAccounts, from, limit+1)
-	if err == nil {
-		err = eachRow(rows, func() error {
-			var account string
-			err := rows.Scan(&account)
-			accounts = append(accounts, account)
-			return err
-		})
-	}
+	accounts, err := s.texts(ctx, s.t.fedAccounts, from, limit+1)
 	if err != nil {
-		_, err = s.explain(err)
 		return "", err
 	}
 	if len(accounts) > limit {
@@ -302,9 +292,9 @@ func (s *Store) ForgetChanges(ctx context.Context, epoch uint64, before int64, f
 }
 
 // forgetChanges removes old rows of one account in the transaction that is open, and
-// returns how many, at most limit. The
-// newest row becomes one without changes. Such a row goes with the next old one, and so does
-// a damaged one, because its time may be wrong.
+// returns how many, at most limit. The newest row becomes one without changes. Such a
+// row goes with the next old one, and so does a damaged one, because its time may be
+// wrong.
 func (s *Store) forgetChanges(ctx context.Context, account string, before int64, limit int) (n int, err error) {
 	seen, until, at := 0, int64(0), int64(0)
 	err = s.eachFeedRow(ctx, s.t.changesAfter, func(r *feedRow) error {

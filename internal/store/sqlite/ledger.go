@@ -153,21 +153,8 @@ func (s *Store) Entries(ctx context.Context, account string, after uint64, limit
 }
 
 // MeteredAccounts returns the accounts that have entries, sorted.
-func (s *Store) MeteredAccounts(ctx context.Context) (accounts []string, err error) {
-	if err := s.isOpen(ctx); err != nil {
-		return nil, err
-	}
-	rows, err := s.read.QueryContext(ctx, s.t.meteredAccounts)
-	if err == nil {
-		err = eachRow(rows, func() error {
-			var account string
-			err := rows.Scan(&account)
-			accounts = append(accounts, account)
-			return err
-		})
-	}
-	_, err = s.explain(err)
-	return accounts, err
+func (s *Store) MeteredAccounts(ctx context.Context) ([]string, error) {
+	return s.texts(ctx, s.t.meteredAccounts)
 }
 
 // Entry implements store.Store.

@@ -14,21 +14,26 @@ import (
 )
 
 // Accounts returns the accounts that have runs here.
-func (s *Store) Accounts(ctx context.Context) (accounts []string, err error) {
+func (s *Store) Accounts(ctx context.Context) ([]string, error) {
+	return s.texts(ctx, s.t.accounts)
+}
+
+// texts returns the one column of a query.
+func (s *Store) texts(ctx context.Context, query string, args ...any) (texts []string, err error) {
 	if err := s.isOpen(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := s.read.QueryContext(ctx, s.t.accounts)
+	rows, err := s.read.QueryContext(ctx, query, args...)
 	if err == nil {
 		err = eachRow(rows, func() error {
-			var account string
-			err := rows.Scan(&account)
-			accounts = append(accounts, account)
+			var text string
+			err := rows.Scan(&text)
+			texts = append(texts, text)
 			return err
 		})
 	}
 	_, err = s.explain(err)
-	return accounts, err
+	return texts, err
 }
 
 // Deleted returns the deleted runs of which something may still be stored.
