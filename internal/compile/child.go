@@ -171,8 +171,16 @@ func (c *compiler) invalidChild(i int32, u *unit, at location) {
 	}
 	code, msg := u.invalid()
 	c.fail(code, invalidRecipe, at, msg, "")
-	c.foreign = append(c.foreign, u.tell(c.place(at, fmt.Sprintf("%q runs it", c.p.Steps[i].ID)))...)
-	c.foreign = c.foreign[:min(len(c.foreign), recipe.MaxDiagnostics)]
+	for _, d := range u.tell(c.place(at, fmt.Sprintf("%q runs it", c.p.Steps[i].ID))) {
+		c.addForeign(d)
+	}
+}
+
+// addForeign adds a problem of another file, up to a bound.
+func (c *compiler) addForeign(d fault.Diagnostic) {
+	if len(c.foreign) < recipe.MaxDiagnostics {
+		c.foreign = append(c.foreign, d)
+	}
 }
 
 // adopt takes over the problems of a recipe in the same text.
@@ -180,7 +188,7 @@ func (c *compiler) adopt(diags []fault.Diagnostic) {
 	for _, d := range diags {
 		switch {
 		case d.Pos.File != c.unit.file:
-			c.foreign = append(c.foreign, d)
+			c.addForeign(d)
 		case !c.full(d.Severity):
 			c.count[d.Severity]++
 			c.diags = append(c.diags, d)

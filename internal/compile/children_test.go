@@ -196,6 +196,12 @@ func TestHostileChildren(t *testing.T) {
 	for i := range 40 {
 		big[fmt.Sprintf("%d.yaml", i)] = leaf + "# " + strings.Repeat("x", 900_000) + "\n"
 	}
+	broken := textFiles{"main.yaml": repeated("main", 200, func(i int) string {
+		return fmt.Sprintf("{recipe: {inline: {name: x, steps: [{recipe: {file: %d.yaml}}]}}}", i)
+	})}
+	for i := range 200 {
+		broken[fmt.Sprintf("%d.yaml", i)] = repeated("b", 100, func(int) string { return "{transform: {expression: nothing}}" })
+	}
 	inputs := repeated("main", 1, func(int) string {
 		var b strings.Builder
 		b.WriteString("{recipe: {ref: child, inputs: {")
@@ -219,8 +225,9 @@ func TestHostileChildren(t *testing.T) {
 		{"8,000 inline", nil, repeated("m", 8_000, func(int) string { return "{recipe: {inline: {name: x, steps: [{transform: {expression: '1'}}]}}}" }), fault.RecipeInvalid, "unusable-recipe", 0},
 		{"a tree of 100^9 runs", tree, tree["main.yaml"], "", "", 9},
 		{"a chain of files", chain, chain["0.yaml"], fault.DepthExceeded, "child-too-deep", 11},
-		{"1,500 files", many, many["main.yaml"], fault.RecipeInvalid, "unusable-recipe", 1500},
-		{"36 MB of files", big, big["main.yaml"], fault.RecipeInvalid, "unusable-recipe", 40},
+		{"1,500 files", many, many["main.yaml"], fault.RecipeInvalid, "unusable-recipe", 1001},
+		{"36 MB of files", big, big["main.yaml"], fault.RecipeInvalid, "unusable-recipe", 19},
+		{"200 inline recipes that run broken files", broken, broken["main.yaml"], fault.RecipeInvalid, invalidRecipe, 200},
 		{"names in all directions", names, names["main.yaml"], "", "", 10},
 		{"20,000 inputs", nil, inputs, fault.RecipeNotFound, "unknown-recipe", 1},
 	} {

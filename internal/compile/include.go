@@ -33,7 +33,7 @@ type Recipes interface {
 	// Find returns the newest registered recipe of that name whose version satisfies
 	// version, as [Admits] defines it.
 	Find(name, version string) (*Text, error)
-	// Names lists the names of the registered recipes, sorted.
+	// Names lists what the registered recipes can be found by, sorted.
 	Names() []string
 }
 
@@ -208,6 +208,9 @@ func (in *includer) find(q lookup, ask func() (*Text, error)) (*unit, error) {
 	if f, ok := in.found[q]; ok {
 		return f.u, f.err
 	}
+	if err := in.full(); err != nil {
+		return nil, err // no more texts are read
+	}
 	var f found
 	text, err := ask()
 	if err != nil {
@@ -242,6 +245,11 @@ func (in *includer) parse(text *Text) (*unit, error) {
 func (in *includer) admit(size int) error {
 	in.count++
 	in.bytes += size
+	return in.full()
+}
+
+// full returns an error once too much was admitted.
+func (in *includer) full() error {
 	switch {
 	case in.count > maxUnits:
 		return fault.New(fault.RecipeInvalid, "the recipe includes more than %d recipes", maxUnits)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // FromPlan returns the picture of a plan. With bindings there is also an edge
@@ -245,7 +246,7 @@ func facts(p *plan.Plan, s *plan.Step) []string {
 		lines = append(lines, concurrencyText(s.Concurrency)+strategy[s.Strategy])
 	case plan.Recipe:
 		if s.Child.Depth > 0 {
-			lines = append(lines, fmt.Sprintf("at most %d levels below the first run", s.Child.Depth))
+			lines = append(lines, "at most "+view.Count(int(s.Child.Depth), "level")+" below the first run")
 		}
 	}
 	if s.When != nil {

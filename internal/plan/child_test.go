@@ -65,8 +65,8 @@ func TestChildrenInKeys(t *testing.T) {
 	base := ChildRef{Name: "b", Version: "1.0.0", Key: hash + ".11"}
 	first := keyOf(t, parent(base))
 	for what, c := range map[string]struct {
-		ref                ChildRef
-		sameHash, sameName bool
+		ref               ChildRef
+		sameHash, sameKey bool
 	}{
 		"equal":                {base, true, true},
 		"another meaning":      {ChildRef{"b", "1.0.0", strings.Repeat("cd", 32) + ".11"}, false, false},
@@ -76,7 +76,7 @@ func TestChildrenInKeys(t *testing.T) {
 		"a registered one":     {ChildRef{"b", "1.0.0", ""}, false, false},
 	} {
 		key := keyOf(t, parent(c.ref))
-		if (HashOf(key) == HashOf(first)) != c.sameHash || (key == first) != c.sameName {
+		if (HashOf(key) == HashOf(first)) != c.sameHash || (key == first) != c.sameKey {
 			t.Errorf("%s: the key is %s, that of the first one %s", what, key, first)
 		}
 	}

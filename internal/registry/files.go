@@ -119,6 +119,11 @@ func (f *Files) Find(name, version string) (*compile.Text, error) {
 		}
 	}
 	slices.SortStableFunc(fitting, newestFirst)
+	for _, e := range named {
+		if other := named[0]; e.name != other.name {
+			return nil, fault.New(fault.Conflict, "%q is the name or id of two recipes: %q in %s and %q in %s", name, other.name, other.file(), e.name, e.file())
+		}
+	}
 	switch {
 	case len(fitting) == 0:
 		return nil, f.notFound(name, version, named)
@@ -153,13 +158,16 @@ func (f *Files) notFound(name, version string, named []entry) error {
 	return fault.New(fault.RecipeNotFound, "no recipe %q is registered in %s", name, f.cfg.Dir)
 }
 
-// Names implements [compile.Recipes].
+// Names implements [compile.Recipes]. It lists names and ids.
 func (f *Files) Names() (names []string) {
 	if f.scan() != nil {
 		return nil
 	}
 	for _, e := range f.registered {
 		names = append(names, e.name)
+		if e.id != "" {
+			names = append(names, e.id)
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

@@ -45,6 +45,8 @@ func TestFind(t *testing.T) {
 		"c3.yaml":     "name: c\nversion: 1.0.1" + body,
 		"sub/d.yaml":  "name: d" + body,
 		"e.txt":       "name: e" + body,
+		"f.yaml":      "name: f" + body,
+		"g.yaml":      "name: g\nid: f\nversion: 2.0.0" + body,
 		"broken.yaml": "name: broken\nsteps: [{transform: {expresion: '1'}}]\n",
 		"list.yaml":   "[1, 2]\n",
 	})
@@ -64,6 +66,8 @@ func TestFind(t *testing.T) {
 		{"c", "1.0.0", "", fault.Conflict},
 		{"c", "1", "c3.yaml", ""}, // those of the same version are older
 		{"d", "", "", fault.RecipeNotFound},
+		{"f", "", "", fault.Conflict}, // one is called so, the other has the id
+		{"g", "", "g.yaml", ""},
 		{"e", "", "", fault.RecipeNotFound},
 		{"broken", "", "broken.yaml", ""},
 		{"", "", "", fault.RecipeNotFound},
@@ -77,7 +81,7 @@ func TestFind(t *testing.T) {
 			t.Errorf("%s@%s is %q, %v; want %q, %s", tt.name, tt.version, got, err, tt.want, tt.code)
 		}
 	}
-	if got := f.Names(); !slices.Equal(got, []string{"a", "b", "broken", "c"}) {
+	if got := f.Names(); !slices.Equal(got, []string{"a", "b", "broken", "c", "f", "g", "recipe_b"}) {
 		t.Errorf("names %q", got)
 	}
 	// What a registered recipe names is relative to its own file.
