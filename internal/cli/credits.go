@@ -234,7 +234,9 @@ func (a *app) grantCommand() *cobra.Command {
 				return err
 			}
 			if key == "" {
-				key = "lot_" + rand.Text()
+				var b [8]byte
+				_, _ = rand.Read(b[:]) // it never fails
+				key = fmt.Sprintf("lot_%x", b)
 			}
 			return a.moving(cmd.Context(), true, func(ctx context.Context, c control.Credits) (ledger.Lot, error) {
 				return c.Grant(ctx, key, amount, terms)
