@@ -37,6 +37,7 @@ type Checker struct {
 	begun map[item]uint32
 
 	retrying bool          // the events read now belong to the retry itself: its limits and resets
+	opening  bool          // the events read now open a generation: nothing in it has begun
 	resets   []resetRecord // of that retry
 	bound    bindings
 
@@ -137,7 +138,12 @@ func (c *Checker) Check(ev *Event) error {
 		return err
 	}
 	c.last, c.at = ev.Seq, ev.At
-	c.retrying = c.retrying && (ev.Kind == EvRunLimits || ev.Kind == EvCreditsReserved || ev.Kind == EvNodeInvalidated)
+	queues := ev.Kind == EvRunStatus && ev.Status() == RunQueued
+	if queues && !c.opening {
+		return fmt.Errorf("X206: event %d queues a run that has begun", ev.Seq)
+	}
+	c.retrying = c.retrying && (ev.Kind == EvRunLimits || ev.Kind == EvCreditsReserved || queues || ev.Kind == EvNodeInvalidated)
+	c.opening = c.opening && (ev.Kind == EvRunLimits || ev.Kind == EvCreditsReserved)
 	if c.status.Terminal() && ev.Kind != EvRunRetried {
 		return fmt.Errorf("I7: the run is %s, and event %d is %s %s", c.status, ev.Seq, ev.Name(), StepPath(c.plan, ev.Ref()))
 	}
@@ -158,14 +164,14 @@ func (c *Checker) checkRun(ev *Event) error {
 		c.inputBytes += int64(len(ev.Data))
 		c.pin(ev)
 		c.expires = ev.At + c.plan.TTLMS*1000
-		next = RunDispatching
+		c.opening, next = true, RunDispatching
 	case EvRunRetried:
 		if ev.Generation() != int64(c.gen)+1 {
 			return fmt.Errorf("I7: event %d opens generation %d after %d", ev.Seq, ev.Generation(), c.gen)
 		}
 		c.inputBytes += int64(len(ev.Data))
 		c.expires = ev.At + c.plan.TTLMS*1000
-		c.gen, c.verdict, c.retrying = uint32(ev.Generation()), RunPending, true
+		c.gen, c.verdict, c.retrying, c.opening = uint32(ev.Generation()), RunPending, true, true
 		clear(c.ended)
 		next = RunDispatching
 	case EvRunLimits:
@@ -330,6 +336,9 @@ func (c *Checker) checkBegin(s *stepRecord, ev *Event) error {
 		}
 	default:
 		return nil
+	}
+	if c.status == RunQueued {
+		return fmt.Errorf("X206: it begins while the run is queued")
 	}
 	for _, p := range c.plan.Steps[ev.Step].Preds {
 		if st := c.StepStatus(Ref{ev.Path, p}); !st.Settled() {

@@ -186,7 +186,10 @@ func (r *Run) applyRun(ev *journal.Event) error {
 		r.ttlDue = ev.At + r.plan.TTLMS*1000
 		r.root = r.newScope("", 0, nil, -1, 0)
 	case journal.EvRunStatus:
-		r.status = ev.Status()
+		admitted := r.queued()
+		if r.status = ev.Status(); admitted {
+			r.applyAdmitted()
+		}
 	case journal.EvRunEnding:
 		r.phase, r.verdict = phaseEnding, ev.Verdict()
 		r.code, r.message, r.failedStep = ev.Code, ev.Text, ev.FailedStep()
@@ -245,9 +248,7 @@ func (r *Run) begin(s *scope, i int32, status journal.Status) {
 			r.started++
 		}
 		st.at = r.now
-		if ms := s.step(r.plan, i).TotalTimeoutMS; ms > 0 {
-			r.pushTimer(timer{due: r.now + ms*1000, scope: s, step: i, total: true})
-		}
+		r.armTotal(s, i)
 	}
 	st.status = status
 	r.refreshStep(s, i)

@@ -34,7 +34,7 @@ func (r *Run) Check() error {
 		}
 		return nil
 	}
-	if r.NextDue() == 0 && r.Quiet() && !r.waitsForSignal() && !r.paused {
+	if r.NextDue() == 0 && r.Quiet() && !r.waitsForSignal() && !r.paused && !r.queued() {
 		return fmt.Errorf("I6: the run is %s and waits for nothing", r.status)
 	}
 	return nil

@@ -27,8 +27,11 @@ func newLedger(r *Run) *runChecker {
 }
 
 func commandKey(c Command) string {
-	if c.Kind == CmdContinue {
+	switch c.Kind {
+	case CmdContinue:
 		return "continue"
+	case CmdAdmit:
+		return "admit"
 	}
 	return fmt.Sprintf("%d %x %d %d.%d %d", c.Kind, c.Ref.Path, c.Ref.Step, c.Fence.Gen, c.Fence.Attempt, c.From)
 }

@@ -97,6 +97,10 @@ steps:
   - {id: a, action: {name: work}}
   - {id: b, action: {name: work}}
 `, []string{`manual`, `start`, `pause`, `grant a`, `unpause`, `grant a`, `pause`, `finish a`, `unpause`, `grant b`, `finish b`}},
+	"queued": {`
+steps:
+  - {id: a, action: {name: work}}
+`, []string{`start queued=true`, `admit`, `finish a`}},
 	"each": {`
 order: none
 steps:
@@ -307,6 +311,13 @@ var ruleCases = map[string]ruleCase{
 
 	"an attempt begins while the run is paused": {"paused", func(j *editedJournal) { j.drop(j.find(journal.EvRunUnpaused, "", 1)) },
 		"step a, node.started: X76: attempt 1 begins while the run is paused"},
+	"a step begins while the run is queued": {"queued", func(j *editedJournal) { j.drop(j.find(journal.EvRunStatus, "", 2)) },
+		"step a, node.queued: X206: it begins while the run is queued"},
+	"a run that has begun is queued": {"queued", func(j *editedJournal) {
+		ev := *j.at(journal.EvRunStatus, "", 1)
+		ev.N = int64(journal.RunRunning)
+		j.add(j.find(journal.EvNodeStarted, "a", 1), ev)
+	}, "X206: event 7 queues a run that has begun"},
 	"a paused run is paused": {"paused", func(j *editedJournal) { i := j.find(journal.EvRunPaused, "", 1); j.add(i, j.events[i]) },
 		"X76: event 4 pauses a paused run, or unpauses one that is not"},
 

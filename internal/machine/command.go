@@ -31,6 +31,8 @@ const (
 	CmdCollect
 	// CmdContinue requests InContinue, because the last Decide stopped at its limit.
 	CmdContinue
+	// CmdAdmit requests InAdmit once the account may have another live run.
+	CmdAdmit
 )
 
 // A Command is one action that the caller must carry out after the commit.
@@ -49,6 +51,13 @@ type Command struct {
 // command that no event has caused.
 func (r *Run) commandsOf(ev *journal.Event, s *scope) {
 	switch ev.Kind {
+	case journal.EvRunStatus:
+		switch ev.Status() {
+		case journal.RunQueued:
+			r.command(Command{Kind: CmdAdmit, Ref: journal.Ref{Step: -1}})
+		case journal.RunDispatching:
+			r.issueAllOwed()
+		}
 	case journal.EvRunUnpaused:
 		r.acquireAll()
 	case journal.EvNodeQueued, journal.EvNodeLost:
@@ -90,7 +99,7 @@ func (r *Run) issueOwed(ev *journal.Event, own *scope) {
 }
 
 func (r *Run) issueOwedCommand(c *composite) {
-	if c == nil || c.issued || !c.owes() {
+	if c == nil || c.issued || !c.owes() || r.queued() {
 		return
 	}
 	c.issued = true
@@ -111,6 +120,9 @@ func (r *Run) command(c Command) { r.turn.Commands = append(r.turn.Commands, c) 
 // Owed appends the commands that are still wanted and whose closing event is absent,
 // in the order of scopes and steps. Recovery carries them out.
 func (r *Run) Owed(buf []Command) []Command {
+	if r.queued() {
+		return append(buf, Command{Kind: CmdAdmit, Ref: journal.Ref{Step: -1}})
+	}
 	for _, s := range r.sortedScopes() {
 		if s.state == scopeSweep {
 			continue // its open steps are about to be cancelled

@@ -253,8 +253,7 @@ func TestEveryRecipeFieldMatters(t *testing.T) {
 
 // kindsUnseen are the inputs, outcomes and other kinds that no scenario shows.
 var kindsUnseen = map[string]string{
-	"source 2":   "polls come with external jobs; TestRandomRuns reports by them",
-	"run queued": "quotas come with the service",
+	"source 2": "polls come with external jobs; TestRandomRuns reports by them",
 }
 
 // TestEveryKindIsPlayed: every kind of input, outcome, source, event, command,
@@ -268,10 +267,10 @@ func TestEveryKindIsPlayed(t *testing.T) {
 		}
 	}
 	var want []string
-	for k := InStart; k <= InUnpause; k++ {
+	for k := InStart; k <= InAdmit; k++ {
 		want = append(want, fmt.Sprint("input ", k))
 	}
-	for k := CmdAcquire; k <= CmdContinue; k++ {
+	for k := CmdAcquire; k <= CmdAdmit; k++ {
 		want = append(want, fmt.Sprint("command ", k))
 	}
 	for k := Success; k <= Preview; k++ {

@@ -52,7 +52,7 @@ func (r *Run) Decide(in *Input, turn *Turn) {
 	}
 	r.advance()
 	r.forgetDecoded()
-	if r.worklist.len() > 0 {
+	if r.worklist.len() > 0 && !r.queued() {
 		turn.Commands = append(turn.Commands, Command{Kind: CmdContinue, Ref: journal.Ref{Step: -1}})
 	}
 }
@@ -85,12 +85,14 @@ func (r *Run) handle(in *Input) {
 		r.handleRetry(in)
 	case InPause, InUnpause:
 		r.handlePause(in)
+	case InAdmit:
+		r.handleAdmit()
 	}
 }
 
 // advance works through the worklist until it is empty or the turn is full.
 func (r *Run) advance() {
-	for !r.full() {
+	for !r.full() && !r.queued() {
 		e, ok := r.worklist.front()
 		if !ok {
 			return
@@ -159,13 +161,14 @@ func (r *Run) handleStart(in *Input) {
 	if terms != nil && terms.Reserved > 0 {
 		r.emitRun(journal.Event{Kind: journal.EvCreditsReserved, N: terms.Reserved, M: terms.Estimated})
 	}
+	r.enqueue(in)
 }
 
 // emitRunning changes the status to running when the first step begins (X78, X80), and
 // again when work continues after a preview result (X79).
 func (r *Run) emitRunning() {
 	if r.status == journal.RunDispatching || r.status == journal.RunPreview {
-		r.emitRun(journal.Event{Kind: journal.EvRunStatus, Flag: uint8(journal.RunRunning), N: int64(r.status)})
+		r.emitStatus(journal.RunRunning)
 	}
 }
 
@@ -218,7 +221,7 @@ func (r *Run) handleResult(in *Input) {
 	switch in.Outcome {
 	case Preview:
 		if r.status == journal.RunRunning {
-			r.emitRun(journal.Event{Kind: journal.EvRunStatus, Flag: uint8(journal.RunPreview), N: int64(r.status)})
+			r.emitStatus(journal.RunPreview)
 		}
 		r.emitStep(s, i, journal.Event{Kind: journal.EvNodePreview, Data: in.Output})
 	case Success:

@@ -77,6 +77,7 @@ func (r *Run) handleRetry(in *Input) {
 	if reserved > 0 {
 		r.emitRun(journal.Event{Kind: journal.EvCreditsReserved, N: reserved, M: expected})
 	}
+	r.enqueue(in)
 	for _, x := range resets {
 		flag := uint8(x.scope.steps[x.step].status)
 		n := int64(0)

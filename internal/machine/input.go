@@ -29,6 +29,7 @@ const (
 	InEdit                            // Data: JSON object of the input fields to replace
 	InPause                           // Text: reason; no attempt begins until InUnpause
 	InUnpause
+	InAdmit // a queued run may begin
 )
 
 // An Input is one thing that happened outside the run. At is always required.
@@ -42,6 +43,9 @@ type Input struct {
 	// Available is how many credits the account of the run can give now (InStart,
 	// InGranted, InRetry, InEdit), if it pays for the run.
 	Available int64
+	// Queued is true if the account has as many live runs as it may have (InStart,
+	// InRetry, InEdit): the run begins with InAdmit.
+	Queued bool
 
 	// InResult.
 	Outcome   Outcome

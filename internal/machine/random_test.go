@@ -77,6 +77,7 @@ func newChaos(t *rapid.T, p *plan.Plan) *chaos {
 func (c *chaos) feed(in *Input) *Turn {
 	in.At = c.now
 	in.Available = rapid.SampledFrom([]int64{1 << 40, 1 << 40, 5, 0}).Draw(c.t, "available")
+	in.Queued = rapid.IntRange(0, 3).Draw(c.t, "queued") == 0
 	if in.Kind == InStart {
 		in.Available = 1 << 40
 	}
@@ -174,6 +175,8 @@ func (c *chaos) carryOut(cmd Command, well bool) {
 		c.feed(&Input{Kind: InResult, Ref: cmd.Ref, Fence: cmd.Fence, Outcome: Success, Output: []byte(`{"file":"x"}`)})
 	case CmdContinue:
 		c.feed(&Input{Kind: InContinue})
+	case CmdAdmit:
+		c.feed(&Input{Kind: InAdmit})
 	}
 }
 

@@ -206,7 +206,7 @@ func (r *Run) ResumeToken() string {
 // "waiting_parallel", "ready_to_resume" or "none". It is computed from the steps and never
 // stored (R3).
 func (r *Run) WaitState() string {
-	if r.status.Terminal() || r.start == nil {
+	if r.status.Terminal() || r.queued() || r.start == nil {
 		return "none"
 	}
 	waiting, other := 0, r.worklist.len()
@@ -235,9 +235,12 @@ func (r *Run) WaitState() string {
 	}
 }
 
-// Quiet reports whether the run owes no command and at most waits for timers and
-// signals, so that it may be suspended.
+// Quiet reports whether the run owes no command and at most waits for timers, signals
+// and its turn in the queue, so that it may be suspended.
 func (r *Run) Quiet() bool {
+	if r.queued() {
+		return true
+	}
 	if r.last == 0 || r.worklist.len() > 0 {
 		return false
 	}

@@ -227,7 +227,7 @@ func (w *fakeEngine) line(s string) {
 	case "start":
 		in.Kind = InStart
 		in.Start = &journal.Start{Run: "run_1", Account: "acct", Recipe: "r", PlanHash: w.prog.plan.Hash().String(), Seed: 7, Pins: pinsOf(w.prog.plan)}
-		in.Start.Correlation = args["correlation"]
+		in.Start.Correlation, in.Queued = args["correlation"], args["queued"] == "true"
 		if n := args["reserved"]; n != "" {
 			in.Start.Credits = &journal.Credits{Estimated: w.number(args["estimated"]), Reserved: w.number(n), Most: w.number(args["most"]),
 				Policy: ledger.Policy(cmp.Or(args["policy"], string(ledger.RefundUnused)))}
@@ -302,13 +302,13 @@ func (w *fakeEngine) line(s string) {
 		}
 	case "pause":
 		in.Kind, in.Text = InPause, args["reason"]
-	case "unpause":
-		in.Kind = InUnpause
+	case "unpause", "admit":
+		in.Kind = map[string]InputKind{"unpause": InUnpause, "admit": InAdmit}[verb]
 	case "retry":
-		in.Kind, in.Name = InRetry, args["from"]
+		in.Kind, in.Name, in.Queued = InRetry, args["from"], args["queued"] == "true"
 		in.Limits = &plan.Limits{TotalSteps: w.number(args["steps"]), LoopItems: w.number(args["items"]), MemoryBytes: w.number(args["memory"]), ExpressionCost: w.number(args["cost"])}
 	case "edit":
-		in.Kind, in.Data, in.Name = InEdit, []byte(args[""]), args["from"]
+		in.Kind, in.Data, in.Name, in.Queued = InEdit, []byte(args[""]), args["from"], args["queued"] == "true"
 	case "restart":
 		w.restart()
 		return
@@ -461,7 +461,7 @@ func (w *fakeEngine) feed(in *Input) {
 	}
 }
 
-var commandNames = [...]string{"", "acquire", "dispatch", "cancel", "need items", "collect", "continue"}
+var commandNames = [...]string{"", "acquire", "dispatch", "cancel", "need items", "collect", "continue", "admit"}
 
 func (w *fakeEngine) printCommand(c Command) {
 	if w.quiet {

@@ -41,6 +41,13 @@ func (r *Run) arm(s *scope, i int32, due int64) {
 	r.pushTimer(timer{due: due, scope: s, step: i})
 }
 
+// armTotal sets the timer for the total_timeout of a step instance that begins now.
+func (r *Run) armTotal(s *scope, i int32) {
+	if ms := s.step(r.plan, i).TotalTimeoutMS; ms > 0 {
+		r.pushTimer(timer{due: r.now + ms*1000, scope: s, step: i, total: true})
+	}
+}
+
 // timerLive reports whether the timer still applies.
 func (r *Run) timerLive(t timer) bool {
 	if mutation.Timer {
@@ -70,6 +77,9 @@ func (r *Run) pushTimer(t timer) {
 
 // NextDue is when the run next needs InTimer, UTC µs; 0 = never.
 func (r *Run) NextDue() int64 {
+	if r.queued() {
+		return r.ttlDue
+	}
 	first := r.timers.first()
 	for first != nil && !r.timerLive(*first) {
 		r.timers.pop()
@@ -90,7 +100,7 @@ func (r *Run) fireTimers() {
 			Text: "the run did not end within its ttl"})
 		return
 	}
-	for !r.full() {
+	for !r.full() && !r.queued() {
 		first := r.timers.first()
 		if first == nil || first.due > r.clock {
 			return

@@ -27,6 +27,7 @@ const (
 	LotOrder    = false
 	Expiry      = false
 	Pause       = false
+	Admission   = false
 	CommitFirst = false
 	Reload      = false
 	HandBack    = false

@@ -29,6 +29,7 @@ var (
 	LotOrder    = without("lotorder")
 	Expiry      = without("expiry")
 	Pause       = without("pause")
+	Admission   = without("admission")
 	CommitFirst = without("commitfirst")
 	Reload      = without("reload")
 	HandBack    = without("handback")

@@ -49,6 +49,7 @@ func Guards() []Guard {
 		{"lotorder", LotOrder, "ledger: lots are used by priority, end and age (I11)"},
 		{"expiry", Expiry, "ledger: a lot that has ended is not used (I11)"},
 		{"pause", Pause, "machine: no attempt begins while the run is paused"},
+		{"admission", Admission, "engine: an account has at most as many live runs as its limit says (X206)"},
 		{"commitfirst", CommitFirst, "engine: commands and answers of a transition leave the engine after its commit (I1)"},
 		{"reload", Reload, "engine: a run that has changed since its batch was encoded stays in memory (I2)"},
 		{"handback", HandBack, "engine: attempts that an orderly stop gave up are handed back, not lost (F45)"},

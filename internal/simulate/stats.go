@@ -29,7 +29,7 @@ type Stats struct {
 	Removed     int64 // runs removed
 	Faults      [numFaults]int64
 	Kinds       [numKinds]int64   // events by machine.EventKind
-	Inputs      [16]int64         // turns by machine.InputKind
+	Inputs      [32]int64         // turns by machine.InputKind
 	Steps       [plan.Kinds]int64 // that completed or failed, by kind
 }
 
