@@ -30,6 +30,7 @@ type Store interface {
 	Committer
 	Reader
 	Recoverer
+	Queue
 	Retention
 	Notes
 	Ledger

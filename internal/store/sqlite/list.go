@@ -134,23 +134,43 @@ func prefixEnd(p string) string {
 }
 
 // Due implements store.Store.
-func (s *Store) Due(ctx context.Context, until int64, limit int) (due []store.Wake, err error) {
+func (s *Store) Due(ctx context.Context, until int64, limit int) ([]store.Wake, error) {
+	return s.wakes(ctx, s.t.dueRuns, until, max(limit, 0))
+}
+
+// Unended implements store.Queue.
+func (s *Store) Unended(ctx context.Context, account string) (n store.Unended, err error) {
+	if err := s.isOpen(ctx); err != nil {
+		return n, err
+	}
+	err = s.read.QueryRowContext(ctx, s.t.unendedRuns, account).Scan(&n.Live, &n.Queued)
+	_, err = s.explain(err)
+	return n, err
+}
+
+// Queued implements store.Queue.
+func (s *Store) Queued(ctx context.Context, after store.Wake, limit int) ([]store.Wake, error) {
+	return s.wakes(ctx, s.t.queuedRuns, after.Account, after.At, after.Run, max(limit, 0))
+}
+
+// wakes returns the runs and times that a query selects.
+func (s *Store) wakes(ctx context.Context, query string, args ...any) (list []store.Wake, err error) {
 	if err := s.isOpen(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := s.read.QueryContext(ctx, s.t.dueRuns, until, max(limit, 0))
+	rows, err := s.read.QueryContext(ctx, query, args...)
 	if err == nil {
 		err = eachRow(rows, func() error {
 			var w store.Wake
 			if err := rows.Scan(&w.Account, &w.Run, &w.At); err != nil {
 				return err
 			}
-			due = append(due, w)
+			list = append(list, w)
 			return nil
 		})
 	}
 	_, err = s.explain(err)
-	return due, err
+	return list, err
 }
 
 // Plan implements store.Store.

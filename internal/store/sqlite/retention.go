@@ -73,23 +73,8 @@ func (s *Store) released(ctx context.Context, account, hash string) (last int64,
 }
 
 // Ended implements store.Retention.
-func (s *Store) Ended(ctx context.Context, before int64, after store.Wake, limit int) (ended []store.Wake, err error) {
-	if err := s.isOpen(ctx); err != nil {
-		return nil, err
-	}
-	rows, err := s.read.QueryContext(ctx, s.t.endedRuns, before, after.At, after.Account, after.Run, max(limit, 0))
-	if err == nil {
-		err = eachRow(rows, func() error {
-			var w store.Wake
-			if err := rows.Scan(&w.Account, &w.Run, &w.At); err != nil {
-				return err
-			}
-			ended = append(ended, w)
-			return nil
-		})
-	}
-	_, err = s.explain(err)
-	return ended, err
+func (s *Store) Ended(ctx context.Context, before int64, after store.Wake, limit int) ([]store.Wake, error) {
+	return s.wakes(ctx, s.t.endedRuns, before, after.At, after.Account, after.Run, max(limit, 0))
 }
 
 // Delete implements store.Retention.

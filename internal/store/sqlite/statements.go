@@ -112,6 +112,8 @@ type rareTexts struct {
 	// Of lists and reads of runs.
 	listRuns, listStatus, listRecipe, listFrom, listBelow, listSince, listAfter, listOrder, position,
 	positionAt, dueRuns, endedRuns, accounts string
+	// Of admission.
+	unendedRuns, queuedRuns string
 	// Of the scan and recovery.
 	journalRows, liveness, lookUp, liveRuns, deletedRuns, halfRemoved string
 	// Of credits.
@@ -141,6 +143,7 @@ func (t *rareTexts) load(c *catalog) error {
 		{&t.listAfter, "listAfter"}, {&t.listOrder, "listOrder"}, {&t.position, "position"},
 		{&t.positionAt, "positionAt"}, {&t.dueRuns, "dueRuns"}, {&t.endedRuns, "endedRuns"},
 		{&t.accounts, "accounts"},
+		{&t.unendedRuns, "unendedRuns"}, {&t.queuedRuns, "queuedRuns"},
 		{&t.journalRows, "journalRows"}, {&t.liveness, "liveness"}, {&t.lookUp, "lookUp"},
 		{&t.liveRuns, "liveRuns"}, {&t.deletedRuns, "deletedRuns"}, {&t.halfRemoved, "halfRemoved"},
 		{&t.accountAt, "accountAt"}, {&t.entriesAfter, "entriesAfter"}, {&t.entryOf, "entryOf"},

@@ -43,6 +43,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"ManyRunsCompactedTogether", packs},
 		{"DueIsOrdered", due},
 		{"Recover", recovery},
+		{"X206_RunsThatHaveNotEnded", unended},
+		{"X206_QueuedRunsInOrder", queued},
 		{"I13_IdempotencyKeys", idempotency},
 		{"Plans", plans},
 		{"Notes", notes},
