@@ -225,6 +225,10 @@ type Idempotency struct {
 	Key      string
 	BodyHash string // of the request; another body under one key is refused
 	Until    int64  // UTC µs; kept at least that long
+	// Refusal is why the run cannot start; nil = it can. Only the store knows whether the
+	// key has started a run: a request that is repeated gets that one, whatever would
+	// keep a new one from starting.
+	Refusal error
 }
 
 // A Verdict is the outcome of one transition.

@@ -105,6 +105,9 @@ func (m *model) guard(t *store.Transition) store.Verdict {
 		if u, ok := m.keys[store.Key{Account: t.Account, Run: id.Key}]; ok {
 			return id.Taken(u.run, u.bodyHash)
 		}
+		if id.Refusal != nil {
+			return store.Verdict{Err: id.Refusal}
+		}
 	}
 	if len(t.Entries) > 0 {
 		b := m.account(t.Account)

@@ -456,8 +456,11 @@ func (s *Store) write(st *stmt, args ...driver.Value) error {
 func (s *Store) keyIsFree(t *store.Transition) (store.Verdict, error) {
 	var v [4]driver.Value // the columns of findKey
 	found, err := s.st.findKey.row(v[:], t.Account, t.Idempotency.Key)
-	if err != nil || !found {
+	if err != nil {
 		return store.Verdict{}, err
+	}
+	if !found {
+		return store.Verdict{Err: t.Idempotency.Refusal}, nil
 	}
 	if v[3] != format.Sum(t.Account, t.Idempotency.Key, v[1], v[0], v[2]) {
 		return store.Verdict{Err: damagedRow(fmt.Sprintf("idempotency key %q", t.Idempotency.Key), "run")}, nil

@@ -189,6 +189,15 @@ func idempotency(h *harness) {
 	suspended.Compaction, suspended.Suspension = compaction(key("p"), 1, 1), &store.Suspension{}
 	h.commit(suspended)
 	h.equal("run of a second start", h.refused(fault.Conflict, start("p", "acme", "k", "another")).Run, "")
+	// A start that is refused for another reason is told of its twin all the same.
+	refusal := fault.New(fault.QuotaExceeded, "too many runs")
+	full := start("f", "acme", "k", "body")
+	full.Idempotency.Refusal = refusal
+	h.equal("run of the twin", h.refused(fault.Conflict, full).Run, "a")
+	full.Idempotency.Key = "unused"
+	h.equal("run of a refused start", h.refused(fault.QuotaExceeded, full).Run, "")
+	_, err = h.s.Head(ctx, key("f"))
+	h.wantCode(err, fault.RunNotFound)
 	// Twins in one batch: the first wins.
 	verdicts, err := h.s.Commit(ctx, []store.Transition{start("d", "acme", "k3", "x"), start("e", "acme", "k3", "x")})
 	h.must(err)
