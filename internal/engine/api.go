@@ -79,7 +79,8 @@ func (e *Engine) startInput(ctx context.Context, req *StartRequest) (*input, err
 	if err != nil {
 		return nil, err
 	}
-	terms, err := e.terms(req, prog)
+	rules := e.cfg.Accounts(req.Account)
+	terms, err := e.terms(req, rules, prog)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +92,7 @@ func (e *Engine) startInput(ctx context.Context, req *StartRequest) (*input, err
 		return nil, err
 	}
 	in := &input{kind: inStart, key: store.Key{Account: req.Account, Run: id}, start: &runStart{
-		prog: prog, recipe: req.Recipe, version: req.Version,
+		prog: prog, recipe: req.Recipe, version: req.Version, limited: rules.LiveLimit() > 0,
 	}}
 	in.m = machine.Input{Kind: machine.InStart, Start: &journal.Start{
 		Run: id, Account: req.Account, Recipe: req.Recipe, Version: req.Version, PlanHash: prog.hash,

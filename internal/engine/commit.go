@@ -78,6 +78,7 @@ func (p *pipeline) committed(verdicts []store.Verdict, err error) {
 		}
 	}
 	p.c.purses.Trim()
+	p.c.queues.Trim()
 	p.committedBatch = b
 	p.c.recovery.backoff = 0
 }
@@ -166,6 +167,7 @@ func (p *pipeline) refused(b *batch, t *store.Transition, l *loadedRun, v store.
 	}
 	l.committing = false
 	p.c.residency.drop(l)
+	p.c.refusedClass(l)
 	for _, inputs := range [...][]*input{b.inputs, p.building.inputs} {
 		for _, in := range inputs {
 			if in.key != t.Key {

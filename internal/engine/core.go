@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/admission"
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/ledger"
@@ -53,6 +54,7 @@ type core struct {
 	pipeline  pipeline              // what is made durable
 	recovery  recovery              // after a crash or a failed commit
 	purses    *purse.Purses[waiter] // what the accounts of runs can pay
+	queues    *admission.Queues     // which runs may begin
 
 	backlog         []*input     // arrived and not handled yet
 	continues       []*loadedRun // runs that owe InContinue
@@ -73,6 +75,7 @@ func newCore(ctx context.Context, cfg *Config) *core {
 	c.pipeline.init(c)
 	c.recovery.init(c)
 	c.purses = purse.New[waiter](purseHost{c})
+	c.queues = admission.New(queueHost{c})
 	c.turn.Limit = cfg.MaxTurn
 	return c
 }
@@ -96,13 +99,14 @@ func (c *core) handle(now int64, inputs []*input) {
 	c.recovery.recoverNext()
 	c.residency.fireDue()
 	c.purses.Tick()
+	c.queues.Tick()
 	c.advance()
 }
 
 // busy reports whether handle has more to do once there is room in a batch.
 func (c *core) busy() bool {
 	return c.recovery.stalled == nil && c.recovery.dead == nil &&
-		(len(c.backlog) > 0 || len(c.continues) > 0 || len(c.recovery.recovering) > 0 || !c.closing && (c.attempts.arbiter.Granted() || c.purses.Due()))
+		(len(c.backlog) > 0 || len(c.continues) > 0 || len(c.recovery.recovering) > 0 || !c.closing && (c.attempts.arbiter.Granted() || c.purses.Due() || c.queues.Due()))
 }
 
 // handleInput handles one input. Its answer, if it needs one, is fixed here and sent
@@ -139,6 +143,7 @@ func (c *core) start(in *input) error {
 		Key: in.key, Recipe: in.start.recipe, Version: in.start.version,
 		PlanHash: prog.key, Created: c.now,
 	}
+	l.limited = in.start.limited
 	c.residency.add(l)
 	if terms := in.m.Start.Credits; terms != nil && in.start.idem != nil {
 		if free := c.purses.Available(in.key.Account); terms.Reserved > free {
@@ -216,7 +221,9 @@ func (c *core) decide(l *loadedRun, in *machine.Input) error {
 		}
 	}
 	in.At = c.now
-	c.offer(l, in)
+	if err := c.offer(l, in); err != nil {
+		return err
+	}
 	t := &c.turn
 	if err := c.protect(l, func() {
 		if c.observer != nil {
@@ -244,16 +251,24 @@ func (c *core) decide(l *loadedRun, in *machine.Input) error {
 	for i := range t.Commands {
 		c.enqueueCommand(l, &t.Commands[i])
 	}
+	if l.limited {
+		c.reclassify(l, classOf(l.run))
+	}
 	c.residency.arm(l)
 	return nil
 }
 
-// offer tells the machine what the account of a run can pay, where it may ask for more.
-func (c *core) offer(l *loadedRun, in *machine.Input) {
+// offer tells the machine what the account of a run can pay, where it may ask for more,
+// and whether a run that begins must be queued.
+func (c *core) offer(l *loadedRun, in *machine.Input) error {
 	switch in.Kind {
-	case machine.InStart, machine.InGranted, machine.InRetry, machine.InEdit:
+	case machine.InStart, machine.InRetry, machine.InEdit:
+		if err := c.admit(l, in); err != nil {
+			return err
+		}
+	case machine.InGranted:
 	default:
-		return
+		return nil
 	}
 	start := l.run.Start()
 	if in.Kind == machine.InStart {
@@ -266,6 +281,7 @@ func (c *core) offer(l *loadedRun, in *machine.Input) {
 	default:
 		in.Available = c.purses.Available(l.key.Account)
 	}
+	return nil
 }
 
 // inject is decide for an input that the core itself makes.
@@ -286,6 +302,7 @@ func (c *core) protect(l *loadedRun, fn func()) (err error) {
 		c.cfg.Logger.Error("the machine panicked", "run", l.key.Run, "panic", text, "stack", string(debug.Stack()))
 		reason := fmt.Sprintf("the machine panicked after event %d: %s", l.run.Last(), text)
 		c.residency.drop(l)
+		c.unstored(l)
 		err = store.QuarantinedError(l.key.Run, reason)
 		for _, in := range c.pipeline.building.inputs {
 			if in.key == l.key {
@@ -326,6 +343,10 @@ func (c *core) trackEvent(l *loadedRun, ev *journal.Event) {
 		l.ended = ev.At
 	case journal.EvRunRetried:
 		l.ended = 0
+	case journal.EvRunStatus:
+		if ev.Status() == journal.RunQueued {
+			l.queuedAt = ev.At
+		}
 	}
 }
 
@@ -339,6 +360,8 @@ func (c *core) enqueueCommand(l *loadedRun, cmd *machine.Command) {
 	switch cmd.Kind {
 	case machine.CmdAcquire:
 		c.attempts.requestSlot(l, cmd.Ref, c.limitsOf(l, cmd.Ref))
+	case machine.CmdAdmit:
+		c.queues.Add(l.key, l.queuedAt)
 	case machine.CmdContinue:
 		if !l.continueDue {
 			l.continueDue = true
@@ -383,6 +406,7 @@ func (c *core) limitsOf(l *loadedRun, ref journal.Ref) []*limit {
 func (c *core) advance() {
 	for !c.pipeline.full() {
 		switch {
+		case !c.closing && c.queues.Serve(): // before anything else of the accounts
 		case !c.closing && c.attempts.arbiter.Granted():
 			c.attempts.arbiter.EachGranted(c.grant)
 		case !c.closing && c.purses.Serve():

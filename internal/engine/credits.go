@@ -31,6 +31,10 @@ type AccountRules struct {
 	Unmetered bool
 	// MaxCredits is the most that one run may pay. Default DefaultMaxCredits.
 	MaxCredits int64
+	// MaxLiveRuns is how many runs may be live at once; more are queued (X206). A negative
+	// number is no limit. Default DefaultMaxLiveRuns; unmetered accounts have no limit
+	// unless it is set.
+	MaxLiveRuns int
 }
 
 // DefaultRules are those of an account that has none of its own.
@@ -40,8 +44,8 @@ func DefaultRules(account string) AccountRules {
 
 // terms returns the terms of a run of an account that pays, and nil for others. A recipe
 // whose formula gives no number of credits is fault.PriceUnknown.
-func (e *Engine) terms(req *StartRequest, prog *program) (*journal.Credits, error) {
-	return termsOf(req, e.cfg.Accounts(req.Account), func() *compile.Budget { return prog.budget(e.cfg.Actions, req) })
+func (e *Engine) terms(req *StartRequest, rules AccountRules, prog *program) (*journal.Credits, error) {
+	return termsOf(req, rules, func() *compile.Budget { return prog.budget(e.cfg.Actions, req) })
 }
 
 // A Quote is what a run may cost, and on what terms it would start.

@@ -161,7 +161,7 @@ func (h *harness) startInput(account string, p *plan.Plan, params map[string]any
 	}
 	return &input{
 		kind: inStart, key: store.Key{Account: account, Run: id}, reply: make(chan answer, 1),
-		start: &runStart{prog: prog, recipe: "test"},
+		start: &runStart{prog: prog, recipe: "test", limited: h.cfg.Accounts(account).LiveLimit() > 0},
 		m: machine.Input{Kind: machine.InStart, Start: &journal.Start{
 			Run: id, Account: account, Recipe: "test", PlanHash: prog.hash, Parameters: params, Seed: uint64(h.seq), Pins: pins,
 		}},

@@ -58,6 +58,7 @@ type runStart struct {
 	recipe  string
 	version string
 	idem    *store.Idempotency
+	limited bool // the account has a limit of live runs
 }
 
 // An answer is what a request returns.

@@ -39,7 +39,8 @@ type loadedRun struct {
 
 	requests requestSet
 	claim    purse.Claim // on its account, if that pays
-	limits   [][]*limit  // by plan action
+	admitting
+	limits [][]*limit // by plan action
 
 	timer   *timerHandle // nil until the run has an alarm
 	alarm   int64        // time of its valid alarm; 0 = none
@@ -90,6 +91,9 @@ func (l *loadedRun) newHead(now int64) bool {
 		return false
 	}
 	h.Used, h.Failures, h.Updated = l.run.Used(), l.run.HasFailures(), now
+	if h.Status == store.StatusQueued {
+		h.Updated = l.queuedAt // the store lists queued runs in that order
+	}
 	return true
 }
 

@@ -64,6 +64,7 @@ func (r *recovery) unloadAll() {
 	r.c.residency.horizon = 0
 	clear(r.c.attempts.overdue)
 	r.c.purses.Reset()
+	r.c.queues.Reset()
 	r.c.continues, r.recovering, r.suspects = nil, nil, nil
 }
 
@@ -138,6 +139,9 @@ func (r *recovery) reload() bool {
 		}
 		return nil
 	})
+	if err == nil {
+		err = r.listQueued()
+	}
 	written := map[store.Key]bool{}
 	for _, b := range r.lostBatches {
 		for i := range b.transitions {

@@ -18,9 +18,12 @@ type pipeline struct {
 	c                           *core
 	building, committing, spare *batch
 	committedBatch              *batch // committed; what waited for it has not been released
+	number                      uint64 // of the batch under construction
 }
 
-func (p *pipeline) init(c *core) { *p = pipeline{c: c, building: new(batch), spare: new(batch)} }
+func (p *pipeline) init(c *core) {
+	*p = pipeline{c: c, building: new(batch), spare: new(batch), number: 1}
+}
 
 // touch adds a run to the batch under construction. first is its next event.
 func (p *pipeline) touch(l *loadedRun, first uint64) {
@@ -72,6 +75,7 @@ func (p *pipeline) encodeBatch() *batch {
 	}
 	b.addExtra(before) // marks of runs whose snapshot panicked
 	p.building, p.spare, p.committing = p.spare, nil, b
+	p.number++
 	return b
 }
 

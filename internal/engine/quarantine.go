@@ -128,6 +128,10 @@ func (r *recovery) release(key store.Key) error {
 	delete(r.quarantined, key)
 	r.c.cfg.Logger.Info("run released", "run", key.Run, "reason", head.Quarantine)
 	r.c.residency.advanceClock(l, head)
+	r.c.loadedClass(l, &head)
+	if l.limited { // an imported run counts from here on
+		r.c.reclassify(l, classOf(l.run))
+	}
 	r.c.residency.add(l)
 	l.forceHead, l.released = true, true
 	r.c.pipeline.touch(l, l.run.Last()+1)

@@ -80,6 +80,9 @@ func (r *recovery) open(now int64) error {
 		}
 		return r.loadSaved(saved)
 	})
+	if err == nil {
+		err = r.listQueued()
+	}
 	if r.cleanSince == 0 {
 		for _, l := range r.recovering {
 			if l.interrupted { // its last event must be older than cleanSince

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/admission"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -98,11 +99,18 @@ func (m *residency) admit(saved *store.Saved) (*loadedRun, error) {
 	}
 	m.advanceClock(l, saved.Head)
 	l.interrupted = len(m.c.recovery.inherited) > 0 && m.c.recovery.lostAttempts(l)
+	m.c.loadedClass(l, &saved.Head)
 	m.add(l)
 	if status := l.run.Status(); l.head.Status != status.String() || (l.head.Ended != 0) != status.Terminal() {
 		m.c.cfg.Logger.Warn("the head of a run lags behind its journal; the journal counts", "run", l.key.Run, "head", l.head.Status, "journal", status.String())
 		m.c.pipeline.touch(l, l.run.Last()+1)
 		m.c.pipeline.building.urgent = true
+		if l.limited {
+			m.c.reclassify(l, classOf(l.run))
+		}
+	}
+	if l.class == admission.Queued {
+		m.c.queues.Add(l.key, l.queuedAt)
 	}
 	return l, nil
 }

@@ -303,6 +303,12 @@ func (s *Stage) Now() int64 { return s.e.now() }
 // Dead returns why no commit will ever succeed again, or nil.
 func (s *Stage) Dead() error { return s.e.core.recovery.dead }
 
+// Recovering reports whether runs are still to be loaded after a start.
+func (s *Stage) Recovering() bool {
+	r := &s.e.core.recovery
+	return len(r.recovering)+len(r.suspects) > 0
+}
+
 // Stalled returns why commits fail until the store responds again, or nil.
 func (s *Stage) Stalled() error { return s.e.core.recovery.stalled }
 

@@ -203,6 +203,7 @@ func (c *core) wakeup() int64 {
 	}
 	earliest(c.residency.horizon)
 	earliest(c.purses.Next())
+	earliest(c.queues.Next())
 	if b := c.pipeline.building; !b.empty() && !b.urgent {
 		earliest(b.changedAt + lazyTick)
 	}

@@ -40,7 +40,7 @@ var floors = []struct {
 	{"3, a run in a file", []string{"internal/bundle"}},
 	{"3, a terminal", []string{"internal/term"}},
 	{"3, files that a user names", []string{"internal/userfile"}},
-	{"4", []string{"internal/provider", "internal/builtin", "internal/worker", "internal/slots", "internal/purse", "internal/feed", "internal/retention", "internal/loops"}},
+	{"4", []string{"internal/provider", "internal/builtin", "internal/worker", "internal/slots", "internal/purse", "internal/admission", "internal/feed", "internal/retention", "internal/loops"}},
 	{"5", []string{"internal/engine", "internal/registry", "action/actiontest"}},
 	{"6", []string{"internal/telemetry", "internal/simulate", "internal/node"}},
 	{"6, the library", []string{"."}},
