@@ -46,6 +46,7 @@ type runRecord struct {
 	stopEvent   uint64              // the last event when the process that wrote it stopped in order
 	unknownLoss bool                // after stopEvent a process died, and the next one stopped without having loaded the run
 	deleted     bool
+	place       place // in the queue of its account
 }
 
 // acks counts the requests of each kind that were acknowledged.
@@ -108,6 +109,9 @@ func (c *checker) committed(batch []store.Transition, verdicts []store.Verdict, 
 			c.unsynced = append(c.unsynced, t.Key) // it may reappear after a crash
 			continue
 		case verdicts[i].Err != nil:
+			if t.First != 1 {
+				c.record(t.Key).place.disturbed = true
+			}
 			continue
 		}
 		if t.Last != 0 {
@@ -122,6 +126,7 @@ func (c *checker) committed(batch []store.Transition, verdicts []store.Verdict, 
 		}
 	}
 	c.audit(keys...)
+	c.checkQueues()
 }
 
 // synced checks events that have become durable.
@@ -152,10 +157,11 @@ func (c *checker) checkEvent(t *runRecord, ev *journal.Event) error {
 	if w.trace != nil {
 		w.tracef("  synced %s %d %s %s %s", t.key.Run, ev.Seq, ev.Name(), journal.StepPath(c.prog.Plan(), ev.Ref()), ev.Code)
 	}
-	gen := t.journal.Generation()
+	gen, status := t.journal.Generation(), t.journal.Status()
 	if err := t.journal.Check(ev); err != nil {
 		return err
 	}
+	t.place.observe(status, ev)
 	if ev.Kind == journal.EvRunEnding && ev.Verdict() == journal.RunCancelled {
 		t.cancels++
 	}
@@ -186,10 +192,26 @@ func (c *checker) checkEvent(t *runRecord, ev *journal.Event) error {
 	return nil
 }
 
+// observe follows the run through the queue.
+func (p *place) observe(before journal.RunStatus, ev *journal.Event) {
+	switch {
+	case ev.Kind == journal.EvRunStarted, ev.Kind == journal.EvRunRetried:
+		p.at, p.admitted, p.direct, p.undoing = ev.At, true, true, false
+	case ev.Kind == journal.EvRunStatus && ev.Status() == journal.RunQueued:
+		p.admitted, p.direct = false, false
+	case before != journal.RunQueued:
+	case ev.Kind == journal.EvRunStatus:
+		p.admitted = true
+	case ev.Kind == journal.EvRunEnding:
+		p.undoing = true
+	}
+}
+
 // checkHead compares a head row with the events.
 func (c *checker) checkHead(tr *store.Transition) {
 	t, h := c.record(tr.Key), tr.Head
 	if h.Quarantine != "" {
+		t.place.disturbed = true
 		if !c.w.mayQuarantine(h.Quarantine) {
 			c.w.fail("I16: run %s is quarantined, and nothing had made it fail: %s", tr.Run, h.Quarantine)
 		}
@@ -321,6 +343,7 @@ func (c *checker) checkSurvived() {
 		}
 		c.audit(t.key)
 	}
+	c.checkQueues()
 }
 
 // deleted records that a run was removed.

@@ -180,6 +180,7 @@ func (w *World) finish() {
 			continue
 		}
 		w.checkLoaded(p)
+		w.checkAdmitted(p)
 		stalled := p.stage.Stalled() != nil
 		if !stalled && w.releaseQuarantined(p) {
 			continue

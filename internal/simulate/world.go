@@ -57,7 +57,9 @@ type World struct {
 	checker   checker
 	bank      *bank // nil = no account pays
 	pauseDice *rand.Rand
-	unpaused  int64 // when all runs were last told to go on
+	unpaused  int64            // when all runs were last told to go on
+	limit     int              // of live runs of an account; 0 = none
+	roomSince map[string]int64 // by account: since when a run could be admitted
 	stats     Stats
 	turn      turnBefore
 
@@ -99,6 +101,7 @@ func newWorld(seed uint64, c *Case, prog *machine.Program, plans *engine.Plans, 
 		opt: opt, seed: seed, c: c, plans: plans, trace: opt.Trace,
 		dice:      rand.New(rand.NewPCG(seed, 0x726f7578)),
 		keyed:     map[store.Key]*engine.StartRequest{},
+		roomSince: map[string]int64{},
 		pauseDice: rand.New(rand.NewPCG(seed, 0x7061757365)),
 	}
 	w.faults = draw(w.dice)
@@ -112,6 +115,10 @@ func newWorld(seed uint64, c *Case, prog *machine.Program, plans *engine.Plans, 
 	}
 	w.faults.config.MaxTurn = maxTurn(seed)
 	w.faults.config.LargeBatch = largeBatch(seed)
+	if w.limit = liveLimit(seed); w.limit > 0 {
+		w.faults.runs += 10
+		w.faults.start += 6
+	}
 	if w.dice.IntN(12) == 0 {
 		w.poison = pick(w.dice, killsLoader, killsWorker)
 	}
@@ -125,7 +132,7 @@ func newWorld(seed uint64, c *Case, prog *machine.Program, plans *engine.Plans, 
 		opt.tune(w)
 	}
 	w.checker = checker{w: w, prog: prog, runs: map[store.Key]*runRecord{}, books: map[string]*book{}}
-	w.faults.config.Accounts = w.bank.rules
+	w.faults.config.Accounts = w.rules
 	w.blobs = memoryFiles{w: w, files: map[string]*File{}}
 	for i := range c.Files {
 		f := &c.Files[i]
