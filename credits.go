@@ -19,6 +19,11 @@ type AccountRules struct {
 	Unmetered bool
 	// MaxCredits is the most that one run may pay. Default 10,000.
 	MaxCredits int64
+	// MaxLiveRuns is how many runs may be live at once: how many may have begun and not
+	// ended, whatever they wait for. More are queued, up to ten times as many, and begin as
+	// others end. A negative number is no limit. Default 100; accounts that do not pay have
+	// no limit unless it is set.
+	MaxLiveRuns int
 }
 
 // For returns the engine as another account sees it: what it starts, reads and grants

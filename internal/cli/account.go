@@ -57,6 +57,12 @@ func (a *app) rules() map[string]engine.AccountRules {
 		if r.MaxCredits != nil {
 			own.MaxCredits = *r.MaxCredits
 		}
+		if r.MaxLiveRuns != nil {
+			own.MaxLiveRuns = *r.MaxLiveRuns
+			if own.MaxLiveRuns == 0 {
+				own.MaxLiveRuns = -1
+			}
+		}
 		rules[name] = own
 	}
 	return rules

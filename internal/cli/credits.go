@@ -16,6 +16,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -41,6 +42,8 @@ type accountView struct {
 	Held      int64  `json:"held"`
 	Spent     int64  `json:"spent"`
 	Most      int64  `json:"maxCredits"` // that one run may pay
+	store.Unended
+	MaxLive int `json:"maxLiveRuns"` // 0 = no limit
 }
 
 func (a *app) accountsCommand() *cobra.Command {
@@ -48,7 +51,7 @@ func (a *app) accountsCommand() *cobra.Command {
 		Use:   "accounts",
 		Short: "List the accounts and their credits",
 		Long: "List the accounts and their credits: the account local, those of `accounts` in the configuration, and those that were granted " +
-			"credits. LIMIT is the most that one run may pay.",
+			"credits. LIMIT is the most that one run may pay. LIVE counts the runs that have not ended, with the limit if there is one; runs above it are QUEUED.",
 		Example: "roux accounts\nroux accounts -o json",
 		Args:    wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -60,12 +63,15 @@ func (a *app) accountsCommand() *cobra.Command {
 				list, all := make([]accountView, len(names)), a.rules()
 				for i, name := range names {
 					rules := ruleOf(all, name)
-					list[i] = accountView{Name: name, Metered: !rules.Unmetered, Most: rules.MaxCredits}
+					list[i] = accountView{Name: name, Metered: !rules.Unmetered, Most: rules.MaxCredits, MaxLive: rules.LiveLimit()}
 					if r == nil {
 						continue
 					}
 					account, err := r.Account(ctx, name, math.MaxInt64)
 					if err != nil {
+						return err
+					}
+					if list[i].Unended, err = r.Unended(ctx, name); err != nil {
 						return err
 					}
 					b := account.Balance(max(a.now().UnixMicro(), account.At()))
@@ -79,15 +85,23 @@ func (a *app) accountsCommand() *cobra.Command {
 }
 
 func (a *app) printAccounts(list []accountView) {
-	rows := [][]string{{"ACCOUNT", "METERED", "AVAILABLE", "HELD", "SPENT", "LIMIT"}}
+	rows := [][]string{{"ACCOUNT", "METERED", "AVAILABLE", "HELD", "SPENT", "LIMIT", "LIVE", "QUEUED"}}
 	for _, v := range list {
 		if !v.Metered {
-			rows = append(rows, []string{v.Name, "no"})
+			rows = append(rows, []string{v.Name, "no", "", "", "", "", v.liveText(), strconv.Itoa(v.Queued)})
 			continue
 		}
-		rows = append(rows, []string{v.Name, "yes", whole(v.Available), whole(v.Held), whole(v.Spent), whole(v.Most)})
+		rows = append(rows, []string{v.Name, "yes", whole(v.Available), whole(v.Held), whole(v.Spent), whole(v.Most), v.liveText(), strconv.Itoa(v.Queued)})
 	}
 	a.table(rows, 0)
+}
+
+// liveText is how many runs are live, and how many may be.
+func (v *accountView) liveText() string {
+	if v.MaxLive == 0 {
+		return strconv.Itoa(v.Live)
+	}
+	return fmt.Sprintf("%d of %d", v.Live, v.MaxLive)
 }
 
 func whole(n int64) string { return strconv.FormatInt(n, 10) }

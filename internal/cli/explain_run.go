@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -29,6 +30,9 @@ func (a *app) explainRun(v *view.Run, head store.Head, waits *unfunded) *runExpl
 	case head.Quarantine != "" && !e.Imported:
 		because("it is quarantined: %s", head.Quarantine)
 		next(a.hint("runs release", v.ID))
+	case v.Status == journal.RunQueued:
+		because("it is queued: account %s has as many live runs as it may have, and it begins when it is its turn", head.Account)
+		next(a.hint("runs list", ""))
 	case v.Paused:
 		because("it is paused: no attempt begins")
 		next(a.hint("runs unpause", v.ID))

@@ -21,7 +21,13 @@ type AccountRules struct {
 	Unmetered *bool `json:"unmetered"`
 	// MaxCredits is the most that one run may pay; nil = the engine's default.
 	MaxCredits *int64 `json:"max_credits"`
+	// MaxLiveRuns is how many runs may be live at once; 0 = no limit, nil = the engine's
+	// default.
+	MaxLiveRuns *int `json:"max_live_runs"`
 }
+
+// maxLiveRuns bounds a limit of live runs: ten times as many may wait in memory.
+const maxLiveRuns = 100_000
 
 // maxAccountName bounds the name of an account.
 const maxAccountName = 64
@@ -77,6 +83,9 @@ func parseAccounts(text string) (map[string]AccountRules, error) {
 		}
 		if n := accounts[name].MaxCredits; n != nil && (*n < 1 || *n > ledger.MaxAmount) {
 			return nil, fmt.Errorf("%s: max_credits is %d: want 1 to %d", name, *n, int64(ledger.MaxAmount))
+		}
+		if n := accounts[name].MaxLiveRuns; n != nil && (*n < 0 || *n > maxLiveRuns) {
+			return nil, fmt.Errorf("%s: max_live_runs is %d: want 1 to %d, or 0 for no limit", name, *n, maxLiveRuns)
 		}
 	}
 	return accounts, nil

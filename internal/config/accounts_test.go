@@ -40,7 +40,8 @@ func TestAccountsAndPrices(t *testing.T) {
 	if got := c.Prices(); !maps.Equal(got, map[string]string{"hash": "0.25", "http@1.0.0": "3"}) {
 		t.Errorf("the prices are %v", got)
 	}
-	for _, text := range []string{`{"a": {"max_credits": -1}}`, `{"a": {"max_credits": 0}}`, `{"a b": {}}`, `{"a": {"max": 1}}`, `{"a": 1}`, `[]`, `{} {}`, `{"a": {"max_credits": 0.5}}`} {
+	for _, text := range []string{`{"a": {"max_credits": -1}}`, `{"a": {"max_credits": 0}}`, `{"a b": {}}`, `{"a": {"max": 1}}`, `{"a": 1}`, `[]`, `{} {}`, `{"a": {"max_credits": 0.5}}`,
+		`{"a": {"max_live_runs": -1}}`, `{"a": {"max_live_runs": 1e9}}`, `{"a": {"max_live_runs": "many"}}`} {
 		if checkAccounts(text) == nil {
 			t.Errorf("accounts %s are accepted", text)
 		}

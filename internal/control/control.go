@@ -35,6 +35,8 @@ type Reader interface {
 	// Account and Entries are those of store.Ledger.
 	Account(ctx context.Context, account string, at int64) (*ledger.Account, error)
 	Entries(ctx context.Context, account string, after uint64, limit int) ([]*ledger.Entry, error)
+	// Unended is that of store.Queue.
+	Unended(ctx context.Context, account string) (store.Unended, error)
 	// MeteredAccounts returns the accounts that have entries, sorted.
 	MeteredAccounts(ctx context.Context) ([]string, error)
 }

@@ -34,6 +34,7 @@ func serveCredits(on func(op string, fn func(ctx context.Context, in *request) (
 	on("entries", func(ctx context.Context, in *request) (any, error) {
 		return j.Entries(ctx, in.Key.Account, in.After, min(max(in.Credits.Limit, 0), maxEntries))
 	})
+	on("unended", func(ctx context.Context, in *request) (any, error) { return j.Unended(ctx, in.Key.Account) })
 	on("accounts", func(ctx context.Context, _ *request) (any, error) { return j.MeteredAccounts(ctx) })
 	on("grant", func(ctx context.Context, in *request) (any, error) {
 		return of(in.Key.Account).Grant(ctx, in.Credits.Lot, in.Credits.Amount, in.Credits.Terms)
@@ -55,6 +56,11 @@ func (r *Remote) Account(ctx context.Context, account string, at int64) (*ledger
 // Entries implements Reader.
 func (r *Remote) Entries(ctx context.Context, account string, after uint64, limit int) ([]*ledger.Entry, error) {
 	return call[[]*ledger.Entry](ctx, r, "entries", request{Key: store.Key{Account: account}, After: after, Credits: creditRequest{Limit: limit}})
+}
+
+// Unended implements Reader.
+func (r *Remote) Unended(ctx context.Context, account string) (store.Unended, error) {
+	return call[store.Unended](ctx, r, "unended", request{Key: store.Key{Account: account}})
 }
 
 // MeteredAccounts implements Reader.
