@@ -117,35 +117,25 @@ func (c *compiler) embed(i int32, u *unit, at location) *unit {
 			"remove one of these steps; a registered recipe can run itself with ref and limits.max_depth")
 		return u
 	}
-	most := c.mostFor(i)
-	depth := int64(len(c.in.path)) // the root run has depth 0
-	if u.state == parsed && depth <= most {
-		c.in.compile(u, most)
+	if u.state == parsed {
+		// No limit can be higher than this one; the others depend on the way that leads
+		// here, and the linker checks them on every way.
+		if depth, most := int64(len(c.in.path)), c.limits.Max.ChildDepth; depth > most {
+			c.fail(fault.DepthExceeded, "child-too-deep", at,
+				fmt.Sprintf("child runs nest %d levels deep here; this server allows at most %d", depth, most), "flatten the recipes")
+			return u
+		}
+		c.in.compile(u)
 	}
-	switch {
-	case depth+u.levels > most:
-		c.fail(fault.DepthExceeded, "child-too-deep", at,
-			fmt.Sprintf("child runs nest %d levels deep here; the limit is %d", depth+u.levels, most),
-			fmt.Sprintf(`flatten the recipes, or raise "limits: {max_depth: …}" (at most %d)`, c.limits.Max.ChildDepth))
-		return u
-	case u.p == nil:
+	if u.p == nil {
 		c.invalidChild(i, u, at)
 		return u
 	}
 	if u.inline {
 		c.adopt(u.diags) // warnings
 	}
-	c.unit.levels = max(c.unit.levels, u.levels+1)
 	c.use(i, u, plan.ChildRef{Name: u.r.Name, Version: u.r.Version, Key: u.p.Key()}, at)
 	return u
-}
-
-// mostFor returns how deep the run that a step starts, and those below it, may stand.
-func (c *compiler) mostFor(i int32) int64 {
-	if own := c.p.Steps[i].Child.Depth; own > 0 {
-		return min(own, c.most)
-	}
-	return c.most
 }
 
 // use records which recipe a step runs.
@@ -158,9 +148,7 @@ func (c *compiler) use(i int32, u *unit, ref plan.ChildRef, at location) {
 		c.children[ref] = idx
 	}
 	st.Child.Ref = idx
-	c.unit.uses = append(c.unit.uses, use{
-		pos: c.pos(at), ptr: at.ptr, step: st.ID, unit: u, ref: ref, bounded: st.Child.Depth > 0, most: c.mostFor(i),
-	})
+	c.unit.uses = append(c.unit.uses, use{pos: c.pos(at), ptr: at.ptr, step: st.ID, unit: u, ref: ref, depth: st.Child.Depth})
 }
 
 // invalidChild reports that the recipe of a step does not compile, and why.
@@ -202,6 +190,10 @@ func (c *compiler) childLimits(i int32) {
 	if want == nil {
 		return
 	}
+	depth := c.unit.depth
+	if c.unit.inline {
+		depth = c.limits.Max.ChildDepth // its limit counts from its run, which is never the first one
+	}
 	for _, f := range []struct {
 		name       string
 		want       int64
@@ -209,7 +201,7 @@ func (c *compiler) childLimits(i int32) {
 		most, unit int64
 		outer      int64 // the recipe's own limit
 	}{
-		{"max_depth", want.MaxDepth, &st.Child.Depth, c.limits.Max.ChildDepth, 1, c.most},
+		{"max_depth", want.MaxDepth, &st.Child.Depth, c.limits.Max.ChildDepth, 1, depth},
 		{"max_total_steps", want.MaxTotalSteps, &st.Child.TotalSteps, c.limits.Max.TotalSteps, 1, c.p.Limits.TotalSteps},
 		{"memory_limit_mb", want.MemoryLimitMB, &st.Child.MemoryBytes, c.limits.Max.MemoryBytes, mebibyte, c.p.Limits.MemoryBytes},
 	} {

@@ -171,13 +171,20 @@ func repeated(name string, n int, step func(i int) string) string {
 func TestHostileChildren(t *testing.T) {
 	leaf := "name: leaf\nversion: 1.0.0\nsteps: [{transform: {expression: '1'}}]\n"
 	inline := func(levels int) string {
-		return strings.Repeat("{inline: {name: x, steps: [{recipe: ", levels) + "{ref: end}" + strings.Repeat("}]}}", levels)
+		return strings.Repeat("{inline: {name: x, steps: [{recipe: ", levels) + "{inline: {name: end, steps: [{transform: {expression: '1'}}]}}" + strings.Repeat("}]}}", levels)
 	}
 	tree := textFiles{"main.yaml": repeated("main", 100, func(int) string { return "{recipe: {file: l0.yaml}}" })}
 	for i := range 8 {
 		tree[fmt.Sprintf("l%d.yaml", i)] = repeated("l", 100, func(int) string { return fmt.Sprintf("{recipe: {file: l%d.yaml}}", i+1) })
 	}
 	tree["l8.yaml"] = leaf
+	ladder := textFiles{"30.yaml": leaf} // 2^30 ways lead to its end, each step with a limit of its own
+	for i := range 30 {
+		ladder[fmt.Sprintf("%d.yaml", i)] = repeated("l", 2, func(k int) string {
+			return fmt.Sprintf("{recipe: {file: %d.yaml, limits: {max_depth: %d}}}", i+1, 31+k)
+		})
+	}
+	ladder["0.yaml"] += "limits: {max_depth: 32}\n"
 	chain := textFiles{}
 	for i := range 500 {
 		chain[fmt.Sprintf("%d.yaml", i)] = repeated("c", 1, func(int) string { return fmt.Sprintf("{recipe: {file: %d.yaml}}", i+1) })
@@ -218,18 +225,19 @@ func TestHostileChildren(t *testing.T) {
 		rule  string
 		asked int // at most
 	}{
-		{"inline, 10 deep", nil, "name: m\nsteps: [{recipe: " + inline(9) + "}]", fault.RecipeNotFound, "unknown-recipe", 1},
-		{"inline, 11 deep", nil, "name: m\nsteps: [{recipe: " + inline(11) + "}]", fault.DepthExceeded, "child-too-deep", 0},
+		{"inline, 10 deep", nil, "name: m\nsteps: [{recipe: " + inline(9) + "}]", "", "", 0},
+		{"inline, 11 deep", nil, "name: m\nsteps: [{recipe: " + inline(10) + "}]", fault.DepthExceeded, "child-too-deep", 0},
 		{"inline, 55 deep", nil, "name: m\nsteps: [{recipe: " + inline(55) + "}]", fault.DepthExceeded, "child-too-deep", 0},
 		{"inline, 200 deep", nil, "name: m\nsteps: [{recipe: " + inline(200) + "}]", fault.RecipeInvalid, "limit", 0},
 		{"8,000 inline", nil, repeated("m", 8_000, func(int) string { return "{recipe: {inline: {name: x, steps: [{transform: {expression: '1'}}]}}}" }), fault.RecipeInvalid, "unusable-recipe", 0},
 		{"a tree of 100^9 runs", tree, tree["main.yaml"], "", "", 9},
-		{"a chain of files", chain, chain["0.yaml"], fault.DepthExceeded, "child-too-deep", 11},
+		{"a chain of files", chain, chain["0.yaml"], fault.DepthExceeded, "child-too-deep", 33},
 		{"1,500 files", many, many["main.yaml"], fault.RecipeInvalid, "unusable-recipe", 1001},
 		{"36 MB of files", big, big["main.yaml"], fault.RecipeInvalid, "unusable-recipe", 19},
 		{"200 inline recipes that run broken files", broken, broken["main.yaml"], fault.RecipeInvalid, invalidRecipe, 200},
 		{"names in all directions", names, names["main.yaml"], "", "", 10},
 		{"20,000 inputs", nil, inputs, fault.RecipeNotFound, "unknown-recipe", 1},
+		{"limits on 2^30 ways", ladder, ladder["0.yaml"], "", "", 31},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			files := &counted{textFiles: tt.files}

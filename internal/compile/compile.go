@@ -79,7 +79,7 @@ type Options struct {
 func Compile(r *recipe.Recipe, src *recipe.Source, opt Options) (*plan.Plan, []fault.Diagnostic) {
 	in := newIncluder(opt)
 	root := in.root(r, src)
-	in.compile(root, 0)
+	in.compile(root)
 	diags := root.diags
 	if root.p != nil {
 		diags = append(diags, in.link(root)...)
@@ -135,7 +135,6 @@ type compiler struct {
 	base   string // JSON pointer of the recipe in its source
 	in     *includer
 	unit   *unit // the recipe
-	most   int64 // how deep child runs may stand
 	p      *plan.Plan
 	nodes  []node // parallel to p.Steps
 	byID   map[string]int32

@@ -78,11 +78,11 @@ type unit struct {
 	state  unitState
 	p      *plan.Plan // of a compiled unit; nil when there are errors
 	// diags are the problems of the unit, with those of what it includes.
-	diags  []fault.Diagnostic
-	told   bool // the problems were reported to a recipe that includes the unit
-	uses   []use
-	levels int64 // of embedded recipes below it
-	decl   *declared
+	diags []fault.Diagnostic
+	told  bool // the problems were reported to a recipe that includes the unit
+	uses  []use
+	depth int64 // how deep child runs may nest below a run of it: its own limit, or the default
+	decl  *declared
 }
 
 type unitState uint8
@@ -95,13 +95,12 @@ const (
 
 // A use is a step that runs another recipe.
 type use struct {
-	pos     fault.Pos // where the step names it
-	ptr     string
-	step    string
-	unit    *unit // nil when it is not known
-	ref     plan.ChildRef
-	bounded bool  // the step limits the depth
-	most    int64 // how deep the run, and those below it, may stand
+	pos   fault.Pos // where the step names it
+	ptr   string
+	step  string
+	unit  *unit // nil when it is not known
+	ref   plan.ChildRef
+	depth int64 // how deep the run, and those below it, may stand; 0 when the step sets no limit
 }
 
 func newIncluder(opt Options) *includer {
@@ -131,13 +130,13 @@ func (u *unit) label() string {
 	return u.r.Name + "@" + u.r.Version
 }
 
-// compile compiles a unit. most is how deep child runs may stand; 0 when the unit is the
-// recipe of a root run.
-func (in *includer) compile(u *unit, most int64) {
+// compile compiles a unit. Nothing in the result depends on the step that led to it, so
+// that it serves every other step as well.
+func (in *includer) compile(u *unit) {
 	in.path = append(in.path, u)
 	u.state = compiling
 	c := newCompiler(u.r, u.src, in.opt)
-	c.in, c.unit, c.most = in, u, most
+	c.in, c.unit = in, u
 	c.decls, c.programs = in.decls, in.programs
 	if u.base != "" {
 		c.base = u.base
@@ -266,7 +265,10 @@ func (in *includer) chain(u *unit) string {
 }
 
 // formatCycle names recipes each of which runs the next, and the last of which the first.
-func formatCycle(units []*unit) string {
+func formatCycle(units []*unit) string { return formatChain(append(slices.Clip(units), units[0])) }
+
+// formatChain names recipes each of which runs the next.
+func formatChain(units []*unit) string {
 	var names []string
 	for _, u := range units {
 		names = append(names, u.label())
@@ -274,7 +276,7 @@ func formatCycle(units []*unit) string {
 	if len(names) > 2*maxNamed {
 		names = slices.Concat(names[:maxNamed], []string{"…"}, names[len(names)-maxNamed:])
 	}
-	return strings.Join(append(names, units[0].label()), " → ")
+	return strings.Join(names, " → ")
 }
 
 // callee returns what a step must know of the recipe to give it its input. Whether the

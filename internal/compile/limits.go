@@ -125,18 +125,11 @@ func (c *compiler) effectiveLimits() {
 	}
 }
 
-// childDepth determines how deep child runs may stand. A recipe's own limit counts from
+// childDepth determines how deep child runs may nest. A recipe's own limit counts from
 // its run, so it means the same wherever the recipe is run. The plan has only a limit that
 // the recipe sets: the default is that of a root run.
 func (c *compiler) childDepth(lim *plan.Limits) {
-	own := min(cmp.Or(lim.ChildDepth, plan.DefaultChildDepth), c.limits.Max.ChildDepth)
-	depth := int64(len(c.in.path)) - 1
-	switch {
-	case c.most == 0:
-		c.most = own
-	case c.r.Limits != nil && c.r.Limits.MaxDepth > 0:
-		c.most = min(c.most, depth+own)
-	}
+	c.unit.depth = min(cmp.Or(lim.ChildDepth, plan.DefaultChildDepth), c.limits.Max.ChildDepth)
 	if c.r.Limits == nil || c.r.Limits.MaxDepth <= 0 {
 		lim.ChildDepth = 0
 	}
