@@ -4,6 +4,7 @@ package compile
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -169,7 +171,8 @@ func repeated(name string, n int, step func(i int) string) string {
 // TestHostileChildren: the number, depth and size of included recipes is limited before
 // they cost much, and each is read and compiled once.
 func TestHostileChildren(t *testing.T) {
-	leaf := "name: leaf\nversion: 1.0.0\nsteps: [{transform: {expression: '1'}}]\n"
+	tooMany := ledger.Amount(math.MaxInt64).Ceil()
+	leaf := "name: leaf\nversion: 1.0.0\nsteps: [{action: {name: cheap}}]\n"
 	inline := func(levels int) string {
 		return strings.Repeat("{inline: {name: x, steps: [{recipe: ", levels) + "{inline: {name: end, steps: [{transform: {expression: '1'}}]}}" + strings.Repeat("}]}}", levels)
 	}
@@ -193,12 +196,20 @@ func TestHostileChildren(t *testing.T) {
 	for i := range 1500 {
 		many[fmt.Sprintf("%d.yaml", i)] = leaf
 	}
-	names := textFiles{"main.yaml": repeated("main", 300, func(i int) string { return fmt.Sprintf("{recipe: {ref: n%d}}", i%10) })}
-	for i := range 10 {
-		names[fmt.Sprintf("registry/n%d.yaml", i)] = repeated(fmt.Sprintf("n%d", i), 50, func(k int) string {
-			return fmt.Sprintf("{recipe: {ref: n%d, limits: {max_depth: 2}}}", k%10)
-		})
+	// Each of ten recipes costs 1 and runs all of them, down to a depth.
+	allNames := func(depth int) textFiles {
+		files := textFiles{"main.yaml": "limits: {max_depth: 32}\n" + repeated("main", 300, func(i int) string { return fmt.Sprintf("{recipe: {ref: n%d}}", i%10) })}
+		for i := range 10 {
+			files[fmt.Sprintf("registry/n%d.yaml", i)] = repeated(fmt.Sprintf("n%d", i), 50, func(k int) string {
+				if k == 0 {
+					return "{action: {name: cheap}}"
+				}
+				return fmt.Sprintf("{recipe: {ref: n%d, limits: {max_depth: %d}}}", k%10, depth)
+			})
+		}
+		return files
 	}
+	names, deepNames := allNames(2), allNames(32)
 	big := textFiles{"main.yaml": repeated("main", 40, func(i int) string { return fmt.Sprintf("{recipe: {file: %d.yaml}}", i) })}
 	for i := range 40 {
 		big[fmt.Sprintf("%d.yaml", i)] = leaf + "# " + strings.Repeat("x", 900_000) + "\n"
@@ -223,25 +234,27 @@ func TestHostileChildren(t *testing.T) {
 		main  string
 		want  fault.Code // "" = it compiles
 		rule  string
-		asked int // at most
+		asked int   // at most
+		most  int64 // credits
 	}{
-		{"inline, 10 deep", nil, "name: m\nsteps: [{recipe: " + inline(9) + "}]", "", "", 0},
-		{"inline, 11 deep", nil, "name: m\nsteps: [{recipe: " + inline(10) + "}]", fault.DepthExceeded, "child-too-deep", 0},
-		{"inline, 55 deep", nil, "name: m\nsteps: [{recipe: " + inline(55) + "}]", fault.DepthExceeded, "child-too-deep", 0},
-		{"inline, 200 deep", nil, "name: m\nsteps: [{recipe: " + inline(200) + "}]", fault.RecipeInvalid, "limit", 0},
-		{"8,000 inline", nil, repeated("m", 8_000, func(int) string { return "{recipe: {inline: {name: x, steps: [{transform: {expression: '1'}}]}}}" }), fault.RecipeInvalid, "unusable-recipe", 0},
-		{"a tree of 100^9 runs", tree, tree["main.yaml"], "", "", 9},
-		{"a chain of files", chain, chain["0.yaml"], fault.DepthExceeded, "child-too-deep", 33},
-		{"1,500 files", many, many["main.yaml"], fault.RecipeInvalid, "unusable-recipe", 1001},
-		{"36 MB of files", big, big["main.yaml"], fault.RecipeInvalid, "unusable-recipe", 19},
-		{"200 inline recipes that run broken files", broken, broken["main.yaml"], fault.RecipeInvalid, invalidRecipe, 200},
-		{"names in all directions", names, names["main.yaml"], "", "", 10},
-		{"20,000 inputs", nil, inputs, fault.RecipeNotFound, "unknown-recipe", 1},
-		{"limits on 2^30 ways", ladder, ladder["0.yaml"], "", "", 31},
+		{"inline, 10 deep", nil, "name: m\nsteps: [{recipe: " + inline(9) + "}]", "", "", 0, 0},
+		{"inline, 11 deep", nil, "name: m\nsteps: [{recipe: " + inline(10) + "}]", fault.DepthExceeded, "child-too-deep", 0, 0},
+		{"inline, 55 deep", nil, "name: m\nsteps: [{recipe: " + inline(55) + "}]", fault.DepthExceeded, "child-too-deep", 0, 0},
+		{"inline, 200 deep", nil, "name: m\nsteps: [{recipe: " + inline(200) + "}]", fault.RecipeInvalid, "limit", 0, 0},
+		{"8,000 inline", nil, repeated("m", 8_000, func(int) string { return "{recipe: {inline: {name: x, steps: [{transform: {expression: '1'}}]}}}" }), fault.RecipeInvalid, "unusable-recipe", 0, 0},
+		{"a tree of 100^9 runs", tree, tree["main.yaml"], "", "", 9, tooMany},
+		{"a chain of files", chain, chain["0.yaml"], fault.DepthExceeded, "child-too-deep", 33, 0},
+		{"1,500 files", many, many["main.yaml"], fault.RecipeInvalid, "unusable-recipe", 1001, 0},
+		{"36 MB of files", big, big["main.yaml"], fault.RecipeInvalid, "unusable-recipe", 19, 0},
+		{"200 inline recipes that run broken files", broken, broken["main.yaml"], fault.RecipeInvalid, invalidRecipe, 200, 0},
+		{"names in all directions", names, names["main.yaml"], "", "", 10, 15_000},
+		{"names in all directions, 32 deep", deepNames, deepNames["main.yaml"], "", "", 10, tooMany},
+		{"20,000 inputs", nil, inputs, fault.RecipeNotFound, "unknown-recipe", 1, 0},
+		{"limits on 2^30 ways", ladder, ladder["0.yaml"], "", "", 31, 1 << 30},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			files := &counted{textFiles: tt.files}
-			p, _, _, diags := Source("main.yaml", []byte(tt.main), Options{Actions: testActions(), Recipes: files})
+			p, _, _, diags := Source("main.yaml", []byte(tt.main), Options{Actions: priced(), Recipes: files})
 			if (p != nil) != (tt.want == "") {
 				t.Fatalf("plan %v, diagnostics %.2000s", p != nil, dumpDiagnostics(diags))
 			}
@@ -252,9 +265,9 @@ func TestHostileChildren(t *testing.T) {
 			if !found || len(diags) > 3*recipe.MaxDiagnostics {
 				t.Errorf("%d diagnostics, want one of %s/%s:\n%.2000s", len(diags), tt.want, tt.rule, dumpDiagnostics(diags))
 			}
-			if p != nil { // its cost is 0, and finding that out is no more than reading each recipe once
-				if b := Estimate(p, testActions(), Known{}); b.Most != 0 {
-					t.Errorf("at most %d credits, want 0", b.Most)
+			if p != nil { // estimating it does not cost more than reading each recipe a few times
+				if b := Estimate(p, priced(), Known{}); b.Most != tt.most {
+					t.Errorf("at most %d credits, want %d", b.Most, tt.most)
 				}
 			}
 			if files.asked > tt.asked {

@@ -57,7 +57,7 @@ type Budget struct {
 // anything. actions must be those that p was compiled against. Child runs count like the
 // steps of the run, if their plans were compiled with p.
 func Estimate(p *plan.Plan, actions Finder, known Known) *Budget {
-	e := &estimator{p: p, actions: actions, vars: known.vars(p), children: newChildEstimates(p)}
+	e := &estimator{p: p, actions: actions, vars: known.vars(p), children: newChildEstimates(p), most: rootDepth(p)}
 	least := e.graph(0)
 	b := &Budget{Least: ledger.Amount(least.credits[0]).Ceil(), Most: ledger.Amount(least.credits[1]).Ceil(), LeastMS: least.ms[0], MostMS: least.ms[1], Open: e.open, Policy: "refund_unused"}
 	b.Expected = b.Most
@@ -239,6 +239,8 @@ type estimator struct {
 	vars     expr.MapVars
 	open     []string
 	children *childEstimates
+	depth    int64 // of the run
+	most     int64 // how deep it, and those below it, may stand
 }
 
 // graph returns the cost of a scope, which is the sum over its steps, and its duration,
@@ -276,6 +278,7 @@ func (e *estimator) graph(g int32) amount {
 
 func (e *estimator) step(i int32) amount {
 	st := &e.p.Steps[i]
+	e.children.counted++
 	var a amount
 	switch st.Kind {
 	case plan.Action:
@@ -295,7 +298,7 @@ func (e *estimator) step(i int32) amount {
 		case st.SignalMS > 0:
 			a.ms = interval{0, st.SignalMS}
 		default:
-			e.open = append(e.open, fmt.Sprintf("%s waits for an unknown time", st.ID))
+			e.openPart(st, fmt.Sprintf("%s waits for an unknown time", st.ID))
 		}
 	}
 	if st.Fallback != plan.None {
@@ -356,7 +359,7 @@ func (e *estimator) loop(st *plan.Step) (a amount) {
 	body := e.graph(st.Body)
 	n, known := e.items(st)
 	if !known {
-		e.open = append(e.open, fmt.Sprintf("%s runs once for each item of %q, counted once here", st.ID, st.Expr.Src))
+		e.openPart(st, fmt.Sprintf("%s runs once for each item of %q, counted once here", st.ID, st.Expr.Src))
 		return amount{interval{0, body.credits[1]}, interval{0, body.ms[1]}}
 	}
 	lanes := max(int64(st.Concurrency), 1)

@@ -159,11 +159,14 @@ func TestX147_X148_R15_EstimateStrategies(t *testing.T) {
 // recursive ones.
 func TestEstimateChildren(t *testing.T) {
 	files := textFiles{
-		"pair.yaml":          "name: pair\nsteps: [{action: {name: cheap}}, {action: {name: dear}}]\n",
-		"wide.yaml":          "name: wide\nsteps: [{recipe: {file: pair.yaml}}, {recipe: {file: pair.yaml}}]\n",
-		"list.yaml":          "name: list\nsteps: [{id: l, loop: {over: input.list, steps: [{action: {name: cheap}}]}}]\n",
-		"registry/self.yaml": "name: self\nversion: 1.0.0\nsteps: [{action: {name: cheap}}, {id: again, recipe: {ref: self, limits: {max_depth: 3}}}]\n",
-		"registry/via.yaml":  "name: via\nversion: 1.0.0\nsteps: [{recipe: {inline: {name: x, steps: [{recipe: {ref: self}}]}}}]\n",
+		"pair.yaml":             "name: pair\nsteps: [{action: {name: cheap}}, {action: {name: dear}}]\n",
+		"wide.yaml":             "name: wide\nsteps: [{recipe: {file: pair.yaml}}, {recipe: {file: pair.yaml}}]\n",
+		"list.yaml":             "name: list\nsteps: [{id: l, loop: {over: input.list, steps: [{action: {name: cheap}}]}}]\n",
+		"registry/self.yaml":    "name: self\nversion: 1.0.0\nsteps: [{action: {name: cheap}}, {id: again, recipe: {ref: self, limits: {max_depth: 3}}}]\n",
+		"registry/shallow.yaml": "name: shallow\nversion: 1.0.0\nlimits: {max_depth: 1}\nsteps: [{action: {name: cheap}}, {recipe: {ref: shallow, limits: {max_depth: 8}}}]\n",
+		"registry/a.yaml":       "name: a\nversion: 1.0.0\nsteps: [{action: {name: cheap}}, {recipe: {ref: b, limits: {max_depth: 4}}}]\n",
+		"registry/b.yaml":       "name: b\nversion: 1.0.0\nsteps: [{action: {name: dear}}, {recipe: {ref: a, limits: {max_depth: 4}}}]\n",
+		"registry/via.yaml":     "name: via\nversion: 1.0.0\nsteps: [{recipe: {inline: {name: x, steps: [{recipe: {ref: self}}]}}}]\n",
 	}
 	for _, tt := range []struct {
 		name, steps   string
@@ -181,8 +184,12 @@ func TestEstimateChildren(t *testing.T) {
 		{"perhaps", "{when: size(input.n) == 1, recipe: {file: pair.yaml}}", 0, 11, 62_000, "", false},
 		{"a known input", "{id: k, recipe: {file: list.yaml, inputs: {list: [1, 2, 3]}}}", 3, 3, 6_000, "", false},
 		{"an unknown input", "{id: k, recipe: {file: list.yaml, inputs: {list: '{{ input.n }}'}}}", 0, 1, 2_000, `k: l runs once for each item of "input.list"`, false},
-		{"registered, recursive", "{id: r, recipe: {ref: via}}", 1, 1, 2_000, "r: s0: s0: again runs the recipe self again", false},
-		{"registered, not known", "{id: r, recipe: {ref: via@1}}", 0, 0, 0, "r runs the recipe via@1, which is not known here", true},
+		{"registered, recursive down to its limit", "{id: r, recipe: {ref: via}}", 1, 1, 2_000, "", false},
+		{"three levels of recursion", "{id: r, recipe: {ref: self}}", 3, 3, 6_000, "", false},
+		{"the own limit of a recursive recipe", "{id: r, recipe: {ref: shallow}}", 2, 2, 4_000, "", false},
+		{"recursion of two, the cheap one first", "{loop: {over: '[1]', steps: [{recipe: {ref: a}}, {recipe: {ref: b}}]}}", 44, 44, 248_000, "", false},
+		{"recursion of two, the dear one first", "{loop: {over: '[1]', steps: [{recipe: {ref: b}}, {recipe: {ref: a}}]}}", 44, 44, 248_000, "", false},
+		{"registered, not known", "{id: r, recipe: {ref: via@1}}", 0, 0, 0, "r runs the recipe via@1, whose cost is unknown", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			opt := Options{Actions: priced(), Recipes: files}
