@@ -51,6 +51,9 @@ func unopenedHarness(t testing.TB, st store.Store, cfg Config, actions ...*actio
 	if cfg.Logger == nil {
 		cfg.Logger = testLog(t)
 	}
+	if cfg.Accounts == nil {
+		cfg.Accounts = unmetered
+	}
 	if err := cfg.defaults(); err != nil {
 		t.Fatal(err)
 	}
