@@ -13,7 +13,7 @@ import (
 	"os"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/estimate"
 	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
@@ -24,16 +24,16 @@ import (
 
 // A dryRun is what `run --dry-run` shows: on what terms the run would start.
 type dryRun struct {
-	Recipe    string          `json:"recipe"`
-	Account   string          `json:"account"`
-	Metered   bool            `json:"metered"`
-	Estimate  *compile.Budget `json:"estimate"`
-	Estimated int64           `json:"estimated"`
-	Reserved  int64           `json:"creditsReserved"`
-	Most      int64           `json:"maxCredits"`
-	Available int64           `json:"available"`
-	Missing   int64           `json:"missing"` // what the account lacks to start the run
-	CanStart  bool            `json:"canStart"`
+	Recipe    string           `json:"recipe"`
+	Account   string           `json:"account"`
+	Metered   bool             `json:"metered"`
+	Estimate  *estimate.Budget `json:"estimate"`
+	Estimated int64            `json:"estimated"`
+	Reserved  int64            `json:"creditsReserved"`
+	Most      int64            `json:"maxCredits"`
+	Available int64            `json:"available"`
+	Missing   int64            `json:"missing"` // what the account lacks to start the run
+	CanStart  bool             `json:"canStart"`
 }
 
 // dryRun checks a request as run does, and shows what it would reserve.

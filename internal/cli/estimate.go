@@ -19,7 +19,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/builtin"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/estimate"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/media"
 	"github.com/roux-engine/roux/internal/plan"
@@ -31,7 +31,7 @@ import (
 // An estimated is what a run may cost, and what earlier runs of the recipe cost.
 type estimated struct {
 	Recipe string `json:"recipe"`
-	*compile.Budget
+	*estimate.Budget
 	// EstimatedDuration is the range of X202 in ISO 8601.
 	EstimatedDuration [2]string        `json:"estimatedDuration"`
 	Past              *pastRuns        `json:"past,omitempty"`
@@ -66,7 +66,7 @@ func (a *app) estimateCommand() *cobra.Command {
 				}
 				return err
 			}
-			known := compile.Known{}
+			known := estimate.Known{}
 			if known.Input, err = inputs(in, c.plan.InputSchema, a.stdin); err != nil {
 				return err
 			}
@@ -81,7 +81,7 @@ func (a *app) estimateCommand() *cobra.Command {
 				}
 				known.Files = append(known.Files, facts)
 			}
-			b := compile.Estimate(c.plan, a.actions, known)
+			b := estimate.Of(c.plan, a.actions, known)
 			out := &estimated{Recipe: c.recipe.Name, Budget: b, Files: known.Files,
 				EstimatedDuration: [2]string{plan.FormatISO(b.LeastMS), plan.FormatISO(b.MostMS)}}
 			if out.Past, err = a.past(cmd.Context(), c.recipe.Name); err != nil {

@@ -229,7 +229,7 @@ func (c *compiler) checkParameters(i int32) {
 		c.inputExpressions(at+"/"+jsonx.EscapeToken(name), params[name], d.props[name])
 	}
 	for name, v := range params {
-		if hasTemplate(v) {
+		if expr.HasTemplate(v) {
 			delete(params, name) // known only at run time
 		}
 	}
@@ -243,23 +243,6 @@ func (c *compiler) checkParameters(i int32) {
 		c.fail(fault.RecipeInvalid, "bad-parameter", c.valueAt(at+bad.Pointer),
 			fmt.Sprintf("%s does not accept this value for %q: %s", d.what, name, bad.Msg), "")
 	}
-}
-
-// hasTemplate reports whether a value contains a template.
-func hasTemplate(v any) bool {
-	switch v := v.(type) {
-	case string:
-		return expr.IsTemplate(v)
-	case []any:
-		return slices.ContainsFunc(v, hasTemplate)
-	case map[string]any:
-		for _, e := range v {
-			if hasTemplate(e) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // fileInput decides which input gets the run's only file, and which inputs are

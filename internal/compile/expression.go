@@ -183,7 +183,7 @@ func (c *compiler) resolveFormula() {
 			c.slotRead[graphSlot{0, slot}] = true
 			continue
 		}
-		if slices.Contains(fileSums, r.Name) || slices.Contains(fields, r.Name) {
+		if slices.Contains(FileSums, r.Name) || slices.Contains(fields, r.Name) {
 			continue
 		}
 		c.warn("unknown-variable", at.in(r.Offset, r.Len),
@@ -389,3 +389,7 @@ func callOf(name, src string, template bool) int {
 func wordByte(b byte) bool {
 	return b == '_' || b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z'
 }
+
+// FileSums are the names that a formula can use for totals over the run's files (R15).
+var FileSums = []string{"fileCount", "file_count", "mimeType", "mime_type", "pageCount", "page_count",
+	"sizeBytes", "size_bytes", "sizeMb", "size_mb"}

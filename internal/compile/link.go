@@ -26,7 +26,7 @@ type linker struct {
 	onPath  map[*unit]bool // of visited units
 	visited []*unit        // in the order of their visits
 	later   []*unit        // used with a limit
-	circle  bool           // some recipes run each other without end
+	cyclic  bool           // some recipes run each other without end
 	refs    map[plan.ChildRef]*unit
 }
 
@@ -41,7 +41,7 @@ func (in *includer) link(root *unit) []fault.Diagnostic {
 			l.visit(u)
 		}
 	}
-	if !l.circle {
+	if !l.cyclic {
 		l.checkDepth(root)
 	}
 	if in.opt.Recipes != nil {
@@ -79,7 +79,7 @@ func (l *linker) visit(u *unit) {
 		case s.depth > 0:
 			l.later = append(l.later, s.unit)
 		case onPath:
-			l.circle = true
+			l.cyclic = true
 			l.report(s, fault.CircularDependency, "recipe-cycle",
 				"recipes run each other in a circle: "+formatCycle(l.path[slices.Index(l.path, s.unit):]),
 				`limit the recursion with "limits: {max_depth: 3}" on one of these steps, and end it with a condition`)

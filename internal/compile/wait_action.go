@@ -58,7 +58,7 @@ func (c *compiler) waitActionStep(i int32) {
 	}
 	at := n.ptr + "/action/parameters/" + jsonx.EscapeToken(name)
 	v, _ := jsonx.Decode(raw, jsonx.Limits{})
-	if hasTemplate(v) {
+	if expr.HasTemplate(v) {
 		return // see resolveWaitAction
 	}
 	written, isText := v.(string)

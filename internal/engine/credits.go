@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/estimate"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/ledger"
@@ -45,12 +45,12 @@ func DefaultRules(account string) AccountRules {
 // terms returns the terms of a run of an account that pays, and nil for others. A recipe
 // whose formula gives no number of credits is fault.PriceUnknown.
 func (e *Engine) terms(req *StartRequest, rules AccountRules, prog *program) (*journal.Credits, error) {
-	return termsOf(req, rules, func() *compile.Budget { return prog.budget(e.cfg.Actions, req) })
+	return termsOf(req, rules, func() *estimate.Budget { return prog.budget(e.cfg.Actions, req) })
 }
 
 // A Quote is what a run may cost, and on what terms it would start.
 type Quote struct {
-	Budget  *compile.Budget
+	Budget  *estimate.Budget
 	Credits *journal.Credits // nil = the account does not pay
 }
 
@@ -71,11 +71,11 @@ func QuoteStart(req *StartRequest, actions Actions, rules AccountRules) (*Quote,
 		return nil, err
 	}
 	b := prog.budget(actions, req)
-	terms, err := termsOf(req, rules, func() *compile.Budget { return b })
+	terms, err := termsOf(req, rules, func() *estimate.Budget { return b })
 	return &Quote{b, terms}, err
 }
 
-func termsOf(req *StartRequest, rules AccountRules, budget func() *compile.Budget) (*journal.Credits, error) {
+func termsOf(req *StartRequest, rules AccountRules, budget func() *estimate.Budget) (*journal.Credits, error) {
 	if req.MaxCredits < 0 {
 		return nil, fault.New(fault.InputInvalid, "maxCredits is %d: want at least 1", req.MaxCredits)
 	}
@@ -101,12 +101,12 @@ func termsOf(req *StartRequest, rules AccountRules, budget func() *compile.Budge
 
 // budget returns what a run of the plan may cost. It is computed once for a plan whose
 // cost does not depend on the input.
-func (p *program) budget(actions Actions, req *StartRequest) *compile.Budget {
+func (p *program) budget(actions Actions, req *StartRequest) *estimate.Budget {
 	if b := p.fixed.Load(); b != nil {
 		return b
 	}
 	pl := p.machine.Plan()
-	b := compile.Estimate(pl, actions, compile.Known{Input: req.Parameters, Files: fileFacts(req.Files)})
+	b := estimate.Of(pl, actions, estimate.Known{Input: req.Parameters, Files: fileFacts(req.Files)})
 	depends := pl.Estimate != nil && pl.Estimate.Strategy != "" && pl.Estimate.Strategy != "fixed"
 	for i := range pl.Steps {
 		depends = depends || pl.Steps[i].Kind == plan.Loop || pl.Steps[i].Kind == plan.Recipe

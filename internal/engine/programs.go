@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/estimate"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/machine"
@@ -36,7 +36,7 @@ type program struct {
 	// being compacted before. The next run allocates as many at once. Only the loop
 	// uses it.
 	tailCapacity int
-	fixed        atomic.Pointer[compile.Budget] // what a run costs, if that does not depend on its input
+	fixed        atomic.Pointer[estimate.Budget] // what a run costs, if that does not depend on its input
 }
 
 func newProgram(p *plan.Plan) (*program, error) {

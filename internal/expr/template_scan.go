@@ -3,6 +3,7 @@
 package expr
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -19,6 +20,23 @@ func IsTemplate(s string) bool {
 			return false
 		}
 		i += 1 + j
+	}
+	return false
+}
+
+// HasTemplate reports whether a value contains a template.
+func HasTemplate(v any) bool {
+	switch v := v.(type) {
+	case string:
+		return IsTemplate(v)
+	case []any:
+		return slices.ContainsFunc(v, HasTemplate)
+	case map[string]any:
+		for _, e := range v {
+			if HasTemplate(e) {
+				return true
+			}
+		}
 	}
 	return false
 }

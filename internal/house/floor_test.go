@@ -29,7 +29,7 @@ var floors = []struct {
 	{"1, JSON", []string{"internal/jsonx"}},
 	{"1, guarded wrappers", []string{"internal/yamlx", "internal/redact"}},
 	{"1", []string{"internal/plan", "internal/expr", "internal/jsonschema", "internal/layout", "internal/ledger"}},
-	{"2", []string{"internal/compile", "internal/compile/recipe", "internal/compile/sample", "internal/journal"}},
+	{"2", []string{"internal/compile", "internal/compile/estimate", "internal/compile/recipe", "internal/compile/sample", "internal/journal"}},
 	{"3, what decides", []string{"internal/machine"}},
 	{"3, what readers see", []string{"internal/view"}},
 	{"3", []string{
@@ -63,7 +63,7 @@ var groups = []string{"internal/compile", "internal/media", "internal/store"}
 // goroutine.
 var pure = []string{
 	"fault", "internal/mutation", "internal/wire", "internal/heap", "internal/spell", "internal/linediff", "internal/pattern", "internal/jsonx", "internal/yamlx", "internal/plan", "internal/expr", "internal/jsonschema",
-	"internal/layout", "internal/picture", "internal/compile", "internal/compile/recipe", "internal/compile/sample", "internal/journal", "internal/machine", "internal/view", "internal/ledger",
+	"internal/layout", "internal/picture", "internal/compile", "internal/compile/estimate", "internal/compile/recipe", "internal/compile/sample", "internal/journal", "internal/machine", "internal/view", "internal/ledger",
 	"internal/store/format",
 }
 

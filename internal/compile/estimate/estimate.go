@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package compile
+// Package estimate says what a run of a plan may cost and how long it may take.
+//
+// It adds up what actions declare, on the cheapest and the most expensive path, and
+// evaluates the recipe's own estimate. It runs nothing, and reserves nothing: that follows
+// from the terms of a run.
+package estimate
 
 import (
 	"encoding/json"
@@ -10,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/ledger"
@@ -53,10 +59,10 @@ type Budget struct {
 	MostMS  int64 `json:"maxDurationMs"`
 }
 
-// Estimate returns what a run of p may cost and how long it may take, without running
+// Of returns what a run of p may cost and how long it may take, without running
 // anything. actions must be those that p was compiled against. Child runs count like the
 // steps of the run, if their plans were compiled with p.
-func Estimate(p *plan.Plan, actions Finder, known Known) *Budget {
+func Of(p *plan.Plan, actions compile.Finder, known Known) *Budget {
 	e := &estimator{p: p, actions: actions, vars: known.vars(p), children: newChildEstimates(p), most: rootDepth(p)}
 	least := e.graph(0)
 	b := &Budget{Least: ledger.Amount(least.credits[0]).Ceil(), Most: ledger.Amount(least.credits[1]).Ceil(), LeastMS: least.ms[0], MostMS: least.ms[1], Open: e.open, Policy: "refund_unused"}
@@ -172,12 +178,8 @@ func lookupPath(vars expr.MapVars, r expr.Ref) (any, bool) {
 	return v, ok
 }
 
-// fileSums are the names that a formula can use for totals over the run's files (R15).
-var fileSums = []string{"fileCount", "file_count", "mimeType", "mime_type", "pageCount", "page_count",
-	"sizeBytes", "size_bytes", "sizeMb", "size_mb"}
-
 // vars returns the variables that a formula and a loop's `over` may use before the run
-// starts: the input and its fields, the files, the fileSums, and what a file-inspect step
+// starts: the input and its fields, the files, the compile.FileSums, and what a file-inspect step
 // will return for the run's only file.
 func (k Known) vars(p *plan.Plan) expr.MapVars {
 	vars := expr.MapVars{}
@@ -235,7 +237,7 @@ type amount struct {
 
 type estimator struct {
 	p        *plan.Plan
-	actions  Finder
+	actions  compile.Finder
 	vars     expr.MapVars
 	open     []string
 	children *childEstimates
@@ -314,7 +316,7 @@ func (e *estimator) action(st *plan.Step) (a amount) {
 	if decl == nil {
 		return a
 	}
-	price, _ := Price(decl) // a run with an unknown price does not start
+	price, _ := compile.Price(decl) // a run with an unknown price does not start
 	cost := int64(ledger.Whole(decl.Cost).Plus(price))
 	a.credits = interval{cost, cost}
 	if r := decl.Metadata.DurationRange; r != nil {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package compile
+package estimate
 
 import (
 	"cmp"
 	"fmt"
 
+	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
@@ -135,7 +136,7 @@ func fixedValues(st *plan.Step) map[string]any {
 	}
 	fixed, _ := v.(map[string]any)
 	for name, v := range fixed {
-		if hasTemplate(v) {
+		if expr.HasTemplate(v) {
 			delete(fixed, name)
 		}
 	}

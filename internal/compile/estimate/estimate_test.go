@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package compile
+package estimate
 
 import (
+	"path"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/recipe"
 )
 
 // priced returns actions with different costs and durations.
-func priced() *Catalogue {
+func priced() *compile.Catalogue {
 	one := func(name string, cost int64, least, most string) *action.Action {
 		return &action.Action{Name: name, Version: "1.0.0", Cost: cost, Metadata: action.Metadata{
 			DurationRange: &action.DurationRange{Min: least, Max: most}}}
 	}
 	cents := one("cents", 0, "1s", "1s")
 	cents.Price = "0.3"
-	return NewCatalogue(cents, one("cheap", 1, "1s", "2s"), one("dear", 10, "10s", "1m"), one("file-inspect", 1, "1ms", "1s"))
+	return compile.NewCatalogue(cents, one("cheap", 1, "1s", "2s"), one("dear", 10, "10s", "1m"), one("file-inspect", 1, "1ms", "1s"))
 }
 
 // X202: durations are those of the longest chain by the actions' durationRange; credits
@@ -86,11 +90,11 @@ func TestX202_Estimate(t *testing.T) {
   - {id: s, wait: {signal: go, timeout: 1m}}`, 0, 0, 5_000, 65_000, "", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p, _, _, diags := Source("r.yaml", []byte("name: r\ninputSchema: {type: object, properties: {list: {type: array}}}\nsteps:"+tt.steps+"\n"), Options{Actions: priced()})
+			p, _, _, diags := compile.Source("r.yaml", []byte("name: r\ninputSchema: {type: object, properties: {list: {type: array}}}\nsteps:"+tt.steps+"\n"), compile.Options{Actions: priced()})
 			if p == nil {
 				t.Fatal(diags)
 			}
-			b := Estimate(p, priced(), Known{Input: tt.input})
+			b := Of(p, priced(), Known{Input: tt.input})
 			if b.Least != tt.least || b.Most != tt.most || b.LeastMS != tt.leastMS || b.MostMS != tt.mostMS {
 				t.Errorf("%d to %d credits, %d to %d ms; want %d to %d, %d to %d", b.Least, b.Most, b.LeastMS, b.MostMS, tt.least, tt.most, tt.leastMS, tt.mostMS)
 			}
@@ -140,11 +144,11 @@ func TestX147_X148_R15_EstimateStrategies(t *testing.T) {
 			text += "steps:\n  - {id: inspect, action: {name: file-inspect, parameters: {}}, outputBinding: inspection}\n  - {id: a, action: {name: cheap}}\n"
 			actions := priced()
 			actions.Find("file-inspect", "").Input = []byte(`{"type":"object","properties":{"file":{"type":"string","format":"file"}}}`)
-			p, _, _, diags := Source("r.yaml", []byte(text), Options{Actions: actions})
+			p, _, _, diags := compile.Source("r.yaml", []byte(text), compile.Options{Actions: actions})
 			if p == nil {
 				t.Fatal(diags)
 			}
-			b := Estimate(p, actions, tt.known)
+			b := Of(p, actions, tt.known)
 			if b.Expected != tt.expected || b.Reserved != tt.reserved || b.Cap != tt.cap || !slices.Equal(b.Missing, tt.missing) {
 				t.Errorf("expected %d, reserved %d, cap %d, missing %q; want %d, %d, %d, %q", b.Expected, b.Reserved, b.Cap, b.Missing, tt.expected, tt.reserved, tt.cap, tt.missing)
 			}
@@ -192,15 +196,15 @@ func TestEstimateChildren(t *testing.T) {
 		{"registered, not known", "{id: r, recipe: {ref: via@1}}", 0, 0, 0, "r runs the recipe via@1, whose cost is unknown", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			opt := Options{Actions: priced(), Recipes: files}
+			opt := compile.Options{Actions: priced(), Recipes: files}
 			if tt.withoutLookup {
 				opt.Recipes = nil
 			}
-			p, _, _, diags := Source("r.yaml", []byte("name: r\ninputSchema: {type: object, properties: {n: {type: array}}}\nsteps: ["+tt.steps+"]\n"), opt)
+			p, _, _, diags := compile.Source("r.yaml", []byte("name: r\ninputSchema: {type: object, properties: {n: {type: array}}}\nsteps: ["+tt.steps+"]\n"), opt)
 			if p == nil {
-				t.Fatal(dumpDiagnostics(diags))
+				t.Fatal(diags)
 			}
-			b := Estimate(p, priced(), Known{Input: map[string]any{"n": []any{int64(1), int64(2), int64(3)}}})
+			b := Of(p, priced(), Known{Input: map[string]any{"n": []any{int64(1), int64(2), int64(3)}}})
 			if b.Least != tt.least || b.Most != tt.most || b.MostMS != tt.mostMS {
 				t.Errorf("%d to %d credits, at most %d ms; want %d to %d, %d", b.Least, b.Most, b.MostMS, tt.least, tt.most, tt.mostMS)
 			}
@@ -209,4 +213,44 @@ func TestEstimateChildren(t *testing.T) {
 			}
 		})
 	}
+}
+
+// textFiles are recipes by the names of their files. Those below registry/ are registered.
+type textFiles map[string]string
+
+func (f textFiles) File(from, name string) (*compile.Text, error) {
+	at := path.Join(path.Dir(from), name)
+	if text, ok := f[at]; ok {
+		return &compile.Text{File: at, Data: []byte(text)}, nil
+	}
+	return nil, fault.New(fault.RecipeNotFound, "%s: no such file", at)
+}
+
+func (f textFiles) Find(name, version string) (*compile.Text, error) {
+	var best *compile.Text
+	newest := ""
+	for file, text := range f {
+		r, _, _ := recipe.Parse(file, []byte(text), recipe.Options{})
+		switch {
+		case !strings.HasPrefix(file, "registry/"):
+		case r == nil && strings.Contains(text, "name: "+name+"\n"):
+			return &compile.Text{File: file, Data: []byte(text)}, nil
+		case r != nil && r.Name == name && compile.Admits(version, r.Version) && (best == nil || compile.CompareVersions(r.Version, newest) > 0):
+			best, newest = &compile.Text{File: file, Data: []byte(text)}, r.Version
+		}
+	}
+	if best == nil {
+		return nil, fault.New(fault.RecipeNotFound, "no recipe %s@%s is registered", name, version)
+	}
+	return best, nil
+}
+
+func (f textFiles) Names() (names []string) {
+	for file, text := range f {
+		if r, _, _ := recipe.Parse(file, []byte(text), recipe.Options{}); r != nil && strings.HasPrefix(file, "registry/") {
+			names = append(names, r.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
