@@ -5,6 +5,7 @@ package roux
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"iter"
 	"math"
 	"time"
@@ -24,6 +25,49 @@ type AccountRules struct {
 	// others end. A negative number is no limit. Default 100; accounts that do not pay have
 	// no limit unless it is set.
 	MaxLiveRuns int
+	// Day is what the account may spend in a day; its Reset is not used.
+	Day Budget
+	// Keys are what it may spend with a key of that name. A run is started with one of
+	// them, or with none.
+	Keys map[string]Budget
+	// TimeZone is where days, weeks and months begin. Default UTC.
+	TimeZone *time.Location
+}
+
+// A Budget limits what may be spent in a period. What is reserved for a run counts when
+// it is reserved; what is released counts no longer.
+type Budget struct {
+	Limit int64 // whole credits; 0 = no limit
+	// Reset says when the budget begins anew: "daily", "weekly" (on Monday) or "monthly".
+	// "" and "none" are never.
+	Reset string
+	// Audit reports that the limit is exceeded, and refuses nothing.
+	Audit bool
+}
+
+func (b Budget) budget() (ledger.Budget, error) {
+	out := ledger.Budget{Limit: b.Limit, Reset: cmp.Or(ledger.Reset(b.Reset), ledger.Never), Audit: b.Audit}
+	if b.Limit < 0 || b.Limit > ledger.MaxAmount || !out.Reset.Known() {
+		return out, fmt.Errorf("a budget of %d credits and reset %q: want at least 0, and none, daily, weekly or monthly", b.Limit, b.Reset)
+	}
+	return out, nil
+}
+
+func (r AccountRules) rules() (out engine.AccountRules, err error) {
+	out = engine.AccountRules{Unmetered: r.Unmetered, MaxCredits: r.MaxCredits, MaxLiveRuns: r.MaxLiveRuns}
+	out.Budgets.Zone = r.TimeZone
+	if out.Budgets.Day, err = r.Day.budget(); err != nil {
+		return out, err
+	}
+	for name, b := range r.Keys {
+		if out.Budgets.Keys == nil {
+			out.Budgets.Keys = map[string]ledger.Budget{}
+		}
+		if out.Budgets.Keys[name], err = b.budget(); err != nil {
+			return out, fmt.Errorf("key %q: %w", name, err)
+		}
+	}
+	return out, nil
 }
 
 // For returns the engine as another account sees it: what it starts, reads and grants

@@ -84,7 +84,11 @@ func Open(ctx context.Context, opt Options) (*Engine, error) {
 	}
 	rules := make(map[string]engine.AccountRules, len(opt.Accounts))
 	for name, r := range opt.Accounts {
-		rules[name] = engine.AccountRules(r)
+		own, err := r.rules()
+		if err != nil {
+			return nil, fault.New(fault.ConfigInvalid, "account %s: %v", name, err)
+		}
+		rules[name] = own
 	}
 	n, err := node.Open(ctx, st, node.Config{
 		Dir: opt.Dir, Actions: actions.Catalogue, Retention: retention.Policy(opt.Retention), Concurrency: opt.Concurrency, Logger: opt.Logger,
@@ -134,6 +138,9 @@ type Request struct {
 	// MaxCredits is the most that the run pays, if the recipe and the account's rules do
 	// not allow less. Default: what they allow.
 	MaxCredits int64
+	// Key is the name of one of AccountRules.Keys: what the run spends counts in the budget
+	// of that key.
+	Key string
 }
 
 // Start compiles a recipe and starts a run of it. The run is durable when Start returns
@@ -158,7 +165,7 @@ func (e *Engine) Start(ctx context.Context, req Request) (run string, err error)
 	started, err := e.node.Engine.Start(ctx, engine.StartRequest{
 		Account: e.account, Plan: p, Recipe: r.Name, Version: r.Version, Parameters: input, Files: files,
 		IdempotencyKey: req.IdempotencyKey, Correlation: req.Correlation, Labels: req.Labels,
-		MaxCredits: req.MaxCredits,
+		MaxCredits: req.MaxCredits, Key: req.Key,
 	})
 	return started.Run, err
 }

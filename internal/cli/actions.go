@@ -370,7 +370,7 @@ func (a *app) call(ctx context.Context, act *action.Action, in, files []string) 
 		return fault.Invalid(fault.RecipeInvalid, c.diags)
 	}
 	a.unwrap = "output"
-	return a.start(ctx, c, params, files, "", 0)
+	return a.start(ctx, c, params, files, "", payment{})
 }
 
 // checkCall refuses what the action would refuse later.

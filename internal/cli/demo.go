@@ -192,7 +192,7 @@ func (d *demo) scene(ctx context.Context, recipe, file string) error {
 	if err != nil {
 		return datadir.Error(h.dir, err)
 	}
-	run, err := h.start(ctx, c, nil, []action.FileInfo{info}, 0)
+	run, err := h.start(ctx, c, nil, []action.FileInfo{info}, payment{})
 	if err != nil {
 		return h.refused(err)
 	}

@@ -31,14 +31,16 @@ type dryRun struct {
 	Estimated int64            `json:"estimated"`
 	Reserved  int64            `json:"creditsReserved"`
 	Most      int64            `json:"maxCredits"`
-	Available int64            `json:"available"`
-	Missing   int64            `json:"missing"` // what the account lacks to start the run
+	Available int64            `json:"available"` // to the run, of balance and budgets
+	Missing   int64            `json:"missing"`   // what the account cannot give to start the run
+	Limit     string           `json:"limitSource,omitempty"`
 	CanStart  bool             `json:"canStart"`
+	bound     ledger.Bound
 }
 
 // dryRun checks a request as run does, and shows what it would reserve.
-func (a *app) dryRun(ctx context.Context, c *compiled, params map[string]any, files []string, most int64) error {
-	req := engine.StartRequest{Account: a.account, Plan: c.plan, Parameters: params, MaxCredits: most}
+func (a *app) dryRun(ctx context.Context, c *compiled, params map[string]any, files []string, pay payment) error {
+	req := engine.StartRequest{Account: a.account, Plan: c.plan, Parameters: params, MaxCredits: pay.most, Key: pay.key}
 	paths, err := userfile.Expand(files, a.say)
 	if err != nil {
 		return err
@@ -53,7 +55,8 @@ func (a *app) dryRun(ctx context.Context, c *compiled, params map[string]any, fi
 		}
 		req.Files = append(req.Files, f)
 	}
-	q, err := engine.QuoteStart(&req, a.actions, ruleOf(a.rules(), a.account))
+	rules := ruleOf(a.rules(), a.account)
+	q, err := engine.QuoteStart(&req, a.actions, rules)
 	if err != nil {
 		return err
 	}
@@ -61,7 +64,7 @@ func (a *app) dryRun(ctx context.Context, c *compiled, params map[string]any, fi
 	if t := q.Credits; t != nil {
 		out.Metered, out.Estimated, out.Reserved, out.Most = true, t.Estimated, t.Reserved, t.Most
 	}
-	if err := a.readingBooks(ctx, func(ctx context.Context, r control.Reader) error { return out.pay(ctx, a, r) }); err != nil {
+	if err := a.readingBooks(ctx, func(ctx context.Context, r control.Reader) error { return out.pay(ctx, a, r, rules.Budgets, pay.key) }); err != nil {
 		return err
 	}
 	a.show(out, func() { a.printDryRun(out) })
@@ -72,7 +75,7 @@ func (a *app) dryRun(ctx context.Context, c *compiled, params map[string]any, fi
 }
 
 // pay finds out whether the account can pay the run.
-func (d *dryRun) pay(ctx context.Context, a *app, r control.Reader) error {
+func (d *dryRun) pay(ctx context.Context, a *app, r control.Reader, budgets ledger.Budgets, key string) error {
 	if err := a.mustExist(ctx, r); err != nil || !d.Metered {
 		return err
 	}
@@ -82,10 +85,12 @@ func (d *dryRun) pay(ctx context.Context, a *app, r control.Reader) error {
 		if err != nil {
 			return err
 		}
-		d.Available = account.Available(now)
+		d.Available, d.bound = budgets.Offer(account, key, now)
 	}
 	d.Missing = max(0, d.Reserved-d.Available)
-	d.CanStart = d.Missing == 0
+	if d.CanStart = d.Missing == 0; !d.CanStart {
+		d.Limit = d.bound.Source()
+	}
 	return nil
 }
 
@@ -137,9 +142,13 @@ func (a *app) printDryRun(d *dryRun) {
 	rows = append(rows,
 		[]string{"  would reserve", ledger.Credits(d.Reserved)},
 		[]string{"  pays at most", ledger.Credits(d.Most)},
-		[]string{"  account", fmt.Sprintf("%s has %d available", d.Account, d.Available)})
+		[]string{"  account", fmt.Sprintf("%s has %d available", d.Account, max(0, d.Available))})
 	if d.CanStart {
 		a.sheet(append(rows, []string{"  so", "the run can start"}))
+		return
+	}
+	if d.Limit != "account" {
+		a.sheet(append(rows, []string{"  so", "the run cannot start: " + fault.Message(d.bound.Refuse(d.Reserved, d.Available))}))
 		return
 	}
 	a.sheet(append(rows, []string{"  so", fmt.Sprintf("the run cannot start: %s missing; `%s` adds them", view.CountAre(int(d.Missing), "credit"), a.hint(fmt.Sprintf("credits grant %d", d.Missing), ""))}))

@@ -64,7 +64,7 @@ func TestWriteOnlyOverTheSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	input["pin"] = int64(471100) // as the command line reads it
-	run, err := h.start(t.Context(), c, input, nil, 0)
+	run, err := h.start(t.Context(), c, input, nil, payment{})
 	if err != nil {
 		t.Fatal(err)
 	}

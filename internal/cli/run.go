@@ -25,7 +25,7 @@ func (a *app) runCommand() *cobra.Command {
 	var in, files []string
 	var into string
 	limit := int64(defaultSource)
-	var most int64
+	var pay payment
 	draft, dry := false, false
 	cmd := &cobra.Command{
 		Use:   "run FILE",
@@ -65,23 +65,30 @@ cat recipe.yaml | roux run - -o json`,
 			if err != nil {
 				return err
 			}
-			if cmd.Flags().Changed("max-credits") && most < 1 {
-				return fault.New(fault.Usage, "--max-credits %d: want at least 1", most)
+			if cmd.Flags().Changed("max-credits") && pay.most < 1 {
+				return fault.New(fault.Usage, "--max-credits %d: want at least 1", pay.most)
 			}
 			if dry {
-				return a.dryRun(cmd.Context(), c, params, files, most)
+				return a.dryRun(cmd.Context(), c, params, files, pay)
 			}
-			return a.start(cmd.Context(), c, params, files, into, most)
+			return a.start(cmd.Context(), c, params, files, into, pay)
 		},
 	}
 	cmd.Flags().StringArrayVar(&in, "input", nil, "input field name=value, or @file with an object of them (repeatable)")
 	cmd.Flags().StringArrayVar(&files, "file", nil, "input file, a pattern in quotes such as 'scans/*.pdf', or the hash of a file that is kept (repeatable)")
 	cmd.Flags().StringVar(&into, "save", "", "write the files that the outputs name into this directory")
 	a.sourceFlags(cmd, &limit)
-	cmd.Flags().Int64Var(&most, "max-credits", 0, "the most credits that the run pays, if the recipe and the account do not allow less")
+	cmd.Flags().StringVar(&pay.key, "key", "", "name of a key of the account whose budget the run spends")
+	cmd.Flags().Int64Var(&pay.most, "max-credits", 0, "the most credits that the run pays, if the recipe and the account do not allow less")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "check the input, show what would be reserved and whether the account can pay; run nothing")
 	cmd.Flags().BoolVar(&draft, "draft", false, "run a recipe whose status is draft")
 	return cmd
+}
+
+// A payment is how a run is to be paid.
+type payment struct {
+	most int64  // credits; 0 = what the recipe and the account allow
+	key  string // a key of the account; "" = none
 }
 
 // oneAndFiles requires one argument beside the files of --file. The shell has
@@ -98,7 +105,7 @@ func oneAndFiles(files *[]string, usage string) cobra.PositionalArgs {
 
 // start runs a compiled recipe. It opens the files before it touches the data
 // directory, so that a misspelt path leaves nothing behind.
-func (a *app) start(ctx context.Context, c *compiled, params map[string]any, files []string, into string, most int64) error {
+func (a *app) start(ctx context.Context, c *compiled, params map[string]any, files []string, into string, pay payment) error {
 	ctx = a.following(ctx)
 	if len(files) == 0 && readsFiles(c.plan) {
 		a.say("this recipe works on files and gets none: --file gives it some")
@@ -139,7 +146,7 @@ func (a *app) start(ctx context.Context, c *compiled, params map[string]any, fil
 	if err != nil {
 		return err
 	}
-	run, err := h.start(ctx, c, params, infos, most)
+	run, err := h.start(ctx, c, params, infos, pay)
 	if err != nil {
 		return h.refused(err)
 	}

@@ -301,7 +301,11 @@ func (a *app) printRun(v *view.Run, f fullView, head store.Head) {
 		rows = append(rows, []string{"ended", a.exact(head.Ended)})
 	}
 	if w := f.Waits; w != nil {
-		rows = append(rows, []string{"waits", w.text() + ": `" + w.Next + "`"})
+		next := "`" + w.Next + "`"
+		if w.Limit != "account" && w.Available < w.Missing {
+			next = w.Next
+		}
+		rows = append(rows, []string{"waits", w.text() + ": " + next})
 	} else if f.WaitState != "none" {
 		rows = append(rows, []string{"waits", a.waitText(v, f.WaitState)})
 	}

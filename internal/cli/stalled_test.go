@@ -54,7 +54,7 @@ func TestF48_StalledExportAndEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin := func() string {
-		run, err := h.start(t.Context(), c, nil, nil, 0)
+		run, err := h.start(t.Context(), c, nil, nil, payment{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/ledger"
@@ -19,11 +20,20 @@ type unfunded struct {
 	Step      string `json:"step"`
 	Missing   int64  `json:"missing"` // what the step needs beyond what the run holds
 	Available int64  `json:"available"`
-	Next      string `json:"next"`           // lets the run go on, as by a grant of what the step lacks
-	Then      string `json:"then,omitempty"` // goes on with the run, which no process carries on
+	Limit     string `json:"limitSource"`     // account, day or key:NAME
+	Until     string `json:"until,omitempty"` // when the budget begins anew that is used up
+	Next      string `json:"next"`            // lets the run go on, as by a grant of what the step lacks
+	Then      string `json:"then,omitempty"`  // goes on with the run, which no process carries on
 }
 
 func (w *unfunded) text() string {
+	if w.Limit != "account" {
+		text := fmt.Sprintf("%s waits for %s, and the budget has %d left (limitSource %s)", view.OneLine(w.Step), ledger.Credits(w.Missing), max(0, w.Available), w.Limit)
+		if w.Until != "" {
+			text += "; it begins anew at " + w.Until
+		}
+		return text
+	}
 	return fmt.Sprintf("%s waits for %s, and account %s has %d available", view.OneLine(w.Step), ledger.Credits(w.Missing), w.Account, w.Available)
 }
 
@@ -37,9 +47,18 @@ func (a *app) unfunded(ctx context.Context, r control.Reader, head store.Head, v
 	if err != nil {
 		return nil, err
 	}
-	w := &unfunded{Account: head.Account, Step: step.Path, Missing: missing, Available: account.Available(max(a.now().UnixMicro(), account.At()))}
+	left, by := ruleOf(a.rules(), head.Account).Budgets.Offer(account, s.Key(), max(a.now().UnixMicro(), account.At()))
+	w := &unfunded{Account: head.Account, Step: step.Path, Missing: missing, Available: left, Limit: by.Source()}
+	if until := by.Helps(missing); until != 0 {
+		w.Until = time.UnixMicro(until).UTC().Format(time.RFC3339)
+	}
 	_, held := r.(*control.Remote)
 	switch {
+	case w.Available < missing && w.Limit != "account":
+		w.Next = "raise the limit in `accounts` of the configuration, and start the process again"
+		if w.Until != "" {
+			w.Next = "wait, or " + w.Next
+		}
 	case w.Available < missing:
 		w.Next = a.hint(fmt.Sprintf("credits grant %d", missing-w.Available), "")
 		if !held {

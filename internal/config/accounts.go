@@ -24,6 +24,11 @@ type AccountRules struct {
 	// MaxLiveRuns is how many runs may be live at once; 0 = no limit, nil = the engine's
 	// default.
 	MaxLiveRuns *int `json:"max_live_runs"`
+	// Day is what the account may spend in a day, and Keys what it may spend with a key of
+	// that name. Days begin at midnight in TimeZone; "" = UTC.
+	Day      *Budget           `json:"day"`
+	Keys     map[string]Budget `json:"keys"`
+	TimeZone string            `json:"time_zone"`
 }
 
 // maxLiveRuns bounds a limit of live runs: ten times as many may wait in memory.
@@ -86,6 +91,10 @@ func parseAccounts(text string) (map[string]AccountRules, error) {
 		}
 		if n := accounts[name].MaxLiveRuns; n != nil && (*n < 0 || *n > maxLiveRuns) {
 			return nil, fmt.Errorf("%s: max_live_runs is %d: want 1 to %d, or 0 for no limit", name, *n, maxLiveRuns)
+		}
+		rules := accounts[name]
+		if _, err := rules.Budgets(); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return accounts, nil

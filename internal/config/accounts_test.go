@@ -41,7 +41,10 @@ func TestAccountsAndPrices(t *testing.T) {
 		t.Errorf("the prices are %v", got)
 	}
 	for _, text := range []string{`{"a": {"max_credits": -1}}`, `{"a": {"max_credits": 0}}`, `{"a b": {}}`, `{"a": {"max": 1}}`, `{"a": 1}`, `[]`, `{} {}`, `{"a": {"max_credits": 0.5}}`,
-		`{"a": {"max_live_runs": -1}}`, `{"a": {"max_live_runs": 1e9}}`, `{"a": {"max_live_runs": "many"}}`} {
+		`{"a": {"max_live_runs": -1}}`, `{"a": {"max_live_runs": 1e9}}`, `{"a": {"max_live_runs": "many"}}`,
+		`{"a": {"time_zone": "Local"}}`, `{"a": {"time_zone": "Europe/Atlantis"}}`, `{"a": {"day": {}}}`, `{"a": {"day": {"limit": 0}}}`,
+		`{"a": {"day": {"limit": 1, "reset": "daily"}}}`, `{"a": {"day": {"limit": 1, "mode": "warn"}}}`, `{"a": {"keys": {"": {"limit": 1}}}}`,
+		`{"a": {"keys": {"ci": {"limit": -1}}}}`, `{"a": {"keys": {"ci": {"limit": 1, "reset": "yearly"}}}}`, `{"a": {"keys": {"ci": {}}}}`} {
 		if checkAccounts(text) == nil {
 			t.Errorf("accounts %s are accepted", text)
 		}

@@ -40,6 +40,9 @@ type StartRequest struct {
 	// MaxCredits is the most that the run may pay, if its account pays. Default: what
 	// the recipe or the account says, whichever is less.
 	MaxCredits int64
+	// Key is the name of a key of the account: what the run spends counts in the budget of
+	// that key.
+	Key string
 }
 
 // A Started is the answer to a start. The run is durable when it is returned.
@@ -154,6 +157,9 @@ func bodyHash(req *StartRequest, plan string) (string, error) {
 	}
 	if req.MaxCredits != 0 {
 		put(binary.AppendVarint(nil, req.MaxCredits))
+	}
+	if req.Key != "" {
+		put([]byte("key " + req.Key))
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/roux-engine/roux/internal/admission"
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
-	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/plan"
@@ -146,8 +145,8 @@ func (c *core) start(in *input) error {
 	l.limited = in.start.limited
 	c.residency.add(l)
 	if terms := in.m.Start.Credits; terms != nil && in.start.idem != nil {
-		if free := c.purses.Available(in.key.Account); terms.Reserved > free {
-			l.claim.Unpaid = ledger.Insufficient(terms.Reserved, free)
+		if free, by := c.purses.Offer(in.key.Account, terms.Key); terms.Reserved > free {
+			l.claim.Unpaid = by.Refuse(terms.Reserved, free)
 		}
 	}
 	err := c.decide(l, &in.m)
@@ -274,12 +273,15 @@ func (c *core) offer(l *loadedRun, in *machine.Input) error {
 	if in.Kind == machine.InStart {
 		start = in.Start
 	}
+	if start == nil || start.Credits == nil {
+		return nil
+	}
+	l.claim.Key = start.Credits.Key
 	switch {
-	case start == nil || start.Credits == nil:
 	case l.claim.Unpaid != nil:
 		in.Available = math.MaxInt64 // the store refuses it, unless its key has started a run
 	default:
-		in.Available = c.purses.Available(l.key.Account)
+		in.Available, in.Bound = c.purses.Offer(l.key.Account, l.claim.Key)
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ package engine
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
@@ -14,6 +16,7 @@ import (
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/purse"
+	"github.com/roux-engine/roux/internal/spell"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -35,6 +38,9 @@ type AccountRules struct {
 	// number is no limit. Default DefaultMaxLiveRuns; unmetered accounts have no limit
 	// unless it is set.
 	MaxLiveRuns int
+	// Budgets are what the account and its keys may spend. A run names a key only if it is
+	// one of them.
+	Budgets ledger.Budgets
 }
 
 // DefaultRules are those of an account that has none of its own.
@@ -79,6 +85,9 @@ func termsOf(req *StartRequest, rules AccountRules, budget func() *estimate.Budg
 	if req.MaxCredits < 0 {
 		return nil, fault.New(fault.InputInvalid, "maxCredits is %d: want at least 1", req.MaxCredits)
 	}
+	if err := checkKey(req, rules); err != nil {
+		return nil, err
+	}
 	if rules.Unmetered {
 		return nil, nil
 	}
@@ -86,7 +95,7 @@ func termsOf(req *StartRequest, rules AccountRules, budget func() *estimate.Budg
 	if b.Problem != "" {
 		return nil, fault.New(fault.PriceUnknown, "the credits of a run cannot be estimated: %s", b.Problem)
 	}
-	c := &journal.Credits{Estimated: min(b.Expected, ledger.MaxAmount), Most: cmp.Or(rules.MaxCredits, DefaultMaxCredits), Policy: ledger.Policy(b.Policy)}
+	c := &journal.Credits{Estimated: min(b.Expected, ledger.MaxAmount), Most: cmp.Or(rules.MaxCredits, DefaultMaxCredits), Policy: ledger.Policy(b.Policy), Key: req.Key}
 	for _, most := range [...]int64{b.Cap, req.MaxCredits} {
 		if most > 0 {
 			c.Most = min(c.Most, most)
@@ -97,6 +106,24 @@ func termsOf(req *StartRequest, rules AccountRules, budget func() *estimate.Budg
 		c.Estimated, c.Reserved = cmp.Or(c.Estimated, c.Most), c.Most
 	}
 	return c, nil
+}
+
+// checkKey refuses a key that the account does not have: the run would escape the budget
+// of the one that was meant.
+func checkKey(req *StartRequest, rules AccountRules) error {
+	if req.Key == "" {
+		return nil
+	}
+	if _, ok := rules.Budgets.Keys[req.Key]; ok && !rules.Unmetered {
+		return nil
+	}
+	near := ""
+	if name := spell.Nearest(req.Key, slices.Sorted(maps.Keys(rules.Budgets.Keys))); name != "" {
+		near = fmt.Sprintf("; did you mean %s?", name)
+	}
+	err := fault.New(fault.InputInvalid, "account %s has no key %q%s", req.Account, req.Key, near)
+	err.Remedy = "Name a key that `accounts` of the configuration lists under `keys` of the account, or none."
+	return err
 }
 
 // budget returns what a run of the plan may cost. It is computed once for a plan whose
@@ -223,6 +250,8 @@ type purseHost struct{ *core }
 func (h purseHost) Now() int64 { return h.now }
 
 func (h purseHost) Pays(account string) bool { return !h.cfg.Accounts(account).Unmetered }
+
+func (h purseHost) Budgets(account string) ledger.Budgets { return h.cfg.Accounts(account).Budgets }
 
 func (h purseHost) Committing() bool { return h.pipeline.committing != nil }
 

@@ -39,6 +39,9 @@ type Credits struct {
 	// Most is the most that all generations of the run may pay together.
 	Most   int64         `json:"maxCredits"`
 	Policy ledger.Policy `json:"policy"` // of a failed run
+	// Key is the name of the key that the run was started with; "" = none. What the run
+	// spends counts in the budget of that key.
+	Key string `json:"key,omitempty"`
 }
 
 // A File is an input file of a run.
@@ -166,6 +169,7 @@ func appendPlainStart(b []byte, rec *startRecord) (_ []byte, ok bool) {
 		w.b = strconv.AppendInt(append(w.b, `,"reserved":`...), c.Reserved, 10)
 		w.b = strconv.AppendInt(append(w.b, `,"maxCredits":`...), c.Most, 10)
 		w.text(`,"policy":`, string(c.Policy))
+		w.optional(`,"key":`, c.Key)
 		w.b = append(w.b, '}')
 		w.ok = w.ok && min(c.Estimated, c.Reserved, c.Most) >= 0
 	}
@@ -297,6 +301,7 @@ func (r *startReader) credits() *Credits {
 	r.ok = r.accept(`,"maxCredits":`) && r.ok
 	c.Most = whole()
 	c.Policy = ledger.Policy(r.text(`,"policy":"`))
+	c.Key = r.optional(`,"key":"`)
 	r.ok = r.accept("}") && r.ok
 	return c
 }

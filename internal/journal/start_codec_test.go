@@ -39,6 +39,8 @@ func TestStartIsJSON(t *testing.T) {
 		"price":      base(func(s *Start) { s.Pins = []Pin{{Name: "a", Price: 3 * ledger.Credit}, {Name: "b", Price: 1}} }),
 		"owes":       base(func(s *Start) { s.Pins = []Pin{{Name: "a", Price: -1}} }),
 		"negative":   base(func(s *Start) { s.Pins = []Pin{{Name: "a", Cost: -7}} }),
+		"credits":    base(func(s *Start) { s.Credits = &Credits{Estimated: 1, Reserved: 2, Most: 3, Policy: ledger.RefundAll} }),
+		"key":        base(func(s *Start) { s.Credits = &Credits{Most: 3, Policy: ledger.RefundAll, Key: "ci"} }),
 		"smallest":   base(func(s *Start) { s.Pins = []Pin{{Name: "a", Cost: -1 << 63}} }),
 	} {
 		data, err := EncodeStart(st)
@@ -79,6 +81,7 @@ func FuzzStart(f *testing.F) {
 		`{"run":"r","account":"a","recipe":"x","version":"1","plan":"p","correlationId":"c","seed":1,"pins":[{"name":"n","version":"1","cost":5,"provider":"p","atMostOnce":true},{"name":"m","version":""}],"parameters":{"a":1}}`,
 		`{"run":"r","account":"a","recipe":"x","plan":"p","seed":0}`, `{"run":"r","account":"a","recipe":"x","plan":"p","seed":01}`,
 		`{"run":"r","account":"a","recipe":"x","plan":"p","seed":1,"parameters":{}} }`, `{"run":"r","account":"a","recipe":"x","plan":"p","seed":1,"parameters":1},"seed":2}`,
+		`{"run":"r","account":"a","recipe":"x","plan":"p","seed":1,"credits":{"estimated":1,"reserved":2,"maxCredits":3,"policy":"refund_all","key":"ci"}}`,
 		`{"run":"r","account":"a","recipe":"x","plan":"p","seed":1,"parameters":null}`, `{"run":"r","account":"a","recipe":"x","plan":"p","seed":1,"parameters": {} }`,
 	} {
 		f.Add([]byte(s))

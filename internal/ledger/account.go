@@ -74,6 +74,9 @@ type Hold struct {
 	Created int64  `json:"createdAt"`
 	Until   int64  `json:"expiresAt"`
 	Parts   []Part `json:"parts"`
+	// Key is the name of the key that the run was started with.
+	Key  string    `json:"keyName,omitempty"`
+	days []dayPart // in which Parts count, the front of Parts first
 }
 
 // Amount is what is held.
@@ -87,18 +90,19 @@ type Account struct {
 	lots  map[string]*Lot
 	order []*Lot // lots that may have free credits, in the order in which they burn
 	holds map[string]*Hold
+	usage map[string]*usage // by key; that of "" is the account's
 
 	granted int64 // in all
 }
 
 // NewAccount returns an account without credits.
 func NewAccount() *Account {
-	return &Account{lots: map[string]*Lot{}, holds: map[string]*Hold{}}
+	return &Account{lots: map[string]*Lot{}, holds: map[string]*Hold{}, usage: map[string]*usage{}}
 }
 
 // Clone returns an account that does not change when a does.
 func (a *Account) Clone() *Account {
-	c := &Account{seq: a.seq, at: a.at, granted: a.granted, lots: make(map[string]*Lot, len(a.lots)), holds: make(map[string]*Hold, len(a.holds))}
+	c := &Account{seq: a.seq, at: a.at, granted: a.granted, lots: make(map[string]*Lot, len(a.lots)), holds: make(map[string]*Hold, len(a.holds)), usage: make(map[string]*usage, len(a.usage))}
 	for id, l := range a.lots {
 		lot := *l
 		c.lots[id] = &lot
@@ -109,6 +113,9 @@ func (a *Account) Clone() *Account {
 	for id := range a.holds {
 		h, _ := a.Hold(id)
 		c.holds[id] = &h
+	}
+	for key, u := range a.usage {
+		c.usage[key] = &usage{u.total, slices.Clone(u.days)}
 	}
 	return c
 }
@@ -149,7 +156,7 @@ func (a *Account) Hold(id string) (hold Hold, ok bool) {
 		return Hold{}, false
 	}
 	hold = *h
-	hold.Parts = slices.Clone(h.Parts)
+	hold.Parts, hold.days = slices.Clone(h.Parts), slices.Clone(h.days)
 	return hold, true
 }
 
@@ -241,7 +248,9 @@ func (a *Account) list(l *Lot) {
 func (a *Account) applyHold(e *Entry) {
 	switch e.Kind {
 	case Reserve:
-		a.holds[e.Hold] = &Hold{ID: e.Hold, Run: e.Run, Created: e.At, Until: e.HoldUntil, Parts: slices.Clone(e.Parts)}
+		h := &Hold{ID: e.Hold, Run: e.Run, Created: e.At, Until: e.HoldUntil, Parts: slices.Clone(e.Parts), Key: e.KeyName}
+		a.holds[e.Hold] = h
+		a.countHeld(h, e)
 	case Extend:
 		h := a.holds[e.Hold]
 		for _, p := range e.Parts {
@@ -251,9 +260,11 @@ func (a *Account) applyHold(e *Entry) {
 				h.Parts = append(h.Parts, p)
 			}
 		}
+		a.countHeld(h, e)
 	case Settle, Release:
 		h := a.holds[e.Hold]
 		h.Parts = h.Parts[:copy(h.Parts, rest(h.Parts, e.Amount()))]
+		a.countEnded(h, e)
 		if len(h.Parts) == 0 {
 			delete(a.holds, e.Hold)
 		}
@@ -297,7 +308,9 @@ func (a *Account) check(e *Entry) error {
 		return misfit(e, "kind %d is unknown", e.Kind)
 	case e.At < a.at && e.Kind != Expire:
 		return misfit(e, "it is dated before an earlier entry")
-	case e.Key == "" || max(len(e.Key), len(e.Hold), len(e.Run), len(e.Note)) > maxText:
+	case e.Day != 0 && max(e.Day-e.At, e.At-e.Day) > 2*day:
+		return misfit(e, "it does not count in a day near its own")
+	case e.Key == "" || max(len(e.Key), len(e.Hold), len(e.Run), len(e.KeyName), len(e.Note)) > maxText:
 		return misfit(e, "a name of it is empty or longer than %d bytes", maxText)
 	}
 	need := make(map[string]int64, len(e.Parts))

@@ -16,14 +16,19 @@ import (
 // Entries and states are stored in the forms below. The first byte is the number of the
 // form: a store keeps entries for ever, so a form that was published is always read.
 const (
-	entryForm = 1
-	stateForm = 1
+	entryForm        = 1
+	countedEntryForm = 2 // with the key and the day in which it counts
+	stateForm        = 2
 )
 
 // Append appends the entry as [DecodeEntry] reads it. Its key is not included: the store
 // has it beside the entry.
 func (e *Entry) Append(buf []byte) []byte {
-	buf = append(buf, entryForm, byte(e.Kind))
+	form, counted := byte(entryForm), e.KeyName != "" || e.Day != 0
+	if counted {
+		form = countedEntryForm
+	}
+	buf = append(buf, form, byte(e.Kind))
 	buf = binary.AppendVarint(buf, e.At)
 	buf = wire.AppendString(buf, e.Hold)
 	buf = wire.AppendString(buf, e.Run)
@@ -31,6 +36,9 @@ func (e *Entry) Append(buf []byte) []byte {
 	buf = wire.AppendString(buf, e.Note)
 	if e.Kind == Grant {
 		buf = e.Terms.append(buf)
+	}
+	if counted {
+		buf = binary.AppendVarint(wire.AppendString(buf, e.KeyName), e.Day)
 	}
 	buf = binary.AppendUvarint(buf, uint64(len(e.Parts)))
 	for _, p := range e.Parts {
@@ -43,13 +51,17 @@ func (e *Entry) Append(buf []byte) []byte {
 // DecodeEntry reads what [Entry.Append] has written of the entry with a key.
 func DecodeEntry(key string, data []byte) (*Entry, error) {
 	r := &wire.Reader{Buf: data}
-	if form := r.Byte(); r.Err == nil && form != entryForm {
+	form := r.Byte()
+	if r.Err == nil && form != entryForm && form != countedEntryForm {
 		return nil, fmt.Errorf("entry of form %d", form)
 	}
 	e := &Entry{Key: key, Kind: Kind(r.Byte()), At: r.Varint(), Hold: text(r), Run: text(r), HoldUntil: r.Varint(), Note: text(r)}
 	if e.Kind == Grant {
 		e.Terms = &Terms{}
 		e.Terms.read(r)
+	}
+	if form == countedEntryForm {
+		e.KeyName, e.Day = text(r), r.Varint()
 	}
 	for range count(r) {
 		e.Parts = append(e.Parts, Part{text(r), r.Varint()})
@@ -87,8 +99,34 @@ func (a *Account) AppendState(buf []byte) []byte {
 			buf = binary.AppendUvarint(buf, a.lots[p.Lot].Seq)
 			buf = binary.AppendVarint(buf, p.Amount)
 		}
+		buf = appendDays(wire.AppendString(buf, h.Key), h.days)
+	}
+	buf = binary.AppendUvarint(buf, uint64(len(a.usage)))
+	for _, key := range slices.Sorted(maps.Keys(a.usage)) {
+		u := a.usage[key]
+		buf = appendDays(binary.AppendVarint(wire.AppendString(buf, key), u.total), u.days)
 	}
 	return buf
+}
+
+// appendDays appends days and their amounts, the times each since the one before it.
+func appendDays(buf []byte, days []dayPart) []byte {
+	buf = binary.AppendUvarint(buf, uint64(len(days)))
+	last := int64(0)
+	for _, d := range days {
+		buf = binary.AppendVarint(binary.AppendVarint(buf, d.start-last), d.amount)
+		last = d.start
+	}
+	return buf
+}
+
+func readDays(r *wire.Reader) (days []dayPart) {
+	last := int64(0)
+	for range count(r) {
+		last += r.Varint()
+		days = append(days, dayPart{last, r.Varint()})
+	}
+	return days
 }
 
 // DecodeState reads what [Account.AppendState] has written. A state that contradicts
@@ -126,6 +164,15 @@ func DecodeState(data []byte) (*Account, error) {
 	if err := a.readHolds(r, bySeq); err != nil {
 		return nil, err
 	}
+	for range count(r) {
+		key := text(r)
+		u := &usage{r.Varint(), readDays(r)}
+		ordered := slices.IsSortedFunc(u.days, func(d, e dayPart) int { return cmp.Compare(d.start, e.start) })
+		if a.usage[key] != nil || u.total < 0 || !ordered {
+			return nil, fmt.Errorf("what key %q has used contradicts itself", key)
+		}
+		a.usage[key] = u
+	}
 	return a, end(r)
 }
 
@@ -142,8 +189,13 @@ func (a *Account) readHolds(r *wire.Reader, bySeq map[uint64]*Lot) error {
 			held[l] += n
 			h.Parts = append(h.Parts, Part{l.ID, n})
 		}
-		if a.holds[h.ID] != nil || len(h.Parts) == 0 {
-			return fmt.Errorf("reservation %s is empty or comes twice", h.ID)
+		h.Key, h.days = text(r), readDays(r)
+		counted := int64(0)
+		for _, d := range h.days {
+			counted += d.amount
+		}
+		if a.holds[h.ID] != nil || len(h.Parts) == 0 || counted != h.Amount() {
+			return fmt.Errorf("reservation %s is empty, comes twice, or does not count what it holds", h.ID)
 		}
 		a.holds[h.ID] = h
 	}

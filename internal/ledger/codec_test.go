@@ -35,7 +35,11 @@ func TestStoredForms(t *testing.T) {
 	if got, want := hex.EncodeToString(e.Append(nil)), "01010a000000016e0470616964060a1201036c6f74d804"; got != want {
 		t.Errorf("an entry is %s, want %s", got, want)
 	}
-	const want = "010980909de91a0301500b70726f6d6f74696f6e616c000280909de91a02010000140050000151047061696405020002020000a001280000015204706169640080a0bad2350002030a000000000e010572756e2f320372756e088080f6ba870a0202a0010114"
+	e = &Entry{Key: "k", Kind: Reserve, At: 5, Hold: "h", Run: "r", KeyName: "ci", Day: -4, Parts: []Part{{"lot", 300}}}
+	if got, want := hex.EncodeToString(e.Append(nil)), "02020a016801720000026369"+"0701036c6f74d804"; got != want {
+		t.Errorf("an entry with a key is %s, want %s", got, want)
+	}
+	const want = "020980909de91a0301500b70726f6d6f74696f6e616c000280909de91a02010000140050000151047061696405020002020000a001280000015204706169640080a0bad2350002030a000000000e010572756e2f320372756e088080f6ba870a0202a0010114000100b4010100dc010100dc01"
 	if got := hex.EncodeToString(example(t).AppendState(nil)); got != want {
 		t.Errorf("a state is %s, want %s", got, want)
 	}
@@ -46,10 +50,12 @@ func TestStoredForms(t *testing.T) {
 func TestDamagedForms(t *testing.T) {
 	a := example(t)
 	state, entry := a.AppendState(nil), (&Entry{Key: "k", Kind: Settle, At: 5, Hold: "h", Parts: []Part{{"lot", 300}}}).Append(nil)
+	keyed := (&Entry{Key: "k", Kind: Reserve, At: 5, Hold: "h", KeyName: "ci", Day: 7, Parts: []Part{{"lot", 300}}}).Append(nil)
 	for _, form := range []struct {
 		data []byte
 		read func([]byte) error
 	}{
+		{keyed, func(b []byte) error { return second(DecodeEntry("k", b)) }},
 		{state, func(b []byte) error { return second(DecodeState(b)) }},
 		{entry, func(b []byte) error { return second(DecodeEntry("k", b)) }},
 	} {
@@ -62,7 +68,7 @@ func TestDamagedForms(t *testing.T) {
 			t.Error("a byte behind the end is accepted")
 		}
 		other := bytes.Clone(form.data)
-		other[0]++
+		other[0] = 9
 		if form.read(other) == nil {
 			t.Error("another form is accepted")
 		}

@@ -58,9 +58,14 @@ func (a *Account) take(now, n int64) (parts []Part, missing int64) {
 	return parts, n
 }
 
-// Reserve holds n credits for a run until its settlement. The error is
-// INSUFFICIENT_CREDITS when the account has less.
+// Reserve is ReserveFor without a key, and counts in the day in UTC.
 func (a *Account) Reserve(now int64, key, hold, run string, n, until int64) (*Entry, error) {
+	return a.ReserveFor(Count{}, now, key, hold, run, n, until)
+}
+
+// ReserveFor holds n credits for a run until its settlement. The error is
+// INSUFFICIENT_CREDITS when the account has less. Budgets are not judged here.
+func (a *Account) ReserveFor(c Count, now int64, key, hold, run string, n, until int64) (*Entry, error) {
 	now = max(now, a.at)
 	if err := checkAmount("a reservation", n); err != nil {
 		return nil, err
@@ -69,12 +74,17 @@ func (a *Account) Reserve(now int64, key, hold, run string, n, until int64) (*En
 	if missing > 0 {
 		return nil, Insufficient(n, n-missing)
 	}
-	e := &Entry{Key: key, Kind: Reserve, At: now, Parts: parts, Hold: hold, Run: run, HoldUntil: until}
+	e := &Entry{Key: key, Kind: Reserve, At: now, Parts: parts, Hold: hold, Run: run, HoldUntil: until, KeyName: c.Key, Day: c.Day}
 	return a.applied(e)
 }
 
-// Extend adds n credits to a hold.
+// Extend is ExtendFor and counts in the day in UTC.
 func (a *Account) Extend(now int64, key, hold string, n int64) (*Entry, error) {
+	return a.ExtendFor(Count{}, now, key, hold, n)
+}
+
+// ExtendFor adds n credits to a hold, which keeps its key.
+func (a *Account) ExtendFor(c Count, now int64, key, hold string, n int64) (*Entry, error) {
 	now = max(now, a.at)
 	if err := checkAmount("an extension", n); err != nil {
 		return nil, err
@@ -87,15 +97,12 @@ func (a *Account) Extend(now int64, key, hold string, n int64) (*Entry, error) {
 	if missing > 0 {
 		return nil, Insufficient(n, n-missing)
 	}
-	e := &Entry{Key: key, Kind: Extend, At: now, Parts: parts, Hold: hold, Run: h.Run}
+	e := &Entry{Key: key, Kind: Extend, At: now, Parts: parts, Hold: hold, Run: h.Run, Day: c.Day}
 	return a.applied(e)
 }
 
-// Insufficient is the error of a run that needs more credits than its account can give.
-func Insufficient(needed, available int64) error {
-	return fault.New(fault.InsufficientCredits, "the run needs %s, and the account lacks %d of them (limitSource account)",
-		Credits(needed), needed-max(available, 0))
-}
+// Insufficient is the error of a run that needs more credits than its account has.
+func Insufficient(needed, available int64) error { return Bound{}.Refuse(needed, available) }
 
 // Settle ends a hold: due credits of its front are spent and the rest is released. What
 // it returns to lots that have ended is expired or voided. due is at most what is held.

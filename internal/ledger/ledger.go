@@ -142,9 +142,15 @@ type Entry struct {
 	Run  string `json:"run,omitempty"`
 	// HoldUntil is the ttl of the run of a reserve, for people: the hold does not end
 	// then.
-	HoldUntil int64  `json:"holdUntil,omitempty"`
-	Terms     *Terms `json:"terms,omitempty"` // of a grant
-	Note      string `json:"note,omitempty"`  // why, for people
+	HoldUntil int64 `json:"holdUntil,omitempty"`
+	// KeyName, of a reserve, is the name of the key that the run was started with. All
+	// entries of the hold count in the budget of that key.
+	KeyName string `json:"keyName,omitempty"`
+	// Day, of a reserve or extend, is when the day in which it counts begins in the time
+	// zone of the account, UTC µs; 0 = the day in UTC.
+	Day   int64  `json:"day,omitempty"`
+	Terms *Terms `json:"terms,omitempty"` // of a grant
+	Note  string `json:"note,omitempty"`  // why, for people
 }
 
 // Amount is the sum of the entry's parts.

@@ -32,6 +32,8 @@ type saved struct {
 	lots    []Lot // as they were; an absent one has only its name
 	holdID  string
 	hold    *Hold // nil = there was none
+	keys    []string
+	usage   []*usage // of keys; nil = there was none
 }
 
 func (a *Account) save(e *Entry) saved {
@@ -45,6 +47,21 @@ func (a *Account) save(e *Entry) saved {
 	}
 	if h, ok := a.Hold(e.Hold); ok {
 		s.hold = &h
+	}
+	if e.Kind == Reserve || e.Kind == Extend || e.Kind == Release {
+		s.keys = append(s.keys, "")
+		if key := e.KeyName; key != "" {
+			s.keys = append(s.keys, key)
+		} else if s.hold != nil && s.hold.Key != "" {
+			s.keys = append(s.keys, s.hold.Key)
+		}
+		for _, key := range s.keys {
+			var was *usage
+			if u := a.usage[key]; u != nil {
+				was = &usage{u.total, slices.Clone(u.days)}
+			}
+			s.usage = append(s.usage, was)
+		}
 	}
 	return s
 }
@@ -67,5 +84,12 @@ func (a *Account) restore(s saved) {
 		a.holds[s.holdID] = s.hold
 	} else {
 		delete(a.holds, s.holdID)
+	}
+	for i, key := range s.keys {
+		if s.usage[i] != nil {
+			a.usage[key] = s.usage[i]
+		} else {
+			delete(a.usage, key)
+		}
 	}
 }

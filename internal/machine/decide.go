@@ -149,7 +149,7 @@ func (r *Run) handleStart(in *Input) {
 	}
 	terms := in.Start.Credits
 	if terms != nil && terms.Reserved > in.Available {
-		r.turn.Err = ledger.Insufficient(terms.Reserved, in.Available)
+		r.turn.Err = in.Bound.Refuse(terms.Reserved, in.Available)
 		return
 	}
 	data, err := journal.EncodeStart(in.Start)
@@ -181,7 +181,7 @@ func (r *Run) handleGranted(in *Input) {
 	if st.status != journal.Queued && st.status != journal.Blocked || s.state == scopeSweep || r.paused && !mutation.Pause {
 		return // it was or will be cancelled; the engine sees no node.started and frees the slot
 	}
-	if !r.fund(s, i, in.Available) {
+	if !r.fund(s, i, in.Available, in.Bound) {
 		return
 	}
 	r.emitRunning()

@@ -83,8 +83,8 @@ func (r *Run) openCeilings() ledger.Amount {
 
 // fund makes sure that the run holds enough for another attempt of a step. Otherwise it
 // emits why not: the step is blocked until the account has more, or it fails because
-// the run may not pay more. available is what the account can give.
-func (r *Run) fund(s *scope, i int32, available int64) bool {
+// the run may not pay more. available is what the account can give, and what limits it.
+func (r *Run) fund(s *scope, i int32, available int64, by ledger.Bound) bool {
 	if !r.metered() {
 		return true
 	}
@@ -103,8 +103,7 @@ func (r *Run) fund(s *scope, i int32, available int64) bool {
 		return false
 	case missing > available:
 		if st.flags&flagUnfunded == 0 {
-			r.emitStep(s, i, journal.Event{Kind: journal.EvNodeBlocked, Flag: 1, Text: fmt.Sprintf(
-				"waits for %s; account %s has %d available", ledger.Credits(missing), r.start.Account, max(available, 0))})
+			r.emitStep(s, i, journal.Event{Kind: journal.EvNodeBlocked, Flag: 1, Text: by.Waits(r.start.Account, missing, available)})
 		}
 		return false
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
-	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -67,7 +66,7 @@ func (r *Run) handleRetry(in *Input) {
 	resets := g.ordered()
 	reserved, expected := r.nextReservation(resets)
 	if reserved > in.Available {
-		r.turn.Err = ledger.Insufficient(reserved, in.Available)
+		r.turn.Err = in.Bound.Refuse(reserved, in.Available)
 		return
 	}
 	r.emitRun(ev)

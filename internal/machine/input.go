@@ -46,6 +46,7 @@ type Input struct {
 	// Queued is true if the account has as many live runs as it may have (InStart,
 	// InRetry, InEdit): the run begins with InAdmit.
 	Queued bool
+	Bound  ledger.Bound // what limits Available
 
 	// InResult.
 	Outcome   Outcome

@@ -27,6 +27,8 @@ type Host[W any] interface {
 	Now() int64 // UTC µs, never falls
 	// Pays reports whether an account pays for its runs.
 	Pays(account string) bool
+	// Budgets returns what the account may spend.
+	Budgets(account string) ledger.Budgets
 	// Read returns the account as stored. The host's time is not before its entries
 	// afterwards.
 	Read(account string) (*ledger.Account, error)
@@ -63,8 +65,9 @@ type purse[W any] struct {
 	account  *ledger.Account // nil = it must be read
 	stale    bool            // it must be read again, when no commit is in flight
 	promised int64           // credits that runs of the batch under construction need
-	waiting  []W             // steps that wait for credits, first come first
-	grown    bool            // in Purses.grown
+	waiting  []waiting[W]    // steps that wait for credits, first come first
+	budgets  budgets
+	grown    bool // in Purses.grown
 
 	free    int64 // what was available when it was last counted
 	counted bool
@@ -94,7 +97,7 @@ func (ps *Purses[W]) Next() int64 { return ps.next }
 func (ps *Purses[W]) of(account string) *purse[W] {
 	p := ps.byName[account]
 	if p == nil && ps.host.Pays(account) {
-		p = &purse[W]{name: account}
+		p = &purse[W]{name: account, budgets: budgets{Budgets: ps.host.Budgets(account)}}
 		ps.byName[account] = p
 	}
 	return p
@@ -128,6 +131,11 @@ func (ps *Purses[W]) count(p *purse[W]) {
 		return
 	}
 	p.free, p.next, p.counted = p.account.Available(now), p.account.NextChange(now), true
+	if len(p.waiting) > 0 {
+		if at := p.budgets.nextReset(now); at != 0 && (p.next == 0 || at < p.next) {
+			p.next = at
+		}
+	}
 	if p.next != 0 && (ps.next == 0 || p.next < ps.next) {
 		ps.next = p.next
 	}
@@ -159,6 +167,8 @@ func (ps *Purses[W]) later(at int64) {
 
 // A Claim is what a run in memory has to do with the purse of its account.
 type Claim struct {
+	// Key is the name of the key that the run was started with; "" = none.
+	Key string
 	// Unpaid is why the account cannot pay. The store will refuse the events that it
 	// would have paid, unless it knows the key of the run's start.
 	Unpaid error
@@ -202,7 +212,7 @@ func (ps *Purses[W]) Note(account string, c *Claim, gen uint32, ev *journal.Even
 	}
 	c.moves = append(c.moves, move{ev.Kind, ev.Credits(), ev.At, gen, ev.Seq})
 	if ev.Kind != journal.EvCreditsSettled && c.Unpaid == nil {
-		p.promised += ev.Credits()
+		p.promise(c.Key, ev.Credits())
 	}
 }
 
@@ -212,7 +222,7 @@ func (ps *Purses[W]) Withdraw(account string, c *Claim) {
 		return
 	}
 	if p := ps.byName[account]; p != nil {
-		p.promised -= c.promised()
+		p.promise(c.Key, -c.promised())
 		ps.grow(p)
 	}
 	c.moves = nil
@@ -226,7 +236,7 @@ func (ps *Purses[W]) Entries(account, run string, c *Claim, ttl int64) []*ledger
 	need := c.promised()
 	moves := c.moves
 	c.moves = nil
-	p.promised -= need
+	p.promise(c.Key, -need)
 	if err := ps.load(p); err != nil && c.Unpaid == nil {
 		c.Unpaid = err
 	}
@@ -239,7 +249,7 @@ func (ps *Purses[W]) Entries(account, run string, c *Claim, ttl int64) []*ledger
 		if c.Unpaid != nil {
 			break
 		}
-		made, err := p.enter(now, run, &moves[i], ttl)
+		made, err := p.enter(now, run, c.Key, &moves[i], ttl)
 		if err != nil {
 			ps.host.Warn("the credits of run "+run+" could not be moved", account, err)
 			c.Unpaid, p.stale = err, true
@@ -257,7 +267,8 @@ func (ps *Purses[W]) Entries(account, run string, c *Claim, ttl int64) []*ledger
 }
 
 // enter makes the entries of one event.
-func (p *purse[W]) enter(now int64, run string, m *move, ttl int64) ([]*ledger.Entry, error) {
+func (p *purse[W]) enter(now int64, run, key string, m *move, ttl int64) ([]*ledger.Entry, error) {
+	counts := p.budgets.count(now, key)
 	hold := fmt.Sprintf("%s.%d", run, m.gen)
 	_, held := p.account.Hold(hold)
 	switch {
@@ -266,9 +277,9 @@ func (p *purse[W]) enter(now int64, run string, m *move, ttl int64) ([]*ledger.E
 	case m.kind == journal.EvCreditsSettled:
 		return p.account.Settle(now, "settle/"+hold, hold, m.n)
 	case held:
-		return one(p.account.Extend(now, fmt.Sprintf("extend/%s.%d", hold, m.seq), hold, m.n))
+		return one(p.account.ExtendFor(counts, now, fmt.Sprintf("extend/%s.%d", hold, m.seq), hold, m.n))
 	}
-	return one(p.account.Reserve(now, "reserve/"+hold, hold, run, m.n, m.at+ttl))
+	return one(p.account.ReserveFor(counts, now, "reserve/"+hold, hold, run, m.n, m.at+ttl))
 }
 
 func one(e *ledger.Entry, err error) ([]*ledger.Entry, error) {
@@ -310,8 +321,12 @@ func (ps *Purses[W]) Trim() {
 // Wait makes w wait until its account has more credits.
 func (ps *Purses[W]) Wait(account string, c *Claim, w W) {
 	if p := ps.of(account); p != nil {
-		p.waiting = append(p.waiting, w)
+		p.waiting = append(p.waiting, waiting[W]{w, c.Key})
 		c.waits = true
+		if p.account != nil {
+			p.counted = false
+			ps.count(p)
+		}
 	}
 }
 
@@ -340,7 +355,8 @@ func (ps *Purses[W]) Due() bool {
 }
 
 // Serve resumes what waited for credits which are there now, and reports whether to call
-// it again. They go on in the order in which they began to wait.
+// it again. They go on in the order in which they began to wait, except that those whose
+// key may spend nothing more do not keep others waiting.
 func (ps *Purses[W]) Serve() (moved bool) {
 	if !ps.Due() {
 		return false
@@ -348,22 +364,19 @@ func (ps *Purses[W]) Serve() (moved bool) {
 	p := ps.grown[0]
 	ps.grown = ps.grown[1:]
 	p.grown = false
-	left := ps.Available(p.name)
+	left := ps.rooms(p)
 	kept := p.waiting[:0]
-	behind := false
 	for _, w := range p.waiting {
-		n, dropped := ps.host.Missing(w)
+		n, dropped := ps.host.Missing(w.w)
 		if dropped {
 			continue
 		}
-		if n > 0 && (behind || n > left) {
-			behind = true
+		if n > 0 && !left.take(w.key, n) {
 			kept = append(kept, w)
 			continue
 		}
-		left -= n
 		moved = true
-		ps.host.Resume(w)
+		ps.host.Resume(w.w)
 	}
 	clear(p.waiting[len(kept):])
 	p.waiting = kept

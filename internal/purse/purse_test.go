@@ -24,6 +24,7 @@ type fakeHost struct {
 	committing bool
 	failing    bool
 	missing    map[string]int64 // by what waits; absent = it does not wait any more
+	budgets    ledger.Budgets
 	resumed    []string
 	warned     int
 }
@@ -35,7 +36,10 @@ func newHost() *fakeHost {
 func (h *fakeHost) Now() int64               { return h.now }
 func (h *fakeHost) Pays(account string) bool { return account != "local" }
 func (h *fakeHost) Committing() bool         { return h.committing }
-func (h *fakeHost) Resume(w string)          { h.resumed = append(h.resumed, w) }
+
+func (h *fakeHost) Budgets(string) ledger.Budgets { return h.budgets }
+
+func (h *fakeHost) Resume(w string) { h.resumed = append(h.resumed, w) }
 func (h *fakeHost) Warn(string, string, error) {
 	h.warned++
 }

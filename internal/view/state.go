@@ -44,6 +44,14 @@ func (s *State) ResumeToken() string { return s.run.ResumeToken() }
 // Used is the credits that the run has used.
 func (s *State) Used() int64 { return s.run.Used() }
 
+// Key is the name of the key that the run was started with; "" = none.
+func (s *State) Key() string {
+	if start := s.run.Start(); start != nil && start.Credits != nil {
+		return start.Credits.Key
+	}
+	return ""
+}
+
 // CreditsMissing returns the blocked step that lacks the most credits to begin, and how
 // many; nil = no step waits for credits.
 func (s *State) CreditsMissing(v *Run) (step *Step, n int64) {

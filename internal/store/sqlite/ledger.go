@@ -17,7 +17,7 @@ import (
 )
 
 // The state of an account is stored again after so many entries, and after at least half
-// as many as it has lots and holds. Reading an account reads one state and fewer entries
+// as many as it has lots and holds and remembers days. Reading an account reads one state and fewer entries
 // than that, and the states take less than 100 bytes an entry.
 const minEntries = 256
 
@@ -33,7 +33,7 @@ type cachedAccount struct {
 
 // due reports whether the state is to be stored again.
 func (b *cachedAccount) due() bool {
-	return b.account.Seq()-b.stored >= uint64(max(minEntries, b.account.Size()/2))
+	return b.account.Seq()-b.stored >= uint64(max(minEntries, (b.account.Size()+b.account.Days())/2))
 }
 
 // writeEntries checks the entries of a transition and writes them. A refused transition

@@ -30,7 +30,7 @@ SELECT account, seq, key, at, data, sum FROM image.ledger WHERE sum IS roux_sum(
 
 -- name: takeAccounts
 INSERT INTO main.ledger_states (account, at, seq, state, sum)
-SELECT account, at, seq, state, sum FROM image.ledger_states WHERE sum IS roux_sum(account, at, seq, state) ON CONFLICT DO NOTHING;
+SELECT account, at, seq, state, sum FROM image.ledger_states WHERE sum IS roux_sum(account, at, seq, state) AND substr(state, 1, 1) IS NOT x'01' ON CONFLICT DO NOTHING;
 
 -- The end of each feed, ?1 numbers further on, as a row without changes (?2).
 
