@@ -14,6 +14,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // A Code names a kind of failure for programs: clients switch on it, retry
@@ -24,7 +25,7 @@ type Code string
 func (c Code) Error() string { return string(c) }
 
 // An Error says what failed to a program (Code), a person (Msg) and the log (Err).
-// Only Code, Msg, Remedy and Diags leave the process.
+// Only Code, Msg, Remedy, Diags and Limit leave the process.
 type Error struct {
 	Code Code
 	Msg  string
@@ -36,6 +37,18 @@ type Error struct {
 	RetryAfterMS int64
 	// Remedy replaces the remedy of the code where that does not apply.
 	Remedy string
+	// Limit is set where credits are missing (InsufficientCredits).
+	Limit *Limit
+}
+
+// A Limit is what keeps a run from the credits that it needs.
+type Limit struct {
+	// Source is what limits them: "account" (its balance), "run" (maxCredits), "day" (the
+	// account's budget of a day) or "key:NAME" (the budget of a key).
+	Source  string `json:"limitSource"`
+	Missing int64  `json:"missing"` // whole credits
+	// Until is when the run may get them if it waits; zero = waiting alone does not help.
+	Until time.Time `json:"until,omitzero"`
 }
 
 func (e *Error) Error() string {

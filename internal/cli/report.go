@@ -22,6 +22,7 @@ type errorObject struct {
 	Remedy      string             `json:"remedy,omitempty"`
 	Exit        int                `json:"exit"`
 	Diagnostics []fault.Diagnostic `json:"diagnostics,omitempty"`
+	*fault.Limit
 }
 
 // report writes an error to standard error: the message, the remedy and the code.
@@ -38,7 +39,7 @@ func (a *app) report(err error) {
 	if a.objects() {
 		obj := errorObject{Code: code, Message: fault.Message(err), Remedy: remedy, Exit: fault.ExitCode(err)}
 		if e != nil {
-			obj.Diagnostics = e.Diags
+			obj.Diagnostics, obj.Limit = e.Diags, e.Limit
 		}
 		a.encode(map[string]any{"error": obj})
 	}

@@ -151,7 +151,8 @@ func (r *Remote) refusal(res *http.Response) error {
 	if _, known := fault.Lookup(e.Code); err != nil || !known {
 		return r.unreachable(fmt.Errorf("it answered %s", res.Status))
 	}
-	return fault.New(e.Code, "%s", strings.ReplaceAll(e.Message, "\x00", ""))
+	text := func(s string) string { return strings.ReplaceAll(s, "\x00", "") }
+	return &fault.Error{Code: e.Code, Msg: text(e.Message), Remedy: text(e.Remedy), Limit: e.Limit}
 }
 
 func (r *Remote) unreachable(err error) error {

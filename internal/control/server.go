@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -179,10 +180,18 @@ func reply(w http.ResponseWriter, status int, v any) {
 type wireError struct {
 	Code    fault.Code `json:"code"`
 	Message string     `json:"message"`
+	// Remedy and Limit are those of the error itself. Older clients do not read them.
+	Remedy string       `json:"remedy,omitempty"`
+	Limit  *fault.Limit `json:"limit,omitempty"`
 }
 
 func replyError(w http.ResponseWriter, err error) {
-	reply(w, http.StatusConflict, wireError{Code: fault.CodeOf(err), Message: fault.Message(err)})
+	out := wireError{Code: fault.CodeOf(err), Message: fault.Message(err)}
+	var e *fault.Error
+	if errors.As(err, &e) {
+		out.Remedy, out.Limit = e.Remedy, e.Limit
+	}
+	reply(w, http.StatusConflict, out)
 }
 
 func decodeSet(raw json.RawMessage) (map[string]any, error) {

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -173,6 +174,11 @@ func TestX157_RefusalSaysWhatToDo(t *testing.T) {
 			}
 			waitForEnd(t, e, s.Run)
 			_, err = keyed(t, e, once, "ci")
+			var refusal *fault.Error
+			if !errors.As(err, &refusal) || refusal.Limit == nil || refusal.Limit.Missing < 1 || refusal.Limit.Until.IsZero() != (name == "ever") ||
+				!strings.Contains(tt.want, "limitSource "+refusal.Limit.Source) {
+				t.Errorf("%s: the limit is %+v", name, refusal)
+			}
 			if fault.Message(err) != tt.want {
 				t.Errorf("%s: the refusal says\n%s, want\n%s", name, fault.Message(err), tt.want)
 			}

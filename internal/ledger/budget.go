@@ -154,15 +154,20 @@ func (b Bound) Helps(n int64) int64 {
 // Refuse is the error of a run that needs more credits than the account can give it.
 func (b Bound) Refuse(needed, available int64) error {
 	missing := needed - max(available, 0)
-	switch until := b.Helps(needed); {
-	case b.Source() == "account":
-		return fault.New(fault.InsufficientCredits, "the run needs %s, and the account lacks %d of them (limitSource account)", Credits(needed), missing)
-	case until != 0:
-		return fault.New(fault.InsufficientCredits, "the run needs %s, which is %d more than %s (limitSource %s); the budget begins anew at %s",
-			Credits(needed), missing, b.allows(), b.Source(), utc(until))
+	limit := &fault.Limit{Source: b.Source(), Missing: missing}
+	if b.Source() == "account" {
+		err := fault.New(fault.InsufficientCredits, "the run needs %s, and the account lacks %d of them (limitSource account)", Credits(needed), missing)
+		err.Limit = limit
+		return err
 	}
-	return fault.New(fault.InsufficientCredits, "the run needs %s, which is %d more than %s (limitSource %s); waiting does not help",
-		Credits(needed), missing, b.allows(), b.Source())
+	remedy, waiting := "Raise the limit in `accounts` of the configuration, or let the run reserve less.", "waiting does not help"
+	if until := b.Helps(needed); until != 0 {
+		limit.Until = time.UnixMicro(until).UTC()
+		remedy, waiting = "Wait until then, or raise the limit in `accounts` of the configuration.", "the budget begins anew at "+utc(until)
+	}
+	err := fault.New(fault.InsufficientCredits, "the run needs %s, which is %d more than %s (limitSource %s); %s", Credits(needed), missing, b.allows(), b.Source(), waiting)
+	err.Limit, err.Remedy = limit, remedy
+	return err
 }
 
 func (b Bound) allows() string {
