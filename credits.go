@@ -32,6 +32,9 @@ type AccountRules struct {
 	Keys map[string]Budget
 	// TimeZone is where days, weeks and months begin. Default UTC.
 	TimeZone *time.Location
+	// LowBalance are levels of the available credits. When they fall below one, the feed
+	// has a change with Limit "account".
+	LowBalance []int64
 }
 
 // A Budget limits what may be spent in a period. What is reserved for a run counts when
@@ -54,7 +57,7 @@ func (b Budget) budget() (ledger.Budget, error) {
 }
 
 func (r AccountRules) rules() (out engine.AccountRules, err error) {
-	out = engine.AccountRules{Unmetered: r.Unmetered, MaxCredits: r.MaxCredits, MaxLiveRuns: r.MaxLiveRuns}
+	out = engine.AccountRules{Unmetered: r.Unmetered, MaxCredits: r.MaxCredits, MaxLiveRuns: r.MaxLiveRuns, LowBalance: r.LowBalance}
 	out.Budgets.Zone = r.TimeZone
 	if out.Budgets.Day, err = r.Day.budget(); err != nil {
 		return out, err

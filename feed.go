@@ -31,6 +31,12 @@ type Change struct {
 	Entry uint64
 	Key   string
 	Kind  string
+
+	// Limit is set when a level of the credits was crossed: "account" if fewer than
+	// AtLimit credits are available now (AccountRules.LowBalance), "day" or "key:NAME" if
+	// more than AtLimit are used of a budget in audit mode. Amount is how many.
+	Limit           string
+	AtLimit, Amount int64
 }
 
 // Feed yields what has changed after the change number `after`, in order and without gaps
@@ -52,8 +58,9 @@ func (e *Engine) Feed(ctx context.Context, after uint64) iter.Seq2[Change, error
 			out := Change{
 				ID: c.N, Time: time.UnixMicro(c.At).UTC(), Run: c.Run, Recipe: c.Recipe, Status: c.Status, Ended: c.Ended != 0, Code: c.Code,
 				Deleted: c.Deleted, Quarantined: c.Quarantined, Imported: c.Imported, Entry: c.Entry, Key: c.Key,
+				Limit: c.Notice.Source, AtLimit: c.Notice.Limit, Amount: c.Notice.Amount,
 			}
-			if c.Run == "" {
+			if c.Run == "" && out.Limit == "" {
 				out.Kind = c.Kind.String()
 			}
 			if !yield(out, nil) {

@@ -63,6 +63,7 @@ func (a *app) rules() map[string]engine.AccountRules {
 				own.MaxLiveRuns = -1
 			}
 		}
+		own.LowBalance = r.LowBalance
 		own.Budgets, _ = r.Budgets() // what is wrong was refused before
 		rules[name] = own
 	}

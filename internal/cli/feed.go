@@ -18,6 +18,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/datadir"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -173,6 +174,9 @@ type changeView struct {
 	Quarantined bool          `json:"quarantined,omitempty"`
 	Imported    bool          `json:"imported,omitempty"`
 	Entry       *changedEntry `json:"entry,omitempty"`
+	// Notice is a level of the credits that was crossed: available credits that are fewer
+	// than limit (limitSource account), or more used of a budget in audit mode.
+	Notice *ledger.Notice `json:"notice,omitempty"`
 }
 
 // A changedEntry is an entry of the credits in a change.
@@ -190,7 +194,10 @@ func viewOfChange(c *store.Change) changeView {
 	if c.Ended != 0 {
 		v.EndedAt = view.Stamp(c.Ended)
 	}
-	if c.Run == "" {
+	switch {
+	case c.Notice.Source != "":
+		v.Notice = &c.Notice
+	case c.Run == "":
 		v.Entry = &changedEntry{c.Entry, c.Key, c.Kind.String()}
 	}
 	return v
@@ -212,6 +219,10 @@ func (a *app) changeLine(c *store.Change) string {
 	}
 	what, of, more := c.Status, c.Run, c.Recipe
 	switch {
+	case c.Notice.Source == "account":
+		what, of, more = "low balance", fmt.Sprintf("%d available", c.Notice.Amount), fmt.Sprintf("fewer than %d", c.Notice.Limit)
+	case c.Notice.Source != "":
+		what, of, more = "over budget", c.Notice.Source, fmt.Sprintf("%d used of %d", c.Notice.Amount, c.Notice.Limit)
 	case c.Run == "":
 		what, of, more = c.Kind.String(), c.Key, fmt.Sprintf("entry %d", c.Entry)
 	case c.Deleted:

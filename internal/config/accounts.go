@@ -29,10 +29,15 @@ type AccountRules struct {
 	Day      *Budget           `json:"day"`
 	Keys     map[string]Budget `json:"keys"`
 	TimeZone string            `json:"time_zone"`
+	// LowBalance are levels of the available credits that are reported.
+	LowBalance []int64 `json:"low_balance"`
 }
 
 // maxLiveRuns bounds a limit of live runs: ten times as many may wait in memory.
 const maxLiveRuns = 100_000
+
+// maxLevels bounds the levels of an account's low_balance.
+const maxLevels = 20
 
 // maxAccountName bounds the name of an account.
 const maxAccountName = 64
@@ -93,6 +98,14 @@ func parseAccounts(text string) (map[string]AccountRules, error) {
 			return nil, fmt.Errorf("%s: max_live_runs is %d: want 1 to %d, or 0 for no limit", name, *n, maxLiveRuns)
 		}
 		rules := accounts[name]
+		for _, n := range rules.LowBalance {
+			if n < 1 || n > ledger.MaxAmount {
+				return nil, fmt.Errorf("%s: a level of low_balance is %d: want 1 to %d", name, n, int64(ledger.MaxAmount))
+			}
+		}
+		if len(rules.LowBalance) > maxLevels {
+			return nil, fmt.Errorf("%s: low_balance has %d levels: want at most %d", name, len(rules.LowBalance), maxLevels)
+		}
 		if _, err := rules.Budgets(); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}

@@ -44,7 +44,7 @@ func TestAccountsAndPrices(t *testing.T) {
 		`{"a": {"max_live_runs": -1}}`, `{"a": {"max_live_runs": 1e9}}`, `{"a": {"max_live_runs": "many"}}`,
 		`{"a": {"time_zone": "Local"}}`, `{"a": {"time_zone": "Europe/Atlantis"}}`, `{"a": {"day": {}}}`, `{"a": {"day": {"limit": 0}}}`,
 		`{"a": {"day": {"limit": 1, "reset": "daily"}}}`, `{"a": {"day": {"limit": 1, "mode": "warn"}}}`, `{"a": {"keys": {"": {"limit": 1}}}}`,
-		`{"a": {"keys": {"ci": {"limit": -1}}}}`, `{"a": {"keys": {"ci": {"limit": 1, "reset": "yearly"}}}}`, `{"a": {"keys": {"ci": {}}}}`} {
+		`{"a": {"keys": {"ci": {"limit": -1}}}}`, `{"a": {"keys": {"ci": {"limit": 1, "reset": "yearly"}}}}`, `{"a": {"keys": {"ci": {}}}}`, `{"a": {"low_balance": [0]}}`, `{"a": {"low_balance": [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21]}}`} {
 		if checkAccounts(text) == nil {
 			t.Errorf("accounts %s are accepted", text)
 		}

@@ -56,7 +56,7 @@ var table = []Setting{
 	},
 	{
 		Key: "accounts", Env: "ROUX_ACCOUNTS", Default: "(none)", Table: true, check: checkAccounts, ofData: true,
-		What: "rules of accounts: `max_credits` is the most that one run may pay, `max_live_runs` how many runs may be live before more are queued (0 is no limit; 100 for accounts that pay), `day` and `keys` are budgets of the account and of named keys, with days that begin in `time_zone`, and a run of an account that is `unmetered` pays nothing, as those of the account local" + ofProjects,
+		What: "rules of accounts: `max_credits` is the most that one run may pay, `max_live_runs` how many runs may be live before more are queued (0 is no limit; 100 for accounts that pay), `day` and `keys` are budgets of the account and of named keys, with days that begin in `time_zone`, `low_balance` are levels of the available credits that the feed reports, and a run of an account that is `unmetered` pays nothing, as those of the account local" + ofProjects,
 		Want: `a mapping such as {"acme": {"max_credits": 500}}`,
 	},
 	{

@@ -35,6 +35,7 @@ func (p *pipeline) committed(verdicts []store.Verdict, err error) {
 			}
 			continue
 		}
+		p.report(t)
 		if t.Run == "" {
 			p.c.frames = append(p.c.frames, feed.Published{Key: t.Key, Changed: true})
 			continue

@@ -41,6 +41,32 @@ type AccountRules struct {
 	// Budgets are what the account and its keys may spend. A run names a key only if it is
 	// one of them.
 	Budgets ledger.Budgets
+	// LowBalance are levels of the available credits. A commit by which they fall below one
+	// makes a change in the feed of the account.
+	LowBalance []int64
+}
+
+// watch returns the levels that are reported, or nil.
+func (r *AccountRules) watch() *ledger.Watch {
+	audits := r.Budgets.Day.Audit
+	for _, b := range r.Budgets.Keys {
+		audits = audits || b.Audit
+	}
+	if len(r.LowBalance) == 0 && !audits {
+		return nil
+	}
+	return &ledger.Watch{Low: r.LowBalance, Budgets: r.Budgets}
+}
+
+// report logs the levels that a transition has crossed, which is durable.
+func (p *pipeline) report(t *store.Transition) {
+	for _, n := range t.Notices() {
+		if n.Source == "account" {
+			p.c.cfg.Logger.Warn("few credits are left", "account", t.Account, "available", n.Amount, "level", n.Limit)
+		} else {
+			p.c.cfg.Logger.Warn("a budget is exceeded", "account", t.Account, "limitSource", n.Source, "used", n.Amount, "limit", n.Limit)
+		}
+	}
 }
 
 // DefaultRules are those of an account that has none of its own.
@@ -253,6 +279,12 @@ func (h purseHost) Pays(account string) bool { return !h.cfg.Accounts(account).U
 
 func (h purseHost) Budgets(account string) ledger.Budgets { return h.cfg.Accounts(account).Budgets }
 
+// watch returns which levels of an account's credits are reported.
+func (c *core) watch(account string) *ledger.Watch {
+	rules := c.cfg.Accounts(account)
+	return rules.watch()
+}
+
 func (h purseHost) Committing() bool { return h.pipeline.committing != nil }
 
 func (h purseHost) Read(account string) (*ledger.Account, error) {
@@ -273,7 +305,7 @@ func (h purseHost) Ahead(account string, fn func([]*ledger.Entry)) {
 
 func (h purseHost) Write(account string, entries []*ledger.Entry) {
 	building := h.pipeline.building
-	building.extra = append(building.extra, store.Transition{Key: store.Key{Account: account}, Epoch: h.epoch, Entries: entries})
+	building.extra = append(building.extra, store.Transition{Key: store.Key{Account: account}, Epoch: h.epoch, Entries: entries, Watch: h.watch(account)})
 	building.urgent = true
 }
 

@@ -78,6 +78,13 @@ type Budgets struct {
 	Keys map[string]Budget // what it may spend with a named key
 }
 
+func (b Budgets) zone() *time.Location {
+	if b.Zone == nil {
+		return time.UTC
+	}
+	return b.Zone
+}
+
 // A Standing is how much of a budget is used.
 type Standing struct {
 	Source string `json:"limitSource"`
@@ -91,15 +98,11 @@ type Standing struct {
 
 // Standings returns the budgets that apply at time t to a run that was started with a key.
 func (b Budgets) Standings(a *Account, key string, t int64) (all []Standing) {
-	zone := b.Zone
-	if zone == nil {
-		zone = time.UTC
-	}
 	stand := func(by Bound, budget Budget) {
 		if budget.Limit == 0 {
 			return
 		}
-		first, end := budget.Reset.Period(t, zone)
+		first, end := budget.Reset.Period(t, b.zone())
 		by.Limit, by.Until = budget.Limit, end
 		all = append(all, Standing{by.Source(), budget.Limit, a.Used(by.Key, first), budget.Reset, budget.Audit, end, by})
 	}

@@ -88,8 +88,14 @@ func AdmitEntries(t *Transition, account *ledger.Account, recorded func(key stri
 		}
 		seen[e.Key] = true
 	}
-	return Verdict{Err: account.ApplyAll(t.Entries)}, nil
+	notices, err := t.Watch.ApplyAll(account, t.Entries)
+	t.notices = notices
+	return Verdict{Err: err}, nil
 }
+
+// Notices are the levels that the entries of the transition have crossed, once the
+// transition was accepted.
+func (t *Transition) Notices() []ledger.Notice { return t.notices }
 
 // Fenced returns fault.StaleEpoch unless epoch is the owner's, else nil.
 func Fenced(epoch, owner uint64) error {

@@ -30,7 +30,8 @@ type Feed interface {
 	Newest(ctx context.Context, account string) (last, expired uint64, err error)
 }
 
-// A Change is a head that was written or deleted, or an entry that was recorded.
+// A Change is a head that was written or deleted, an entry that was recorded, or a level
+// of the credits that was crossed.
 type Change struct {
 	N  uint64 // 1, 2, 3 … in its account
 	At int64  // UTC µs; never before the time of the change before it
@@ -50,6 +51,10 @@ type Change struct {
 	Entry uint64
 	Key   string
 	Kind  ledger.Kind
+
+	// Notice is set when entries have crossed a level of the account's credits: fewer are
+	// available, or more of a budget in audit mode is used. Run and Entry are then empty.
+	Notice ledger.Notice
 }
 
 // A FeedEnd is the number and the time of the last change of an account.
@@ -67,7 +72,7 @@ func (e *FeedEnd) Next(c *Change) {
 }
 
 // AppendChanges appends the changes that an accepted transition makes, without their
-// numbers. first is the number of its first entry.
+// numbers: its head, its entries, and the levels that these have crossed. first is the number of its first entry.
 func AppendChanges(changes []Change, t *Transition, first uint64) []Change {
 	if h := t.Head; h != nil {
 		changes = append(changes, Change{
@@ -77,6 +82,9 @@ func AppendChanges(changes []Change, t *Transition, first uint64) []Change {
 	}
 	for i, e := range t.Entries {
 		changes = append(changes, Change{At: e.At, Entry: first + uint64(i), Key: e.Key, Kind: e.Kind})
+	}
+	for _, n := range t.notices {
+		changes = append(changes, Change{At: t.Entries[len(t.Entries)-1].At, Notice: n})
 	}
 	return changes
 }

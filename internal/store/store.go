@@ -193,6 +193,11 @@ type Transition struct {
 	// after those before it.
 	Entries []*ledger.Entry
 
+	// Watch, when set, says which levels of the account's credits are reported in the feed
+	// when the entries cross them.
+	Watch   *ledger.Watch
+	notices []ledger.Notice // of the entries, if they were accepted
+
 	// Compaction, when set, covers the run's events up to Compaction.Last: they are
 	// kept as a chunk and no longer need a journal row.
 	Compaction *Compaction

@@ -22,6 +22,7 @@ import (
 //	of a head      status and recipe (texts); code (text) and end (varint, since the
 //	               change), if the flags say so
 //	of an entry    number uvarint, since the entry before it; kind u8
+//	of a notice    level and amount (varints); its name is what the level limits
 //
 // A text is 0 and the text, or the number of an earlier one in this row. The first is "".
 // Commits repeat a few texts, and the ids of runs that start together begin alike, so a
@@ -35,6 +36,7 @@ const (
 	changedHead    = 0
 	changedDeleted = 1
 	changedEntry   = 2
+	changedNotice  = 3
 	changedMask    = 3
 
 	changeQuarantined = 1 << 2
@@ -72,6 +74,8 @@ func (c *Changes) Len() int { return c.n }
 func (c *Changes) Add(ch *store.Change) {
 	flags, name := byte(changedHead), ch.Run
 	switch {
+	case ch.Notice.Source != "":
+		flags, name = changedNotice, ch.Notice.Source
 	case ch.Run == "":
 		flags, name = changedEntry, ch.Key
 	case ch.Deleted:
@@ -101,6 +105,8 @@ func (c *Changes) Add(ch *store.Change) {
 	case changedEntry:
 		c.buf = append(binary.AppendUvarint(c.buf, ch.Entry-c.entry), byte(ch.Kind))
 		c.entry = ch.Entry
+	case changedNotice:
+		c.buf = binary.AppendVarint(binary.AppendVarint(c.buf, ch.Notice.Limit), ch.Notice.Amount)
 	}
 	c.n++
 }
@@ -172,8 +178,8 @@ func (d *changeReader) change(ch *store.Change) {
 	case changedEntry:
 		d.entry += d.Uvarint()
 		ch.Entry, ch.Key, ch.Kind = d.entry, d.name, ledger.Kind(d.Byte())
-	default:
-		d.fail("a change of a kind that this release does not know")
+	case changedNotice:
+		ch.Notice = ledger.Notice{Source: d.name, Limit: d.Varint(), Amount: d.Varint()}
 	}
 }
 

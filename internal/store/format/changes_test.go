@@ -26,7 +26,9 @@ var anyChange = rapid.Custom(func(t *rapid.T) store.Change {
 		}
 		return rapid.String().Draw(t, what)
 	}
-	switch rapid.IntRange(0, 2).Draw(t, "kind") {
+	switch rapid.IntRange(0, 3).Draw(t, "kind") {
+	case 3:
+		return store.Change{Notice: ledger.Notice{Source: name("source"), Limit: rapid.Int64().Draw(t, "limit"), Amount: rapid.Int64().Draw(t, "amount")}}
 	case 0:
 		return store.Change{Run: name("run"), Deleted: true}
 	case 1:
@@ -50,7 +52,7 @@ func TestChangesRoundTrip(t *testing.T) {
 		for i := range changes {
 			at += rapid.Int64Range(0, 1<<20).Draw(t, "later")
 			changes[i].N, changes[i].At = first+uint64(i), at
-			if changes[i].Run == "" {
+			if changes[i].Run == "" && changes[i].Notice.Source == "" {
 				entry++
 				changes[i].Entry = entry
 			}

@@ -95,11 +95,25 @@ func changesOfCommits(h *harness) {
 		store.Change{At: 1700, Run: "a", Recipe: "digest", Status: "failed", Quarantined: true, Imported: true})
 	h.feedIs("acme", 0, want...)
 
+	// Entries that cross a level of the credits make a change after theirs.
+	low := h.start(key("g"), 1)
+	more, err := a.ReserveFor(ledger.Count{Key: "ci"}, 1800, "g/1/reserve", "g/1", "g", 30, 5000)
+	h.must(err)
+	low.Entries = []*ledger.Entry{more}
+	low.Watch = &ledger.Watch{Low: []int64{50, 20, 10}, Budgets: ledger.Budgets{Keys: map[string]ledger.Budget{"ci": {Limit: 29, Reset: ledger.Never, Audit: true}}}}
+	h.commit(low)
+	want = append(want,
+		store.Change{At: 1700, Run: "g", Recipe: "digest", Status: "running"},
+		store.Change{At: 1800, Entry: 4, Key: "g/1/reserve", Kind: ledger.Reserve},
+		store.Change{At: 1800, Notice: ledger.Notice{Source: "account", Limit: 20, Amount: 11}},
+		store.Change{At: 1800, Notice: ledger.Notice{Source: "key:ci", Limit: 29, Amount: 30}})
+	h.feedIs("acme", 0, want...)
+
 	// Another account has numbers of its own and sees nothing of these.
 	h.feedIs("other", 0)
 	h.commit(h.start(store.Key{Account: "other", Run: "a"}, 1), h.start(key("f"), 1))
 	h.feedIs("other", 0, started("a"))
-	h.feedIs("acme", 0, append(want, store.Change{At: 1700, Run: "f", Recipe: "digest", Status: "running"})...)
+	h.feedIs("acme", 0, append(want, store.Change{At: 1800, Run: "f", Recipe: "digest", Status: "running"})...)
 }
 
 // A commit of many accounts and many changes.
