@@ -75,6 +75,9 @@ func (c *compiler) resolveName(at site, r expr.Ref, where location) (plan.Var, b
 	if i, ok := c.byID[r.Name]; ok {
 		return c.stepReference(at, i, r.Name, "", r.Path, where)
 	}
+	if r.Name == budgetName { // not reserved: recipes that bind the name mean what they meant
+		return plan.Var{Name: r.Name, Kind: plan.VarBudget}, true
+	}
 	c.undefined(at, r.Name, where)
 	return plan.Var{}, false
 }
@@ -199,7 +202,7 @@ func (c *compiler) undefined(at site, name string, where location) {
 	}
 	bound := c.visibleBindings(at)
 	steps := c.visibleSteps(at)
-	everything := slices.Concat(bound, reservedNames, []string{"steps"}, steps)
+	everything := slices.Concat(bound, reservedNames, []string{"steps", budgetName}, steps)
 	best := nearest(name, everything)
 	hint := ""
 	if i := c.hidden(name); i != plan.None {
@@ -218,7 +221,7 @@ func (c *compiler) undefined(at site, name string, where location) {
 		hint += " "
 	}
 	c.fail(fault.RecipeInvalid, "undefined-name", where, fmt.Sprintf("%q is not a binding here", name),
-		hint+available(slices.Concat(bound, []string{"input", "parameters", "fileHashes", "files", "steps", "workflow", "_context"})))
+		hint+available(slices.Concat(bound, []string{"input", "parameters", "fileHashes", "files", "steps", "workflow", "_context", budgetName})))
 }
 
 // hidden returns a step that binds name in a scope where it is not visible, or None.

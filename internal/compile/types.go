@@ -33,6 +33,12 @@ func (c *compiler) internType(raw json.RawMessage) schemaType {
 	return schemaType{raw: raw, id: id}
 }
 
+// budgetName is what the run has used and may still spend, in credits.
+const (
+	budgetName = "budget"
+	budgetType = `{"type":"object","properties":{"used":{"type":"number"},"remaining":{"type":"number"}},"required":["used","remaining"],"additionalProperties":false}`
+)
+
 func (c *compiler) typeOf(v *plan.Var) schemaType {
 	switch v.Kind {
 	case plan.VarInput:
@@ -52,6 +58,8 @@ func (c *compiler) typeOf(v *plan.Var) schemaType {
 		}
 	case plan.VarIndex:
 		return c.internType(json.RawMessage(`{"type":"integer"}`))
+	case plan.VarBudget:
+		return c.internType(json.RawMessage(budgetType))
 	case plan.VarNow, plan.VarSeed:
 		return c.internType(json.RawMessage(`{"type":"string"}`))
 	case plan.VarItem:

@@ -31,6 +31,18 @@ func (r *Run) Held() (held, settled int64) { return r.funds.held, r.funds.settle
 // metered reports whether an account pays for the run.
 func (r *Run) metered() bool { return r.start != nil && r.start.Credits != nil }
 
+// budget is what expressions see of the run's credits: what it has used, and what it may
+// still spend. Nothing limits a run that no account pays for, so that a recipe which
+// compares the numbers works for it too.
+func (r *Run) budget() map[string]any {
+	credits := func(a ledger.Amount) float64 { return float64(a) / float64(ledger.Credit) }
+	remaining := float64(ledger.MaxAmount)
+	if r.metered() {
+		remaining = credits(max(0, ledger.Whole(r.start.Credits.Most)-r.used))
+	}
+	return map[string]any{"used": credits(r.used), "remaining": remaining}
+}
+
 // ceiling is the most that one attempt of a step can cost the account. What
 // compensations cost is recorded and not charged (R44).
 func (r *Run) ceiling(s *scope, i int32) ledger.Amount {

@@ -213,6 +213,9 @@ func (e *env) capture(v *plan.Var) captured {
 			c.kind, c.any = plainVar, val
 		}
 		return c
+	case plan.VarBudget:
+		c.kind, c.any = plainVar, e.run.budget()
+		return c
 	case plan.VarNow, plan.VarSeed:
 		c.kind, c.any = plainVar, e.ownVar(v.Kind)
 		return c

@@ -133,7 +133,7 @@ func (p *Plan) checkExprs(s *Step) error {
 func (p *Plan) checkVars(vars []Var) error {
 	for i := range vars {
 		v := &vars[i]
-		ok := v.Kind <= VarSeed
+		ok := v.Kind <= VarBudget
 		switch v.Kind {
 		case VarBinding:
 			ok = p.graphIn(v.Graph) && v.Index >= 0 && v.Index < p.Graphs[v.Graph].Slots

@@ -303,6 +303,7 @@ const (
 	VarIndex                  // the loop index of body Graph
 	VarNow                    // when the step of the expression became ready in its generation
 	VarSeed                   // a text that is unique to the step instance and its generation
+	VarBudget                 // what the run has used, and may still spend
 )
 
 // A Var is one resolved name of an expression. For `steps.x` Name is "steps" and Member
