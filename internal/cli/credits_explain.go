@@ -61,6 +61,15 @@ func (a *app) billOf(ctx context.Context, r control.Reader, head store.Head) (*v
 	if !b.Metered || b.Imported {
 		return b, nil // the entries are elsewhere, if at all
 	}
+	budgets := ruleOf(a.rules(), head.Account).Budgets
+	if budgets.Day.Limit != 0 || b.Key != "" {
+		now := a.now().UnixMicro()
+		account, err := r.Account(ctx, head.Account, now)
+		if err != nil {
+			return nil, err
+		}
+		b.Budgets = budgets.Standings(account, b.Key, max(now, account.At()))
+	}
 	return b, eachEntry(ctx, r, head, func(e *ledger.Entry) bool {
 		x.Entry(e)
 		return !x.Complete()
@@ -125,6 +134,16 @@ func (a *app) printBill(b *view.Bill) {
 			add("estimate", "%d, the most that the steps cost: the recipe has no creditEstimation", b.Estimated)
 		}
 		add("reserved", "%d when it started: a quarter more, and never more than %d in all", b.Reserved, b.Most)
+		if b.Key != "" {
+			add("key", "%s", b.Key)
+		}
+		for _, s := range b.Budgets {
+			mode := ""
+			if s.Audit {
+				mode = ", in audit mode"
+			}
+			add("budget", "%s (reset %s%s): %d of %d used now, by all runs", s.Source, s.Reset, mode, s.Used, s.Limit)
+		}
 		add("used", "%s", b.Used)
 		if b.Uncharged > 0 {
 			add("not charged", "%s, which is recorded only", b.Uncharged)

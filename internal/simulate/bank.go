@@ -16,7 +16,8 @@ import (
 type bank struct {
 	dice   *rand.Rand
 	grants int
-	rich   bool // phase 2: whatever waits for credits gets them
+	day    int64 // what an account may spend in a day; 0 = there are no budgets
+	rich   bool  // phase 2: whatever waits for credits gets them
 }
 
 // accounts are those of all runs.
@@ -28,12 +29,16 @@ func paying(seed uint64) *bank {
 	if seed%5 != 1 {
 		return nil
 	}
-	return &bank{dice: rand.New(rand.NewPCG(seed, 0x62616e6b))}
+	b := &bank{dice: rand.New(rand.NewPCG(seed, 0x62616e6b))}
+	if seed%3 == 1 {
+		b.day = pick(b.dice, int64(15), 40, 150)
+	}
+	return b
 }
 
 // rules are those of every account.
 func (b *bank) rules(string) engine.AccountRules {
-	return engine.AccountRules{Unmetered: b == nil, MaxCredits: 400}
+	return engine.AccountRules{Unmetered: b == nil, MaxCredits: 400, Budgets: b.budgets()}
 }
 
 // limit draws the most that a run may pay; 0 = what its account says.

@@ -22,6 +22,7 @@ type book struct {
 	lots    []*bookLot
 	keys    map[string]bool
 	runs    map[string]*bookRun
+	usages  usages
 	// unordered is true for entries of a batch of which another one may have been
 	// refused: they were decided as if that one had been recorded, and may have left
 	// lots to it that burn earlier.
@@ -80,7 +81,11 @@ func (c *checker) audit(keys ...store.Key) {
 			return // the disk has failed; checkSurvived comes later
 		}
 		for _, e := range entries {
-			if err := b.add(e); err != nil {
+			err := b.add(e)
+			if err == nil {
+				err = b.usages.count(e, c.w.bank.budgets())
+			}
+			if err != nil {
 				c.w.fail("I11: account %s, entry %d, %s %s: %v", account, b.seq, e.Kind, e.Key, err)
 			}
 		}

@@ -188,7 +188,7 @@ func (w *World) newStart() *engine.StartRequest {
 	w.started++
 	req := &engine.StartRequest{
 		Account: pick(w.dice, accounts[:]...), Plan: w.c.Plan, Recipe: w.c.Name, Parameters: w.c.Parameters, Files: w.files,
-		MaxCredits: w.bank.limit(),
+		MaxCredits: w.bank.limit(), Key: w.bank.key(),
 	}
 	if w.dice.IntN(3) == 0 {
 		req.IdempotencyKey = fmt.Sprint("key ", w.started)

@@ -29,6 +29,9 @@ type Bill struct {
 	Reserved  int64         `json:"creditsReserved"` // when the run started
 	Most      int64         `json:"maxCredits"`
 	Policy    ledger.Policy `json:"policy,omitempty"` // of a run that fails
+	Key       string        `json:"key,omitempty"`    // that the run was started with
+	// Budgets are those of the account that apply to the run now.
+	Budgets []ledger.Standing `json:"budgets,omitempty"`
 
 	Used      ledger.Amount `json:"used"`      // the sum of what is charged, before it is rounded up
 	Uncharged ledger.Amount `json:"uncharged"` // the sum of what is recorded and not charged
@@ -113,6 +116,7 @@ func (x *Biller) Apply(ev *journal.Event) error {
 		}
 		x.start, b.Account, b.Status = start, start.Account, journal.RunDispatching.String()
 		if c := start.Credits; c != nil {
+			b.Key = c.Key
 			b.Metered, b.Estimated, b.Reserved, b.Most, b.Policy = true, c.Estimated, c.Reserved, c.Most, c.Policy
 		}
 		b.Generations = append(b.Generations, &GenerationBill{Generation: 1, Expected: b.Estimated})
