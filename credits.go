@@ -50,10 +50,7 @@ type Budget struct {
 
 func (b Budget) budget() (ledger.Budget, error) {
 	out := ledger.Budget{Limit: b.Limit, Reset: cmp.Or(ledger.Reset(b.Reset), ledger.Never), Audit: b.Audit}
-	if b.Limit < 0 || b.Limit > ledger.MaxAmount || !out.Reset.Known() {
-		return out, fmt.Errorf("a budget of %d credits and reset %q: want at least 0, and none, daily, weekly or monthly", b.Limit, b.Reset)
-	}
-	return out, nil
+	return out, out.Check()
 }
 
 func (r AccountRules) rules() (out engine.AccountRules, err error) {

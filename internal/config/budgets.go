@@ -57,13 +57,11 @@ func (k *Budget) budget() (b ledger.Budget, err error) {
 		b.Reset = ledger.Never
 	}
 	switch {
-	case k.Limit == nil || *k.Limit < 1 || *k.Limit > ledger.MaxAmount:
+	case k.Limit == nil || *k.Limit == 0:
 		return b, fmt.Errorf("want a limit from 1 to %d", int64(ledger.MaxAmount))
-	case !b.Reset.Known():
-		return b, fmt.Errorf("reset %q: want none, daily, weekly or monthly", k.Reset)
 	case k.Mode != "" && k.Mode != "enforce" && k.Mode != "audit":
 		return b, fmt.Errorf("mode %q: want enforce or audit", k.Mode)
 	}
 	b.Limit = *k.Limit
-	return b, nil
+	return b, b.Check()
 }

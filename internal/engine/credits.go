@@ -279,9 +279,8 @@ func (h purseHost) Pays(account string) bool { return !h.cfg.Accounts(account).U
 
 func (h purseHost) Budgets(account string) ledger.Budgets { return h.cfg.Accounts(account).Budgets }
 
-// watch returns which levels of an account's credits are reported.
-func (c *core) watch(account string) *ledger.Watch {
-	rules := c.cfg.Accounts(account)
+func (h purseHost) Watch(account string) *ledger.Watch {
+	rules := h.cfg.Accounts(account)
 	return rules.watch()
 }
 
@@ -305,7 +304,7 @@ func (h purseHost) Ahead(account string, fn func([]*ledger.Entry)) {
 
 func (h purseHost) Write(account string, entries []*ledger.Entry) {
 	building := h.pipeline.building
-	building.extra = append(building.extra, store.Transition{Key: store.Key{Account: account}, Epoch: h.epoch, Entries: entries, Watch: h.watch(account)})
+	building.extra = append(building.extra, store.Transition{Key: store.Key{Account: account}, Epoch: h.epoch, Entries: entries, Watch: h.purses.Watch(account)})
 	building.urgent = true
 }
 

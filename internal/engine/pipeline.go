@@ -100,7 +100,7 @@ func (p *pipeline) transition(b *batch, l *loadedRun) {
 	}
 	if !l.claim.Empty() {
 		t.Entries = p.c.purses.Entries(l.key.Account, l.key.Run, &l.claim, l.run.Plan().TTLMS*1000)
-		t.Watch = p.c.watch(l.key.Account)
+		t.Watch = p.c.purses.Watch(l.key.Account)
 	}
 	if l.newHead(p.c.now) {
 		head := l.head

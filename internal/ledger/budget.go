@@ -15,9 +15,20 @@ import (
 // hold takes counts when it is taken, so that runs which go on beside each other cannot
 // spend more together; what it releases stops counting, in the same period.
 type Budget struct {
-	Limit int64 // whole credits
+	Limit int64 // whole credits; 0 = no limit
 	Reset Reset
 	Audit bool // going over it is reported and nothing is refused
+}
+
+// Check reports whether the budget has a limit and a reset that exist.
+func (b *Budget) Check() error {
+	switch {
+	case b.Limit < 0 || b.Limit > MaxAmount:
+		return fmt.Errorf("a limit of %d credits: want from 1 to %d", b.Limit, int64(MaxAmount))
+	case !b.Reset.Known():
+		return fmt.Errorf("reset %q: want none, daily, weekly or monthly", b.Reset)
+	}
+	return nil
 }
 
 // A Reset says when a budget begins anew.
@@ -96,33 +107,78 @@ type Standing struct {
 	bound  Bound
 }
 
-// Standings returns the budgets that apply at time t to a run that was started with a key.
-func (b Budgets) Standings(a *Account, key string, t int64) (all []Standing) {
-	stand := func(by Bound, budget Budget) {
+// each calls fn with the budgets that apply at time t to a run that was started with a
+// key. The period of a budget begins with day first.
+func (b Budgets) each(key string, t int64, fn func(by Bound, budget Budget, first int64)) {
+	apply := func(by Bound, budget Budget) {
 		if budget.Limit == 0 {
 			return
 		}
 		first, end := budget.Reset.Period(t, b.zone())
 		by.Limit, by.Until = budget.Limit, end
-		all = append(all, Standing{by.Source(), budget.Limit, a.Used(by.Key, first), budget.Reset, budget.Audit, end, by})
+		fn(by, budget, first)
 	}
-	stand(Bound{Day: true}, Budget{b.Day.Limit, Daily, b.Day.Audit})
+	apply(Bound{Day: true}, Budget{b.Day.Limit, Daily, b.Day.Audit})
 	if key != "" {
-		stand(Bound{Key: key}, b.Keys[key])
+		apply(Bound{Key: key}, b.Keys[key])
 	}
+}
+
+// Standings returns the budgets that apply at time t to a run that was started with a key.
+func (b Budgets) Standings(a *Account, key string, t int64) (all []Standing) {
+	b.each(key, t, func(by Bound, budget Budget, first int64) {
+		all = append(all, Standing{by.Source(), budget.Limit, a.Used(by.Key, first), budget.Reset, budget.Audit, by.Until, by})
+	})
 	return all
+}
+
+// Left calls fn with the budgets that may refuse a run which was started with a key, and
+// with how much of each is left at time t. Those in audit mode refuse nothing.
+func (b Budgets) Left(a *Account, key string, t int64, fn func(by Bound, left int64)) {
+	b.each(key, t, func(by Bound, budget Budget, first int64) {
+		if !budget.Audit {
+			fn(by, budget.Limit-a.Used(by.Key, first))
+		}
+	})
+}
+
+// NextReset returns when the next budget begins anew that may refuse a run, after time
+// t, UTC µs; 0 = none does.
+func (b Budgets) NextReset(t int64) (at int64) {
+	soonest := func(budget Budget, r Reset) {
+		if budget.Limit == 0 || budget.Audit {
+			return
+		}
+		if _, end := r.Period(t, b.zone()); end != 0 && (at == 0 || end < at) {
+			at = end
+		}
+	}
+	soonest(b.Day, Daily)
+	for _, budget := range b.Keys {
+		soonest(budget, budget.Reset)
+	}
+	return at
 }
 
 // Offer is what the account can give at time t to a run that was started with a key, and
 // what limits that.
 func (b Budgets) Offer(a *Account, key string, t int64) (n int64, by Bound) {
 	n = a.Available(t)
-	for _, s := range b.Standings(a, key, t) {
-		if left := s.Limit - s.Used; !s.Audit && left < n {
-			n, by = left, s.bound
+	b.Left(a, key, t, func(budget Bound, left int64) {
+		if left < n {
+			n, by = left, budget
 		}
-	}
+	})
 	return n, by
+}
+
+// Count says how what is held at time t for a run that was started with a key counts.
+func (b Budgets) Count(key string, t int64) Count {
+	c := Count{Key: key}
+	if b.Zone != nil && b.Zone != time.UTC {
+		c.Day = Day(t, b.Zone)
+	}
+	return c
 }
 
 // A Bound says what limits the credits that an account can give to a run: the zero Bound

@@ -43,10 +43,10 @@ type Input struct {
 	// Available is how many credits the account of the run can give now (InStart,
 	// InGranted, InRetry, InEdit), if it pays for the run.
 	Available int64
+	Bound     ledger.Bound // what limits Available
 	// Queued is true if the account has as many live runs as it may have (InStart,
 	// InRetry, InEdit): the run begins with InAdmit.
 	Queued bool
-	Bound  ledger.Bound // what limits Available
 
 	// InResult.
 	Outcome   Outcome

@@ -3,96 +3,48 @@
 package purse
 
 import (
-	"time"
+	"cmp"
+	"math"
 
 	"github.com/roux-engine/roux/internal/ledger"
 )
 
-// budgets are those of an account, with what runs of the batch under construction need
-// of each.
-type budgets struct {
-	ledger.Budgets
-	day  limit
-	keys map[string]*limit
-}
-
-// A limit is what is known of a budget in memory.
-type limit struct {
-	promised   int64
-	first, end int64 // of the period, as of the last look
-	known      bool
-}
-
-// zone is where days begin.
-func (b *budgets) zone() *time.Location {
-	if b.Zone == nil {
-		return time.UTC
+// nextReset is when the next budget of the account begins anew, after time now; 0 = none
+// does.
+func (p *purse[W]) nextReset(now int64) int64 {
+	if now >= p.reset {
+		p.reset = cmp.Or(p.budgets.NextReset(now), math.MaxInt64)
 	}
-	return b.Zone
-}
-
-// count says how what is held now for a run counts.
-func (b *budgets) count(now int64, key string) ledger.Count {
-	c := ledger.Count{Key: key}
-	if b.Zone != nil && b.Zone != time.UTC {
-		c.Day = ledger.Day(now, b.Zone)
+	if p.reset == math.MaxInt64 {
+		return 0
 	}
-	return c
-}
-
-// of returns the limit of a key.
-func (b *budgets) of(key string) *limit {
-	l := b.keys[key]
-	if l == nil {
-		if b.keys == nil {
-			b.keys = map[string]*limit{}
-		}
-		l = &limit{}
-		b.keys[key] = l
-	}
-	return l
-}
-
-// period looks at the clock.
-func (b *budgets) period(l *limit, r ledger.Reset, now int64) {
-	if !l.known || l.end != 0 && now >= l.end {
-		l.first, l.end = r.Period(now, b.zone())
-		l.known = true
-	}
-}
-
-// nextReset is when the next budget of the account begins anew that something may wait
-// for, after time now; 0 = none does.
-func (b *budgets) nextReset(now int64) (at int64) {
-	soonest := func(l *limit, budget ledger.Budget) {
-		if budget.Limit == 0 || budget.Audit {
-			return
-		}
-		if b.period(l, budget.Reset, now); l.end != 0 && (at == 0 || l.end < at) {
-			at = l.end
-		}
-	}
-	soonest(&b.day, b.daily())
-	for key := range b.keys {
-		soonest(b.keys[key], b.Keys[key])
-	}
-	return at
-}
-
-// daily is the budget of a day; its reset is not asked for.
-func (b *budgets) daily() ledger.Budget {
-	return ledger.Budget{Limit: b.Day.Limit, Reset: ledger.Daily, Audit: b.Day.Audit}
+	return p.reset
 }
 
 // promise notes that runs of the batch under construction need n credits more.
 func (p *purse[W]) promise(key string, n int64) {
 	p.promised += n
-	if p.budgets.Day.Limit != 0 {
-		p.budgets.day.promised += n
+	if key == "" || n == 0 {
+		return
 	}
-	if key != "" {
-		p.budgets.of(key).promised += n
+	if p.keys == nil {
+		p.keys = map[string]int64{}
 	}
+	if p.keys[key] += n; p.keys[key] == 0 {
+		delete(p.keys, key)
+	}
+}
+
+// left calls fn with the budgets that may refuse a run which was started with a key, and
+// with what is left of each for another run of the batch under construction.
+func (p *purse[W]) left(key string, now int64, fn func(by ledger.Bound, n int64)) {
+	p.budgets.Left(p.account, key, now, func(by ledger.Bound, n int64) {
+		if by.Key != "" {
+			fn(by, n-p.keys[by.Key])
+		} else {
+			fn(by, n-p.promised)
+		}
+	})
 }
 
 // A waiting step, and the name of the key that its run was started with.
@@ -106,30 +58,15 @@ type waiting[W any] struct {
 func (ps *Purses[W]) Offer(account, key string) (n int64, by ledger.Bound) {
 	n = ps.Available(account)
 	p := ps.byName[account]
-	if p == nil || p.account == nil || p.budgets.Day.Limit == 0 && key == "" {
+	if p == nil || p.account == nil {
 		return n, by
 	}
-	least := func(l *limit, b ledger.Budget, bound ledger.Bound) {
-		if m, limited := p.room(ps.host.Now(), l, b, bound.Key); limited && m < n {
-			bound.Limit, bound.Until = b.Limit, l.end
-			n, by = m, bound
+	p.left(key, ps.host.Now(), func(budget ledger.Bound, left int64) {
+		if left < n {
+			n, by = left, budget
 		}
-	}
-	least(&p.budgets.day, p.budgets.daily(), ledger.Bound{Day: true})
-	if key != "" {
-		least(p.budgets.of(key), p.budgets.Keys[key], ledger.Bound{Key: key})
-	}
+	})
 	return n, by
-}
-
-// room is how much more may be spent of a budget in this period. limited is false if the
-// budget refuses nothing.
-func (p *purse[W]) room(now int64, l *limit, b ledger.Budget, key string) (n int64, limited bool) {
-	if b.Limit == 0 || b.Audit {
-		return 0, false
-	}
-	p.budgets.period(l, b.Reset, now)
-	return b.Limit - p.account.Used(key, l.first) - l.promised, true
 }
 
 // A room is what may still be taken, and by whom: when somebody wants more, those who
@@ -152,19 +89,20 @@ func (ps *Purses[W]) rooms(p *purse[W]) rooms {
 		return r
 	}
 	now := ps.host.Now()
-	if n, limited := p.room(now, &p.budgets.day, p.budgets.daily(), ""); limited {
-		r.all = append(r.all, &room{left: n})
-	}
+	p.left("", now, func(_ ledger.Bound, n int64) { r.all = append(r.all, &room{left: n}) })
 	for _, w := range p.waiting {
 		if w.key == "" || r.keys[w.key] != nil {
 			continue
 		}
-		if n, limited := p.room(now, p.budgets.of(w.key), p.budgets.Keys[w.key], w.key); limited {
+		p.left(w.key, now, func(by ledger.Bound, n int64) {
+			if by.Key == "" {
+				return
+			}
 			if r.keys == nil {
 				r.keys = map[string]*room{}
 			}
 			r.keys[w.key] = &room{left: n}
-		}
+		})
 	}
 	return r
 }

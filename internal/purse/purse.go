@@ -27,8 +27,10 @@ type Host[W any] interface {
 	Now() int64 // UTC µs, never falls
 	// Pays reports whether an account pays for its runs.
 	Pays(account string) bool
-	// Budgets returns what the account may spend.
+	// Budgets returns what the account may spend, and Watch which levels of its credits are
+	// reported; nil = none. They are asked for once a purse.
 	Budgets(account string) ledger.Budgets
+	Watch(account string) *ledger.Watch
 	// Read returns the account as stored. The host's time is not before its entries
 	// afterwards.
 	Read(account string) (*ledger.Account, error)
@@ -62,11 +64,14 @@ const maxPurses = 10_000
 // used before the next batch.
 type purse[W any] struct {
 	name     string
-	account  *ledger.Account // nil = it must be read
-	stale    bool            // it must be read again, when no commit is in flight
-	promised int64           // credits that runs of the batch under construction need
-	waiting  []waiting[W]    // steps that wait for credits, first come first
-	budgets  budgets
+	account  *ledger.Account  // nil = it must be read
+	stale    bool             // it must be read again, when no commit is in flight
+	promised int64            // credits that runs of the batch under construction need
+	waiting  []waiting[W]     // steps that wait for credits, first come first
+	keys     map[string]int64 // what those of them need that were started with a key
+	budgets  ledger.Budgets
+	reset    int64 // when the next of them begins anew
+	watch    *ledger.Watch
 	grown    bool // in Purses.grown
 
 	free    int64 // what was available when it was last counted
@@ -97,7 +102,7 @@ func (ps *Purses[W]) Next() int64 { return ps.next }
 func (ps *Purses[W]) of(account string) *purse[W] {
 	p := ps.byName[account]
 	if p == nil && ps.host.Pays(account) {
-		p = &purse[W]{name: account, budgets: budgets{Budgets: ps.host.Budgets(account)}}
+		p = &purse[W]{name: account, budgets: ps.host.Budgets(account), watch: ps.host.Watch(account)}
 		ps.byName[account] = p
 	}
 	return p
@@ -132,7 +137,7 @@ func (ps *Purses[W]) count(p *purse[W]) {
 	}
 	p.free, p.next, p.counted = p.account.Available(now), p.account.NextChange(now), true
 	if len(p.waiting) > 0 {
-		if at := p.budgets.nextReset(now); at != 0 && (p.next == 0 || at < p.next) {
+		if at := p.nextReset(now); at != 0 && (p.next == 0 || at < p.next) {
 			p.next = at
 		}
 	}
@@ -266,9 +271,17 @@ func (ps *Purses[W]) Entries(account, run string, c *Claim, ttl int64) []*ledger
 	return entries
 }
 
+// Watch returns which levels of an account's credits are reported; nil = none.
+func (ps *Purses[W]) Watch(account string) *ledger.Watch {
+	if p := ps.of(account); p != nil {
+		return p.watch
+	}
+	return nil
+}
+
 // enter makes the entries of one event.
 func (p *purse[W]) enter(now int64, run, key string, m *move, ttl int64) ([]*ledger.Entry, error) {
-	counts := p.budgets.count(now, key)
+	counts := p.budgets.Count(key, now)
 	hold := fmt.Sprintf("%s.%d", run, m.gen)
 	_, held := p.account.Hold(hold)
 	switch {

@@ -39,6 +39,8 @@ func (h *fakeHost) Committing() bool         { return h.committing }
 
 func (h *fakeHost) Budgets(string) ledger.Budgets { return h.budgets }
 
+func (h *fakeHost) Watch(string) *ledger.Watch { return nil }
+
 func (h *fakeHost) Resume(w string) { h.resumed = append(h.resumed, w) }
 func (h *fakeHost) Warn(string, string, error) {
 	h.warned++

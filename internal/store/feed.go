@@ -72,7 +72,8 @@ func (e *FeedEnd) Next(c *Change) {
 }
 
 // AppendChanges appends the changes that an accepted transition makes, without their
-// numbers: its head, its entries, and the levels that these have crossed. first is the number of its first entry.
+// numbers: its head, its entries, and the levels that these have crossed. first is the
+// number of its first entry.
 func AppendChanges(changes []Change, t *Transition, first uint64) []Change {
 	if h := t.Head; h != nil {
 		changes = append(changes, Change{

@@ -179,8 +179,8 @@ func lookupPath(vars expr.MapVars, r expr.Ref) (any, bool) {
 }
 
 // vars returns the variables that a formula and a loop's `over` may use before the run
-// starts: the input and its fields, the files, the compile.FileSums, and what a file-inspect step
-// will return for the run's only file.
+// starts: the input and its fields, the files, the compile.FileSums, and what a
+// file-inspect step will return for the run's only file.
 func (k Known) vars(p *plan.Plan) expr.MapVars {
 	vars := expr.MapVars{}
 	pages, size, counted := int64(0), int64(0), true

@@ -169,6 +169,9 @@ func TestFailedCommitsUseNoNumbers(t *testing.T) {
 
 // The ends of feeds in memory are bounded, and one that was left out is read again.
 func TestManyFeeds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: runs without -short: 20,000 commits")
+	}
 	s := open(t, t.TempDir())
 	epoch := own(t, s)
 	const accounts = maxCached + 10

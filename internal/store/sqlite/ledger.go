@@ -17,8 +17,8 @@ import (
 )
 
 // The state of an account is stored again after so many entries, and after at least half
-// as many as it has lots and holds and remembers days. Reading an account reads one state and fewer entries
-// than that, and the states take less than 100 bytes an entry.
+// as many as it has lots and holds and remembers days. Reading an account reads one state
+// and fewer entries than that, and the states take less than 100 bytes an entry.
 const minEntries = 256
 
 // maxCached bounds how many accounts are kept in memory for the next commit.

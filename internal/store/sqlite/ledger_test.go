@@ -153,6 +153,9 @@ func TestDamagedLedger(t *testing.T) {
 
 // The accounts in memory are bounded, and one that was left out is read again.
 func TestManyAccounts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: runs without -short: 20,000 commits")
+	}
 	s := open(t, t.TempDir())
 	own(t, s)
 	const accounts = maxCached + 10
