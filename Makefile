@@ -18,8 +18,12 @@ test: ## vet and all tests; the README's second command
 # Packages without goroutines, which internal/house checks: they cannot have data races.
 PURE := ledger|plan|expr|jsonschema|pattern|compile|journal|machine|view|wire|heap|spell|layout|jsonx|yamlx
 
+# Tests that damage files, or handle large values, with one goroutine: they take minutes
+# under the race detector.
+SERIAL := ^Test(F20_|F21_|F33_|I06_|I15_Outputs|Flipped|Damaged|ImagesOf|IndexAddsUp|LargestInputs|LargeOutputs|ListsAreStreamed|ContractsOfStreamed)
+
 race: ## every short test under the race detector
-	go test -race -short -timeout 20m $$(go list ./... | grep -vE '/internal/($(PURE))(/|$$)')
+	go test -race -short -skip '$(SERIAL)' -timeout 20m $$(go list ./... | grep -vE '/internal/($(PURE))(/|$$)')
 
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) ## golangci-lint, installed into .tools
 	$< run ./...
