@@ -14,7 +14,7 @@ import (
 
 // dataDirPackages are the packages that work in a data directory. They open its files
 // through internal/datadir or an os.Root, which follow no link out of it.
-var dataDirPackages = []string{".", "internal/blob", "internal/cli", "internal/config", "internal/control", "internal/doctor", "internal/engine", "internal/node", "internal/store/sqlite", "internal/userfile"}
+var dataDirPackages = []string{".", "internal/blob", "internal/cli", "internal/config", "internal/control", "internal/doctor", "internal/engine", "internal/node", "internal/store/sqlite", "internal/store/sqlite/wal", "internal/userfile"}
 
 // pathCalls are the functions that open, create, change or remove the file at a path.
 // Stat and Lstat are not among them, because they only look.

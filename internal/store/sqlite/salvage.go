@@ -12,6 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/datadir"
+	"github.com/roux-engine/roux/internal/store/sqlite/wal"
 )
 
 // An Image is a data directory with a database that was made from a damaged one, and
@@ -65,20 +66,19 @@ func (im Image) make(ctx context.Context, database string) (err error) {
 		return dirFault(err, path)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	f, err := openWAL(database)
-	if err != nil || f == nil {
-		return err
+	w, err := wal.Open(database)
+	if err != nil {
+		return dirFault(err, database+"-wal")
 	}
-	defer func() { _ = f.Close() }()
-	w, err := newWAL(f)
-	if err != nil || w == nil {
-		return err
+	if w == nil {
+		return nil
 	}
-	if !w.valid {
-		if known, err := w.guess(db); err != nil || !known {
+	defer w.Close()
+	if !w.Valid {
+		if known, err := w.Guess(db); err != nil || !known {
 			return err
 		}
-		if _, _, err := w.newest(); err != nil { // for the order of bytes
+		if _, _, err := w.Newest(); err != nil { // for the order of bytes
 			return err
 		}
 	}
@@ -86,31 +86,31 @@ func (im Image) make(ctx context.Context, database string) (err error) {
 }
 
 // apply writes pages of the log over those of a database.
-func (im Image) apply(ctx context.Context, w *wal, db *os.File) error {
+func (im Image) apply(ctx context.Context, w *wal.Log, db *os.File) error {
 	info, err := db.Stat()
 	if err != nil {
-		return readFault(err)
+		return fault.Wrap(fault.StoreFailed, err, "cannot examine the copy: %v", err)
 	}
 	// A commit can have enlarged the database only by the pages in the log. A larger
 	// number is damaged.
-	most := uint32(min(info.Size()/int64(w.page)+int64(w.frames), math.MaxUint32))
+	most := uint32(min(info.Size()/int64(w.Page)+int64(w.Frames), math.MaxUint32))
 	last, size, err := im.end(w, most)
 	if err != nil {
 		return err
 	}
-	w.every = im.Way == everyFrame
-	_, err = w.scan(func(fr frame) error {
-		if fr.n > last || fr.page == 0 || fr.page > most {
+	w.Every = im.Way == everyFrame
+	_, err = w.Scan(func(fr wal.Frame) error {
+		if fr.N > last || fr.Page == 0 || fr.Page > most {
 			return nil
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		_, err := db.WriteAt(fr.data, int64(fr.page-1)*int64(w.page))
+		_, err := db.WriteAt(fr.Data, int64(fr.Page-1)*int64(w.Page))
 		return err
 	})
 	if err == nil && size > 0 {
-		err = db.Truncate(int64(size) * int64(w.page))
+		err = db.Truncate(int64(size) * int64(w.Page))
 	}
 	if err == nil {
 		err = db.Sync()
@@ -121,21 +121,21 @@ func (im Image) apply(ctx context.Context, w *wal, db *os.File) error {
 // end returns the last frame to be written, which ends a commit, and the size of the
 // database in pages after it. What an unfinished commit has left at the end of the log
 // does not belong to the database: all ways but one end with the last whole commit.
-func (im Image) end(w *wal, most uint32) (last int, size uint32, err error) {
-	w.every = true
+func (im Image) end(w *wal.Log, most uint32) (last int, size uint32, err error) {
+	w.Every = true
 	whole := true // all frames of the commit being read verify
-	st, err := w.scan(func(fr frame) error {
-		whole = whole && fr.intact
-		if fr.size > 0 && fr.own {
-			if fr.size <= most && (whole || im.Way == everyFrame) {
-				last, size = fr.n, fr.size
+	st, err := w.Scan(func(fr wal.Frame) error {
+		whole = whole && fr.Intact
+		if fr.Size > 0 && fr.Own {
+			if fr.Size <= most && (whole || im.Way == everyFrame) {
+				last, size = fr.N, fr.Size
 			}
 			whole = true
 		}
 		return nil
 	})
 	if im.Way == untilDamage {
-		last, size = st.Frames, st.size
+		last, size = st.Frames, st.Size
 	}
 	return last, size, err
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/sqlite/wal"
 )
 
 // The first image that Salvage makes has everything committed before the damage, or
@@ -19,7 +20,7 @@ import (
 func TestFirstImageEndsAtTheDamage(t *testing.T) {
 	const runs = 20
 	image := killed(t, runs)
-	st, err := readWAL(filepath.Join(image, "roux.db"))
+	st, err := wal.Read(filepath.Join(image, "roux.db"))
 	if err != nil || st.Frames < runs {
 		t.Fatalf("%+v, %v", st, err)
 	}
@@ -37,7 +38,7 @@ func TestFirstImageEndsAtTheDamage(t *testing.T) {
 		dir, to := copied(t, image), t.TempDir()
 		log := filepath.Join(dir, "roux.db-wal")
 		if c.frame > 0 {
-			edit(t, log, walHeader+int64(c.frame-1)*(frameHeader+pageSize)+frameHeader+100, 1, func(b []byte) { b[0] ^= 1 })
+			edit(t, log, wal.HeaderSize+int64(c.frame-1)*(wal.FrameHeader+pageSize)+wal.FrameHeader+100, 1, func(b []byte) { b[0] ^= 1 })
 		}
 		was, err := os.ReadFile(log)
 		if err != nil {
@@ -79,7 +80,7 @@ func TestFirstImageEndsAtTheDamage(t *testing.T) {
 // is ignored, and the log is judged as if there were no index.
 func TestATornIndexSaysNothing(t *testing.T) {
 	image := killed(t, 20)
-	st, err := readWAL(filepath.Join(image, "roux.db"))
+	st, err := wal.Read(filepath.Join(image, "roux.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,10 +88,10 @@ func TestATornIndexSaysNothing(t *testing.T) {
 		torn := copied(t, image)
 		edit(t, filepath.Join(torn, "roux.db-shm"), 48+20, 1, func(b []byte) { b[0] ^= 1 })
 		none := copied(t, image, "roux.db-shm")
-		var got [2]walState
+		var got [2]wal.State
 		for i, dir := range []string{torn, none} {
-			edit(t, filepath.Join(dir, "roux.db-wal"), walHeader+int64(frame-1)*(frameHeader+pageSize)+frameHeader+100, 1, func(b []byte) { b[0] ^= 1 })
-			if got[i], err = readWAL(filepath.Join(dir, "roux.db")); err != nil {
+			edit(t, filepath.Join(dir, "roux.db-wal"), wal.HeaderSize+int64(frame-1)*(wal.FrameHeader+pageSize)+wal.FrameHeader+100, 1, func(b []byte) { b[0] ^= 1 })
+			if got[i], err = wal.Read(filepath.Join(dir, "roux.db")); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -108,7 +109,7 @@ func TestImagesOfATornLog(t *testing.T) {
 	image := copiedLog(t, killed(t, runs))
 	frame, n, commits := framesOf(t, image)
 	last := commits[len(commits)-2]
-	edit(t, filepath.Join(image, "roux.db-wal"), walHeader+(n-3)*frame+512, 512, func(b []byte) { clear(b) })
+	edit(t, filepath.Join(image, "roux.db-wal"), wal.HeaderSize+(n-3)*frame+512, 512, func(b []byte) { clear(b) })
 	for name, at := range map[string]struct {
 		frame, offset int64
 		bit           byte
@@ -118,10 +119,10 @@ func TestImagesOfATornLog(t *testing.T) {
 		"salts":               {last / 2, 9, 1},
 		"a checksum":          {last / 2, 17, 1},
 		"the end of a commit": {commits[len(commits)/2] - 1, 4, 0x40},
-		"the header":          {-1, walHeader - 16, 1}, // before the first frame
+		"the header":          {-1, wal.HeaderSize - 16, 1}, // before the first frame
 	} {
 		dir, to := copiedLog(t, image), t.TempDir()
-		offset := walHeader + at.frame*frame + at.offset
+		offset := wal.HeaderSize + at.frame*frame + at.offset
 		if at.frame < 0 {
 			offset = at.offset
 		}

@@ -29,6 +29,7 @@ import (
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/sqlite/wal"
 )
 
 // warmWAL is the length of the write-ahead log from opening on. Commits to a growing
@@ -302,7 +303,9 @@ func (s *Store) Close() error {
 		_, err := s.db.prepare(s.t.keepLog)
 		errs = append(errs, err)
 		if err = s.db.close(); err == nil && whole {
-			err = clearWAL(s.path)
+			if err = wal.Clear(s.path); err != nil {
+				err = dirFault(err, s.path+"-wal")
+			}
 		}
 		errs = append(errs, err)
 	}

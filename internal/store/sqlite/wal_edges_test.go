@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/store/sqlite/wal"
 )
 
 // Another process reads the database while the store is closed. The log then cannot
@@ -60,12 +61,12 @@ func TestLostHeaderOfOnePage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, second := log[walHeader:walHeader+frame], log[walHeader+frame:walHeader+2*frame]
+	first, second := log[wal.HeaderSize:wal.HeaderSize+frame], log[wal.HeaderSize+frame:wal.HeaderSize+2*frame]
 	page := binary.BigEndian.Uint32(first)
 	if n != 2 || page != binary.BigEndian.Uint32(second) {
 		t.Fatalf("%d frames, of pages %d and %d", n, page, binary.BigEndian.Uint32(second))
 	}
-	edit(t, filepath.Join(image, "roux.db"), int64(page-1)*pageSize, pageSize, func(b []byte) { copy(b, first[frameHeader:]) })
+	edit(t, filepath.Join(image, "roux.db"), int64(page-1)*pageSize, pageSize, func(b []byte) { copy(b, first[wal.FrameHeader:]) })
 	edit(t, filepath.Join(image, "roux.db-wal"), 20, 1, func(b []byte) { b[0] ^= 1 })
 	if _, _, err := tried(image); !errors.Is(err, fault.StoreCorrupt) {
 		t.Errorf("the last commit is not in the database: %v", err)
@@ -78,11 +79,11 @@ func TestTornHeaderAfterAnUnfinishedCommit(t *testing.T) {
 	dir := copiedLog(t, killed(t, 10))
 	log := filepath.Join(dir, "roux.db-wal")
 	frame, n, _ := framesOf(t, dir)
-	edit(t, log, walHeader+(n-1)*frame+512, 1, func(b []byte) { b[0] ^= 1 })
+	edit(t, log, wal.HeaderSize+(n-1)*frame+512, 1, func(b []byte) { b[0] ^= 1 })
 	if runs, unfinished, err := tried(dir); err != nil || runs != 9 || unfinished == 0 {
 		t.Fatalf("%d runs, %d pages unfinished, %v", runs, unfinished, err)
 	}
-	edit(t, log, 0, 8, func(b []byte) { binary.BigEndian.PutUint32(b, walMagic) })
+	edit(t, log, 0, 8, func(b []byte) { binary.BigEndian.PutUint32(b, wal.Magic) })
 	if runs, _, err := tried(dir); err != nil || runs != 9 {
 		t.Errorf("%d runs, %v", runs, err)
 	}
@@ -96,8 +97,8 @@ func TestUnfinishedPages(t *testing.T) {
 	for _, written := range []int64{1, 2, n - last} { // of the pages of the last commit
 		dir := copiedLog(t, image)
 		log := filepath.Join(dir, "roux.db-wal")
-		edit(t, log, walHeader+last*frame+512, 1, func(b []byte) { b[0] ^= 1 })
-		edit(t, log, walHeader+(last+written)*frame, int((n-last-written)*frame), func(b []byte) { clear(b) })
+		edit(t, log, wal.HeaderSize+last*frame+512, 1, func(b []byte) { b[0] ^= 1 })
+		edit(t, log, wal.HeaderSize+(last+written)*frame, int((n-last-written)*frame), func(b []byte) { clear(b) })
 		if runs, unfinished, err := tried(dir); err != nil || runs != 9 || unfinished != int(written) {
 			t.Errorf("of a torn commit %d pages were written: %d counted, %d runs, %v", written, unfinished, runs, err)
 		}
@@ -121,7 +122,7 @@ func TestDamagedLogNamesWhatIsReadable(t *testing.T) {
 		at := int64(20)
 		readable := len(commits)
 		if c.at > 0 {
-			at = walHeader + (c.at-1)*frame + 100
+			at = wal.HeaderSize + (c.at-1)*frame + 100
 			readable = 0
 			for _, end := range commits {
 				if end < c.at {
@@ -157,9 +158,9 @@ func TestFlippedBitsBesideTheLog(t *testing.T) {
 		from, name, at := image, "roux.db-shm", dice.Int64N(136) // SQLite rebuilds what follows these bytes
 		switch i % 3 {
 		case 1:
-			from, name, at = ended, "roux.db-wal", dice.Int64N(walHeader)
+			from, name, at = ended, "roux.db-wal", dice.Int64N(wal.HeaderSize)
 		case 2:
-			from, name, at = ended, "roux.db-wal", walHeader+dice.Int64N(n*frame)
+			from, name, at = ended, "roux.db-wal", wal.HeaderSize+dice.Int64N(n*frame)
 		}
 		dir := copied(t, from)
 		edit(t, filepath.Join(dir, name), at, 1, func(b []byte) { b[0] ^= 1 << dice.IntN(8) })

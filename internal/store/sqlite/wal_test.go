@@ -14,6 +14,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/sqlite/wal"
 )
 
 // killed makes a store with n runs and copies its files as a process that is killed
@@ -92,8 +93,8 @@ func framesOf(t *testing.T, dir string) (frame, n int64, commits []int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	frame = frameHeader + int64(binary.BigEndian.Uint32(data[8:]))
-	for at := int64(walHeader); at+frame <= int64(len(data)) && bytes.Equal(data[at+8:at+16], data[16:24]); at += frame {
+	frame = wal.FrameHeader + int64(binary.BigEndian.Uint32(data[8:]))
+	for at := int64(wal.HeaderSize); at+frame <= int64(len(data)) && bytes.Equal(data[at+8:at+16], data[16:24]); at += frame {
 		n++
 		if binary.BigEndian.Uint32(data[at+4:]) > 0 {
 			commits = append(commits, n)
@@ -116,18 +117,18 @@ func TestFlippedBitsInTheLog(t *testing.T) {
 	dice := rand.New(rand.NewPCG(1, 2))
 	for i := range 400 {
 		f := dice.Int64N(n)
-		at := walHeader + f*frame + dice.Int64N(frame)
+		at := wal.HeaderSize + f*frame + dice.Int64N(frame)
 		switch i % 8 {
 		case 0: // in the header of the log
-			at = dice.Int64N(walHeader)
+			at = dice.Int64N(wal.HeaderSize)
 		case 1: // in the header of a frame: page, size, salts, checksum
-			at = walHeader + f*frame + dice.Int64N(frameHeader)
+			at = wal.HeaderSize + f*frame + dice.Int64N(wal.FrameHeader)
 		case 2: // in the size that ends a commit
-			at = walHeader + (commits[dice.IntN(len(commits))]-1)*frame + 4 + dice.Int64N(4)
+			at = wal.HeaderSize + (commits[dice.IntN(len(commits))]-1)*frame + 4 + dice.Int64N(4)
 		}
 		bit := byte(1) << dice.IntN(8)
 		var without []string
-		behind := at < walHeader || (at-walHeader)/frame+1 <= commits[len(commits)-3]
+		behind := at < wal.HeaderSize || (at-wal.HeaderSize)/frame+1 <= commits[len(commits)-3]
 		if behind && i%2 == 0 {
 			without = []string{"roux.db-shm"} // as after a power cut
 		}
@@ -136,7 +137,7 @@ func TestFlippedBitsInTheLog(t *testing.T) {
 		before := contentsOf(t, dir)
 		_, _, err := tried(dir)
 		if !errors.Is(err, fault.StoreCorrupt) || !strings.Contains(fault.Message(err), "--salvage") {
-			t.Errorf("bit %d of byte %d (frame %d of %d, without %v): %v", bit, at, (at-walHeader)/frame+1, n, without, err)
+			t.Errorf("bit %d of byte %d (frame %d of %d, without %v): %v", bit, at, (at-wal.HeaderSize)/frame+1, n, without, err)
 		}
 		if after := contentsOf(t, dir); after != before {
 			t.Errorf("byte %d: the store was changed", at)
@@ -170,7 +171,7 @@ func TestUnfinishedCommits(t *testing.T) {
 	}
 	for name, torn := range map[string]int64{"its beginning": last + 1, "its middle": last + (n-last)/2, "its end": n} {
 		dir := copied(t, image, "roux.db-shm")
-		edit(t, filepath.Join(dir, "roux.db-wal"), walHeader+(torn-1)*frame+512, 512, func(b []byte) { copy(b, bytes.Repeat([]byte{0xa5}, 512)) })
+		edit(t, filepath.Join(dir, "roux.db-wal"), wal.HeaderSize+(torn-1)*frame+512, 512, func(b []byte) { copy(b, bytes.Repeat([]byte{0xa5}, 512)) })
 		runs, unfinished, err := tried(copiedLog(t, dir))
 		if err != nil || runs != 9 || unfinished == 0 {
 			t.Fatalf("torn at %s: %d runs, %d unfinished pages, %v", name, runs, unfinished, err)
@@ -221,30 +222,30 @@ func TestCleanEndOfTheLog(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	wal := filepath.Join(dir, "roux.db-wal")
-	data, err := os.ReadFile(wal)
+	path := filepath.Join(dir, "roux.db-wal")
+	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(data) < warmWAL || !bytes.Equal(data[:walHeader], make([]byte, walHeader)) || bytes.Equal(data[walHeader:4096], make([]byte, 4096-walHeader)) {
+	if len(data) < warmWAL || !bytes.Equal(data[:wal.HeaderSize], make([]byte, wal.HeaderSize)) || bytes.Equal(data[wal.HeaderSize:4096], make([]byte, 4096-wal.HeaderSize)) {
 		t.Fatalf("a log of %d bytes begins with %x", len(data), data[:64])
 	}
-	if err := os.Remove(wal); err != nil { // everything is in the database
+	if err := os.Remove(path); err != nil { // everything is in the database
 		t.Fatal(err)
 	}
 	if runs, _, err := tried(dir); err != nil || runs != 20 {
 		t.Fatalf("without the log: %d runs, %v", runs, err)
 	}
 	// The header was about to be zeroed, or written anew, when the power went.
-	if err := os.WriteFile(wal, data, 0o600); err != nil {
+	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range []int64{1, 8, 31} {
-		edit(t, wal, 32-n, int(n), func(b []byte) { b[0] = 7 })
+		edit(t, path, 32-n, int(n), func(b []byte) { b[0] = 7 })
 		if runs, _, err := tried(dir); err != nil || runs != 20 {
 			t.Errorf("%d bytes of a header: %d runs, %v", n, runs, err)
 		}
-		if err := os.WriteFile(wal, data, 0o600); err != nil {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -266,41 +267,10 @@ func BenchmarkExamineLog(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		st, err := readWAL(filepath.Join(dir, "roux.db"))
+		st, err := wal.Read(filepath.Join(dir, "roux.db"))
 		if err != nil || st.Damage != "" {
 			b.Fatal(st, err)
 		}
-		b.SetBytes(int64(st.Frames) * (pageSize + frameHeader))
-	}
-}
-
-// The page size of a log without a header is taken from the database. The largest page
-// size, 65536, does not fit into the 16 bits of its field and is stored as 1.
-func TestPagesOfALogWithoutAHeader(t *testing.T) {
-	for named, want := range map[uint16]int{1: 65536, 4096: 4096, 32768: 32768, 512: 512, 0: 0, 2: 0, 256: 0, 4097: 0} {
-		dir := t.TempDir()
-		head := make([]byte, 100)
-		binary.BigEndian.PutUint16(head[16:], named)
-		log := make([]byte, walHeader+2*(frameHeader+max(want, 512)))
-		for name, data := range map[string][]byte{"db": head, "log": log} {
-			if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		db, err := os.Open(filepath.Join(dir, "db"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
-		f, err := os.Open(filepath.Join(dir, "log"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		w := &wal{f: f}
-		known, err := w.guess(db)
-		if err != nil || known != (want > 0) || known && (w.page != want || w.frames != 2) {
-			t.Errorf("%d: pages of %d bytes, %d frames, known %v, %v; want %d", named, w.page, w.frames, known, err, want)
-		}
+		b.SetBytes(int64(st.Frames) * (pageSize + wal.FrameHeader))
 	}
 }
