@@ -22,7 +22,8 @@ type Standing interface {
 // Admit checks the guards of a transition against the stored state of its run; run is
 // nil when there is no such run. Every store checks the epoch ([Fenced]) first, then
 // calls Admit, checks the idempotency key ([Idempotency.Taken]), and the entries
-// ([AdmitEntries]) last. A transition that one of these checks refuses changes nothing.
+// ([AdmitEntries]) last. A transition that one of these checks refuses changes nothing,
+// and neither does its group ([RefuseGroup]).
 func Admit(t *Transition, run Standing) Verdict {
 	if t.Run == "" {
 		return admitEntriesOnly(t)
@@ -96,6 +97,51 @@ func AdmitEntries(t *Transition, account *ledger.Account, recorded func(key stri
 // Notices are the levels that the entries of the transition have crossed, once the
 // transition was accepted.
 func (t *Transition) Notices() []ledger.Notice { return t.notices }
+
+// RefuseGroup refuses the group of batch[i], which verdicts[i] refuses. again reports that
+// this takes back transitions before batch[i]: the store then undoes what it has done for
+// the batch and begins it anew, without the members of groups that have been refused
+// ([InRefusedGroup]). So what is written was never checked against what is not. A group
+// may be refused for what another had taken that is refused only later in the batch.
+//
+// Groups in which events of a run follow refused ones are refused as well. Otherwise, if
+// many runs tell one run of their end, the batch would begin anew for each of them.
+func RefuseGroup(batch []Transition, verdicts []Verdict, i int) (again bool) {
+	refused := map[Key]bool{batch[i].group(): true}
+	for more := true; more; {
+		more = false
+		missing := map[Key]uint64{} // the first event that is refused, by run
+		for j := range batch {
+			t := &batch[j]
+			if t.Group == "" || t.First == 0 {
+				continue
+			}
+			first := missing[t.Key]
+			switch group := t.group(); {
+			case refused[group] && first == 0:
+				missing[t.Key] = t.First
+			case !refused[group] && first != 0 && first < t.First:
+				refused[group], more = true, true
+			}
+		}
+	}
+	why := fault.Message(verdicts[i].Err)
+	for j := range batch {
+		if t := &batch[j]; t.Group != "" && verdicts[j].Err == nil && refused[t.group()] {
+			verdicts[j] = Refuse(fault.Conflict, "run %s: another transition of its group was refused: %s", t.Run, why)
+			verdicts[j].Group = true
+			again = again || j < i
+		}
+	}
+	return again
+}
+
+// InRefusedGroup reports whether RefuseGroup has refused the transition, which then is
+// not checked any more.
+func InRefusedGroup(t *Transition, v *Verdict) bool { return t.Group != "" && v.Err != nil }
+
+// group returns the group of a transition with its account.
+func (t *Transition) group() Key { return Key{t.Account, t.Group} }
 
 // Fenced returns fault.StaleEpoch unless epoch is the owner's, else nil.
 func Fenced(epoch, owner uint64) error {

@@ -54,8 +54,8 @@ type Committer interface {
 	// Commit makes a batch of transitions durable in one transaction with one sync, and
 	// returns a verdict for each, in order. A transition whose guard fails ([Admit])
 	// changes nothing; the others are written. Several transitions of one run in one
-	// batch are in event order. The caller may reuse the batch and its bytes when
-	// Commit returns.
+	// batch are in event order. A group ([Transition.Group]) is written whole or not at
+	// all. The caller may reuse the batch and its bytes when Commit returns.
 	//
 	// After an error the batch may or may not have been written: load those runs again.
 	// After a failed sync every later Commit fails with StoreFailed (I21).
@@ -164,6 +164,11 @@ type Transition struct {
 	Key
 	Epoch uint64 // guard: must be the current owner's
 
+	// Group, when set, joins the transitions of the batch that have the same account and
+	// group: all of them are written, or none. They need not be adjacent. If the guard
+	// of one fails, the others have a verdict with Group set.
+	Group string
+
 	// First and Last number the events in Frames; both 0 when there are none.
 	// Guard: First follows the last event stored for the run.
 	First, Last uint64
@@ -244,6 +249,9 @@ type Verdict struct {
 	// fault.IdempotencyMismatch: the key is used by another body.
 	Err error
 	Run string
+	// Group reports that another transition of the group was refused, and that this one
+	// may have been written without it. Err is then fault.Conflict.
+	Group bool
 }
 
 // Saved is a run as stored.

@@ -208,16 +208,43 @@ func (d *disk) write(batch []store.Transition) {
 // applied transitions.
 func (m *model) take(batch []store.Transition) ([]store.Verdict, []store.Transition) {
 	verdicts := make([]store.Verdict, len(batch))
-	var accepted []store.Transition
+	if !slices.ContainsFunc(batch, func(t store.Transition) bool { return t.Group != "" }) {
+		accepted, _ := m.try(batch, verdicts)
+		return verdicts, accepted
+	}
+	undo := m.undo
+	for {
+		m.undo = []func(){}
+		accepted, again := m.try(batch, verdicts)
+		if !again {
+			if undo != nil {
+				undo = append(undo, m.undo...)
+			}
+			m.undo = undo
+			return verdicts, accepted
+		}
+		m.rollback()
+	}
+}
+
+// try applies the transitions whose guards hold and whose groups have not been refused.
+// again reports that a group was refused of which a part is applied.
+func (m *model) try(batch []store.Transition, verdicts []store.Verdict) (accepted []store.Transition, again bool) {
 	for i := range batch {
+		if store.InRefusedGroup(&batch[i], &verdicts[i]) {
+			continue
+		}
 		if verdicts[i] = m.guard(&batch[i]); verdicts[i].Err != nil {
+			if batch[i].Group != "" && store.RefuseGroup(batch, verdicts, i) {
+				return nil, true
+			}
 			continue
 		}
 		t := clone(&batch[i])
 		m.apply(&t)
 		accepted = append(accepted, t)
 	}
-	return verdicts, accepted
+	return accepted, false
 }
 
 // clone copies what the caller may overwrite after Commit.

@@ -141,3 +141,31 @@ func TestI21_FailedSync(t *testing.T) {
 		}
 	}
 }
+
+// A torn batch stays invisible, and after a crash each of its groups is there or none of it
+// is.
+func TestF16_TornGroups(t *testing.T) {
+	for choice, survives := range []bool{false, true} {
+		s, epoch := opened(t)
+		commit(t, s, start(epoch), "")
+		member := func(group, run string, first uint64) store.Transition {
+			k := store.Key{Account: key.Account, Run: run}
+			return store.Transition{Key: k, Epoch: epoch, Group: group, First: first, Last: first, Frames: []byte("3"), Head: &store.Head{Key: k, Status: "later"}}
+		}
+		batch := []store.Transition{
+			member("lost", "b", 1), member("kept", "c", 1), member("lost", "a", 7), member("kept", "a", 3),
+		}
+		s.Tear(batch)
+		has := func(run string) bool {
+			h, err := s.Head(ctx, store.Key{Account: key.Account, Run: run})
+			return err == nil && h.Status == "later"
+		}
+		if has("a") || has("b") || has("c") {
+			t.Fatal("a torn batch is visible")
+		}
+		s = s.Crash(uint64(choice))
+		if has("b") || has("a") != survives || has("c") != survives {
+			t.Fatalf("choice %d: a %v, b %v, c %v", choice, has("a"), has("b"), has("c"))
+		}
+	}
+}

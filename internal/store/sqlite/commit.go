@@ -87,32 +87,21 @@ func (s *Store) commitLocked(batch []store.Transition, encoded []encodedCompacti
 		return nil, err
 	}
 	c := &s.c
-	c.mark++
 	c.inTx = false
-	c.touched, c.accepted, c.places, c.plans = c.touched[:0], c.accepted[:0], c.places[:0], c.plans[:0]
-	c.packing.nextPack()
-	c.rows, c.bytes = 0, 0
+	c.reset()
 	defer c.forget()
 	s.trimAccounts()
 	s.feed.trim()
 
 	verdicts := make([]store.Verdict, len(batch))
-	written := int64(0)
-	for i := range batch {
-		var compaction encodedCompaction
-		if encoded != nil {
-			compaction = encoded[i]
+	written, again, err := s.writeTransitions(batch, encoded, verdicts)
+	for again && err == nil {
+		if err = s.takeBack(); err == nil {
+			written, again, err = s.writeTransitions(batch, encoded, verdicts)
 		}
-		var err error
-		if verdicts[i], err = s.writeTransition(&batch[i], compaction); err != nil {
-			return nil, err
-		}
-		if verdicts[i].Err == nil {
-			written++
-			if err := s.addChanges(&batch[i]); err != nil {
-				return nil, err
-			}
-		}
+	}
+	if err != nil {
+		return nil, err
 	}
 	if written == 0 && !c.inTx {
 		return verdicts, nil
@@ -160,6 +149,58 @@ func (s *Store) commitLocked(batch []store.Transition, encoded []encodedCompacti
 	}
 	s.nudge(rows)
 	return verdicts, nil
+}
+
+// reset makes c ready for the transitions of a batch.
+func (c *commit) reset() {
+	c.mark++
+	c.touched, c.accepted, c.places, c.plans = c.touched[:0], c.accepted[:0], c.places[:0], c.plans[:0]
+	c.packing.nextPack()
+	c.rows, c.bytes = 0, 0
+}
+
+// writeTransitions checks and writes the transitions whose group has not been refused, and
+// counts those that it has written. again reports that a group was refused of which a
+// part is written: the commit is then taken back.
+func (s *Store) writeTransitions(batch []store.Transition, encoded []encodedCompaction, verdicts []store.Verdict) (written int64, again bool, err error) {
+	for i := range batch {
+		t := &batch[i]
+		if store.InRefusedGroup(t, &verdicts[i]) {
+			continue
+		}
+		var compaction encodedCompaction
+		if encoded != nil {
+			compaction = encoded[i]
+		}
+		if verdicts[i], err = s.writeTransition(t, compaction); err != nil {
+			return 0, false, err
+		}
+		switch {
+		case verdicts[i].Err == nil:
+			written++
+			if err := s.addChanges(t); err != nil {
+				return 0, false, err
+			}
+		case t.Group != "" && store.RefuseGroup(batch, verdicts, i):
+			return 0, true, nil
+		}
+	}
+	return written, false, nil
+}
+
+// takeBack undoes what the commit under way has done.
+func (s *Store) takeBack() error {
+	if s.c.inTx {
+		if _, err := s.st.rollback.exec(); err != nil {
+			return err
+		}
+		s.c.inTx = false
+	}
+	clear(s.accounts) // some have entries that are not there any more
+	s.feed.closeRows(true)
+	clear(s.c.fresh)
+	s.c.reset()
+	return nil
 }
 
 // forget releases what the commit points to, and the memory that a large one took: the

@@ -40,6 +40,7 @@ func RunCrash(t *testing.T, disk func(t *testing.T) Disk) {
 		{"NamesOfFilesSurvive", namesSurvive},
 		{"ManyRunsCompactedTogetherSurvive", packsSurvive},
 		{"FeedsSurvive", feedSurvives},
+		{"GroupsSurvive", groupsSurvive},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := disk(t)
