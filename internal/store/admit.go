@@ -46,6 +46,8 @@ func Admit(t *Transition, run Standing) Verdict {
 		return Refuse(fault.Conflict, "run %s: events %d to %d do not follow event %d", t.Run, t.First, t.Last, last)
 	case run == nil && t.Head == nil:
 		return Refuse(fault.Conflict, "run %s: the first transition needs a head", t.Run)
+	case run == nil && ((t.Head.Root == "") != (t.Head.Parent == "") || t.Head.Root == t.Run || t.Head.Parent == t.Run):
+		return Refuse(fault.Conflict, "run %s: a child run has a root and a parent, which are other runs, not root %q and parent %q", t.Run, t.Head.Root, t.Head.Parent)
 	}
 	if f := t.Compaction; f != nil {
 		ends := f.Last == last || t.Last != 0 && f.Last == t.Last || run != nil && run.Boundary(f.Last)

@@ -39,7 +39,8 @@ type Change struct {
 	// Of a head; Run is "" when an entry was recorded. What else there is to know of the
 	// run, its head has. A deleted run has no head, and all that is known here is its id.
 	Run         string
-	Deleted     bool
+	Root        string // of a child run
+	Deleted     bool   // with all runs below it
 	Recipe      string
 	Status      string
 	Code        fault.Code
@@ -77,7 +78,7 @@ func (e *FeedEnd) Next(c *Change) {
 func AppendChanges(changes []Change, t *Transition, first uint64) []Change {
 	if h := t.Head; h != nil {
 		changes = append(changes, Change{
-			At: h.Updated, Run: t.Run, Recipe: h.Recipe, Status: h.Status, Code: h.Code, Ended: h.Ended,
+			At: h.Updated, Run: t.Run, Root: h.Root, Recipe: h.Recipe, Status: h.Status, Code: h.Code, Ended: h.Ended,
 			Quarantined: h.Quarantine != "", Imported: h.Imported(),
 		})
 	}

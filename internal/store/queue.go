@@ -11,7 +11,7 @@ const StatusQueued = "queued"
 // methods does not depend on how many runs have ended. Imported runs that nobody has
 // adopted do not count, because nothing carries them on.
 type Queue interface {
-	// Unended counts the account's runs that have not ended: suspended and quarantined
+	// Unended counts the account's root runs that have not ended: suspended and quarantined
 	// ones, too.
 	Unended(ctx context.Context, account string) (Unended, error)
 
@@ -29,4 +29,4 @@ type Unended struct {
 
 // Counts reports whether a run is one of those that Unended counts. This is the one
 // place that says so, besides the statements of a store.
-func (h *Head) Counts() bool { return h.Ended == 0 && h.Damage == "" && !h.Imported() }
+func (h *Head) Counts() bool { return h.Root == "" && h.Ended == 0 && h.Damage == "" && !h.Imported() }

@@ -2,7 +2,11 @@
 
 package store
 
-import "context"
+import (
+	"context"
+
+	"github.com/roux-engine/roux/fault"
+)
 
 // Retention reports what is still needed and deletes the rest. The caller decides how
 // long anything is needed.
@@ -15,17 +19,21 @@ type Retention interface {
 	// Transition.Files), by id, at most limit.
 	References(ctx context.Context, account, hash string, limit int) (References, error)
 
-	// Ended returns settled runs that ended before `before` (UTC µs) and come after
+	// Ended returns settled root runs that ended before `before` (UTC µs) and come after
 	// `after` in the order of end, account and run, at most limit. Wake.At is the time
 	// when they ended. It reads no other runs.
 	Ended(ctx context.Context, before int64, after Wake, limit int) ([]Wake, error)
 
-	// Delete removes settled runs: head, events, snapshot and the names of files. It
-	// returns a verdict for each: fault.StaleEpoch; fault.RunNotFound; or
-	// fault.Conflict when the run has not settled or has events only in the journal, in
-	// which case compact it first. A deleted run answers like one that never existed,
-	// also after a crash. Each deletion is a change of its account ([Feed]), made at `at`
-	// (UTC µs).
+	// Delete removes settled root runs with all runs below them: head, events, snapshot
+	// and the names of files. It returns a verdict for each: fault.StaleEpoch;
+	// fault.RunNotFound; or fault.Conflict when it is a child run, or a run of the tree
+	// has not settled or has events only in the journal, in which case compact it first. A
+	// deleted run answers like one that never existed, also after a crash. Each deletion
+	// of a root is a change of its account ([Feed]), made at `at` (UTC µs).
+	//
+	// The runs below a root of a large tree are removed after it, in several commits; a
+	// crash leaves the rest to the next Delete. Until then they can be read by their ids,
+	// and count as naming files.
 	Delete(ctx context.Context, epoch uint64, at int64, keys []Key) ([]Verdict, error)
 
 	// ForgetChanges removes changes that were made before `before`, in the order of
@@ -49,4 +57,9 @@ type References struct {
 	// Released is the time when the deleted runs that named the file ended, UTC µs: the
 	// latest of these times, or 0 when there is no such run.
 	Released int64
+}
+
+// RefuseChild returns the verdict on the deletion of a child run alone.
+func RefuseChild(h *Head) Verdict {
+	return Refuse(fault.Conflict, "run %s is a child run: it is deleted with its root, run %s", h.Run, h.Root)
 }

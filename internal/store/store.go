@@ -85,7 +85,8 @@ type Reader interface {
 
 	// Head returns the head row, or fault.RunNotFound.
 	Head(ctx context.Context, key Key) (Head, error)
-	// List returns heads, newest first (by creation, then run id). A damaged head has
+	// List returns the heads of root runs, newest first (by creation, then run id), or
+	// those that the query selects instead. A damaged head has
 	// Head.Damage set and does not hide the others. It is listed when the query
 	// selects by a field that may be damaged.
 	List(ctx context.Context, q Query) ([]Head, error)
@@ -181,7 +182,7 @@ type Transition struct {
 
 	// Head, when set, replaces the head row: at the start, at the end and when
 	// the status changes. The first transition of a run must have one, and fixes
-	// recipe, version, plan and time of creation.
+	// root, parent, recipe, version, plan and time of creation.
 	Head *Head
 
 	// Idempotency, when set, guards a start: the account's key must be unused.
@@ -281,17 +282,19 @@ type EncodedPlan struct {
 // Head is the row that lists show; status and times are copies of the journal.
 type Head struct {
 	Key
-	Recipe   string
-	Version  string
-	PlanHash string // the plan's key
-	Status   string
-	Created  int64 // UTC µs
-	Updated  int64
-	Ended    int64 // 0 while live
-	Code     fault.Code
-	Message  string
-	Used     int64 // credits
-	Failures bool  // has_failures (R9)
+	// Root and Parent are those of a child run; "" for a root run.
+	Root, Parent string
+	Recipe       string
+	Version      string
+	PlanHash     string // the plan's key
+	Status       string
+	Created      int64 // UTC µs
+	Updated      int64
+	Ended        int64 // 0 while live
+	Code         fault.Code
+	Message      string
+	Used         int64 // credits
+	Failures     bool  // has_failures (R9)
 	// Quarantine is the reason why the run is quarantined; "" = it is not.
 	Quarantine string
 	// Owes reports that an ended run still has commands to carry out.
@@ -328,13 +331,17 @@ type Page struct {
 	Last   uint64 // number of the run's last stored event
 }
 
-// A Query selects heads. A zero field does not restrict the selection.
+// A Query selects heads: those of root runs, unless one of Parent, Root and All is set. A
+// zero field does not restrict the selection further.
 type Query struct {
 	Account string // required
+	Parent  string // its children, oldest first (by creation, then run id)
+	Root    string // all runs below it, by parent, then as children
+	All     bool   // roots and children, by run id
 	Status  string
 	Recipe  string
 	Prefix  string // of the run id
-	After   string // run id; only heads that come after it in the order of List
+	After   string // run id; only heads that come after it. It must be one that the fields above select, except with All
 	Since   int64  // created at or after, UTC µs
 	Limit   int    // default 50, at most 500
 }

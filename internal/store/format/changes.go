@@ -19,8 +19,8 @@ import (
 //	what it is and its flags u8
 //	time           uvarint, since the change before it
 //	run or key     the length that it shares with the one before it, then the rest
-//	of a head      status and recipe (texts); code (text) and end (varint, since the
-//	               change), if the flags say so
+//	of a head      status and recipe (texts); root and code (texts) and end (varint, since
+//	               the change), if the flags say so
 //	of an entry    number uvarint, since the entry before it; kind u8
 //	of a notice    level and amount (varints); its name is what the level limits
 //
@@ -43,6 +43,7 @@ const (
 	changeImported    = 1 << 3
 	changeEnded       = 1 << 4
 	changeCode        = 1 << 5
+	changeChild       = 1 << 6
 )
 
 // maxTexts bounds how many texts of a row are remembered, because each is searched for.
@@ -82,7 +83,8 @@ func (c *Changes) Add(ch *store.Change) {
 		flags = changedDeleted
 	default:
 		flags |= byte(Flag(ch.Quarantined))*changeQuarantined | byte(Flag(ch.Imported))*changeImported |
-			byte(Flag(ch.Ended != 0))*changeEnded | byte(Flag(ch.Code != ""))*changeCode
+			byte(Flag(ch.Ended != 0))*changeEnded | byte(Flag(ch.Code != ""))*changeCode |
+			byte(Flag(ch.Root != ""))*changeChild
 	}
 	c.buf = binary.AppendUvarint(append(c.buf, flags), uint64(ch.At-c.at))
 	c.at = ch.At
@@ -96,6 +98,9 @@ func (c *Changes) Add(ch *store.Change) {
 	case changedHead:
 		c.text(ch.Status)
 		c.text(ch.Recipe)
+		if flags&changeChild != 0 {
+			c.text(ch.Root)
+		}
 		if flags&changeCode != 0 {
 			c.text(string(ch.Code))
 		}
@@ -167,6 +172,9 @@ func (d *changeReader) change(ch *store.Change) {
 	case changedHead:
 		ch.Run, ch.Status, ch.Recipe = d.name, d.text(), d.text()
 		ch.Quarantined, ch.Imported = flags&changeQuarantined != 0, flags&changeImported != 0
+		if flags&changeChild != 0 {
+			ch.Root = d.text()
+		}
 		if flags&changeCode != 0 {
 			ch.Code = fault.Code(d.text())
 		}

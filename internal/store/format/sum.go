@@ -14,7 +14,8 @@ import (
 // checksum columns beside them, one for each set of columns that is written together,
 // so that no write needs to read the columns it leaves alone:
 //
-//	runs           start_sum  key, recipe, version, plan_hash, created
+//	runs           start_sum  key, recipe, version, plan_hash, created; of a child run
+//	                          also root, parent
 //	               head_sum   key and all that a new head replaces
 //	               park_sum   key, parked, wake_at; -1 = both are 0 since the row was made
 //	               reach_sum  key, last
@@ -117,7 +118,11 @@ func (k *RowSum) Reach(last int64) int64 { return k.number(last).sum() }
 
 // Start returns the start_sum of a head.
 func (k *RowSum) Start(h *store.Head) int64 {
-	return k.text(h.Recipe).text(h.Version).text(h.PlanHash).number(h.Created).sum()
+	k.text(h.Recipe).text(h.Version).text(h.PlanHash).number(h.Created)
+	if h.Root != "" || h.Parent != "" {
+		k.text(h.Root).text(h.Parent)
+	}
+	return k.sum()
 }
 
 // Head returns the head_sum of a head.

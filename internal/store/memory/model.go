@@ -178,6 +178,7 @@ func (m *model) apply(t *store.Transition) {
 		r.head.Key = t.Key
 		if r.last != 0 {
 			r.head.Recipe, r.head.Version, r.head.PlanHash, r.head.Created = old.Recipe, old.Version, old.PlanHash, old.Created
+			r.head.Root, r.head.Parent = old.Root, old.Parent
 		}
 	}
 	for _, p := range t.Plans {

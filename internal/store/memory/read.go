@@ -172,30 +172,60 @@ func (s *Store) List(ctx context.Context, q store.Query) ([]store.Head, error) {
 	if err != nil {
 		return nil, err
 	}
-	newestFirst := func(a, b store.Head) int {
-		return cmp.Or(cmp.Compare(b.Created, a.Created), cmp.Compare(b.Run, a.Run))
+	selects, order, err := s.selection(&q)
+	if err != nil {
+		return nil, err
 	}
-	var below *store.Head
-	if q.After != "" {
+	var after *store.Head
+	switch {
+	case q.After == "":
+	case q.All:
+		after = &store.Head{Key: store.Key{Run: q.After}}
+	default:
 		r, err := s.find(store.Key{Account: q.Account, Run: q.After})
+		if err == nil && !selects(&r.head) {
+			err = notFound(q.After)
+		}
 		if err != nil {
 			return nil, err
 		}
-		below = &r.head
+		after = &r.head
 	}
 	var heads []store.Head
 	for key, r := range s.d.synced.runs {
-		if key.Account == q.Account &&
+		if key.Account == q.Account && selects(&r.head) &&
 			(q.Status == "" || q.Status == r.head.Status) &&
 			(q.Recipe == "" || q.Recipe == r.head.Recipe) &&
 			strings.HasPrefix(key.Run, q.Prefix) &&
 			r.head.Created >= q.Since &&
-			(below == nil || newestFirst(r.head, *below) > 0) {
+			(after == nil || order(&r.head, after) > 0) {
 			heads = append(heads, r.head)
 		}
 	}
-	slices.SortFunc(heads, newestFirst)
+	slices.SortFunc(heads, func(a, b store.Head) int { return order(&a, &b) })
 	return heads[:min(len(heads), q.Cap())], nil
+}
+
+// selection returns which runs a query selects by its fields Parent, Root and All, and
+// their order.
+func (s *Store) selection(q *store.Query) (selects func(*store.Head) bool, order func(a, b *store.Head) int, err error) {
+	oldestFirst := func(a, b *store.Head) int {
+		return cmp.Or(cmp.Compare(a.Parent, b.Parent), cmp.Compare(a.Created, b.Created), cmp.Compare(a.Run, b.Run))
+	}
+	switch {
+	case q.All:
+		return func(*store.Head) bool { return true }, func(a, b *store.Head) int { return cmp.Compare(a.Run, b.Run) }, nil
+	case q.Root != "":
+		_, err := s.find(store.Key{Account: q.Account, Run: q.Root})
+		return func(h *store.Head) bool { return h.Root == q.Root }, oldestFirst, err
+	case q.Parent != "":
+		_, err := s.find(store.Key{Account: q.Account, Run: q.Parent})
+		return func(h *store.Head) bool { return h.Parent == q.Parent }, oldestFirst, err
+	}
+	newestFirst := func(a, b *store.Head) int {
+		return cmp.Or(cmp.Compare(b.Created, a.Created), cmp.Compare(b.Run, a.Run))
+	}
+	return func(h *store.Head) bool { return h.Root == "" }, newestFirst, nil
 }
 
 // Plan implements store.Store.

@@ -51,7 +51,7 @@ func (s *Store) Ended(ctx context.Context, before int64, after store.Wake, limit
 	var ended []store.Wake
 	for key, r := range s.d.synced.runs {
 		w := store.Wake{Key: key, At: r.head.Ended}
-		if r.head.Settled() && w.At < before && order(w, after) > 0 {
+		if r.head.Settled() && r.head.Root == "" && w.At < before && order(w, after) > 0 {
 			ended = append(ended, w)
 		}
 	}
@@ -70,7 +70,9 @@ func (s *Store) Delete(ctx context.Context, epoch uint64, at int64, keys []store
 	verdicts := make([]store.Verdict, len(keys))
 	for i, key := range keys {
 		if verdicts[i] = m.mayGo(epoch, key); verdicts[i].Err == nil {
-			m.remove(key)
+			for _, run := range m.tree(key) {
+				m.remove(run)
+			}
 			m.record(key.Account, []store.Change{{At: at, Run: key.Run, Deleted: true}})
 		}
 	}
@@ -85,12 +87,29 @@ func (m *model) mayGo(epoch uint64, key store.Key) store.Verdict {
 	switch r := m.runs[key]; {
 	case r == nil:
 		return store.Verdict{Err: notFound(key.Run)}
-	case !r.head.Settled():
-		return store.Refuse(fault.Conflict, "run %s has not settled", key.Run)
-	case len(r.tail) > 0:
-		return store.Refuse(fault.Conflict, "run %s: events up to %d are only in the journal", key.Run, r.last)
+	case r.head.Root != "":
+		return store.RefuseChild(&r.head)
+	}
+	for _, key := range m.tree(key) {
+		switch r := m.runs[key]; {
+		case !r.head.Settled():
+			return store.Refuse(fault.Conflict, "run %s has not settled", key.Run)
+		case len(r.tail) > 0:
+			return store.Refuse(fault.Conflict, "run %s: events up to %d are only in the journal", key.Run, r.last)
+		}
 	}
 	return store.Verdict{}
+}
+
+// tree returns a root run and all runs below it.
+func (m *model) tree(root store.Key) []store.Key {
+	keys := []store.Key{root}
+	for key, r := range m.runs {
+		if key.Account == root.Account && r.head.Root == root.Run {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 func (m *model) remove(key store.Key) {

@@ -19,7 +19,7 @@ import (
 func headPlaces(h *headRow) []any {
 	return []any{
 		&h.Account, &h.Run, &h.Recipe, &h.Version, &h.PlanHash, &h.Status, &h.Created, &h.Updated, &h.Ended,
-		&h.Code, &h.Message, &h.Used, &h.failures, &h.Quarantine, &h.owes, &h.startSum, &h.headSum,
+		&h.Code, &h.Message, &h.Used, &h.failures, &h.Quarantine, &h.owes, &h.Root, &h.Parent, &h.startSum, &h.headSum,
 	}
 }
 
@@ -57,37 +57,29 @@ func (s *Store) List(ctx context.Context, q store.Query) (heads []store.Head, er
 	if err := s.isOpen(ctx); err != nil {
 		return nil, err
 	}
-	var query strings.Builder
-	query.WriteString(s.t.listRuns)
-	args := []any{q.Account}
-	add := func(text string, values ...any) {
-		query.WriteString("\n" + text)
-		args = append(args, values...)
+	l := listing{args: []any{q.Account}}
+	l.text.WriteString(s.t.listRuns)
+	order, err := s.selectRuns(ctx, &l, &q)
+	if err != nil {
+		return nil, err
 	}
 	if q.Status != "" {
-		add(s.t.listStatus, q.Status)
+		l.add(s.t.listStatus, q.Status)
 	}
 	if q.Recipe != "" {
-		add(s.t.listRecipe, q.Recipe)
+		l.add(s.t.listRecipe, q.Recipe)
 	}
 	if q.Prefix != "" {
-		add(s.t.listFrom, q.Prefix)
+		l.add(s.t.listFrom, q.Prefix)
 		if end := prefixEnd(q.Prefix); end != "" {
-			add(s.t.listBelow, end)
+			l.add(s.t.listBelow, end)
 		}
 	}
 	if q.Since != 0 {
-		add(s.t.listSince, q.Since)
+		l.add(s.t.listSince, q.Since)
 	}
-	if q.After != "" {
-		created, err := s.position(ctx, store.Key{Account: q.Account, Run: q.After})
-		if err != nil {
-			return nil, err
-		}
-		add(s.t.listAfter, created, q.After)
-	}
-	add(s.t.listOrder, q.Cap())
-	rows, err := s.read.QueryContext(ctx, query.String(), args...)
+	l.add(order, q.Cap())
+	rows, err := s.read.QueryContext(ctx, l.text.String(), l.args...)
 	if err == nil {
 		err = eachRow(rows, func() error {
 			var h headRow
@@ -102,12 +94,89 @@ func (s *Store) List(ctx context.Context, q store.Query) (heads []store.Head, er
 	return heads, err
 }
 
+// A listing is the query of List while it is composed.
+type listing struct {
+	text strings.Builder
+	args []any
+}
+
+func (l *listing) add(text string, values ...any) {
+	l.text.WriteString("\n" + text)
+	l.args = append(l.args, values...)
+}
+
+// selectRuns adds the conditions of the fields Parent, Root, All and After, and returns the
+// order of the list.
+func (s *Store) selectRuns(ctx context.Context, l *listing, q *store.Query) (order string, err error) {
+	after := store.Key{Account: q.Account, Run: q.After}
+	switch {
+	case q.All:
+		l.add(s.t.listAfterId, q.After)
+		return s.t.byId, nil
+	case q.Root != "" || q.Parent != "":
+		root, err := s.rootOf(ctx, store.Key{Account: q.Account, Run: cmp.Or(q.Root, q.Parent)})
+		if err != nil {
+			return "", err
+		}
+		if q.Root != "" {
+			l.add(s.t.listTree, q.Root)
+		} else {
+			l.add(s.t.listTree, root)
+			l.add(s.t.listChildren, q.Parent)
+		}
+		if q.After != "" {
+			parent, created, err := s.positionInTree(ctx, cmp.Or(q.Root, root), after)
+			if err == nil && q.Root == "" && parent != q.Parent {
+				err = notFound(after)
+			}
+			if err != nil {
+				return "", err
+			}
+			l.add(s.t.listAfterInTree, parent, created, q.After)
+		}
+		return s.t.oldestFirst, nil
+	}
+	l.add(s.t.listRoots)
+	if q.After != "" {
+		created, err := s.position(ctx, after)
+		if err != nil {
+			return "", err
+		}
+		l.add(s.t.listAfter, created, q.After)
+	}
+	return s.t.newestFirst, nil
+}
+
+// rootOf returns the root of the tree that a run belongs to: of a root, the run itself.
+func (s *Store) rootOf(ctx context.Context, key store.Key) (root string, err error) {
+	return root, s.found(key, s.read.QueryRowContext(ctx, s.t.rootOf, key.Account, key.Run).Scan(&root))
+}
+
+// positionInTree returns the parent of a run and its time of creation as the index of
+// trees has them.
+func (s *Store) positionInTree(ctx context.Context, root string, key store.Key) (parent string, created int64, err error) {
+	row := s.read.QueryRowContext(ctx, s.t.positionInTree, key.Account, root, key.Run)
+	return parent, created, s.found(key, row.Scan(&parent, &created))
+}
+
+// found explains the error of a query for one row of a run.
+func (s *Store) found(key store.Key, err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return notFound(key)
+	}
+	_, err = s.explain(err)
+	return err
+}
+
 // position returns the time of creation of a run as the index of lists has it. A
 // damaged row may have another, with which a list would repeat runs or never end.
 func (s *Store) position(ctx context.Context, key store.Key) (created int64, err error) {
 	head, err := s.Head(ctx, key)
 	if err != nil && !errors.Is(err, fault.StoreCorrupt) {
 		return 0, err
+	}
+	if head.Root != "" {
+		return 0, notFound(key)
 	}
 	found := s.read.QueryRowContext(ctx, s.t.positionAt, key.Account, key.Run, head.Created).Scan(&created)
 	if errors.Is(found, sql.ErrNoRows) { // one of the two is damaged

@@ -23,6 +23,8 @@ const (
 	purgeChunks = 16
 	// purgePacks is how many packs one transaction rewrites.
 	purgePacks = 8
+	// purgeTree is how many runs below roots one transaction deletes.
+	purgeTree = 256
 	// purgeRuns is how many half-removed runs one Delete finishes.
 	purgeRuns = 64
 )
@@ -79,10 +81,11 @@ func (s *Store) Ended(ctx context.Context, before int64, after store.Wake, limit
 
 // Delete implements store.Retention.
 //
-// One transaction deletes what makes a run exist (head, snapshot, names of files) and
-// inserts a mark. The chunks and pieces follow, a few at a time. The mark stays until
-// they are deleted and no journal row can hold events of the run, because a restart
-// would take those for events whose head was lost.
+// A transaction deletes what makes a run exist (head, snapshot, names of files) and
+// inserts a mark. The chunks and pieces follow, a few at a time, and in a large tree the
+// runs below the root before that. The mark stays until they are deleted and no journal
+// row can hold events of the run, because a restart would take those for events whose
+// head was lost.
 func (s *Store) Delete(ctx context.Context, epoch uint64, at int64, keys []store.Key) ([]store.Verdict, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -102,21 +105,16 @@ func (s *Store) Delete(ctx context.Context, epoch uint64, at int64, keys []store
 			return nil, err
 		}
 	}
-	verdicts, err := s.deleteHeads(epoch, at, keys)
+	d := deletion{s: s, gone: slices.Clone(left), trees: left}
+	verdicts, err := d.deleteAll(epoch, at, keys)
 	if err == nil {
 		err = failpoint.Hit(failpoint.DeleteMiddle)
 	}
 	if err != nil {
 		return nil, err
 	}
-	gone := slices.Clone(left)
-	for i, v := range verdicts {
-		if v.Err == nil {
-			gone = append(gone, keys[i])
-		}
-	}
 	// The next Delete removes what this one leaves.
-	s.whole = s.removeCompacted(ctx, gone) == nil && len(left) < purgeRuns
+	s.whole = s.removeCompacted(ctx, d.gone) == nil && s.removeTrees(ctx, d.trees) == nil && len(left) < purgeRuns
 	return verdicts, nil
 }
 
@@ -139,27 +137,72 @@ func (s *Store) removeCompacted(ctx context.Context, gone []store.Key) error {
 	return nil
 }
 
-func (s *Store) deleteHeads(epoch uint64, at int64, keys []store.Key) ([]store.Verdict, error) {
+// A deletion is one call of Delete.
+type deletion struct {
+	s     *Store
+	gone  []store.Key // runs whose chunks and pieces go next
+	trees []store.Key // roots that are gone, below which there may be runs
+}
+
+// deleteAll deletes roots and small trees, in as many transactions as the runs below them
+// need.
+func (d *deletion) deleteAll(epoch uint64, at int64, keys []store.Key) ([]store.Verdict, error) {
+	verdicts := make([]store.Verdict, len(keys))
+	if len(keys) == 0 {
+		_, err := d.deleteSome(epoch, at, nil, nil)
+		return verdicts, err
+	}
+	for n := 0; n < len(keys); {
+		done, err := d.deleteSome(epoch, at, keys[n:], verdicts[n:])
+		if err != nil {
+			return nil, err
+		}
+		n += done
+	}
+	return verdicts, nil
+}
+
+// deleteSome deletes the first of the roots in one transaction and returns how many it has
+// looked at.
+func (d *deletion) deleteSome(epoch uint64, at int64, keys []store.Key, verdicts []store.Verdict) (done int, err error) {
+	s := d.s
 	s.w.Lock()
 	defer s.w.Unlock()
 	if err := s.writable(); err != nil {
-		return nil, err
+		return 0, err
 	}
-	verdicts := make([]store.Verdict, len(keys))
 	if err := store.Fenced(epoch, s.epoch); err != nil {
 		for i := range verdicts {
 			verdicts[i].Err = err
 		}
-		return verdicts, nil
+		return len(keys), nil
 	}
+	gone := len(d.gone)
 	var first int64
-	err := s.inTx(func() (err error) {
-		for i, key := range keys {
-			if verdicts[i], err = s.deleteHead(key); err == nil && verdicts[i].Err == nil {
+	err = s.inTx(func() (err error) {
+		for seen := 0; done < len(keys) && seen < purgeTree; done++ {
+			key := keys[done]
+			var below []treeRun
+			if verdicts[done], below, err = s.deleteHead(key); err != nil {
+				return err
+			}
+			seen += len(below)
+			if verdicts[done].Err != nil {
+				continue
+			}
+			d.gone = append(d.gone, key)
+			if len(below) > purgeTree {
+				d.trees = append(d.trees, key)
+				below = nil
+			}
+			if err = s.dropRuns(below); err == nil {
 				err = s.collect(key.Account, []store.Change{{At: at, Run: key.Run, Deleted: true}})
 			}
 			if err != nil {
 				return err
+			}
+			for i := range below {
+				d.gone = append(d.gone, below[i].head.Key)
 			}
 		}
 		if err = s.writeChanges(); err == nil {
@@ -169,14 +212,108 @@ func (s *Store) deleteHeads(epoch uint64, at int64, keys []store.Key) ([]store.V
 	})
 	s.feed.closeRows(err != nil)
 	if err != nil {
-		return nil, s.fail(err)
+		return 0, s.fail(err)
 	}
 	s.cleaned = first
 	s.x.Lock()
 	s.x.dropped++ // a reader that found the head must look again
 	s.x.Unlock()
-	s.countPages(int64(4 * len(keys)))
-	return verdicts, nil
+	s.countPages(int64(4 * (len(d.gone) - gone)))
+	return done, nil
+}
+
+// removeTrees removes what is left below roots that are gone, a few runs at a time, because
+// commits wait for it.
+func (s *Store) removeTrees(ctx context.Context, roots []store.Key) error {
+	for _, root := range roots {
+		if _, err := s.Head(ctx, root); !errors.Is(err, fault.RunNotFound) {
+			continue // it was imported again, and these are its runs
+		}
+		below, err := s.treeRuns(ctx, root)
+		if err != nil {
+			return err
+		}
+		for some := range slices.Chunk(below, purgeTree) {
+			gone, err := s.removeBelow(some)
+			if err == nil {
+				err = s.removeCompacted(ctx, gone)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// removeBelow deletes runs below a root that is gone. One that has not settled, or is
+// damaged, stays for doctor to name.
+func (s *Store) removeBelow(below []treeRun) (gone []store.Key, err error) {
+	s.w.Lock()
+	defer s.w.Unlock()
+	if err := s.writable(); err != nil {
+		return nil, err
+	}
+	below = slices.DeleteFunc(below, func(r treeRun) bool { return s.mayGo(&r).Err != nil })
+	if err := s.inTx(func() error { return s.dropRuns(below) }); err != nil {
+		return nil, s.fail(err)
+	}
+	s.x.Lock()
+	s.x.dropped++
+	s.x.Unlock()
+	s.countPages(int64(4 * len(below)))
+	for i := range below {
+		gone = append(gone, below[i].head.Key)
+	}
+	return gone, nil
+}
+
+// A treeRun is a run below a root as far as its deletion needs it.
+type treeRun struct {
+	head      headRow
+	compacted compacted
+}
+
+func (r *treeRun) scan(row scanner) error {
+	c := &r.compacted
+	return row.Scan(append(headPlaces(&r.head), &c.reach, &c.pack, &c.packed, &c.reachSum, &c.placeSum)...)
+}
+
+// treeRuns returns the runs below a root.
+func (s *Store) treeRuns(ctx context.Context, root store.Key) (below []treeRun, err error) {
+	rows, err := s.read.QueryContext(ctx, s.t.treeRuns, root.Account, root.Run)
+	if err == nil {
+		err = eachRow(rows, func() error {
+			var r treeRun
+			err := r.scan(rows)
+			below = append(below, r)
+			return err
+		})
+	}
+	_, err = s.explain(err)
+	return below, err
+}
+
+// mayGo returns why a run cannot be deleted, or no error.
+func (s *Store) mayGo(r *treeRun) store.Verdict {
+	key := r.head.Key
+	if e := s.x.runs[key]; e != nil {
+		if e.damage != nil {
+			return store.Verdict{Err: e.damage} // keep what is left of a damaged run
+		}
+		return store.Refuse(fault.Conflict, "run %s has not settled, or events of it are only in the journal", key.Run)
+	}
+	err := r.head.check()
+	if err == nil {
+		err = r.compacted.check(key)
+	}
+	if err != nil { // unknown whether it has settled, or what belongs to it
+		return store.Verdict{Err: err}
+	}
+	if !r.head.Settled() {
+		return store.Refuse(fault.Conflict, "run %s has not settled", key.Run)
+	}
+	return store.Verdict{}
 }
 
 // forgetMarks deletes marks that are no longer needed. It returns the first row of the
@@ -192,49 +329,59 @@ func (s *Store) forgetMarks() (first int64, err error) {
 	return first, err
 }
 
-func (s *Store) deleteHead(key store.Key) (store.Verdict, error) {
-	if e := s.x.runs[key]; e != nil {
-		if e.damage != nil {
-			return store.Verdict{Err: e.damage}, nil // keep what is left of a damaged run
-		}
-		return store.Refuse(fault.Conflict, "run %s has not settled, or events of it are only in the journal", key.Run), nil
-	}
+// deleteHead deletes a root in the transaction that is open if its whole tree may go, and
+// returns the runs below it.
+func (s *Store) deleteHead(key store.Key) (v store.Verdict, below []treeRun, err error) {
+	var root treeRun
 	var r foundRun
-	found, err := r.find(s.st.findRun, key)
-	if err != nil {
-		return store.Verdict{}, err
+	switch found, err := r.find(s.st.findRun, key); {
+	case err != nil:
+		return v, nil, err
+	case !found:
+		return store.Verdict{Err: notFound(key)}, nil, nil
 	}
-	if !found {
-		return store.Verdict{Err: notFound(key)}, nil
+	root.compacted = r.compacted
+	if _, err := s.lookup(context.Background(), headPlaces(&root.head), s.q.head, key.Account, key.Run); err != nil {
+		return v, nil, err
 	}
-	if _, err = s.Head(context.Background(), key); err == nil {
-		err = r.compacted.check(key)
+	if v = s.mayGo(&root); v.Err != nil {
+		return v, nil, nil
 	}
-	if errors.Is(err, fault.StoreCorrupt) { // unknown whether it has settled, or what belongs to it
-		return store.Verdict{Err: err}, nil
+	if root.head.Root != "" {
+		return store.RefuseChild(&root.head.Head), nil, nil
 	}
-	if err != nil {
-		return store.Verdict{}, err
+	if below, err = s.treeRuns(context.Background(), key); err != nil {
+		return v, nil, err
 	}
-	if r.ended == 0 || r.owes {
-		return store.Refuse(fault.Conflict, "run %s has not settled", key.Run), nil
-	}
-	for _, st := range []struct {
-		*stmt
-		args []driver.Value
-	}{
-		{s.st.releaseFiles, []driver.Value{key.Account, key.Run, r.ended}},
-		{s.st.dropNames, []driver.Value{key.Account, key.Run}},
-		{s.st.keepPiece, []driver.Value{key.Account, key.Run}},
-		{s.st.dropSnapshot, []driver.Value{key.Account, key.Run}},
-		{s.st.dropRun, []driver.Value{key.Account, key.Run}},
-		{s.st.markDeleted, []driver.Value{key.Account, key.Run, s.x.nextRow, format.DeletedSum(key, s.x.nextRow)}},
-	} {
-		if _, err := st.exec(st.args...); err != nil {
-			return store.Verdict{}, err
+	for i := range below {
+		if v = s.mayGo(&below[i]); v.Err != nil {
+			return v, below, nil
 		}
 	}
-	return store.Verdict{}, nil
+	return v, below, s.dropRuns([]treeRun{root})
+}
+
+// dropRuns deletes what makes runs exist, in the transaction that is open.
+func (s *Store) dropRuns(runs []treeRun) error {
+	for i := range runs {
+		key := runs[i].head.Key
+		for _, st := range []struct {
+			*stmt
+			args []driver.Value
+		}{
+			{s.st.releaseFiles, []driver.Value{key.Account, key.Run, runs[i].head.Ended}},
+			{s.st.dropNames, []driver.Value{key.Account, key.Run}},
+			{s.st.keepPiece, []driver.Value{key.Account, key.Run}},
+			{s.st.dropSnapshot, []driver.Value{key.Account, key.Run}},
+			{s.st.dropRun, []driver.Value{key.Account, key.Run}},
+			{s.st.markDeleted, []driver.Value{key.Account, key.Run, s.x.nextRow, format.DeletedSum(key, s.x.nextRow)}},
+		} {
+			if _, err := st.exec(st.args...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // halfRemoved lists deleted runs whose chunks or pieces are still there after a crash

@@ -81,7 +81,8 @@ func TestHalfRemovedRunsAreFinished(t *testing.T) {
 		tr.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: make([]byte, size)}
 		mustCommit(t, s, tr)
 	}
-	if _, err := s.deleteHeads(epoch, 0, []store.Key{runKey(0), runKey(1)}); err != nil { // and the process dies here
+	d := deletion{s: s}
+	if _, err := d.deleteAll(epoch, 0, []store.Key{runKey(0), runKey(1)}); err != nil { // and the process dies here
 		t.Fatal(err)
 	}
 	wantRows := func(when string, n int, tables ...string) {

@@ -110,12 +110,13 @@ func brief(ctx context.Context) context.Context { return context.WithoutCancel(c
 // parts of a composed one.
 type rareTexts struct {
 	// Of lists and reads of runs.
-	listRuns, listStatus, listRecipe, listFrom, listBelow, listSince, listAfter, listOrder, position,
-	positionAt, dueRuns, endedRuns, accounts string
+	listRuns, listRoots, listTree, listChildren, listStatus, listRecipe, listFrom, listBelow, listSince,
+	listAfter, listAfterInTree, listAfterId, newestFirst, oldestFirst, byId,
+	rootOf, position, positionAt, positionInTree, dueRuns, endedRuns, accounts string
 	// Of admission.
 	unendedRuns, queuedRuns string
 	// Of the scan and recovery.
-	journalRows, liveness, lookUp, liveRuns, deletedRuns, halfRemoved string
+	journalRows, liveness, lookUp, liveRuns, deletedRuns, halfRemoved, treeRuns string
 	// Of credits.
 	accountAt, entriesAfter, entryOf, meteredAccounts, accountStates string
 	// Of the feed.
@@ -140,12 +141,14 @@ func (t *rareTexts) load(c *catalog) error {
 	}{
 		{&t.listRuns, "listRuns"}, {&t.listStatus, "listStatus"}, {&t.listRecipe, "listRecipe"},
 		{&t.listFrom, "listFrom"}, {&t.listBelow, "listBelow"}, {&t.listSince, "listSince"},
-		{&t.listAfter, "listAfter"}, {&t.listOrder, "listOrder"}, {&t.position, "position"},
-		{&t.positionAt, "positionAt"}, {&t.dueRuns, "dueRuns"}, {&t.endedRuns, "endedRuns"},
+		{&t.listRoots, "listRoots"}, {&t.listTree, "listTree"}, {&t.listChildren, "listChildren"},
+		{&t.listAfter, "listAfter"}, {&t.listAfterInTree, "listAfterInTree"}, {&t.listAfterId, "listAfterId"},
+		{&t.newestFirst, "newestFirst"}, {&t.oldestFirst, "oldestFirst"}, {&t.byId, "byId"}, {&t.rootOf, "rootOf"},
+		{&t.position, "position"}, {&t.positionAt, "positionAt"}, {&t.positionInTree, "positionInTree"}, {&t.dueRuns, "dueRuns"}, {&t.endedRuns, "endedRuns"},
 		{&t.accounts, "accounts"},
 		{&t.unendedRuns, "unendedRuns"}, {&t.queuedRuns, "queuedRuns"},
 		{&t.journalRows, "journalRows"}, {&t.liveness, "liveness"}, {&t.lookUp, "lookUp"},
-		{&t.liveRuns, "liveRuns"}, {&t.deletedRuns, "deletedRuns"}, {&t.halfRemoved, "halfRemoved"},
+		{&t.liveRuns, "liveRuns"}, {&t.deletedRuns, "deletedRuns"}, {&t.halfRemoved, "halfRemoved"}, {&t.treeRuns, "treeRuns"},
 		{&t.accountAt, "accountAt"}, {&t.entriesAfter, "entriesAfter"}, {&t.entryOf, "entryOf"},
 		{&t.meteredAccounts, "meteredAccounts"}, {&t.accountStates, "accountStates"},
 		{&t.feedStart, "feedStart"}, {&t.feedEnd, "feedEnd"}, {&t.changesAfter, "changesAfter"}, {&t.fedAccounts, "fedAccounts"},

@@ -29,7 +29,7 @@ func (s *Store) writeStart(key store.Key, h *store.Head, last uint64) (int64, er
 	defer k.Done()
 	args := [...]driver.Value{
 		key.Account, key.Run, h.Recipe, h.Version, h.PlanHash, h.Status, h.Created, h.Updated, h.Ended,
-		string(h.Code), h.Message, h.Used, format.Flag(h.Failures), h.Quarantine, format.Flag(h.Owes), int64(last),
+		string(h.Code), h.Message, h.Used, format.Flag(h.Failures), h.Quarantine, format.Flag(h.Owes), int64(last), h.Root, h.Parent,
 		k.Start(h), k.Head(h), k.Reach(int64(last)),
 	}
 	return s.st.startRun.exec(args[:]...)
@@ -69,7 +69,7 @@ func (r *headRow) check() error {
 	r.Failures, r.Owes = r.failures != 0, r.owes != 0
 	switch {
 	case r.startSum != format.StartSum(r.Key, &r.Head):
-		return damagedHead(r.Key, "recipe, version, plan or time of creation")
+		return damagedHead(r.Key, "recipe, version, plan, tree or time of creation")
 	case r.headSum != format.HeadSum(r.Key, &r.Head), r.failures != format.Flag(r.Failures), r.owes != format.Flag(r.Owes):
 		return damagedHead(r.Key, "status, times or outcome")
 	}

@@ -41,6 +41,7 @@ func RunCrash(t *testing.T, disk func(t *testing.T) Disk) {
 		{"ManyRunsCompactedTogetherSurvive", packsSurvive},
 		{"FeedsSurvive", feedSurvives},
 		{"GroupsSurvive", groupsSurvive},
+		{"TreesSurvive", treesSurvive},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := disk(t)

@@ -1,10 +1,19 @@
 -- SPDX-License-Identifier: Apache-2.0
 
 -- Store.List begins with listRuns, adds the conditions that a query has, and ends
--- with listOrder.
+-- with an order. Without All it has one of listRoots and listTree.
 
 -- name: listRuns
 SELECT {headColumns} FROM runs r WHERE r.account = ?;
+
+-- name: listRoots
+AND r.root = '';
+
+-- name: listTree
+AND r.root = ? AND r.root <> '';
+
+-- name: listChildren
+AND r.parent = ?;
 
 -- name: listStatus
 -- A row whose status may be damaged is listed.
@@ -25,11 +34,29 @@ AND r.created >= ?;
 -- name: listAfter
 AND (r.created, r.run) < (?, ?);
 
--- name: listOrder
+-- name: listAfterInTree
+AND (r.parent, r.created, r.run) > (?, ?, ?);
+
+-- name: listAfterId
+AND r.run > ?;
+
+-- name: newestFirst
 ORDER BY r.created DESC, r.run DESC LIMIT ?;
 
+-- name: oldestFirst
+ORDER BY r.parent, r.created, r.run LIMIT ?;
+
+-- name: byId
+ORDER BY r.run LIMIT ?;
+
+-- name: rootOf
+SELECT CASE root WHEN '' THEN run ELSE root END FROM runs WHERE account = ?1 AND run = ?2;
+
 -- name: position
-SELECT created FROM runs INDEXED BY runs_newest WHERE account = ?1 AND run = ?2;
+SELECT created FROM runs INDEXED BY runs_newest WHERE account = ?1 AND run = ?2 AND root = '';
+
+-- name: positionInTree
+SELECT parent, created FROM runs INDEXED BY runs_tree WHERE account = ?1 AND root = ?2 AND root <> '' AND run = ?3;
 
 -- name: positionAt
 {position} AND created = ?3;

@@ -3,8 +3,8 @@
 -- What counts against the live limit of an account.
 
 -- name: counts
--- A run that has not ended, unless it was imported and nobody has adopted it.
-ended = 0 AND substr(quarantine, 1, 8) <> 'imported';
+-- A root run that has not ended, unless it was imported and nobody has adopted it.
+root = '' AND ended = 0 AND substr(quarantine, 1, 8) <> 'imported';
 
 -- name: unendedRuns
 -- The first condition names both values of parked, so that the index serves the account.

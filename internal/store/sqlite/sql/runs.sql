@@ -3,7 +3,7 @@
 -- name: headColumns
 -- A head with its checksums, in the order of headPlaces.
 r.account, r.run, r.recipe, r.version, r.plan_hash, r.status, r.created, r.updated, r.ended,
-r.code, r.message, r.used, r.failures, r.quarantine, r.owes, r.start_sum, r.head_sum;
+r.code, r.message, r.used, r.failures, r.quarantine, r.owes, r.root, r.parent, r.start_sum, r.head_sum;
 
 -- name: compactedColumns
 -- How far the events of a run (r) reach, how far its chunks do, its pack and the last
@@ -12,7 +12,8 @@ r.last, ifnull((SELECT max(c.last) FROM chunks c WHERE c.account = r.account AND
 ifnull((SELECT max(p.last) FROM pieces p WHERE p.account = r.account AND p.run = r.run), 0), r.reach_sum, r.place_sum;
 
 -- name: startSum
-roux_sum(r.account, r.run, r.recipe, r.version, r.plan_hash, r.created);
+CASE WHEN r.root IS '' AND r.parent IS '' THEN roux_sum(r.account, r.run, r.recipe, r.version, r.plan_hash, r.created)
+    ELSE roux_sum(r.account, r.run, r.recipe, r.version, r.plan_hash, r.created, r.root, r.parent) END;
 
 -- name: headSum
 roux_sum(r.account, r.run, r.status, r.updated, r.ended, r.code, r.message, r.used, r.failures, r.quarantine, r.owes);
@@ -25,8 +26,8 @@ FROM runs r LEFT JOIN snapshots s ON s.account = r.account AND s.run = r.run;
 
 -- name: startRun
 INSERT INTO runs (account, run, recipe, version, plan_hash, status, created, updated, ended,
-    code, message, used, failures, quarantine, owes, last, start_sum, head_sum, reach_sum)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19) ON CONFLICT DO NOTHING;
+    code, message, used, failures, quarantine, owes, last, root, parent, start_sum, head_sum, reach_sum)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21) ON CONFLICT DO NOTHING;
 
 -- A new head is written by one of four statements. What the start fixed for good is not
 -- written again, because that would write its index, too. Functions that choose
@@ -99,7 +100,7 @@ WHERE wake_at > 0 AND wake_at <= ?1 ORDER BY wake_at, account, run LIMIT ?2;
 
 -- name: endedRuns
 SELECT account, run, ended FROM runs
-WHERE ended <> 0 AND owes = 0 AND ended < ?1 AND (ended, account, run) > (?2, ?3, ?4)
+WHERE ended <> 0 AND owes = 0 AND root = '' AND ended < ?1 AND (ended, account, run) > (?2, ?3, ?4)
 ORDER BY ended, account, run LIMIT ?5;
 
 -- name: runKeys
