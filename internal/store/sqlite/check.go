@@ -31,7 +31,7 @@ type checking struct {
 // Check reads the whole store and compares what must be consistent: pages and indexes
 // (by SQLite's integrity_check), the schema with this release's, every row with its
 // checksums and the types of its columns, every journal row, chunk, pack and snapshot,
-// and the events of every run from the first to the last. It returns the version of the
+// the trees of runs, and the events of every run from the first to the last. It returns the version of the
 // schema and the problems found, at most 20 lines. It changes nothing and returns soon
 // after ctx is done.
 func (s *Store) Check(ctx context.Context) (schema int, complaints []string, err error) {
@@ -39,7 +39,7 @@ func (s *Store) Check(ctx context.Context) (schema int, complaints []string, err
 		return 0, nil, err
 	}
 	c := checking{s: s}
-	for _, part := range []func(context.Context) error{c.pages, c.schema, c.journal, c.encoded, c.rows, c.heads, c.ledger, c.feed} {
+	for _, part := range []func(context.Context) error{c.pages, c.schema, c.journal, c.encoded, c.rows, c.trees, c.heads, c.ledger, c.feed} {
 		if err = part(ctx); err != nil {
 			break
 		}
@@ -167,6 +167,17 @@ func (c *checking) rows(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// trees finds child runs of which the root or the parent is missing.
+func (c *checking) trees(ctx context.Context) error {
+	return c.query(ctx, c.s.t.orphans, func(rows *sql.Rows) error {
+		var run, what, missing string
+		if err := rows.Scan(&run, &what, &missing); err != nil {
+			return err
+		}
+		return c.complain("run %q: its %s, run %q, is missing", run, what, missing)
+	})
 }
 
 // heads reads the events of every run.

@@ -57,28 +57,10 @@ func (s *Store) List(ctx context.Context, q store.Query) (heads []store.Head, er
 	if err := s.isOpen(ctx); err != nil {
 		return nil, err
 	}
-	l := listing{args: []any{q.Account}}
-	l.text.WriteString(s.t.listRuns)
-	order, err := s.selectRuns(ctx, &l, &q)
+	l, err := s.compose(ctx, &q)
 	if err != nil {
 		return nil, err
 	}
-	if q.Status != "" {
-		l.add(s.t.listStatus, q.Status)
-	}
-	if q.Recipe != "" {
-		l.add(s.t.listRecipe, q.Recipe)
-	}
-	if q.Prefix != "" {
-		l.add(s.t.listFrom, q.Prefix)
-		if end := prefixEnd(q.Prefix); end != "" {
-			l.add(s.t.listBelow, end)
-		}
-	}
-	if q.Since != 0 {
-		l.add(s.t.listSince, q.Since)
-	}
-	l.add(order, q.Cap())
 	rows, err := s.read.QueryContext(ctx, l.text.String(), l.args...)
 	if err == nil {
 		err = eachRow(rows, func() error {
@@ -103,6 +85,33 @@ type listing struct {
 func (l *listing) add(text string, values ...any) {
 	l.text.WriteString("\n" + text)
 	l.args = append(l.args, values...)
+}
+
+// compose makes the query of a list.
+func (s *Store) compose(ctx context.Context, q *store.Query) (*listing, error) {
+	l := &listing{args: []any{q.Account}}
+	l.text.WriteString(s.t.listRuns)
+	order, err := s.selectRuns(ctx, l, q)
+	if err != nil {
+		return nil, err
+	}
+	if q.Status != "" {
+		l.add(s.t.listStatus, q.Status)
+	}
+	if q.Recipe != "" {
+		l.add(s.t.listRecipe, q.Recipe)
+	}
+	if q.Prefix != "" {
+		l.add(s.t.listFrom, q.Prefix)
+		if end := prefixEnd(q.Prefix); end != "" {
+			l.add(s.t.listBelow, end)
+		}
+	}
+	if q.Since != 0 {
+		l.add(s.t.listSince, q.Since)
+	}
+	l.add(order, q.Cap())
+	return l, nil
 }
 
 // selectRuns adds the conditions of the fields Parent, Root, All and After, and returns the

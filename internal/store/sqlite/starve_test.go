@@ -120,7 +120,10 @@ func TestF48_EveryWriteIsCheckpointed(t *testing.T) {
 		what string
 		do   func() error
 	}{
-		{"the heads of runs", func() error { _, err := (&deletion{s: s}).deleteAll(epoch, 0, []store.Key{runKey(0), runKey(1)}); return err }},
+		{"the heads of runs", func() error {
+			_, err := (&deletion{s: s}).deleteAll(epoch, 0, []store.Key{runKey(0), runKey(1)})
+			return err
+		}},
 		{"their chunks", func() error { _, err := s.removeChunks(runKey(0)); return err }},
 		{"their pieces", func() error { return s.removePieces(ctx, []store.Key{runKey(1)}) }},
 		{"keys", func() error { _, err := s.ForgetKeys(ctx, epoch, 1, 1); return err }},

@@ -128,7 +128,7 @@ type rareTexts struct {
 	// Of settings.
 	synchronous, journalMode, pageSize string
 	// Of a check.
-	size, schemaObjects, columnTypes, runKeys, allChunks, allStates, allPacks, badRuns, badKeys, badPlans,
+	size, schemaObjects, columnTypes, runKeys, allChunks, allStates, allPacks, badRuns, orphans, badKeys, badPlans,
 	badNotes, badStates, badChunks, badPieces, badMarks, badReleases, badOwner, badEntries, badAccounts, badChanges string
 	// Of salvage.
 	attachImage, detachImage, takeKeys, takeNotes, takeReleases, takeEntries, takeAccounts, takeFeedEnds, endFeeds, dropEndedFeeds string
@@ -159,7 +159,7 @@ func (t *rareTexts) load(c *catalog) error {
 		{&t.synchronous, "synchronous"}, {&t.journalMode, "journalMode"}, {&t.pageSize, "pageSize"},
 		{&t.size, "size"}, {&t.schemaObjects, "schemaObjects"}, {&t.columnTypes, "columnTypes"},
 		{&t.runKeys, "runKeys"}, {&t.allChunks, "allChunks"}, {&t.allStates, "allStates"},
-		{&t.allPacks, "allPacks"}, {&t.badRuns, "badRuns"}, {&t.badKeys, "badKeys"},
+		{&t.allPacks, "allPacks"}, {&t.badRuns, "badRuns"}, {&t.orphans, "orphans"}, {&t.badKeys, "badKeys"},
 		{&t.badPlans, "badPlans"}, {&t.badNotes, "badNotes"}, {&t.badStates, "badStates"},
 		{&t.badChunks, "badChunks"}, {&t.badPieces, "badPieces"}, {&t.badMarks, "badMarks"},
 		{&t.badReleases, "badReleases"}, {&t.badOwner, "badOwner"},

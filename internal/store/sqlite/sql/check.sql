@@ -28,6 +28,16 @@ SELECT run FROM runs r NOT INDEXED WHERE start_sum IS NOT {startSum} OR head_sum
     OR place_sum IS NOT roux_sum(account, run, pack, packed) AND (place_sum IS NOT -1 OR pack IS NOT 0 OR packed IS NOT 0)
     OR reach_sum IS NOT roux_sum(account, run, last);
 
+-- name: orphans
+-- The child runs whose root is missing, or else their parent, and what of the two is. The
+-- runs of a tree that is being deleted are none.
+SELECT r.run, CASE WHEN a.run IS NULL THEN 'root' ELSE 'parent' END, CASE WHEN a.run IS NULL THEN r.root ELSE r.parent END
+FROM runs r INDEXED BY runs_tree
+LEFT JOIN runs a ON a.account = r.account AND a.run = r.root
+LEFT JOIN runs p ON p.account = r.account AND p.run = r.parent
+WHERE r.root <> '' AND (a.run IS NULL OR p.run IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM deleted d WHERE d.account = r.account AND d.run = r.root);
+
 -- name: badKeys
 SELECT key FROM idempotency NOT INDEXED WHERE sum IS NOT roux_sum(account, key, body_hash, run, until);
 
