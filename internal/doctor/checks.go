@@ -341,9 +341,11 @@ func (d *checkup) runs(j store.Reader, accounts []string, err error) {
 		d.fail("runs", err)
 		return
 	}
-	newestFirst := func(x, y store.Head) int { return cmp.Compare(y.Created, x.Created) }
-	slices.SortStableFunc(all.open, newestFirst)
-	slices.SortStableFunc(all.quarantined, newestFirst)
+	newestFirst := func(x, y store.Head) int {
+		return cmp.Or(cmp.Compare(y.Created, x.Created), cmp.Compare(y.Run, x.Run))
+	}
+	slices.SortFunc(all.open, newestFirst)
+	slices.SortFunc(all.quarantined, newestFirst)
 	if ahead := view.UTC(all.seen).Sub(d.Now()); ahead > clockSkew {
 		d.problem("clock", "set the clock of this machine; until then new events take the journal's time", "it is %s behind what the journal has seen", view.Took(ahead))
 	}
@@ -375,14 +377,14 @@ func (d *checkup) hint(command string, key store.Key) string {
 	return text
 }
 
-// foundRuns are the runs that have not ended and those that are quarantined.
+// foundRuns are the root runs that have not ended and all runs that are quarantined.
 type foundRuns struct {
 	open, quarantined []store.Head
 	seen              int64 // the latest time of any run, UTC µs
 }
 
 func (f *foundRuns) add(ctx context.Context, j store.Reader, account string) error {
-	q := store.Query{Account: account, Limit: 500}
+	q := store.Query{Account: account, All: true, Limit: 500}
 	for {
 		heads, err := j.List(ctx, q)
 		if err != nil {
@@ -395,7 +397,7 @@ func (f *foundRuns) add(ctx context.Context, j store.Reader, account string) err
 			case h.Imported(): // it is there to be read
 			case h.Quarantine != "":
 				f.quarantined = append(f.quarantined, h)
-			case !h.Settled():
+			case !h.Settled() && h.Root == "":
 				f.open = append(f.open, h)
 			}
 		}

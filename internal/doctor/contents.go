@@ -127,7 +127,7 @@ func (d *checkup) heads(st node.Store) {
 // headsOf is heads for one account. It counts the runs it read and the problems it
 // named, and reports whether to go on.
 func (d *checkup) headsOf(j store.Reader, account string, runs, named *int) bool {
-	q := store.Query{Account: account, Limit: 500}
+	q := store.Query{Account: account, All: true, Limit: 500}
 	for {
 		heads, err := j.List(d.ctx, q)
 		if err != nil {

@@ -28,9 +28,10 @@ import (
 // that results from one way of reading the damaged log.
 type imageReport struct {
 	image      sqlite.Image
-	good       map[store.Key]uint64 // the last event of a run; 0 when it is quarantined and was not read
-	damaged    map[store.Key]string // why, for each run that does not verify
-	deleted    map[store.Key]bool   // by the user or by retention
+	good       map[store.Key]uint64    // the last event of a run; 0 when it is quarantined and was not read
+	above      map[store.Key][2]string // the root and the parent of a child run
+	damaged    map[store.Key]string    // why, for each run that does not verify
+	deleted    map[store.Key]bool      // by the user or by retention
 	complaints []string
 }
 
@@ -42,7 +43,7 @@ func (j *imageReport) complain(err error) {
 
 // readImage checks an image as doctor checks a data directory.
 func readImage(ctx context.Context, im sqlite.Image) *imageReport {
-	j := &imageReport{image: im, good: map[store.Key]uint64{}, damaged: map[store.Key]string{}}
+	j := &imageReport{image: im, good: map[store.Key]uint64{}, above: map[store.Key][2]string{}, damaged: map[store.Key]string{}}
 	st, err := sqlite.Open(ctx, sqlite.Options{Dir: im.Dir})
 	if err != nil {
 		j.complain(err)
@@ -63,7 +64,7 @@ func readImage(ctx context.Context, im sqlite.Image) *imageReport {
 
 // runs checks the runs of an account.
 func (j *imageReport) runs(ctx context.Context, st *sqlite.Store, account string) error {
-	q := store.Query{Account: account, Limit: 500}
+	q := store.Query{Account: account, All: true, Limit: 500}
 	for {
 		heads, err := st.List(ctx, q)
 		if err != nil {
@@ -76,6 +77,9 @@ func (j *imageReport) runs(ctx context.Context, st *sqlite.Store, account string
 				j.damaged[h.Key] = fault.Message(err)
 			} else {
 				j.good[h.Key] = last
+				if h.Root != "" {
+					j.above[h.Key] = [2]string{h.Root, h.Parent}
+				}
 			}
 		}
 		if len(heads) < q.Limit {
@@ -118,7 +122,30 @@ func choose(all []*imageReport) selection {
 	for key := range c.from {
 		delete(c.lost, key)
 	}
+	for c.dropOrphans() {
+	}
 	return c
+}
+
+// dropOrphans gives up the child runs whose root or parent is not saved, because nothing
+// carries them on and no list shows them. It reports whether there were any.
+func (c *selection) dropOrphans() (any bool) {
+	for key, j := range c.from {
+		above, child := j.above[key]
+		for _, run := range above {
+			missing := store.Key{Account: key.Account, Run: run}
+			if !child || c.from[missing] != nil {
+				continue
+			}
+			any = true
+			delete(c.from, key)
+			if !c.best.deleted[store.Key{Account: key.Account, Run: above[0]}] {
+				c.lost[key] = fmt.Sprintf("it is a child run, and run %s is not saved", run)
+			}
+			break
+		}
+	}
+	return any
 }
 
 // single reports whether all runs come from the best image.

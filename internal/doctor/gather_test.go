@@ -56,6 +56,40 @@ func TestSelection(t *testing.T) {
 	}
 }
 
+// A child run whose root or parent is not saved is lost with it, and with the runs below it.
+// The runs below a deleted root go with that.
+func TestSelectionOfTrees(t *testing.T) {
+	key := func(run string) store.Key { return store.Key{Account: config.Account, Run: run} }
+	j := &imageReport{
+		good: map[store.Key]uint64{}, above: map[store.Key][2]string{},
+		damaged: map[store.Key]string{key("lost"): "torn", key("c2"): "torn"}, deleted: map[store.Key]bool{key("gone"): true},
+	}
+	for _, run := range []string{"r/r/", "c1/r/r", "d1/r/c2", "e1/r/d1", "f1/r/c1", "x/lost/lost", "y/gone/gone", "z/gone/y"} {
+		part := strings.Split(run, "/")
+		j.good[key(part[0])] = 1
+		if part[2] != "" {
+			j.above[key(part[0])] = [2]string{part[1], part[2]}
+		}
+	}
+	c := choose([]*imageReport{j})
+	var from, lost []string
+	for key := range c.from {
+		from = append(from, key.Run)
+	}
+	for key, why := range c.lost {
+		lost = append(lost, key.Run+": "+why)
+	}
+	slices.Sort(from)
+	slices.Sort(lost)
+	if got := strings.Join(from, " "); got != "c1 f1 r" {
+		t.Errorf("taken are %s", got)
+	}
+	if got := strings.Join(lost, "; "); got != "c2: torn; d1: it is a child run, and run c2 is not saved; "+
+		"e1: it is a child run, and run d1 is not saved; lost: torn; x: it is a child run, and run lost is not saved" {
+		t.Errorf("lost are %s", got)
+	}
+}
+
 // Given images of a store at several times, one of them damaged, each run is taken from
 // the image in which it is intact, whatever its state and account.
 func TestGatherFromImages(t *testing.T) {

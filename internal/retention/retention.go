@@ -3,7 +3,7 @@
 // Package retention decides which runs, idempotency keys and files are no longer kept,
 // and removes them.
 //
-// A run is removed some time after it has settled, a change of an account after the same
+// A run is removed some time after it has settled, with all runs below it, a change of an account after the same
 // time, a file some time after the last run that names it has settled, and an upload that
 // no run names some time after its last use. Runs are removed before files: a crash in
 // between leaves files that no run names, which the next pass finds, and never a run that
@@ -77,7 +77,7 @@ const (
 
 // Removed is what was removed, or what a dry run would remove.
 type Removed struct {
-	Runs  int   `json:"runs"`
+	Runs  int   `json:"runs"` // those below them are not counted
 	Keys  int   `json:"idempotencyKeys"`
 	Files int   `json:"files"`
 	Bytes int64 `json:"bytes"`
@@ -101,6 +101,7 @@ type Cleaner struct {
 	Store interface {
 		store.Retention
 		store.Notes
+		List(ctx context.Context, q store.Query) ([]store.Head, error)
 	}
 	Blobs  *blob.Store // nil: no files
 	Policy Policy
@@ -231,6 +232,9 @@ func (s *pass) runs(ctx context.Context, st *state) error {
 		for _, w := range ended {
 			s.wouldRemove[w.Key] = w.At
 			s.addRun(w.Key)
+			if err := s.addTree(ctx, w.Key); err != nil {
+				return err
+			}
 		}
 	} else if err := s.delete(ctx, ended); err != nil {
 		return err
@@ -242,6 +246,27 @@ func (s *pass) runs(ctx context.Context, st *state) error {
 		return nil
 	}
 	return s.keys(ctx, st)
+}
+
+// addTree notes the runs below a root that a dry run would remove.
+func (s *pass) addTree(ctx context.Context, root store.Key) error {
+	q := store.Query{Account: root.Account, Root: root.Run, Limit: 500}
+	for {
+		heads, err := s.c.Store.List(ctx, q)
+		if errors.Is(err, fault.RunNotFound) {
+			return nil // it was deleted meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		for i := range heads {
+			s.wouldRemove[heads[i].Key] = heads[i].Ended
+		}
+		if len(heads) < q.Limit {
+			return nil
+		}
+		q.After = heads[len(heads)-1].Run
+	}
 }
 
 func (s *pass) delete(ctx context.Context, ended []store.Wake) error {

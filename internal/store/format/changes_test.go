@@ -35,7 +35,7 @@ var anyChange = rapid.Custom(func(t *rapid.T) store.Change {
 		return store.Change{Key: name("key"), Kind: ledger.Kind(rapid.IntRange(1, 8).Draw(t, "kind of entry"))}
 	}
 	return store.Change{
-		Run: name("run"), Status: text("status"), Recipe: text("recipe"), Code: fault.Code(text("code")), Ended: rapid.Int64().Draw(t, "ended"),
+		Run: name("run"), Root: rapid.SampledFrom([]string{"", "", "run_1", "another"}).Draw(t, "root"), Status: text("status"), Recipe: text("recipe"), Code: fault.Code(text("code")), Ended: rapid.Int64().Draw(t, "ended"),
 		Quarantined: rapid.Bool().Draw(t, "quarantined"), Imported: rapid.Bool().Draw(t, "imported"),
 	}
 })
