@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -160,4 +161,61 @@ func BenchmarkHead(b *testing.B) {
 		}
 		n++
 	}
+}
+
+// BenchmarkTree lists roots beside a tree of 10,000 runs, lists its children, and deletes
+// it. The commits of others wait for the longest transaction of a deletion, first/op.
+func BenchmarkTree(b *testing.B) {
+	const children = 10_000
+	s := openWith(b, Options{Dir: b.TempDir()})
+	epoch := own(b, s)
+	for i := range 200 {
+		mustCommit(b, s, startOf(epoch, runKey(i), "start"))
+	}
+	tree := func(root store.Key) {
+		b.Helper()
+		batch := []store.Transition{settledBelow(epoch, "", root)}
+		for i := range children {
+			k := store.Key{Account: root.Account, Run: fmt.Sprintf("%s_%d", root.Run, i)}
+			if batch = append(batch, settledBelow(epoch, root.Run, k)); len(batch) == 512 || i == children-1 {
+				mustCommit(b, s, batch...)
+				batch = batch[:0]
+			}
+		}
+	}
+	root := runKey(1_000)
+	tree(root)
+	list := func(name string, q store.Query) {
+		b.Run(name, func(b *testing.B) {
+			q.Account = root.Account
+			for b.Loop() {
+				if heads, err := s.List(ctx, q); err != nil || len(heads) != 50 {
+					b.Fatal(len(heads), err)
+				}
+			}
+		})
+	}
+	list("roots", store.Query{})
+	list("children", store.Query{Parent: root.Run})
+	list("tree", store.Query{Root: root.Run, After: fmt.Sprintf("%s_%d", root.Run, 5_000)})
+	b.Run("delete", func(b *testing.B) {
+		var first time.Duration
+		n := 1_001
+		for b.Loop() {
+			b.StopTimer()
+			n++
+			tree(runKey(n))
+			b.StartTimer()
+			d := deletion{s: s}
+			begin := time.Now()
+			if v, err := d.deleteAll(epoch, 0, []store.Key{runKey(n)}); err != nil || v[0].Err != nil {
+				b.Fatal(v, err)
+			}
+			first += time.Since(begin)
+			if err := s.removeTrees(ctx, d.trees); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(first.Milliseconds())/float64(b.N), "ms-first/op")
+	})
 }
