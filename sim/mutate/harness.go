@@ -23,15 +23,16 @@ import (
 // suites lists, for a package below internal, the packages that depend on it. Their
 // tests run when the package's own tests do not notice a mutant.
 var suites = map[string][]string{
-	"machine":      {"engine", "simulate"},
-	"engine":       {"simulate", ""},
-	"store/sqlite": {"engine", "cli"},
-	"feed":         {"engine", "simulate"},
-	"slots":        {"engine", "simulate"},
-	"loops":        {"engine", "simulate"},
-	"retention":    {"engine", "simulate"},
-	"worker":       {"engine"},
-	"blob":         {"builtin", "cli"},
+	"machine":          {"engine", "simulate"},
+	"engine":           {"simulate", ""},
+	"store/sqlite":     {"engine", "cli"},
+	"store/sqlite/wal": {"store/sqlite"},
+	"feed":             {"engine", "simulate"},
+	"slots":            {"engine", "simulate"},
+	"loops":            {"engine", "simulate"},
+	"retention":        {"engine", "simulate"},
+	"worker":           {"engine"},
+	"blob":             {"builtin", "cli"},
 }
 
 // A harness tries the mutants of one package.

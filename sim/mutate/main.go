@@ -41,7 +41,7 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.packages, "packages", "ledger,machine,journal,engine,feed,slots,loops,retention,store/sqlite,store/format,worker,blob", "packages below internal, with commas")
+	flag.StringVar(&o.packages, "packages", "ledger,machine,journal,engine,feed,slots,loops,retention,store/sqlite,store/sqlite/wal,store/format,worker,blob", "packages below internal, with commas")
 	flag.DurationVar(&o.budget, "budget", 10*time.Minute, "how long it may take in all")
 	flag.Uint64Var(&o.seed, "seed", 1, "decides which mutants are tried, and in which order")
 	flag.IntVar(&o.n, "n", 0, "at most so many mutants a package; 0 = as many as the budget allows")
