@@ -3,9 +3,9 @@
 // Package retention decides which runs, idempotency keys and files are no longer kept,
 // and removes them.
 //
-// A run is removed some time after it has settled, with all runs below it, a change of an account after the same
-// time, a file some time after the last run that names it has settled, and an upload that
-// no run names some time after its last use. Runs are removed before files: a crash in
+// A run is removed some time after it has settled, with all runs below it, a change of an
+// account after the same time, a file some time after the last run that names it has
+// settled, and an upload that no run names some time after its last use. Runs are removed before files: a crash in
 // between leaves files that no run names, which the next pass finds, and never a run that
 // names a missing file. The package also finds the files that a transition names, so
 // that the store can record them, and renews those that a request names. It never

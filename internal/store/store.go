@@ -86,9 +86,9 @@ type Reader interface {
 	// Head returns the head row, or fault.RunNotFound.
 	Head(ctx context.Context, key Key) (Head, error)
 	// List returns the heads of root runs, newest first (by creation, then run id), or
-	// those that the query selects instead. A damaged head has
-	// Head.Damage set and does not hide the others. It is listed when the query
-	// selects by a field that may be damaged.
+	// those that the query selects instead. A damaged head has Head.Damage set and does
+	// not hide the others. It is listed when the query selects by a field that may be
+	// damaged.
 	List(ctx context.Context, q Query) ([]Head, error)
 
 	// Plan returns the plan that a transition stored under the key, or
@@ -341,7 +341,7 @@ type Query struct {
 	Status  string
 	Recipe  string
 	Prefix  string // of the run id
-	After   string // run id; only heads that come after it. It must be one that the fields above select, except with All
+	After   string // run id, of a run that the fields above select unless All is set; only heads that come after it
 	Since   int64  // created at or after, UTC µs
 	Limit   int    // default 50, at most 500
 }

@@ -119,7 +119,15 @@ func TestHalfRemovedTreesAreFinished(t *testing.T) {
 		}
 		below, err := s.treeRuns(ctx, runKey(0))
 		if err == nil {
-			_, err = s.removeBelow(below[:purgeTree]) // and here
+			_, err = s.removeBelow(below[:purgeTree])
+		}
+		if err == nil {
+			err = s.removeCompacted(ctx, []store.Key{runKey(0)})
+		}
+		if err == nil { // nothing of the root is left but its mark
+			s.w.Lock()
+			_, err = s.forgetMarks() // and here
+			s.w.Unlock()
 		}
 		if err != nil {
 			t.Fatal(err)
