@@ -26,9 +26,13 @@ func (p *pipeline) committed(verdicts []store.Verdict, err error) {
 		p.c.recovery.commitFailed(b, err)
 		return
 	}
+	var unpaid []string // accounts of which entries were refused
 	for i := range b.transitions {
 		t, l := &b.transitions[i], b.runs[i]
 		if verdicts[i].Err != nil {
+			if len(t.Entries) > 0 && (l == nil || l.claim.Unpaid == nil) && !slices.Contains(unpaid, t.Account) {
+				unpaid = append(unpaid, t.Account)
+			}
 			p.refused(b, t, l, verdicts[i])
 			if p.c.recovery.dead != nil {
 				return
@@ -77,6 +81,10 @@ func (p *pipeline) committed(verdicts []store.Verdict, err error) {
 		case l.requests.Len() == 0 && l.run.Quiet():
 			p.c.residency.quiet = append(p.c.residency.quiet, quietRun{l, l.version})
 		}
+	}
+	if len(unpaid) > 0 || p.doubts {
+		p.c.decideAgain(b, unpaid)
+		p.doubts = p.c.decideAgain(p.building, unpaid)
 	}
 	p.c.purses.Trim()
 	p.c.queues.Trim()

@@ -143,8 +143,14 @@ func (c *core) start(in *input) error {
 		PlanHash: prog.key, Created: c.now,
 	}
 	l.limited = in.start.limited
+	terms := in.m.Start.Credits
+	if terms != nil {
+		if err := c.purses.Readable(in.key.Account); err != nil {
+			return err
+		}
+	}
 	c.residency.add(l)
-	if terms := in.m.Start.Credits; terms != nil && in.start.idem != nil {
+	if terms != nil && in.start.idem != nil {
 		if free, by := c.purses.Offer(in.key.Account, terms.Key); terms.Reserved > free {
 			l.claim.Unpaid = by.Refuse(terms.Reserved, free)
 		}
@@ -277,12 +283,16 @@ func (c *core) offer(l *loadedRun, in *machine.Input) error {
 		return nil
 	}
 	l.claim.Key = start.Credits.Key
-	switch {
-	case l.claim.Unpaid != nil:
+	if l.claim.Unpaid != nil {
 		in.Available = math.MaxInt64 // the store refuses it, unless its key has started a run
-	default:
-		in.Available, in.Bound = c.purses.Offer(l.key.Account, l.claim.Key)
+		return nil
 	}
+	if in.Kind != machine.InGranted {
+		if err := c.purses.Readable(l.key.Account); err != nil {
+			return err
+		}
+	}
+	in.Available, in.Bound = c.purses.Offer(l.key.Account, l.claim.Key)
 	return nil
 }
 

@@ -202,6 +202,31 @@ func (c *core) refusedChange(b *batch, t *store.Transition, err error) {
 	})
 }
 
+// decideAgain takes the requests out of a batch that were refused for a lack of credits of
+// one of the accounts, and decides them again: what entries had taken that the store
+// refused, as those of a start whose idempotency key had started a run, is there for them.
+// Starts that only the store will refuse, in this batch, are marked; doubts reports whether
+// there are any.
+func (c *core) decideAgain(b *batch, accounts []string) (doubts bool) {
+	b.inputs = slices.DeleteFunc(b.inputs, func(in *input) bool {
+		if in.kind != inStart && in.kind != inRun || !in.again && !slices.Contains(accounts, in.key.Account) {
+			return false
+		}
+		switch {
+		case in.out.err == nil && in.kind == inStart:
+			in.again, doubts = true, true
+			return false
+		case fault.CodeOf(in.out.err) != fault.InsufficientCredits || in.tries == maxTries:
+			return false
+		}
+		in.tries++
+		in.out, in.again = answer{}, false
+		c.backlog = append(c.backlog, in)
+		return true
+	})
+	return doubts
+}
+
 // A GrantRequest adds a lot of credits to an account.
 type GrantRequest struct {
 	Account string

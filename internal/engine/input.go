@@ -37,7 +37,8 @@ type input struct {
 	holding bool
 	// reply receives the answer; its capacity is 1. It is nil for reports of workers.
 	reply chan answer
-	tries int    // how often the store has refused it (inCredits)
+	tries int    // how often it was decided again, because entries of its account were refused
+	again bool   // it is decided again if the store refuses it for a lack of credits
 	out   answer // sent to reply once it is durable
 }
 

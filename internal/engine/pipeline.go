@@ -19,6 +19,7 @@ type pipeline struct {
 	building, committing, spare *batch
 	committedBatch              *batch // committed; what waited for it has not been released
 	number                      uint64 // of the batch under construction
+	doubts                      bool   // inputs of the next batch to be committed are marked (decideAgain)
 }
 
 func (p *pipeline) init(c *core) {

@@ -146,6 +146,15 @@ func (ps *Purses[W]) count(p *purse[W]) {
 	}
 }
 
+// Readable returns why an account cannot be read now, or nil. A run that starts then is not
+// refused for a lack of credits, which nobody knows of.
+func (ps *Purses[W]) Readable(account string) error {
+	if p := ps.of(account); p != nil {
+		return ps.load(p)
+	}
+	return nil
+}
+
 // Available is what the account can give to another run of the batch under
 // construction. An account that cannot be read gives nothing for now.
 func (ps *Purses[W]) Available(account string) int64 {
