@@ -153,7 +153,11 @@ func (r *recovery) blame(death isolatedRun) {
 // nextSuspect loads the next suspect by itself: only when everything before it is
 // durable, and after a mark that survives a crash.
 func (r *recovery) nextSuspect() {
-	if r.c.now < r.nextSuspectAt || r.c.pipeline.committing != nil || !r.c.pipeline.building.empty() {
+	if r.c.now < r.nextSuspectAt || r.c.pipeline.committing != nil {
+		return
+	}
+	if b := r.c.pipeline.building; !b.empty() {
+		b.urgent = true // the suspect is due, and progress alone would be committed later
 		return
 	}
 	h := &r.history

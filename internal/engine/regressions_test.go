@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -261,6 +262,30 @@ func TestSuspectsAreNotLoadedByRequests(t *testing.T) {
 	h.advanceClock(5_000_000)
 	h.finishTasks()
 	h.wantStatus(run, "completed")
+}
+
+// A suspect that is due does not wait for progress that need not be committed yet: until
+// then the engine would be woken for it again and again (I6).
+func TestI6_SuspectsDoNotWaitForProgress(t *testing.T) {
+	h := newHarness(t, memory.New(memory.Options{}), Config{}, noop())
+	h.run(acc, planOf(t, chain(1), noop()), nil)
+	for range 2 {
+		h.now += 1_000_000
+		h = h.reopen(h.st.(*memory.Store).Crash(0))
+	}
+	h.runUntilIdle() // loads the suspect
+	run := h.run(acc, planOf(t, chain(1), noop()), nil)
+	ef := h.tasks[slices.IndexFunc(h.tasks, func(ef effect) bool { return ef.id.key == run })]
+	h.now = h.c.recovery.nextSuspectAt
+	progress := &input{kind: inRun, key: run, m: machine.Input{Kind: machine.InProgress, Ref: ef.id.ref, Fence: ef.id.fence,
+		Progress: machine.Progress{Kind: machine.ProgressFraction, Fraction: 0.5}}}
+	h.runUntilIdle(progress)
+	if at := h.c.wakeup(); at != 0 && at <= h.now {
+		t.Errorf("the engine is at rest, and asks to be woken %d µs ago", h.now-at)
+	}
+	if h.c.recovery.suspectMarked {
+		t.Error("the last suspect is still marked")
+	}
 }
 
 // failingNotes is a store whose disk fails to sync a note, after it has written `good`
