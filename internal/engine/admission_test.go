@@ -262,6 +262,26 @@ func TestX206_RetriesAreQueued(t *testing.T) {
 	h.wantUnended(acc, 0, 0)
 }
 
+// A queued run that is cancelled and retried before the next commit has its new place
+// after a crash, too (X206).
+func TestX206_QueuedAgainInOneBatch(t *testing.T) {
+	h := newHarness(t, neverAbove(t, 1), Config{Accounts: limited(1)}, costing(1, nil))
+	keys := h.startMany(acc, 3)
+	h.now++
+	h.runUntilIdle(request(keys[1], machine.Input{Kind: machine.InCancel, Text: "no"}), request(keys[1], machine.Input{Kind: machine.InRetry}))
+	h.wantUnended(acc, 1, 2)
+	h = h.reopen(h.st.(*memory.Store).Crash(1))
+	h.runUntilIdle()
+	for _, want := range []store.Key{keys[0], keys[2], keys[1]} {
+		ef := h.takeTask()
+		if ef.id.key != want {
+			t.Errorf("%s begins, want %s", ef.id.key.Run, want.Run)
+		}
+		h.runUntilIdle(success(ef, `{}`))
+	}
+	h.wantUnended(acc, 0, 0)
+}
+
 // A limit that was raised admits queued runs at the next start, and one that is gone all
 // of them. One that was lowered lets live runs go on.
 func TestX206_LimitsChangeWithARestart(t *testing.T) {

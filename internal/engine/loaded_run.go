@@ -74,7 +74,7 @@ type changes struct {
 func (l *loadedRun) settled() bool { return l.run.Status().Terminal() && l.run.Quiet() }
 
 // newHead updates the head row and reports whether it must be written: at the start, at
-// the end and when the status changes.
+// the end, when the status changes and when the run is queued again.
 func (l *loadedRun) newHead(now int64) bool {
 	old := l.head
 	h := &l.head
@@ -86,12 +86,14 @@ func (l *loadedRun) newHead(now int64) bool {
 		h.Owes = !l.run.Quiet()
 		h.Code, h.Message = l.run.Failure()
 	}
-	if l.start == nil && h.Status == old.Status && h.Ended == old.Ended && h.Owes == old.Owes && !l.forceHead {
+	queued := h.Status == store.StatusQueued
+	if l.start == nil && h.Status == old.Status && h.Ended == old.Ended && h.Owes == old.Owes && !l.forceHead &&
+		!(queued && l.queuedAt != old.Updated) { // it may have been cancelled and retried since the last batch
 		*h = old
 		return false
 	}
 	h.Used, h.Failures, h.Updated = l.run.Used(), l.run.HasFailures(), now
-	if h.Status == store.StatusQueued {
+	if queued {
 		h.Updated = l.queuedAt // the store lists queued runs in that order
 	}
 	return true
