@@ -87,8 +87,9 @@ func (l *loadedRun) newHead(now int64) bool {
 		h.Code, h.Message = l.run.Failure()
 	}
 	queued := h.Status == store.StatusQueued
-	if l.start == nil && h.Status == old.Status && h.Ended == old.Ended && h.Owes == old.Owes && !l.forceHead &&
-		!(queued && l.queuedAt != old.Updated) { // it may have been cancelled and retried since the last batch
+	// A queued run may have been cancelled and retried since the last batch.
+	again := queued && l.queuedAt != old.Updated
+	if l.start == nil && h.Status == old.Status && h.Ended == old.Ended && h.Owes == old.Owes && !l.forceHead && !again {
 		*h = old
 		return false
 	}
