@@ -161,6 +161,36 @@ func (e *Engine) VoidLot(ctx context.Context, key, note string) (Lot, error) {
 	return lotOf(l), nil
 }
 
+// An Adjustment gives back credits that a run has paid, for example after a complaint.
+type Adjustment struct {
+	// Key names the adjustment. A repeated one with the same key changes nothing, and one
+	// of another run or amount is fault.IdempotencyMismatch. Required.
+	Key    string
+	Run    string // a root run: it has paid for the runs below it
+	Amount int64  // whole credits, at most what the run has paid and was not given back
+	Note   string // why, for the ledger
+}
+
+// Adjust gives back credits to the lots that paid them, what was paid last first, and
+// returns the amounts once they are durable. What goes back to a lot that has ended
+// expires or is voided at once. Steps that wait for credits go on.
+func (e *Engine) Adjust(ctx context.Context, a Adjustment) ([]LotAmount, error) {
+	entries, err := e.node.Engine.Adjust(ctx, e.account, a.Run, a.Key, a.Amount, a.Note)
+	if err != nil {
+		return nil, err
+	}
+	var back []LotAmount
+	for _, in := range entries {
+		if in.Kind != ledger.Adjust {
+			continue
+		}
+		for _, p := range in.Parts {
+			back = append(back, LotAmount(p))
+		}
+	}
+	return back, nil
+}
+
 // Balance returns the account's credits as they were recorded at a time; the zero time
 // is now. What is recorded later does not change an earlier balance.
 func (e *Engine) Balance(ctx context.Context, at time.Time) (Balance, error) {

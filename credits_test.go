@@ -121,3 +121,49 @@ func TestLots(t *testing.T) {
 		t.Errorf("the entries after the first are %q", kinds)
 	}
 }
+
+// What a run has paid can be given back, once per key, and not more than it has paid.
+func TestAdjust(t *testing.T) {
+	ctx := t.Context()
+	priced := action.Action{Name: "priced", Version: "1.0.0", Cost: 4, Run: func(context.Context, *action.Task) (action.Result, error) {
+		return action.Result{}, nil
+	}}
+	e, err := roux.Open(ctx, roux.Options{Dir: t.TempDir(), Account: "acme", Actions: []action.Action{priced}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if _, err := e.Grant(ctx, roux.Grant{Key: "lot", Amount: 10}); err != nil {
+		t.Fatal(err)
+	}
+	run, err := e.Start(ctx, roux.Request{Recipe: []byte("name: one\nsteps: [{id: a, action: {name: priced}}]")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := e.Wait(ctx, run); err != nil || res.Status != "completed" {
+		t.Fatal(res, err)
+	}
+	for range 2 {
+		back, err := e.Adjust(ctx, roux.Adjustment{Key: "ticket", Run: run, Amount: 3, Note: "blank"})
+		if err != nil || len(back) != 1 || back[0] != (roux.LotAmount{Lot: "lot", Amount: 3}) {
+			t.Errorf("Adjust = %+v, %v", back, err)
+		}
+	}
+	if b, err := e.Balance(ctx, time.Time{}); err != nil || b.Available != 9 || b.Spent != 1 {
+		t.Errorf("the balance is %+v, %v", b, err)
+	}
+	for _, tt := range []struct {
+		a    roux.Adjustment
+		want fault.Code
+	}{
+		{roux.Adjustment{Key: "ticket", Run: run, Amount: 1}, fault.IdempotencyMismatch},
+		{roux.Adjustment{Key: "more", Run: run, Amount: 2}, fault.InputInvalid},
+		{roux.Adjustment{Key: "more", Run: run, Amount: -1}, fault.InputInvalid},
+		{roux.Adjustment{Key: "more", Run: "run_none", Amount: 1}, fault.InputInvalid},
+		{roux.Adjustment{Run: run, Amount: 1}, fault.InputInvalid},
+	} {
+		if _, err := e.Adjust(ctx, tt.a); !errors.Is(err, tt.want) {
+			t.Errorf("Adjust(%+v): %v, want %s", tt.a, err, tt.want)
+		}
+	}
+}

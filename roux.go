@@ -244,11 +244,8 @@ func (e *Engine) Watch(ctx context.Context, run string, after uint64) iter.Seq2[
 // mask returns the mask of a run's recipe, or nil if it marks no input as
 // writeOnly.
 func (e *Engine) mask(ctx context.Context, run string) (*view.Mask, error) {
-	p, err := e.node.Engine.PlanOf(ctx, e.account, run)
-	if err != nil {
-		return nil, err
-	}
-	return view.NewMask(p), nil
+	_, mask, err := e.node.Engine.MaskOf(ctx, e.account, run)
+	return mask, err
 }
 
 // A Result is the status or the outcome of a run. Inputs that the recipe marks as

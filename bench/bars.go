@@ -28,6 +28,9 @@ var bars = []bar{
 	{shape: "transforms", n: 100, figure: "p50_us", want: 1_000, what: "100 transforms in a row, µs"},
 	{shape: "fan", n: 1_000, figure: "p50_us", want: 6_000, aim: 2_000, what: "1,000 parallel steps and their join, µs"},
 	{shape: "fan", n: 10_000, figure: "p50_us", want: 40_000, aim: 10_000, what: "10,000 parallel steps and their join, µs"},
+	{shape: "children", n: 100, figure: "over_flat", want: 2, what: "100 child runs in a row ÷ a chain of 100 steps"},
+	{shape: "children", n: 1_000, figure: "over_flat", want: 4, what: "1,000 child runs at once ÷ 1,000 parallel steps"},
+	{shape: "towers", figure: "cpu_over_flat", want: 1.3, what: "processor time of 10 levels of child runs ÷ of as many side by side"},
 	{shape: "many", figure: "steps_per_s", least: true, want: 100_000, aim: 300_000, what: "steps/s"},
 	{shape: "many", figure: "cpu_us_per_step", want: 20, aim: 5, what: "CPU time per step, µs"},
 	{shape: "slow", figure: "steps_per_s", least: true, want: 50_000, what: "steps/s with syncs that take 2 ms longer"},
@@ -41,6 +44,7 @@ var bars = []bar{
 	{shape: "recover", n: 100_000, figure: "seconds", want: 0.6, what: "from process start to the step after a signal, s"},
 	{shape: "wide", figure: "growth", want: 1.5, what: "cost of a step in a run of 10,000 ÷ in a run of 10"},
 	{shape: "lanes", n: 100_000, figure: "seconds", want: 2, what: "100,000 steps in 100 lanes, s"},
+	{shape: "books", figure: "us_per_run", want: 60, what: "proving the credits of a run from its journal, µs"},
 	{shape: "fairness", figure: "worst_in_tasks", want: 2, what: "the longest wait, in tasks"},
 }
 

@@ -36,7 +36,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
@@ -57,6 +57,7 @@ type shape struct {
 var shapes = []shape{
 	{"chain", chain},
 	{"fan", fan},
+	{"children", children},
 	{"many", many},
 	{"metered", metered},
 	{"slow", slow},
@@ -66,6 +67,7 @@ var shapes = []shape{
 	{"idle", idle},
 	{"recover", recovery},
 	{"disk", disk},
+	{"books", books},
 	{"steady", steady},
 }
 
@@ -136,7 +138,7 @@ func (o *options) parse(args []string, stderr io.Writer) error {
 	f.BoolVar(&o.report, "report", false, "print Markdown tables made of JSON lines on standard input, and measure nothing")
 	f.StringVar(&o.profile, "profile", "", "write a processor profile to this file, one of recovery to this name with .recover, and one of the memory of idle with .heap")
 	f.StringVar(&o.dir, "dir", "", "where data directories are made; their disk is what is measured (default: the system's temporary directory)")
-	f.IntVar(&o.waiting, "n", 100_000, "how many runs wait in idle and recover")
+	f.IntVar(&o.waiting, "n", 100_000, "how many runs wait in idle and recover, and have paid in books")
 	f.IntVar(&o.part.done, "done", 20, "how many steps each of them has done before")
 	f.DurationVar(&o.steady, "steady", time.Minute, "how long steady lasts")
 	f.StringVar(&o.part.signal, "signal", "", "for the processes that this one starts")
@@ -160,7 +162,7 @@ func run(ctx context.Context, began time.Time, args []string, stdin io.Reader, s
 		fmt.Fprintln(stderr, err)
 		return 2
 	}
-	engine.SetGC(os.Getenv("GOGC")) // as the roux binary does
+	node.SetGC(os.Getenv("GOGC")) // as the roux binary does
 	if o.profile == "" {
 		runtime.MemProfileRate = 0 // the memory of an unused profile must not be measured
 	}

@@ -186,6 +186,23 @@ func TestPhotoPack(t *testing.T) {
 	try(t, "photo-pack", nil, []string{"report.pdf"}, nil).want("failed", fault.FileUnsupported, 1)
 }
 
+// Each PDF is read in a run of its own; one of them cannot be read, and the others go on.
+func TestPDFLibrary(t *testing.T) {
+	x := try(t, "pdf-library", nil, nil, nil)
+	x.want("completed", "", 3*(1+5))
+	x.equal("unreadable", `["broken-scan.pdf"]`)
+	documents, ok := x.out["documents"].([]any)
+	if !ok || len(documents) != 3 {
+		t.Fatalf("the documents are %v", x.out["documents"])
+	}
+	for _, d := range documents {
+		summary, ok := d.(map[string]any)["summary"].(map[string]any)
+		if pages, n := summary["pages"], summary["characters"]; !ok || pages == nil || n == nil {
+			t.Errorf("%v has no pages or no text", d)
+		}
+	}
+}
+
 func TestReceipts(t *testing.T) {
 	x := try(t, "receipts", nil, nil, nil)
 	x.want("completed", "", 3*5+1)

@@ -24,8 +24,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/simulate"
 )
@@ -73,7 +73,7 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	engine.SetGC(os.Getenv("GOGC"))
+	node.SetGC(os.Getenv("GOGC"))
 	if o.schedules == 0 && o.duration == 0 {
 		o.schedules = 10_000
 	}
@@ -257,7 +257,7 @@ func (s *session) took(res *simulate.Result, err error) bool {
 func (s *session) lacking() string {
 	var kinds []string
 	s.all.EachStep(func(k plan.Kind, n int64) {
-		if n == 0 && k != plan.Recipe { // the engine does not run child runs yet
+		if n == 0 {
 			kinds = append(kinds, k.String())
 		}
 	})

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bundle writes one run into one file and reads it back: a ZIP archive of its
-// plan, its journal as it is stored, and a manifest with checksums of everything.
-// Values that the recipe marks as writeOnly are left out.
+// Package bundle writes a run, with the runs below it, into one file and reads it back: a
+// ZIP archive of plans, journals as they are stored, and a manifest with checksums of
+// everything. Values that the recipes mark as writeOnly are left out.
 //
 // It decides what a bundle contains and whether a bundle is consistent. It trusts
 // nothing in a bundle: it applies limits before it unpacks anything, checks the plan,
@@ -11,23 +11,13 @@
 package bundle
 
 import (
-	"archive/zip"
-	"bytes"
 	"compress/flate"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"hash"
 	"io"
-	"strings"
-
-	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/journal"
-	"github.com/roux-engine/roux/internal/plan"
-	"github.com/roux-engine/roux/internal/store"
-	"github.com/roux-engine/roux/internal/view"
 )
 
 // Ext is the file name extension of bundles.
@@ -36,6 +26,7 @@ const Ext = ".roux.zip"
 // The versions of the format.
 const (
 	Version         = 2
+	TreeVersion     = 3 // of a run whose recipe runs other recipes
 	UnhashedVersion = 1 // of earlier releases, without checksums
 )
 
@@ -45,7 +36,9 @@ const ChecksumBytes = 2 * sha256.Size
 
 // The members of a bundle: manifest.json, plan.json, the journal as it is stored
 // (journal.bin), and the journal as public events (events.jsonl). The last one is for
-// people and other programs; Read ignores it.
+// people and other programs; Read ignores it. A bundle of TreeVersion has three more: the
+// plans of the recipes that steps run (plans.jsonl), a line about each run below, parents
+// first (runs.jsonl), and their journals in the same order (runs.bin).
 const (
 	format = "roux-run"
 
@@ -53,6 +46,7 @@ const (
 	maxPlan     = 64 << 20
 	maxJournal  = 256 << 20
 	maxEvents   = 1 << 30
+	maxRuns     = 64 << 20 // runs.jsonl
 	maxManifest = 64 << 10
 	// The most bytes that are read to list the members. There are few, but the end of
 	// the file is read twice, because it may contain a longer comment.
@@ -73,6 +67,7 @@ type Manifest struct {
 	Status   string `json:"status"`
 	Plan     string `json:"plan"` // hash
 	Events   uint64 `json:"events"`
+	Runs     int    `json:"runs,omitempty"` // that are below it
 	Redacted bool   `json:"redacted"`
 	Imported bool   `json:"imported,omitempty"` // the run was itself imported from a bundle
 	// Members are the other members. Sum is the SHA-256 of this manifest without Sum.
@@ -97,85 +92,6 @@ func (m Manifest) Checksum() (string, error) { //nolint:gocritic // a copy is wh
 	}
 	h := sha256.Sum256(text)
 	return hex.EncodeToString(h[:]), nil
-}
-
-// NewManifest is the manifest of a run, without the fields that Write sets.
-func NewManifest(head store.Head, redacted bool) Manifest {
-	return Manifest{Format: format, Version: Version, Run: head.Run, Recipe: head.Recipe,
-		Status: head.Status, Plan: plan.HashOf(head.PlanHash), Redacted: redacted, Imported: head.Imported()}
-}
-
-// Write writes a run as a bundle. With redact, every text that passed through the run
-// is replaced. Values that the recipe marks as writeOnly are never included. A run
-// that is too long is fault.ValueTooLarge.
-func Write(ctx context.Context, j store.Reader, head store.Head, w io.Writer, redact bool) error {
-	p, err := store.LoadPlan(ctx, j, head)
-	if err != nil {
-		return err
-	}
-	text, err := p.Encode()
-	if err != nil {
-		return err
-	}
-	m := NewManifest(head, redact)
-	m.Members = map[string]Member{}
-	// The comment is written last, because it is the checksum of all bytes before it.
-	end := &trailerWriter{w: w, hash: sha256.New()}
-	z := zip.NewWriter(end)
-	put := func(name string, data []byte) error {
-		method := zip.Deflate
-		if len(data) > bombBytes && shrinks(data) > bombRatio/2 {
-			method = zip.Store // import would refuse it as a zip bomb
-		}
-		h := sha256.Sum256(data)
-		if name != "manifest.json" {
-			m.Members[name] = Member{int64(len(data)), hex.EncodeToString(h[:])}
-		}
-		into, err := z.CreateHeader(&zip.FileHeader{Name: name, Method: method})
-		if err == nil {
-			_, err = into.Write(data)
-		}
-		return err
-	}
-	if err := put("plan.json", text); err != nil {
-		return err
-	}
-	var frames, lines bytes.Buffer
-	mask := view.NewMask(p)
-	err = store.EachEvent(ctx, j, head.Key, 0, func(ev *journal.Event) error {
-		ev = mask.Event(ev)
-		if redact {
-			if ev, err = view.Redact(ev); err != nil {
-				return err
-			}
-		}
-		m.Events = ev.Seq
-		if err := writeJSON(&lines, journal.Render(p, head.Run, ev), false); err != nil {
-			return err
-		}
-		if frames.Len() > maxJournal || lines.Len() > maxEvents {
-			return fault.New(fault.ValueTooLarge, "the journal of run %s is too large for a bundle; the limit is %s", head.Run, view.Bytes(maxJournal))
-		}
-		_, err := frames.Write(journal.AppendFrame(nil, []journal.Event{*ev}))
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(put("journal.bin", frames.Bytes()), put("events.jsonl", lines.Bytes())); err != nil {
-		return err
-	}
-	if m.Sum, err = m.Checksum(); err != nil {
-		return err
-	}
-	var about bytes.Buffer
-	if err := writeJSON(&about, m, true); err != nil {
-		return err
-	}
-	if err := errors.Join(put("manifest.json", about.Bytes()), z.SetComment(strings.Repeat("0", ChecksumBytes)), z.Close()); err != nil {
-		return err
-	}
-	return end.seal()
 }
 
 // shrinks is the ratio by which data shrinks when it is compressed.

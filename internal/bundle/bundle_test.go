@@ -57,7 +57,7 @@ steps:
 	}
 	from, head := run("spoken")
 	var file bytes.Buffer
-	if err := bundle.Write(t.Context(), from, head, &file, false); err != nil {
+	if _, err := bundle.Write(t.Context(), from, head, &file, false); err != nil {
 		t.Fatal(err)
 	}
 	b, err := bundle.Read(bytes.NewReader(file.Bytes()), int64(file.Len()), "carried.roux.zip", false)

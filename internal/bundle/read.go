@@ -20,6 +20,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -29,16 +30,32 @@ type Bundle struct {
 	Definition *plan.Plan
 	State      *view.State // the state that the journal folds to
 	Unverified bool        // it has no checksums
-	// Partial reports that values in the journal were masked or redacted when it was
+	// Partial reports that values in a journal were masked or redacted when it was
 	// exported.
 	Partial bool
-	// Piece is how many bytes of the journal are stored per commit. Default 1 MiB.
+	// Piece is how many bytes of the journals are stored per commit. Default 1 MiB.
 	Piece int
 
-	planText []byte
-	journal  []byte
-	created  int64
-	ended    int64
+	plans map[string]*encodedPlan // by hash; with that of the run
+	own   content
+	below []content // the runs below, parents first
+}
+
+// An encodedPlan is a plan with its stored form.
+type encodedPlan struct {
+	*plan.Plan
+	text []byte
+}
+
+// A content is a run of a bundle.
+type content struct {
+	run, parent string // parent is "" for the run of the bundle
+	recipe      string
+	plan        *encodedPlan
+	journal     []byte
+	head        store.Head // what the journal says of it, without a key, a root and a parent
+	last        uint64     // event
+	children    map[string]bool
 }
 
 // Read reads a bundle of the given size and replays it; it trusts nothing in it. An
@@ -63,26 +80,23 @@ func Read(f io.ReaderAt, size int64, path string, unverified bool) (b *Bundle, e
 		return nil, bad(err, err.Error())
 	}
 	switch b.Version {
-	case Version:
+	case Version, TreeVersion:
 		err = b.verify(members, f, size)
 	case UnhashedVersion:
 		if b.Unverified = true; !unverified {
 			return nil, fault.New(fault.FileInvalid, "%s was written by an earlier release and has no checksums, so changes cannot be detected; read it with --unverified", path)
 		}
 	default:
-		err = fmt.Errorf("it has format version %d, and this release reads %d", b.Version, Version)
+		err = fmt.Errorf("it has format version %d, and this release reads %d and %d", b.Version, Version, TreeVersion)
 	}
 	if err == nil && !isRunID(b.Run) {
 		err = fmt.Errorf("%q is not a run id", view.Cut(b.Run, 40))
 	}
 	if err == nil {
-		b.planText, err = unpack(members, "plan.json", maxPlan, !b.Unverified)
+		err = b.readRun(members)
 	}
-	if err == nil {
-		b.journal, err = unpack(members, "journal.bin", maxJournal, !b.Unverified)
-	}
-	if err == nil {
-		err = b.checkJournal()
+	if err == nil && b.Version == TreeVersion {
+		err = b.readTree(members)
 	}
 	if err != nil {
 		return nil, bad(err, err.Error())
@@ -108,7 +122,8 @@ func (f *byteLimit) ReadAt(p []byte, at int64) (int, error) {
 // membersOf lists the members that a bundle declares. It refuses a bundle whose
 // declared size is too large, before anything is unpacked.
 func membersOf(z *zip.Reader) (map[string]*zip.File, error) {
-	limits := map[string]uint64{"manifest.json": maxManifest, "plan.json": maxPlan, "journal.bin": maxJournal, "events.jsonl": maxEvents}
+	limits := map[string]uint64{"manifest.json": maxManifest, "plan.json": maxPlan, "journal.bin": maxJournal, "events.jsonl": maxEvents,
+		"plans.jsonl": maxPlan, "runs.jsonl": maxRuns, "runs.bin": maxJournal}
 	members := map[string]*zip.File{}
 	for _, f := range z.File {
 		most, known := limits[f.Name]
@@ -138,7 +153,7 @@ func (b *Bundle) readManifest(members map[string]*zip.File) error {
 	case json.Unmarshal(text, &b.Manifest) != nil || b.Format != format:
 		return errors.New("its manifest.json is not that of a bundle")
 	}
-	if b.Version != Version {
+	if b.Version != Version && b.Version != TreeVersion {
 		return nil
 	}
 	// The decoded manifest is encoded again and compared with the text, because the
@@ -234,56 +249,175 @@ func unpack(members map[string]*zip.File, name string, most int64, sure bool) ([
 	return buf.Bytes(), nil
 }
 
-// checkJournal checks the plan and the journal by using them as every command will.
-func (b *Bundle) checkJournal() (err error) {
+// readRun reads the plan and the journal of the run.
+func (b *Bundle) readRun(members map[string]*zip.File) error {
+	text, err := unpack(members, "plan.json", maxPlan, !b.Unverified)
+	if err != nil {
+		return err
+	}
+	b.own = content{run: b.Run, recipe: b.Recipe}
+	if b.own.journal, err = unpack(members, "journal.bin", maxJournal, !b.Unverified); err != nil {
+		return err
+	}
+	b.Partial = b.Redacted
+	return contained(func() error {
+		p, err := readPlan(text)
+		if err != nil {
+			return fmt.Errorf("plan.json: %w", err)
+		}
+		if p.Hash().String() != b.Plan {
+			return errors.New("its plan is not the one in the manifest")
+		}
+		b.plans = map[string]*encodedPlan{b.Plan: p}
+		b.own.plan, b.Definition = p, p.Plan
+		b.State, err = b.check(&b.own)
+		return err
+	})
+}
+
+// contained runs a check, and returns a panic as an error: a journal may not fit its plan.
+func contained(check func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("its journal does not fit its plan: %v", v)
 		}
 	}()
-	if !utf8.Valid(b.planText) {
-		return errors.New("plan.json is not valid UTF-8")
+	return check()
+}
+
+func readPlan(text []byte) (*encodedPlan, error) {
+	if !utf8.Valid(text) {
+		return nil, errors.New("it is not valid UTF-8")
 	}
-	if b.Definition, err = plan.Decode(b.planText); err != nil {
-		return err
+	p, err := plan.Decode(text)
+	if err != nil {
+		return nil, err
 	}
-	if err := b.Definition.Check(); err != nil {
-		return err
+	if err := p.Check(); err != nil {
+		return nil, err
 	}
-	if b.Definition.Hash().String() != b.Plan {
-		return errors.New("its plan is not the one in the manifest")
-	}
-	b.State = view.NewState(b.Definition)
-	shown := view.NewRun(b.Definition, b.Run)
-	marks := view.NewMask(b.Definition) != nil
-	b.Partial = b.Redacted
-	next := uint64(1)
-	err = journal.EachEvent(b.journal, func(ev *journal.Event) error {
-		if ev.Seq != next {
-			return fmt.Errorf("event %d follows event %d", ev.Seq, next-1)
+	return &encodedPlan{p, text}, nil
+}
+
+// check checks a plan and a journal by using them as every command will.
+func (b *Bundle) check(c *content) (*view.State, error) {
+	p := c.plan.Plan
+	state, shown := view.NewState(p), view.NewRun(p, c.run)
+	marks := view.NewMask(p) != nil || len(p.Children) > 0 || c.parent != ""
+	err := journal.EachEvent(c.journal, func(ev *journal.Event) error {
+		if ev.Seq != c.last+1 {
+			return fmt.Errorf("event %d follows event %d", ev.Seq, c.last)
 		}
-		if next++; b.created == 0 {
-			b.created = ev.At
+		if c.last++; c.last == 1 {
+			c.head.Created = ev.At
 		}
 		if !utf8.ValidString(ev.Text) || !utf8.Valid(ev.Data) {
 			return fmt.Errorf("event %d holds text that is not valid UTF-8", ev.Seq)
 		}
 		b.Partial = b.Partial || marks && bytes.Contains(ev.Data, []byte(view.Masked))
-		if ev.Step >= 0 && (int(ev.Step) >= len(b.Definition.Steps) || journal.StepPath(b.Definition, ev.Ref()) == "") {
+		if ev.Step >= 0 && (int(ev.Step) >= len(p.Steps) || journal.StepPath(p, ev.Ref()) == "") {
 			return fmt.Errorf("event %d is about a step that the plan does not have", ev.Seq)
 		}
-		if err := b.State.Apply(ev); err != nil {
+		if err := state.Apply(ev); err != nil {
 			return err
 		}
-		_ = journal.Render(b.Definition, b.Run, ev)
+		if _, child := view.Related(ev); child != "" {
+			if c.children == nil {
+				c.children = map[string]bool{}
+			}
+			c.children[child] = true
+		}
+		_ = journal.Render(p, c.run, ev)
 		return shown.Apply(ev)
 	})
 	if err != nil {
+		return nil, err
+	}
+	if start := state.Start(); start == nil || start.Run != c.run || c.parent != "" && (start.Child == nil || start.Child.Parent != c.parent) {
+		return nil, errors.New("its journal is not that of the run in the manifest")
+	}
+	c.head.Recipe, c.head.PlanHash, c.head.Status = c.recipe, p.Key(), state.Status().String()
+	c.head.Updated, c.head.Ended, c.head.Used, c.head.Failures = c.head.Created, shown.Ended, state.Used(), state.HasFailures()
+	if shown.Ended != 0 {
+		c.head.Code, c.head.Message = state.Failure()
+	}
+	return state, nil
+}
+
+// readTree reads the plans of other recipes and the runs below.
+func (b *Bundle) readTree(members map[string]*zip.File) error {
+	texts, err := unpack(members, "plans.jsonl", maxPlan, true)
+	if err != nil {
 		return err
 	}
-	if start := b.State.Start(); start == nil || start.Run != b.Run {
-		return errors.New("its journal is not that of the run in the manifest")
+	for i, line := range lines(texts) {
+		err := contained(func() error {
+			p, err := readPlan(line)
+			if err == nil {
+				b.plans[p.Hash().String()] = p
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("plans.jsonl:%d: %w", i+1, err)
+		}
 	}
-	b.ended = shown.Ended
+	about, err := unpack(members, "runs.jsonl", maxRuns, true)
+	if err != nil {
+		return err
+	}
+	journals, err := unpack(members, "runs.bin", maxJournal, true)
+	if err != nil {
+		return err
+	}
+	known := map[string]map[string]bool{b.Run: b.own.children} // the child runs that a run has started
+	for i, line := range lines(about) {
+		c, err := b.readBelow(line, known, journals)
+		if err != nil {
+			return fmt.Errorf("runs.jsonl:%d: %w", i+1, err)
+		}
+		journals, known[c.run] = journals[len(c.journal):], c.children
+		c.children = nil
+		b.below = append(b.below, *c)
+	}
+	if len(journals) > 0 || len(b.below) != b.Runs {
+		return errors.New("runs.bin and runs.jsonl do not have the runs that the manifest counts")
+	}
 	return nil
+}
+
+// readBelow reads a line of runs.jsonl, and the journal that begins with journals.
+func (b *Bundle) readBelow(line []byte, known map[string]map[string]bool, journals []byte) (*content, error) {
+	var about below
+	if !utf8.Valid(line) || json.Unmarshal(line, &about) != nil {
+		return nil, errors.New("it does not describe a run")
+	}
+	_, twice := known[about.Run]
+	switch p := b.plans[about.Plan]; {
+	case !isRunID(about.Run):
+		return nil, fmt.Errorf("%q is not a run id", view.Cut(about.Run, 40))
+	case twice:
+		return nil, fmt.Errorf("run %s is there twice", about.Run)
+	case !known[about.Parent][about.Run]:
+		return nil, fmt.Errorf("run %s was not started by a run before it", about.Run)
+	case p == nil:
+		return nil, fmt.Errorf("the plan of run %s is missing", about.Run)
+	case about.Bytes < 0 || about.Bytes > int64(len(journals)):
+		return nil, fmt.Errorf("the journal of run %s is missing", about.Run)
+	default:
+		c := &content{run: about.Run, parent: about.Parent, recipe: about.Recipe, plan: p, journal: journals[:about.Bytes]}
+		err := contained(func() error {
+			_, err := b.check(c)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("run %s: %w", about.Run, err)
+		}
+		return c, nil
+	}
+}
+
+// lines splits a member into its lines.
+func lines(text []byte) [][]byte {
+	return slices.DeleteFunc(bytes.Split(text, []byte{'\n'}), func(line []byte) bool { return len(line) == 0 })
 }

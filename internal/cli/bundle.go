@@ -5,7 +5,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +18,7 @@ import (
 
 // An exported is the result of export.
 type exported struct {
-	bundle.Manifest
+	*bundle.Manifest
 	File  string `json:"file"`
 	Bytes int64  `json:"bytes"`
 }
@@ -30,7 +29,7 @@ func (a *app) exportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export RUN",
 		Short: "Write a run into one file, to keep or to share",
-		Long: "Write a run into one file: its plan and its whole journal. `roux import` reads it on another machine, where every command " +
+		Long: "Write a run, with the child runs below it, into one file: their plans and their whole journals. `roux import` reads it on another machine, where every command " +
 			"that looks at runs works on it. With --redact every text that passed through the run (inputs, outputs, logs, messages) is " +
 			"replaced; the recipe, numbers, times and codes stay. Files that the run names are not included.",
 		Example: "roux export @last\nroux export @last-failed --redact --out bug.roux.zip",
@@ -51,7 +50,7 @@ func (a *app) exportCommand() *cobra.Command {
 				}
 				if out != "-" {
 					a.show(done, func() {
-						a.text("%s: %s, %s events, %s\n", view.OneLine(done.File), done.Run, fmt.Sprint(done.Events), view.Bytes(done.Bytes))
+						a.text("%s: %s%s, %d events, %s\n", view.OneLine(done.File), done.Run, andBelow(done.Runs), done.Events, view.Bytes(done.Bytes))
 					})
 				}
 				return nil
@@ -64,13 +63,22 @@ func (a *app) exportCommand() *cobra.Command {
 	return cmd
 }
 
+// andBelow counts the runs below that of a bundle.
+func andBelow(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return " with " + view.Count(n, "child run")
+}
+
 // export writes the bundle, to standard output or as a file.
 func (a *app) export(ctx context.Context, j store.Reader, head store.Head, path string, redact, force bool) (*exported, error) {
 	if path == "-" {
 		if _, terminal := a.stdoutColumns(); terminal {
 			return nil, fault.New(fault.Usage, "a bundle is no text for a terminal: name a file with --out, or pipe it on")
 		}
-		return nil, bundle.Write(ctx, j, head, a.stdout, redact)
+		_, err := bundle.Write(ctx, j, head, a.stdout, redact)
+		return nil, err
 	}
 	root, base, err := userfile.OpenParent(path)
 	if err != nil {
@@ -82,7 +90,8 @@ func (a *app) export(ctx context.Context, j store.Reader, head store.Head, path 
 		return nil, err
 	}
 	defer d.Discard()
-	if err := bundle.Write(ctx, j, head, d, redact); err != nil {
+	m, err := bundle.Write(ctx, j, head, d, redact)
+	if err != nil {
 		return nil, err
 	}
 	size, err := d.Size()
@@ -92,9 +101,7 @@ func (a *app) export(ctx context.Context, j store.Reader, head store.Head, path 
 	if err := d.Place(); err != nil {
 		return nil, err
 	}
-	done := &exported{Manifest: bundle.NewManifest(head, redact), File: path, Bytes: size}
-	done.Events, err = lastEvent(ctx, j, head.Key)
-	return done, err
+	return &exported{Manifest: m, File: path, Bytes: size}, nil
 }
 
 func (a *app) importCommand() *cobra.Command {
@@ -125,8 +132,8 @@ func (a *app) importCommand() *cobra.Command {
 			if err = errors.Join(err, datadir.Error(dir, st.Close())); err != nil {
 				return err
 			}
-			a.show(map[string]any{"id": b.Run, "recipe": b.Recipe, "status": b.State.Status().String(), "events": b.State.Last(), "state": state, "verified": !b.Unverified}, func() {
-				a.text("%s %s: %s, %s, %d events\n", b.Run, state, view.OneLine(b.Recipe), b.State.Status(), b.State.Last())
+			a.show(map[string]any{"id": b.Run, "recipe": b.Recipe, "status": b.State.Status().String(), "events": b.State.Last(), "runs": b.Runs, "state": state, "verified": !b.Unverified}, func() {
+				a.text("%s%s %s: %s, %s, %d events\n", b.Run, andBelow(b.Runs), state, view.OneLine(b.Recipe), b.State.Status(), b.State.Last())
 			})
 			return nil
 		},

@@ -267,8 +267,8 @@ func lookAtAll(t *testing.T, path string) bool {
 		t.Fatal(err)
 	}
 	spans := tr.Trace(0)
-	a.printTrace(tr, spans, false)
-	a.printTrace(tr, spans, true)
+	a.printTrace(spans, view.MaxSteps, false)
+	a.printTrace(spans, view.MaxSteps, true)
 	var explainAll func(spans []*view.Span)
 	explainAll = func(spans []*view.Span) {
 		for _, span := range spans {

@@ -105,7 +105,9 @@ func (a *app) signalCommand() *cobra.Command {
 					if head.Ended == 0 {
 						names, err := signalsOf(ctx, j, head)
 						if err == nil {
-							err = a.knownSignal(names, head.Run, args[1])
+							if err = a.knownSignal(names, head.Run, args[1]); err != nil {
+								err = a.signalBelow(ctx, j, head, err)
+							}
 						}
 						if err != nil {
 							return err
@@ -211,15 +213,21 @@ func (a *app) adoptCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.apply(cmd.Context(), args[0], change{
 				done: "is adopted",
-				act: func(ctx context.Context, h control.Runs, _ store.Reader, head store.Head) error {
+				act: func(ctx context.Context, h control.Runs, j store.Reader, head store.Head) error {
 					switch {
 					case head.Quarantine == bundle.Importing:
 						return fault.New(fault.Conflict, "run %s: %s", head.Run, bundle.Importing)
+					case head.Parent != "" && head.Imported():
+						return fault.New(fault.Conflict, "run %s is a child run and is adopted with its root: `%s`", head.Run, a.hint("runs adopt", head.Root))
 					case !head.Imported():
 						return fault.New(fault.Conflict, "run %s was not imported: there is nothing to adopt", head.Run)
 					case strings.Contains(head.Quarantine, bundle.WithoutMasked) && !masked:
 						return fault.New(fault.Conflict, "run %s was imported%s: its steps would read %s or %s there; start it anew with `roux run`, or adopt it with --masked",
 							head.Run, bundle.WithoutMasked, view.Masked, view.Redacted)
+					}
+					// The root last: a command that was interrupted can be given again.
+					if err := adoptBelow(ctx, h, j, head); err != nil {
+						return err
 					}
 					return h.Release(ctx, head.Run)
 				},
@@ -228,6 +236,28 @@ func (a *app) adoptCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&masked, "masked", false, "also a run whose values were masked or redacted: its steps read [masked] or [redacted]")
 	return cmd
+}
+
+// adoptBelow adopts the runs below a root.
+func adoptBelow(ctx context.Context, h control.Runs, j store.Reader, root store.Head) error {
+	q := store.Query{Account: root.Account, Root: root.Run, Limit: 500}
+	for {
+		heads, err := j.List(ctx, q)
+		if err != nil {
+			return err
+		}
+		for i := range heads {
+			if heads[i].Imported() {
+				if err := h.Release(ctx, heads[i].Run); err != nil {
+					return err
+				}
+			}
+		}
+		if len(heads) < q.Cap() {
+			return nil
+		}
+		q.After = heads[len(heads)-1].Run
+	}
 }
 
 // payload reads the payload of a signal.
@@ -294,14 +324,24 @@ func (a *app) apply(ctx context.Context, name string, s change) error {
 	defer unhook()
 	var head store.Head
 	h, err := a.openIdle(ctx, s.stays, func(ctx context.Context, r store.Reader) ([]store.Head, error) {
-		head, err = a.findRun(ctx, r, name)
-		return []store.Head{head}, err
+		if head, err = a.findRun(ctx, r, name); err != nil || head.Root == "" {
+			return []store.Head{head}, err
+		}
+		root, err := r.Head(ctx, store.Key{Account: head.Account, Run: head.Root})
+		return []store.Head{head, root}, err
 	})
 	if err != nil {
 		return err
 	}
 	defer h.abandon()
-	skip, err := lastEvent(ctx, h, head.Key)
+	// A child run goes on with its root, which is what the user waits for.
+	shown := head
+	if head.Root != "" {
+		if shown, err = h.Head(ctx, store.Key{Account: head.Account, Run: head.Root}); err != nil {
+			return err
+		}
+	}
+	skip, err := lastEvent(ctx, h, shown.Key)
 	if err != nil {
 		return err
 	}
@@ -312,11 +352,11 @@ func (a *app) apply(ctx context.Context, name string, s change) error {
 		a.changed(head.Run, s.done)
 		return nil
 	}
-	p, err := store.LoadPlan(ctx, h, head)
+	p, err := store.LoadPlan(ctx, h, shown)
 	if err != nil {
 		return err
 	}
-	err = a.carry(ctx, h, sigs, []*followed{{id: head.Run, plan: p, skip: skip}}, false)
+	err = a.carry(ctx, h, sigs, []*followed{{id: shown.Run, plan: p, skip: skip}}, false)
 	var end exit
 	if errors.As(err, &end) && s.fine != 0 && int(end) == s.fine {
 		return nil

@@ -30,7 +30,7 @@ roux credits explain @last --account acme`,
 		Args: cobra.ArbitraryArgs,
 		RunE: group,
 	}
-	cmd.AddCommand(a.balanceCommand(), a.grantCommand(), a.voidCommand(), a.ledgerCommand(), a.billCommand())
+	cmd.AddCommand(a.balanceCommand(), a.grantCommand(), a.voidCommand(), a.adjustCommand(), a.ledgerCommand(), a.billCommand(), a.reconcileCommand())
 	return cmd
 }
 
@@ -233,9 +233,9 @@ func (a *app) grantCommand() *cobra.Command {
 		Example: "roux credits grant 100 --account acme\nroux credits grant 50 --account acme --key welcome --source promotional --expires 30d",
 		Args:    wants(1, 1, "AMOUNT --account NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			amount, err := strconv.ParseInt(args[0], 10, 64)
-			if err != nil || amount < 1 {
-				return fault.New(fault.Usage, "%s: want a whole number of credits, at least 1", view.OneLine(view.Cut(args[0], 40)))
+			amount, err := wholeCredits(args[0])
+			if err != nil {
+				return err
 			}
 			if err := a.mustPay(); err != nil {
 				return err
@@ -248,14 +248,11 @@ func (a *app) grantCommand() *cobra.Command {
 				return err
 			}
 			if key == "" {
-				var b [8]byte
-				_, _ = rand.Read(b[:]) // it never fails
-				key = fmt.Sprintf("lot_%x", b)
+				key = newKey("lot")
 			}
-			return a.moving(cmd.Context(), true, func(ctx context.Context, c control.Credits) (ledger.Lot, error) {
-				return c.Grant(ctx, key, amount, terms)
-			}, func(l ledger.Lot) string {
-				return fmt.Sprintf("%s granted %s as lot %s", a.account, ledger.Credits(l.Granted), l.ID)
+			return a.moving(cmd.Context(), true, func(ctx context.Context, c control.Credits) (any, string, error) {
+				l, err := c.Grant(ctx, key, amount, terms)
+				return a.lotView(l), fmt.Sprintf("%s granted %s as lot %s", a.account, ledger.Credits(l.Granted), l.ID), err
 			})
 		},
 	}
@@ -265,6 +262,22 @@ func (a *app) grantCommand() *cobra.Command {
 	cmd.Flags().StringVar(&effective, "effective", "", "when the lot takes effect (default now)")
 	cmd.Flags().StringVar(&expires, "expires", "", "when the lot ends, such as 30d or 2027-01-31 (default never)")
 	return cmd
+}
+
+// wholeCredits reads an amount of credits.
+func wholeCredits(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 || n > ledger.MaxAmount {
+		return 0, fault.New(fault.Usage, "%s: want a whole number of credits, from 1 to %d", view.OneLine(view.Cut(text, 40)), int64(ledger.MaxAmount))
+	}
+	return n, nil
+}
+
+// newKey returns a key that was not used before.
+func newKey(kind string) string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return fmt.Sprintf("%s_%x", kind, b)
 }
 
 func (a *app) voidCommand() *cobra.Command {
@@ -282,14 +295,13 @@ func (a *app) voidCommand() *cobra.Command {
 			if err := a.checkAccount(cmd.Context()); err != nil {
 				return err
 			}
-			return a.moving(cmd.Context(), false, func(ctx context.Context, c control.Credits) (ledger.Lot, error) {
-				return c.VoidLot(ctx, args[0], note)
-			}, func(l ledger.Lot) string {
+			return a.moving(cmd.Context(), false, func(ctx context.Context, c control.Credits) (any, string, error) {
+				l, err := c.VoidLot(ctx, args[0], note)
 				text := fmt.Sprintf("%s: lot %s is voided with %d credits; %d were spent", a.account, l.ID, l.Voided, l.Spent)
 				if l.Held > 0 {
 					text += fmt.Sprintf(" and %d are held by runs", l.Held)
 				}
-				return text
+				return a.lotView(l), text, err
 			})
 		},
 	}
@@ -305,13 +317,14 @@ func (a *app) mustPay() error {
 	return nil
 }
 
-// moving changes a lot and shows it. If nothing carries on the account's runs, it says
-// which command does.
-func (a *app) moving(ctx context.Context, grants bool, change func(ctx context.Context, c control.Credits) (ledger.Lot, error), done func(ledger.Lot) string) error {
-	var lot ledger.Lot
+// moving moves credits and shows what came of it, to programs and to people. If nothing
+// carries on the account's runs, it says which command does.
+func (a *app) moving(ctx context.Context, grants bool, change func(ctx context.Context, c control.Credits) (shown any, text string, err error)) error {
+	var shown any
+	var text string
 	var open int
 	err := a.serving(ctx, grants, func(ctx context.Context, s control.Service) (err error) {
-		if lot, err = change(ctx, s); err != nil {
+		if shown, text, err = change(ctx, s); err != nil {
 			return err
 		}
 		if h, ok := s.(*host); ok && grants {
@@ -324,7 +337,7 @@ func (a *app) moving(ctx context.Context, grants bool, change func(ctx context.C
 	if err != nil {
 		return err
 	}
-	a.show(a.lotView(lot), func() { a.text("%s\n", view.OneLine(done(lot))) })
+	a.show(shown, func() { a.text("%s\n", view.OneLine(text)) })
 	if open > 0 {
 		a.say("%s not ended: `%s` goes on with what waits", view.Count(open, "run")+has(open), a.hint("resume", ""))
 	}

@@ -58,7 +58,7 @@ func (a *app) billOf(ctx context.Context, r control.Reader, head store.Head) (*v
 	if start := x.Start(); start != nil {
 		b.Expanded = a.expanded(p, start)
 	}
-	if !b.Metered || b.Imported {
+	if !b.Metered || b.Imported || b.Root != "" {
 		return b, nil // the entries are elsewhere, if at all
 	}
 	budgets := ruleOf(a.rules(), head.Account).Budgets
@@ -70,15 +70,12 @@ func (a *app) billOf(ctx context.Context, r control.Reader, head store.Head) (*v
 		}
 		b.Budgets = budgets.Standings(account, b.Key, max(now, account.At()))
 	}
-	return b, eachEntry(ctx, r, head, func(e *ledger.Entry) bool {
-		x.Entry(e)
-		return !x.Complete()
-	})
+	return b, eachEntry(ctx, r, head, x.Entry)
 }
 
-// eachEntry calls fn for the entries of a run's account, from the start of the run on,
-// until it returns false.
-func eachEntry(ctx context.Context, r control.Reader, head store.Head, fn func(e *ledger.Entry) bool) error {
+// eachEntry calls fn for the entries of a run's account, from the start of the run on. The
+// last of them may be about the run: it can be adjusted at any time after its end.
+func eachEntry(ctx context.Context, r control.Reader, head store.Head, fn func(e *ledger.Entry)) error {
 	before, err := r.Account(ctx, head.Account, head.Created-1)
 	if err != nil {
 		return err
@@ -89,9 +86,7 @@ func eachEntry(ctx context.Context, r control.Reader, head store.Head, fn func(e
 			return err
 		}
 		for _, e := range entries {
-			if !fn(e) {
-				return nil
-			}
+			fn(e)
 		}
 		if len(entries) < maxEntries {
 			return nil
@@ -122,9 +117,18 @@ func (a *app) printBill(b *view.Bill) {
 	add := func(name, format string, args ...any) {
 		rows = append(rows, []string{"  " + name, view.OneLine(fmt.Sprintf(format, args...))})
 	}
-	if !b.Metered {
+	switch {
+	case !b.Metered:
 		add("paid", "nothing: the account is unmetered; its steps cost %s", b.Used)
-	} else {
+	case b.Root != "":
+		add("estimate", "%d", b.Estimated)
+		add("share", "%d when it started", b.Reserved)
+		add("used", "%s", b.Used)
+		if b.Uncharged > 0 {
+			add("not charged", "%s, which is recorded only", b.Uncharged)
+		}
+		add("paid", "by its root run: `%s`", a.hint("credits explain", b.Root))
+	default:
 		switch {
 		case b.Formula != "" && b.Expanded != "":
 			add("estimate", "%d (%s: %s = %s)", b.Estimated, b.Strategy, b.Formula, b.Expanded)
@@ -132,6 +136,9 @@ func (a *app) printBill(b *view.Bill) {
 			add("estimate", "%d (%s)", b.Estimated, view.Join(": ", b.Strategy, b.Formula))
 		default:
 			add("estimate", "%d, the most that the steps cost: the recipe has no creditEstimation", b.Estimated)
+		}
+		if first := b.Generations[0].Expected; first != b.Estimated {
+			add("", "%d when it started, because the formula names what a step was yet to return", first)
 		}
 		add("reserved", "%d when it started: a quarter more, and never more than %d in all", b.Reserved, b.Most)
 		if b.Key != "" {
@@ -149,12 +156,15 @@ func (a *app) printBill(b *view.Bill) {
 			add("not charged", "%s, which is recorded only", b.Uncharged)
 		}
 		add("paid", "%d", b.Paid)
+		for _, back := range b.Back {
+			add("given back", "%s", view.Join(": ", fmt.Sprintf("%d at %s, %s", back.Amount, back.At, lotsText(back.Lots)), back.Note))
+		}
 		if b.Held > 0 {
 			add("held", "%d", b.Held)
 		}
 	}
 	a.sheet(rows)
-	if b.Metered {
+	if b.Metered && b.Root == "" {
 		for _, g := range b.Generations {
 			a.printGeneration(g, len(b.Generations) > 1)
 		}
@@ -171,6 +181,9 @@ func (a *app) printBill(b *view.Bill) {
 		note := ""
 		if !c.Charged {
 			note = view.Join(": ", "not charged", c.Why)
+		}
+		if c.Run != "" {
+			note = view.Join("; ", "run "+c.Run, note)
 		}
 		rows = append(rows, []string{fmt.Sprint(c.Event), view.OneLine(c.Step), try, c.Amount.String(), note})
 	}

@@ -34,6 +34,9 @@ func (a *app) explainCommand() *cobra.Command {
 						return err
 					}
 					e := a.explainRun(v, head, waits)
+					if err := a.explainBelow(ctx, j, e, head, v); err != nil {
+						return err
+					}
 					a.show(e, func() { a.printRunExplanation(e) })
 					return nil
 				}

@@ -20,10 +20,15 @@ type runExplanation struct {
 	Credits  resultCredits `json:"credits"`
 	Waits    *unfunded     `json:"waitsForCredits,omitempty"`
 	Next     []string      `json:"next"` // commands, in order
+	// Parent and Root are those of a child run. Chain leads from the run to the child runs
+	// that it waits for, or through those that failed.
+	Parent string       `json:"parentRunId,omitempty"`
+	Root   string       `json:"rootRunId,omitempty"`
+	Chain  []childCause `json:"chain,omitempty"`
 }
 
 func (a *app) explainRun(v *view.Run, head store.Head, waits *unfunded) *runExplanation {
-	e := &runExplanation{Run: v.ID, Status: v.Status.String(), Imported: head.Imported(), Why: []string{}, Credits: creditsOf(v), Waits: waits, Next: []string{}}
+	e := &runExplanation{Parent: head.Parent, Root: head.Root, Run: v.ID, Status: v.Status.String(), Imported: head.Imported(), Why: []string{}, Credits: creditsOf(v), Waits: waits, Next: []string{}}
 	because := func(format string, args ...any) { e.Why = append(e.Why, fmt.Sprintf(format, args...)) }
 	next := func(command string) { e.Next = append(e.Next, command) }
 	switch {
@@ -43,6 +48,9 @@ func (a *app) explainRun(v *view.Run, head store.Head, waits *unfunded) *runExpl
 			because("no process carries it on")
 			next(waits.Then)
 		}
+	case v.Error != nil && head.Parent != "":
+		because("%s: %s", v.Error.Code, v.Error.Message)
+		next(a.hint("explain", head.Root)) // a child run is not retried by itself
 	case v.Error != nil:
 		because("%s: %s", v.Error.Code, v.Error.Message)
 		if row, ok := fault.Lookup(fault.Code(v.Error.Code)); ok {
@@ -58,7 +66,7 @@ func (a *app) explainRun(v *view.Run, head store.Head, waits *unfunded) *runExpl
 				next(a.hint("runs signal", v.ID+" "+s.Note))
 			}
 		}
-		if len(e.Why) == 0 {
+		if len(e.Why) == 0 && len(v.OpenChildren()) == 0 {
 			because("it has not ended%s", v.Open())
 		}
 	}
@@ -75,6 +83,13 @@ func (a *app) printRunExplanation(e *runExplanation) {
 	}
 	for _, w := range e.Why {
 		a.text("  because %s\n", view.OneLine(w))
+	}
+	switch e.Parent {
+	case "":
+	case e.Root:
+		a.text("  it is a child run of %s\n", e.Parent)
+	default:
+		a.text("  it is a child run of %s, and part of %s\n", e.Parent, e.Root)
 	}
 	a.text("credits: %s\n", fundsText(e.Credits.Used, e.Credits.Reserved, e.Credits.Estimated))
 	for _, n := range e.Next {

@@ -10,6 +10,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/masks"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
@@ -30,6 +31,12 @@ func (a *app) findRun(ctx context.Context, j store.Reader, name string) (store.H
 		q.Prefix = "run_" + strings.ToUpper(strings.TrimPrefix(name, "run_"))
 	}
 	heads, err := j.List(ctx, q)
+	if err == nil && len(heads) == 0 && q.Prefix != "" {
+		// The id of a child run begins like that of a root of the same time, so that a prefix
+		// names a root first.
+		q.All = true
+		heads, err = j.List(ctx, q)
+	}
 	if err != nil {
 		return store.Head{}, err
 	}
@@ -83,7 +90,15 @@ func ambiguous(name string, heads []store.Head) error {
 // eachShown is store.EachEvent without the values that the recipe marks as
 // writeOnly. It reads from the first event on to know these values.
 func eachShown(ctx context.Context, j store.Reader, key store.Key, p *plan.Plan, after uint64, fn func(*journal.Event) error) error {
-	mask, from := view.NewMask(p), after
+	head, err := j.Head(ctx, key)
+	if err != nil {
+		return err
+	}
+	mask, err := masks.Of(ctx, j, head, p)
+	if err != nil {
+		return err
+	}
+	from := after
 	if mask != nil {
 		from = 0
 	}

@@ -432,7 +432,7 @@ func showRuns(ctx context.Context, j store.Reader, shown map[string]string) {
 		}
 		show(shown, "events "+h.Run, lines.String(), err)
 		var packed bytes.Buffer
-		err = bundle.Write(ctx, j, head, &packed, false)
+		_, err = bundle.Write(ctx, j, head, &packed, false)
 		show(shown, "export "+h.Run, sha256.Sum256(packed.Bytes()), err)
 	}
 }

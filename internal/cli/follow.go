@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -36,6 +37,7 @@ type followed struct {
 	plan *plan.Plan
 	skip uint64 // events up to this number are old
 	view *view.Run
+	mask *view.Mask // nil = nothing is hidden but what its own recipe marks
 	err  error
 
 	into  string // directory for the files of its outputs; "" when they are not saved
@@ -59,7 +61,7 @@ func (a *app) follow(ctx context.Context, watch watcher, interrupts <-chan os.Si
 	updates := make(chan update, 256)
 	for _, r := range runs {
 		r.view = view.NewRun(r.plan, r.id)
-		mask := view.NewMask(r.plan)
+		mask := cmp.Or(r.mask, view.NewMask(r.plan))
 		go func() {
 			err := a.contained(r.id, func() error {
 				return watch(ctx, r.id, 0, func(ev *journal.Event) error {
@@ -86,6 +88,9 @@ func (a *app) follow(ctx context.Context, watch watcher, interrupts <-chan os.Si
 	for open := len(runs); open > 0; {
 		select {
 		case u := <-updates:
+			if u.end && ctx.Err() != nil {
+				return true, nil // the end of the wait, and not of the events
+			}
 			if u.end {
 				open--
 			}

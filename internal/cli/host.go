@@ -134,7 +134,7 @@ func (a *app) openHost(ctx context.Context, choose func(context.Context, store.R
 // openIdle is openHost for a command that only changes runs, if idle is true: no attempt
 // of theirs begins.
 func (a *app) openIdle(ctx context.Context, idle bool, choose func(context.Context, store.Reader) ([]store.Head, error)) (*host, error) {
-	engine.SetGC(a.getenv("GOGC"))
+	node.SetGC(a.getenv("GOGC"))
 	dir, err := a.config.DataDir()
 	if err != nil {
 		return nil, err

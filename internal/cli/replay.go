@@ -11,6 +11,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/masks"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
@@ -74,7 +75,10 @@ func replay(ctx context.Context, j store.Reader, head store.Head, at uint64) (*r
 	}
 	r := &replayed{At: at, Last: saved.Last, Imported: head.Imported()}
 	v, run := view.NewRun(p, head.Run), view.NewState(p)
-	mask := view.NewMask(p)
+	mask, err := masks.Of(ctx, j, head, p)
+	if err != nil {
+		return nil, err
+	}
 	err = store.EachEvent(ctx, j, head.Key, 0, func(ev *journal.Event) error {
 		if ev.Seq > saved.Last {
 			return nil // it was written after the state was read

@@ -36,6 +36,9 @@ func (a *app) report(err error) {
 	remedy := fault.RemedyOf(err)
 	var e *fault.Error
 	errors.As(err, &e)
+	if e != nil && e.Limit != nil && e.Limit.Source == "account" && e.Limit.Missing > 0 && e.Remedy == "" {
+		remedy = fmt.Sprintf("`%s` adds them; with `--max-credits` the run may pay less.", a.hint(fmt.Sprintf("credits grant %d", e.Limit.Missing), ""))
+	}
 	if a.objects() {
 		obj := errorObject{Code: code, Message: fault.Message(err), Remedy: remedy, Exit: fault.ExitCode(err)}
 		if e != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/masks"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/term"
@@ -225,6 +226,9 @@ func (a *app) resumable(ctx context.Context, j store.Reader, args []string) ([]s
 		case head.Ended != 0 && !head.Owes:
 			return nil, fault.New(fault.TooLate, "run %s has already ended: %s; `%s` opens it again from what failed", head.Run, head.Status, a.hint("runs retry", head.Run))
 		}
+		if head.Root != "" {
+			return nil, fault.New(fault.Conflict, "run %s is a child run, which goes on with its root: `%s`", head.Run, a.hint("resume", head.Root))
+		}
 		heads = append(heads, head)
 	}
 	return heads, nil
@@ -256,6 +260,15 @@ func (a *app) unended(ctx context.Context, j store.Reader) ([]store.Head, error)
 // carry follows runs to their end, prints their results and closes the host. If list is
 // set, the result is a list even for one run.
 func (a *app) carry(ctx context.Context, h *host, sigs <-chan os.Signal, runs []*followed, list bool) error {
+	for _, r := range runs {
+		head, err := h.Head(ctx, store.Key{Account: a.account, Run: r.id})
+		if err == nil {
+			r.mask, err = masks.Of(ctx, h, head, r.plan)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	if a.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, a.timeout, errWaited)
@@ -326,6 +339,9 @@ func (a *app) printEnd(v *view.Run, res result, several bool) {
 	if res.Error != nil {
 		msg := view.OneLine(res.Error.Message)
 		a.screen.Print(fmt.Sprintf("%s %s %s: %s: %s\n", a.screen.Glyph(v.Status.String()), v.ID, v.Status, res.Error.Code, msg))
+		if s := v.FailedStep(); s != nil && s.Child != nil && !a.quiet {
+			a.say("  step %s ran it as run %s: `%s` shows the steps of both", view.OneLine(s.Path), s.Child.Run, a.hint("trace", v.ID))
+		}
 		if row, ok := fault.Lookup(res.Error.Code); ok && !a.quiet {
 			a.screen.Print("  " + row.Remedy + "\n")
 		}
@@ -364,7 +380,7 @@ func (a *app) waitedLong(h *host, sigs <-chan os.Signal, runs []*followed) error
 	}
 	if len(open) == 1 {
 		for _, r := range runs {
-			if why := a.waitsForCredits(r.view); why != "" {
+			if why := a.waitsFor(r.view); why != "" {
 				a.screen.Print(why + "\n")
 			}
 		}
@@ -393,7 +409,7 @@ func (a *app) interrupted(h *host, sigs <-chan os.Signal, runs []*followed) erro
 	for _, r := range open[:min(len(open), fewHints)] {
 		a.screen.Print(fmt.Sprintf("%s has not ended: `%s` goes on with it, `%s` ends it\n",
 			r.id, a.hint("resume", r.id), a.hint("runs cancel", r.id)))
-		if why := a.waitsForCredits(r.view); why != "" {
+		if why := a.waitsFor(r.view); why != "" {
 			a.screen.Print("  " + why + "\n")
 		}
 	}

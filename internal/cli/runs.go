@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/masks"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/term"
@@ -45,6 +46,8 @@ type headView struct {
 	Failures   bool       `json:"has_failures,omitempty"`
 	Quarantine string     `json:"quarantined,omitempty"`
 	Imported   bool       `json:"imported,omitempty"`
+	Parent     string     `json:"parentRunId,omitempty"` // of a child run
+	Root       string     `json:"rootRunId,omitempty"`
 	Code       fault.Code `json:"code,omitempty"`
 	Message    string     `json:"message,omitempty"`
 }
@@ -59,6 +62,7 @@ func viewOfHead(h store.Head) headView {
 	v := headView{
 		ID: h.Run, Recipe: h.Recipe, Version: h.Version, Status: h.Status, CreatedAt: view.Stamp(h.Created),
 		Used: h.Used, Failures: h.Failures, Quarantine: quarantineOf(h), Imported: h.Imported(), Code: h.Code, Message: h.Message,
+		Parent: h.Parent, Root: h.Root,
 	}
 	if h.Ended != 0 {
 		v.EndedAt = view.Stamp(h.Ended)
@@ -78,10 +82,11 @@ func quarantineOf(h store.Head) string {
 func (a *app) listCommand() *cobra.Command {
 	var q store.Query
 	var since time.Duration
+	var of string
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List runs, newest first",
-		Long: "List runs, newest first. A run whose row in the store is damaged is listed as damaged, also by --status and --recipe where the " +
+		Long: "List runs, newest first. Child runs are listed with --children alone. A run whose row in the store is damaged is listed as damaged, also by --status and --recipe where the " +
 			"damage may hide what it was, and the exit code is 70; `roux doctor` tells what else is wrong.",
 		Example: "roux runs list --status failed --since 24h",
 		Args:    wants(0, 0, ""),
@@ -97,6 +102,13 @@ func (a *app) listCommand() *cobra.Command {
 				q.Since = a.now().Add(-since).UnixMicro()
 			}
 			return a.reading(cmd.Context(), func(ctx context.Context, j store.Reader) error {
+				if of != "" {
+					head, err := a.findRun(ctx, j, of)
+					if err != nil {
+						return err
+					}
+					q.Parent = head.Run
+				}
 				heads, err := j.List(ctx, q)
 				if err != nil {
 					return err
@@ -114,6 +126,7 @@ func (a *app) listCommand() *cobra.Command {
 	cmd.Flags().StringVar(&q.Status, "status", "", "only runs of this status")
 	cmd.Flags().StringVar(&q.Recipe, "recipe", "", "only runs of this recipe")
 	cmd.Flags().DurationVar(&since, "since", 0, "only runs created in this time, such as 24h")
+	cmd.Flags().StringVar(&of, "children", "", "only the child runs of this run, oldest first")
 	cmd.Flags().IntVar(&q.Limit, "limit", 50, "at most this many")
 	return cmd
 }
@@ -209,6 +222,10 @@ type fullView struct {
 	Plan        string    `json:"plan"`
 	Events      uint64    `json:"events"`
 	Waits       *unfunded `json:"waitsForCredits,omitempty"`
+	// Parent and Root are those of a child run, and Children counts the child runs by status.
+	Parent   string         `json:"parentRunId,omitempty"`
+	Root     string         `json:"rootRunId,omitempty"`
+	Children map[string]int `json:"children,omitempty"`
 }
 
 func (a *app) getCommand() *cobra.Command {
@@ -232,6 +249,7 @@ func (a *app) getCommand() *cobra.Command {
 					Generation: run.Generation(), WaitState: run.WaitState(), ResumeToken: run.ResumeToken(),
 					Failures: head.Failures, Quarantine: quarantineOf(head), Paused: v.Paused, Imported: head.Imported(), Plan: plan.HashOf(head.PlanHash), Events: v.Events,
 				}
+				full.Parent, full.Root, full.Children = head.Parent, head.Root, v.Children
 				if head.Ended != 0 {
 					full.EndedAt = view.Stamp(head.Ended)
 				}
@@ -253,7 +271,10 @@ func stateOf(ctx context.Context, j store.Reader, head store.Head) (*view.Run, *
 		return nil, nil, err
 	}
 	v, run := view.NewRun(p, head.Run), view.NewState(p)
-	mask := view.NewMask(p)
+	mask, err := masks.Of(ctx, j, head, p)
+	if err != nil {
+		return nil, nil, err
+	}
 	err = store.EachEvent(ctx, j, head.Key, 0, func(ev *journal.Event) error {
 		if err := run.Apply(ev); err != nil {
 			return err
@@ -308,9 +329,17 @@ func (a *app) printRun(v *view.Run, f fullView, head store.Head) {
 		rows = append(rows, []string{"waits", w.text() + ": " + next})
 	} else if f.WaitState != "none" {
 		rows = append(rows, []string{"waits", a.waitText(v, f.WaitState)})
+	} else if text := a.waitsForChild(v); text != "" && !v.Done() {
+		rows = append(rows, []string{"waits", text})
 	}
 	if f.Paused {
 		rows = append(rows, []string{"paused", "no attempt begins; `" + a.hint("runs unpause", f.ID) + "` lets it go on"})
+	}
+	if f.Parent != "" {
+		rows = append(rows, []string{"parent", f.Parent}, []string{"root", f.Root})
+	}
+	if text := v.ChildrenText(); text != "" {
+		rows = append(rows, []string{"children", text})
 	}
 	if f.Generation > 1 {
 		rows = append(rows, []string{"generation", fmt.Sprint(f.Generation)})
@@ -335,6 +364,9 @@ func (a *app) printRun(v *view.Run, f fullView, head store.Head) {
 			continue
 		}
 		note := view.Join(", ", s.Undone, s.Opened, s.Note)
+		if s.Child != nil {
+			note = view.Join(", ", s.Child.Text(), note)
+		}
 		switch {
 		case s.Code != "":
 			note = view.Join(", ", note, fmt.Sprintf("%s: %s", s.Code, s.Message))

@@ -19,7 +19,6 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
-	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
@@ -84,9 +83,6 @@ func (a *app) simCommand() *cobra.Command {
 					a.printDiagnostics(a.stderr, c)
 					a.shown = true
 				}
-				return err
-			}
-			if err := engine.CheckRunnable(c.plan); err != nil {
 				return err
 			}
 			input, err := inputs(in, c.plan.InputSchema, a.stdin)

@@ -5,7 +5,9 @@ package cli
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,45 +24,108 @@ import (
 
 func (a *app) traceCommand() *cobra.Command {
 	var flame bool
-	most := view.MaxSteps
+	x := tracing{app: a, most: view.MaxSteps}
+	children := strconv.Itoa(expandedRuns)
 	cmd := &cobra.Command{
 		Use:   "trace RUN",
 		Short: "Show a run as a nested tree with times and credits",
 		Long: "Show a run as a nested tree: every step instance under the one that owns it, how long it queued, worked, " +
-			"waited and backed off before a retry, its credits and its outcome. With --flame the same as bars on one time scale: " +
+			"waited and backed off before a retry, its credits and its outcome. A child run is shown under the step that started it, with its own steps; " +
+			"those that failed are expanded first, at most --children of them. With --flame the same as bars on one time scale: " +
 			"░ in the queue, █ at work, ┄ waiting for something outside, ▒ backing off before a retry.",
-		Example: "roux trace @last\nroux trace @last --flame\nroux trace @last -o json",
+		Example: "roux trace @last\nroux trace @last --children all\nroux trace @last --flame\nroux trace @last -o json",
 		Args:    wants(1, 1, "RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if most < 1 {
-				return fault.New(fault.Usage, "--steps %d: want at least 1", most)
+			if x.most < 1 {
+				return fault.New(fault.Usage, "--steps %d: want at least 1", x.most)
+			}
+			var err error
+			if x.left, err = expandedCount(children); err != nil {
+				return err
 			}
 			return a.reading(cmd.Context(), func(ctx context.Context, j store.Reader) error {
 				head, err := a.findRun(ctx, j, args[0])
 				if err != nil {
 					return err
 				}
-				p, err := store.LoadPlan(ctx, j, head)
+				out, err := x.trace(ctx, j, head)
 				if err != nil {
 					return err
 				}
-				t := view.NewTracer(p, head.Run, most)
-				if err := eachShown(ctx, j, head.Key, p, 0, t.Apply); err != nil {
-					return err
-				}
-				out := t.Trace(a.now().UnixMicro())
-				out.Imported = head.Imported()
-				a.show(out, func() { a.printTrace(t, out, flame) })
+				a.show(out, func() { a.printTrace(out, x.most, flame) })
 				return nil
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&flame, "flame", false, "bars on one time scale")
-	cmd.Flags().IntVar(&most, "steps", view.MaxSteps, "at most this many step instances")
+	cmd.Flags().IntVar(&x.most, "steps", view.MaxSteps, "at most this many step instances of a run")
+	cmd.Flags().StringVar(&children, "children", children, "expand at most this many child runs, or all")
 	return cmd
 }
 
-func (a *app) printTrace(t *view.Tracer, out *view.Trace, flame bool) {
+// expandedRuns is how many child runs a trace expands by default.
+const expandedRuns = 20
+
+// expandedCount reads the value of --children.
+func expandedCount(text string) (int, error) {
+	if text == "all" {
+		return math.MaxInt, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, fault.New(fault.Usage, "--children %s: want a number of child runs, or all", view.OneLine(view.Cut(text, 40)))
+	}
+	return n, nil
+}
+
+// tracing makes the trace of a run and of the runs inside it.
+type tracing struct {
+	app  *app
+	most int // step instances of one run
+	left int // child runs that it may still expand
+	seen map[string]bool
+}
+
+// trace makes the trace of a run. A child run whose journal is not here, as that of an
+// imported parent, is not expanded.
+func (x *tracing) trace(ctx context.Context, j store.Reader, head store.Head) (*view.Trace, error) {
+	if x.seen == nil {
+		x.seen = map[string]bool{}
+	}
+	x.seen[head.Run] = true
+	p, err := store.LoadPlan(ctx, j, head)
+	if err != nil {
+		return nil, err
+	}
+	t := view.NewTracer(p, head.Run, x.most)
+	if err := eachShown(ctx, j, head.Key, p, 0, t.Apply); err != nil {
+		return nil, err
+	}
+	out := t.Trace(x.app.now().UnixMicro())
+	out.Imported = head.Imported()
+	for _, c := range out.Runs() {
+		if x.left == 0 {
+			break
+		}
+		if x.seen[c.Run] { // a journal that was made by hand may name a run above
+			continue
+		}
+		inner, err := j.Head(ctx, store.Key{Account: head.Account, Run: c.Run})
+		if fault.CodeOf(err) == fault.RunNotFound {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		x.left--
+		if c.Trace, err = x.trace(ctx, j, inner); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (a *app) printTrace(out *view.Trace, most int, flame bool) {
 	// This format is prescribed (X212); depth counts runs inside runs.
 	name := view.OneLine(out.Recipe)
 	columns, ok := a.stdoutColumns()
@@ -70,11 +135,8 @@ func (a *app) printTrace(t *view.Tracer, out *view.Trace, flame bool) {
 	head := fmt.Sprintf("├─ %s (depth: %d)  %s  %s\n", name, out.Depth, out.ID,
 		view.Join(" · ", importedWord(out.Imported), out.Status, view.Took(micros(out.TookMs)), view.Credits(ledger.Whole(out.Credits)), heldText(out)))
 	a.text("Execution Tree:\n%s", a.folded(head, 3))
-	w := &traceWriter{app: a, plan: t.Plan, narrow: ok && columns < narrowTrace, start: t.Start, end: t.Start + int64(out.TookMs*1000)}
-	roots := slices.SortedStableFunc(slices.Values(out.Steps), func(a, b *view.Span) int { return journal.Compare(t.Plan, a.Ref, b.Ref) })
-	for i, s := range roots {
-		w.walk(s, "│  ", "", i == len(roots)-1, flame)
-	}
+	w := &traceWriter{app: a, narrow: ok && columns < narrowTrace, flame: flame, start: out.Start, end: out.Start + int64(out.TookMs*1000)}
+	w.steps(out, "│  ")
 	if flame {
 		w.bars()
 	} else if w.narrow {
@@ -82,8 +144,47 @@ func (a *app) printTrace(t *view.Tracer, out *view.Trace, flame bool) {
 	} else {
 		a.table(w.rows, 4, 2, 0)
 	}
-	if out.Truncated {
-		a.say("only the first %d step instances are shown: --steps shows more", t.Max)
+	if w.truncated {
+		a.say("only the first %d step instances of a run are shown: --steps shows more", most)
+	}
+	if w.folded > 0 {
+		a.say("%s not expanded: `%s` shows all, and `%s` one of them", view.CountAre(w.folded, "child run"), a.hint("trace", out.ID+" --children all"), a.hint("trace", "RUN"))
+	}
+}
+
+// steps adds the steps of a run.
+func (w *traceWriter) steps(t *view.Trace, indent string) {
+	w.truncated = w.truncated || t.Truncated
+	roots := slices.SortedStableFunc(slices.Values(t.Steps), func(a, b *view.Span) int { return journal.Compare(t.Plan, a.Ref, b.Ref) })
+	for i, s := range roots {
+		w.walk(t.Plan, s, indent, "", i == len(roots)-1)
+	}
+}
+
+// run adds a child run and its steps.
+func (w *traceWriter) run(c *view.Child, indent string, last bool) {
+	branch, below := "├─ ", "│  "
+	if last {
+		branch, below = "└─ ", "   "
+	}
+	name, depth := view.OneLine(c.Recipe), ""
+	if t := c.Trace; t != nil {
+		name, depth = view.OneLine(t.Recipe), fmt.Sprintf(" (depth: %d)", t.Depth)
+	} else {
+		w.folded++
+	}
+	label := indent + branch + term.Glyph(c.Status) + " " + name + depth
+	took := view.Took(micros(c.TookMs))
+	switch {
+	case w.flame:
+		w.add(nil, label+"  "+c.Run)
+	case w.narrow:
+		w.add(nil, label, took, c.Run)
+	default:
+		w.add(nil, label, c.Status, took, view.Credits(c.Used), c.Run)
+	}
+	if c.Trace != nil {
+		w.steps(c.Trace, indent+below)
 	}
 }
 
@@ -100,8 +201,10 @@ func micros(ms float64) time.Duration { return time.Duration(ms * float64(time.M
 // A traceWriter formats spans as lines.
 type traceWriter struct {
 	app        *app
-	plan       *plan.Plan
 	narrow     bool // only glyphs show the status
+	flame      bool
+	truncated  bool
+	folded     int // child runs that are not expanded
 	start, end int64
 	rows       [][]string
 	spans      []*view.Span
@@ -111,7 +214,7 @@ type traceWriter struct {
 const narrowTrace = 60
 
 // walk adds a span and the spans below it.
-func (w *traceWriter) walk(s *view.Span, indent, above string, last, flame bool) {
+func (w *traceWriter) walk(p *plan.Plan, s *view.Span, indent, above string, last bool) {
 	branch, below := "├─ ", "│  "
 	if last {
 		branch, below = "└─ ", "   "
@@ -122,16 +225,19 @@ func (w *traceWriter) walk(s *view.Span, indent, above string, last, flame bool)
 	}
 	label := indent + branch + term.Glyph(s.Status) + " " + name
 	switch {
-	case flame:
+	case w.flame:
 		w.add(s, label)
 	case w.narrow:
 		w.add(s, label, spanTimes(s), spanSays(s))
 	default:
 		w.add(s, label, s.Status, spanTimes(s), view.Credits(s.Credits), spanSays(s))
 	}
-	children, rest := s.Ordered(w.plan)
+	children, rest := s.Ordered(p)
+	for i, c := range s.Runs {
+		w.run(c, indent+below, i == len(s.Runs)-1 && len(children) == 0 && rest == "")
+	}
 	for i, c := range children {
-		w.walk(c, indent+below, s.Step, i == len(children)-1 && rest == "", flame)
+		w.walk(p, c, indent+below, s.Step, i == len(children)-1 && rest == "")
 	}
 	if rest != "" {
 		w.add(nil, indent+below+"└─ … "+rest)
@@ -166,10 +272,15 @@ func spanTimes(s *view.Span) string {
 
 // spanSays formats the outcome of a span.
 func spanSays(s *view.Span) string {
+	text := s.Note
 	if s.Error != nil {
-		return view.Cut(view.OneLine(view.Join(": ", s.Note, s.Error.Code, s.Error.Message)), 80)
+		text = view.Join(": ", s.Note, s.Error.Code, s.Error.Message)
 	}
-	return view.Cut(view.OneLine(s.Note), 80)
+	text = view.Cut(view.OneLine(text), 80)
+	if s.Uncharged > 0 {
+		text = view.Join("; ", text, view.Credits(s.Uncharged)+" not charged")
+	}
+	return text
 }
 
 // bars draws the spans on one time scale.

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -53,6 +54,7 @@ func (a *app) unfunded(ctx context.Context, r control.Reader, head store.Head, v
 		w.Until = time.UnixMicro(until).UTC().Format(time.RFC3339)
 	}
 	_, held := r.(*control.Remote)
+	root := cmp.Or(head.Root, head.Run) // it goes on with the runs below it
 	switch {
 	case w.Available < missing && w.Limit != "account":
 		w.Next = "raise the limit in `accounts` of the configuration, and start the process again"
@@ -62,12 +64,12 @@ func (a *app) unfunded(ctx context.Context, r control.Reader, head store.Head, v
 	case w.Available < missing:
 		w.Next = a.hint(fmt.Sprintf("credits grant %d", missing-w.Available), "")
 		if !held {
-			w.Then = a.hint("resume", head.Run)
+			w.Then = a.hint("resume", root)
 		}
 	case held:
 		return nil, nil // it is about to go on
 	default:
-		w.Next = a.hint("resume", head.Run)
+		w.Next = a.hint("resume", root)
 	}
 	return w, nil
 }
@@ -82,11 +84,23 @@ func (a *app) waits(ctx context.Context, r control.Reader, head store.Head) (*vi
 	return v, w, err
 }
 
-// waitsForCredits says how to go on with a run that waits for credits, or "".
-func (a *app) waitsForCredits(v *view.Run) string {
-	s := v.Unfunded()
-	if s == nil {
+// waitsFor says what a run that has not ended waits for, and which command tells more: for
+// credits, or for a child run; "" = for neither.
+func (a *app) waitsFor(v *view.Run) string {
+	if s := v.Unfunded(); s != nil {
+		return fmt.Sprintf("%s %s; `%s` says which grant lets it go on", view.OneLine(s.Path), view.OneLine(s.Note), a.hint("explain", v.ID))
+	}
+	return a.waitsForChild(v)
+}
+
+func (a *app) waitsForChild(v *view.Run) string {
+	steps := v.OpenChildren()
+	if len(steps) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s %s; `%s` says which grant lets it go on", view.OneLine(s.Path), view.OneLine(s.Note), a.hint("explain", v.ID))
+	text := fmt.Sprintf("%s waits for run %s", view.OneLine(steps[0].Path), steps[0].Child.Run)
+	if n := len(steps) - 1; n > 0 {
+		text += fmt.Sprintf(", and %d more steps wait", n)
+	}
+	return fmt.Sprintf("%s; `%s` says for what that waits", text, a.hint("explain", v.ID))
 }

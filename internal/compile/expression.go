@@ -181,6 +181,9 @@ func (c *compiler) resolveFormula() {
 		}
 		if slot, ok := c.frames[0].slots[r.Name]; ok {
 			c.slotRead[graphSlot{0, slot}] = true
+			if reads := &c.p.Estimate.Reads; !slices.ContainsFunc(*reads, func(v plan.Var) bool { return v.Name == r.Name }) {
+				*reads = append(*reads, plan.Var{Name: r.Name, Kind: plan.VarBinding, Index: slot})
+			}
 			continue
 		}
 		if slices.Contains(FileSums, r.Name) || slices.Contains(fields, r.Name) {

@@ -46,6 +46,7 @@ type Reader interface {
 type Credits interface {
 	Grant(ctx context.Context, key string, amount int64, terms ledger.Terms) (ledger.Lot, error)
 	VoidLot(ctx context.Context, lot, note string) (ledger.Lot, error)
+	Adjust(ctx context.Context, run, key string, amount int64, note string) ([]*ledger.Entry, error)
 }
 
 // Runs is what commands need to change runs. Each method returns once the change

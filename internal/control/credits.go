@@ -15,6 +15,7 @@ const maxEntries = 10_000
 // A creditRequest is the part of a request about credits.
 type creditRequest struct {
 	Lot    string       `json:"lot,omitempty"`
+	Key    string       `json:"key,omitempty"` // of an adjustment
 	Amount int64        `json:"amount,omitempty"`
 	Terms  ledger.Terms `json:"terms,omitzero"`
 	Note   string       `json:"note,omitempty"`
@@ -41,6 +42,9 @@ func serveCredits(on func(op string, fn func(ctx context.Context, in *request) (
 	})
 	on("void", func(ctx context.Context, in *request) (any, error) {
 		return of(in.Key.Account).VoidLot(ctx, in.Credits.Lot, in.Credits.Note)
+	})
+	on("adjust", func(ctx context.Context, in *request) (any, error) {
+		return of(in.Key.Account).Adjust(ctx, in.Key.Run, in.Credits.Key, in.Credits.Amount, in.Credits.Note)
 	})
 }
 
@@ -76,4 +80,9 @@ func (r *Remote) Grant(ctx context.Context, key string, amount int64, terms ledg
 // VoidLot implements Credits.
 func (r *Remote) VoidLot(ctx context.Context, lot, note string) (ledger.Lot, error) {
 	return call[ledger.Lot](ctx, r, "void", request{Key: r.key(""), Credits: creditRequest{Lot: lot, Note: note}})
+}
+
+// Adjust implements Credits.
+func (r *Remote) Adjust(ctx context.Context, run, key string, amount int64, note string) ([]*ledger.Entry, error) {
+	return call[[]*ledger.Entry](ctx, r, "adjust", request{Key: r.key(run), Credits: creditRequest{Key: key, Amount: amount, Note: note}})
 }

@@ -38,6 +38,11 @@ func (l *Local) VoidLot(ctx context.Context, lot, note string) (ledger.Lot, erro
 	return l.Node.Engine.VoidLot(ctx, l.AccountName, lot, note)
 }
 
+// Adjust implements Credits.
+func (l *Local) Adjust(ctx context.Context, run, key string, amount int64, note string) ([]*ledger.Entry, error) {
+	return l.Node.Engine.Adjust(ctx, l.AccountName, run, key, amount, note)
+}
+
 // Cancel implements Runs.
 func (l *Local) Cancel(ctx context.Context, run, reason string) error {
 	return l.Node.Engine.Cancel(ctx, l.AccountName, run, reason)

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/masks"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -41,14 +42,20 @@ func (m *Masked) marked(ctx context.Context, head *store.Head) bool {
 	m.mu.Lock()
 	marks, known := m.marks[head.PlanHash]
 	m.mu.Unlock()
-	if known {
+	if known && (marks || head.Parent == "") {
 		return marks
 	}
 	p, err := store.LoadPlan(ctx, m.Reader, *head)
 	if err != nil {
 		return true
 	}
-	marks = view.NewMask(p) != nil
+	if marks, err = masks.Mark(ctx, m.Reader, *head, p); err != nil {
+		return true
+	}
+	marks = marks || m.markedAbove(ctx, head)
+	if head.Parent != "" || len(p.Children) > 0 {
+		return marks // runs of one plan may have different parents, and run different recipes
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.marks) >= maxMasks {
@@ -56,6 +63,16 @@ func (m *Masked) marked(ctx context.Context, head *store.Head) bool {
 	}
 	m.marks[head.PlanHash] = marks
 	return marks
+}
+
+// markedAbove reports whether the plan of a run that contains a child run marks inputs: its
+// input may be made of them. A run above that cannot be read may mark some.
+func (m *Masked) markedAbove(ctx context.Context, head *store.Head) bool {
+	if head.Parent == "" {
+		return false
+	}
+	up, err := m.Reader.Head(ctx, store.Key{Account: head.Account, Run: head.Parent})
+	return err != nil || m.marked(ctx, &up)
 }
 
 // Head implements store.Reader.
@@ -156,7 +173,11 @@ func (m *Masked) learned(ctx context.Context, head store.Head, after uint64) (*m
 		if err != nil {
 			return nil, err
 		}
-		to = &maskedTo{mask: view.NewMask(p)}
+		mask, err := masks.Of(ctx, m.Reader, head, p)
+		if err != nil {
+			return nil, err
+		}
+		to = &maskedTo{mask: mask}
 	}
 	for to.last < after {
 		page, err := m.Reader.Events(ctx, head.Key, to.last, store.PageBytes)

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/roux-engine/roux/internal/admission"
+	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -59,7 +60,7 @@ func (c *core) loadedClass(l *loadedRun, head *store.Head) {
 			l.queuedAt = l.run.Now()
 		}
 	}
-	l.limited = queued || c.cfg.Accounts(l.key.Account).LiveLimit() > 0
+	l.limited = l.place == nil && (queued || c.cfg.Accounts(l.key.Account).LiveLimit() > 0)
 }
 
 // reclassify tells the queue of the account how a run counts now.
@@ -130,6 +131,7 @@ func (h queueHost) Selects(key store.Key) bool { return h.residency.selects(key)
 func (h queueHost) Admit(key store.Key) (permanently bool, err error) {
 	l, err := h.residency.get(key)
 	if err == nil {
+		failpoint.Pass(failpoint.AdmitBefore)
 		err = h.inject(l, machine.Input{Kind: machine.InAdmit})
 		h.pipeline.building.urgent = true
 	}

@@ -11,11 +11,12 @@ import (
 	"iter"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/estimate"
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/masks"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
@@ -71,23 +72,27 @@ func (e *Engine) startInput(ctx context.Context, req *StartRequest) (*input, err
 	if req.Account == "" || req.Plan == nil {
 		return nil, fault.New(fault.Usage, "a run needs an account and a plan")
 	}
-	prog, err := e.core.programs.prepare(req.Plan)
+	prog, err := e.core.programs.Of(req.Plan)
 	if err != nil {
 		return nil, err
 	}
-	if err := prog.validate(req.Parameters, req.Files); err != nil {
+	if err := prog.CheckInput(req.Parameters, req.Files); err != nil {
 		return nil, err
 	}
-	pins, err := e.pin(req.Plan)
+	pins, tree, err := prog.Pin(e.cfg.Actions)
 	if err != nil {
 		return nil, err
 	}
 	rules := e.cfg.Accounts(req.Account)
-	terms, err := e.terms(req, rules, prog)
+	terms, err := termsOf(req, rules, func() *estimate.Budget { return prog.Budget(e.cfg.Actions, req.Parameters, req.Files) })
 	if err != nil {
 		return nil, err
 	}
-	if err := e.cleaner.Touch(ctx, req.Account, req.Files, req.Parameters, prog.stored[0].Data); err != nil {
+	named := []any{req.Parameters}
+	for _, p := range prog.Stored() {
+		named = append(named, p.Data)
+	}
+	if err := e.cleaner.Touch(ctx, req.Account, req.Files, named...); err != nil {
 		return nil, err
 	}
 	id, seed, err := e.ids.run()
@@ -98,41 +103,18 @@ func (e *Engine) startInput(ctx context.Context, req *StartRequest) (*input, err
 		prog: prog, recipe: req.Recipe, version: req.Version, limited: rules.LiveLimit() > 0,
 	}}
 	in.m = machine.Input{Kind: machine.InStart, Start: &journal.Start{
-		Run: id, Account: req.Account, Recipe: req.Recipe, Version: req.Version, PlanHash: prog.hash,
+		Run: id, Account: req.Account, Recipe: req.Recipe, Version: req.Version, PlanHash: prog.Hash(),
 		Parameters: req.Parameters, Files: req.Files, Correlation: cmp.Or(req.Correlation, id),
-		Seed: seed, Pins: pins, Labels: req.Labels, Credits: terms,
+		Seed: seed, Pins: pins, Labels: req.Labels, Credits: terms, Tree: tree,
 	}}
 	if req.IdempotencyKey != "" {
-		body, err := bodyHash(req, prog.hash)
+		body, err := bodyHash(req, prog.Hash())
 		if err != nil {
 			return nil, err
 		}
 		in.start.idem = &store.Idempotency{Key: req.IdempotencyKey, BodyHash: body, Until: e.now() + minKeyLifetime}
 	}
 	return in, nil
-}
-
-func (e *Engine) pin(p *plan.Plan) ([]journal.Pin, error) { return pinsOf(e.cfg.Actions, p) }
-
-// pinsOf resolves the plan's action references for the lifetime of the run.
-func pinsOf(actions Actions, p *plan.Plan) ([]journal.Pin, error) {
-	pins := make([]journal.Pin, len(p.Actions))
-	for i, ref := range p.Actions {
-		a := actions.Find(ref.Name, ref.Version)
-		if a == nil {
-			name := ref.Name
-			if ref.Version != "" {
-				name += "@" + ref.Version
-			}
-			return nil, fault.New(fault.ActionNotFound, "no action %s is registered here", name)
-		}
-		price, err := compile.Price(a)
-		if err != nil {
-			return nil, err
-		}
-		pins[i] = journal.Pin{Name: a.Name, Version: a.Version, Cost: a.Cost, Provider: a.Provider, Once: a.Delivery == "at_most_once", Price: price}
-	}
-	return pins, nil
 }
 
 // bodyHash returns the hash that identifies a request: two starts with one key are the
@@ -367,7 +349,7 @@ func (e *Engine) State(ctx context.Context, account, run string, until uint64) (
 	if err != nil {
 		return nil, err
 	}
-	prog, err := e.core.programs.load(ctx, e.cfg.Store, saved.Head.PlanHash)
+	prog, err := e.core.programs.Load(ctx, e.cfg.Store, saved.Head.PlanHash)
 	if err != nil {
 		return nil, err
 	}
@@ -381,16 +363,30 @@ func (e *Engine) State(ctx context.Context, account, run string, until uint64) (
 // form that people are shown: inputs that the recipe marks as writeOnly are masked.
 func (e *Engine) History(ctx context.Context, account, run string, maxSteps int) (*journal.History, error) {
 	key := store.Key{Account: account, Run: run}
-	p, err := e.PlanOf(ctx, account, run)
+	p, mask, err := e.MaskOf(ctx, account, run)
 	if err != nil {
 		return nil, err
 	}
-	h, mask := journal.NewHistory(p, maxSteps), view.NewMask(p)
+	h := journal.NewHistory(p, maxSteps)
 	err = store.EachEvent(ctx, e.cfg.Store, key, 0, func(ev *journal.Event) error {
 		h.Add(mask.Event(ev))
 		return nil
 	})
 	return h, err
+}
+
+// MaskOf returns the plan of a run, and what hides inputs that are marked as writeOnly.
+func (e *Engine) MaskOf(ctx context.Context, account, run string) (*plan.Plan, *view.Mask, error) {
+	head, err := e.Head(ctx, account, run)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := e.core.plan(ctx, head.PlanHash)
+	if err != nil {
+		return nil, nil, err
+	}
+	mask, err := masks.Of(ctx, e.cfg.Store, head, p)
+	return p, mask, err
 }
 
 // PlanOf returns the plan that a run executes.
@@ -400,6 +396,15 @@ func (e *Engine) PlanOf(ctx context.Context, account, run string) (*plan.Plan, e
 		return nil, err
 	}
 	return e.core.plan(ctx, head.PlanHash)
+}
+
+// plan returns the plan that is stored under a key.
+func (c *core) plan(ctx context.Context, key string) (*plan.Plan, error) {
+	prog, err := c.programs.Load(ctx, c.cfg.Store, key)
+	if err != nil {
+		return nil, err
+	}
+	return prog.Plan(), nil
 }
 
 // Watch yields the run's events after number `after`; see feed.Feed.Watch. It ends with
@@ -437,4 +442,17 @@ func (e *Engine) NamedBy(ctx context.Context, account, hash string, limit int) (
 // it, the error is fault.Conflict and lists such runs.
 func (e *Engine) RemoveFile(ctx context.Context, account, hash string) error {
 	return e.cleaner.RemoveFile(ctx, account, hash)
+}
+
+// Feed yields the account's changes after number `after`, first those that are stored, then
+// new ones as they become durable; see feed.Feed.Changes. It ends with an error when the
+// engine stops.
+func (e *Engine) Feed(ctx context.Context, account string, after uint64) iter.Seq2[store.Change, error] {
+	return e.feed.Changes(ctx, account, after)
+}
+
+// NewestChange returns the number of the account's last change, and the number after which
+// changes are kept; see store.Feed.
+func (e *Engine) NewestChange(ctx context.Context, account string) (last, expired uint64, err error) {
+	return e.cfg.Store.Newest(ctx, account)
 }

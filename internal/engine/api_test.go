@@ -5,23 +5,8 @@ package engine
 import (
 	"testing"
 
-	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
-	"github.com/roux-engine/roux/internal/store/memory"
 )
-
-// The error about a missing action names the version that was requested.
-func TestMissingActionIsNamed(t *testing.T) {
-	a := noop()
-	e := openEngine(t, memory.New(memory.Options{}), Config{})
-	for version, want := range map[string]string{"": "no action noop is registered here", "^1.0": "no action noop@^1.0 is registered here"} {
-		p := planOf(t, "name: n\nsteps:\n  - {id: a, action: {name: noop}}\n", a)
-		p.Actions[0].Version = version
-		if _, err := e.pin(p); fault.CodeOf(err) != fault.ActionNotFound || fault.Message(err) != want {
-			t.Errorf("version %q: %v, want %s", version, err, want)
-		}
-	}
-}
 
 // Two starts are the same only if everything that decides what runs is equal; otherwise
 // the idempotency key is refused (I13).

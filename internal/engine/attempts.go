@@ -7,6 +7,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/slots"
 )
 
@@ -15,7 +16,7 @@ import (
 type inFlight struct {
 	id     taskID
 	task   machine.Task
-	prog   *program
+	prog   *program.Program
 	loaded *loadedRun // for the loop; it may have been dropped when the report arrives
 
 	// For the goroutine that carries it out.

@@ -60,6 +60,38 @@ func (b *batch) shrink() {
 	}
 }
 
+// oneTree reports whether the batch has transitions of one run only, or of runs of one tree.
+func (b *batch) oneTree() bool {
+	if len(b.transitions) == 1 {
+		return true
+	}
+	for i := range b.transitions {
+		if t := &b.transitions[i]; t.Group == "" || t.Group != b.transitions[0].Group {
+			return false
+		}
+	}
+	return len(b.transitions) <= maxInlineTree
+}
+
+// maxInlineTree bounds the runs of a tree whose batch the loop commits itself.
+const maxInlineTree = 8
+
+// leaveOutDropped removes the transitions of runs that have left memory since they were
+// added: the snapshot of another run of their tree panicked.
+func (b *batch) leaveOutDropped() {
+	n := 0
+	for i, l := range b.runs {
+		if l != nil && l.dropped {
+			continue
+		}
+		b.transitions[n], b.runs[n], b.compacted[n] = b.transitions[i], l, b.compacted[i]
+		n++
+	}
+	clear(b.transitions[n:])
+	clear(b.runs[n:])
+	b.transitions, b.runs, b.compacted = b.transitions[:n], b.runs[:n], b.compacted[:n]
+}
+
 // addExtra adds the extra transitions from number n on.
 func (b *batch) addExtra(n int) {
 	for _, t := range b.extra[n:] {

@@ -75,13 +75,14 @@ func (p *pipeline) committed(verdicts []store.Verdict, err error) {
 			p.c.residency.armSuspended(t.Key, t.Suspension.WakeAt)
 		case t.Compaction != nil && l.settled():
 			if t.Compaction.First == 1 {
-				l.prog.tailCapacity = b.compacted[i] + b.compacted[i]/16
+				l.prog.TailCapacity = b.compacted[i] + b.compacted[i]/16
 			}
 			p.c.residency.drop(l)
 		case l.requests.Len() == 0 && l.run.Quiet():
 			p.c.residency.quiet = append(p.c.residency.quiet, quietRun{l, l.version})
 		}
 	}
+	p.c.recovery.loadReturning()
 	if len(unpaid) > 0 || p.doubts {
 		p.c.decideAgain(b, unpaid)
 		p.doubts = p.c.decideAgain(p.building, unpaid)
@@ -171,11 +172,20 @@ func (p *pipeline) refused(b *batch, t *store.Transition, l *loadedRun, v store.
 		v.Err = l.claim.Unpaid
 	}
 	began := l.start != nil
+	if began && v.Group {
+		v.Err = errTakenBack(t.Run) // nothing was wrong with it
+	}
 	if reason := p.c.recovery.quarantined[t.Key]; reason != "" {
 		p.c.recovery.correctMark(t.Key, reason, began)
 	}
 	l.committing = false
 	p.c.residency.drop(l)
+	if t.Group != "" {
+		p.c.recovery.dropTree(t.Key.Account, t.Group)
+		if !began {
+			p.c.tree.comeBack(t.Key)
+		}
+	}
 	p.c.refusedClass(l)
 	for _, inputs := range [...][]*input{b.inputs, p.building.inputs} {
 		for _, in := range inputs {
@@ -188,12 +198,12 @@ func (p *pipeline) refused(b *batch, t *store.Transition, l *loadedRun, v store.
 			case began && fault.CodeOf(v.Err) == fault.Conflict && v.Run != "":
 				in.out = answer{run: v.Run, existing: true}
 			case !began && in.reply == nil:
-				p.c.backlog = append(p.c.backlog, in)
+				p.c.again = append(p.c.again, in)
 			}
 		}
 	}
-	if began {
-		return
+	if began || t.Group != "" {
+		return // a tree is loaded again when all its refusals are known
 	}
 	if _, err := p.c.residency.get(t.Key); err != nil {
 		p.c.cfg.Logger.Error("the run could not be loaded again", "run", t.Run, "err", err)

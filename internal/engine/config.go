@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"runtime/debug"
 	"time"
 
 	"github.com/roux-engine/roux/action"
@@ -106,21 +105,6 @@ type Actions = compile.Finder
 type noActions struct{}
 
 func (noActions) Find(string, string) *action.Action { return nil }
-
-// gcPercent lets the heap grow to three times the live data before it is collected. A
-// busy engine allocates much that is short-lived: starting and ending runs costs a
-// quarter less than with Go's default of 100, for a third more resident memory.
-const gcPercent = 200
-
-// SetGC configures the garbage collector of a process that runs little else than an
-// engine. gogc is the value of the environment variable GOGC; if it is set, SetGC does
-// nothing. Open does not call SetGC, because a program that embeds an engine decides
-// for itself.
-func SetGC(gogc string) {
-	if gogc == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-}
 
 func (cfg *Config) defaults() error {
 	if cfg.Store == nil {

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -16,6 +17,7 @@ import (
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/purse"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
@@ -47,20 +49,22 @@ type core struct {
 	epoch uint64
 	now   int64 // UTC µs, never falls
 
-	programs  *programs
+	programs  *program.Cache
 	attempts  attempts              // attempts in flight, and their slots
 	residency residency             // which runs are in memory
 	pipeline  pipeline              // what is made durable
 	recovery  recovery              // after a crash or a failed commit
 	purses    *purse.Purses[waiter] // what the accounts of runs can pay
+	tree      tree                  // what runs and their child runs tell each other
 	queues    *admission.Queues     // which runs may begin
 
-	backlog         []*input     // arrived and not handled yet
-	continues       []*loadedRun // runs that owe InContinue
-	discardCommands bool         // because the commands of this turn are taken from Owed
-	turn            machine.Turn
-	injected        machine.Input // the core's own input to a run, reused
-	closing         bool          // grant no more slots
+	backlog    []*input     // arrived and not handled yet
+	again      []*input     // reports whose effects were taken back
+	continues  []*loadedRun // runs that owe InContinue
+	discardFor *loadedRun   // its commands are dropped, because they are taken from Owed
+	turn       machine.Turn
+	injected   machine.Input // the core's own input to a run, reused
+	closing    bool          // grant no more slots
 
 	effects []effect
 	frames  []feed.Published
@@ -69,10 +73,11 @@ type core struct {
 }
 
 func newCore(ctx context.Context, cfg *Config) *core {
-	c := &core{cfg: cfg, ctx: ctx, programs: newPrograms(cfg.MaxPlans), attempts: newAttempts(cfg.Concurrency)}
+	c := &core{cfg: cfg, ctx: ctx, programs: program.NewCache(cfg.MaxPlans), attempts: newAttempts(cfg.Concurrency)}
 	c.residency.init(c)
 	c.pipeline.init(c)
 	c.recovery.init(c)
+	c.tree.init()
 	c.purses = purse.New[waiter](purseHost{c})
 	c.queues = admission.New(queueHost{c})
 	c.turn.Limit = cfg.MaxTurn
@@ -86,6 +91,14 @@ func (c *core) handle(now int64, inputs []*input) {
 	if c.recovery.dead != nil || c.recovery.stalled != nil && !c.recovery.reload() {
 		c.recovery.refuseBacklog()
 		return
+	}
+	c.recovery.loadReturning()
+	// Reports first, however full the batch is: otherwise the attempts that they end would
+	// be dispatched again with it.
+	again := c.again
+	c.again = nil
+	for _, in := range again {
+		c.handleInput(in)
 	}
 	n := 0
 	for ; n < len(c.backlog) && !c.pipeline.full(); n++ {
@@ -105,7 +118,7 @@ func (c *core) handle(now int64, inputs []*input) {
 // busy reports whether handle has more to do once there is room in a batch.
 func (c *core) busy() bool {
 	return c.recovery.stalled == nil && c.recovery.dead == nil &&
-		(len(c.backlog) > 0 || len(c.continues) > 0 || len(c.recovery.recovering) > 0 || !c.closing && (c.attempts.arbiter.Granted() || c.purses.Due() || c.queues.Due()))
+		(len(c.backlog) > 0 || len(c.again) > 0 || c.tree.busy(c.closing) || len(c.tree.returning) > 0 && c.pipeline.committing == nil || len(c.continues) > 0 || len(c.recovery.recovering) > 0 || !c.closing && (c.attempts.arbiter.Granted() || c.purses.Due() || c.queues.Due()))
 }
 
 // handleInput handles one input. Its answer, if it needs one, is fixed here and sent
@@ -115,7 +128,18 @@ func (c *core) handleInput(in *input) {
 	case inStart:
 		in.out = answer{run: in.key.Run, err: c.start(in)}
 	case inRun:
+		if len(c.tree.away) > 0 && c.tree.away[in.key] {
+			c.tree.postponed = append(c.tree.postponed, in)
+			return
+		}
 		in.out = answer{run: in.key.Run, err: c.deliver(in)}
+		if len(c.tree.away) > 0 && c.tree.away[in.key] { // what it caused was taken back
+			if in.reply == nil {
+				c.tree.postponed = append(c.tree.postponed, in)
+				return
+			}
+			in.out.err = cmp.Or[error](in.out.err, errTakenBack(in.key.Run))
+		}
 	case inRelease:
 		in.out = answer{run: in.key.Run, err: c.recovery.release(in.key)}
 	case inCredits:
@@ -136,15 +160,19 @@ func (c *core) start(in *input) error {
 		return errStopping
 	}
 	prog := in.start.prog
-	capacity := min(max(prog.tailCapacity, minTail), maxTail)
-	l := &loadedRun{storedState: storedState{tail: make([]byte, 0, capacity)}, key: in.key, prog: prog, run: machine.NewRun(prog.machine), start: in.start}
+	capacity := min(max(prog.TailCapacity, minTail), maxTail)
+	l := &loadedRun{storedState: storedState{tail: make([]byte, 0, capacity)}, key: in.key, prog: prog, run: machine.NewRun(prog.Machine()), start: in.start}
 	l.head = store.Head{
 		Key: in.key, Recipe: in.start.recipe, Version: in.start.version,
-		PlanHash: prog.key, Created: c.now,
+		PlanHash: prog.Key(), Created: c.now,
+	}
+	l.setPlace(in.m.Start)
+	if l.place != nil {
+		l.head.Root, l.head.Parent = l.place.Root, l.place.Parent
 	}
 	l.limited = in.start.limited
 	terms := in.m.Start.Credits
-	if terms != nil {
+	if terms != nil && l.place == nil {
 		if err := c.purses.Readable(in.key.Account); err != nil {
 			return err
 		}
@@ -215,8 +243,21 @@ func (c *core) countLate(in *input) {
 	c.cfg.Logger.Debug("a report came too late", "run", in.key.Run, "attempt", in.m.Fence.Attempt, "ignored", c.attempts.ignored)
 }
 
-// decide runs one turn of the machine and handles its events and commands.
+// decide runs one turn of the machine and handles its events and commands, and those of
+// the runs that are told of it.
 func (c *core) decide(l *loadedRun, in *machine.Input) error {
+	if l.place != nil {
+		c.needParent(l)
+	}
+	err := c.turnOf(l, in)
+	if len(c.tree.mail) > 0 && !c.tree.delivering {
+		c.deliverMail()
+	}
+	return err
+}
+
+// turnOf runs one turn of the machine.
+func (c *core) turnOf(l *loadedRun, in *machine.Input) error {
 	if l.interrupted {
 		// The run must first record that its attempts are lost. Once the run has new
 		// events and is loaded again, the lost attempts would look like attempts of this
@@ -266,12 +307,15 @@ func (c *core) decide(l *loadedRun, in *machine.Input) error {
 // offer tells the machine what the account of a run can pay, where it may ask for more,
 // and whether a run that begins must be queued.
 func (c *core) offer(l *loadedRun, in *machine.Input) error {
+	if l.place != nil {
+		in.Room = c.room(l)
+	}
 	switch in.Kind {
 	case machine.InStart, machine.InRetry, machine.InEdit:
 		if err := c.admit(l, in); err != nil {
 			return err
 		}
-	case machine.InGranted:
+	case machine.InGranted, machine.InChildExtended:
 	default:
 		return nil
 	}
@@ -287,12 +331,12 @@ func (c *core) offer(l *loadedRun, in *machine.Input) error {
 		in.Available = math.MaxInt64 // the store refuses it, unless its key has started a run
 		return nil
 	}
-	if in.Kind != machine.InGranted {
+	if in.Kind != machine.InGranted && start.Child == nil {
 		if err := c.purses.Readable(l.key.Account); err != nil {
 			return err
 		}
 	}
-	in.Available, in.Bound = c.purses.Offer(l.key.Account, l.claim.Key)
+	in.Available, in.Bound = c.available(l)
 	return nil
 }
 
@@ -313,6 +357,10 @@ func (c *core) protect(l *loadedRun, fn func()) (err error) {
 		text := panicText(l.run.Plan(), v)
 		c.cfg.Logger.Error("the machine panicked", "run", l.key.Run, "panic", text, "stack", string(debug.Stack()))
 		reason := fmt.Sprintf("the machine panicked after event %d: %s", l.run.Last(), text)
+		if l.root != "" {
+			err = c.recovery.treePanicked(l, reason)
+			return
+		}
 		c.residency.drop(l)
 		c.unstored(l)
 		err = store.QuarantinedError(l.key.Run, reason)
@@ -348,11 +396,26 @@ func (c *core) trackEvent(l *loadedRun, ev *journal.Event) {
 			l.requests.Remove(req)
 			c.attempts.endRequest(req)
 		}
-		c.purses.Freed(l.key.Account, &l.claim)
+		c.purses.Freed(l.key.Account, &c.rootOf(l).claim)
+	case journal.EvNodeStarted:
+		if req := l.requests.Get(ev.Ref()); req != nil {
+			req.Fence = journal.Fence{Gen: l.run.Generation(), Attempt: ev.Attempt}
+		}
+	case journal.EvChildEnded:
+		c.purses.Freed(l.key.Account, &c.rootOf(l).claim)
+	case journal.EvRunExtended:
+		c.tell(l, machine.Input{Kind: machine.InChildExtended, Resource: ev.Resource(), N: ev.Added()})
+	case journal.EvRunUnpaused:
+		if l.root != "" {
+			c.askAgain(l.root)
+		}
 	case journal.EvCreditsReserved, journal.EvCreditsExtended, journal.EvCreditsSettled:
 		c.purses.Note(l.key.Account, &l.claim, l.run.Generation(), ev)
 	case journal.EvRunCompleted, journal.EvRunFailed, journal.EvRunCancelled, journal.EvRunExpired:
 		l.ended = ev.At
+		if l.place != nil && !mutation.ChildEnd {
+			c.tell(l, machine.Input{Kind: machine.InChildEnded, End: l.run.ChildEnd(ev)})
+		}
 	case journal.EvRunRetried:
 		l.ended = 0
 	case journal.EvRunStatus:
@@ -366,12 +429,15 @@ func (c *core) trackEvent(l *loadedRun, ev *journal.Event) {
 // Internal commands are done in this pass, so that completed(i), queued(i+1) and
 // started(i+1) share one commit.
 func (c *core) enqueueCommand(l *loadedRun, cmd *machine.Command) {
-	if c.discardCommands {
+	if c.discardFor == l {
 		return
 	}
 	switch cmd.Kind {
 	case machine.CmdAcquire:
-		c.attempts.requestSlot(l, cmd.Ref, c.limitsOf(l, cmd.Ref))
+		c.acquire(l, cmd.Ref)
+	case machine.CmdChild: // it is started in this batch
+	case machine.CmdCancelChild:
+		c.tree.cancels = append(c.tree.cancels, store.Key{Account: l.key.Account, Run: cmd.Child})
 	case machine.CmdAdmit:
 		c.queues.Add(l.key, l.queuedAt)
 	case machine.CmdContinue:
@@ -385,6 +451,17 @@ func (c *core) enqueueCommand(l *loadedRun, cmd *machine.Command) {
 		}
 		c.pipeline.building.commands = append(c.pipeline.building.commands, pendingCommand{l, *cmd})
 		c.pipeline.building.urgent = true
+	}
+}
+
+// acquire requests an attempt for a step: a slot, or a child run.
+func (c *core) acquire(l *loadedRun, ref journal.Ref) {
+	switch {
+	case l.place != nil && c.pausedAbove(l): // asked again by askAgain
+	case l.run.Plan().Steps[ref.Step].Kind == plan.Recipe:
+		c.requestChild(l, ref)
+	default:
+		c.attempts.requestSlot(l, ref, c.limitsOf(l, ref))
 	}
 }
 
@@ -422,6 +499,10 @@ func (c *core) advance() {
 		case !c.closing && c.attempts.arbiter.Granted():
 			c.attempts.arbiter.EachGranted(c.grant)
 		case !c.closing && c.purses.Serve():
+		case !c.closing && len(c.tree.asked) > 0:
+			c.serveAsked()
+		case len(c.tree.cancels) > 0:
+			c.cancelNext()
 		case len(c.continues) > 0:
 			l := c.continues[0]
 			c.continues = c.continues[1:]
@@ -443,21 +524,17 @@ func (c *core) grant(req *slotRequest) {
 		return
 	}
 	l := req.Holder.loaded
-	err := c.inject(l, machine.Input{Kind: machine.InGranted, Ref: req.Ref})
-	c.pipeline.building.urgent = true
-	if err != nil || req.Withdrawn() {
-		return
-	}
-	for i := range c.turn.Events {
-		if e := &c.turn.Events[i]; e.Kind == journal.EvNodeStarted && e.Step == req.Ref.Step && e.Path == req.Ref.Path {
-			req.Fence = journal.Fence{Gen: l.run.Generation(), Attempt: e.Attempt}
+	if !c.pausedAbove(l) {
+		err := c.inject(l, machine.Input{Kind: machine.InGranted, Ref: req.Ref})
+		c.pipeline.building.urgent = true
+		if err != nil || req.Withdrawn() || req.Fence != (journal.Fence{}) {
 			return
 		}
 	}
 	l.requests.Remove(req) // the step no longer wants an attempt, or its account cannot pay it
 	c.attempts.arbiter.Withdraw(req)
 	if l.run.CreditsMissing(req.Ref) > 0 {
-		c.purses.Wait(l.key.Account, &l.claim, waiter{l, req.Ref})
+		c.purses.Wait(l.key.Account, &c.rootOf(l).claim, waiter{l, req.Ref})
 	}
 }
 

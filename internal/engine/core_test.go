@@ -138,7 +138,7 @@ func TestF04_TwoParentsInTheSameInstant(t *testing.T) {
 	}
 }
 
-func TestI13_IdempotencyKey(t *testing.T) {
+func TestI13_F38_IdempotencyKey(t *testing.T) {
 	st := memory.New(memory.Options{})
 	h := newHarness(t, st, Config{}, noop())
 	p := planOf(t, chain(1), noop())

@@ -5,18 +5,14 @@ package engine
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/estimate"
 	"github.com/roux-engine/roux/internal/journal"
-	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/ledger"
-	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/purse"
-	"github.com/roux-engine/roux/internal/spell"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -74,12 +70,6 @@ func DefaultRules(account string) AccountRules {
 	return AccountRules{Unmetered: account == LocalAccount}
 }
 
-// terms returns the terms of a run of an account that pays, and nil for others. A recipe
-// whose formula gives no number of credits is fault.PriceUnknown.
-func (e *Engine) terms(req *StartRequest, rules AccountRules, prog *program) (*journal.Credits, error) {
-	return termsOf(req, rules, func() *estimate.Budget { return prog.budget(e.cfg.Actions, req) })
-}
-
 // A Quote is what a run may cost, and on what terms it would start.
 type Quote struct {
 	Budget  *estimate.Budget
@@ -89,97 +79,42 @@ type Quote struct {
 // QuoteStart checks a request as [Engine.Start] does and returns the terms of its run,
 // without an engine. It does not look at the credits of the account.
 func QuoteStart(req *StartRequest, actions Actions, rules AccountRules) (*Quote, error) {
-	if err := CheckRunnable(req.Plan); err != nil {
-		return nil, err
-	}
-	prog, err := newProgram(req.Plan)
+	prog, err := program.New(req.Plan)
 	if err != nil {
 		return nil, err
 	}
-	if err := prog.validate(req.Parameters, req.Files); err != nil {
+	if err := prog.CheckInput(req.Parameters, req.Files); err != nil {
 		return nil, err
 	}
-	if _, err := pinsOf(actions, req.Plan); err != nil {
+	if _, _, err := prog.Pin(actions); err != nil {
 		return nil, err
 	}
-	b := prog.budget(actions, req)
+	b := prog.Budget(actions, req.Parameters, req.Files)
 	terms, err := termsOf(req, rules, func() *estimate.Budget { return b })
 	return &Quote{b, terms}, err
 }
 
+// termsOf returns the terms of a run of an account that pays, and nil for others.
 func termsOf(req *StartRequest, rules AccountRules, budget func() *estimate.Budget) (*journal.Credits, error) {
 	if req.MaxCredits < 0 {
 		return nil, fault.New(fault.InputInvalid, "maxCredits is %d: want at least 1", req.MaxCredits)
 	}
-	if err := checkKey(req, rules); err != nil {
+	if rules.Unmetered {
+		rules.Budgets = ledger.Budgets{} // it has no keys either
+	}
+	if err := rules.Budgets.CheckKey(req.Account, req.Key); err != nil || rules.Unmetered {
 		return nil, err
 	}
-	if rules.Unmetered {
-		return nil, nil
-	}
 	b := budget()
-	if b.Problem != "" {
-		return nil, fault.New(fault.PriceUnknown, "the credits of a run cannot be estimated: %s", b.Problem)
+	c, err := program.Terms(b, cmp.Or(rules.MaxCredits, DefaultMaxCredits), req.MaxCredits)
+	if err != nil {
+		return nil, err
 	}
-	c := &journal.Credits{Estimated: min(b.Expected, ledger.MaxAmount), Most: cmp.Or(rules.MaxCredits, DefaultMaxCredits), Policy: ledger.Policy(b.Policy), Key: req.Key}
-	for _, most := range [...]int64{b.Cap, req.MaxCredits} {
-		if most > 0 {
-			c.Most = min(c.Most, most)
-		}
-	}
-	c.Reserved = ledger.Reservation(c.Estimated, c.Most)
+	c.Key, c.Reserved = req.Key, ledger.Reservation(c.Estimated, c.Most)
 	if len(b.Missing) > 0 { // R15: a name in the formula has no value yet
 		c.Estimated, c.Reserved = cmp.Or(c.Estimated, c.Most), c.Most
 	}
 	return c, nil
-}
-
-// checkKey refuses a key that the account does not have: the run would escape the budget
-// of the one that was meant.
-func checkKey(req *StartRequest, rules AccountRules) error {
-	if req.Key == "" {
-		return nil
-	}
-	if _, ok := rules.Budgets.Keys[req.Key]; ok && !rules.Unmetered {
-		return nil
-	}
-	near := ""
-	if name := spell.Nearest(req.Key, slices.Sorted(maps.Keys(rules.Budgets.Keys))); name != "" {
-		near = fmt.Sprintf("; did you mean %s?", name)
-	}
-	err := fault.New(fault.InputInvalid, "account %s has no key %q%s", req.Account, req.Key, near)
-	err.Remedy = "Name a key that `accounts` of the configuration lists under `keys` of the account, or none."
-	return err
-}
-
-// budget returns what a run of the plan may cost. It is computed once for a plan whose
-// cost does not depend on the input.
-func (p *program) budget(actions Actions, req *StartRequest) *estimate.Budget {
-	if b := p.fixed.Load(); b != nil {
-		return b
-	}
-	pl := p.machine.Plan()
-	b := estimate.Of(pl, actions, estimate.Known{Input: req.Parameters, Files: fileFacts(req.Files)})
-	depends := pl.Estimate != nil && pl.Estimate.Strategy != "" && pl.Estimate.Strategy != "fixed"
-	for i := range pl.Steps {
-		depends = depends || pl.Steps[i].Kind == plan.Loop || pl.Steps[i].Kind == plan.Recipe
-	}
-	if !depends {
-		p.fixed.Store(b)
-	}
-	return b
-}
-
-// fileFacts describe files as file-inspect returns them.
-func fileFacts(files []journal.File) (facts []map[string]any) {
-	for _, f := range files {
-		fact := map[string]any{"hash": f.Hash, "name": f.Name, "mimeType": f.MimeType, "sizeBytes": f.Size}
-		if extended, err := jsonx.Decode(f.Extended, journal.InlineLimits); err == nil { // a file that was not inspected has none
-			fact["extended"] = extended
-		}
-		facts = append(facts, fact)
-	}
-	return facts
 }
 
 // maxTries is how often a change of an account is decided that the store refuses.
@@ -192,6 +127,7 @@ func (c *core) refusedChange(b *batch, t *store.Transition, err error) {
 		if in.kind != inCredits || len(in.credits.Entries) == 0 || in.credits.Entries[0] != t.Entries[0] {
 			return false
 		}
+		c.purses.Refused(in.key.Account, in.credits)
 		in.credits.Entries = nil
 		if in.tries++; in.tries > maxTries {
 			in.out.err = err
@@ -247,6 +183,28 @@ func (e *Engine) Grant(ctx context.Context, req GrantRequest) (ledger.Lot, error
 // them keep these; what they release is voided too.
 func (e *Engine) VoidLot(ctx context.Context, account, lot, note string) (ledger.Lot, error) {
 	return e.changeCredits(ctx, creditsInput(account, &purse.Change{Void: true, Lot: lot, Note: note}))
+}
+
+// Adjust gives back credits that a root run has paid, to the lots that paid them, and
+// returns the entries once they are durable. A repeated request with the same key changes
+// nothing, and one with other terms is fault.IdempotencyMismatch.
+func (e *Engine) Adjust(ctx context.Context, account, run, key string, amount int64, note string) ([]*ledger.Entry, error) {
+	head, err := e.cfg.Store.Head(ctx, store.Key{Account: account, Run: run})
+	switch {
+	case err == nil && head.Root != "":
+		return nil, fault.New(fault.InputInvalid, "run %s is a child run: its root run %s has paid for it", run, head.Root)
+	case err != nil && fault.CodeOf(err) != fault.RunNotFound: // the ledger knows runs that were removed
+		return nil, err
+	}
+	a, err := purse.ReadAdjustment(ctx, e.cfg.Store, account, run, key, head.Created)
+	if err != nil {
+		return nil, err
+	}
+	in := creditsInput(account, &purse.Change{Adjust: a, Amount: amount, Note: note})
+	if _, err := e.changeCredits(ctx, in); err != nil {
+		return nil, err
+	}
+	return in.credits.Made, nil
 }
 
 func creditsInput(account string, ch *purse.Change) *input {
@@ -334,10 +292,14 @@ func (h purseHost) Write(account string, entries []*ledger.Entry) {
 }
 
 func (h purseHost) Missing(w waiter) (n int64, dropped bool) {
-	return w.l.run.CreditsMissing(w.ref), w.l.dropped || w.l.run.Paused()
+	n = w.l.run.CreditsMissing(w.ref)
+	if w.l.place != nil {
+		n = max(0, n-h.freeAbove(w.l))
+	}
+	return n, w.l.dropped || w.l.run.Paused() || h.pausedAbove(w.l)
 }
 
-func (h purseHost) Resume(w waiter) { h.attempts.requestSlot(w.l, w.ref, h.limitsOf(w.l, w.ref)) }
+func (h purseHost) Resume(w waiter) { h.acquire(w.l, w.ref) }
 
 func (h purseHost) Warn(msg, account string, err error) {
 	h.cfg.Logger.Warn(msg, "account", account, "err", err)

@@ -5,14 +5,14 @@ package engine
 import (
 	"fmt"
 	"runtime/debug"
-	"strings"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/journal"
-	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/worker"
 )
 
@@ -101,16 +101,16 @@ func (a *inFlight) prepare(task *worker.Task) (fail *machine.Failure) {
 	if fail != nil {
 		return fail
 	}
-	call, fail := a.prog.call(e, t)
+	call, fail := a.prog.Call(&e.actions, t)
 	if fail != nil {
 		return fail
 	}
 	*task = worker.Task{
-		ID: poolID(a.id), Owner: a, Action: call.act, TimeoutMS: t.TimeoutMS, NoFiles: e.cfg.Files == nil,
-		CheckInput: call.in, CheckOutput: call.out,
+		ID: poolID(a.id), Owner: a, Action: call.Action, TimeoutMS: t.TimeoutMS, NoFiles: e.cfg.Files == nil,
+		CheckInput: call.CheckInput, CheckOutput: call.CheckOutput,
 		Task: action.Task{
 			Run: key.Run, Step: t.StepPath, Attempt: int(t.Fence.Attempt), Account: key.Account,
-			EffectKey: t.EffectKey, Input: input, Files: withNames(e.files(key.Account), t.Files()),
+			EffectKey: t.EffectKey, Input: input, Files: blob.WithNames(e.files(key.Account), t.Files()),
 		},
 	}
 	return nil
@@ -137,7 +137,7 @@ func (e *Engine) contain(run, activity string, fn func() error) (err error) {
 
 func (e *Engine) files(account string) action.Files {
 	if e.cfg.Files == nil {
-		return noFiles{}
+		return blob.None{}
 	}
 	return e.cfg.Files(account)
 }
@@ -217,79 +217,8 @@ func (e *Engine) taskReport(r worker.Report) {
 func failureOf(err *fault.Error) *machine.Failure {
 	f := &machine.Failure{Code: err.Code, Msg: fault.Message(err), RetryAfterMS: err.RetryAfterMS}
 	//nolint:errorlint // errors.As would call methods of an action's own error, which may panic
-	if v, ok := err.Err.(*violationError); ok {
-		f.Phase, f.Violations = v.phase, v.list
+	if v, ok := err.Err.(*program.Violation); ok {
+		f.Phase, f.Violations = v.Phase, v.List
 	}
 	return f
-}
-
-// A violationError is a value that does not satisfy its contract (X172).
-type violationError struct {
-	phase string
-	list  []string
-}
-
-func (e *violationError) Error() string {
-	return "the " + e.phase + " does not fit its contract: " + strings.Join(e.list, "; ")
-}
-
-// A call is the action of a step, with the contracts of the step and of the action.
-type call struct {
-	e             *Engine // whose catalogue has the action
-	name, version string
-	act           *action.Action
-	in, out       func(any) error
-}
-
-// call returns the action of an attempt. The action is looked up and its contracts are
-// compiled once per step and engine, as long as runs pin the same version.
-func (p *program) call(e *Engine, t *machine.Task) (*call, *machine.Failure) {
-	cached := &p.calls[t.Ref.Step]
-	if c := cached.Load(); c != nil && c.e == e && c.name == t.Pin.Name && c.version == t.Pin.Version {
-		return c, nil
-	}
-	act := e.cfg.Actions.Find(t.Pin.Name, t.Pin.Version)
-	if act == nil {
-		return nil, &machine.Failure{Code: fault.ActionNotFound,
-			Msg: "this process has no action " + t.Pin.Name + "@" + t.Pin.Version + ", which the run was started with"}
-	}
-	c := &call{e: e, name: t.Pin.Name, version: t.Pin.Version, act: act}
-	var err error
-	if c.in, err = contractCheck("input", act.Input, t.InputC); err == nil {
-		c.out, err = contractCheck("output", act.Output, t.OutputC)
-	}
-	if err != nil {
-		return nil, &machine.Failure{Code: fault.CodeOf(err), Msg: fault.Message(err)}
-	}
-	cached.Store(c)
-	return c, nil
-}
-
-func contractCheck(phase string, raws ...[]byte) (func(any) error, error) {
-	var schemas []*jsonschema.Schema
-	for _, raw := range raws {
-		if len(raw) == 0 {
-			continue
-		}
-		s, err := jsonschema.Compile(raw)
-		if err != nil {
-			return nil, fault.Wrap(fault.RecipeInvalid, err, "the %s contract cannot be used: %v", phase, err)
-		}
-		schemas = append(schemas, s)
-	}
-	if schemas == nil {
-		return nil, nil
-	}
-	return func(v any) error {
-		var list []string
-		for _, s := range schemas {
-			for _, bad := range s.Validate(v) {
-				list = append(list, phase+bad.Pointer+": "+bad.Msg)
-			}
-		}
-		if list == nil {
-			return nil
-		}
-		return &violationError{phase: phase, list: list}
-	}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/loops"
+	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/worker"
@@ -42,6 +43,7 @@ type Engine struct {
 	commits  chan []store.Transition
 	results  chan commitResult
 	fileRefs retention.References // used only by the committer
+	actions  program.Actions      // of the configuration
 	handover handover
 	pending  atomic.Int64 // requests waiting for an answer
 
@@ -106,6 +108,7 @@ func assemble(cfg Config) (*Engine, error) {
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.clock.start(cfg.Now)
 	e.ids = newIDs(cfg.Rand, cfg.Now)
+	e.actions = program.Actions{Finder: cfg.Actions}
 	e.core = newCore(e.ctx, &e.cfg)
 	e.cleaner.Store, e.cleaner.Blobs, e.cleaner.Policy = cfg.Store, cfg.Blobs, cfg.Retention
 	e.cleaner.Now, e.cleaner.Wall, e.cleaner.Logger = e.now, cfg.Now, cfg.Logger
@@ -339,11 +342,11 @@ func (e *Engine) flushed() bool {
 		return false
 	}
 	failpoint.Pass(failpoint.StopBefore)
-	c.recovery.history.Running, c.recovery.history.Isolated = false, nil
-	c.recovery.history.CleanFrom, c.recovery.history.CleanUntil = c.recovery.cleanSince, c.now
+	since := c.recovery.cleanSince
 	if len(c.recovery.suspects) > 0 { // a crash may have lost attempts of theirs
-		c.recovery.history.CleanFrom, c.recovery.history.CleanUntil = 0, -1
+		since = 0
 	}
+	c.recovery.history.Stop(since, c.now)
 	if err := c.recovery.saveHistory(); err != nil {
 		c.cfg.Logger.Warn("the clean stop could not be recorded", "err", err)
 	}

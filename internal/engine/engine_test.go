@@ -4,7 +4,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,7 +16,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/crashes"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
@@ -60,18 +59,7 @@ func TestStartChecksItsInput(t *testing.T) {
 		if _, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: p, Parameters: map[string]any{"n": int64(1)}}); err != nil {
 			t.Error(err)
 		}
-		closed := planOf(t, "name: x\ninputSchema: {type: object, additionalProperties: false}\nsteps:\n  - {id: a, action: {name: noop}}\n", noop())
-		file := []journal.File{{Hash: "sha256_" + strings.Repeat("0", 64)}}
-		if _, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: closed, Files: file}); err != nil {
-			t.Errorf("a closed schema refuses a file: %v", err)
-		}
-		needsFiles := planOf(t, "name: x\ninputSchema: {type: object, required: [fileHashes]}\nsteps:\n  - {id: a, action: {name: noop}}\n", noop())
-		_, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: needsFiles})
-		wantCode(t, err, fault.InputInvalid)
-		if _, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: needsFiles, Files: file}); err != nil {
-			t.Error(err)
-		}
-		_, err = e.Start(t.Context(), StartRequest{Plan: p})
+		_, err := e.Start(t.Context(), StartRequest{Plan: p})
 		wantCode(t, err, fault.Usage)
 		missing := planOf(t, "name: x\nsteps:\n  - {id: a, action: {name: other}}\n", newAction("other", noop().Run))
 		_, err = e.Start(t.Context(), StartRequest{Account: acc, Plan: missing})
@@ -308,8 +296,8 @@ func TestF45_GracefulStop(t *testing.T) {
 		}
 
 		st = st.Reopen()
-		var h history
-		if note, err := st.Note(t.Context(), historyNote); err != nil || json.Unmarshal(note, &h) != nil || h.Running || len(h.Crashes) != 0 {
+		note, err := st.Note(t.Context(), crashes.Note)
+		if h, damaged := crashes.Read(note); err != nil || damaged != nil || h.Running || len(h.Crashes) != 0 {
 			t.Errorf("a clean stop was recorded as %s (%v)", note, err)
 		}
 		fast := newAction("slow", quick.Run)

@@ -85,11 +85,11 @@ func (h *handover) wake() {
 }
 
 // canCommitInline reports whether little but new requests can arrive while this batch
-// is being committed: it belongs to one run, no attempt but the one that it releases
+// is being committed: it belongs to one run or one tree of runs, no attempt but the one that it releases
 // holds a slot, the inbox is empty, and the core has nothing more to do. Whatever
 // arrives all the same waits for the commit.
 func (e *Engine) canCommitInline(b *batch) bool {
-	return len(b.transitions) == 1 && e.core.attempts.arbiter.InUse() <= 1 && e.inbox.length.Load() == 0 && !e.core.busy()
+	return b.oneTree() && e.core.attempts.arbiter.InUse() <= 1 && e.inbox.length.Load() == 0 && !e.core.busy()
 }
 
 // commitInline commits a batch on the loop's own goroutine. It returns false if the

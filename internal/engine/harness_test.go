@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -151,14 +152,13 @@ func (h *harness) advanceClock(micros int64) {
 // startInput returns an input that starts a run.
 func (h *harness) startInput(account string, p *plan.Plan, params map[string]any) *input {
 	h.t.Helper()
-	prog, err := h.c.programs.prepare(p)
+	prog, err := h.c.programs.Of(p)
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	h.seq++
 	id := fmt.Sprintf("run_%08d", h.seq)
-	e := &Engine{cfg: *h.cfg}
-	pins, err := e.pin(p)
+	pins, tree, err := prog.Pin(h.cfg.Actions)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func (h *harness) startInput(account string, p *plan.Plan, params map[string]any
 		kind: inStart, key: store.Key{Account: account, Run: id}, reply: make(chan answer, 1),
 		start: &runStart{prog: prog, recipe: "test", limited: h.cfg.Accounts(account).LiveLimit() > 0},
 		m: machine.Input{Kind: machine.InStart, Start: &journal.Start{
-			Run: id, Account: account, Recipe: "test", PlanHash: prog.hash, Parameters: params, Seed: uint64(h.seq), Pins: pins,
+			Run: id, Account: account, Recipe: "test", PlanHash: prog.Hash(), Parameters: params, Seed: uint64(h.seq), Pins: pins, Tree: tree,
 		}},
 	}
 }
@@ -272,11 +272,11 @@ func verify(t testing.TB, st store.Store, key store.Key) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	prog, err := newPrograms(10).load(ctx, st, saved.Head.PlanHash)
+	prog, err := program.NewCache(10).Load(ctx, st, saved.Head.PlanHash)
 	if err != nil {
 		t.Fatal(err)
 	}
-	direct := machine.NewRun(prog.machine)
+	direct := machine.NewRun(prog.Machine())
 	if err := store.EachEvent(ctx, st, key, 0, direct.Apply); err != nil {
 		t.Fatalf("run %s: %v", key.Run, err)
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/gofrs/uuid/v5"
+
+	"github.com/roux-engine/roux/internal/journal"
 )
 
 // ids makes run ids: "run_" and 26 characters of a UUIDv7, so that they sort by time.
@@ -39,19 +41,5 @@ func (g *ids) run() (id string, seed uint64, err error) {
 	if _, err := io.ReadFull(g.rand, b[:]); err != nil {
 		return "", 0, fmt.Errorf("make a run's seed: %w", err)
 	}
-	return runID(u), binary.LittleEndian.Uint64(b[:]), nil
-}
-
-// runID writes the 128 bits as 26 characters of 5 bits, the first of which holds only
-// 3: the text then sorts like the number.
-func runID(u uuid.UUID) string {
-	const alphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // Crockford's: people can read it to each other
-	hi, lo := binary.BigEndian.Uint64(u[:8]), binary.BigEndian.Uint64(u[8:])
-	out := []byte("run_00000000000000000000000000")
-	for i := len(out) - 1; i >= len("run_"); i-- {
-		out[i] = alphabet[lo&31]
-		lo = lo>>5 | hi<<59
-		hi >>= 5
-	}
-	return string(out)
+	return journal.RunID(u), binary.LittleEndian.Uint64(b[:]), nil
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/gofrs/uuid/v5"
+
+	"github.com/roux-engine/roux/internal/journal"
 )
 
 // A run's id is its UUID in base 32, so that ids sort as they were made.
@@ -17,7 +19,7 @@ func TestRunIDs(t *testing.T) {
 		"00000000-0000-0001-0000-000000000000": "run_0000000000000G000000000000",
 		"0123ab45-6789-7cde-8f01-23456789abcd": "run_014ENMASW9FKF8Y0938NKRKAYD",
 	} {
-		if got := runID(uuid.Must(uuid.FromString(hex))); got != want {
+		if got := journal.RunID(uuid.Must(uuid.FromString(hex))); got != want {
 			t.Errorf("%s becomes %s, want %s", hex, got, want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/purse"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -55,7 +56,7 @@ func (in *input) task() taskID { return taskID{in.key, in.m.Ref, in.m.Fence} }
 
 // runStart is what the first transition of a run carries besides events.
 type runStart struct {
-	prog    *program
+	prog    *program.Program
 	recipe  string
 	version string
 	idem    *store.Idempotency
@@ -90,7 +91,7 @@ type effect struct {
 	id      taskID
 	attempt *inFlight     // CmdDispatch, CmdCancelTask
 	task    *machine.Task // CmdDispatch: that of attempt
-	prog    *program
+	prog    *program.Program
 	from    int64 // CmdNeedItems
 	n       int64
 	file    string

@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/purse"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -20,7 +21,7 @@ import (
 // A loadedRun is a run in memory.
 type loadedRun struct {
 	key   store.Key
-	prog  *program
+	prog  *program.Program
 	run   *machine.Run
 	head  store.Head // as of the last encoded batch
 	start *runStart  // until the run's first transition is durable
@@ -36,6 +37,13 @@ type loadedRun struct {
 	interrupted bool // loaded with attempts whose process has ended
 	released    bool // just released; its attempts were told to stop when it was quarantined
 	dropped     bool // removed from memory; pointers to it are stale
+
+	// Of a run in a tree of runs.
+	root    string         // its root; "" = the run starts no other runs and is no child run
+	place   *journal.Child // nil = it is a root
+	parent  *loadedRun     // as it was last looked up
+	orphan  bool           // its parent cannot be loaded
+	owesEnd bool           // it has ended and its parent does not know
 
 	requests requestSet
 	claim    purse.Claim // on its account, if that pays
@@ -71,7 +79,9 @@ type changes struct {
 }
 
 // settled reports whether nothing will happen to the run unless it is requested.
-func (l *loadedRun) settled() bool { return l.run.Status().Terminal() && l.run.Quiet() }
+func (l *loadedRun) settled() bool {
+	return l.run.Status().Terminal() && l.run.Quiet() && !l.owesEnd
+}
 
 // newHead updates the head row and reports whether it must be written: at the start, at
 // the end, when the status changes and when the run is queued again.
@@ -83,7 +93,7 @@ func (l *loadedRun) newHead(now int64) bool {
 	h.Ended, h.Owes, h.Code, h.Message = 0, false, "", ""
 	if status.Terminal() {
 		h.Ended = l.ended
-		h.Owes = !l.run.Quiet()
+		h.Owes = !l.run.Quiet() || l.owesEnd
 		h.Code, h.Message = l.run.Failure()
 	}
 	queued := h.Status == store.StatusQueued
@@ -111,7 +121,7 @@ func (m *residency) rebuild(saved *store.Saved) (l *loadedRun, err error) {
 	if saved.Err != nil {
 		return nil, saved.Err
 	}
-	prog, err := m.c.programs.load(m.c.ctx, m.c.cfg.Store, saved.Head.PlanHash)
+	prog, err := m.c.programs.Load(m.c.ctx, m.c.cfg.Store, saved.Head.PlanHash)
 	if err != nil {
 		return nil, err
 	}
@@ -123,6 +133,8 @@ func (m *residency) rebuild(saved *store.Saved) (l *loadedRun, err error) {
 		key: saved.Head.Key, prog: prog, run: run, head: saved.Head, ended: saved.Head.Ended,
 		storedState: storedState{chunked: saved.Chunked, snapshotSize: len(saved.State)},
 	}
+	l.setPlace(run.Start())
+	l.owesEnd = l.place != nil && saved.Head.Owes
 	if l.ended == 0 && run.Status().Terminal() {
 		l.ended = run.Now() // the head lags
 	}
@@ -138,10 +150,10 @@ func (m *residency) rebuild(saved *store.Saved) (l *loadedRun, err error) {
 
 // refold returns the run that saved describes, after event `until` at the latest (0 =
 // all of them).
-func refold(ctx context.Context, st store.Reader, prog *program, saved *store.Saved, until uint64) (*machine.Run, error) {
-	run := machine.NewRun(prog.machine)
+func refold(ctx context.Context, st store.Reader, prog *program.Program, saved *store.Saved, until uint64) (*machine.Run, error) {
+	run := machine.NewRun(prog.Machine())
 	if saved.State != nil && saved.Format == machine.SnapshotFormat && (until == 0 || saved.StateLast <= until) {
-		r, err := machine.Restore(prog.machine, saved.State)
+		r, err := machine.Restore(prog.Machine(), saved.State)
 		if err != nil {
 			return nil, fmt.Errorf("restore run %s from its snapshot at event %d: %w", saved.Head.Run, saved.StateLast, err)
 		}

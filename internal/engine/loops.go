@@ -4,9 +4,7 @@ package engine
 
 import (
 	"context"
-	"io"
 
-	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/loops"
@@ -50,7 +48,7 @@ func (e *Engine) collect(ef *effect) {
 	var list jsonx.Large
 	run := ef.id.key.Run
 	err := e.contain(run, "collecting the outputs of a loop", func() (err error) {
-		loop := loops.Loop{Plan: ef.prog.machine.Plan(), Key: ef.id.key, Ref: ef.id.ref, N: ef.n}
+		loop := loops.Loop{Plan: ef.prog.Plan(), Key: ef.id.key, Ref: ef.id.ref, N: ef.n}
 		list, err = loops.Collect(e.ctx, e.cfg.Store, e.files(ef.id.key.Account), &loop, func(fn func() error) error {
 			return e.contain(run, "reading the outputs of a loop", fn)
 		})
@@ -67,15 +65,4 @@ func (e *Engine) collect(ef *effect) {
 		in.m = failedResult(ef, err)
 	}
 	_ = e.post(in)
-}
-
-// noFiles is what actions get when no files are configured.
-type noFiles struct{}
-
-func (noFiles) Open(context.Context, string) (action.File, error) {
-	return nil, fault.New(fault.FileNotFound, "this engine keeps no files")
-}
-
-func (noFiles) Put(context.Context, io.Reader, string, string) (action.FileInfo, error) {
-	return action.FileInfo{}, fault.New(fault.StoreReadOnly, "this engine keeps no files")
 }

@@ -66,6 +66,9 @@ func (r *recovery) unloadAll() {
 	r.c.purses.Reset()
 	r.c.queues.Reset()
 	r.c.continues, r.recovering, r.suspects = nil, nil, nil
+	r.c.backlog = append(append(r.c.backlog, r.c.again...), r.c.tree.postponed...)
+	r.c.again = nil
+	r.c.tree.init()
 }
 
 // refuseBacklog answers callers with an error while nothing can be committed. Reports
@@ -131,7 +134,7 @@ func (r *recovery) reload() bool {
 	err := r.c.cfg.Store.Recover(r.c.ctx, func(saved *store.Saved) error {
 		key := saved.Head.Key
 		switch {
-		case !r.c.residency.selects(key) || saved.Head.Quarantine != "" || r.quarantined[key] != "":
+		case !r.c.residency.selectsOf(saved.Head.Key, saved.Head.Root) || saved.Head.Quarantine != "" || r.quarantined[key] != "":
 		case r.inherited[key].suspect:
 			r.suspects = append(r.suspects, key)
 		default:

@@ -74,6 +74,7 @@ func (p *pipeline) encodeBatch() *batch {
 			}
 		}
 	}
+	b.leaveOutDropped()
 	b.addExtra(before) // marks of runs whose snapshot panicked
 	p.building, p.spare, p.committing = p.spare, nil, b
 	p.number++
@@ -82,14 +83,14 @@ func (p *pipeline) encodeBatch() *batch {
 
 // transition adds what the run did since the last batch.
 func (p *pipeline) transition(b *batch, l *loadedRun) {
-	t := store.Transition{Key: l.key, Epoch: p.c.epoch}
+	t := store.Transition{Key: l.key, Epoch: p.c.epoch, Group: l.root}
 	if len(l.tail) > l.from {
 		t.First, t.Last = l.first, l.run.Last()
 		t.Frames = l.tail[l.from:len(l.tail):len(l.tail)]
 		l.suspended = false
 	}
 	if l.start != nil {
-		t.Plans = l.start.prog.stored
+		t.Plans = l.start.prog.Stored()
 		t.Idempotency = l.start.idem
 	}
 	compacted := -1

@@ -39,7 +39,7 @@ func (h *harness) checkHead(key store.Key) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	prog, err := h.c.programs.load(context.Background(), h.st, saved.Head.PlanHash)
+	prog, err := h.c.programs.Load(context.Background(), h.st, saved.Head.PlanHash)
 	if err != nil {
 		h.t.Fatal(err)
 	}

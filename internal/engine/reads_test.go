@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
@@ -49,7 +50,7 @@ func (s *shortPages) Events(ctx context.Context, key store.Key, after uint64, ma
 
 // storedRun runs steps up to a wait, stops the engine, and returns what the store has
 // of the run: a snapshot, or events only.
-func storedRun(t *testing.T) (st *memory.Store, prog *program, saved *store.Saved, events []journal.Event) {
+func storedRun(t *testing.T) (st *memory.Store, prog *program.Program, saved *store.Saved, events []journal.Event) {
 	st = memory.New(memory.Options{})
 	a := noop()
 	e := openEngine(t, st, Config{}, a)
@@ -76,7 +77,7 @@ outputs: {a: steps.a.output, b: steps.b.output}
 	}); err != nil {
 		t.Fatal(err)
 	}
-	prog, err = e.core.programs.load(t.Context(), st, saved.Head.PlanHash)
+	prog, err = e.core.programs.Load(t.Context(), st, saved.Head.PlanHash)
 	if err != nil || saved.State == nil || saved.StateLast < 9 || saved.Last != uint64(len(events)) {
 		t.Fatalf("a snapshot at event %d of %d (%d), %v", saved.StateLast, saved.Last, len(events), err)
 	}
@@ -89,7 +90,7 @@ outputs: {a: steps.a.output, b: steps.b.output}
 func TestRunsAreFoldedInAnyPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, prog, saved, events := storedRun(t)
-		whole := machine.NewRun(prog.machine)
+		whole := machine.NewRun(prog.Machine())
 		want := map[uint64][]byte{}
 		for i := range events {
 			if err := whole.Apply(&events[i]); err != nil {

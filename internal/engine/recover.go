@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/crashes"
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
@@ -31,11 +32,11 @@ type recovery struct {
 	// quarantined holds runs and the reason, until their mark is durable.
 	quarantined map[store.Key]string
 
-	cleanSince    int64       // no process has crashed since then; 0 = since this one started
-	history       history     // of crashes of engines over this store
-	suspects      []store.Key // to be loaded one at a time
-	nextSuspectAt int64       // when the next suspect may be loaded
-	suspectMarked bool        // the history still names the last suspect as being loaded
+	cleanSince    int64           // no process has crashed since then; 0 = since this one started
+	history       crashes.History // of crashes of engines over this store
+	suspects      []store.Key     // to be loaded one at a time
+	nextSuspectAt int64           // when the next suspect may be loaded
+	suspectMarked bool            // the history still names the last suspect as being loaded
 
 	stalled     error // why commits fail; no run is in memory until reload succeeds
 	lostBatches []*batch
@@ -69,10 +70,10 @@ func (r *recovery) open(now int64) error {
 		if err := failpoint.Hit(failpoint.RecoverRun); err != nil {
 			return err
 		}
-		if !r.c.residency.selects(saved.Head.Key) || saved.Head.Quarantine != "" || r.quarantined[saved.Head.Key] != "" {
+		if !r.c.residency.selectsOf(saved.Head.Key, saved.Head.Root) || saved.Head.Quarantine != "" || r.quarantined[saved.Head.Key] != "" {
 			return nil
 		}
-		suspect := isolate && r.suspect(saved)
+		suspect := isolate && r.history.Suspect(saved)
 		r.inherited[saved.Head.Key] = inherited{saved.Last, suspect}
 		if suspect {
 			r.suspects = append(r.suspects, saved.Head.Key)
@@ -162,6 +163,7 @@ func (r *recovery) recoverNext() {
 // recoverRun records lost attempts of a loaded run and queues the commands that the run
 // owes.
 func (r *recovery) recoverRun(l *loadedRun) {
+	r.c.needParent(l)
 	if l.interrupted {
 		l.interrupted = false
 		// The commands of this turn are included in those of Owed below.
@@ -185,7 +187,17 @@ func (r *recovery) recoverRun(l *loadedRun) {
 		return
 	}
 	for i := range cmds {
+		if k := cmds[i].Kind; k == machine.CmdChild || k == machine.CmdCancelChild {
+			r.checkChild(l, &cmds[i])
+		}
+		if l.dropped { // it panicked when it was told of the end
+			return
+		}
 		r.c.enqueueCommand(l, &cmds[i])
+	}
+	r.c.askParent(l)
+	if l.root != "" && l.place == nil {
+		r.c.askAgain(l.root)
 	}
 	r.c.residency.arm(l)
 }
@@ -193,9 +205,13 @@ func (r *recovery) recoverRun(l *loadedRun) {
 // adoptAttempt counts an attempt that is open in a loaded run, and finds it again if it
 // is still in flight in this process.
 func (r *recovery) adoptAttempt(l *loadedRun, ref journal.Ref, fence journal.Fence) {
-	r.c.attempts.holdSlot(l, ref, fence, r.c.limitsOf(l, ref))
 	id := taskID{l.key, ref, fence}
-	if attempt := r.c.attempts.orphans[id]; attempt != nil {
+	attempt := r.c.attempts.orphans[id]
+	if attempt == nil && l.run.Ending(ref) {
+		return // a child run beside it may need the slot to end
+	}
+	r.c.attempts.holdSlot(l, ref, fence, r.c.limitsOf(l, ref))
+	if attempt != nil {
 		if req := l.requests.Get(ref); req.Fence == fence {
 			req.Holder.attempt = attempt
 			delete(r.c.attempts.orphans, id)
@@ -212,13 +228,14 @@ const handedBack = "handed back"
 // processes that wrote nothing to the run do not count, because they handed out none of
 // its attempts.
 func (r *recovery) handedBack(l *loadedRun) bool {
-	return r.history.CleanFrom <= l.run.Now() && l.run.Now() <= r.history.CleanUntil && !l.released
+	return r.history.Clean(l.run.Now()) && !l.released
 }
 
 // decideWithoutCommands is decide for a turn whose commands are taken from Owed.
 func (r *recovery) decideWithoutCommands(l *loadedRun, in *machine.Input) error {
-	r.c.discardCommands = true
-	defer func() { r.c.discardCommands = false }()
+	before := r.c.discardFor // a turn may load the parent of its run
+	r.c.discardFor = l
+	defer func() { r.c.discardFor = before }()
 	err := r.c.decide(l, in)
 	r.c.pipeline.building.urgent = true
 	return err

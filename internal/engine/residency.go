@@ -52,6 +52,9 @@ func (m *residency) get(key store.Key) (*loadedRun, error) {
 	if reason := m.c.recovery.quarantined[key]; reason != "" {
 		return nil, store.QuarantinedError(key.Run, reason)
 	}
+	if m.c.tree.away[key] {
+		return nil, errTakenBack(key.Run)
+	}
 	if m.c.recovery.inherited[key].suspect {
 		return nil, &fault.Error{Code: fault.ServiceUnavailable, RetryAfterMS: 1000,
 			Msg: "run " + key.Run + " is being recovered with care after crashes; try again in a moment"}
@@ -76,6 +79,7 @@ func (m *residency) get(key store.Key) (*loadedRun, error) {
 		m.c.recovery.recoverRun(l)
 	default:
 		m.arm(l) // lookAhead skips runs in memory
+		m.c.askParent(l)
 	}
 	if err == nil && l.dropped {
 		return nil, store.QuarantinedError(key.Run, "it cannot go on")
@@ -131,7 +135,13 @@ func (m *residency) add(l *loadedRun) {
 	m.runsMu.Lock()
 	m.runs[l.key] = l
 	m.runsMu.Unlock()
+	if l.place != nil {
+		m.c.tree.below[l.parentKey()]++
+	}
 	if m.c.cfg.Select != nil {
+		if l.root != "" && !m.selects(l.key) {
+			m.horizon = 0 // the runs below it are selected with it, and may be due soon
+		}
 		m.selected[l.key] = true
 	}
 	l.age.l = l
@@ -145,6 +155,13 @@ func (m *residency) drop(l *loadedRun) {
 		return
 	}
 	l.dropped = true
+	if l.place != nil {
+		if key := l.parentKey(); m.c.tree.below[key] > 1 {
+			m.c.tree.below[key]--
+		} else {
+			delete(m.c.tree.below, key)
+		}
+	}
 	m.runsMu.Lock()
 	delete(m.runs, l.key)
 	m.runs, m.peak = store.ShrinkMap(m.runs, m.peak)
@@ -191,6 +208,11 @@ func (m *residency) selects(key store.Key) bool {
 	return m.c.cfg.Select == nil || m.selected[key] || m.c.cfg.Select(key)
 }
 
+// selectsOf is selects for a stored run: child runs are continued with their root.
+func (m *residency) selectsOf(key store.Key, root string) bool {
+	return m.selects(key) || root != "" && m.selects(store.Key{Account: key.Account, Run: root})
+}
+
 // due returns up to maxWakeups wake-ups of suspended runs that this engine selects,
 // earliest first, and whether there may be more until then.
 func (m *residency) due(until int64) (wakes []store.Wake, more bool, err error) {
@@ -204,7 +226,7 @@ func (m *residency) due(until int64) (wakes []store.Wake, more bool, err error) 
 		}
 		wakes = wakes[:0]
 		for _, w := range all {
-			if m.selects(w.Key) && len(wakes) < maxWakeups {
+			if m.selectsOf(w.Key, w.Root) && len(wakes) < maxWakeups {
 				wakes = append(wakes, w)
 			}
 		}

@@ -85,3 +85,28 @@ func TestSelectDue(t *testing.T) {
 	h.wantStatus(last, "completed")
 	h.wantStatus(keys[0], "running")
 }
+
+// Child runs are continued with their root, also suspended ones: whether the root is
+// selected, or a request names it while others of its tree are due (I9).
+func TestSelectTrees(t *testing.T) {
+	st := memory.New(memory.Options{})
+	tree := planOf(t, "name: tree\norder: none\nsteps:\n"+
+		"  - {id: c, recipe: {inline: {name: nap, steps: [{id: nap, wait: {duration: PT1M}}]}}}\n  - {id: ask, wait: {signal: go}}\n", noop())
+	before := newHarness(t, st, Config{SuspendAfter: 1}, noop())
+	mine, named, other := before.run(acc, tree, nil), before.run(acc, tree, nil), before.run(acc, tree, nil)
+	before.advanceClock(2_000_000)
+	if n := len(before.c.residency.runs); n > 0 {
+		t.Fatalf("%d runs are not suspended", n)
+	}
+	before.cfg.Select = func(key store.Key) bool { return key == mine }
+	h := before.reopen(st)
+	h.advanceClock(1_000_000)
+	for _, key := range []store.Key{mine, named} {
+		h.runUntilIdle(request(key, machine.Input{Kind: machine.InSignal, Name: "go"}))
+		h.advanceClock(1_000_000) // it is suspended again
+	}
+	h.advanceClock(120_000_000)
+	h.wantStatus(mine, "completed")
+	h.wantStatus(named, "completed")
+	h.wantStatus(other, "running")
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/purse"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
@@ -36,16 +37,10 @@ type Stage struct {
 	cancelled context.Context // already cancelled: a wait with it returns at once
 }
 
-// Plans caches prepared plans. Stages that share it need not prepare a plan again after
-// a restart.
-type Plans struct{ p *programs }
-
-// NewPlans returns a cache of at most limit plans.
-func NewPlans(limit int) *Plans { return &Plans{newPrograms(limit)} }
-
 // OpenStage opens an engine over cfg.Store at time now (UTC µs), as Open does.
-// cfg.Now is not used. plans may be nil.
-func OpenStage(ctx context.Context, cfg Config, plans *Plans, now int64) (*Stage, error) {
+// cfg.Now is not used. Stages that share programs need not prepare a plan again after a
+// restart; nil = programs of its own.
+func OpenStage(ctx context.Context, cfg Config, programs *program.Cache, now int64) (*Stage, error) {
 	s := &Stage{clock: now}
 	cfg.Now = func() time.Time { return time.UnixMicro(s.clock) }
 	e, err := assemble(cfg)
@@ -55,8 +50,8 @@ func OpenStage(ctx context.Context, cfg Config, plans *Plans, now int64) (*Stage
 	e.cancel() // nothing runs in the background
 	e.ctx, s.cancelled = ctx, e.ctx
 	e.core.ctx = ctx
-	if plans != nil {
-		e.core.programs = plans.p
+	if programs != nil {
+		e.core.programs = programs
 	}
 	s.e = e
 	if err := e.core.recovery.open(e.now()); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
@@ -27,7 +28,7 @@ func TestStage(t *testing.T) {
 	st := memory.New(memory.Options{})
 	cfg := Config{Store: st, Actions: compile.NewCatalogue(noop()), Logger: testLog(t)}
 	var turns turnCount
-	s, err := OpenStage(ctx, cfg, NewPlans(10), t0)
+	s, err := OpenStage(ctx, cfg, program.NewCache(10), t0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +100,7 @@ func TestStage(t *testing.T) {
 func TestAStoppingStageStartsNothing(t *testing.T) {
 	a := noop()
 	cfg := Config{Store: memory.New(memory.Options{}), Actions: compile.NewCatalogue(a), Logger: testLog(t)}
-	s, err := OpenStage(t.Context(), cfg, NewPlans(10), testEpoch)
+	s, err := OpenStage(t.Context(), cfg, program.NewCache(10), testEpoch)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,7 +99,7 @@ func (m *residency) suspendQuiet() {
 
 // suspendable reports whether the run only waits and is not in use here.
 func (m *residency) suspendable(l *loadedRun) bool {
-	return !l.committing && !l.suspending && !l.continueDue && !l.interrupted && (l.start == nil || l.dirty) && l.run.Quiet()
+	return !l.committing && !l.suspending && !l.continueDue && !l.interrupted && (l.start == nil || l.dirty) && l.run.Quiet() && m.c.tree.below[l.key] == 0
 }
 
 func (m *residency) wakesSoon(l *loadedRun) bool {

@@ -117,6 +117,7 @@ func (m *residency) fireDue() {
 			a.timer.l.alarm = 0
 			m.fire(a.timer.l)
 		case m.runs[a.key] != nil: // loaded since, with an alarm of its own
+			m.c.askParent(m.runs[a.key])
 		default:
 			free--
 			l, err := m.get(a.key)

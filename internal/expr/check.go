@@ -290,7 +290,7 @@ func assignable(typ *types.Type, want string) bool {
 func typeText(t *types.Type) string {
 	switch t.Kind() {
 	case types.StructKind:
-		return "an object (" + t.TypeName() + ")"
+		return "an object (" + strings.TrimRight(t.TypeName(), "-'") + ")"
 	case types.NullTypeKind:
 		return "null"
 	}

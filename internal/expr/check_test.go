@@ -54,6 +54,7 @@ func TestX31_R13_Check(t *testing.T) {
 		{`inspection.free.anything.goes`, "bool", ""},
 		{`inspection.open.b.c`, "bool", ""},
 		{`inspection.choice + 'x'`, "", ""},
+		{`{'v': inspection, 'w': [inspection]}`, "", ""}, // the second use is no type
 		{`any.x.y[0].z`, "list", ""},
 		{`loose.x`, "", ""},
 		{`nonsense.x`, "", ""},

@@ -121,12 +121,14 @@ func (t *schemaTypes) object(name string, n *schemaNode, root *schemaDoc, isOpen
 		}
 		return types.NewMapType(types.StringType, rest)
 	}
-	for t.objects[name] != nil {
-		name += "'"
+	// No type has the name of a variable: a second use of the variable in an expression
+	// would be taken for the type.
+	typeName := name + "-"
+	for t.objects[typeName] != nil {
+		typeName += "'"
 	}
-	o := &objectType{name: name, root: root, fields: n.Properties, rest: rest}
-	t.objects[name] = o
-	return types.NewObjectType(name)
+	t.objects[typeName] = &objectType{name: name, root: root, fields: n.Properties, rest: rest}
+	return types.NewObjectType(typeName)
 }
 
 // singleType returns the one type that a schema allows besides null, or "" for several or
@@ -194,7 +196,7 @@ func (t *schemaTypes) FindStructFieldType(name, field string) (*types.FieldType,
 	}
 	typ := o.rest
 	if raw, ok := o.fields[field]; ok {
-		typ = t.typeOf(name+"."+field, raw, o.root, 0)
+		typ = t.typeOf(o.name+"."+field, raw, o.root, 0)
 	}
 	if typ == nil {
 		t.missing = append(t.missing, missingField{o, field})

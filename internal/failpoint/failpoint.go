@@ -34,6 +34,8 @@ const (
 	CommitBefore    Point = "store.commit.before"    // no part of a batch is written
 	CommitMiddle    Point = "store.commit.middle"    // written; the transaction is open
 	CommitAfter     Point = "store.commit.after"     // durable; the engine does not know it yet
+	GroupMiddle     Point = "store.group.middle"     // a part of a group is written; the transaction is open
+	EntryWrite      Point = "store.entry.write"      // before an entry of an account is written
 	PlanWrite       Point = "store.plan.write"       // before a plan is written with its run
 	CompactionWrite Point = "store.compaction.write" // before a chunk is written
 	SnapshotWrite   Point = "store.snapshot.write"   // between a chunk and its snapshot
@@ -57,6 +59,9 @@ const (
 	HandAfter       Point = "engine.hand.after"  // the action has returned
 	ResultBefore    Point = "engine.result.before"
 	ResultAfter     Point = "engine.result.after"
+	AdmitBefore     Point = "engine.admit.before" // a queued run is about to begin
+	ChildBegins     Point = "engine.child.begins" // its parent has begun to wait for it
+	ChildEnds       Point = "engine.child.ends"   // its parent is about to be told
 	SweepBefore     Point = "engine.sweep.before"
 	SweepFile       Point = "engine.sweep.file" // a file is deleted, its record is not
 	SweepAfter      Point = "engine.sweep.after"
@@ -77,7 +82,7 @@ var Points = []struct {
 	Fails bool
 }{
 	{StoreOpened, true}, {StoreOwned, true},
-	{CommitBefore, true}, {CommitMiddle, true}, {CommitAfter, true},
+	{CommitBefore, true}, {CommitMiddle, true}, {CommitAfter, true}, {GroupMiddle, true}, {EntryWrite, true},
 	{PlanWrite, true}, {CompactionWrite, true}, {SnapshotWrite, true}, {SuspendWrite, true},
 	{TrimBefore, true}, {TrimMiddle, true},
 	{CheckpointFirst, true}, {CheckpointHalf, true}, {CheckpointLast, true},
@@ -85,6 +90,7 @@ var Points = []struct {
 	{RecoverFirst, true}, {RecoverRun, true}, {RecoverLast, true}, {LostRecorded, false},
 	{SendBefore, false}, {EffectsBefore, false}, {EffectsAfter, false},
 	{HandBefore, false}, {HandAfter, false}, {ResultBefore, false}, {ResultAfter, false},
+	{AdmitBefore, false}, {ChildBegins, false}, {ChildEnds, false},
 	{SweepBefore, true}, {SweepFile, true}, {SweepAfter, true},
 	{ActionBefore, true}, {ActionAfter, true},
 	{BlobWritten, true}, {BlobSynced, true}, {BlobRenamed, true}, {BlobFacts, true}, {BlobDone, true},

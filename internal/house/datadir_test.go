@@ -14,7 +14,7 @@ import (
 
 // dataDirPackages are the packages that work in a data directory. They open its files
 // through internal/datadir or an os.Root, which follow no link out of it.
-var dataDirPackages = []string{".", "internal/blob", "internal/cli", "internal/config", "internal/control", "internal/doctor", "internal/engine", "internal/node", "internal/store/sqlite", "internal/store/sqlite/wal", "internal/userfile"}
+var dataDirPackages = []string{".", "internal/blob", "internal/cli", "internal/config", "internal/control", "internal/doctor", "internal/engine", "internal/node", "internal/store/sqlite", "internal/store/sqlite/directory", "internal/store/sqlite/wal", "internal/userfile"}
 
 // pathCalls are the functions that open, create, change or remove the file at a path.
 // Stat and Lstat are not among them, because they only look.
@@ -46,15 +46,15 @@ var mayOpen = map[string]string{
 	"internal/control/socket.go listen":      "a directory of this process alone where the path of the socket is too long; what is removed is a name",
 	"internal/doctor/salvage.go EmptyDir":    "the new directory that the user names; it is secured before anything is put there",
 	// In a data directory, where no link can redirect the call.
-	"internal/doctor/checks.go leftovers":                    "the data directory itself, which its user may reach by a link",
-	"internal/doctor/checks.go syncTime":                     "makes a new file or fails, and removes that name",
-	"internal/doctor/contents.go bytesUnder":                 "adds up sizes, and follows and opens no file",
-	"internal/doctor/gather.go gather":                       "renames and removes what was just made in a directory that is closed to others",
-	"internal/control/socket.go writePointer":                "removes a name, and makes a new file or fails",
-	"internal/control/socket.go bind":                        "removes names, and makes the socket in a new directory that is closed to others",
-	"internal/store/sqlite/disk_reserve.go spendDiskReserve": "removes a name, to have its space",
-	"internal/store/sqlite/salvage.go Salvage":               "makes a new directory or fails",
-	"internal/store/sqlite/sqlite.go makeDir":                "makes the data directory itself and those above it",
+	"internal/doctor/checks.go leftovers":                     "the data directory itself, which its user may reach by a link",
+	"internal/doctor/checks.go syncTime":                      "makes a new file or fails, and removes that name",
+	"internal/doctor/contents.go bytesUnder":                  "adds up sizes, and follows and opens no file",
+	"internal/doctor/gather.go gather":                        "renames and removes what was just made in a directory that is closed to others",
+	"internal/control/socket.go writePointer":                 "removes a name, and makes a new file or fails",
+	"internal/control/socket.go bind":                         "removes names, and makes the socket in a new directory that is closed to others",
+	"internal/store/sqlite/directory/reserve.go SpendReserve": "removes a name, to have its space",
+	"internal/store/sqlite/salvage.go Salvage":                "makes a new directory or fails",
+	"internal/store/sqlite/sqlite.go makeDir":                 "makes the data directory itself and those above it",
 }
 
 // TestDataDirectoryOpens: files in a data directory are opened by internal/datadir or

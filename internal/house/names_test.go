@@ -95,7 +95,7 @@ var refusedNames = map[string]map[string]string{
 	"internal/store/sqlite": {
 		"takeOff": "publishBegin", "land": "publishEnd", "spot": "location", "seal": "format.EncodeBlob", "unseal": "format.DecodeBlob",
 		"folded": "compacted", "folds": "compacted", "keepFold": "writeCompaction", "dropFolded": "dropCompacted", "removeFolds": "removeCompacted",
-		"park": "suspend", "parked": "suspended", "newParked": "newSuspended", "spendReserve": "spendDiskReserve", "keepReserve": "keepDiskReserve",
+		"park": "suspend", "parked": "suspended", "newParked": "newSuspended", "spendReserve": "directory.SpendReserve", "keepReserve": "directory.KeepReserve",
 		"bury": "markDead", "weed": "dropStale", "lapse": "forgetRecent", "recall": "recentRecord", "took": "setHead", "flying": "committing",
 	},
 	"internal/slots":           {"gate": "Limit", "lane": "accountQueue"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -41,11 +42,12 @@ type Checker struct {
 	resets   []resetRecord // of that retry
 	bound    bindings
 
-	charges charges
-	credits credits
-	paused  bool
-	effects map[Ref]*effect
-	keys    map[string]bool // effect keys in use
+	charges  charges
+	credits  credits
+	children children
+	paused   bool
+	effects  map[Ref]*effect
+	keys     map[string]bool // effect keys in use
 }
 
 // item is one item of a loop. Checker.begun maps it to the generation that began it
@@ -92,6 +94,12 @@ func (c *Checker) Signals() int64 { return c.signals }
 // Credits is how many credits are held for the run, and how many it has settled.
 func (c *Checker) Credits() (held, settled int64) { return c.credits.held, c.credits.settled }
 
+// Used is what the attempts of the run, and its child runs, have cost.
+func (c *Checker) Used() ledger.Amount { return c.credits.used }
+
+// Verdict is how a run that is ending will end.
+func (c *Checker) Verdict() RunStatus { return c.verdict }
+
 // InputBytes is the size of the run's input and of its edits.
 func (c *Checker) InputBytes() int64 { return c.inputBytes }
 
@@ -134,7 +142,10 @@ func (c *Checker) Check(ev *Event) error {
 	if err := c.charges.check(ev); err != nil {
 		return err
 	}
-	if err := c.checkCredits(ev); err != nil {
+	if err := c.credits.check(ev); err != nil {
+		return err
+	}
+	if err := c.children.check(ev, c.plan, &c.credits); err != nil {
 		return err
 	}
 	c.last, c.at = ev.Seq, ev.At
@@ -271,7 +282,7 @@ func (c *Checker) checkStep(ev *Event) error {
 			return err
 		}
 	}
-	if err := c.use(ev); err != nil {
+	if err := c.credits.use(ev, c.plan); err != nil {
 		return err
 	}
 	if err := c.checkBegin(s, ev); err != nil {
@@ -297,7 +308,7 @@ func (c *Checker) checkStep(ev *Event) error {
 		return err
 	}
 	switch ev.Kind {
-	case EvNodeStarted:
+	case EvNodeStarted, EvChildStarted:
 		if c.paused {
 			return fmt.Errorf("X76: attempt %d begins while the run is paused", ev.Attempt)
 		}
@@ -329,7 +340,7 @@ func (c *Checker) checkStep(ev *Event) error {
 // verdict ends the scope of the whole run (I8).
 func (c *Checker) checkBegin(s *stepRecord, ev *Event) error {
 	switch ev.Kind {
-	case EvNodeReady, EvNodeQueued, EvNodeStarted, EvNodeOpened, EvNodeIteration, EvNodeWaiting:
+	case EvNodeReady, EvNodeQueued, EvNodeStarted, EvChildStarted, EvNodeOpened, EvNodeIteration, EvNodeWaiting:
 	case EvNodeCompleted:
 		if s.status != Pending && s.status != Invalidated {
 			return nil

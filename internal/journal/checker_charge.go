@@ -26,7 +26,8 @@ func (c *Checker) pin(ev *Event) {
 	for i := range st.Pins {
 		c.charges.prices = append(c.charges.prices, st.Pins[i].Price)
 	}
-	c.credits.terms = st.Credits
+	c.credits.start(st)
+	c.children.self = st.Child
 }
 
 // check asserts that a step that was charged completes at once.

@@ -82,6 +82,9 @@ func renderRun(p *plan.Plan, ev *Event, payload map[string]any) {
 			if st.Credits != nil {
 				payload["credits"] = st.Credits
 			}
+			if st.Child != nil {
+				payload["parentRunId"], payload["rootRunId"], payload["depth"] = st.Child.Parent, st.Child.Root, st.Child.Depth
+			}
 			if st.Correlation != "" {
 				payload["correlationId"] = st.Correlation
 			}
@@ -131,8 +134,12 @@ func renderRun(p *plan.Plan, ev *Event, payload map[string]any) {
 		}
 	case EvRunLimits:
 		putRaw(payload, "limits", ev.Data)
+	case EvRunExtended:
+		payload["resource"], payload["added"] = ev.Resource().String(), ev.Added()
 	case EvCreditsReserved:
 		payload["credits"], payload["estimated"] = ev.Credits(), ev.Expected()
+	case EvCreditsEstimated:
+		payload["estimated"] = ev.Expected()
 	case EvCreditsExtended:
 		payload["credits"] = ev.Credits()
 	case EvCreditsSettled:
@@ -221,6 +228,15 @@ func renderStep(p *plan.Plan, step *plan.Step, ev *Event, payload map[string]any
 	case EvContract:
 		payload["phase"] = ev.Text
 		putRaw(payload, "errors", ev.Data)
+	case EvChildStarted:
+		payload["childRunId"] = ev.Text
+		putRaw(payload, "share", ev.Data)
+	case EvChildExtended:
+		payload["resource"], payload["added"] = ev.Resource().String(), ev.Added()
+	case EvChildEnded:
+		payload["childStatus"], payload["amount"], payload["steps"] = ev.ChildStatus().String(), ev.ChildUsed(), ev.ChildSteps()
+		putError(payload, ev.Code, ev.Text)
+		putRaw(payload, "output", ev.Data)
 	}
 }
 

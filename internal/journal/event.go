@@ -32,6 +32,10 @@ const (
 	EvRunPaused   EventKind = 16 // Text: reason; no attempt begins until EvRunUnpaused or the end
 	EvRunUnpaused EventKind = 17 // Text: why, if no user asked for it
 
+	EvRunExtended EventKind = 18 // of a child run: Flag Resource; N: added to its share
+
+	EvCreditsEstimated EventKind = 19 // M: a new estimate in whole credits, because names in the formula have got values
+
 	EvNodeReady        EventKind = 20 // dependencies settled, but its wave has not begun
 	EvNodeQueued       EventKind = 21 // waits for an attempt
 	EvNodeBlocked      EventKind = 22 // Text: reason; Flag 1 = the account has too few credits
@@ -56,8 +60,13 @@ const (
 	EvNodeCompensated  EventKind = 41 // Flag: 1 = failed; Code, Text
 	EvContract         EventKind = 42 // Text: phase; Data: JSON array of violations; Attempt
 	EvNodeCompensating EventKind = 43 // the step's compensation scope opens
-	EvNodeAborting     EventKind = 44 // Code, Text: the composite ends early; its scopes are swept first
+	EvNodeAborting     EventKind = 44 // Code, Text: the composite ends early; its scopes are swept first; Flag 1 = a failed attempt, which may be retried
 	EvNodeCharged      EventKind = 45 // Attempt; N: millionths of a credit that it cost; Flag 1 = recorded, not charged: it did not complete its step
+
+	// A step that runs a recipe; the run that it starts is its attempt.
+	EvChildStarted  EventKind = 46 // Attempt; Text: id of the child run; Data: its Share as JSON; Hash
+	EvChildExtended EventKind = 47 // Attempt; Flag Resource; N: added to its share
+	EvChildEnded    EventKind = 48 // Attempt; Flag RunStatus; N: millionths of a credit that it costs; M: steps it began; Code, Text: why; Data: output
 )
 
 // names maps kinds to their published names, the one enum of X178.
@@ -79,6 +88,8 @@ var names = [...]string{
 	EvCreditsSettled:   "credits.settled",
 	EvRunPaused:        "run.paused",
 	EvRunUnpaused:      "run.unpaused",
+	EvRunExtended:      "run.extended",
+	EvCreditsEstimated: "credits.estimated",
 	EvNodeReady:        "node.ready",
 	EvNodeQueued:       "node.queued",
 	EvNodeBlocked:      "node.blocked",
@@ -105,6 +116,9 @@ var names = [...]string{
 	EvNodeCompensating: "node.progress",
 	EvNodeAborting:     "node.progress",
 	EvNodeCharged:      "node.charged",
+	EvChildStarted:     "run.child_started",
+	EvChildExtended:    "run.child_extended",
+	EvChildEnded:       "run.child_ended",
 }
 
 // An Event is one thing that happened to a run. Path, Text and Data may share

@@ -39,8 +39,8 @@ func (e *Event) Generation() int64 { return e.N }
 // (EvCreditsReserved, EvCreditsExtended, EvCreditsSettled).
 func (e *Event) Credits() int64 { return e.N }
 
-// Expected is the estimate that a reservation was made from, in whole credits
-// (EvCreditsReserved).
+// Expected is the estimate that a reservation was made from (EvCreditsReserved), or the
+// new one (EvCreditsEstimated), in whole credits.
 func (e *Event) Expected() int64 { return e.M }
 
 // Released is how many whole credits of what was held went back to the account
@@ -55,6 +55,8 @@ func (e *Event) spent(p *plan.Plan) (amount ledger.Amount) {
 		amount = ledger.Whole(e.Cost())
 	case e.Kind == EvNodeCharged && e.Charged():
 		amount = e.Amount()
+	case e.Kind == EvChildEnded:
+		amount = e.ChildUsed()
 	}
 	if amount != 0 && InCompensation(p, e.Path) {
 		return 0

@@ -107,6 +107,9 @@ func (h *History) Add(ev *Event) {
 	switch ev.Kind {
 	case EvNodeRetried, EvNodeLost, EvNodeFallback, EvNodeFailed, EvNodeSkipped:
 		res.attempt(ev)
+		res.Output = nil // of a child run that ended too late for its step
+	case EvNodeCancelled:
+		res.Output = nil
 	}
 	switch ev.Kind {
 	case EvNodeReady:
@@ -118,6 +121,10 @@ func (h *History) Add(ev *Event) {
 		res.Status, res.Attempts = Running.String(), int(ev.Attempt)
 	case EvNodeOpened:
 		res.Status = Running.String()
+	case EvChildStarted:
+		res.Status, res.Attempts = Running.String(), int(ev.Attempt)
+	case EvChildEnded:
+		res.Output = bytes.Clone(ev.Data)
 	case EvNodeFallback:
 		res.Status, res.Error = Running.String(), &StepError{string(ev.Code), ev.Text}
 	case EvNodeWaiting:
@@ -125,11 +132,14 @@ func (h *History) Add(ev *Event) {
 	case EvNodeRetried:
 		res.Status, res.Error = Retrying.String(), &StepError{string(ev.Code), ev.Text}
 	case EvNodeCompleted:
-		*res = StepResult{Status: Completed.String(), Output: bytes.Clone(ev.Data), Attempts: res.Attempts, DurationMS: ms(ev.Micros()),
-			FailedAttempts: res.FailedAttempts}
+		output := bytes.Clone(ev.Data)
 		if ev.FromInner() {
-			res.Output = h.innerOutput(ev.Ref())
+			if output = h.innerOutput(ev.Ref()); output == nil {
+				output = res.Output // of its child run
+			}
 		}
+		*res = StepResult{Status: Completed.String(), Output: output, Attempts: res.Attempts, DurationMS: ms(ev.Micros()),
+			FailedAttempts: res.FailedAttempts}
 	case EvNodeFailed:
 		res.Status, res.Error, res.DurationMS = StepFailed.String(), &StepError{string(ev.Code), ev.Text}, ms(ev.Micros())
 	case EvNodeSkipped:

@@ -29,6 +29,10 @@ type Start struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	// Credits is set for a run that an account pays for; nil = it costs nothing.
 	Credits *Credits `json:"credits,omitempty"`
+	// Child is set for a child run.
+	Child *Child `json:"child,omitempty"`
+	// Tree is set for a root run whose steps run recipes.
+	Tree *Tree `json:"tree,omitempty"`
 }
 
 // Credits are the terms on which a run spends credits of its account, fixed at its
@@ -120,7 +124,7 @@ func DecodeStart(data []byte) (*Start, error) {
 	return st, nil
 }
 
-// Most starts have the plain form: no files, no labels, and no text with escapes. The
+// Most starts have the plain form: no files, no labels, no tree, and no text with escapes. The
 // functions below write and read that form without encoding/json, which takes as long
 // as three steps of a run. The bytes are those of encoding/json. All other starts use
 // encoding/json.
@@ -128,7 +132,7 @@ func DecodeStart(data []byte) (*Start, error) {
 // appendPlainStart encodes a start; ok is false when it does not have the plain form.
 func appendPlainStart(b []byte, rec *startRecord) (_ []byte, ok bool) {
 	st := &rec.Start
-	if len(st.Files) > 0 || len(st.Labels) > 0 {
+	if len(st.Files) > 0 || len(st.Labels) > 0 || st.Tree != nil {
 		return nil, false
 	}
 	w := startWriter{b: b, ok: plainBytes(rec.Parameters)}
@@ -172,6 +176,9 @@ func appendPlainStart(b []byte, rec *startRecord) (_ []byte, ok bool) {
 		w.optional(`,"key":`, c.Key)
 		w.b = append(w.b, '}')
 		w.ok = w.ok && min(c.Estimated, c.Reserved, c.Most) >= 0
+	}
+	if st.Child != nil {
+		w.child(st.Child)
 	}
 	if len(rec.Parameters) > 0 {
 		w.b = append(w.b, `,"parameters":`...)
@@ -265,6 +272,9 @@ func readPlainStart(data []byte) (_ *startRecord, ok bool) {
 	if r.accept(`,"credits":{"estimated":`) {
 		st.Credits = r.credits()
 	}
+	if r.accept(`,"child":{"root":"`) {
+		st.Child = r.child()
+	}
 	if !given {
 		return rec, r.ok && r.rest == "}"
 	}
@@ -290,20 +300,21 @@ func (r *startReader) accept(prefix string) bool {
 
 // credits reads what follows the name of the first field.
 func (r *startReader) credits() *Credits {
-	whole := func() int64 {
-		n := r.number()
-		r.ok = r.ok && n <= math.MaxInt64
-		return int64(n)
-	}
-	c := &Credits{Estimated: whole()}
-	r.ok = r.accept(`,"reserved":`) && r.ok
-	c.Reserved = whole()
-	r.ok = r.accept(`,"maxCredits":`) && r.ok
-	c.Most = whole()
+	c := &Credits{Estimated: r.whole("")}
+	c.Reserved = r.whole(`,"reserved":`)
+	c.Most = r.whole(`,"maxCredits":`)
 	c.Policy = ledger.Policy(r.text(`,"policy":"`))
 	c.Key = r.optional(`,"key":"`)
 	r.ok = r.accept("}") && r.ok
 	return c
+}
+
+// whole reads a number that fits an int64.
+func (r *startReader) whole(prefix string) int64 {
+	ok := r.accept(prefix)
+	n := r.number()
+	r.ok = r.ok && ok && n <= math.MaxInt64
+	return int64(n)
 }
 
 // amount reads an amount of credits, which is not negative here.

@@ -39,9 +39,17 @@ func TestStartIsJSON(t *testing.T) {
 		"price":      base(func(s *Start) { s.Pins = []Pin{{Name: "a", Price: 3 * ledger.Credit}, {Name: "b", Price: 1}} }),
 		"owes":       base(func(s *Start) { s.Pins = []Pin{{Name: "a", Price: -1}} }),
 		"negative":   base(func(s *Start) { s.Pins = []Pin{{Name: "a", Cost: -7}} }),
-		"credits":    base(func(s *Start) { s.Credits = &Credits{Estimated: 1, Reserved: 2, Most: 3, Policy: ledger.RefundAll} }),
-		"key":        base(func(s *Start) { s.Credits = &Credits{Most: 3, Policy: ledger.RefundAll, Key: "ci"} }),
-		"smallest":   base(func(s *Start) { s.Pins = []Pin{{Name: "a", Cost: -1 << 63}} }),
+		"child": base(func(s *Start) {
+			s.Child = &Child{Root: "run_a", Parent: "run_b", Path: []byte{1, 0, 255}, Step: 3, Gen: 1, Attempt: 2, Depth: 1, MaxDepth: 10,
+				Share: Share{Credits: 1, Steps: 16, Memory: 1 << 20}, Most: Share{Memory: 5}}
+			s.Credits, s.Parameters = &Credits{Estimated: 3, Policy: ledger.RefundAll}, map[string]any{"n": int64(1)}
+		}),
+		"child of the root": base(func(s *Start) { s.Child = &Child{Root: "run_a", Parent: "run_a"} }),
+		"a bad child":       base(func(s *Start) { s.Child = &Child{Root: "<", Depth: -1} }),
+		"tree":              base(func(s *Start) { s.Tree = &Tree{Recipes: []TreeRecipe{{Ref: "a@1", Name: "a", Key: "k"}}} }),
+		"credits":           base(func(s *Start) { s.Credits = &Credits{Estimated: 1, Reserved: 2, Most: 3, Policy: ledger.RefundAll} }),
+		"key":               base(func(s *Start) { s.Credits = &Credits{Most: 3, Policy: ledger.RefundAll, Key: "ci"} }),
+		"smallest":          base(func(s *Start) { s.Pins = []Pin{{Name: "a", Cost: -1 << 63}} }),
 	} {
 		data, err := EncodeStart(st)
 		if err != nil {
@@ -103,4 +111,25 @@ func FuzzStart(f *testing.F) {
 			t.Fatalf("%s is read\n%+v, want\n%+v", data, *rec, plain)
 		}
 	})
+}
+
+// A share has the bytes that encoding/json writes, and is read as it reads it.
+func TestShareIsJSON(t *testing.T) {
+	for _, s := range []Share{{}, {Steps: 16, Memory: 1 << 14}, {Credits: 1}, {1, 2, 3}} {
+		want, err := json.Marshal(s)
+		if err != nil || string(EncodeShare(s)) != string(want) {
+			t.Errorf("%+v is written %s, want %s (%v)", s, EncodeShare(s), want, err)
+		}
+		ev := Event{Data: want}
+		if got, err := ev.Share(); err != nil || got != s {
+			t.Errorf("%s is read %+v, %v", want, got, err)
+		}
+	}
+	ev := Event{Data: []byte(`{ "memory": 3, "steps": 2 }`)}
+	if got, err := ev.Share(); err != nil || got != (Share{Steps: 2, Memory: 3}) {
+		t.Errorf("%s is read %+v, %v", ev.Data, got, err)
+	}
+	if _, err := (&Event{Data: []byte("{")}).Share(); err == nil {
+		t.Error("what is no JSON is read")
+	}
 }

@@ -57,6 +57,9 @@ var changes = [...]struct {
 	{EvNodeInvalidated, Running, []Status{StepFailed, Cancelled}}, // reopened, keeping its scopes
 	{EvNodeIgnored, same, []Status{Pending, Invalidated, Blocked, Queued, Running, Retrying, Completed, StepFailed, Skipped, Cancelled}},
 	{EvContract, same, []Status{Running}},
+	{EvChildStarted, Running, []Status{Queued}},
+	{EvChildExtended, same, []Status{Running}},
+	{EvChildEnded, same, []Status{Running}},
 	{EvNodeCompensating, same, []Status{Completed}},
 	{EvNodeCompensated, same, []Status{Completed}},
 }
@@ -115,7 +118,7 @@ func Changes() (all []Change) {
 }
 
 // eventKinds is one more than the largest event kind.
-const eventKinds = int(EvNodeCharged) + 1
+const eventKinds = int(EvChildEnded) + 1
 
 // allowed is the table by index.
 var allowed = func() (t [eventKinds][same][same]bool) {

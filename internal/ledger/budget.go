@@ -5,10 +5,12 @@ package ledger
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/spell"
 )
 
 // A Budget limits what an account, or a named key of it, may spend in a period. What a
@@ -94,6 +96,21 @@ func (b Budgets) zone() *time.Location {
 		return time.UTC
 	}
 	return b.Zone
+}
+
+// CheckKey refuses a key that the account does not have: the run would escape the budget
+// of the one that was meant. No key is fine.
+func (b Budgets) CheckKey(account, key string) error {
+	if _, ok := b.Keys[key]; ok || key == "" {
+		return nil
+	}
+	near := ""
+	if name := spell.Nearest(key, slices.Sorted(maps.Keys(b.Keys))); name != "" {
+		near = fmt.Sprintf("; did you mean %s?", name)
+	}
+	err := fault.New(fault.InputInvalid, "account %s has no key %q%s", account, key, near)
+	err.Remedy = "Name a key that `accounts` of the configuration lists under `keys` of the account, or none."
+	return err
 }
 
 // A Standing is how much of a budget is used.

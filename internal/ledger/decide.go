@@ -58,6 +58,13 @@ func (a *Account) take(now, n int64) (parts []Part, missing int64) {
 	return parts, n
 }
 
+// Takes returns the parts of which an account takes n credits at a time, at most what is
+// available.
+func (a *Account) Takes(now, n int64) []Part {
+	parts, _ := a.take(max(now, a.at), n)
+	return parts
+}
+
 // Reserve is ReserveFor without a key, and counts in the day in UTC.
 func (a *Account) Reserve(now int64, key, hold, run string, n, until int64) (*Entry, error) {
 	return a.ReserveFor(Count{}, now, key, hold, run, n, until)
@@ -204,7 +211,8 @@ func byLot(parts []Part) (merged []Part) {
 }
 
 // applyReturned applies entries, and expires or voids what they return to lots that
-// have ended. On an error it returns the entries that were applied.
+// have ended; these belong to the same reservation. On an error it returns the entries
+// that were applied.
 func (a *Account) applyReturned(now int64, key string, entries []*Entry, returned []Part) ([]*Entry, error) {
 	for i, e := range entries {
 		if err := a.Apply(e); err != nil {
@@ -216,7 +224,7 @@ func (a *Account) applyReturned(now int64, key string, entries []*Entry, returne
 		if !l.ended(now) {
 			continue
 		}
-		e := &Entry{Key: key + "/expire/" + p.Lot, Kind: Expire, At: now, Parts: []Part{p}}
+		e := &Entry{Key: key + "/expire/" + p.Lot, Kind: Expire, At: now, Parts: []Part{p}, Hold: entries[0].Hold, Run: entries[0].Run}
 		if l.VoidedAt != 0 {
 			e.Key, e.Kind = key+"/void/"+p.Lot, Void
 		}

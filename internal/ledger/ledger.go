@@ -137,7 +137,8 @@ type Entry struct {
 	At    int64  `json:"at"` // UTC µs; that of [Account.Expire] is the end of the lot
 	Parts []Part `json:"parts"`
 	// Hold names the reservation of a reserve, extend, settle or release, and Run the
-	// root run that it is for.
+	// root run that it is for. What these return to a lot that has ended, and what an
+	// adjustment returns, have both too.
 	Hold string `json:"hold,omitempty"`
 	Run  string `json:"run,omitempty"`
 	// HoldUntil is the ttl of the run of a reserve, for people: the hold does not end

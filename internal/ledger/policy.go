@@ -15,17 +15,19 @@ const (
 
 // Due is what a run owes in all its generations when it ends.
 func (p Policy) Due(failed bool, used Amount, estimated, reserved int64) int64 {
-	due := used.Ceil()
-	if !failed {
-		return due
-	}
-	switch p {
-	case RefundAll:
+	return p.Cost(failed, used, estimated, reserved).Ceil()
+}
+
+// Cost is what a child run that has ended costs its parent; reserved is its share. Only
+// the root rounds.
+func (p Policy) Cost(failed bool, used Amount, estimated, reserved int64) Amount {
+	switch {
+	case failed && p == RefundAll:
 		return 0
-	case NoRefund:
-		return max(due, min(estimated, reserved))
+	case failed && p == NoRefund:
+		return max(used, Whole(min(estimated, reserved)))
 	}
-	return due
+	return used
 }
 
 // Settlement is what a generation settles of what its run owes: never less than

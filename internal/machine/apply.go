@@ -102,8 +102,11 @@ func (r *Run) apply(ev *journal.Event, s *scope) error {
 		if due := ev.Due(); due > 0 {
 			r.arm(s, i, due)
 		}
+	case journal.EvChildStarted, journal.EvChildExtended, journal.EvChildEnded:
+		return r.applyChild(s, i, ev)
 	case journal.EvNodeRetried:
 		r.countFailure(s, i, ev)
+		r.dropChildRun(s, i)
 		st.status = journal.Retrying
 		r.arm(s, i, ev.Due())
 	case journal.EvNodeLost:
@@ -130,6 +133,7 @@ func (r *Run) apply(ev *journal.Event, s *scope) error {
 		if st.status == journal.Running && st.attempt > 0 {
 			st.flags |= flagUnknown
 		}
+		r.dropChildRun(s, i)
 		r.settle(s, i, journal.Cancelled)
 	case journal.EvNodeInvalidated:
 		r.applyInvalidated(s, i, ev)
@@ -139,12 +143,7 @@ func (r *Run) apply(ev *journal.Event, s *scope) error {
 		r.compensating = true
 		return r.openChild(r.newComposite(s, i, compensationComposite), s.step(r.plan, i).Compensate, 0, nil)
 	case journal.EvNodeCompensated:
-		st.flags |= flagCompensated
-		r.failures = r.failures || !ev.CompensationOK()
-		r.compensations = r.compensations[:len(r.compensations)-1]
-		r.compensating = false
-		r.dropComposite(s, i)
-		r.refreshRun()
+		r.applyCompensated(s, i, ev)
 	default:
 		return fault.New(fault.StoreCorrupt, "event %d: kind %d is not about a step", ev.Seq, ev.Kind)
 	}
@@ -159,6 +158,15 @@ func (st *stepState) block(unfunded bool) {
 	if unfunded {
 		st.flags |= flagUnfunded
 	}
+}
+
+func (r *Run) applyCompensated(s *scope, i int32, ev *journal.Event) {
+	s.steps[i].flags |= flagCompensated
+	r.failures = r.failures || !ev.CompensationOK()
+	r.compensations = r.compensations[:len(r.compensations)-1]
+	r.compensating = false
+	r.dropComposite(s, i)
+	r.refreshRun()
 }
 
 func (r *Run) applySkipped(s *scope, i int32, ev *journal.Event) {
@@ -180,7 +188,10 @@ func (r *Run) applyRun(ev *journal.Event) error {
 		if err != nil {
 			return err
 		}
-		r.start, r.input = st, newInputs(st)
+		r.setStart(st)
+		if st.Child != nil {
+			r.extend(st.Child.Share)
+		}
 		r.valueMem += int64(len(ev.Data))
 		r.status = journal.RunDispatching
 		r.ttlDue = ev.At + r.plan.TTLMS*1000
@@ -212,8 +223,14 @@ func (r *Run) applyRun(ev *journal.Event) error {
 			return errImpossible(ev, err.Error())
 		}
 		r.limits, r.prog, r.edits = limits, r.prog.withLimits(limits), append(r.edits, ev.Seq)
+	case journal.EvRunExtended:
+		var more journal.Share
+		*ev.Resource().Of(&more) = ev.Added()
+		r.extend(more)
 	case journal.EvRunPaused, journal.EvRunUnpaused:
 		r.paused = ev.Kind == journal.EvRunPaused
+	case journal.EvCreditsEstimated:
+		r.funds.estimated = ev.Expected()
 	case journal.EvCreditsReserved, journal.EvCreditsExtended:
 		r.funds.held += ev.Credits()
 	case journal.EvCreditsSettled:
@@ -357,6 +374,7 @@ func (r *Run) consumeSignal(name string) {
 func (r *Run) applyFailed(s *scope, i int32, ev *journal.Event) {
 	st := &s.steps[i]
 	r.setErr(s, i, ev)
+	r.dropChildRun(s, i)
 	if ev.Attempt > 0 {
 		r.countFailure(s, i, ev)
 	}

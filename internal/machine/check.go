@@ -32,9 +32,21 @@ func (r *Run) Check() error {
 		if r.busy != 0 || r.alive != 0 {
 			return fmt.Errorf("R10: the run has ended with %d steps begun and %d scopes open", r.busy, r.alive)
 		}
+		if r.given != (journal.Share{}) {
+			return fmt.Errorf("X60: the run has ended with %+v given to child runs", r.given)
+		}
 		return nil
 	}
-	if r.NextDue() == 0 && r.Quiet() && !r.waitsForSignal() && !r.paused && !r.queued() {
+	given, open := journal.Share{}, 0
+	r.Children(func(ref journal.Ref, _ journal.Fence, _ string) {
+		_, share, _, _ := r.ChildOf(ref)
+		given = journal.Share{Credits: given.Credits + share.Credits, Steps: given.Steps + share.Steps, Memory: given.Memory + share.Memory}
+		open++
+	})
+	if given != r.given {
+		return fmt.Errorf("X60: the run counts %+v as given to child runs, they have %+v", r.given, given)
+	}
+	if r.NextDue() == 0 && r.Quiet() && !r.waitsForSignal() && open == 0 && !r.paused && !r.queued() {
 		return fmt.Errorf("I6: the run is %s and waits for nothing", r.status)
 	}
 	return nil
@@ -89,6 +101,9 @@ func checkScope(r *Run, s *scope) error {
 	}
 	for _, c := range s.comps {
 		open, running := int32(0), int32(0)
+		if c.child != nil {
+			open = c.open
+		}
 		for _, child := range c.children {
 			if child.live > 0 {
 				open++

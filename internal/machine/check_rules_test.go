@@ -67,6 +67,8 @@ func TestCheckRules(t *testing.T) {
 		"bytes of values":            {midway, func(r *Run) { r.valueMem++ }, "bytes of values and holds"},
 		"begun after the end":        {ended, func(r *Run) { r.busy++ }, "R10: the run has ended with 1 steps begun and 0 scopes open"},
 		"open after the end":         {ended, func(r *Run) { r.alive++ }, "R10: the run has ended with 0 steps begun and 1 scopes open"},
+		"given after the end":        {ended, func(r *Run) { r.given.Steps++ }, "X60: the run has ended with {Credits:0 Steps:1 Memory:0} given to child runs"},
+		"given to nobody":            {midway, func(r *Run) { r.given.Memory++ }, "X60: the run counts {Credits:0 Steps:0 Memory:1} as given to child runs, they have"},
 		"nothing to wait for":        {waves, func(r *Run) { r.ttlDue, r.busy = 0, 0 }, "I6: the run is dispatching and waits for nothing"},
 		"a predecessor too many":     {midway, func(r *Run) { step(r, "b").waiting++ }, "I5: b counts 2 open predecessors, there are 1"},
 		"a predecessor too few":      {midway, func(r *Run) { step(r, "b").waiting-- }, "I5: b counts 0 open predecessors, there are 1"},

@@ -41,7 +41,7 @@ func (l *runChecker) turn(t *Turn) error {
 	gen := l.run.gen
 	for i := range t.Events {
 		ev := &t.Events[i]
-		if ev.Kind == journal.EvNodeStarted {
+		if ev.Kind == journal.EvNodeStarted || ev.Kind == journal.EvChildStarted {
 			l.live[ev.Ref()] = journal.Fence{Gen: gen, Attempt: ev.Attempt}
 		}
 		if err := l.seen.Check(ev); err != nil {

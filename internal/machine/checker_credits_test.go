@@ -32,6 +32,14 @@ var creditRules = map[string]ruleCase{
 	"a run without terms holds credits": {"priced", func(j *editedJournal) {
 		j.add(0, seenEvent{Event: journal.Event{Kind: journal.EvCreditsReserved, Step: -1, N: 1}})
 	}, "I11: event 2 holds credits for a run that costs nothing"},
+	"a run without terms is estimated": {"priced", func(j *editedJournal) {
+		j.add(0, seenEvent{Event: journal.Event{Kind: journal.EvCreditsEstimated, Step: -1, M: 1}})
+	}, "R15: event 2 estimates 1 credits after 0"},
+	"a new estimate is the old one": {"paid", func(j *editedJournal) {
+		ev := j.events[1]
+		ev.Kind, ev.N = journal.EvCreditsEstimated, 0
+		j.add(1, ev)
+	}, "R15: event 3 estimates"},
 	"credits are reserved twice": {"paid", func(j *editedJournal) { j.add(1, j.events[1]) },
 		"I11: event 3 reserves credits, and 3 are held"},
 	"more is held than the run may pay": {"paid", func(j *editedJournal) { j.at(journal.EvCreditsReserved, "", 1).N = 7 },

@@ -19,10 +19,7 @@ import (
 
 // ruleRuns are the runs whose journals the cases break. Each is as small as its rules
 // allow.
-var ruleRuns = map[string]struct {
-	recipe string
-	lines  []string
-}{
+var ruleRuns = map[string]ruleRun{
 	"pair": {`
 steps:
   - {id: a, action: {name: work}, outputBinding: made}
@@ -249,9 +246,9 @@ var ruleCases = map[string]ruleCase{
 	"a kind beyond the last": {"pair", func(j *editedJournal) {
 		j.at(journal.EvNodeQueued, "a", 1).Kind = journal.Kinds()[len(journal.Kinds())-1] + 1
 	},
-		"I23: event 2 is of the unknown kind 46"},
-	"a kind that no release has": {"pair", func(j *editedJournal) { i := j.find(journal.EvRunCompleted, "", 1); j.events[i].Kind = 19; j.cut(i) },
-		"I23: event 12 is of the unknown kind 19"},
+		"I23: event 2 is of the unknown kind 49"},
+	"a kind that no release has": {"pair", func(j *editedJournal) { i := j.find(journal.EvRunCompleted, "", 1); j.events[i].Kind = 99; j.cut(i) },
+		"I23: event 12 is of the unknown kind 99"},
 	"something happens after the end": {"pair", func(j *editedJournal) {
 		j.add(j.find(journal.EvRunCompleted, "", 1), seenEvent{Event: journal.Event{Kind: journal.EvRunSignalled, Step: -1}})
 	},

@@ -31,6 +31,11 @@ const (
 	CmdCollect
 	// CmdContinue requests InContinue, because the last Decide stopped at its limit.
 	CmdContinue
+	// CmdChild asks for the end of the child run Child, which was started with the event
+	// that caused the command. The answer is InChildEnded.
+	CmdChild
+	// CmdCancelChild cancels the child run Child. The answer is InChildEnded, too.
+	CmdCancelChild
 	// CmdAdmit requests InAdmit once the account may have another live run.
 	CmdAdmit
 )
@@ -43,6 +48,7 @@ type Command struct {
 	From  int64
 	N     int64
 	File  string
+	Child string
 }
 
 // commandsOf appends the commands that one event causes; s is its scope, nil for an
@@ -67,13 +73,15 @@ func (r *Run) commandsOf(ev *journal.Event, s *scope) {
 		r.command(Command{Kind: CmdAcquire, Ref: ev.Ref(), Fence: journal.Fence{Gen: r.gen}})
 	case journal.EvNodeStarted:
 		r.command(Command{Kind: CmdDispatch, Ref: ev.Ref(), Fence: journal.Fence{Gen: r.gen, Attempt: ev.Attempt}})
+	case journal.EvChildStarted:
+		r.command(s.comps[ev.Step-s.g.First].childCommand(r.gen))
 	case journal.EvNodeCancelled:
-		if ev.Attempt > 0 {
+		if ev.Attempt > 0 && r.plan.Steps[ev.Step].Kind != plan.Recipe {
 			r.command(Command{Kind: CmdCancelTask, Ref: ev.Ref(), Fence: journal.Fence{Gen: r.gen, Attempt: ev.Attempt}})
 		}
 	case journal.EvNodeRetried, journal.EvNodeFailed, journal.EvNodeFallback, journal.EvNodeSkipped:
 		// The machine ended the attempt by its own clock, so the worker does not know.
-		if ev.Attempt > 0 && fault.CauseOf(ev.Code) == fault.CauseTimeout {
+		if ev.Attempt > 0 && fault.CauseOf(ev.Code) == fault.CauseTimeout && r.plan.Steps[ev.Step].Kind != plan.Recipe {
 			r.command(Command{Kind: CmdCancelTask, Ref: ev.Ref(), Fence: journal.Fence{Gen: r.gen, Attempt: ev.Attempt}})
 		}
 	}
@@ -124,6 +132,11 @@ func (r *Run) Owed(buf []Command) []Command {
 		return append(buf, Command{Kind: CmdAdmit, Ref: journal.Ref{Step: -1}})
 	}
 	for _, s := range r.sortedScopes() {
+		for _, c := range s.sortedComps() {
+			if c.child != nil && c.open > 0 {
+				buf = append(buf, c.childCommand(r.gen))
+			}
+		}
 		if s.state == scopeSweep {
 			continue // its open steps are about to be cancelled
 		}
@@ -192,6 +205,13 @@ func (r *Run) EachRunning(fn func(journal.Ref, journal.Fence)) {
 			}
 		}
 	}
+}
+
+// Ending reports whether a step is in a scope that has ended, so that it is cancelled once
+// the scopes and child runs beside it have ended. Its attempt is not dispatched again.
+func (r *Run) Ending(ref journal.Ref) bool {
+	s, _ := r.at(ref)
+	return s != nil && s.state == scopeSweep
 }
 
 // sortedScopes returns the scopes in memory in path order, the root first.

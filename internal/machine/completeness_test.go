@@ -24,25 +24,29 @@ import (
 
 // planFieldsUnseen are the fields of a plan that no scenario needs.
 var planFieldsUnseen = map[string]string{
-	"Plan.Version":      "the version of the canonical form: plan's own tests",
-	"Plan.Estimate":     "kept for the runChecker to come",
-	"Plan.Labels":       "names for people: shown in payloads, which scenarios leave out; TestEnvelope",
-	"Plan.InputSchema":  "checked where a run is started: the engine's tests",
-	"Estimate.Strategy": "kept for the runChecker to come",
-	"Estimate.Fixed":    "kept for the runChecker to come",
-	"Estimate.PerFile":  "kept for the runChecker to come",
-	"Estimate.Formula":  "kept for the runChecker to come",
-	"Estimate.Max":      "kept for the runChecker to come",
-	"Estimate.Policy":   "kept for the runChecker to come",
-	"Graph.Depth":       "checked by compile",
-	"Step.As":           "the loop variable's name: expressions carry it (Var.Name); kept for people",
-	"Step.Index":        "as Step.As",
-	"Plan.Children":     "child runs are to come",
-	"Plan.Embedded":     "child runs are to come",
-	"Plan.Registered":   "child runs are to come",
-	"Step.Child":        "child runs are to come",
-	"Limits.ChildDepth": "child runs are to come",
-	"ActionRef.Version": "what a reference resolves to is pinned by the engine when a run starts",
+	"Plan.Version":       "the version of the canonical form: plan's own tests",
+	"Plan.Labels":        "names for people: shown in payloads, which scenarios leave out; TestEnvelope",
+	"Plan.InputSchema":   "checked where a run is started: the engine's tests",
+	"Estimate.Strategy":  "kept for the runChecker to come",
+	"Estimate.Fixed":     "kept for the runChecker to come",
+	"Estimate.PerFile":   "kept for the runChecker to come",
+	"Estimate.Max":       "kept for the runChecker to come",
+	"Estimate.Policy":    "kept for the runChecker to come",
+	"Graph.Depth":        "checked by compile",
+	"Step.As":            "the loop variable's name: expressions carry it (Var.Name); kept for people",
+	"Step.Index":         "as Step.As",
+	"Plan.Embedded":      "the engine finds the plan of a child run: its tests",
+	"Plan.Registered":    "as Plan.Embedded",
+	"ChildRef.Key":       "as Plan.Embedded",
+	"ChildRef.Version":   "as Plan.Embedded",
+	"Registered.Ref":     "as Plan.Embedded",
+	"Registered.Name":    "as Plan.Embedded",
+	"Registered.Plan":    "as Plan.Embedded",
+	"Registered.Version": "as Plan.Embedded",
+	"Child.TotalSteps":   "the engine fixes the terms of a child run: its tests",
+	"Child.MemoryBytes":  "as Child.TotalSteps",
+	"Child.MaxCredits":   "as Child.TotalSteps",
+	"ActionRef.Version":  "what a reference resolves to is pinned by the engine when a run starts",
 }
 
 // recipeFieldsUnseen are the fields of a recipe that no scenario needs.
@@ -57,16 +61,16 @@ var recipeFieldsUnseen = map[string]string{
 	"Recipe.CreatedBy":                "for the registry to come",
 	"Recipe.Dialect":                  "there is one so far: recipe's tests refuse others",
 	"Recipe.InputSchema":              "checked where a run is started: the engine's tests",
-	"Recipe.CreditEstimation":         "compile's goldens; the runChecker is to come",
 	"Recipe.CreditPolicy":             "compile's goldens; the runChecker is to come",
-	"CreditEstimation.Strategy":       "compile's goldens; the runChecker is to come",
 	"CreditEstimation.FixedCredits":   "compile's goldens; the runChecker is to come",
 	"CreditEstimation.PerFileCredits": "compile's goldens; the runChecker is to come",
-	"CreditEstimation.Formula":        "compile's goldens; the runChecker is to come",
 	"CreditEstimation.MaxCredits":     "compile's goldens; the runChecker is to come",
 	"Limits.MaxScopeDepth":            "checked by compile: its goldens",
-	"Step.Recipe":                     "child runs are to come",
-	"Limits.MaxDepth":                 "child runs are to come",
+	"Child.Ref":                       "resolved by compile: its tests",
+	"Child.File":                      "resolved by compile: its tests",
+	"Child.MaxCredits":                "the engine fixes the terms of a child run: its tests",
+	"ChildLimits.MaxTotalSteps":       "as Child.MaxCredits",
+	"ChildLimits.MemoryLimitMB":       "as Child.MaxCredits",
 	"Step.Type":                       "follows from the kind's field; compile's goldens refuse another one",
 	"Step.Name":                       "for people; TestEnvelope",
 	"Step.Ptr":                        "a place in the source, no field of the format",
@@ -144,20 +148,12 @@ func zero(v reflect.Value, field string) (changed bool) {
 	return changed
 }
 
-// ofChildren are the types of child runs, which are to come.
-var ofChildren = []reflect.Type{
-	reflect.TypeFor[recipe.Child](), reflect.TypeFor[plan.Child](), reflect.TypeFor[plan.ChildRef](), reflect.TypeFor[plan.Registered](),
-}
-
 // fields lists Type.Field of a struct and of the structs it contains.
 func fields(t reflect.Type, into map[string]bool) {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice:
 		fields(t.Elem(), into)
 	case reflect.Struct:
-		if slices.Contains(ofChildren, t) {
-			return
-		}
 		for i := range t.NumField() {
 			if f := t.Field(i); f.IsExported() && !into[t.Name()+"."+f.Name] {
 				into[t.Name()+"."+f.Name] = true

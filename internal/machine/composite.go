@@ -11,7 +11,7 @@ import (
 )
 
 // A composite is a step that owns running scopes: the side of a condition, branches,
-// iterations, a fallback or a compensation.
+// iterations, a fallback or a compensation. A step that owns a child run is one, too.
 type composite struct {
 	scope  *scope // of the step
 	step   int32  // local index
@@ -34,7 +34,8 @@ type composite struct {
 	nOK, nFailed int32
 	winner       int32 // -1 = none
 
-	loop *loopState
+	loop  *loopState
+	child *childRun // childRunComposite: open is 1 until it has ended
 }
 
 type compositeKind uint8
@@ -45,6 +46,7 @@ const (
 	loopComposite
 	fallbackComposite
 	compensationComposite
+	childRunComposite
 )
 
 type childStatus uint8
@@ -185,6 +187,10 @@ func (r *Run) abort(s *scope, i int32, ev *journal.Event) error {
 		return errImpossible(ev, "the step has no open scopes")
 	}
 	c.ended, c.err = true, &stepError{ev.Code, ev.Text}
+	if c.child != nil {
+		c.child.retry, s.steps[i].due = ev.RetriesAttempt(), 0
+		r.cancelChild(c)
+	}
 	r.sweepChildren(c, journal.BranchLost)
 	r.refreshComposite(c)
 	return nil
@@ -203,6 +209,7 @@ func (r *Run) sweep(s *scope, why journal.Reason) {
 	}
 	for _, c := range s.sortedComps() {
 		c.ended = true
+		r.cancelChild(c)
 		r.sweepChildren(c, inner)
 		r.refreshComposite(c)
 	}

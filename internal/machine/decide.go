@@ -39,7 +39,7 @@ type Turn struct {
 // a command or answers a request.
 func (r *Run) Decide(in *Input, turn *Turn) {
 	turn.Events, turn.Commands, turn.Err = turn.Events[:0], turn.Commands[:0], nil
-	r.turn, r.size = turn, 0
+	r.turn, r.size, r.room = turn, 0, in.Room
 	r.clock = max(in.At, r.now) // time never goes backwards within a run (I10)
 	defer func() { r.turn = nil }()
 	if r.start == nil && in.Kind != InStart {
@@ -51,6 +51,7 @@ func (r *Run) Decide(in *Input, turn *Turn) {
 		return // work left from an earlier turn continues with its own InContinue
 	}
 	r.advance()
+	r.issueCancels()
 	r.forgetDecoded()
 	if r.worklist.len() > 0 && !r.queued() {
 		turn.Commands = append(turn.Commands, Command{Kind: CmdContinue, Ref: journal.Ref{Step: -1}})
@@ -85,6 +86,10 @@ func (r *Run) handle(in *Input) {
 		r.handleRetry(in)
 	case InPause, InUnpause:
 		r.handlePause(in)
+	case InChildEnded:
+		r.handleChildEnded(in)
+	case InChildExtended:
+		r.handleChildExtended(in)
 	case InAdmit:
 		r.handleAdmit()
 	}
@@ -135,6 +140,9 @@ func (r *Run) emit(s *scope, ev journal.Event) {
 func (r *Run) emitStep(s *scope, i int32, ev journal.Event) {
 	ev.Step = s.g.First + i
 	r.emit(s, ev)
+	if ev.Kind == journal.EvNodeCompleted && s == r.root {
+		r.estimateAgain(i)
+	}
 }
 
 func (r *Run) emitRun(ev journal.Event) {
@@ -148,7 +156,7 @@ func (r *Run) handleStart(in *Input) {
 		return
 	}
 	terms := in.Start.Credits
-	if terms != nil && terms.Reserved > in.Available {
+	if terms != nil && in.Start.Child == nil && terms.Reserved > in.Available {
 		r.turn.Err = in.Bound.Refuse(terms.Reserved, in.Available)
 		return
 	}
@@ -158,7 +166,7 @@ func (r *Run) handleStart(in *Input) {
 		return
 	}
 	r.emitRun(journal.Event{Kind: journal.EvRunStarted, Data: data})
-	if terms != nil && terms.Reserved > 0 {
+	if terms != nil && in.Start.Child == nil && terms.Reserved > 0 {
 		r.emitRun(journal.Event{Kind: journal.EvCreditsReserved, N: terms.Reserved, M: terms.Estimated})
 	}
 	r.enqueue(in)
@@ -181,6 +189,12 @@ func (r *Run) handleGranted(in *Input) {
 	if st.status != journal.Queued && st.status != journal.Blocked || s.state == scopeSweep || r.paused && !mutation.Pause {
 		return // it was or will be cancelled; the engine sees no node.started and frees the slot
 	}
+	if s.step(r.plan, i).Kind == plan.Recipe {
+		if in.Child != nil {
+			r.grantChild(s, i, in)
+		}
+		return
+	}
 	if !r.fund(s, i, in.Available, in.Bound) {
 		return
 	}
@@ -190,8 +204,8 @@ func (r *Run) handleGranted(in *Input) {
 
 func (r *Run) handleHeld(in *Input) {
 	s, i := r.at(in.Ref)
-	if s == nil || s.steps[i].status != journal.Queued && s.steps[i].status != journal.Blocked {
-		return
+	if s == nil || s.steps[i].status != journal.Queued && s.steps[i].status != journal.Blocked || s.step(r.plan, i).Kind == plan.Recipe {
+		return // a child run needs no slot
 	}
 	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeBlocked, Text: in.Text})
 }
@@ -286,11 +300,15 @@ func ignoredFlag(src journal.Source, current bool) stepFlags {
 
 // checkOutput returns a failure when an output exceeds the inline limit or the run's
 // memory (R38).
-func (r *Run) checkOutput(out []byte) *Failure {
+func (r *Run) checkOutput(out []byte) *Failure { return r.checkReturned(out, 0) }
+
+// checkReturned is checkOutput for an output that comes with bytes of memory that the run
+// gets back.
+func (r *Run) checkReturned(out []byte, back int64) *Failure {
 	if len(out) > maxInline {
 		return &Failure{Code: fault.OutputTooLarge, Msg: fmt.Sprintf("the output has %d bytes, the limit is %d; return a file instead", len(out), maxInline)}
 	}
-	return r.checkMemory(len(out))
+	return r.checkMemory(len(out) - int(back))
 }
 
 func (r *Run) handleProgress(in *Input) {

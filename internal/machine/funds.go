@@ -3,10 +3,14 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/estimate"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/plan"
@@ -16,9 +20,11 @@ import (
 // attempts cost, it never uses more than what is settled and held: an attempt begins
 // only when its ceiling, which its cost never passes, fits beside those in flight.
 type funds struct {
-	held    int64         // whole credits, for this generation
-	settled int64         // whole credits, by earlier generations
-	open    ledger.Amount // the ceilings of the attempts in flight
+	held    int64 // whole credits, for this generation
+	settled int64 // whole credits, by earlier generations
+	// estimated is a new estimate of the whole run, whole credits; 0 = that of the start.
+	estimated int64
+	open      ledger.Amount // the ceilings of the attempts in flight
 	// uncounted is true after Restore: a snapshot does not hold open, because the
 	// prices are in the first event, which is read last.
 	uncounted bool
@@ -78,7 +84,8 @@ func (r *Run) trackCeiling(s *scope, i int32, kind journal.EventKind) {
 	}
 }
 
-// openCeilings is the sum of the ceilings of the attempts in flight.
+// openCeilings is the sum of the ceilings of the attempts in flight and of the shares of
+// child runs.
 func (r *Run) openCeilings() ledger.Amount {
 	if r.funds.uncounted {
 		r.funds.open, r.funds.uncounted = 0, false
@@ -90,7 +97,7 @@ func (r *Run) openCeilings() ledger.Amount {
 			}
 		})
 	}
-	return r.funds.open
+	return r.funds.open.Plus(ledger.Whole(r.given.Credits))
 }
 
 // fund makes sure that the run holds enough for another attempt of a step. Otherwise it
@@ -107,6 +114,9 @@ func (r *Run) fund(s *scope, i int32, available int64, by ledger.Bound) bool {
 	f := &r.funds
 	most := r.start.Credits.Most
 	room := most - f.settled - f.held
+	if r.start.Child != nil {
+		room = min(room, r.room.Credits) // the runs above have a most, too
+	}
 	switch st := &s.steps[i]; {
 	case missing > room:
 		r.finalFailure(s, i, &Failure{Code: fault.InsufficientCredits, Msg: fmt.Sprintf(
@@ -119,11 +129,23 @@ func (r *Run) fund(s *scope, i int32, available int64, by ledger.Bound) bool {
 		}
 		return false
 	}
-	// A quarter more at a time: a run of many cheap steps would otherwise be extended
-	// for each of them.
-	n := min(max(missing, f.held/4), room, available)
-	r.emitRun(journal.Event{Kind: journal.EvCreditsExtended, N: n})
+	r.extendCredits(missing, available)
 	return true
+}
+
+// extendCredits adds what is missing to what the run holds, or has as its share. It adds a
+// quarter of that at a time, because a run of many cheap steps would otherwise be
+// extended for each of them.
+func (r *Run) extendCredits(missing, available int64) {
+	f := &r.funds
+	if missing <= 0 || !r.metered() {
+		return
+	}
+	ev := journal.Event{Kind: journal.EvCreditsExtended, N: min(max(missing, f.held/4), r.start.Credits.Most-f.settled-f.held, available)}
+	if r.start.Child != nil {
+		ev.Kind, ev.Flag = journal.EvRunExtended, uint8(journal.CreditsShare)
+	}
+	r.emitRun(ev)
 }
 
 // CreditsMissing is how many credits the account must give before an attempt of a step
@@ -163,14 +185,52 @@ func (r *Run) costOf(s *scope, i int32, in *Input) (int64, *Failure) {
 	return pin.Cost, nil
 }
 
+// estimated is what the run is expected to cost, as last estimated.
+func (r *Run) estimated() int64 { return cmp.Or(r.funds.estimated, r.start.Credits.Estimated) }
+
+// estimateAgain estimates what the run costs when a step has completed that its formula
+// names, if all such steps have now (R15).
+func (r *Run) estimateAgain(i int32) {
+	est, slot := r.plan.Estimate, r.root.step(r.plan, i).Slot
+	if est == nil || !r.metered() || !slices.ContainsFunc(est.Reads, func(v plan.Var) bool { return v.Index == slot }) {
+		return
+	}
+	known := estimate.Known{Input: r.start.Parameters, Files: FileFacts(r.start.Files), Outputs: map[string]any{}}
+	env := r.env(r.root, i, r.root.step(r.plan, i), est.Reads)
+	for k := range est.Reads {
+		name := est.Reads[k].Name
+		v, ok := env.Lookup(name)
+		if !ok {
+			return
+		}
+		known.Outputs[name] = v
+	}
+	n, ok := estimate.Formula(r.plan, known)
+	if n = min(n, ledger.MaxAmount); ok && n > 0 && n != r.estimated() {
+		r.emitRun(journal.Event{Kind: journal.EvCreditsEstimated, M: n})
+	}
+}
+
+// FileFacts describe input files as file-inspect returns them.
+func FileFacts(files []journal.File) (facts []map[string]any) {
+	for _, f := range files {
+		fact := map[string]any{"hash": f.Hash, "name": f.Name, "mimeType": f.MimeType, "sizeBytes": f.Size}
+		if extended, err := jsonx.Decode(f.Extended, journal.InlineLimits); err == nil { // a file that was not inspected has none
+			fact["extended"] = extended
+		}
+		facts = append(facts, fact)
+	}
+	return facts
+}
+
 // settleCredits ends what is held for this generation, in the turn that ends it.
 func (r *Run) settleCredits(failed bool) {
 	f := &r.funds
-	if f.held == 0 {
+	if f.held == 0 || r.start.Child != nil { // the share of a child run is held by its root
 		return
 	}
 	c := r.start.Credits
-	due := c.Policy.Due(failed, r.used, c.Estimated, c.Reserved)
+	due := c.Policy.Due(failed, r.used, r.estimated(), c.Reserved)
 	n := min(f.held, ledger.Settlement(due, f.settled))
 	if mutation.Settle {
 		n = f.held

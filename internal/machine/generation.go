@@ -19,6 +19,10 @@ import (
 // that step and its dependents; with edited input, the steps that read it. All other
 // steps keep their results.
 func (r *Run) handleRetry(in *Input) {
+	if c := r.start.Child; c != nil {
+		r.turn.Err = fault.New(fault.Conflict, "run %s is a child run of %s; retry run %s, which starts it again", r.start.Run, c.Parent, c.Root)
+		return
+	}
 	if !r.status.Terminal() && !mutation.Terminal {
 		r.turn.Err = fault.New(fault.Conflict, "run %s is %s; only a run that has ended can be retried", r.start.Run, r.statusText())
 		return
@@ -430,7 +434,7 @@ func (r *Run) applyRetried(ev *journal.Event) error {
 	r.status, r.phase, r.verdict = journal.RunDispatching, phaseOpen, 0
 	r.code, r.message, r.failedStep, r.failures = "", "", -1, false
 	r.ttlDue = ev.At + r.plan.TTLMS*1000
-	r.started = 0
+	r.started, r.belowSteps = 0, 0
 	if len(ev.Data) == 0 {
 		return nil
 	}

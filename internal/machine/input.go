@@ -29,7 +29,9 @@ const (
 	InEdit                            // Data: JSON object of the input fields to replace
 	InPause                           // Text: reason; no attempt begins until InUnpause
 	InUnpause
-	InAdmit // a queued run may begin
+	InChildEnded    // Ref, Fence, End: the child run of an attempt has ended
+	InChildExtended // Ref, Fence, Resource, N: a child run was given more
+	InAdmit         // a queued run may begin
 )
 
 // An Input is one thing that happened outside the run. At is always required.
@@ -41,9 +43,17 @@ type Input struct {
 
 	Start *journal.Start
 	// Available is how many credits the account of the run can give now (InStart,
-	// InGranted, InRetry, InEdit), if it pays for the run.
+	// InGranted, InRetry, InEdit, InChildExtended), if it pays for the run. A child run gets
+	// them through its parent.
 	Available int64
 	Bound     ledger.Bound // what limits Available
+	// Room is what the limits of the runs above a child run leave for it beyond its share.
+	Room journal.Share
+
+	Child    *ChildGrant      // InGranted, of a step that runs a recipe
+	End      *ChildEnd        // InChildEnded
+	Resource journal.Resource // InChildExtended
+	N        int64            // InChildExtended
 	// Queued is true if the account has as many live runs as it may have (InStart,
 	// InRetry, InEdit): the run begins with InAdmit.
 	Queued bool

@@ -17,6 +17,10 @@ import (
 func (r *Run) advanceComposite(c *composite) {
 	s, i := c.scope, c.step
 	step := s.step(r.plan, i)
+	if c.child != nil {
+		r.joinChildRun(s, i, c)
+		return
+	}
 	if c.err != nil {
 		r.finalFailure(s, i, &Failure{Code: c.err.code, Msg: c.err.msg}, nil)
 		return

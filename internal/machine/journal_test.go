@@ -149,6 +149,48 @@ steps:
 		lines: []string{`manual`, `start`, `pause reason="too expensive"`, `pause`, `grant a`, `unpause`, `grant a`, `pause`, `finish a`, `grant b`, `restart`, `unpause`,
 			`grant b`, `finish b`, `pause`, `after 1h`, `restart`, `cancel`, `grant a.compensation.a-undo`, `finish a.compensation.a-undo`},
 	},
+	"children": {
+		recipe: `
+name: children
+order: none
+steps:
+  - id: a
+    recipe: {inline: {name: below, steps: [{id: k, transform: {expression: "input.n"}, outputBinding: made}]}, inputs: {n: "{{ input.n }}"}, outputs: [{path: made, as: m}]}
+    outputBinding: got
+    timeout: 10s
+    retryPolicy: {maxAttempts: 3, initialDelay: 1s, retryableErrors: [timeout, provider_error]}
+    compensate: {action: {name: undo}}
+  - {id: each, dependsOn: [a], loop: {over: "[1, 2]", maxConcurrency: 2, steps: [{id: x, recipe: {inline: {name: item, steps: [{id: k, transform: {expression: "1"}}]}}}]}}
+`,
+		lines: []string{`start input={"n":2} estimated=8 reserved=8 most=40`, `child a status=failed code=SERVICE_UNAVAILABLE msg=down failed=k used=1.5 steps=3`, `after 2s`,
+			`more a resource=credits n=9`, `more a resource=steps n=8`, `more a resource=memory n=100`, `restart`, `after 10s`, `child a outputs={"made":9} used=2 steps=1`,
+			`after 3s`, `restart`, `child a outputs={"made":1} used=2.25 steps=20`, `child each[0].x outputs={} used=0.5 steps=1`, `restart`,
+			`child each[1].x status=failed code=FILE_INVALID msg=bad used=0 steps=1`, `finish a.compensation.a-undo`, `retry`, `child a outputs={"made":2} steps=1`, `cancel`,
+			`child each[0].x status=cancelled`, `child each[1].x status=cancelled`, `finish a.compensation.a-undo`},
+	},
+	"estimated": {
+		recipe: `
+name: estimated
+creditEstimation: {strategy: calculated, formula: "10 + read.pages * 5", maxCredits: 200}
+steps:
+  - {id: a, action: {name: work}, outputBinding: read}
+  - {id: b, dependsOn: [a], action: {name: work}}
+`,
+		lines: []string{`start estimated=200 reserved=200 most=200 policy=no_refund`, `finish a output={"pages":4}`, `restart`, `fail b code=FILE_INVALID msg=bad`},
+	},
+	"child": {
+		recipe: `
+name: child
+order: none
+steps:
+  - {id: t, transform: {expression: "input.text"}}
+  - {id: a, dependsOn: [t], action: {name: work}, outputBinding: made}
+  - {id: below, dependsOn: [a], recipe: {inline: {name: below, steps: [{id: k, transform: {expression: "1"}}]}}}
+  - {id: b, dependsOn: [below], action: {name: work}}
+`,
+		lines: []string{`start input={"text":"abc"} estimated=3 reserved=2 most=20 share={"credits":2,"steps":1,"memory":6000}`, `finish a size=3000`, `restart`,
+			`more below resource=steps n=9`, `more below resource=credits n=5`, `restart`, `child below outputs={"k":1} used=3 steps=7`, `finish b`},
+	},
 	"waves": {
 		recipe: `
 name: waves
@@ -299,6 +341,9 @@ func describe(r *Run) string {
 		if l.ExpressionCost > 0 {
 			fmt.Fprintf(&b, "expressions cost at most %d\n", l.ExpressionCost)
 		}
+	}
+	if r.belowSteps > 0 || r.start.Child != nil {
+		fmt.Fprintf(&b, "child runs began %d steps; the run has the share %+v and gives %+v\n", r.belowSteps, r.share, r.given)
 	}
 	for _, s := range r.sortedScopes() {
 		for i := range s.steps {

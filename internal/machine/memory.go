@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -33,26 +34,27 @@ func (r *Run) Memory() int64 { return r.valueMem + r.structMem }
 // checkMemory returns a failure when n more bytes of values would exceed the run's
 // memory.
 func (r *Run) checkMemory(n int) *Failure {
-	if r.Memory()+int64(n) > r.limits.MemoryBytes {
-		return &Failure{Code: fault.MemoryLimit, Msg: "the run's values would exceed " + sizeText(r.limits.MemoryBytes) + "; pass files, or raise limits.memory_limit_mb"}
+	if !r.within(journal.MemoryShare, r.memory()+int64(n), r.limits.MemoryBytes) {
+		return &Failure{Code: fault.MemoryLimit, Msg: "the run's values would exceed " + sizeText(r.limits.MemoryBytes) +
+			"; pass files, or raise limits.memory_limit_mb" + r.treeText()}
 	}
 	return nil
 }
 
 // checkOpen returns a failure when opening the scopes would exceed the run's memory.
 func (r *Run) checkOpen(graphs ...int32) *Failure {
-	total := r.Memory()
+	total := r.memory()
 	for _, g := range graphs {
 		if g != plan.None {
 			total += graphBytes(&r.plan.Graphs[g])
 		}
 	}
-	if total <= r.limits.MemoryBytes {
+	if r.within(journal.MemoryShare, total, r.limits.MemoryBytes) {
 		return nil
 	}
 	return &Failure{Code: fault.MemoryLimit, Msg: fmt.Sprintf(
-		"%d open iterations and branches, with their values, would exceed %s; lower maxConcurrency, pass files, or raise limits.memory_limit_mb",
-		len(r.scopes)+len(graphs), sizeText(r.limits.MemoryBytes))}
+		"%d open iterations and branches, with their values, would exceed %s; lower maxConcurrency, pass files, or raise limits.memory_limit_mb%s",
+		len(r.scopes)+len(graphs), sizeText(r.limits.MemoryBytes), r.treeText())}
 }
 
 // graphBytes is the size of a scope of the graph when it opens.

@@ -27,7 +27,7 @@ func (d rapidDice) IntN(n int) int { return rapid.IntRange(0, n-1).Draw(d.t, "di
 func drawPlan(t *rapid.T) *plan.Plan {
 	src, err := json.Marshal(sample.Recipe(rapidDice{t}, sample.Shape{
 		Steps: rapid.IntRange(1, 14).Draw(t, "steps"), Depth: 3, Actions: []string{"work", "work", "work", "once"},
-		Undo: "undo", Sleep: "sleep", Signals: []string{"go"}, Rebind: 40,
+		Undo: "undo", Sleep: "sleep", Signals: []string{"go"}, Rebind: 40, Recipes: rapid.SampledFrom([]int{0, 20, 60}).Draw(t, "recipes"),
 	}))
 	if err != nil {
 		t.Fatal(err)
@@ -69,14 +69,21 @@ func newChaos(t *rapid.T, p *plan.Plan) *chaos {
 			Policy: rapid.SampledFrom([]ledger.Policy{ledger.RefundUnused, ledger.RefundAll, ledger.NoRefund}).Draw(t, "policy")}
 		terms.Reserved = ledger.Reservation(terms.Estimated, terms.Most)
 	}
-	c.feed(&Input{Kind: InStart, Start: &journal.Start{Run: "run_1", Account: "a", Recipe: "drawn", Seed: 3, Pins: pinsOf(p), Credits: terms,
-		Parameters: map[string]any{"zero": int64(0), "list": []any{int64(1), "two"}, "file": file, "when": "2026-01-01T00:02:00Z"}}})
+	start := &journal.Start{Run: "run_1", Account: "a", Recipe: "drawn", Seed: 3, Pins: pinsOf(p), Credits: terms,
+		Parameters: map[string]any{"zero": int64(0), "list": []any{int64(1), "two"}, "file": file, "when": "2026-01-01T00:02:00Z"}}
+	c.drawPlace(start)
+	c.feed(&Input{Kind: InStart, Start: start})
 	return c
 }
 
 func (c *chaos) feed(in *Input) *Turn {
+	c.surround(in)
+	return c.give(in)
+}
+
+// give is feed with what is available and the room drawn already.
+func (c *chaos) give(in *Input) *Turn {
 	in.At = c.now
-	in.Available = rapid.SampledFrom([]int64{1 << 40, 1 << 40, 5, 0}).Draw(c.t, "available")
 	in.Queued = rapid.IntRange(0, 3).Draw(c.t, "queued") == 0
 	if in.Kind == InStart {
 		in.Available = 1 << 40
@@ -105,6 +112,7 @@ func (c *chaos) feed(in *Input) *Turn {
 	if err := c.led.turn(&turn); err != nil {
 		c.fail(err.Error())
 	}
+	c.checkTree()
 	if was.Terminal() && len(turn.Events) > 0 && in.Kind != InRetry && in.Kind != InEdit { // I7
 		c.fail("I7: an ended run went on")
 	}
@@ -127,12 +135,17 @@ func (c *chaos) fail(msg string) {
 func (c *chaos) carryOut(cmd Command, well bool) {
 	switch cmd.Kind {
 	case CmdAcquire:
-		if !well && rapid.IntRange(0, 4).Draw(c.t, "hold") == 0 {
+		// Nobody holds back a child run: it takes no slot.
+		if !well && c.run.plan.Steps[cmd.Ref.Step].Kind != plan.Recipe && rapid.IntRange(0, 4).Draw(c.t, "hold") == 0 {
 			c.feed(&Input{Kind: InHeld, Ref: cmd.Ref, Text: "slots"})
 			c.todo = append(c.todo, cmd)
 			return
 		}
-		c.feed(&Input{Kind: InGranted, Ref: cmd.Ref})
+		in := &Input{Kind: InGranted, Ref: cmd.Ref}
+		if c.run.plan.Steps[cmd.Ref.Step].Kind == plan.Recipe {
+			in.Child = c.grantOf(cmd.Ref)
+		}
+		c.feed(in)
 	case CmdDispatch:
 		in := &Input{Kind: InResult, Ref: cmd.Ref, Fence: cmd.Fence, Outcome: Success, Cost: 2,
 			Output: []byte(rapid.SampledFrom([]string{`{"ok":true}`, `[1,"two"]`, `"text"`, `7`, `null`}).Draw(c.t, "output"))}
@@ -173,6 +186,8 @@ func (c *chaos) carryOut(cmd Command, well bool) {
 		c.feed(in)
 	case CmdCollect:
 		c.feed(&Input{Kind: InResult, Ref: cmd.Ref, Fence: cmd.Fence, Outcome: Success, Output: []byte(`{"file":"x"}`)})
+	case CmdChild, CmdCancelChild:
+		c.serveChild(cmd, well)
 	case CmdContinue:
 		c.feed(&Input{Kind: InContinue})
 	case CmdAdmit:

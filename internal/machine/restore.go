@@ -123,6 +123,14 @@ func (d *reader) header() {
 	if d.Off < len(d.Buf) { // a run that costs nothing and is not paused has none
 		r.funds.held, r.funds.settled, r.paused = d.Varint(), d.Varint(), d.bool()
 	}
+	if d.Off < len(d.Buf) { // a run of a tree
+		r.belowSteps, r.share.Steps, r.share.Memory = d.Varint(), d.Varint(), d.Varint()
+	}
+	if rest := d.Off; rest < len(d.Buf) { // one that was estimated again
+		if r.funds.estimated = d.Varint(); r.funds.estimated == 0 {
+			d.Off = rest
+		}
+	}
 }
 
 func (d *reader) scope(before []*scope) *scope {
@@ -225,6 +233,8 @@ func (c *composite) matches(step *plan.Step) bool {
 		return step.Kind == plan.Loop && int64(len(c.loop.outs)) <= c.loop.next && (c.loop.list != nil || c.loop.have == 0)
 	case fallbackComposite:
 		return step.Fallback != plan.None
+	case childRunComposite:
+		return step.Kind == plan.Recipe
 	}
 	return c.kind == compensationComposite && step.Compensate != plan.None
 }
@@ -279,6 +289,13 @@ func (d *reader) composite() *composite {
 		c.branches = append(c.branches, b)
 	}
 	c.winner = int32(d.Varint())
+	if c.kind == childRunComposite {
+		c.child = &childRun{run: d.str(), retry: d.bool()}
+		if d.bool() {
+			c.open = 1
+		}
+		c.child.share = journal.Share{Credits: d.Varint(), Steps: d.Varint(), Memory: d.Varint()}
+	}
 	if !d.bool() {
 		return c
 	}
@@ -315,6 +332,12 @@ func (d *reader) connect(scopes []*scope) {
 		}
 		if s.live > 0 {
 			r.alive++
+		}
+		for _, c := range s.comps {
+			if c.child != nil && c.open > 0 {
+				s.openChildren++
+				r.give(c.child.share, 1)
+			}
 		}
 		for i := range s.steps {
 			st := &s.steps[i]
@@ -397,7 +420,7 @@ func (r *Run) Supply(ev *journal.Event) error {
 		if err != nil {
 			return err
 		}
-		r.start, r.input = st, newInputs(st)
+		r.setStart(st)
 	case ev.Kind == journal.EvRunRetried && len(ev.Data) > 0 && r.start != nil && slices.Contains(r.edits, ev.Seq):
 		fields, err := editedFields(ev.Data)
 		if err != nil {

@@ -82,7 +82,7 @@ func TestRestoreRefuses(t *testing.T) {
 		"items for an action":                 {move("l", "a"), `a composite that step "a" cannot have`},
 		"a fallback for a step without":       {move("f", "z"), `a composite that step "z" cannot have`},
 		"a compensation for a step without":   {func(r *Run) { comp(r, "c").kind = compensationComposite }, `a composite that step "c" cannot have`},
-		"a kind of composite":                 {func(r *Run) { comp(r, "c").kind = compensationComposite + 1 }, `a composite that step "c" cannot have`},
+		"a kind of composite":                 {func(r *Run) { comp(r, "c").kind = 99 }, `a composite that step "c" cannot have`},
 		"a loop without its state":            {func(r *Run) { comp(r, "l").loop = nil }, `a composite that step "l" cannot have`},
 		"a condition with items":              {func(r *Run) { comp(r, "c").loop = comp(r, "l").loop }, `a composite that step "c" cannot have`},
 		"a parallel step without branches":    {func(r *Run) { comp(r, "p").branches = nil }, `a composite that step "p" cannot have`},
@@ -113,7 +113,7 @@ func TestRestoreRefuses(t *testing.T) {
 	// Snapshots that Snapshot cannot write.
 	r := composed(t)
 	state := r.Snapshot(nil)
-	_, refusals["a byte too many"] = Restore(r.prog, append(state[:len(state):len(state)], 1, 1, 0, 0))
+	_, refusals["a byte too many"] = Restore(r.prog, append(state[:len(state):len(state)], 1, 1, 0, 0, 0, 0, 0))
 	w := writer{}
 	w.uint(1)
 	w.int(t0)

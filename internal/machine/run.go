@@ -50,6 +50,12 @@ type Run struct {
 	compensating  bool          // the last entry of compensations is running
 	paused        bool          // no attempt may begin
 
+	share      journal.Share // steps and memory that a child run may use; its credits are funds.held
+	room       journal.Share // what its parent can give it in this turn
+	given      journal.Share // the shares of the child runs that have not ended
+	belowSteps int64         // steps that child runs of this generation began, and those below them
+	cancels    []*composite  // child runs to cancel, in this turn
+
 	worklist worklist
 	runPos   uint64 // position of the run's own entry in the worklist; 0 = not in it
 	timers   timerQueue
@@ -216,7 +222,7 @@ func (r *Run) WaitState() string {
 			case journal.Waiting:
 				waiting++
 			case journal.Queued, journal.Blocked, journal.Running, journal.Retrying:
-				if s.comps[int32(i)] == nil {
+				if c := s.comps[int32(i)]; c == nil || c.child != nil {
 					other++
 				}
 			}
@@ -255,7 +261,7 @@ func (r *Run) Quiet() bool {
 				quiet = quiet && r.paused
 			case journal.Running:
 				c := s.comps[int32(i)]
-				quiet = quiet && c != nil && !c.owes()
+				quiet = quiet && c != nil && !c.owes() && !c.cancels()
 			}
 		}
 	})

@@ -152,6 +152,7 @@ type fakeEngine struct {
 	quiet bool // print only node and run outcomes
 	out   strings.Builder
 	most  int64           // credits that the account can give; math.MaxInt64 until a directive says less
+	tree  treeTerms       // what a directive says of the runs above and below
 	seen  map[string]bool // the kinds and names that the scenario has shown; nil = not recorded
 }
 
@@ -241,6 +242,7 @@ func (w *fakeEngine) line(s string) {
 		if n, _ := strconv.Atoi(args["size"]); n > 0 {
 			in.Start.Parameters = map[string]any{"big": strings.Repeat("x", n)}
 		}
+		w.place(in.Start, args)
 		if f := args["file"]; f != "" {
 			in.Start.Files = []journal.File{{Hash: "sha256_" + strings.Repeat(f, 64)[:64], Name: f, Size: 5}}
 			if x := args["extended"]; x != "" {
@@ -335,27 +337,11 @@ func (w *fakeEngine) line(s string) {
 			w.run.Used(), w.run.failures, w.run.gen, w.run.Quiet(), w.when(w.run.NextDue()), w.run.valueMem-w.led.seen.InputBytes())
 		return
 	default:
-		w.t.Fatalf("unknown directive %q", s)
+		if !w.childLine(verb, args, in) {
+			return
+		}
 	}
 	w.feed(in)
-}
-
-func exact(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		for k := range v {
-			v[k] = exact(v[k])
-		}
-	case []any:
-		for k := range v {
-			v[k] = exact(v[k])
-		}
-	case float64:
-		if v == float64(int64(v)) {
-			return int64(v)
-		}
-	}
-	return v
 }
 
 func (w *fakeEngine) result(verb string, args map[string]string) {
@@ -436,7 +422,7 @@ func (w *fakeEngine) feed(in *Input) {
 	for len(queue) > 0 {
 		in, queue = queue[0], queue[1:]
 		var turn Turn
-		in.Available = w.most
+		w.surround(in)
 		w.run.Decide(in, &turn)
 		w.met(in, &turn)
 		if err := w.led.turn(&turn); err != nil {
@@ -461,7 +447,7 @@ func (w *fakeEngine) feed(in *Input) {
 	}
 }
 
-var commandNames = [...]string{"", "acquire", "dispatch", "cancel", "need items", "collect", "continue", "admit"}
+var commandNames = [...]string{"", "acquire", "dispatch", "cancel", "need items", "collect", "continue", "child", "cancel child", "admit"}
 
 func (w *fakeEngine) printCommand(c Command) {
 	if w.quiet {
@@ -557,44 +543,4 @@ func (w *fakeEngine) showInput(step string) {
 		return
 	}
 	fmt.Fprintf(&w.out, "input of %s: %s key=%s\n", task.StepPath, input, task.EffectKey[:8])
-}
-
-// parseArgs reads: word key=value key="quoted value" {json}.
-func parseArgs(s string) map[string]string {
-	args := map[string]string{}
-	for s = strings.TrimSpace(s); s != ""; s = strings.TrimSpace(s) {
-		key := ""
-		if eq := strings.IndexAny(s, "= {"); eq > 0 && s[eq] == '=' {
-			key, s = s[:eq], s[eq+1:]
-		}
-		var val string
-		switch s[0] {
-		case '{', '[', '"':
-			dec := json.NewDecoder(strings.NewReader(s))
-			var raw json.RawMessage
-			if err := dec.Decode(&raw); err != nil {
-				panic(err)
-			}
-			val, s = string(raw), s[dec.InputOffset():]
-			if val[0] == '"' && key != "output" && key != "data" {
-				json.Unmarshal([]byte(val), &val)
-			}
-		default:
-			val, s, _ = strings.Cut(s, " ")
-		}
-		args[key] = val
-	}
-	return args
-}
-
-// number parses an argument; 0 when it is missing.
-func (w *fakeEngine) number(text string) int64 {
-	if text == "" {
-		return 0
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return n
 }

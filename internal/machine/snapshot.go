@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/wire"
 )
 
@@ -63,10 +64,19 @@ func (r *Run) Snapshot(buf []byte) []byte {
 		w.uint(uint64(index[e.scope]))
 		w.int(int64(e.step))
 	})
-	if r.funds.held != 0 || r.funds.settled != 0 || r.paused {
+	tree := r.belowSteps != 0 || r.share != (journal.Share{}) || r.funds.estimated != 0
+	if r.funds.held != 0 || r.funds.settled != 0 || r.paused || tree {
 		w.int(r.funds.held)
 		w.int(r.funds.settled)
 		w.bool(r.paused)
+	}
+	if tree {
+		w.int(r.belowSteps)
+		w.int(r.share.Steps)
+		w.int(r.share.Memory)
+	}
+	if r.funds.estimated != 0 {
+		w.int(r.funds.estimated)
 	}
 	return w.buf
 }
@@ -193,6 +203,14 @@ func (w *writer) composite(c *composite) {
 		w.stepError(c.branches[k].err)
 	}
 	w.int(int64(c.winner))
+	if c.child != nil {
+		w.str(c.child.run)
+		w.bool(c.child.retry)
+		w.bool(c.open > 0)
+		w.int(c.child.share.Credits)
+		w.int(c.child.share.Steps)
+		w.int(c.child.share.Memory)
+	}
 	l := c.loop
 	w.bool(l != nil)
 	if l == nil {

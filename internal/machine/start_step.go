@@ -32,9 +32,9 @@ func (r *Run) startStep(s *scope, i int32) {
 			return
 		}
 	}
-	if r.started >= r.limits.TotalSteps {
+	if !r.within(journal.StepsShare, r.steps()+1, r.limits.TotalSteps) {
 		r.finalFailure(s, i, &Failure{Code: fault.StepLimit, Msg: fmt.Sprintf(
-			"the run has begun %s, its limit; raise limits.max_total_steps", plural(r.started, "step"))}, nil)
+			"the run has begun %s, its limit; raise limits.max_total_steps%s", plural(r.steps(), "step"), r.treeText())}, nil)
 		return
 	}
 	code := r.prog.code(s.g.First + i)
@@ -53,7 +53,7 @@ func (r *Run) startStep(s *scope, i int32) {
 			return
 		}
 	}
-	if step.Kind != plan.Action {
+	if step.Kind != plan.Action && step.Kind != plan.Recipe {
 		r.emitRunning()
 	}
 	switch step.Kind {
@@ -71,6 +71,8 @@ func (r *Run) startStep(s *scope, i int32) {
 		r.startWait(s, i, step, code)
 	case plan.Fail:
 		r.startFail(s, i, step, code)
+	case plan.Recipe:
+		r.startRecipe(s, i, step)
 	}
 }
 
@@ -252,14 +254,14 @@ func (r *Run) checkLoop(s *scope, i int32, items, added int64) *Failure {
 		return &Failure{Code: fault.ItemLimit, Msg: fmt.Sprintf(
 			"the loop has %d items, the limit is %d; raise limits.max_loop_items", items, lim.LoopItems)}
 	}
-	total := r.started + added*each
+	total := r.steps() + added*each
 	if s.steps[i].at == 0 {
 		total++ // the loop itself
 	}
-	if total > lim.TotalSteps {
+	if !r.within(journal.StepsShare, total, lim.TotalSteps) {
 		return &Failure{Code: fault.StepLimit, Msg: fmt.Sprintf(
-			"%s of %s would make %s, the limit is %d; raise limits.max_total_steps",
-			plural(added, "item"), plural(each, "step"), plural(total, "step"), lim.TotalSteps)}
+			"%s of %s would make %s, the limit is %d; raise limits.max_total_steps%s",
+			plural(added, "item"), plural(each, "step"), plural(total, "step"), lim.TotalSteps, r.treeText())}
 	}
 	return nil
 }

@@ -59,8 +59,9 @@ func (r *Run) timerLive(t timer) bool {
 	st := &t.scope.steps[t.step]
 	if t.total {
 		// A fallback is not bound by the step's total_timeout, and a step that is
-		// being aborted is not aborted again.
-		if c := t.scope.comps[t.step]; c != nil && c.err != nil {
+		// being aborted is not aborted again. One whose child run is only to be replaced
+		// by another is bound as before.
+		if c := t.scope.comps[t.step]; c != nil && c.err != nil && (c.child == nil || !c.child.retry) {
 			return false
 		}
 		return st.status.Begun() && st.flags&flagFallback == 0 && st.at+t.scope.step(r.plan, t.step).TotalTimeoutMS*1000 == t.due
@@ -120,6 +121,8 @@ func (r *Run) fire(t timer) {
 	switch {
 	case t.total:
 		r.abortStep(s, i, &Failure{Code: fault.StepTimeout, Msg: "the step did not end within its total_timeout"})
+	case st.status == journal.Running && s.comps[i] != nil: // its child run
+		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeAborting, Flag: 1, Code: fault.StepTimeout, Text: "the child run took longer than the step's timeout"})
 	case st.status == journal.Running:
 		r.failStep(s, i, &Failure{Code: fault.StepTimeout, Msg: "the attempt ran longer than its timeout"}, nil)
 	case st.status == journal.Retrying:

@@ -27,6 +27,11 @@ const (
 	LotOrder    = false
 	Expiry      = false
 	Pause       = false
+	ChildEnd    = false
+	ChildCancel = false
+	Slice       = false
+	Group       = false
+	Feed        = false
 	Admission   = false
 	CommitFirst = false
 	Reload      = false

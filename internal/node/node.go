@@ -24,6 +24,7 @@ import (
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/egress"
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/sqlite"
@@ -37,6 +38,9 @@ type Store interface {
 	Accounts(ctx context.Context) ([]string, error)
 	// MeteredAccounts returns the accounts that have entries, sorted.
 	MeteredAccounts(ctx context.Context) ([]string, error)
+	// FoldLedger and HeadsAfter are those of a [reconcile.Source].
+	FoldLedger(ctx context.Context, account string, fn func(a *ledger.Account, e *ledger.Entry, n uint64) error) error
+	HeadsAfter(ctx context.Context, account, after string) ([]store.Head, error)
 }
 
 // OpenStore opens the store of a data directory exclusively for this process, and creates

@@ -74,7 +74,7 @@ func (s *State) accessibleText(repeated bool) string {
 }
 
 // details are the lines below the summary: the error, what the step waits for,
-// or why it is blocked.
+// or why it is blocked; and the child run.
 func (s *State) details() []string {
 	var lines []string
 	switch s.Status() {
@@ -85,6 +85,9 @@ func (s *State) details() []string {
 	case "running", "queued":
 	default:
 		lines = []string{oneLine(s.Note)}
+	}
+	if s.Run != "" {
+		lines = append(lines, "run "+oneLine(s.Run))
 	}
 	return slices.DeleteFunc(lines, func(s string) bool { return s == "" })
 }

@@ -128,6 +128,7 @@ type Estimate struct {
 	Fixed    int64  `json:"fixed,omitempty"`
 	PerFile  int64  `json:"perFile,omitempty"`
 	Formula  string `json:"formula,omitempty"`
+	Reads    []Var  `json:"reads,omitempty"` // the steps of the root graph that the formula names
 	Max      int64  `json:"max,omitempty"`
 	Policy   string `json:"policy"` // refund_unused | refund_all | no_refund
 }
@@ -137,6 +138,13 @@ type Estimate struct {
 type ActionRef struct {
 	Name    string `json:"name"`
 	Version string `json:"version,omitempty"`
+}
+
+func (r ActionRef) String() string {
+	if r.Version == "" {
+		return r.Name
+	}
+	return r.Name + "@" + r.Version
 }
 
 // A Graph is the static form of a scope.

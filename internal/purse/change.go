@@ -7,16 +7,18 @@ import (
 	"github.com/roux-engine/roux/internal/ledger"
 )
 
-// A Change moves credits of an account and belongs to no run: a grant, or the end
-// of a lot.
+// A Change moves credits of an account and belongs to no turn of a run: a grant, the end
+// of a lot, or an adjustment.
 type Change struct {
 	Void   bool
-	Lot    string // the key of the grant, which also names its lot
-	Amount int64  // of a grant, whole credits
+	Adjust *Adjustment // set for an adjustment
+	Lot    string      // the key of the grant, which also names its lot
+	Amount int64       // of a grant or an adjustment, whole credits
 	Terms  ledger.Terms
-	Note   string // of the end of a lot
+	Note   string // of the end of a lot, or of an adjustment
 
 	Entries []*ledger.Entry // what it came to
+	Made    []*ledger.Entry // of an adjustment: the same, or those of the one that it repeats
 }
 
 // Change decides a change of an account. One that was made before changes nothing.
@@ -32,6 +34,9 @@ func (ps *Purses[W]) Change(account string, ch *Change) error {
 	lot, exists := p.account.Lot(ch.Lot)
 	var err error
 	switch {
+	case ch.Adjust != nil:
+		ch.Made = nil
+		ch.Entries, err = p.adjust(ps.host.Now(), ch)
 	case ch.Void && exists && lot.VoidedAt != 0:
 		return nil
 	case ch.Void:

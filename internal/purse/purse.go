@@ -72,7 +72,8 @@ type purse[W any] struct {
 	budgets  ledger.Budgets
 	reset    int64 // when the next of them begins anew
 	watch    *ledger.Watch
-	grown    bool // in Purses.grown
+	grown    bool            // in Purses.grown
+	given    []*ledger.Entry // what adjustments of this process have given back
 
 	free    int64 // what was available when it was last counted
 	counted bool
@@ -297,9 +298,9 @@ func (p *purse[W]) enter(now int64, run, key string, m *move, ttl int64) ([]*led
 	case m.kind == journal.EvCreditsSettled && !held:
 		return nil, nil // a run that was begun in another data directory, and is carried on here
 	case m.kind == journal.EvCreditsSettled:
-		return p.account.Settle(now, "settle/"+hold, hold, m.n)
+		return p.account.Settle(now, ledger.EventKey(ledger.Settle, hold, m.seq), hold, m.n)
 	case held:
-		return one(p.account.ExtendFor(counts, now, fmt.Sprintf("extend/%s.%d", hold, m.seq), hold, m.n))
+		return one(p.account.ExtendFor(counts, now, ledger.EventKey(ledger.Extend, hold, m.seq), hold, m.n))
 	}
 	return one(p.account.ReserveFor(counts, now, "reserve/"+hold, hold, run, m.n, m.at+ttl))
 }
@@ -334,7 +335,7 @@ func (ps *Purses[W]) Trim() {
 		return
 	}
 	for name, p := range ps.byName {
-		if p.promised == 0 && len(p.waiting) == 0 && !p.grown {
+		if p.promised == 0 && len(p.waiting) == 0 && !p.grown && len(p.given) == 0 {
 			delete(ps.byName, name)
 		}
 	}

@@ -52,7 +52,11 @@ func (b *bank) limit() int64 {
 // bankAction grants a lot, or voids one.
 func (p *process) bankAction() {
 	b := p.w.bank
-	if b == nil || p.dead || b.dice.IntN(5) > 0 {
+	if b == nil || p.dead {
+		return
+	}
+	p.w.changePrices()
+	if b.dice.IntN(5) > 0 {
 		return
 	}
 	account := accounts[b.dice.IntN(len(accounts))]

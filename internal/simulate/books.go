@@ -99,6 +99,9 @@ func (c *checker) audit(keys ...store.Key) {
 			continue
 		}
 		held, settled := t.journal.Credits()
+		if t.tree.self != nil {
+			held = 0 // its root holds its share
+		}
 		if r := c.book(key.Account).run(key.Run); r.held != held || r.paid != settled {
 			c.w.fail("I11: run %s holds %d and has settled %d by its journal, %d and %d by the ledger", key.Run, held, settled, r.held, r.paid)
 		}

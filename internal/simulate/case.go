@@ -26,10 +26,14 @@ type Case struct {
 	Name    string         // for reports
 	Recipe  []byte         // the source text, for reports
 	Plan    *plan.Plan     // sealed
-	Actions engine.Actions // every action the plan calls; none is ever executed
+	Others  []*plan.Plan   // of other recipes that users start as well, with the same input
+	Actions engine.Actions // every action the plans call; none is ever executed
 
 	// Pays is true when the accounts of some worlds pay, and may have too few credits.
 	Pays bool
+	// Prices are the same actions at other prices, to which those of a world that pays
+	// change while runs go on.
+	Prices []engine.Actions
 
 	Parameters map[string]any // of a start
 	Files      []File         // of a start: they exist when the run begins

@@ -11,6 +11,7 @@ import (
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -18,20 +19,25 @@ import (
 // and what left the engine. It reads the engine's memory only to compare it with what
 // those bytes fold to.
 type checker struct {
-	w    *World
-	prog *machine.Program
-	runs map[store.Key]*runRecord
-	all  []*runRecord // in the order of their starts
+	w       *World
+	prog    *machine.Program // of roots
+	progs   programs
+	changed []*runRecord // by this commit
+	runs    map[store.Key]*runRecord
+	all     []*runRecord // in the order of their starts
 	// unsynced are runs of batches that may be on the disk although their sync failed.
 	unsynced []store.Key
 	books    map[string]*book // by account
-	orderly  bool             // the last process was stopped in order
+	// followers read the changes of each account.
+	followers map[string]*follower
+	orderly   bool // the last process was stopped in order
 }
 
 // A runRecord is what the checker knows about one run.
 type runRecord struct {
 	key        store.Key
 	journal    *journal.Checker
+	prog       *machine.Program
 	replica    *machine.Run // the run rebuilt from everything that was synced
 	events     []journal.Event
 	hashes     []uint64 // of the events
@@ -44,7 +50,9 @@ type runRecord struct {
 	acked       acks                // requests that were acknowledged to users
 	bootEvent   uint64              // the last event when the newest process started
 	stopEvent   uint64              // the last event when the process that wrote it stopped in order
-	unknownLoss bool                // after stopEvent a process died, and the next one stopped without having loaded the run
+	tree        treeRecord
+	effects     effects
+	unknownLoss bool // after stopEvent a process died, and the next one stopped without having loaded the run
 	deleted     bool
 	place       place // in the queue of its account
 }
@@ -72,8 +80,9 @@ func (w *World) fail(format string, args ...any) {
 func (c *checker) record(key store.Key) *runRecord {
 	t := c.runs[key]
 	if t == nil {
+		prog := c.programOf(key)
 		t = &runRecord{
-			key: key, journal: journal.NewChecker(c.prog.Plan()), replica: machine.NewRun(c.prog),
+			key: key, journal: journal.NewChecker(prog.Plan()), prog: prog, replica: machine.NewRun(prog),
 			reported: map[report]uint64{}, dispatched: map[report]struct{}{},
 		}
 		t.journal.CountHits(c.w.opt.Cells)
@@ -81,6 +90,14 @@ func (c *checker) record(key store.Key) *runRecord {
 		c.all = append(c.all, t)
 	}
 	return t
+}
+
+// programOf returns the program of a run that is stored.
+func (c *checker) programOf(key store.Key) *machine.Program {
+	if head, err := c.w.mem.Head(c.w.ctx(), key); err == nil && c.progs[head.PlanHash] != nil {
+		return c.progs[head.PlanHash]
+	}
+	return c.prog
 }
 
 // last is the run's last synced event.
@@ -106,7 +123,7 @@ func (c *checker) committed(batch []store.Transition, verdicts []store.Verdict, 
 		switch {
 		case err != nil:
 			c.catchUp(t.Key)
-			c.unsynced = append(c.unsynced, t.Key) // it may reappear after a crash
+			c.uncertain(t) // it may reappear after a crash
 			continue
 		case verdicts[i].Err != nil:
 			if t.First != 1 {
@@ -125,8 +142,23 @@ func (c *checker) committed(batch []store.Transition, verdicts []store.Verdict, 
 			c.checkStored(t.Key)
 		}
 	}
+	c.checkTrees()
 	c.audit(keys...)
 	c.checkQueues()
+	c.followFeeds()
+	for i := range batch {
+		if t := &batch[i]; err == nil && verdicts[i].Err == nil && t.Head != nil {
+			c.checkTold(t.Key)
+		}
+	}
+}
+
+// uncertain notes a transition of which nobody knows whether it is on the disk.
+func (c *checker) uncertain(tr *store.Transition) {
+	c.unsynced = append(c.unsynced, tr.Key)
+	if tr.Head != nil && tr.Head.Quarantine != "" {
+		c.record(tr.Key).place.disturbed = true
+	}
 }
 
 // synced checks events that have become durable.
@@ -152,10 +184,10 @@ func (c *checker) checkEvent(t *runRecord, ev *journal.Event) error {
 	w.stats.Events++
 	w.stats.Kinds[ev.Kind]++
 	if ev.Kind == journal.EvNodeCompleted || ev.Kind == journal.EvNodeFailed {
-		w.stats.Steps[c.prog.Plan().Steps[ev.Step].Kind]++
+		w.stats.Steps[t.prog.Plan().Steps[ev.Step].Kind]++
 	}
 	if w.trace != nil {
-		w.tracef("  synced %s %d %s %s %s", t.key.Run, ev.Seq, ev.Name(), journal.StepPath(c.prog.Plan(), ev.Ref()), ev.Code)
+		w.tracef("  synced %s %d %s %s %s", t.key.Run, ev.Seq, ev.Name(), journal.StepPath(t.prog.Plan(), ev.Ref()), ev.Code)
 	}
 	gen, status := t.journal.Generation(), t.journal.Status()
 	if err := t.journal.Check(ev); err != nil {
@@ -165,11 +197,11 @@ func (c *checker) checkEvent(t *runRecord, ev *journal.Event) error {
 	if ev.Kind == journal.EvRunEnding && ev.Verdict() == journal.RunCancelled {
 		t.cancels++
 	}
-	if ev.Kind == journal.EvNodeCompleted && ev.Attempt > 0 {
+	if ev.Kind == journal.EvNodeCompleted && ev.Attempt > 0 && t.prog.Plan().Steps[ev.Step].Kind != plan.Recipe {
 		want, ok := t.reported[report{ev.Ref(), journal.Fence{Gen: gen, Attempt: ev.Attempt}}]
 		if !ok || want != hashBytes(1, ev.Data) {
 			return fmt.Errorf("I3: event %d: step %s completed by attempt %d with what no worker reported of it",
-				ev.Seq, journal.StepPath(c.prog.Plan(), ev.Ref()), ev.Attempt)
+				ev.Seq, journal.StepPath(t.prog.Plan(), ev.Ref()), ev.Attempt)
 		}
 	}
 	if err := t.replica.Apply(ev); err != nil {
@@ -182,13 +214,43 @@ func (c *checker) checkEvent(t *runRecord, ev *journal.Event) error {
 	if err := t.journal.CheckEffectKey(ev, t.journal.Generation(), key); err != nil {
 		return fmt.Errorf("event %d: %w", ev.Seq, err)
 	}
+	if err := t.effects.observe(ev, key); err != nil {
+		return err
+	}
 	if w.opt.Durable != nil {
 		w.opt.Durable(t.key, t.replica, ev)
 	}
+	c.recordTree(t, ev)
 	h := hashEvent(ev)
 	t.events = append(t.events, *ev)
 	t.hashes = append(t.hashes, h)
 	t.sum = mix(t.sum, h)
+	return nil
+}
+
+// effects are the effect keys of a run: of the last attempt of each step, and those that
+// were charged.
+type effects struct {
+	keys    map[journal.Ref]string
+	charged map[string]bool
+}
+
+// observe asserts that an effect is charged once, however many attempts, in however many
+// generations, had its key (I12). key is that of an attempt that begins with the event.
+func (e *effects) observe(ev *journal.Event, key string) error {
+	if e.keys == nil {
+		e.keys, e.charged = map[journal.Ref]string{}, map[string]bool{}
+	}
+	switch {
+	case ev.Kind == journal.EvNodeStarted:
+		e.keys[ev.Ref()] = key
+	case ev.Kind == journal.EvNodeCharged && ev.Charged():
+		key := e.keys[ev.Ref()]
+		if e.charged[key] {
+			return fmt.Errorf("I12: event %d charges effect %s again", ev.Seq, key)
+		}
+		e.charged[key] = true
+	}
 	return nil
 }
 
@@ -297,10 +359,10 @@ func (c *checker) died(p *process) {
 
 // restore makes a run from its stored form.
 func (c *checker) restore(t *runRecord, saved *store.Saved) (*machine.Run, error) {
-	run := machine.NewRun(c.prog)
+	run := machine.NewRun(t.prog)
 	if saved.State != nil {
 		var err error
-		if run, err = machine.Restore(c.prog, saved.State); err != nil {
+		if run, err = machine.Restore(t.prog, saved.State); err != nil {
 			return nil, err
 		}
 	}
@@ -333,6 +395,7 @@ func (c *checker) checkSurvived() {
 		}
 	}
 	c.unsynced = c.unsynced[:0]
+	c.audit() // there may be entries and no run
 	for _, t := range c.all {
 		if t.deleted {
 			continue
@@ -343,24 +406,33 @@ func (c *checker) checkSurvived() {
 		}
 		c.audit(t.key)
 	}
+	c.checkTrees()
 	c.checkQueues()
+	c.followFeeds()
 }
 
-// deleted records that a run was removed.
-func (c *checker) deleted(key store.Key, p *process) {
-	t := c.record(key)
+// deleted records that a run was removed, and its child runs with it.
+func (c *checker) deleted(root store.Key, p *process) {
+	for _, t := range c.all {
+		if t.key == root || t.tree.self != nil && t.tree.self.Root == root.Run && t.key.Account == root.Account {
+			c.removed(t, p)
+		}
+	}
+}
+
+func (c *checker) removed(t *runRecord, p *process) {
 	t.deleted = true
 	if !t.journal.Status().Terminal() {
-		c.w.fail("run %s was removed while it was %s", key.Run, t.journal.Status())
+		c.w.fail("run %s was removed while it was %s", t.key.Run, t.journal.Status())
 	}
 	if keep := p.w.faults.config.Retention.Runs.Microseconds(); t.journal.At()+keep > p.stage.Now() {
-		c.w.fail("run %s was removed %d µs too early", key.Run, t.journal.At()+keep-p.stage.Now())
+		c.w.fail("run %s was removed %d µs too early", t.key.Run, t.journal.At()+keep-p.stage.Now())
 	}
 }
 
 // Before observes the engine: it is called before every turn of every run in memory.
 func (w *World) Before(key store.Key, run *machine.Run, in *machine.Input) {
-	w.mayPanic(key, in)
+	w.mayPanic(key, run, in)
 	w.turn = turnBefore{terminal: run.Status().Terminal(), admits: run.Admits(in), last: run.Last()}
 	if w.opt.Observe != nil {
 		w.opt.Observe.Before(key, run, in)
@@ -446,8 +518,11 @@ func (c *checker) stopped(p *process) {
 // handed back if the process that wrote its last event was stopped in order, otherwise
 // lost to a crash (F45). A process that was replaced by another may not know.
 func (w *World) checkHandedBack(key store.Key, in *machine.Input) {
-	t := w.checker.record(key)
-	if in.Kind != machine.InWorkerLost || !in.All || t.unknownLoss || w.stats.Faults[TakenOver] > 0 {
+	t := w.checker.runs[key]
+	if t == nil && len(w.checker.progs) == 1 {
+		t = w.checker.record(key) // a run that is not stored yet; of a tree its plan is not known
+	}
+	if in.Kind != machine.InWorkerLost || !in.All || t == nil || t.unknownLoss || w.stats.Faults[TakenOver] > 0 {
 		return
 	}
 	head, err := w.mem.Head(w.ctx(), key)

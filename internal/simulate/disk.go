@@ -138,5 +138,6 @@ func (d *disk) Delete(ctx context.Context, epoch uint64, at int64, keys []store.
 			d.p.w.checker.deleted(keys[i], d.p)
 		}
 	}
+	d.p.w.checker.followFeeds()
 	return verdicts, err
 }

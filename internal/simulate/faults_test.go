@@ -8,9 +8,8 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/program"
 )
 
 // TestNamedFaults plays worlds in which the faults of one row of reliability.md are
@@ -104,7 +103,7 @@ func fixedCase(t *testing.T, src string) fixed {
 func TestF19_JobThatKillsItsProcess(t *testing.T) {
 	src := fixedCase(t, "name: p\nsteps:\n  - {id: a, action: {name: work}}\n  - {id: b, action: {name: work}}\n")
 	opt := &Options{Source: src, noFaults: true, tune: func(w *World) { w.bank = nil }}
-	w := newWorld(1, src.c, machine.Prepare(src.c.Plan), engine.NewPlans(1), opt)
+	w := newWorld(1, src.c, prepare(src.c), program.NewCache(1), opt)
 	deadly := map[string]bool{}
 	begin := func(p *process, kills bool) {
 		req := w.newStart()

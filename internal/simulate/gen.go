@@ -35,17 +35,23 @@ func (Drawn) Case(n uint64) (*Case, error) {
 	dice := rand.New(rand.NewPCG(n, streamOfCases))
 	r := sample.Recipe(dice, shapeOf(n, dice))
 	estimate(n, r)
+	registered := drawLibrary(n)
+	nest(n, r, registered)
 	src, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("case %d: %w", n, err)
 	}
-	p, _, _, diags := compile.Source("drawn.json", src, compile.Options{Actions: drawnActions, Limits: drawnLimits})
+	p, _, _, diags := compile.Source("drawn.json", src, registered.options())
 	if p == nil {
 		return nil, fmt.Errorf("case %d: a drawn recipe does not compile: %v\n%s", n, diags, src)
 	}
+	others, err := registered.plans()
+	if err != nil {
+		return nil, fmt.Errorf("case %d: %w", n, err)
+	}
 	list := drawFile(dice)
 	c := &Case{
-		Name: fmt.Sprintf("drawn %d", n), Recipe: src, Plan: p, Actions: drawnActions, Pays: true,
+		Name: fmt.Sprintf("drawn %d", n), Recipe: src, Plan: p, Others: others, Actions: drawnActions, Prices: drawnPrices, Pays: true,
 		Parameters: map[string]any{
 			"zero": int64(0), "list": []any{int64(1), "two"}, "file": list.Hash,
 			"when": drawnWhen,

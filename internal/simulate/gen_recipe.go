@@ -12,32 +12,36 @@ import (
 // One is a Source with a single recipe: every schedule plays it.
 type One struct {
 	c     Case
-	fixed map[int32][]byte
+	fixed map[string][]byte // by step
 }
 
 // NewOne returns a source for the plan of a user's recipe. The actions are those it
 // was compiled with. They are not executed; [Answers] makes their outputs.
 func NewOne(name string, text []byte, p *plan.Plan, actions engine.Actions, input map[string]any, files []File) *One {
 	c := Case{Name: name, Recipe: text, Plan: p, Actions: actions, Parameters: input, Files: files, Payloads: map[string]any{}}
-	for i := range p.Steps {
-		if s := p.Steps[i].Signal; s != "" && !slices.Contains(c.Signals, s) {
-			c.Signals = append(c.Signals, s)
+	for _, q := range family(p) {
+		for i := range q.Steps {
+			if s := q.Steps[i].Signal; s != "" && !slices.Contains(c.Signals, s) {
+				c.Signals = append(c.Signals, s)
+			}
 		}
 	}
 	root := &p.Graphs[0]
 	for i := range root.N {
 		c.From = append(c.From, p.Steps[root.First+i].ID)
 	}
-	return &One{c: c, fixed: map[int32][]byte{}}
+	return &One{c: c, fixed: map[string][]byte{}}
 }
 
 // Answer sets the output, canonical JSON, of a step whenever it succeeds; it returns
-// false when the recipe has no action step of that id.
+// false when neither the recipe nor one that it runs has an action step of that id.
 func (o *One) Answer(step string, output []byte) bool {
 	found := false
-	for i := range o.c.Plan.Steps {
-		if s := &o.c.Plan.Steps[i]; s.ID == step && s.Kind == plan.Action {
-			o.fixed[int32(i)], found = output, true
+	for _, q := range family(o.c.Plan) {
+		for i := range q.Steps {
+			if s := &q.Steps[i]; s.ID == step && s.Kind == plan.Action {
+				o.fixed[step], found = output, true
+			}
 		}
 	}
 	return found

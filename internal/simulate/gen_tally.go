@@ -71,8 +71,12 @@ func stepName(p *plan.Plan, i int32) string {
 	return name
 }
 
-// Observe adds an event that has become durable, and the run after that event.
+// Observe adds an event that has become durable, and the run after that event. Of a tree
+// of runs only the root counts.
 func (t *Tally) Observe(key store.Key, run *machine.Run, ev *journal.Event) {
+	if st := run.Start(); st != nil && st.Child != nil {
+		return
+	}
 	r := t.runs[key]
 	if r == nil {
 		r = &runTally{effects: map[string]int{}, tries: map[journal.Ref]int{}}

@@ -9,7 +9,7 @@ import (
 
 // TestDrawnCases: every number gives a recipe that compiles, and always the same one.
 func TestDrawnCases(t *testing.T) {
-	var wide, deep, windows int
+	var wide, deep, windows, registered, circles int
 	for i := range uint64(400) {
 		a, err := Drawn{}.Case(i)
 		if err != nil {
@@ -30,11 +30,22 @@ func TestDrawnCases(t *testing.T) {
 				break
 			}
 		}
+		if len(a.Others) > 0 && len(a.Plan.Registered) > 0 {
+			registered++
+		}
+		for _, p := range a.Others {
+			for i := range p.Registered {
+				if p.Registered[i].Name == "outer" {
+					circles++ // it runs itself
+				}
+			}
+		}
 		if len(a.Files) > 0 && len(a.Files[0].Data) > 500 {
 			windows++
 		}
 	}
-	if wide == 0 || deep == 0 || windows == 0 {
-		t.Errorf("%d wide and %d deep recipes, %d files of several windows: the recipes cover too little", wide, deep, windows)
+	if wide == 0 || deep == 0 || windows == 0 || registered == 0 || circles == 0 {
+		t.Errorf("%d wide and %d deep recipes, %d files of several windows, %d that run registered recipes, %d that run themselves: the recipes cover too little",
+			wide, deep, windows, registered, circles)
 	}
 }

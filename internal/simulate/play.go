@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/internal/engine"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/program"
 )
 
 // A Player plays schedules, one after the other. It must be used by one goroutine.
@@ -16,8 +16,8 @@ type Player struct {
 	opt   Options
 	n     uint64
 	c     *Case
-	prog  *machine.Program
-	plans *engine.Plans
+	progs programs
+	plans *program.Cache
 }
 
 // A Result is the outcome of one schedule.
@@ -43,13 +43,13 @@ func (pl *Player) Play(seed uint64) (res Result, err error) {
 			pl.c = nil
 			return res, fmt.Errorf("recipe %d: %w", n, err)
 		}
-		pl.n, pl.prog, pl.plans = n, machine.Prepare(pl.c.Plan), engine.NewPlans(10)
+		pl.n, pl.progs, pl.plans = n, prepare(pl.c), program.NewCache(10)
 	}
 	plans := pl.plans
 	if seed%16 == 0 {
 		plans = nil // a process then reads its plans from the store at every start
 	}
-	w := newWorld(seed, pl.c, pl.prog, plans, &pl.opt)
+	w := newWorld(seed, pl.c, pl.progs, plans, &pl.opt)
 	res = Result{Seed: seed, Case: pl.c}
 	res.Err = w.play()
 	res.Hash, res.Stats = w.hash(), w.stats
@@ -126,7 +126,7 @@ func (w *World) powerCut() {
 			w.mem.Tear(p.batch)
 			for i := range p.batch {
 				if p.batch[i].Run != "" {
-					w.checker.unsynced = append(w.checker.unsynced, p.batch[i].Key)
+					w.checker.uncertain(&p.batch[i])
 				}
 			}
 		}
@@ -184,6 +184,9 @@ func (w *World) finish() {
 		stalled := p.stage.Stalled() != nil
 		if !stalled && w.releaseQuarantined(p) {
 			continue
+		}
+		if !stalled {
+			w.checker.checkCancelled(p)
 		}
 		if w.unfinished() == "" && len(p.requests) == 0 && !stalled {
 			return
@@ -327,9 +330,14 @@ func (w *World) unfinished() string {
 // checkLoaded asserts that memory is bounded by configuration (I15): no more runs that
 // could be suspended are in memory than the configuration allows.
 func (w *World) checkLoaded(p *process) {
-	quiet := 0
+	quiet, parents := 0, map[string]bool{}
 	p.stage.Live(func(l engine.LiveRun) {
-		if l.Run.Quiet() && !l.Ahead {
+		if st := l.Run.Start(); st != nil && st.Child != nil {
+			parents[st.Child.Parent] = true // it stays as long as its child run
+		}
+	})
+	p.stage.Live(func(l engine.LiveRun) {
+		if l.Run.Quiet() && !l.Ahead && !parents[l.Key.Run] {
 			quiet++
 		}
 	})
@@ -366,7 +374,9 @@ func (w *World) checkEnd() {
 		w.fail("%d requests were never answered", len(p.requests))
 	}
 	w.checkIdempotency()
+	w.checker.checkFamilies()
 	w.checker.checkSettled()
+	w.checker.checkFeeds()
 }
 
 // readAll reads a run from its beginning and compares that with its journal.

@@ -160,6 +160,16 @@ func TestBrokenWorldsAreNoticed(t *testing.T) {
 				tr.hashes[0]++
 			}
 		},
+		"I14: account": func(w *World) { // a change comes twice
+			for _, f := range w.checker.followers {
+				f.last--
+			}
+		},
+		"and the feed has": func(w *World) { // the feed was not told of a run
+			for _, f := range w.checker.followers {
+				clear(f.runs)
+			}
+		},
 		"I2: run": func(w *World) { // the events give another state
 			if tr := some(w); tr != nil {
 				w.noFaults, tr.replica = true, machine.NewRun(w.checker.prog)

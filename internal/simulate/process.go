@@ -55,7 +55,7 @@ func (w *World) boot() *process {
 	w.checker.began(p)
 	p.disk = &disk{Store: w.mem, p: p}
 	cfg := w.faults.config
-	cfg.Store, cfg.Actions = p.disk, w.c.Actions
+	cfg.Store, cfg.Actions = p.disk, priceList{w}
 	cfg.Files = func(string) action.Files { return &w.blobs }
 	cfg.Rand = diceReader{w.dice}
 	if w.trace != nil {

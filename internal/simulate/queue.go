@@ -49,10 +49,11 @@ func (t *runRecord) before(other *runRecord) bool {
 	return t.key.Run < other.key.Run && !other.place.direct
 }
 
-// live reports whether the run counts as live by its durable events.
+// live reports whether the run counts as live by its durable events: a child run belongs
+// to its root.
 func (t *runRecord) live() bool {
 	status := t.journal.Status()
-	return !t.deleted && t.journal.Last() > 0 && !status.Terminal() && status != journal.RunQueued
+	return t.tree.self == nil && !t.deleted && t.journal.Last() > 0 && !status.Terminal() && status != journal.RunQueued
 }
 
 // checkQueues asserts, after a commit, that no account has more live runs than its limit
@@ -70,6 +71,9 @@ func (c *checker) checkQueues() {
 			continue
 		}
 		t.place.admitted = false
+		if t.tree.self != nil {
+			continue // it was never queued
+		}
 		for _, other := range c.all {
 			if waits := other.journal.Status() == journal.RunQueued && !other.place.disturbed && !t.place.disturbed; waits &&
 				other.key.Account == t.key.Account && other.before(t) {

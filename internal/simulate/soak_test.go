@@ -7,8 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/roux-engine/roux/internal/engine"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/program"
 )
 
 // F50: a simulated day of faults, world after world. When a world ends nothing is left
@@ -25,7 +24,7 @@ func TestF50_ADayOfDisasters(t *testing.T) {
 	var lived, faults int64
 	worlds, sampled := uint64(0), int64(0)
 	var c *Case
-	var prog *machine.Program
+	var progs programs
 	for ; lived < day; worlds++ {
 		seed := 5_000_000 + worlds
 		if worlds%SeedsPerCase == 0 {
@@ -33,9 +32,9 @@ func TestF50_ADayOfDisasters(t *testing.T) {
 			if c, err = opt.Source.Case(seed / SeedsPerCase); err != nil {
 				t.Fatal(err)
 			}
-			prog = machine.Prepare(c.Plan)
+			progs = prepare(c)
 		}
-		w := newWorld(seed, c, prog, engine.NewPlans(10), &opt)
+		w := newWorld(seed, c, progs, program.NewCache(10), &opt)
 		if err := w.play(); err != nil {
 			t.Fatalf("seed %d: %v\nreplay: go run ./sim -seed %d -schedules 1 -v", seed, err, seed)
 		}

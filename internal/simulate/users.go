@@ -190,6 +190,9 @@ func (w *World) newStart() *engine.StartRequest {
 		Account: pick(w.dice, accounts[:]...), Plan: w.c.Plan, Recipe: w.c.Name, Parameters: w.c.Parameters, Files: w.files,
 		MaxCredits: w.bank.limit(), Key: w.bank.key(),
 	}
+	if n := len(w.c.Others); n > 0 && w.dice.IntN(3) == 0 {
+		req.Plan = w.c.Others[w.dice.IntN(n)]
+	}
 	if w.dice.IntN(3) == 0 {
 		req.IdempotencyKey = fmt.Sprint("key ", w.started)
 	}
@@ -313,6 +316,10 @@ func (w *World) checkRefusal(a *request, err error) {
 			if t := w.checker.runs[a.key]; t != nil && t.replica.Status() == journal.RunPending {
 				w.fail("I8: run %s has not begun, and it is too late to cancel it", a.key.Run)
 			}
+		}
+	case fault.MemoryLimit: // a child run gets no more while its parent is quarantined
+		if t := w.checker.runs[a.key]; a.kind != requestSignal || t == nil || t.tree.self == nil {
+			w.fail("%s of run %s is answered %v", requestNames[a.kind], a.key.Run, err)
 		}
 	case fault.InsufficientCredits, fault.InputInvalid:
 		ofBank := a.kind == requestGrant || a.kind == requestVoid

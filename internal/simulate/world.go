@@ -11,6 +11,7 @@ import (
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
@@ -50,7 +51,7 @@ type World struct {
 	dice      *rand.Rand
 	c         *Case
 	faults    faultProfile
-	plans     *engine.Plans
+	plans     *program.Cache
 	mem       *memory.Store
 	blobs     memoryFiles
 	files     []journal.File
@@ -58,6 +59,7 @@ type World struct {
 	bank      *bank // nil = no account pays
 	pauseDice *rand.Rand
 	unpaused  int64            // when all runs were last told to go on
+	prices    int              // those of Case.Prices that apply now, counted from 1; 0 = those of Case.Actions
 	limit     int              // of live runs of an account; 0 = none
 	roomSince map[string]int64 // by account: since when a run could be admitted
 	stats     Stats
@@ -96,7 +98,7 @@ const (
 )
 
 // newWorld makes the world of a seed.
-func newWorld(seed uint64, c *Case, prog *machine.Program, plans *engine.Plans, opt *Options) *World {
+func newWorld(seed uint64, c *Case, progs programs, plans *program.Cache, opt *Options) *World {
 	w := &World{
 		opt: opt, seed: seed, c: c, plans: plans, trace: opt.Trace,
 		dice:      rand.New(rand.NewPCG(seed, 0x726f7578)),
@@ -131,7 +133,7 @@ func newWorld(seed uint64, c *Case, prog *machine.Program, plans *engine.Plans, 
 	if opt.tune != nil {
 		opt.tune(w)
 	}
-	w.checker = checker{w: w, prog: prog, runs: map[store.Key]*runRecord{}, books: map[string]*book{}}
+	w.checker = checker{w: w, prog: progs[c.Plan.Key()], progs: progs, runs: map[store.Key]*runRecord{}, books: map[string]*book{}, followers: map[string]*follower{}}
 	w.faults.config.Accounts = w.rules
 	w.blobs = memoryFiles{w: w, files: map[string]*File{}}
 	for i := range c.Files {
@@ -209,7 +211,7 @@ func (w *World) wall() int64 {
 }
 
 // mayPanic may make the code of a run panic, or its process die.
-func (w *World) mayPanic(key store.Key, in *machine.Input) {
+func (w *World) mayPanic(key store.Key, run *machine.Run, in *machine.Input) {
 	w.stats.Inputs[in.Kind]++
 	if w.noFaults || w.inside == nil || w.inside.dying {
 		return
@@ -226,6 +228,7 @@ func (w *World) mayPanic(key store.Key, in *machine.Input) {
 	}
 	if w.happens(Panicked) {
 		w.inside.lostRuns = true
+		w.checker.takenBack(key, run)
 		panic(onPurpose)
 	}
 }

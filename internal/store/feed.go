@@ -7,6 +7,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/mutation"
 )
 
 // Feed reads what has changed in an account: one [Change] for each change of a head and
@@ -76,7 +77,7 @@ func (e *FeedEnd) Next(c *Change) {
 // numbers: its head, its entries, and the levels that these have crossed. first is the
 // number of its first entry.
 func AppendChanges(changes []Change, t *Transition, first uint64) []Change {
-	if h := t.Head; h != nil {
+	if h := t.Head; h != nil && !mutation.Feed {
 		changes = append(changes, Change{
 			At: h.Updated, Run: t.Run, Root: h.Root, Recipe: h.Recipe, Status: h.Status, Code: h.Code, Ended: h.Ended,
 			Quarantined: h.Quarantine != "", Imported: h.Imported(),

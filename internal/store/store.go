@@ -132,7 +132,8 @@ type Ledger interface {
 	// limit. The first entry has number 1.
 	Entries(ctx context.Context, account string, after uint64, limit int) ([]*ledger.Entry, error)
 
-	// Entry returns the entry under a key and its number, or nil.
+	// Entry returns the entry under a key and its number, or nil. Keys that follow from an
+	// event of a run ([KeyFollows]) are not looked for: what the run has stored tells.
 	Entry(ctx context.Context, account, key string) (*ledger.Entry, uint64, error)
 }
 
@@ -321,7 +322,8 @@ func (h *Head) Settled() bool { return h.Ended != 0 && !h.Owes }
 // for a settled run and the time when it ended.
 type Wake struct {
 	Key
-	At int64
+	At   int64
+	Root string // of a child run; only Due says it
 }
 
 // A Page is part of a run's journal.

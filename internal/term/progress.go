@@ -85,3 +85,37 @@ func Size(n int64) string {
 	}
 	return fmt.Sprintf("%.0f %s", f, unit)
 }
+
+// A Counter draws on a screen how many of something have been read.
+type Counter struct {
+	screen *Screen // nil draws nothing
+	now    func() time.Time
+	name   string
+	what   string
+	drawn  time.Time
+	shown  bool
+}
+
+// NewCounter returns a counter of what is read of something with a name. It draws nothing
+// when screen is nil or not live.
+func NewCounter(screen *Screen, now func() time.Time, name, what string) *Counter {
+	return &Counter{screen: screen, now: now, name: view.OneLine(view.Cut(name, 40)), what: what, drawn: now()}
+}
+
+// Set says how many it is now.
+func (c *Counter) Set(n uint64) {
+	if c.screen == nil || !c.screen.Live() {
+		return
+	}
+	if now := c.now(); now.Sub(c.drawn) > progressEvery {
+		c.drawn, c.shown = now, true
+		c.screen.Print(fmt.Sprintf("\r\x1b[K%s  %d %s", c.name, n, c.what))
+	}
+}
+
+// End removes what is drawn.
+func (c *Counter) End() {
+	if c.shown {
+		c.screen.Print("\r\x1b[K")
+	}
+}

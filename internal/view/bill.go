@@ -20,7 +20,9 @@ type Bill struct {
 	Status  string `json:"status"`
 	// Imported is set if the run was imported: nothing here has paid for it.
 	Imported bool `json:"imported,omitempty"`
-	Metered  bool `json:"metered"` // false: the run costs its account nothing
+	// Root is the run that pays for this one, which is a child run.
+	Root    string `json:"rootRunId,omitempty"`
+	Metered bool   `json:"metered"` // false: the run costs its account nothing
 
 	Strategy  string        `json:"strategy,omitempty"` // of the recipe's creditEstimation
 	Formula   string        `json:"formula,omitempty"`
@@ -37,6 +39,8 @@ type Bill struct {
 	Uncharged ledger.Amount `json:"uncharged"` // the sum of what is recorded and not charged
 	Paid      int64         `json:"paid"`      // by all generations so far
 	Held      int64         `json:"held"`      // now
+	// Back is what adjustments have given back of Paid.
+	Back []Adjusted `json:"adjustments,omitempty"`
 
 	Generations []*GenerationBill `json:"generations"`
 	Charges     []Charge          `json:"charges"` // at most MaxSteps
@@ -72,6 +76,14 @@ type Extension struct {
 	Credits int64  `json:"credits"`
 }
 
+// An Adjusted is what one adjustment has given back.
+type Adjusted struct {
+	At     string        `json:"at"`
+	Amount int64         `json:"amount"`
+	Lots   []ledger.Part `json:"lots"`
+	Note   string        `json:"note,omitempty"`
+}
+
 // A Charge is what one attempt cost.
 type Charge struct {
 	Event   uint64        `json:"event"`
@@ -80,6 +92,7 @@ type Charge struct {
 	Amount  ledger.Amount `json:"amount"`
 	Charged bool          `json:"charged"`
 	Why     string        `json:"why,omitempty"` // why it is not charged
+	Run     string        `json:"run,omitempty"` // the child run that the attempt was
 }
 
 // A Biller makes the bill of a run: from the events of its journal, and then from the
@@ -88,6 +101,8 @@ type Biller struct {
 	plan  *plan.Plan
 	bill  *Bill
 	start *journal.Start
+	// children are the child runs that go on.
+	children map[journal.Ref]string
 }
 
 // NewBiller returns a biller of a run of p, without events.
@@ -96,7 +111,7 @@ func NewBiller(p *plan.Plan, run string) *Biller {
 	if p.Estimate != nil {
 		b.Strategy, b.Formula = p.Estimate.Strategy, p.Estimate.Formula
 	}
-	return &Biller{plan: p, bill: b}
+	return &Biller{plan: p, bill: b, children: map[journal.Ref]string{}}
 }
 
 // Bill returns the bill after the events and entries so far.
@@ -114,6 +129,9 @@ func (x *Biller) Apply(ev *journal.Event) error {
 		if err != nil {
 			return err
 		}
+		if start.Child != nil {
+			b.Root = start.Child.Root
+		}
 		x.start, b.Account, b.Status = start, start.Account, journal.RunDispatching.String()
 		if c := start.Credits; c != nil {
 			b.Key = c.Key
@@ -125,12 +143,16 @@ func (x *Biller) Apply(ev *journal.Event) error {
 	case journal.EvRunRetried:
 		b.Generations = append(b.Generations, &GenerationBill{Generation: ev.Generation(), PaidBefore: b.Paid})
 		b.Status = journal.RunDispatching.String()
+	case journal.EvCreditsEstimated:
+		b.Estimated = ev.Expected()
 	case journal.EvCreditsReserved, journal.EvCreditsExtended:
 		x.hold(ev)
 	case journal.EvCreditsSettled:
 		settled := *ev
 		x.last().settled = &settled
-	case journal.EvNodeCharged, journal.EvNodeCompleted:
+	case journal.EvChildStarted:
+		x.children[ev.Ref()] = strings.Clone(ev.Text)
+	case journal.EvNodeCharged, journal.EvNodeCompleted, journal.EvChildEnded:
 		x.charge(ev)
 	}
 	if ev.Kind.Ends() {
@@ -163,9 +185,13 @@ func (x *Biller) hold(ev *journal.Event) {
 func (x *Biller) charge(ev *journal.Event) {
 	b := x.bill
 	c := Charge{Event: ev.Seq, Attempt: ev.Attempt, Charged: true}
-	if ev.Kind == journal.EvNodeCompleted {
+	switch ev.Kind {
+	case journal.EvNodeCompleted:
 		c.Amount = ledger.Whole(ev.Cost())
-	} else {
+	case journal.EvChildEnded:
+		c.Amount, c.Run = ev.ChildUsed(), x.children[ev.Ref()]
+		delete(x.children, ev.Ref())
+	default:
 		c.Amount, c.Charged = ev.Amount(), ev.Charged()
 	}
 	if c.Amount == 0 {
@@ -194,7 +220,7 @@ func (x *Biller) charge(ev *journal.Event) {
 func (x *Biller) settle(ev *journal.Event) {
 	b, g := x.bill, x.last()
 	g.Status, g.Used = b.Status, b.Used
-	if !b.Metered {
+	if !b.Metered || b.Root != "" {
 		return
 	}
 	failed := ev.Kind == journal.EvRunFailed
@@ -247,6 +273,9 @@ func (x *Biller) Entry(e *ledger.Entry) {
 	if !ok || err != nil {
 		return
 	}
+	if e.Kind == ledger.Adjust {
+		x.bill.Back = append(x.bill.Back, Adjusted{At: Stamp(e.At), Amount: e.Amount(), Lots: e.Parts, Note: e.Note})
+	}
 	for _, g := range x.bill.Generations {
 		if g.Generation != n {
 			continue
@@ -260,16 +289,6 @@ func (x *Biller) Entry(e *ledger.Entry) {
 	}
 }
 
-// Complete reports whether the entries have said with which lots the run has paid.
-func (x *Biller) Complete() bool {
-	for _, g := range x.bill.Generations {
-		if g.Status == "" || partsSum(g.Lots) != g.Paid || partsSum(g.Took) != g.Held {
-			return false
-		}
-	}
-	return true
-}
-
 func addParts(to, parts []ledger.Part) []ledger.Part {
 	for _, p := range parts {
 		if n := len(to); n > 0 && to[n-1].Lot == p.Lot {
@@ -279,11 +298,4 @@ func addParts(to, parts []ledger.Part) []ledger.Part {
 		to = append(to, p)
 	}
 	return to
-}
-
-func partsSum(parts []ledger.Part) (n int64) {
-	for _, p := range parts {
-		n += p.Amount
-	}
-	return n
 }

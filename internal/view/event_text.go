@@ -47,9 +47,13 @@ func EventText(p *plan.Plan, ev *journal.Event) string {
 	case journal.EvNodeBlocked:
 		return ev.Text
 	case journal.EvNodeStarted:
-		if ev.Attempt > 1 {
-			return fmt.Sprintf("try %d", ev.Attempt)
-		}
+		return tryText(ev.Attempt)
+	case journal.EvRunExtended, journal.EvChildExtended:
+		return extendedText(ev)
+	case journal.EvChildStarted:
+		return Join(" ", "recipe "+OneLine(ChildRecipe(p, ev.Step)), "as run "+ev.Text, tryText(ev.Attempt))
+	case journal.EvChildEnded:
+		return endedChildText(ev)
 	case journal.EvNodeOpened:
 		return openedText(p, ev)
 	case journal.EvNodeItems:
@@ -99,6 +103,14 @@ func EventText(p *plan.Plan, ev *journal.Event) string {
 		return Join(": ", ev.Text, string(ev.Data))
 	}
 	return ""
+}
+
+// tryText names an attempt after the first.
+func tryText(attempt uint32) string {
+	if attempt < 2 {
+		return ""
+	}
+	return fmt.Sprintf("try %d", attempt)
 }
 
 // openedText describes the side, branches or items that a step opened.

@@ -5,6 +5,7 @@ package view
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
@@ -118,6 +119,11 @@ func (x *Explainer) why(e *Explanation, step *plan.Step, unmet []Dependency) {
 	case "blocked":
 		because("it is ready but held back: %s", s.Note)
 	case "running":
+		if c := s.Child; c != nil {
+			because("it runs recipe %s as run %s, which has not ended", c.Recipe, c.Run)
+			e.Next = "roux explain " + c.Run
+			break
+		}
 		because("what it depends on has settled, and it was given to a worker")
 	case "waiting":
 		if s.Note != "" {
@@ -216,6 +222,12 @@ func (x *Explainer) whySkipped(e *Explanation, step *plan.Step, because func(str
 }
 
 func (x *Explainer) cost(e *Explanation) {
+	if c := x.mine.Child; c != nil && c.End != 0 {
+		e.Why = append(e.Why, fmt.Sprintf("it ran recipe %s as run %s, which is %s after %s", c.Recipe, c.Run, c.Status, Took(time.Duration(c.End-c.Begin)*time.Microsecond)))
+		if c.Status != "completed" {
+			e.Next = "roux explain " + c.Run
+		}
+	}
 	if x.mine.Cost > 0 {
 		e.Why = append(e.Why, fmt.Sprintf("it cost %s of the %d credits the run has used", x.mine.Cost, x.run.Used()))
 	}

@@ -50,6 +50,16 @@ type Mask struct {
 	// unread is true once an input could not be read: any value of a later event may be
 	// one that it marks.
 	unread bool
+
+	below    func(run string) (*Mask, error) // see Below; nil = no run below marks anything
+	children map[childKey]string             // the child runs that have not ended
+}
+
+// A childKey is the attempt of a step that a child run is.
+type childKey struct {
+	path    string
+	step    int32
+	attempt uint32
 }
 
 // NewMask returns the mask of a plan; nil when the plan marks nothing.
@@ -61,6 +71,78 @@ func NewMask(p *plan.Plan) *Mask {
 	return &Mask{schema: schema}
 }
 
+// Inherit returns a mask that also hides what an outer run's mask has learned. The input
+// of a child run is made by its parent, so that a value which the parent's recipe marks
+// stays hidden in the child, whatever the child's recipe marks. Both masks may be nil.
+func (m *Mask) Inherit(up *Mask) *Mask {
+	if up == nil {
+		return m
+	}
+	if m == nil {
+		m = &Mask{}
+	}
+	m.texts = append(m.texts, up.texts...)
+	m.sortTexts()
+	m.wholes = append(m.wholes, up.wholes...)
+	m.unread = m.unread || up.unread
+	return m
+}
+
+// Below returns a mask that also hides what the recipes of child runs mark, from the end
+// of each child run on: its parent is told its outputs and its error. of returns the mask
+// of a child run that has learned its input, or nil if it marks nothing. The mask may be
+// nil.
+func (m *Mask) Below(of func(run string) (*Mask, error)) *Mask {
+	if m == nil {
+		m = &Mask{}
+	}
+	m.below, m.children = of, map[childKey]string{}
+	return m
+}
+
+// Deep reports whether what a mask hides depends on child runs.
+func (m *Mask) Deep() bool { return m != nil && m.below != nil }
+
+// child follows the start and the end of a child run.
+func (m *Mask) child(ev *journal.Event) {
+	if m.below == nil {
+		return
+	}
+	key := childKey{string(ev.Path), ev.Step, ev.Attempt}
+	if ev.Kind == journal.EvChildStarted {
+		m.children[key] = ev.Text
+		return
+	}
+	run, known := m.children[key]
+	delete(m.children, key)
+	if !known {
+		return
+	}
+	ended, err := m.below(run)
+	if err != nil {
+		m.unread = true // what the child run returns may be anything
+		return
+	}
+	m.Inherit(ended)
+}
+
+// sortTexts puts the longest text first, and each once.
+func (m *Mask) sortTexts() {
+	slices.SortFunc(m.texts, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	m.texts = slices.Compact(m.texts)
+}
+
+// Learn remembers the marked values of an event that has input of the run, or tells of a
+// child run, for the masks that inherit them.
+func (m *Mask) Learn(ev *journal.Event) {
+	switch ev.Kind {
+	case journal.EvRunStarted, journal.EvRunRetried:
+		m.Event(ev)
+	case journal.EvChildStarted, journal.EvChildEnded:
+		m.child(ev)
+	}
+}
+
 // Event returns an event as it may be shown. It never changes ev.
 func (m *Mask) Event(ev *journal.Event) *journal.Event {
 	if m == nil {
@@ -70,7 +152,7 @@ func (m *Mask) Event(ev *journal.Event) *journal.Event {
 	switch ev.Kind {
 	case journal.EvRunStarted:
 		st, err := journal.DecodeStart(ev.Data)
-		if err != nil {
+		if err != nil || m.unread { // of an outer run, too
 			m.unread, out.Data = true, nil
 			return &out
 		}
@@ -89,8 +171,11 @@ func (m *Mask) Event(ev *journal.Event) *journal.Event {
 		m.unread = m.unread || string(out.Data) == maskedJSON
 		return &out
 	}
-	if ev.Kind == journal.EvRunLimits {
-		return ev // the limits that a person raised, which readers of the state need
+	if ev.Kind == journal.EvChildStarted || ev.Kind == journal.EvChildEnded {
+		m.child(ev)
+	}
+	if ev.Kind == journal.EvRunLimits || ev.Kind == journal.EvChildStarted {
+		return ev // limits and shares are numbers that readers of the state need, and a run id is no secret
 	}
 	if m.unread {
 		return hidden(&out)
@@ -146,8 +231,7 @@ func hidden(ev *journal.Event) *journal.Event {
 func (m *Mask) Fields(params map[string]any) map[string]any {
 	m.work = 0
 	masked, _ := m.marked(m.schema, params, 0).(map[string]any)
-	slices.SortFunc(m.texts, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
-	m.texts = slices.Compact(m.texts)
+	m.sortTexts()
 	// The same text may occur in other parameters.
 	masked, _ = m.value(masked).(map[string]any)
 	return masked

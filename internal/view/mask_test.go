@@ -306,3 +306,75 @@ func TestMaskDepth(t *testing.T) {
 		}
 	}
 }
+
+// A mask of a child run hides what the recipe of its parent marks, as the parent passes it
+// on, and what its own recipe marks.
+func TestMaskOfAChildRun(t *testing.T) {
+	marks := func(name string) *plan.Plan {
+		return &plan.Plan{InputSchema: []byte(`{"properties": {"` + name + `": {"writeOnly": true}}}`)}
+	}
+	start := func(params string) *journal.Event {
+		return &journal.Event{Seq: 1, Kind: journal.EvRunStarted, Step: -1,
+			Data: []byte(`{"run":"r","account":"a","recipe":"x","plan":"h","seed":1,"parameters":` + params + `}`)}
+	}
+	up := NewMask(marks("key"))
+	up.Event(start(`{"key": "hush-hush", "seen": "open"}`))
+	for name, child := range map[string]*plan.Plan{"marks nothing": {}, "marks another": marks("pin")} {
+		m := NewMask(child).Inherit(up)
+		for _, ev := range []*journal.Event{
+			start(`{"k": "hush-hush", "seen": "open"}`),
+			{Seq: 2, Kind: journal.EvChildStarted, Text: "run_1", Data: []byte(`{"steps":16}`), Attempt: 1},
+			{Seq: 3, Kind: journal.EvChildEnded, Attempt: 1, Code: fault.StepFailed, Text: "hush-hush is no key", Data: []byte(`{"said":"hush-hush"}`)},
+			{Seq: 4, Kind: journal.EvNodeFailed, Code: fault.StepFailed, Text: "hush-hush is no key"},
+			{Seq: 5, Kind: journal.EvRunFailed, Step: -1, Code: fault.StepFailed, Text: "hush-hush is no key"},
+		} {
+			shown := m.Event(ev)
+			if text := shown.Text + string(shown.Data); strings.Contains(text, "hush") {
+				t.Errorf("%s: event %d shows %s", name, ev.Seq, text)
+			}
+			if ev.Kind == journal.EvChildStarted && (shown.Text != ev.Text || string(shown.Data) != string(ev.Data)) {
+				t.Errorf("%s: the start of a child run is shown as %+v", name, shown)
+			}
+		}
+		if name == "marks another" {
+			shown := m.Event(start(`{"pin": "whisper", "seen": "open"}`))
+			if bytes.Contains(shown.Data, []byte("whisper")) || !bytes.Contains(shown.Data, []byte("open")) {
+				t.Errorf("%s: %s", name, shown.Data)
+			}
+		}
+	}
+	if NewMask(&plan.Plan{}).Inherit(nil) != nil {
+		t.Error("a mask that hides nothing is no mask")
+	}
+}
+
+// A mask of a parent hides what the recipe of a child run marks, from the end of the child
+// run on.
+func TestMaskOfAParent(t *testing.T) {
+	child := func(run string) (*Mask, error) {
+		if run != "run_1" {
+			return nil, fault.New(fault.StoreCorrupt, "run %s cannot be read", run)
+		}
+		m := NewMask(&plan.Plan{InputSchema: []byte(`{"properties": {"key": {"writeOnly": true}}}`)})
+		m.Learn(&journal.Event{Seq: 1, Kind: journal.EvRunStarted, Step: -1,
+			Data: []byte(`{"run":"run_1","account":"a","recipe":"x","plan":"h","seed":1,"parameters":{"key": "hush-hush"}}`)})
+		return m, nil
+	}
+	m := NewMask(&plan.Plan{}).Below(child)
+	show := func(ev *journal.Event) string { shown := m.Event(ev); return shown.Text + string(shown.Data) }
+	ended := journal.Event{Seq: 4, Kind: journal.EvChildEnded, Step: 2, Attempt: 1, Code: fault.StepFailed, Text: "hush-hush is no key"}
+	if text := show(&ended); !strings.Contains(text, "hush") {
+		t.Errorf("the end of a child run that did not start here is shown as %q", text)
+	}
+	show(&journal.Event{Seq: 2, Kind: journal.EvChildStarted, Step: 2, Text: "run_1", Attempt: 1})
+	for _, ev := range []*journal.Event{&ended, {Seq: 5, Kind: journal.EvNodeCompleted, Step: 2, Data: []byte(`{"said":"hush-hush"}`)}} {
+		if text := show(ev); strings.Contains(text, "hush") {
+			t.Errorf("event %d shows %s", ev.Seq, text)
+		}
+	}
+	show(&journal.Event{Seq: 6, Kind: journal.EvChildStarted, Step: 3, Text: "run_2", Attempt: 1})
+	ended.Step, ended.Text = 3, "anything"
+	if text := show(&ended); strings.Contains(text, "anything") {
+		t.Errorf("the end of a child run that cannot be read is shown as %q", text)
+	}
+}

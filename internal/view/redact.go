@@ -19,7 +19,7 @@ func Redact(ev *journal.Event) (*journal.Event, error) {
 	out := *ev
 	switch ev.Kind {
 	case journal.EvRunSignalled, journal.EvNodeWaiting, journal.EvRunRetried, journal.EvNodeOpened, journal.EvContract,
-		journal.EvRunContract, journal.EvNodeBlocked, journal.EvRunCompleted:
+		journal.EvRunContract, journal.EvNodeBlocked, journal.EvRunCompleted, journal.EvChildStarted:
 		// Text is a name from the recipe or from Roux.
 	default:
 		if ev.Text != "" {

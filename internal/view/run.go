@@ -25,6 +25,7 @@ type Run struct {
 	ID   string
 
 	Recipe     string
+	Place      *journal.Child // in its tree of runs; nil for a root run
 	Files      []journal.File // the run's input files
 	Account    string
 	Funds      *Funds // of a run that its account pays for; nil = it costs nothing
@@ -36,6 +37,9 @@ type Run struct {
 	// that the run passed over them.
 	Passed      int
 	FirstPassed string
+
+	// Children counts the child runs, also those of earlier attempts, by status.
+	Children map[string]int
 
 	// ByPath are the steps that are kept. Order has the same steps in the order in
 	// which they first appeared, and some that were dropped.
@@ -69,6 +73,7 @@ type Step struct {
 	Summary  string  // its output in a few words
 	Undone   string  // "compensated", or why the compensation failed
 	Others   string  // set on a step that stands for items that are not listed: describes them
+	Child    *Child  // the last child run of a step that runs a recipe
 
 	keep    bool
 	charged ledger.Amount // to be counted when it completes
@@ -172,7 +177,7 @@ func (v *Run) Apply(ev *journal.Event) error {
 	if ev.Step < 0 {
 		return v.applyRun(ev)
 	}
-	v.Began = v.Began || ev.Kind == journal.EvNodeStarted || ev.Kind == journal.EvNodeCompleted
+	v.Began = v.Began || ev.Kind == journal.EvNodeStarted || ev.Kind == journal.EvChildStarted || ev.Kind == journal.EvNodeCompleted
 	s := v.step(ev.Ref())
 	switch ev.Kind {
 	case journal.EvNodeReady:
@@ -186,6 +191,8 @@ func (v *Run) Apply(ev *journal.Event) error {
 		if s.Began == 0 {
 			s.Began = ev.At
 		}
+	case journal.EvChildStarted, journal.EvChildEnded:
+		v.applyChild(s, ev)
 	case journal.EvNodeOpened:
 		s.Status, s.Began = "running", ev.At
 		v.applyOpened(s, ev)
@@ -204,7 +211,11 @@ func (v *Run) Apply(ev *journal.Event) error {
 		s.Note = "fallback"
 		s.failed(ev)
 	case journal.EvNodeCompleted:
-		s.Code, s.Message, s.Cost, s.Summary = "", "", s.charged.Plus(ledger.Whole(ev.Cost())), Brief(ev.Data)
+		s.Code, s.Message, s.Summary = "", "", Brief(ev.Data)
+		s.Cost = s.childCost(s.charged.Plus(ledger.Whole(ev.Cost())))
+		if s.Child != nil {
+			s.Summary = s.Child.summary
+		}
 		s.charged = 0
 		v.settle(s, "completed", ev)
 	case journal.EvNodeCharged:
@@ -259,16 +270,27 @@ func (v *Run) applyRun(ev *journal.Event) error {
 			Recipe  string           `json:"recipe"`
 			Files   []journal.File   `json:"files"`
 			Credits *journal.Credits `json:"credits"`
+			Child   *journal.Child   `json:"child"`
 		}
 		if err := json.Unmarshal(ev.Data, &start); err != nil {
 			return fault.Wrap(fault.StoreCorrupt, err, "run %s: its first event cannot be read: %v", v.ID, err)
 		}
 		v.Recipe, v.Files, v.Account = start.Recipe, start.Files, start.Account
+		v.Place = start.Child
 		if start.Credits != nil {
 			v.Funds = &Funds{Estimated: start.Credits.Estimated}
+			if start.Child != nil {
+				v.Funds.Reserved = start.Child.Share.Credits
+			}
 		}
 	case journal.EvCreditsReserved, journal.EvCreditsExtended:
 		v.Funds.hold(ev)
+	case journal.EvCreditsEstimated:
+		v.Funds.Estimated = ev.Expected()
+	case journal.EvRunExtended:
+		if v.Funds != nil && ev.Resource() == journal.CreditsShare {
+			v.Funds.Reserved += ev.Added()
+		}
 	case journal.EvRunCompleted, journal.EvRunFailed, journal.EvRunCancelled, journal.EvRunExpired:
 		v.Failures, v.Paused = ev.HasFailures(), false
 	case journal.EvRunPaused, journal.EvRunUnpaused:

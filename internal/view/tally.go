@@ -43,6 +43,7 @@ type StepTally struct {
 	// Note is what the step waits for, or why it is blocked or skipped.
 	Note    string
 	Undone  string // "compensated", or why the compensation failed
+	Run     string // the newest child run of a step that has one instance
 	Code    fault.Code
 	Message string
 
@@ -114,7 +115,10 @@ func (t *Tally) Add(ev *journal.Event) {
 	case journal.EvNodeBlocked:
 		s.Note = strings.Clone(ev.Text)
 		t.set(ev, "blocked")
-	case journal.EvNodeStarted:
+	case journal.EvNodeStarted, journal.EvChildStarted:
+		if ev.Kind == journal.EvChildStarted && !t.many[t.Plan.Steps[ev.Step].Graph] {
+			s.Run = strings.Clone(ev.Text)
+		}
 		s.Attempts = max(s.Attempts, int(ev.Attempt))
 		t.set(ev, "running")
 	case journal.EvNodeOpened:
@@ -187,6 +191,8 @@ func (t *Tally) settle(ev *journal.Event, s *StepTally) {
 		}
 		s.Cost = s.Cost.Plus(ledger.Whole(ev.Cost()))
 		t.set(ev, "completed")
+	case journal.EvChildEnded:
+		s.Cost = s.Cost.Plus(ev.ChildUsed())
 	case journal.EvNodeCharged:
 		if ev.Charged() {
 			s.Cost = s.Cost.Plus(ev.Amount())

@@ -29,6 +29,9 @@ type Span struct {
 	Note      string             `json:"note,omitempty"`
 	Error     *journal.StepError `json:"error,omitempty"`
 	Children  []*Span            `json:"children,omitempty"`
+	Uncharged ledger.Amount      `json:"uncharged,omitempty"` // what attempts cost that did not complete it
+	// Runs are the child runs of a step that runs a recipe: one for each attempt.
+	Runs []*Child `json:"runs,omitempty"`
 
 	Ref        journal.Ref `json:"-"`
 	Begin, End int64       `json:"-"` // UTC µs
@@ -70,6 +73,12 @@ type Trace struct {
 	Estimated *int64  `json:"creditsEstimated,omitempty"`
 	Steps     []*Span `json:"steps"`
 	Truncated bool    `json:"truncated,omitempty"`
+	// Parent and Root are those of a child run.
+	Parent string `json:"parentRunId,omitempty"`
+	Root   string `json:"rootRunId,omitempty"`
+
+	Plan  *plan.Plan `json:"-"`
+	Start int64      `json:"-"` // UTC µs
 }
 
 // A Tracer builds spans from a journal. In addition to the view of the run it records
@@ -107,6 +116,15 @@ func (t *Tracer) Apply(ev *journal.Event) error {
 	switch ev.Kind {
 	case journal.EvNodeQueued, journal.EvNodeBlocked, journal.EvNodeLost:
 		s.enter(Queueing, ev.At)
+	case journal.EvChildStarted:
+		s.enter(Working, ev.At)
+		s.Attempts = max(s.Attempts, ev.Attempt)
+		s.Runs = append(s.Runs, newChild(t.Plan, ev))
+	case journal.EvChildEnded:
+		if n := len(s.Runs); n > 0 {
+			s.Runs[n-1].end(ev)
+		}
+		s.Credits = s.Credits.Plus(ev.ChildUsed())
 	case journal.EvNodeStarted, journal.EvNodeOpened, journal.EvNodeFallback, journal.EvNodeCompensating:
 		s.enter(Working, ev.At)
 		s.Attempts = max(s.Attempts, ev.Attempt)
@@ -123,6 +141,8 @@ func (t *Tracer) Apply(ev *journal.Event) error {
 	case journal.EvNodeCharged:
 		if ev.Charged() {
 			s.Credits = s.Credits.Plus(ev.Amount())
+		} else {
+			s.Uncharged = s.Uncharged.Plus(ev.Amount())
 		}
 	case journal.EvNodeInvalidated:
 		// A retry starts the step again; its earlier phases stay in the trace.
@@ -137,6 +157,9 @@ func (t *Tracer) settleSpan(s *Span, ev *journal.Event) {
 	case journal.EvNodeCompleted:
 		if s.Status, s.Note = "completed", s.opened; s.Note == "" {
 			s.Note = Brief(ev.Data)
+		}
+		if n := len(s.Runs); n > 0 && s.Note == "" {
+			s.Note = s.Runs[n-1].summary
 		}
 		s.Credits = s.Credits.Plus(ledger.Whole(ev.Cost()))
 	case journal.EvNodeFailed:
@@ -209,6 +232,17 @@ func (t *Tracer) Trace(now int64) *Trace {
 	out := &Trace{
 		ID: t.ID, Recipe: t.Recipe, Status: t.Status.String(), StartedAt: Stamp(t.Start),
 		TookMs: millis(end - t.Start), Credits: t.Used(), Steps: append([]*Span{}, t.roots...), Truncated: t.cut,
+	}
+	out.Plan, out.Start = t.Plan, t.Start
+	if c := t.Place; c != nil {
+		out.Depth, out.Parent, out.Root = int(c.Depth), c.Parent, c.Root
+	}
+	for _, s := range t.spans {
+		for _, c := range s.Runs {
+			if c.End == 0 {
+				c.TookMs = millis(max(0, end-c.Begin))
+			}
+		}
 	}
 	if f := t.Funds; f != nil {
 		out.Reserved, out.Estimated = &f.Reserved, &f.Estimated

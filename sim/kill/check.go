@@ -27,6 +27,7 @@ type history struct {
 	status          string
 	code            string // error code of the run
 	outputs         json.RawMessage
+	children        []*history
 }
 
 // compare compares the three records: the journal as `roux events` prints it, the
@@ -39,18 +40,28 @@ func (r *round) compare() (problems []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	byID, byTag := map[string]*history{}, map[string]*history{}
+	byID, byTag, used := map[string]*history{}, map[string]*history{}, map[string]int64{}
 	for _, run := range runs {
-		h, err := r.read(run.ID, bad)
+		tree, err := r.readTree(run.ID, bad)
 		if err != nil {
 			return nil, err
 		}
-		byID[h.id] = h
-		if byTag[h.tag] != nil {
-			bad("the runs %s and %s were both begun by one command", h.id, byTag[h.tag].id)
+		for _, h := range tree {
+			byID[h.id] = h
+			if byTag[h.tag] != nil {
+				bad("the runs %s and %s were both begun by one command or step", h.id, byTag[h.tag].id)
+			}
+			byTag[h.tag] = h
+			used[run.ID] += r.checkCharges(h, bad)
 		}
-		byTag[h.tag] = h
 		r.runs.Add(1)
+		r.children.Add(int64(len(tree) - 1))
+	}
+	for _, h := range byID {
+		r.checkChildren(h, byID, bad)
+	}
+	if err := r.checkCredits(used, bad); err != nil {
+		return nil, err
 	}
 	r.checkShown(byID, bad)
 	effects, err := r.rec.since(r.offset, r.name+".")
@@ -77,6 +88,27 @@ func (r *round) compare() (problems []string, err error) {
 		return nil, err
 	}
 	return problems, r.checkDoctor(bad)
+}
+
+// readTree reads the journals of a run and of the runs below it.
+func (r *round) readTree(id string, bad func(string, ...any)) (tree []*history, err error) {
+	h, err := r.read(id, bad)
+	if err != nil {
+		return nil, err
+	}
+	tree = append(tree, h)
+	for _, l := range h.events {
+		if l.Type != "run.child_started" {
+			continue
+		}
+		below, err := r.readTree(l.Payload.Child, bad)
+		if err != nil {
+			return nil, err
+		}
+		h.children = append(h.children, below[0])
+		tree = append(tree, below...)
+	}
+	return tree, nil
 }
 
 // read reads a run's journal, and has roux replay it.
@@ -198,8 +230,10 @@ func (r *round) checkSettled(h *history, bad func(string, ...any)) {
 			bad("step %s of run %s lost %d attempts to %d kills: what a stop handed back counts as lost (F45)", step, h.id, n, r.killed)
 		}
 	}
-	// A step may be lost three times; it fails the fourth time.
-	if h.code == "INTERRUPTED" && slices.Max(append(slices.Collect(maps.Values(lost)), 0)) >= 3 {
+	// A step may be lost three times; it fails the fourth time, and with it the steps that
+	// run its run.
+	if h.code == "INTERRUPTED" && (slices.Max(append(slices.Collect(maps.Values(lost)), 0)) >= 3 ||
+		slices.ContainsFunc(h.children, func(c *history) bool { return c.code == h.code })) {
 		return
 	}
 	if slices.Contains(r.tolerate, h.code) {
@@ -210,15 +244,18 @@ func (r *round) checkSettled(h *history, bad func(string, ...any)) {
 
 // expected are the outputs of each recipe.
 var expected = map[string]string{
-	"mixed": `{"doubled":[2,4,6,8,10],"last":"last"}`,
-	"chain": `{"count":16}`,
-	"wide":  `{"count":24,"last":"join"}`,
-	"gate":  `{"said":"yes","last":"after"}`,
-	"crowd": `{"count":100}`,
-	"kept":  `{"last":"slow"}`,
-	"late":  `{"last":"slow"}`,
-	"bulky": `{"count":30,"last":"last"}`,
-	"spill": `{"given":1000,"last":"last","loads":[1500000,1500000,1500000,1500000,1500000,1500000]}`,
+	"mixed":  `{"doubled":[2,4,6,8,10],"last":"last"}`,
+	"chain":  `{"count":16}`,
+	"wide":   `{"count":24,"last":"join"}`,
+	"gate":   `{"said":"yes","last":"after"}`,
+	"crowd":  `{"count":100}`,
+	"kept":   `{"last":"slow"}`,
+	"late":   `{"last":"slow"}`,
+	"bulky":  `{"count":30,"last":"last"}`,
+	"nested": `{"ends":["mark","mark","mark"]}`,
+	"middle": `{"last":"mark"}`,
+	"leaf":   `{"last":"mark"}`,
+	"spill":  `{"given":1000,"last":"last","loads":[1500000,1500000,1500000,1500000,1500000,1500000]}`,
 }
 
 // The causes of a retry after an attempt whose outcome is unknown.

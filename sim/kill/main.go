@@ -13,6 +13,8 @@
 //   - every effect belongs to an attempt that had begun in the journal
 //   - an effect is repeated only with the same key and after an attempt whose outcome was unknown
 //   - a completed step had its effect, and no step settled twice
+//   - a parent and its child runs agree on how these ended
+//   - in rounds that pay, what a tree of runs was charged was settled once, nothing is held, and every grant that was shown is in the ledger
 //   - the content of every file fits its name
 //   - replay and doctor find nothing
 //
@@ -94,6 +96,8 @@ type summary struct {
 	Repeats    int64    `json:"effects_repeated_with_their_key"`
 	Files      int64    `json:"files_named_by_events"`
 	Lost       int64    `json:"attempts_lost"`
+	Children   int64    `json:"child_runs"`
+	Paid       int64    `json:"credits_settled"`
 	Released   int64    `json:"runs_released"`
 	Restarts   int64    `json:"restarts"`
 	ServingAvg float64  `json:"serving_avg_ms"`
@@ -160,7 +164,7 @@ func work(ctx context.Context, o *options) (err error) {
 func (b *bench) summary(o *options, spent time.Duration, kills int64) *summary {
 	s := &summary{
 		Seed: o.seed, Kills: b.kills.Load(), Stops: b.stops.Load(), Hits: b.hits.Load(), Runs: b.runs.Load(), Effects: b.effects.Load(), Repeats: b.repeats.Load(),
-		Files: b.named.Load(), Lost: b.lost.Load(), Released: b.released.Load(), Restarts: b.restarts.Load(), Late: b.late.Load(),
+		Files: b.named.Load(), Lost: b.lost.Load(), Children: b.children.Load(), Paid: b.paid.Load(), Released: b.released.Load(), Restarts: b.restarts.Load(), Late: b.late.Load(),
 		ServingMax: float64(b.slowest.Load()) / 1e6, ServingAvg: float64(b.restarting.Load()) / 1e6 / float64(max(b.restarts.Load(), 1)),
 		PerKill: spent.Seconds() / float64(max(kills, 1)),
 	}

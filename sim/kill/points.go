@@ -61,6 +61,11 @@ var triggers = map[failpoint.Point]trigger{
 	failpoint.CheckpointFirst: large,
 	failpoint.CheckpointHalf:  large,
 	failpoint.CheckpointLast:  large,
+	failpoint.GroupMiddle:     nestedProcess,
+	failpoint.EntryWrite:      nestedProcess,
+	failpoint.ChildBegins:     nestedProcess,
+	failpoint.ChildEnds:       nestedProcess,
+	failpoint.AdmitBefore:     admittingProcess,
 	failpoint.DeleteBefore:    sweptProcess,
 	failpoint.DeleteMiddle:    sweptProcess,
 	failpoint.SweepBefore:     sweptProcess,
@@ -84,6 +89,34 @@ func resumedProcess(r *round, env []string) (*process, error) {
 		}
 	}
 	r.kills.Add(1)
+	return r.c.start(env, "resume")
+}
+
+// nestedProcess starts a process that runs a tree of runs, which pays.
+func nestedProcess(r *round, env []string) (*process, error) {
+	if err := r.pay(); err != nil {
+		return nil, err
+	}
+	return r.run("nested", env...)
+}
+
+// admittingProcess starts a process that resumes more runs than may be live.
+func admittingProcess(r *round, env []string) (*process, error) {
+	if err := r.pay(); err != nil {
+		return nil, err
+	}
+	for range maxLive + 2 {
+		p, err := r.run("nested")
+		if err != nil {
+			return nil, err
+		}
+		for l := range p.lines {
+			if l.Type == "run.status.changed" {
+				p.signal(syscall.SIGKILL)
+			}
+		}
+		r.kills.Add(1)
+	}
 	return r.c.start(env, "resume")
 }
 
@@ -220,7 +253,7 @@ func (r *round) resumeAll() (problems []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		stop := r.sendSignals()
+		stop := r.sendRequests()
 		code, err := p.within(maxCommandTime)
 		if serr := stop(); err == nil {
 			err = serr

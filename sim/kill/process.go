@@ -25,16 +25,21 @@ type line struct {
 	Type    string `json:"type"`
 	RunID   string `json:"runId"`
 	Payload struct {
-		Step       string          `json:"step"`
-		Kind       string          `json:"kind"`
-		Attempt    int             `json:"attempt"`
-		Status     string          `json:"status"`
-		Cause      string          `json:"cause"`
-		HandedBack bool            `json:"handedBack"`
-		Recipe     string          `json:"recipe"`
-		Parameters json.RawMessage `json:"parameters"`
-		Outputs    json.RawMessage `json:"outputs"`
-		Error      *struct {
+		Step        string          `json:"step"`
+		Kind        string          `json:"kind"`
+		Attempt     int             `json:"attempt"`
+		Status      string          `json:"status"`
+		Cause       string          `json:"cause"`
+		HandedBack  bool            `json:"handedBack"`
+		Amount      float64         `json:"amount"`      // of node.charged and run.child_ended
+		CreditsUsed int64           `json:"creditsUsed"` // of node.completed
+		Charged     bool            `json:"charged"`
+		Child       string          `json:"childRunId"`
+		ChildStatus string          `json:"childStatus"`
+		Recipe      string          `json:"recipe"`
+		Parameters  json.RawMessage `json:"parameters"`
+		Outputs     json.RawMessage `json:"outputs"`
+		Error       *struct {
 			Code    string `json:"code"`
 			Message string `json:"message"`
 		} `json:"error"`
@@ -52,9 +57,11 @@ type client struct {
 	// shown are the events that were shown, by run and number.
 	shown map[string]map[uint64]string
 	// began are the runs whose first event was shown; signalled those whose signal a
-	// command acknowledged; results the results that `run` and `resume` printed.
+	// command acknowledged; grants the keys of grants that one acknowledged; results the
+	// results that `run` and `resume` printed.
 	began     map[string]bool
 	signalled map[string]bool
+	grants    map[string]bool
 	results   map[string]result
 }
 
@@ -72,7 +79,7 @@ func newClient(exe, dir, logFile string, env ...string) (*client, error) {
 	}
 	return &client{
 		exe: exe, dir: dir, env: env, log: f,
-		shown: map[string]map[uint64]string{}, began: map[string]bool{}, signalled: map[string]bool{}, results: map[string]result{},
+		shown: map[string]map[uint64]string{}, began: map[string]bool{}, signalled: map[string]bool{}, grants: map[string]bool{}, results: map[string]result{},
 	}, nil
 }
 

@@ -34,7 +34,8 @@ const (
 	exitFailed = 1
 	// exitLocked is the exit code when another process holds the directory. That may
 	// be a command that sends a signal while no other process holds it.
-	exitLocked = 7
+	exitLocked      = 7
+	exitUnreachable = 9 // the process that it asked was killed
 )
 
 // A bench is the state that rounds share.
@@ -47,6 +48,7 @@ type bench struct {
 
 	kills, stops, hits, runs, effects, repeats, lost, released atomic.Int64
 	named                                                      atomic.Int64 // how many files events named
+	children, paid                                             atomic.Int64 // child runs, and credits that runs have settled
 	scenarios                                                  atomic.Int64 // scenarios that were run
 	slowest                                                    atomic.Int64 // ns to the first line after a kill
 	restarts                                                   atomic.Int64
@@ -88,6 +90,7 @@ type round struct {
 	tags   map[string]string // the recipe of each tag
 	slow   []string          // restarts that served too late
 
+	pays         bool     // its account pays for the runs
 	tolerate     []string // codes of injected failures
 	hasExpired   bool     // retention has something to remove
 	lostAttempts int      // attempts that are lost in the journals
@@ -124,12 +127,8 @@ func (r *round) run(recipe string, env ...string) (*process, error) {
 func (r *round) kill(p *process) bool {
 	var after time.Duration
 	if r.rng.IntN(2) == 0 {
-		for n := r.rng.IntN(40); n > 0; n-- {
-			if l, ok := <-p.lines; !ok {
-				return false
-			} else if l.Type == "node.waiting" && r.rng.IntN(2) == 0 {
-				break
-			}
+		if !r.readLines(p, r.rng.IntN(40)) {
+			return false
 		}
 		after = time.Duration(r.rng.IntN(4000)) * time.Microsecond
 	} else {
@@ -154,6 +153,27 @@ func (r *round) kill(p *process) bool {
 	}
 	r.kills.Add(1)
 	r.killed++
+	return true
+}
+
+// readLines reads n lines of a process, or fewer if it waits for something. It returns
+// false when the process has ended.
+func (r *round) readLines(p *process, n int) bool {
+	enough := time.NewTimer(time.Second) // a queued run has nothing to show
+	defer enough.Stop()
+	for ; n > 0; n-- {
+		select {
+		case l, ok := <-p.lines:
+			if !ok {
+				return false
+			}
+			if l.Type == "node.waiting" && r.rng.IntN(2) == 0 {
+				return true
+			}
+		case <-enough.C:
+			return true
+		}
+	}
 	return true
 }
 
@@ -199,17 +219,23 @@ func (r *round) endWithin(p *process, nth int, kill bool) error {
 // random starts a few runs, kills the processes that execute them, and continues until
 // all runs have ended. It returns the problems.
 func (r *round) random(kills int) (problems []string, err error) {
-	names := []string{"mixed", "chain", "wide", "gate", "undo", "mixed", "bulky", "spill"}
+	names := []string{"mixed", "chain", "wide", "gate", "undo", "nested", "nested", "bulky", "spill"}
+	if r.rng.IntN(2) == 0 {
+		if err := r.pay(); err != nil {
+			return nil, err
+		}
+	}
 	r.rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	done := 0
 	r.onlyKills = true
-	for _, name := range names[:2+r.rng.IntN(2)] {
+	for i, name := range names[:2+r.rng.IntN(2)] {
 		p, err := r.run(name)
 		if err != nil {
 			return nil, err
 		}
-		stop := r.sendSignals()
-		if r.rng.IntN(8) > 0 && done < kills {
+		stop := r.sendRequests()
+		queued := r.pays && i >= maxLive // it may wait for runs that no process carries on
+		if queued || r.rng.IntN(8) > 0 && done < kills {
 			if r.kill(p) {
 				done++
 			}
@@ -229,7 +255,7 @@ func (r *round) random(kills int) (problems []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		stop := r.sendSignals()
+		stop := r.sendRequests()
 		killed := false
 		if r.rng.IntN(3) == 0 {
 			r.stop(p)
@@ -313,7 +339,7 @@ func (r *round) untilWaiting(p *process) error {
 // checkExit checks the exit code of a command that was not killed.
 func (r *round) checkExit(p *process, code int) string {
 	switch code {
-	case -1, 0, exitFailed, exitLocked, 130:
+	case -1, 0, exitFailed, exitLocked, exitUnreachable, 130:
 		return ""
 	}
 	return fmt.Sprintf("%s: `%s` ended with exit code %d:\n%s", r.name, strings.Join(p.cmd.Args[1:], " "), code, p.stderr())
@@ -352,19 +378,23 @@ func busy() bool {
 	return load > 2*float64(runtime.NumCPU())
 }
 
-// sendSignals sends runs the signal they wait for, from a separate process while
-// another holds the directory. It records what was acknowledged.
-func (r *round) sendSignals() (stop func() error) {
+// sendRequests sends runs the signal they wait for and grants credits, from separate
+// processes while another holds the directory. It records what was acknowledged.
+func (r *round) sendRequests() (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	delay := time.Duration(r.rng.IntN(200)) * time.Millisecond
 	go func() {
-		for {
+		for n := 0; ; n++ {
 			select {
 			case <-ctx.Done():
 				done <- nil
 				return
 			case <-time.After(delay):
+			}
+			if err := r.grantAgain(fmt.Sprint("key ", n%3)); err != nil {
+				done <- err
+				return
 			}
 			runs, err := r.waiting()
 			if err != nil {
@@ -427,14 +457,25 @@ type listed struct {
 }
 
 func (r *round) list() (runs []listed, err error) {
-	out, talk, code, err := r.c.output("runs", "list", "--limit", "500", "-o", "json")
-	if err == nil && code != 0 {
-		err = fmt.Errorf("%s: runs list: exit code %d\n%s", r.name, code, talk)
+	return runs, r.ask(&runs, "runs", "list", "--limit", "500")
+}
+
+// below lists the child runs of a run, and theirs.
+func (r *round) below(run *listed) (runs []listed, err error) {
+	if run.Recipe != "nested" && run.Recipe != "middle" {
+		return nil, nil
 	}
-	if err == nil {
-		err = json.Unmarshal([]byte(out), &runs)
+	if err := r.ask(&runs, "runs", "list", "--limit", "500", "--children", run.ID); err != nil {
+		return nil, err
 	}
-	return runs, err
+	for i := range runs {
+		more, err := r.below(&runs[i])
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, more...)
+	}
+	return runs, nil
 }
 
 // release releases runs that were quarantined because the process died three times
@@ -444,10 +485,17 @@ func (r *round) release() (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	for _, run := range runs {
+	for _, run := range slices.Clone(runs) {
 		if run.EndedAt == "" {
 			again = true
+			more, err := r.below(&run)
+			if err != nil {
+				return false, err
+			}
+			runs = append(runs, more...)
 		}
+	}
+	for _, run := range runs {
 		if run.Quarantine == "" {
 			continue
 		}

@@ -221,7 +221,7 @@ func acceptFails(s *scenarioRun) {
 	s.begin("gate")
 	began := time.Now()
 	p := s.runInjected("accept4:error=EMFILE:when=1..6", "", "resume")
-	stop := s.sendSignals()
+	stop := s.sendRequests()
 	code := s.within(p, maxCommandTime)
 	if err := stop(); err != nil {
 		s.Fatalf("%v", err)
@@ -295,7 +295,7 @@ func stoppedOwner(s *scenarioRun) {
 	}
 	s.wantExit(second, exitLocked, "STORE_LOCKED", fmt.Sprint(p.cmd.Process.Pid))
 	p.signal(syscall.SIGCONT)
-	stop := s.sendSignals()
+	stop := s.sendRequests()
 	s.wantExit(p, 0)
 	if err := stop(); err != nil {
 		s.Fatalf("%v", err)

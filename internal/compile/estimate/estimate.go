@@ -29,6 +29,8 @@ type Known struct {
 	// Files describe its files, as file-inspect returns them (mimeType, sizeBytes,
 	// extended). The formula sees their sums (R15).
 	Files []map[string]any
+	// Outputs are those of steps that have completed, by the names that they bind.
+	Outputs map[string]any
 }
 
 // A Budget is what a run of a plan may cost and how long it may take. Credits are
@@ -155,6 +157,15 @@ func (e *estimator) byFormula(b *Budget, src string) {
 	}
 }
 
+// Formula returns what the formula of a plan gives, in whole credits. ok is false if a name
+// in it has no value, or its result is no number of credits.
+func Formula(p *plan.Plan, known Known) (credits int64, ok bool) {
+	e := &estimator{p: p, vars: known.vars(p)}
+	b := &Budget{}
+	e.byFormula(b, p.Estimate.Formula)
+	return b.Expected, len(b.Missing) == 0 && b.Problem == ""
+}
+
 func number(v any) (float64, bool) {
 	switch n := v.(type) {
 	case int64:
@@ -223,6 +234,7 @@ func (k Known) vars(p *plan.Plan) expr.MapVars {
 			}
 		}
 	}
+	maps.Copy(vars, k.Outputs)
 	return vars
 }
 

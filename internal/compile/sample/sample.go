@@ -38,6 +38,9 @@ type Shape struct {
 	// Rebind is how often, in percent, a step binds the same name as the step before
 	// it. With 0 no random number is used for it.
 	Rebind int
+	// Recipes is how often, in percent, a step that could be an action runs a recipe of
+	// its own. With 0 no random number is used for it.
+	Recipes int
 }
 
 // A generator generates one recipe.
@@ -127,9 +130,11 @@ func (g *generator) scope(depth int) []*recipe.Step {
 		st := g.step(depth)
 		if g.chance(g.odds.bind) && st.Fail == nil {
 			st.OutputBinding = "b" + st.ID[1:]
-			g.inScope = append(g.inScope, st.OutputBinding)
+			if st.Recipe == nil { // its output is an object of known fields, which not every drawn expression may hold
+				g.inScope = append(g.inScope, st.OutputBinding)
+			}
 		}
-		if g.chance(g.odds.seen) {
+		if st.Recipe == nil && g.chance(g.odds.seen) {
 			g.inScope = append(g.inScope, "steps."+st.ID+".status", "steps."+st.ID+".output")
 		}
 		if len(steps) > 0 && g.chance(g.odds.depends) {
@@ -147,7 +152,7 @@ func (g *generator) scope(depth int) []*recipe.Step {
 // share a name when one certainly runs after the other.
 func (g *generator) rebind(st, before *recipe.Step) {
 	after := st.DependsOn == nil && g.order == "sequence" || st.DependsOn != nil && slices.Contains(*st.DependsOn, before.ID)
-	if st.OutputBinding == "" || before.OutputBinding == "" || !after || !g.chance(g.shape.Rebind) {
+	if st.Recipe != nil || before.Recipe != nil || st.OutputBinding == "" || before.OutputBinding == "" || !after || !g.chance(g.shape.Rebind) {
 		return
 	}
 	st.OutputBinding = before.OutputBinding

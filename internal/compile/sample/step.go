@@ -33,6 +33,8 @@ func (g *generator) step(depth int) *recipe.Step {
 	case g.chance(g.odds.shortTimeout):
 		g.shortTimeout(st, depth)
 		return st
+	case g.chance(g.shape.Recipes):
+		g.recipe(st)
 	case g.chance(25):
 		st.Transform = &recipe.Transform{Expression: g.value()}
 	default:
@@ -110,6 +112,38 @@ func (g *generator) action(st *recipe.Step) {
 	}
 }
 
+// recipe generates a step that runs a small recipe, whose result has the fields "made" and
+// "more".
+func (g *generator) recipe(st *recipe.Step) {
+	below := &recipe.Recipe{Name: "below", Steps: []*recipe.Step{
+		{ID: "k1", Action: &recipe.Action{Name: g.pick(g.shape.Actions...)}, OutputBinding: "made"},
+		{ID: "k2", Transform: &recipe.Transform{Expression: "[made]"}, OutputBinding: "more"},
+	}}
+	st.Recipe = &recipe.Child{Inline: below}
+	if g.chance(g.odds.params) {
+		st.Recipe.Inputs = map[string]json.RawMessage{"p": text(g.template())}
+	}
+	if g.chance(g.odds.params) {
+		st.InputBindings = map[string]string{"q": g.value()}
+	}
+	switch g.dice.IntN(6) {
+	case 0:
+		st.Recipe.Files = g.pick("[input.file]", "[]", "[input.gone]")
+	case 1:
+		st.Recipe.Outputs = []*recipe.Output{{Path: "made", As: "m"}, {Path: "more"}}
+	case 2:
+		st.Recipe.Limits = &recipe.ChildLimits{MaxDepth: 3, MaxTotalSteps: int64(1 + g.dice.IntN(20)), MemoryLimitMB: 1}
+	case 3:
+		st.Recipe.MaxCredits = int64(1 + g.dice.IntN(9))
+	}
+	if g.chance(g.odds.retry) {
+		st.RetryPolicy = g.retry()
+	}
+	if g.chance(g.odds.timeout) {
+		st.Timeout = recipe.Duration(g.pick("5s", "30s"))
+	}
+}
+
 // shortTimeout generates an action whose total timeout may end before its attempts.
 func (g *generator) shortTimeout(st *recipe.Step, depth int) {
 	st.Action = &recipe.Action{Name: g.pick(g.shape.Actions...)}
@@ -145,7 +179,7 @@ func (g *generator) retry() *recipe.RetryPolicy {
 
 // handle generates the error handling of a step.
 func (g *generator) handle(st *recipe.Step, depth int) {
-	called := st.Action != nil && st.Action.Name != g.shape.Sleep // only actions are ever retried
+	called := st.Recipe != nil || st.Action != nil && st.Action.Name != g.shape.Sleep // nothing else is ever retried
 	switch k := g.dice.IntN(4); {
 	case k == 0:
 		st.OnError = &recipe.OnError{Strategy: "skip"}

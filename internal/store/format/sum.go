@@ -28,6 +28,7 @@ import (
 //	deleted        sum        the whole row
 //	owner          sum        the whole row
 //	ledger         sum        the whole row
+//	ledger_keys    sum        the whole row
 //	ledger_states  sum        the whole row
 //	feed           sum        the whole row
 //	snapshots      sum        the row except its state, which is a blob

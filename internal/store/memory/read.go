@@ -114,7 +114,7 @@ func (s *Store) Due(ctx context.Context, until int64, limit int) ([]store.Wake, 
 	var due []store.Wake
 	for key, r := range s.d.synced.runs {
 		if r.suspension != nil && r.suspension.WakeAt != 0 && r.suspension.WakeAt <= until {
-			due = append(due, store.Wake{Key: key, At: r.suspension.WakeAt})
+			due = append(due, store.Wake{Key: key, At: r.suspension.WakeAt, Root: r.head.Root})
 		}
 	}
 	slices.SortFunc(due, func(a, b store.Wake) int {

@@ -153,7 +153,7 @@ func (c *checking) rows(ctx context.Context) error {
 		{"run", t.badRuns}, {"idempotency key", t.badKeys}, {"plan", t.badPlans}, {"note", t.badNotes},
 		{"state of run", t.badStates}, {"chunk of run", t.badChunks}, {"piece of run", t.badPieces},
 		{"mark of the deleted run", t.badMarks}, {"end of use of file", t.badReleases}, {"owner", t.badOwner},
-		{"entry", t.badEntries}, {"state of account", t.badAccounts}, {"changes of account", t.badChanges},
+		{"row of entries", t.badEntries}, {"key of entry", t.badEntryKeys}, {"state of account", t.badAccounts}, {"changes of account", t.badChanges},
 	} {
 		err := c.query(ctx, at.query, func(rows *sql.Rows) error {
 			var name string

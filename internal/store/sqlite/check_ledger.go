@@ -26,41 +26,102 @@ func (c *checking) ledger(ctx context.Context) error {
 		return err
 	}
 	for _, account := range accounts {
-		if err := c.account(ctx, account); err != nil {
+		err := c.s.fold(ctx, account, func(*ledger.Account, *ledger.Entry, uint64) error { return nil })
+		if errors.Is(err, fault.StoreCorrupt) {
+			err = c.complain("%s", fault.Message(err))
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *checking) account(ctx context.Context, account string) error {
-	sums := map[int64]int64{} // of the stored states, by number
-	err := c.query(ctx, c.s.t.accountStates, func(rows *sql.Rows) error {
-		var r stateRow
-		err := r.scan(rows)
-		sums[r.seq] = r.sum
+// FoldLedger reads all entries of an account and compares what must be consistent: their
+// rows, the keys that are looked up, and the stored states. It calls fn with the account
+// before each entry, the entry and its number. What is wrong is fault.StoreCorrupt.
+func (s *Store) FoldLedger(ctx context.Context, account string, fn func(a *ledger.Account, e *ledger.Entry, n uint64) error) error {
+	if err := s.isOpen(ctx); err != nil {
 		return err
-	}, account)
+	}
+	_, err := s.explain(s.fold(ctx, account, fn))
+	return err
+}
+
+func (s *Store) fold(ctx context.Context, account string, fn func(a *ledger.Account, e *ledger.Entry, n uint64) error) (err error) {
+	sums := map[int64]int64{} // of the stored states, by number
+	states, err := s.read.QueryContext(ctx, s.t.accountStates, account)
 	if err != nil {
 		return err
 	}
+	err = eachRow(states, func() error {
+		var r stateRow
+		err := r.scan(states)
+		sums[r.seq] = r.sum
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	rows, err := s.read.QueryContext(ctx, s.t.entryKeys, account)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	keys := &keyRows{rows: rows}
+	if err := keys.next(); err != nil {
+		return err
+	}
 	a := ledger.NewAccount()
-	err = c.s.eachEntry(ctx, account, 0, -1, func(r *entryRow) error {
-		if err := r.apply(a, account); err != nil {
+	err = s.eachEntry(ctx, account, 0, func(e *ledger.Entry, n uint64) error {
+		if err := fn(a, e, n); err != nil {
 			return err
 		}
-		want, stored := sums[r.seq]
-		delete(sums, r.seq)
-		if stored && want != format.Sum(account, r.at, r.seq, a.AppendState(nil)) {
-			return fault.New(fault.StoreCorrupt, "account %q: the state stored after entry %d is not what the entries lead to", account, r.seq)
+		if err := applyEntry(a, e, account); err != nil {
+			return err
+		}
+		if err := keys.entry(e, n); err != nil {
+			return err
+		}
+		want, stored := sums[int64(n)]
+		delete(sums, int64(n))
+		if stored && want != format.Sum(account, a.At(), int64(n), a.AppendState(nil)) {
+			return fault.New(fault.StoreCorrupt, "account %q: the state stored after entry %d is not what the entries lead to", account, n)
 		}
 		return nil
 	})
 	switch {
-	case errors.Is(err, fault.StoreCorrupt):
-		return c.complain("%s", fault.Message(err))
 	case err == nil && len(sums) > 0:
-		return c.complain("account %q has states after entries that are not there", account)
+		return fault.New(fault.StoreCorrupt, "account %q has states after entries that are not there", account)
+	case err == nil && keys.seq > 0:
+		return fault.New(fault.StoreCorrupt, "account %q has keys of entries that are not there", account)
 	}
 	return err
+}
+
+// keyRows reads the keys of an account that were recorded, in the order of their entries.
+type keyRows struct {
+	rows *sql.Rows
+	key  string
+	seq  uint64 // 0 = there are no more
+}
+
+func (k *keyRows) next() error {
+	k.seq = 0
+	if !k.rows.Next() {
+		return k.rows.Err()
+	}
+	return k.rows.Scan(&k.key, &k.seq)
+}
+
+// entry compares an entry with the next key. One that follows from an event need not have
+// been recorded.
+func (k *keyRows) entry(e *ledger.Entry, n uint64) error {
+	if k.seq == n && k.key == e.Key {
+		return k.next()
+	}
+	if _, follows := e.Event(); follows && k.seq != n {
+		return nil
+	}
+	return fault.New(fault.StoreCorrupt, "entry %d (%s) is not the one that is recorded under its key", n, e.Key)
 }

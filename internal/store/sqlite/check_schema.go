@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/roux-engine/roux/internal/store/sqlite/catalog"
 )
 
 // An object is a table or an index, as sqlite_schema has it.
@@ -75,11 +77,11 @@ var ownSchema = sync.OnceValues(func() (found map[object]string, err error) {
 	if err := migrateUp(ctx, db, "a database in memory"); err != nil {
 		return nil, err
 	}
-	texts, err := loadCatalog(sqlFiles)
+	texts, err := catalog.Load(sqlFiles)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := db.QueryContext(ctx, texts.text("schemaObjects"))
+	rows, err := db.QueryContext(ctx, texts.Text("schemaObjects"))
 	if err != nil {
 		return nil, err
 	}

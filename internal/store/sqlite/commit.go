@@ -45,8 +45,12 @@ type commit struct {
 	fresh    map[store.Key]*entry // entries that are not in the index yet
 	packing  packing
 	buf      []byte
-	rows     int64 // written outside the journal (an estimate)
-	bytes    int64 // in those rows
+	// accounts have entries of this commit, in the order of their first; the rows are
+	// reused.
+	accounts  []*cachedAccount
+	entryRows []*format.Entries
+	rows      int64 // written outside the journal (an estimate)
+	bytes     int64 // in those rows
 }
 
 type placed struct {
@@ -107,6 +111,9 @@ func (s *Store) commitLocked(batch []store.Transition, encoded []encodedCompacti
 		return verdicts, nil
 	}
 	if err := s.writePack(); err != nil {
+		return nil, err
+	}
+	if err := s.writeEntries(); err != nil {
 		return nil, err
 	}
 	if err := s.writeChanges(); err != nil {
@@ -178,7 +185,11 @@ func (s *Store) writeTransitions(batch []store.Transition, encoded []encodedComp
 		switch {
 		case verdicts[i].Err == nil:
 			written++
-			if err := s.addChanges(t); err != nil {
+			err := s.addChanges(t)
+			if err == nil && t.Group != "" {
+				err = failpoint.Hit(failpoint.GroupMiddle)
+			}
+			if err != nil {
 				return 0, false, err
 			}
 		case t.Group != "" && store.RefuseGroup(batch, verdicts, i):
@@ -199,6 +210,7 @@ func (s *Store) takeBack() error {
 	clear(s.accounts) // some have entries that are not there any more
 	s.feed.closeRows(true)
 	clear(s.c.fresh)
+	s.c.forgetEntries()
 	s.c.reset()
 	return nil
 }
@@ -216,6 +228,7 @@ func (c *commit) forget() {
 		c.fresh = map[store.Key]*entry{}
 	}
 	clear(c.fresh)
+	c.forgetEntries()
 	if roomy(c.buf) {
 		c.buf = nil
 	}
@@ -280,12 +293,12 @@ func (s *Store) writeTransition(t *store.Transition, compaction encodedCompactio
 		if v := store.Admit(t, nil); v.Err != nil {
 			return v, nil
 		}
-		return s.writeEntries(t)
+		return s.admitEntries(t)
 	}
 	e := s.known(t.Key)
 	// A plain start does not need to read the table: its insert fails if the run
 	// exists.
-	if e == nil && (t.First != 1 || t.Idempotency != nil || len(t.Entries) > 0) {
+	if e == nil && (t.First != 1 || t.Idempotency != nil) {
 		var err error
 		if e, err = s.find(t.Key); err != nil {
 			return store.Verdict{}, err
@@ -304,23 +317,10 @@ func (s *Store) writeTransition(t *store.Transition, compaction encodedCompactio
 			return v, err
 		}
 	}
-	if len(t.Entries) > 0 {
-		if v, err := s.writeEntries(t); err != nil || v.Err != nil {
+	if e == nil {
+		if v, err := s.start(t); err != nil || v.Err != nil {
 			return v, err
 		}
-	}
-	if e == nil {
-		if err := s.begin(); err != nil {
-			return store.Verdict{}, err
-		}
-		started, err := s.writeStart(t.Key, t.Head, t.Last)
-		if err != nil {
-			return store.Verdict{}, err
-		}
-		if started == 0 {
-			return store.Refuse(fault.Conflict, "run %s has begun already", t.Run), nil
-		}
-		s.c.rows++
 		e = &entry{key: t.Key}
 		s.c.fresh[t.Key] = e
 		s.touch(e)
@@ -330,6 +330,11 @@ func (s *Store) writeTransition(t *store.Transition, compaction encodedCompactio
 			return store.Verdict{}, err
 		}
 		return store.Verdict{}, s.writeRest(t, e, compaction, at, true)
+	}
+	if len(t.Entries) > 0 {
+		if v, err := s.admitEntries(t); err != nil || v.Err != nil {
+			return v, err
+		}
 	}
 	at, err := s.pack(t)
 	if err != nil {
@@ -344,31 +349,26 @@ func (s *Store) writeTransition(t *store.Transition, compaction encodedCompactio
 	return store.Verdict{}, s.writeRest(t, e, compaction, at, t.Head == nil)
 }
 
-// A location is where a transition's compaction is stored. pack is the number of its
-// pack, or 0 if it is in no pack. The other fields are the columns of the run's row to
-// write: the pack, and the last event of the compaction's first piece. A nil column keeps
-// its value.
-type location struct {
-	pack         int64
-	first, reach driver.Value
-	sum          driver.Value // of both
-}
-
-// pack adds a small compaction to the commit's pack.
-func (s *Store) pack(t *store.Transition) (at location, err error) {
-	f := t.Compaction
-	if f == nil || !format.Small(f) {
-		return at, nil
+// start writes the row of a run that begins, and checks the entries of its first
+// transition.
+func (s *Store) start(t *store.Transition) (v store.Verdict, err error) {
+	if err := s.begin(); err != nil {
+		return v, err
 	}
-	at.pack = s.c.packing.next
-	full := s.c.packing.Add(t.Key, f)
-	if f.First == 1 {
-		at.first, at.reach, at.sum = at.pack, int64(f.Last), format.PlaceSum(t.Key, at.pack, int64(f.Last))
+	started, err := s.writeStart(t.Key, t.Head, t.Last)
+	switch {
+	case err != nil:
+		return v, err
+	case started == 0:
+		return store.Refuse(fault.Conflict, "run %s has begun already", t.Run), nil
 	}
-	if full {
-		err = s.writePack()
+	s.c.rows++
+	if len(t.Entries) > 0 {
+		if v, err = s.admitEntries(t); err == nil && v.Err != nil {
+			_, err = s.st.dropRun.exec(t.Account, t.Run)
+		}
 	}
-	return at, err
+	return v, err
 }
 
 // writeRest writes the rows of a transition other than its head, and records its

@@ -11,6 +11,7 @@ import (
 	"math"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/format"
@@ -27,8 +28,10 @@ const maxCached = 10_000
 // A cachedAccount is an account after the commits so far and the transitions that the
 // one under way has accepted. After a failed commit it must be read again.
 type cachedAccount struct {
+	name    string
 	account *ledger.Account
-	stored  uint64 // number of the entry after which the state was last stored
+	stored  uint64          // number of the entry after which the state was last stored
+	row     *format.Entries // of the commit under way, or nil
 }
 
 // due reports whether the state is to be stored again.
@@ -36,9 +39,9 @@ func (b *cachedAccount) due() bool {
 	return b.account.Seq()-b.stored >= uint64(max(minEntries, (b.account.Size()+b.account.Days())/2))
 }
 
-// writeEntries checks the entries of a transition and writes them. A refused transition
-// has written nothing.
-func (s *Store) writeEntries(t *store.Transition) (store.Verdict, error) {
+// admitEntries checks the entries of a transition, and adds them to the account's row of
+// this commit. A refused transition has changed nothing.
+func (s *Store) admitEntries(t *store.Transition) (store.Verdict, error) {
 	b, err := s.cachedAccount(t.Account)
 	if errors.Is(err, fault.StoreCorrupt) {
 		return store.Verdict{Err: err}, nil
@@ -47,7 +50,6 @@ func (s *Store) writeEntries(t *store.Transition) (store.Verdict, error) {
 		return store.Verdict{}, err
 	}
 	n := b.account.Seq()
-	at := b.account.At()
 	v, err := store.AdmitEntries(t, b.account, func(key string) (bool, error) {
 		var seq [1]driver.Value
 		return s.st.findEntry.row(seq[:], t.Account, key)
@@ -55,23 +57,74 @@ func (s *Store) writeEntries(t *store.Transition) (store.Verdict, error) {
 	if err != nil || v.Err != nil {
 		return v, err
 	}
-	for _, e := range t.Entries {
-		n++
-		at = max(at, e.At)
-		s.entry = e.Append(s.entry[:0])
-		if err := s.write(s.st.putEntry, t.Account, int64(n), e.Key, at, s.entry,
-			format.Sum(t.Account, int64(n), e.Key, at, s.entry)); err != nil {
+	if b.row == nil {
+		b.row = s.c.entryRow()
+		s.c.accounts = append(s.c.accounts, b)
+	}
+	for i, e := range t.Entries {
+		if err := failpoint.Hit(failpoint.EntryWrite); err != nil {
 			return store.Verdict{}, err
 		}
-		s.c.bytes += int64(len(s.entry) + 2*len(e.Key))
+		n++
+		b.row.Add(e)
+		if store.KeyFollows(t, i) {
+			continue
+		}
+		if err := s.write(s.st.putKeyOfEntry, t.Account, e.Key, int64(n), format.Sum(t.Account, e.Key, int64(n))); err != nil {
+			return store.Verdict{}, err
+		}
+		s.c.bytes += int64(len(e.Key))
 	}
-	if !b.due() {
-		return store.Verdict{}, nil
+	return store.Verdict{}, nil
+}
+
+// entryRow returns a row for the entries of another account.
+func (c *commit) entryRow() *format.Entries {
+	if len(c.accounts) == len(c.entryRows) {
+		c.entryRows = append(c.entryRows, &format.Entries{})
 	}
-	state := b.account.AppendState(nil)
-	b.stored = n
-	s.c.bytes += int64(len(state))
-	return store.Verdict{}, s.write(s.st.putAccount, t.Account, at, int64(n), state, format.Sum(t.Account, at, int64(n), state))
+	row := c.entryRows[len(c.accounts)]
+	row.Reset()
+	return row
+}
+
+// writeEntries writes the rows of entries of the commit, and the states that are due.
+func (s *Store) writeEntries() error {
+	for _, b := range s.c.accounts {
+		last, at, data := int64(b.account.Seq()), b.account.At(), b.row.Data()
+		first := last - int64(b.row.Len()) + 1
+		if err := s.write(s.st.putEntries, b.name, first, last, at, data, format.LedgerSum(b.name, first, last, at, data)); err != nil {
+			return err
+		}
+		s.c.bytes += int64(len(data))
+		if !b.due() {
+			continue
+		}
+		state := b.account.AppendState(nil)
+		b.stored = uint64(last)
+		s.c.bytes += int64(len(state))
+		if err := s.write(s.st.putAccount, b.name, at, last, state, format.Sum(b.name, at, last, state)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetEntries releases the rows of entries, and the memory of large ones.
+func (c *commit) forgetEntries() {
+	for _, b := range c.accounts {
+		b.row = nil
+	}
+	if len(c.entryRows) > keptRows {
+		c.entryRows = nil
+	}
+	for i, row := range c.entryRows {
+		if roomy(row.Data()) {
+			c.entryRows[i] = &format.Entries{}
+		}
+	}
+	clear(c.accounts)
+	c.accounts = c.accounts[:0]
 }
 
 // cachedAccount returns an account for the commit under way.
@@ -84,7 +137,7 @@ func (s *Store) cachedAccount(account string) (*cachedAccount, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &cachedAccount{a, stored}
+	b := &cachedAccount{name: account, account: a, stored: stored}
 	s.accounts[account] = b
 	return b, nil
 }
@@ -122,11 +175,11 @@ func (s *Store) readAccount(ctx context.Context, account string, at int64) (a *l
 	case !errors.Is(err, sql.ErrNoRows):
 		return nil, 0, err
 	}
-	err = s.eachEntry(ctx, account, a.Seq(), -1, func(r *entryRow) error {
-		if r.at > at {
+	err = s.eachEntry(ctx, account, a.Seq(), func(e *ledger.Entry, _ uint64) error {
+		if max(a.At(), e.At) > at {
 			return errEnough
 		}
-		return r.apply(a, account)
+		return applyEntry(a, e, account)
 	})
 	if errors.Is(err, errEnough) {
 		err = nil
@@ -139,17 +192,39 @@ func (s *Store) Entries(ctx context.Context, account string, after uint64, limit
 	if err := s.isOpen(ctx); err != nil {
 		return nil, err
 	}
-	err = s.eachEntry(ctx, account, after, max(limit, 0), func(r *entryRow) error {
-		after++
-		if r.seq != int64(after) {
-			return missingEntry(account, after)
+	if limit <= 0 {
+		return nil, nil
+	}
+	err = s.eachEntry(ctx, account, after, func(e *ledger.Entry, _ uint64) error {
+		if entries = append(entries, e); len(entries) == limit {
+			return errEnough
 		}
-		e, err := r.entry(account)
-		entries = append(entries, e)
-		return err
+		return nil
 	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
 	_, err = s.explain(err)
 	return entries, err
+}
+
+// HeadsAfter returns the next heads of an account in the order of their ids, and none
+// after the last. A damaged one has its Damage set.
+func (s *Store) HeadsAfter(ctx context.Context, account, after string) (heads []store.Head, err error) {
+	if err := s.isOpen(ctx); err != nil {
+		return nil, err
+	}
+	rows, err := s.read.QueryContext(ctx, s.t.headsAfter, account, after)
+	if err == nil {
+		err = eachRow(rows, func() error {
+			var r headRow
+			err := rows.Scan(headPlaces(&r)...)
+			heads = append(heads, r.orDamage())
+			return err
+		})
+	}
+	_, err = s.explain(err)
+	return heads, err
 }
 
 // MeteredAccounts returns the accounts that have entries, sorted.
@@ -158,86 +233,112 @@ func (s *Store) MeteredAccounts(ctx context.Context) ([]string, error) {
 }
 
 // Entry implements store.Store.
-func (s *Store) Entry(ctx context.Context, account, key string) (*ledger.Entry, uint64, error) {
+func (s *Store) Entry(ctx context.Context, account, key string) (found *ledger.Entry, seq uint64, err error) {
 	if err := s.isOpen(ctx); err != nil {
 		return nil, 0, err
 	}
-	var r entryRow
-	err := r.read(s.read.QueryRowContext(ctx, s.t.entryOf, account, key), account)
+	var n, sum int64
+	err = s.read.QueryRowContext(ctx, s.t.entryOf, account, key).Scan(&n, &sum)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, 0, nil
 	}
+	if err == nil && sum != format.Sum(account, key, n) {
+		err = damagedRow(fmt.Sprintf("key %q of account %q", key, account), "number of its entry")
+	}
 	if err == nil {
-		var e *ledger.Entry
-		if e, err = r.entry(account); err == nil {
-			return e, uint64(r.seq), nil
+		err = s.eachEntry(ctx, account, uint64(n)-1, func(e *ledger.Entry, n uint64) error {
+			found, seq = e, n
+			return errEnough
+		})
+		if errors.Is(err, errEnough) {
+			err = nil
 		}
 	}
-	_, err = s.explain(err)
-	return nil, 0, err
+	if err == nil && (found == nil || found.Key != key) {
+		err = missingEntry(account, uint64(n))
+	}
+	if _, err = s.explain(err); err != nil {
+		return nil, 0, err
+	}
+	return found, seq, nil
 }
 
-// eachEntry calls fn for the rows of an account's entries after a number, in order, at
-// most limit; -1 = all.
-func (s *Store) eachEntry(ctx context.Context, account string, after uint64, limit int, fn func(*entryRow) error) error {
-	rows, err := s.read.QueryContext(ctx, s.t.entriesAfter, account, int64(after), limit)
+// eachEntry calls fn for an account's entries after a number, in order, with their
+// numbers, until it returns an error. A row that is missing or damaged is an error.
+func (s *Store) eachEntry(ctx context.Context, account string, after uint64, fn func(e *ledger.Entry, n uint64) error) error {
+	rows, err := s.read.QueryContext(ctx, s.t.entriesAfter, account, int64(min(after, math.MaxInt64)))
 	if err != nil {
 		return err
 	}
+	last, begun := int64(min(after, math.MaxInt64)), false
 	var r entryRow
 	return eachRow(rows, func() error {
-		if err := r.read(rows, account); err != nil {
+		if err := r.scan(rows); err != nil {
 			return err
 		}
-		return fn(&r)
+		if err := r.check(account, last); err != nil {
+			return err
+		}
+		if begun && r.first != last+1 {
+			return fault.New(fault.StoreCorrupt, "account %q has entry %d twice", account, r.first)
+		}
+		begun = true
+		n := r.first - 1
+		at := int64(math.MinInt64)
+		var stopped error
+		err := format.EachEntry(r.data, r.last-n, func(e *ledger.Entry) error {
+			n++
+			if at = max(at, e.At); n > last {
+				stopped = fn(e, uint64(n))
+			}
+			return stopped
+		})
+		switch {
+		case stopped != nil:
+			return stopped
+		case err != nil:
+			return fault.Wrap(fault.StoreCorrupt, err, "entries %d to %d of account %q cannot be read: %v", r.first, r.last, account, err)
+		case at > r.at:
+			return fault.New(fault.StoreCorrupt, "entries %d to %d of account %q were recorded by %d, one of them says %d", r.first, r.last, account, r.at, at)
+		}
+		last = r.last
+		return nil
 	})
 }
 
 // A scanner is a row of a query.
 type scanner interface{ Scan(dst ...any) error }
 
-// An entryRow is a row of the table ledger.
+// An entryRow is a row of the table ledger: the entries of one commit.
 type entryRow struct {
-	seq  int64
-	key  string
-	at   int64 // when it was recorded
-	data []byte
-	sum  int64
+	first, last int64
+	at          int64 // when the last of them was recorded
+	data        []byte
+	sum         int64
 }
 
-// read reads the next row of a query and checks it.
-func (r *entryRow) read(row scanner, account string) error {
-	if err := row.Scan(&r.seq, &r.key, &r.at, &r.data, &r.sum); err != nil {
-		return err
-	}
-	if r.sum != format.Sum(account, r.seq, r.key, r.at, r.data) {
-		return damagedRow(fmt.Sprintf("entry %d of account %q", r.seq, account), "entry")
+func (r *entryRow) scan(row scanner) error {
+	return row.Scan(&r.first, &r.last, &r.at, &r.data, &r.sum)
+}
+
+// check reports damage of the row, and a gap between it and the entry before it.
+func (r *entryRow) check(account string, after int64) error {
+	switch {
+	case r.sum != format.LedgerSum(account, r.first, r.last, r.at, r.data):
+		return damagedRow(fmt.Sprintf("entries of account %q up to %d", account, r.last), "row")
+	case r.first > after+1:
+		return missingEntry(account, uint64(after)+1)
+	case r.first < 1 || r.first > r.last || r.last-r.first > int64(len(r.data)):
+		return fault.New(fault.StoreCorrupt, "a row of account %q cannot have the entries %d to %d", account, r.first, r.last)
 	}
 	return nil
 }
 
-func (r *entryRow) entry(account string) (*ledger.Entry, error) {
-	e, err := ledger.DecodeEntry(r.key, r.data)
-	if err != nil {
-		return nil, fault.Wrap(fault.StoreCorrupt, err, "entry %d of account %q cannot be read: %v", r.seq, account, err)
-	}
-	return e, nil
-}
-
-// apply applies the entry to the account that those before it have led to.
-func (r *entryRow) apply(a *ledger.Account, account string) error {
-	if r.seq != int64(a.Seq()+1) {
-		return missingEntry(account, a.Seq()+1)
-	}
-	e, err := r.entry(account)
-	if err != nil {
-		return err
-	}
+// applyEntry applies an entry to the account that those before it have led to.
+func applyEntry(a *ledger.Account, e *ledger.Entry, account string) error {
+	n := a.Seq() + 1
 	if err := a.Apply(e); err != nil {
-		return fault.Wrap(fault.StoreCorrupt, err, "entry %d of account %q does not fit those before it: %s", r.seq, account, fault.Message(err))
-	}
-	if a.At() != r.at {
-		return fault.New(fault.StoreCorrupt, "entry %d of account %q was recorded at %d, those before it say %d", r.seq, account, r.at, a.At())
+		return fault.Wrap(fault.StoreCorrupt, err, "entry %d of account %q does not fit those before it: %s", n, account, fault.Message(err))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -47,40 +48,39 @@ func TestDamagedLedger(t *testing.T) {
 		now, early   bool // whether the account can be read as of now, and as of entry 10
 	}{
 		{
-			"a missing entry", `DELETE FROM ledger WHERE seq = 5`, nil,
+			"a missing entry", `DELETE FROM ledger WHERE last = 5`, nil,
 			`entry 5 of account "acme" is missing`, true, false,
 		},
 		{
-			"a missing entry behind the last state", `DELETE FROM ledger WHERE seq = 520`, nil,
+			"a missing entry behind the last state", `DELETE FROM ledger WHERE last = 520`, nil,
 			`entry 520 of account "acme" is missing`, false, true,
 		},
 		{
-			"another amount", `UPDATE ledger SET data = ?1, sum = ?2 WHERE seq = 5`,
+			"another amount", `UPDATE ledger SET data = ?1, sum = ?2 WHERE last = 5`,
 			func(entry []byte) []any {
 				entry[len(entry)-1] = 4 // 2 credits
-				return []any{entry, format.Sum("acme", int64(5), "grant/grant5", int64(5), entry)}
+				return rowOfFive(entry, 5)
 			},
 			`account "acme": the state stored after entry 256 is not what the entries lead to`, true, true,
 		},
 		{
-			"another time", `UPDATE ledger SET at = 1, sum = ?2 WHERE seq = 5 AND ?1 IS NOT NULL`,
+			"another time", `UPDATE ledger SET at = 1, sum = ?2 WHERE last = 5 AND ?1 IS NOT NULL`,
 			func(entry []byte) []any {
-				return []any{entry, format.Sum("acme", int64(5), "grant/grant5", int64(1), entry)}
+				return rowOfFive(entry, 1)
 			},
-			`entry 5 of account "acme" was recorded at 1, those before it say 5`, true, false,
+			`entries 5 to 5 of account "acme" were recorded by 1, one of them says 5`, true, false,
 		},
 		{
-			"bytes that are no entry", `UPDATE ledger SET data = ?1, sum = ?2 WHERE seq = 5`,
+			"bytes that are no entry", `UPDATE ledger SET data = ?1, sum = ?2 WHERE last = 5`,
 			func([]byte) []any {
-				return []any{[]byte{9}, format.Sum("acme", int64(5), "grant/grant5", int64(5), []byte{9})}
+				return rowOfFive([]byte{9}, 5)
 			},
-			`entry 5 of account "acme" cannot be read: entry of form 9`, true, false,
+			`entries 5 to 5 of account "acme" cannot be read: entry of form 9`, true, false,
 		},
 		{
-			"an entry that does not fit", `UPDATE ledger SET data = ?1, sum = ?2 WHERE seq = 5`,
+			"an entry that does not fit", `UPDATE ledger SET data = ?1, sum = ?2 WHERE last = 5`,
 			func([]byte) []any {
-				entry := (&ledger.Entry{Kind: ledger.Void, At: 5, Parts: []ledger.Part{{Lot: "none", Amount: 1}}}).Append(nil)
-				return []any{entry, format.Sum("acme", int64(5), "grant/grant5", int64(5), entry)}
+				return rowOfFive((&ledger.Entry{Kind: ledger.Void, At: 5, Parts: []ledger.Part{{Lot: "none", Amount: 1}}}).Append(nil), 5)
 			},
 			`entry 5 of account "acme" does not fit those before it: entry grant/grant5 (void): there is no lot none`, true, false,
 		},
@@ -103,7 +103,15 @@ func TestDamagedLedger(t *testing.T) {
 			`account "acme": the state stored after entry 512 is not what the entries lead to`, false, true,
 		},
 		{
-			"entries that are gone", `DELETE FROM ledger WHERE seq > 500`, nil,
+			"a key that is gone", `DELETE FROM ledger_keys WHERE key = 'grant/grant5'`, nil,
+			`entry 5 (grant/grant5) is not the one that is recorded under its key`, true, true,
+		},
+		{
+			"a key of no entry", `INSERT INTO ledger_keys SELECT account, 'more', 1000, roux_sum(account, 'more', 1000) FROM ledger_keys WHERE key = 'grant/grant5'`, nil,
+			`account "acme" has keys of entries that are not there`, true, true,
+		},
+		{
+			"entries that are gone", `DELETE FROM ledger WHERE last > 500`, nil,
 			`account "acme" has states after entries that are not there`, true, true,
 		},
 	} {
@@ -111,22 +119,22 @@ func TestDamagedLedger(t *testing.T) {
 			dir := t.TempDir()
 			s := open(t, dir)
 			own(t, s)
-			grant(t, s, "acme", 0, minEntries)
-			grant(t, s, "acme", minEntries, 2*minEntries)
-			grant(t, s, "acme", 2*minEntries, rows)
+			for _, to := range [][2]int{{0, 4}, {4, 5}, {5, minEntries}, {minEntries, 500}, {500, 2 * minEntries}, {2 * minEntries, 519}, {519, 520}, {520, rows}} {
+				grant(t, s, "acme", to[0], to[1])
+			}
 			grant(t, s, "other", 0, 3)
 			if c := checkOf(t, s); len(c) > 0 {
 				t.Fatalf("a sound store: %q", c)
 			}
 			db := rawDB(t, dir)
 			defer db.Close()
-			var entry []byte
-			if err := db.QueryRow(`SELECT data FROM ledger WHERE account = 'acme' AND seq = 5`).Scan(&entry); err != nil {
+			entry, _, err := s.Entry(ctx, "acme", "grant/grant5")
+			if err != nil {
 				t.Fatal(err)
 			}
 			var args []any
 			if tt.args != nil {
-				args = tt.args(entry)
+				args = tt.args(entry.Append(nil))
 			}
 			change := strings.Replace(tt.change, " WHERE ", " WHERE account = 'acme' AND ", 1)
 			if strings.Contains(tt.change, "SELECT") {
@@ -149,6 +157,12 @@ func TestDamagedLedger(t *testing.T) {
 			}
 		})
 	}
+}
+
+// rowOfFive are the data and the checksum of the row with the fifth entry alone.
+func rowOfFive(entry []byte, at int64) []any {
+	data := format.EntryRow("grant/grant5", entry)
+	return []any{data, format.LedgerSum("acme", 5, 5, at, data)}
 }
 
 // The accounts in memory are bounded, and one that was left out is read again.
@@ -249,4 +263,64 @@ func BenchmarkLedger(b *testing.B) {
 			}
 		}
 	})
+}
+
+// I23: the entries of a store of schema 7, which had a row each, are read and go on; a
+// damaged one stays damaged.
+func TestI23_EntriesThatHadARowEach(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	own(t, s)
+	grant(t, s, "acme", 0, minEntries+3)
+	want, err := s.Entries(ctx, "acme", 0, 1000)
+	if err != nil || len(want) != minEntries+3 {
+		t.Fatal(len(want), err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db := rawDB(t, dir)
+	exec := func(query string, args ...any) {
+		t.Helper()
+		if _, err := db.Exec(query, args...); err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+	}
+	exec(`DROP TABLE ledger`)
+	exec(`DROP TABLE ledger_keys`)
+	first, err := migrations.ReadFile("migrations/00006_ledger.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _, _ := strings.Cut(string(first), "CREATE TABLE ledger_states")
+	exec(text)
+	for i, e := range want {
+		data := e.Append(nil)
+		exec(`INSERT INTO ledger VALUES ('acme', ?, ?, ?, ?, ?)`, i+1, e.Key, e.At, data, format.Sum("acme", int64(i+1), e.Key, e.At, data))
+	}
+	exec(`INSERT INTO ledger VALUES ('damaged', 1, 'k', 1, ?, 1)`, want[0].Append(nil))
+	exec(`DELETE FROM goose_db_version WHERE version_id = ?`, schemaVersion)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir)
+	own(t, s)
+	got, err := s.Entries(ctx, "acme", 0, 1000)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Fatalf("%d entries, %v, are not the %d from before", len(got), err, len(want))
+	}
+	if e, n, err := s.Entry(ctx, "acme", "grant/grant7"); err != nil || n != 7 || !reflect.DeepEqual(e, want[6]) {
+		t.Errorf("entry grant/grant7 is %d, %+v, %v", n, e, err)
+	}
+	if _, err := s.Account(ctx, "damaged", math.MaxInt64); !errors.Is(err, fault.StoreCorrupt) {
+		t.Errorf("a damaged entry is read: %v", err)
+	}
+	again := store.Transition{Key: store.Key{Account: "acme"}, Epoch: s.epoch, Entries: want[:1]}
+	if v, err := s.Commit(ctx, []store.Transition{again}); err != nil || !errors.Is(v[0].Err, fault.Conflict) {
+		t.Errorf("a key from before is used again: %v, %v", v, err)
+	}
+	grant(t, s, "acme", minEntries+3, minEntries+9)
+	if c := checkOf(t, s); len(c) != 2 || !strings.Contains(c[0], `"damaged 1"`) {
+		t.Errorf("the check says %q", c)
+	}
 }

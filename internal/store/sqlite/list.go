@@ -240,7 +240,7 @@ func (s *Store) wakes(ctx context.Context, query string, args ...any) (list []st
 	if err == nil {
 		err = eachRow(rows, func() error {
 			var w store.Wake
-			if err := rows.Scan(&w.Account, &w.Run, &w.At); err != nil {
+			if err := rows.Scan(&w.Account, &w.Run, &w.At, &w.Root); err != nil {
 				return err
 			}
 			list = append(list, w)

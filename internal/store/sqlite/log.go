@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/store/sqlite/directory"
 	"github.com/roux-engine/roux/internal/store/sqlite/wal"
 )
 
@@ -13,7 +14,7 @@ import (
 func (s *Store) examineLog() error {
 	st, err := wal.Read(s.path)
 	if err != nil {
-		return dirFault(err, s.path+"-wal")
+		return directory.Fault(err, s.path+"-wal")
 	}
 	if st.Damage != "" {
 		return damagedLog(s.path, st)

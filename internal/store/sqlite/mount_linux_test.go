@@ -11,7 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/sqlite/directory"
 )
 
 // mounted mounts a file system of the given size and returns its directory. It skips
@@ -118,7 +120,7 @@ func TestReadOnlyDirectoryIsNamed(t *testing.T) {
 // error. Root may write to every file, so the test calls the check itself.
 func TestReadOnlyFilesAreNamed(t *testing.T) {
 	for _, err := range []error{unix.EACCES, unix.EPERM, unix.EROFS} {
-		got := dirFault(&os.PathError{Op: "open", Path: "p", Err: err}, "/data/roux.db")
+		got := directory.Fault(&os.PathError{Op: "open", Path: "p", Err: err}, "/data/roux.db")
 		if !errors.Is(got, fault.StoreReadOnly) || got.Error() != "STORE_READ_ONLY: /data/roux.db cannot be written: correct its permissions, or use another directory" {
 			t.Errorf("%v: %v", err, got)
 		}
@@ -150,7 +152,7 @@ func TestF31_FullDiskIsReadAfterACrash(t *testing.T) {
 	if err := os.Mkdir(left, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"roux.db", "roux.db-wal", reserveName} {
+	for _, name := range []string{"roux.db", "roux.db-wal", datadir.Reserve} {
 		content, err := os.ReadFile(filepath.Join(data, name))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(left, name), content, 0o600)

@@ -5,6 +5,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
@@ -38,6 +39,33 @@ func (p *packing) nextPack() {
 		p.next++
 	}
 	p.Pack.Reset()
+}
+
+// A location is where a transition's compaction is stored. pack is the number of its
+// pack, or 0 if it is in no pack. The other fields are the columns of the run's row to
+// write: the pack, and the last event of the compaction's first piece. A nil column keeps
+// its value.
+type location struct {
+	pack         int64
+	first, reach driver.Value
+	sum          driver.Value // of both
+}
+
+// pack adds a small compaction to the commit's pack.
+func (s *Store) pack(t *store.Transition) (at location, err error) {
+	f := t.Compaction
+	if f == nil || !format.Small(f) {
+		return at, nil
+	}
+	at.pack = s.c.packing.next
+	full := s.c.packing.Add(t.Key, f)
+	if f.First == 1 {
+		at.first, at.reach, at.sum = at.pack, int64(f.Last), format.PlaceSum(t.Key, at.pack, int64(f.Last))
+	}
+	if full {
+		err = s.writePack()
+	}
+	return at, err
 }
 
 // writePack writes what the commit has packed since the last call.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/datadir"
+	"github.com/roux-engine/roux/internal/store/sqlite/directory"
 	"github.com/roux-engine/roux/internal/store/sqlite/wal"
 )
 
@@ -35,17 +36,17 @@ const (
 // meanwhile; fault.StoreLocked names the process that holds it.
 func Salvage(ctx context.Context, from, to string) (images []Image, err error) {
 	if err := datadir.Check(from); err != nil {
-		return nil, dirFault(err, from)
+		return nil, directory.Fault(err, from)
 	}
-	lock, err := lockDir(from)
+	lock, err := directory.Lock(from)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, unlockDir(lock)) }()
+	defer func() { err = errors.Join(err, directory.Unlock(lock)) }()
 	for i, way := range []string{untilDamage, intactFrames, everyFrame} {
 		im := Image{Dir: filepath.Join(to, "image-"+string(rune('1'+i))), Way: way}
 		if err := os.Mkdir(im.Dir, 0o700); err != nil {
-			return nil, dirFault(err, im.Dir)
+			return nil, directory.Fault(err, im.Dir)
 		}
 		if err := im.make(ctx, filepath.Join(from, datadir.Database)); err != nil {
 			return nil, err
@@ -63,12 +64,12 @@ func (im Image) make(ctx context.Context, database string) (err error) {
 	}
 	db, err := datadir.Open(path, os.O_RDWR)
 	if err != nil {
-		return dirFault(err, path)
+		return directory.Fault(err, path)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	w, err := wal.Open(database)
 	if err != nil {
-		return dirFault(err, database+"-wal")
+		return directory.Fault(err, database+"-wal")
 	}
 	if w == nil {
 		return nil
@@ -143,12 +144,12 @@ func (im Image) end(w *wal.Log, most uint32) (last int, size uint32, err error) 
 func copyDatabase(ctx context.Context, from, to string) (err error) {
 	in, err := datadir.Open(from, os.O_RDONLY)
 	if err != nil {
-		return dirFault(err, from)
+		return directory.Fault(err, from)
 	}
 	defer func() { _ = in.Close() }()
 	out, err := datadir.Open(to, os.O_RDWR|os.O_CREATE)
 	if err != nil {
-		return dirFault(err, to)
+		return directory.Fault(err, to)
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
 	for {
@@ -158,7 +159,7 @@ func copyDatabase(ctx context.Context, from, to string) (err error) {
 		switch _, err := io.CopyN(out, in, 64<<20); {
 		case errors.Is(err, io.EOF):
 			return nil
-		case isFull(err):
+		case directory.Full(err):
 			return fault.Wrap(fault.StoreFull, err, "no space is left for %s: free some and try again", to)
 		case err != nil:
 			return fault.Wrap(fault.StoreFailed, err, "cannot copy %s: %v", from, err)

@@ -69,7 +69,7 @@ func (s *Store) TakeOver(ctx context.Context, from Image, all bool) (err error) 
 	queries := []string{s.t.takeKeys}
 	if all {
 		clear(s.accounts) // they may get entries
-		queries = append(queries, s.t.takeNotes, s.t.takeReleases, s.t.takeEntries, s.t.takeAccounts)
+		queries = append(queries, s.t.takeNotes, s.t.takeReleases, s.t.takeEntries, s.t.takeEntryKeys, s.t.takeAccounts)
 	}
 	var errs []error
 	for _, query := range queries {

@@ -29,6 +29,8 @@ import (
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/sqlite/catalog"
+	"github.com/roux-engine/roux/internal/store/sqlite/directory"
 	"github.com/roux-engine/roux/internal/store/sqlite/wal"
 )
 
@@ -59,7 +61,6 @@ type Store struct {
 	packs    packCache
 	plans    map[string]struct{}       // hashes known to be stored
 	accounts map[string]*cachedAccount // guarded by w
-	entry    []byte                    // the bytes of the last entry written, to be reused
 	feed     feedCache
 
 	w       sync.Mutex // serialises all writes; held before x
@@ -97,24 +98,24 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		return nil, fault.New(fault.Usage, "data directory %q: want a path", opt.Dir)
 	}
 	if err := datadir.Check(dir); err != nil { // before anything is made in it
-		return nil, dirFault(err, dir)
+		return nil, directory.Fault(err, dir)
 	}
 	if err := makeDir(dir); err != nil {
-		return nil, dirFault(err, dir)
+		return nil, directory.Fault(err, dir)
 	}
 	s, err := openDir(ctx, dir, opt)
-	if errors.Is(err, fault.StoreFull) && spendDiskReserve(dir) {
+	if errors.Is(err, fault.StoreFull) && directory.SpendReserve(dir) {
 		s, err = openDir(ctx, dir, opt)
 	}
 	if err == nil && !opt.cold && opt.vfs == "" {
-		keepDiskReserve(dir)
+		directory.KeepReserve(dir)
 	}
 	return s, err
 }
 
 // openDir opens the store in an existing directory.
 func openDir(ctx context.Context, dir string, opt Options) (*Store, error) {
-	lock, err := lockDir(dir)
+	lock, err := directory.Lock(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -172,9 +173,9 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 	case err == nil:
 		_ = f.Close()
 	case !errors.Is(err, os.ErrNotExist):
-		return dirFault(err, s.path)
+		return directory.Fault(err, s.path)
 	}
-	texts, err := loadCatalog(sqlFiles)
+	texts, err := catalog.Load(sqlFiles)
 	if err != nil {
 		return err
 	}
@@ -304,12 +305,12 @@ func (s *Store) Close() error {
 		errs = append(errs, err)
 		if err = s.db.close(); err == nil && whole {
 			if err = wal.Clear(s.path); err != nil {
-				err = dirFault(err, s.path+"-wal")
+				err = directory.Fault(err, s.path+"-wal")
 			}
 		}
 		errs = append(errs, err)
 	}
-	errs = append(errs, unlockDir(s.lock))
+	errs = append(errs, directory.Unlock(s.lock))
 	return errors.Join(errs...)
 }
 

@@ -5,8 +5,18 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"embed"
 	"errors"
+
+	"github.com/roux-engine/roux/internal/store/sqlite/catalog"
 )
+
+// sqlFiles have the texts of all statements. What depends on a query or on a number of
+// runs is composed in Go out of these texts, by [Store.List] and [Store.lookUp]. Only
+// pragmas and names of tables, to which nothing can be bound, stand in Go.
+//
+//go:embed sql/*.sql
+var sqlFiles embed.FS
 
 // The statements of the writer. They are prepared once, when the store opens, and have
 // the names of their texts.
@@ -30,12 +40,13 @@ type statements struct {
 	firstRow                              *stmt
 	keepPiece, dropPiece                  *stmt
 	replacePack, dropPack                 *stmt
-	findEntry, putEntry, putAccount       *stmt
+	findEntry, putEntries, putAccount     *stmt
+	putKeyOfEntry                         *stmt
 	feedEnd, putChanges                   *stmt
 	dropChanges, emptyChanges             *stmt
 }
 
-func (s *statements) prepare(w *writer, c *catalog) error {
+func (s *statements) prepare(w *writer, c *catalog.Texts) error {
 	for _, q := range []struct {
 		dst  **stmt
 		name string
@@ -51,17 +62,17 @@ func (s *statements) prepare(w *writer, c *catalog) error {
 		{&s.dropSnapshot, "dropSnapshot"}, {&s.dropRun, "dropRun"}, {&s.markDeleted, "markDeleted"},
 		{&s.dropChunks, "dropChunks"}, {&s.firstRow, "firstRow"}, {&s.forgetDeleted, "forgetDeleted"},
 		{&s.keepPiece, "keepPiece"}, {&s.dropPiece, "dropPiece"}, {&s.replacePack, "replacePack"},
-		{&s.findEntry, "findEntry"}, {&s.putEntry, "putEntry"}, {&s.putAccount, "putAccount"},
+		{&s.findEntry, "findEntry"}, {&s.putEntries, "putEntries"}, {&s.putKeyOfEntry, "putKeyOfEntry"}, {&s.putAccount, "putAccount"},
 		{&s.feedEnd, "feedEnd"}, {&s.putChanges, "putChanges"}, {&s.dropChanges, "dropChanges"}, {&s.emptyChanges, "emptyChanges"},
 		{&s.dropPack, "dropPack"}, {&s.forgetKeys, "forgetKeys"}, {&s.forgetFile, "forgetFile"},
 	} {
-		p, err := w.prepare(c.text(q.name))
+		p, err := w.prepare(c.Text(q.name))
 		if err != nil {
 			return err
 		}
 		*q.dst = p
 	}
-	return c.err
+	return c.Err()
 }
 
 // queries are the frequent reads. Parsing one takes several times as long as running
@@ -75,7 +86,7 @@ type queries struct {
 	prepared []*sql.Stmt
 }
 
-func (q *queries) prepare(ctx context.Context, db *sql.DB, c *catalog) error {
+func (q *queries) prepare(ctx context.Context, db *sql.DB, c *catalog.Texts) error {
 	for _, p := range []struct {
 		dst  **sql.Stmt
 		name string
@@ -83,14 +94,14 @@ func (q *queries) prepare(ctx context.Context, db *sql.DB, c *catalog) error {
 		{&q.head, "head"}, {&q.plan, "plan"}, {&q.note, "note"}, {&q.saved, "saved"}, {&q.reach, "reach"},
 		{&q.pack, "pack"}, {&q.pieces, "pieces"}, {&q.chunk, "chunk"}, {&q.record, "record"},
 	} {
-		st, err := db.PrepareContext(ctx, c.text(p.name))
+		st, err := db.PrepareContext(ctx, c.Text(p.name))
 		if err != nil {
 			return err
 		}
 		*p.dst = st
 		q.prepared = append(q.prepared, st)
 	}
-	return c.err
+	return c.Err()
 }
 
 func (q *queries) close() error {
@@ -112,13 +123,13 @@ type rareTexts struct {
 	// Of lists and reads of runs.
 	listRuns, listRoots, listTree, listChildren, listStatus, listRecipe, listFrom, listBelow, listSince,
 	listAfter, listAfterInTree, listAfterId, newestFirst, oldestFirst, byId,
-	rootOf, position, positionAt, positionInTree, dueRuns, endedRuns, accounts string
+	rootOf, position, positionAt, positionInTree, dueRuns, endedRuns, accounts, headsAfter string
 	// Of admission.
 	unendedRuns, queuedRuns string
 	// Of the scan and recovery.
 	journalRows, liveness, lookUp, liveRuns, deletedRuns, halfRemoved, treeRuns string
 	// Of credits.
-	accountAt, entriesAfter, entryOf, meteredAccounts, accountStates string
+	accountAt, entriesAfter, entryOf, meteredAccounts, accountStates, entryKeys string
 	// Of the feed.
 	feedStart, feedEnd, changesAfter, fedAccounts string
 	// Of files.
@@ -129,12 +140,12 @@ type rareTexts struct {
 	synchronous, journalMode, pageSize string
 	// Of a check.
 	size, schemaObjects, columnTypes, runKeys, allChunks, allStates, allPacks, badRuns, orphans, badKeys, badPlans,
-	badNotes, badStates, badChunks, badPieces, badMarks, badReleases, badOwner, badEntries, badAccounts, badChanges string
+	badNotes, badStates, badChunks, badPieces, badMarks, badReleases, badOwner, badEntries, badEntryKeys, badAccounts, badChanges string
 	// Of salvage.
-	attachImage, detachImage, takeKeys, takeNotes, takeReleases, takeEntries, takeAccounts, takeFeedEnds, endFeeds, dropEndedFeeds string
+	attachImage, detachImage, takeKeys, takeNotes, takeReleases, takeEntries, takeEntryKeys, takeAccounts, takeFeedEnds, endFeeds, dropEndedFeeds string
 }
 
-func (t *rareTexts) load(c *catalog) error {
+func (t *rareTexts) load(c *catalog.Texts) error {
 	for _, q := range []struct {
 		dst  *string
 		name string
@@ -145,12 +156,12 @@ func (t *rareTexts) load(c *catalog) error {
 		{&t.listAfter, "listAfter"}, {&t.listAfterInTree, "listAfterInTree"}, {&t.listAfterId, "listAfterId"},
 		{&t.newestFirst, "newestFirst"}, {&t.oldestFirst, "oldestFirst"}, {&t.byId, "byId"}, {&t.rootOf, "rootOf"},
 		{&t.position, "position"}, {&t.positionAt, "positionAt"}, {&t.positionInTree, "positionInTree"}, {&t.dueRuns, "dueRuns"}, {&t.endedRuns, "endedRuns"},
-		{&t.accounts, "accounts"},
+		{&t.accounts, "accounts"}, {&t.headsAfter, "headsAfter"},
 		{&t.unendedRuns, "unendedRuns"}, {&t.queuedRuns, "queuedRuns"},
 		{&t.journalRows, "journalRows"}, {&t.liveness, "liveness"}, {&t.lookUp, "lookUp"},
 		{&t.liveRuns, "liveRuns"}, {&t.deletedRuns, "deletedRuns"}, {&t.halfRemoved, "halfRemoved"}, {&t.treeRuns, "treeRuns"},
 		{&t.accountAt, "accountAt"}, {&t.entriesAfter, "entriesAfter"}, {&t.entryOf, "entryOf"},
-		{&t.meteredAccounts, "meteredAccounts"}, {&t.accountStates, "accountStates"},
+		{&t.meteredAccounts, "meteredAccounts"}, {&t.accountStates, "accountStates"}, {&t.entryKeys, "entryKeys"},
 		{&t.feedStart, "feedStart"}, {&t.feedEnd, "feedEnd"}, {&t.changesAfter, "changesAfter"}, {&t.fedAccounts, "fedAccounts"},
 		{&t.references, "references"}, {&t.released, "released"},
 		{&t.libraryVersion, "libraryVersion"}, {&t.hasVersion, "hasVersion"},
@@ -163,13 +174,13 @@ func (t *rareTexts) load(c *catalog) error {
 		{&t.badPlans, "badPlans"}, {&t.badNotes, "badNotes"}, {&t.badStates, "badStates"},
 		{&t.badChunks, "badChunks"}, {&t.badPieces, "badPieces"}, {&t.badMarks, "badMarks"},
 		{&t.badReleases, "badReleases"}, {&t.badOwner, "badOwner"},
-		{&t.badEntries, "badEntries"}, {&t.badAccounts, "badAccounts"}, {&t.badChanges, "badChanges"},
+		{&t.badEntries, "badEntries"}, {&t.badEntryKeys, "badEntryKeys"}, {&t.badAccounts, "badAccounts"}, {&t.badChanges, "badChanges"},
 		{&t.attachImage, "attachImage"}, {&t.detachImage, "detachImage"}, {&t.takeKeys, "takeKeys"},
 		{&t.takeNotes, "takeNotes"}, {&t.takeReleases, "takeReleases"},
-		{&t.takeEntries, "takeEntries"}, {&t.takeAccounts, "takeAccounts"}, {&t.takeFeedEnds, "takeFeedEnds"},
+		{&t.takeEntries, "takeEntries"}, {&t.takeEntryKeys, "takeEntryKeys"}, {&t.takeAccounts, "takeAccounts"}, {&t.takeFeedEnds, "takeFeedEnds"},
 		{&t.endFeeds, "endFeeds"}, {&t.dropEndedFeeds, "dropEndedFeeds"},
 	} {
-		*q.dst = c.text(q.name)
+		*q.dst = c.Text(q.name)
 	}
-	return c.err
+	return c.Err()
 }

@@ -4,6 +4,7 @@ package sqlite
 
 import (
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -15,11 +16,16 @@ import (
 )
 
 // registerSum makes format.Sum a function of SQL, for statements that write or compare
-// checksums.
+// checksums, and format.EntryRow one for a migration.
 var registerSum = sync.OnceValue(func() error {
-	return sqlite.RegisterDeterministicScalarFunction("roux_sum", -1, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
+	err := sqlite.RegisterDeterministicScalarFunction("roux_sum", -1, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
 		return format.SumAll(args), nil
 	})
+	return errors.Join(err, sqlite.RegisterDeterministicScalarFunction("roux_entry_row", 2, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
+		key, _ := args[0].(string)
+		entry, _ := args[1].([]byte)
+		return format.EntryRow(key, entry), nil
+	}))
 })
 
 // writeStart inserts the row of a new run with its checksums. The run is not suspended

@@ -72,7 +72,8 @@ func TestFlippedColumns(t *testing.T) {
 		{"deleted", "before sum"},
 		{"file_released", "at sum"},
 		{"owner", "epoch sum"},
-		{"ledger", "key at data sum"},
+		{"ledger", "first at data sum"},
+		{"ledger_keys", "seq sum"},
 		{"ledger_states", "at state sum"},
 		{"feed", "first at data sum"},
 	} {
@@ -144,7 +145,7 @@ func checkOf(t *testing.T, s *Store) []string {
 func flipColumn(t *testing.T, db *sql.DB, table, column string, bit int) (undo func()) {
 	t.Helper()
 	key := map[string]string{"runs": "run", "idempotency": "key", "notes": "name", "plans": "hash", "snapshots": "run",
-		"chunks": "run", "pieces": "run", "deleted": "run", "file_released": "hash", "owner": "id", "ledger": "seq", "ledger_states": "seq", "feed": "last"}[table]
+		"chunks": "run", "pieces": "run", "deleted": "run", "file_released": "hash", "owner": "id", "ledger": "last", "ledger_keys": "key", "ledger_states": "seq", "feed": "last"}[table]
 	var id, was any
 	if err := db.QueryRow(fmt.Sprintf(`SELECT %s, %s FROM %s ORDER BY 1 LIMIT 1`, key, column, table)).Scan(&id, &was); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/failpoint"
+	"github.com/roux-engine/roux/internal/store/sqlite/catalog"
+	"github.com/roux-engine/roux/internal/store/sqlite/directory"
 )
 
 // A checkpoint copies the log into the database whenever the log has grown by
@@ -59,7 +61,7 @@ type upkeep struct {
 	long    int64      // pages in the log at which it must restart; guarded by one
 }
 
-func (s *Store) startUpkeep(opt Options, texts *catalog) (err error) {
+func (s *Store) startUpkeep(opt Options, texts *catalog.Texts) (err error) {
 	u := &s.up
 	if u.db, err = openWriter(s.dsn(opt, "wal_autocheckpoint(0)", synchronous(), patience, "cache_size(-16)")); err != nil {
 		return err
@@ -67,7 +69,7 @@ func (s *Store) startUpkeep(opt Options, texts *catalog) (err error) {
 	if err := keepWAL(u.db.conn); err != nil {
 		return err
 	}
-	if u.passive, err = u.db.prepare(texts.text("checkpoint")); err != nil {
+	if u.passive, err = u.db.prepare(texts.Text("checkpoint")); err != nil {
 		return err
 	}
 	if u.restart, err = u.db.prepare(s.t.restartLog); err != nil {
@@ -257,7 +259,7 @@ func runCheckpoint(st *stmt) (busy bool, log int64, err error) {
 func warm(path string) (err error) {
 	f, err := datadir.Open(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
-		return dirFault(err, path)
+		return directory.Fault(err, path)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	info, err := f.Stat()
@@ -267,7 +269,7 @@ func warm(path string) (err error) {
 	zeros := make([]byte, 1<<20)
 	for at := info.Size(); at < warmWAL; at += int64(len(zeros)) {
 		if _, err := f.WriteAt(zeros[:min(int64(len(zeros)), warmWAL-at)], at); err != nil {
-			if isFull(err) {
+			if directory.Full(err) {
 				return f.Truncate(info.Size())
 			}
 			return fault.Wrap(fault.StoreFailed, err, "cannot write %s: %v", path, err)

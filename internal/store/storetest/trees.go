@@ -129,7 +129,7 @@ func childRuns(h *harness) {
 	h.equal("queued runs", len(queued), 0)
 	due, err := h.s.Due(ctx, 5, 10)
 	h.must(err)
-	h.equal("due", due, []store.Wake{{Key: key("waits"), At: 5}})
+	h.equal("due", due, []store.Wake{{Key: key("waits"), At: 5, Root: "r"}})
 	var found []string
 	h.must(h.s.Recover(ctx, func(s *store.Saved) error {
 		found = append(found, s.Head.Run+" "+s.Head.Root)

@@ -66,7 +66,10 @@ SELECT hash FROM file_released WHERE sum IS NOT roux_sum(account, hash, at);
 SELECT epoch FROM owner WHERE sum IS NOT roux_sum(id, epoch);
 
 -- name: badEntries
-SELECT account || ' ' || seq FROM ledger NOT INDEXED WHERE sum IS NOT roux_sum(account, seq, key, at, data);
+SELECT account || ' ' || last FROM ledger WHERE sum IS NOT roux_sum(account, first, last, at, data);
+
+-- name: badEntryKeys
+SELECT account || ' ' || key FROM ledger_keys WHERE sum IS NOT roux_sum(account, key, seq);
 
 -- name: badAccounts
 SELECT account || ' ' || seq FROM ledger_states NOT INDEXED WHERE sum IS NOT roux_sum(account, at, seq, state);

@@ -12,6 +12,6 @@ SELECT ifnull(sum(status <> 'queued'), 0), ifnull(sum(status = 'queued'), 0) FRO
 WHERE parked IN (0, 1) AND account = ?1 AND (ended = 0 OR owes = 1) AND {counts};
 
 -- name: queuedRuns
-SELECT account, run, updated FROM runs INDEXED BY runs_queued
+SELECT account, run, updated, '' FROM runs INDEXED BY runs_queued
 WHERE status = 'queued' AND {counts} AND (account, updated, run) > (?1, ?2, ?3)
 ORDER BY account, updated, run LIMIT ?4;

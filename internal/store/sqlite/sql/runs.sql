@@ -95,13 +95,16 @@ FROM (VALUES (?,?)) v
 CROSS JOIN runs r ON r.account = v.column1 AND r.run = v.column2;
 
 -- name: dueRuns
-SELECT account, run, wake_at FROM runs
+SELECT account, run, wake_at, root FROM runs
 WHERE wake_at > 0 AND wake_at <= ?1 ORDER BY wake_at, account, run LIMIT ?2;
 
 -- name: endedRuns
-SELECT account, run, ended FROM runs
+SELECT account, run, ended, '' FROM runs
 WHERE ended <> 0 AND owes = 0 AND root = '' AND ended < ?1 AND (ended, account, run) > (?2, ?3, ?4)
 ORDER BY ended, account, run LIMIT ?5;
+
+-- name: headsAfter
+SELECT {headColumns} FROM runs r WHERE r.account = ?1 AND r.run > ?2 ORDER BY r.run LIMIT 1000;
 
 -- name: runKeys
 SELECT account, run FROM runs

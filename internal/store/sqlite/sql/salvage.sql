@@ -25,8 +25,12 @@ INSERT INTO main.file_released (account, hash, at, sum)
 SELECT account, hash, at, sum FROM image.file_released WHERE sum IS roux_sum(account, hash, at) ON CONFLICT DO NOTHING;
 
 -- name: takeEntries
-INSERT INTO main.ledger (account, seq, key, at, data, sum)
-SELECT account, seq, key, at, data, sum FROM image.ledger WHERE sum IS roux_sum(account, seq, key, at, data) ON CONFLICT DO NOTHING;
+INSERT INTO main.ledger (account, first, last, at, data, sum)
+SELECT account, first, last, at, data, sum FROM image.ledger WHERE sum IS roux_sum(account, first, last, at, data) ON CONFLICT DO NOTHING;
+
+-- name: takeEntryKeys
+INSERT INTO main.ledger_keys (account, key, seq, sum)
+SELECT account, key, seq, sum FROM image.ledger_keys WHERE sum IS roux_sum(account, key, seq) ON CONFLICT DO NOTHING;
 
 -- name: takeAccounts
 INSERT INTO main.ledger_states (account, at, seq, state, sum)

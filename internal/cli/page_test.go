@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+var pageBlock = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
+
+// The commands of a page are run in order, with the files that the page shows and those of
+// the examples. Each line that the page shows of their output is there; … stands for any
+// text in it.
+func TestMoneyPage(t *testing.T) { runPage(t, "money", "metered-batch.yaml", "metered-batch.json") }
+
+func TestNestingPage(t *testing.T) { runPage(t, "nesting", "pdf-library.yaml", "receipts") }
+
+func runPage(t *testing.T, name string, files ...string) {
+	page, err := os.ReadFile("../../docs/" + name + ".md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := shortDir(t)
+	if err := os.Mkdir(filepath.Join(dir, "examples"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		from, to := filepath.Join("../../examples", name), filepath.Join(dir, "examples", name)
+		if info, err := os.Stat(from); err == nil && info.IsDir() {
+			if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		text, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(to, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	t.Setenv("ROUX_DATA", "")
+	t.Setenv("HOME", dir)
+	t.Setenv("XDG_CONFIG_HOME", "")
+	p := &pageRun{t: t}
+	commands := 0
+	blocks := pageBlock.FindAllStringSubmatch(strings.ReplaceAll(string(page), "\r\n", "\n"), -1)
+	for i, b := range blocks {
+		switch kind, text := b[1], b[2]; kind {
+		case "yaml":
+			first, rest, _ := strings.Cut(text, "\n")
+			name, ok := strings.CutPrefix(first, "# ")
+			if !ok || filepath.Ext(name) != ".yaml" {
+				t.Fatalf("a file without a name:\n%s", text)
+			}
+			if err := os.WriteFile(name, []byte(rest), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		case "sh":
+			var want []string
+			if i+1 < len(blocks) && blocks[i+1][1] == "text" {
+				want = shownLines(blocks[i+1][2])
+			}
+			p.run(shownLines(text), want)
+			commands += len(shownLines(text))
+		case "text":
+		default:
+			t.Errorf("a block of %s, which nothing tests", kind)
+		}
+	}
+	p.background.Wait()
+	if commands < 10 {
+		t.Errorf("%d commands on the page: it has lost some", commands)
+	}
+}
+
+// shownLines returns the lines of a text with one space between words.
+func shownLines(text string) (lines []string) {
+	for line := range strings.Lines(text) {
+		if line = strings.Join(strings.Fields(line), " "); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// pageRun runs the commands of a page.
+type pageRun struct {
+	t          *testing.T
+	background sync.WaitGroup
+}
+
+// run runs the commands of a block. The last one is repeated until its output has the
+// wanted lines, if another command is under way in the background.
+func (p *pageRun) run(commands, want []string) {
+	p.t.Helper()
+	under := false
+	out := ""
+	for i, line := range commands {
+		if line == "wait" {
+			p.background.Wait()
+			continue
+		}
+		line, code, fails := strings.Cut(line, " # ends with ")
+		line, behind := strings.CutSuffix(line, " &")
+		args, _ := shellWords(line)
+		if args[0] != "roux" {
+			p.t.Fatalf("%q is no command of Roux", line)
+		}
+		if behind {
+			under = true
+			p.background.Go(func() {
+				if _, talk, code := inProcess("", args[1:]...); code != 0 {
+					p.t.Errorf("`%s` ends with %d: %s", line, code, talk)
+				}
+			})
+			continue
+		}
+		before := out
+		for deadline := time.Now().Add(30 * time.Second); ; {
+			text, talk, got := inProcess("", args[1:]...)
+			out = before + text
+			missing := missingLine(out, want)
+			if i < len(commands)-1 || missing == "" {
+				if ok := got == 0; ok == fails && !strings.Contains(line, "--dry-run") || fails && strconv.Itoa(got) != code {
+					p.t.Errorf("`%s` ends with %d: %s", line, got, talk)
+				}
+				break
+			}
+			if !under || time.Now().After(deadline) {
+				p.t.Errorf("`%s` does not show %q but, with exit code %d,\n%s%s", line, missing, got, text, talk)
+				break
+			}
+		}
+	}
+}
+
+// missingLine returns a wanted line that the output does not have, or "".
+func missingLine(out string, want []string) string {
+	have := "\n" + strings.Join(shownLines(out), "\n") + "\n"
+	for _, line := range want {
+		if want := strings.ReplaceAll(regexp.QuoteMeta(line), "…", ".*"); !regexp.MustCompile("\n" + want + "\n").MatchString(have) {
+			return line
+		}
+	}
+	return ""
+}

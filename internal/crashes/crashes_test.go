@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package crashes
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+const second = 1_000_000
+
+// Two crashes within a minute make runs suspect; clean stops do not.
+func TestBegin(t *testing.T) {
+	var h History
+	if h.Begin(0) {
+		t.Error("the first process isolates runs")
+	}
+	h.Stop(1, 2*second)
+	if h.Begin(3*second) || len(h.Crashes) != 0 {
+		t.Error("a clean stop counts as a crash")
+	}
+	if h.Begin(4*second) || len(h.Crashes) != 1 {
+		t.Errorf("after one crash: %v", h.Crashes)
+	}
+	if !h.Begin(5 * second) {
+		t.Error("two crashes within a second")
+	}
+	if h.Begin(66*second) || len(h.Crashes) != 1 {
+		t.Errorf("crashes a minute ago count: %v", h.Crashes)
+	}
+}
+
+// A note that an earlier release wrote, or a damaged one, can be read.
+func TestRead(t *testing.T) {
+	if h, err := Read([]byte(`{"running":false,"clock":7}`)); err != nil || !h.Clean(7) || h.Clean(8) {
+		t.Errorf("an earlier release: %+v, %v", h, err)
+	}
+	if h, err := Read([]byte(`{"running":true,"crashes":[1]`)); err == nil || h.Running || h.Crashes != nil {
+		t.Errorf("a damaged note: %+v, %v", h, err)
+	}
+	var h History
+	h.Begin(1)
+	h.Stop(0, 5)
+	note, err := json.Marshal(&h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h, err = Read(note); err != nil || h.Clean(0) || h.Clean(5) {
+		t.Errorf("attempts that may have been lost in a crash are called handed back: %+v, %v", h, err)
+	}
+}
+
+// A run is to be quarantined when the process has died three times with nothing new from
+// it.
+func TestI16_Blame(t *testing.T) {
+	var h History
+	saved := func(run string, last uint64) *store.Saved {
+		return &store.Saved{Head: store.Head{Key: store.Key{Account: "a", Run: run}}, Last: last}
+	}
+	for n, last := range []uint64{1, 1, 2, 2} {
+		if reason := h.Blame(saved("x", last)); reason != "" {
+			t.Errorf("death %d: %s", n+1, reason)
+		}
+		if reason := h.Blame(saved("y", uint64(n))); reason != "" {
+			t.Errorf("a run that goes on: %s", reason)
+		}
+	}
+	if reason := h.Blame(saved("x", 2)); !strings.Contains(reason, "3 times") {
+		t.Errorf("the third death: %q", reason)
+	}
+	if len(h.Deaths) != 1 || h.Deaths[0].Run != "y" {
+		t.Errorf("%+v is kept", h.Deaths)
+	}
+}
+
+// Runs that had work in flight are suspect; after five crashes all that were active are.
+func TestSuspect(t *testing.T) {
+	frame := func(kinds ...journal.EventKind) *store.Saved {
+		events := make([]journal.Event, len(kinds))
+		for i, k := range kinds {
+			events[i] = journal.Event{Seq: uint64(i + 1), At: 100 * second, Kind: k}
+		}
+		return &store.Saved{Head: store.Head{Updated: 100 * second}, Tail: journal.AppendFrame(nil, events), Last: uint64(len(kinds))}
+	}
+	busy, quiet := frame(journal.EvNodeStarted), frame(journal.EvNodeStarted, journal.EvNodeCompleted)
+	h := History{Crashes: []int64{110 * second, 111 * second}}
+	if !h.Suspect(busy) || h.Suspect(quiet) {
+		t.Error("a run is suspect if it had work in flight")
+	}
+	h.Crashes = append(h.Crashes, 112*second, 113*second, 114*second)
+	if !h.Suspect(quiet) {
+		t.Error("after five crashes any active run is suspect")
+	}
+	h.Crashes[0] = 161 * second
+	if h.Suspect(busy) {
+		t.Error("a run that was last active long before the crashes is suspect")
+	}
+}

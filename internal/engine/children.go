@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/failpoint"
+	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/program"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// The runs of a tree are decided one at a time. What one tells another is a message, which
+// is delivered after the turn that caused it and before anything else is decided, into
+// the same batch. The transitions of a tree in one batch are written all or none.
+
+// A message is what one run of a tree tells another.
+type message struct {
+	to   store.Key
+	in   machine.Input
+	from *loadedRun
+}
+
+// A tree holds what is about to happen between runs of the same tree.
+type tree struct {
+	mail       []message
+	delivering bool
+	asked      []waiter           // steps that ask for a child run
+	cancels    []store.Key        // child runs that are to be cancelled
+	returning  []store.Key        // runs that left memory and are read again when no commit is in flight
+	away       map[store.Key]bool // those of returning
+	postponed  []*input           // for runs of away
+	below      map[store.Key]int  // how many child runs of a run are in memory
+}
+
+func (t *tree) init() { *t = tree{away: map[store.Key]bool{}, below: map[store.Key]int{}} }
+
+// busy reports whether advance has something to do.
+func (t *tree) busy(closing bool) bool { return !closing && len(t.asked) > 0 || len(t.cancels) > 0 }
+
+// setPlace records where a run stands in its tree.
+func (l *loadedRun) setPlace(start *journal.Start) {
+	switch {
+	case start == nil:
+	case start.Child != nil:
+		l.place, l.root = start.Child, start.Child.Root
+	case start.Tree != nil:
+		l.root = start.Run
+	}
+}
+
+// parentKey names the parent of a child run.
+func (l *loadedRun) parentKey() store.Key {
+	return store.Key{Account: l.key.Account, Run: l.place.Parent}
+}
+
+// parentOf returns the parent of a child run, if it is in memory.
+func (c *core) parentOf(l *loadedRun) *loadedRun {
+	if l.place == nil {
+		return nil
+	}
+	if l.parent == nil || l.parent.dropped {
+		l.parent = c.residency.runs[l.parentKey()]
+	}
+	return l.parent
+}
+
+// needParent loads the parent of a child run, which stays in memory as long as the child.
+// A child whose parent cannot be loaded goes on with the share that it has.
+func (c *core) needParent(l *loadedRun) {
+	if l.place == nil || l.orphan || c.parentOf(l) != nil {
+		return
+	}
+	if _, err := c.residency.get(l.parentKey()); err != nil {
+		l.orphan = permanent(err)
+		c.cfg.Logger.Warn("the parent of a child run could not be loaded", "run", l.key.Run, "parent", l.place.Parent, "err", err)
+	}
+}
+
+// rootOf is the root of a run's tree, or the highest run above it that is in memory.
+func (c *core) rootOf(l *loadedRun) *loadedRun {
+	for p := c.parentOf(l); p != nil; p = c.parentOf(l) {
+		l = p
+	}
+	return l
+}
+
+// pausedAbove reports whether a run that contains this one is paused.
+func (c *core) pausedAbove(l *loadedRun) bool {
+	for p := c.parentOf(l); p != nil; p = c.parentOf(p) {
+		if p.run.Paused() {
+			return true
+		}
+	}
+	return false
+}
+
+// available is how many credits a run can get now: from its account or, if it is a child
+// run, through its parent.
+func (c *core) available(l *loadedRun) (n int64, bound ledger.Bound) {
+	if l.place == nil {
+		return c.purses.Offer(l.key.Account, l.claim.Key)
+	}
+	p := c.parentOf(l)
+	if p == nil {
+		return 0, bound
+	}
+	n = p.run.Free().Credits
+	if room := p.run.Room().Credits; room > 0 {
+		more, b := c.available(p)
+		n, bound = n+min(room, max(0, more)), b
+	}
+	return n, bound
+}
+
+// room is what the limits of the runs above a child run leave for it beyond its share,
+// whatever the account has.
+func (c *core) room(l *loadedRun) (room journal.Share) {
+	p := c.parentOf(l)
+	if p == nil {
+		return room
+	}
+	room = p.run.Free()
+	more := p.run.Room()
+	if p.place != nil {
+		up := c.room(p)
+		more = journal.Share{Credits: min(more.Credits, up.Credits), Steps: min(more.Steps, up.Steps), Memory: min(more.Memory, up.Memory)}
+	}
+	room.Steps += more.Steps
+	room.Memory += more.Memory
+	if room.Credits < math.MaxInt64 { // otherwise no account pays
+		room.Credits += more.Credits
+	}
+	return room
+}
+
+// freeAbove is how many credits the runs above a child run have left for it.
+func (c *core) freeAbove(l *loadedRun) (n int64) {
+	for p := c.parentOf(l); p != nil; p = c.parentOf(p) {
+		n += p.run.Free().Credits
+	}
+	return n
+}
+
+// tell queues a message to the parent of a child run.
+func (c *core) tell(l *loadedRun, in machine.Input) {
+	in.Ref, in.Fence = l.place.Ref(), l.place.Fence()
+	c.tree.mail = append(c.tree.mail, message{l.parentKey(), in, l})
+}
+
+// deliverMail delivers the messages of a turn, and those that follow from them.
+func (c *core) deliverMail() {
+	t := &c.tree
+	t.delivering = true
+	for n := 0; n < len(t.mail); n++ {
+		m := t.mail[n]
+		t.mail[n] = message{}
+		if !m.from.dropped {
+			c.deliverMessage(&m)
+		}
+	}
+	t.mail, t.delivering = t.mail[:0], false
+}
+
+func (c *core) deliverMessage(m *message) {
+	l, err := c.residency.get(m.to)
+	if err != nil {
+		c.cfg.Logger.Warn("a run could not be told of a child run", "run", m.to.Run, "child", m.from.key.Run, "err", err)
+		if m.in.Kind == machine.InChildEnded {
+			m.from.owesEnd, m.from.forceHead = true, true
+			c.pipeline.touch(m.from, m.from.run.Last()+1)
+		}
+		return
+	}
+	if m.in.Kind == machine.InChildEnded {
+		failpoint.Pass(failpoint.ChildEnds)
+	}
+	if err := c.turnOf(l, &m.in); err != nil && !l.dropped {
+		c.cfg.Logger.Error("a run refused a message of a child run", "run", m.to.Run, "child", m.from.key.Run, "err", err)
+	}
+	c.pipeline.building.urgent = true
+}
+
+// requestChild queues a step that asks for a child run.
+func (c *core) requestChild(l *loadedRun, ref journal.Ref) {
+	c.tree.asked = append(c.tree.asked, waiter{l, ref})
+}
+
+// serveAsked starts the child run of the step that has asked longest.
+func (c *core) serveAsked() {
+	t := &c.tree
+	w := t.asked[0]
+	t.asked[0], t.asked = waiter{}, t.asked[1:]
+	l := w.l
+	if l.dropped || !l.run.Asks(w.ref) || l.run.Paused() || c.pausedAbove(l) {
+		return
+	}
+	if c.rootOf(l).place != nil {
+		return // the root cannot be loaded; askAgain is called when it is
+	}
+	in := machine.Input{Kind: machine.InGranted, Ref: w.ref, Child: &machine.ChildGrant{}}
+	child, hash, fail := c.prepareChild(l, w.ref)
+	if child != nil {
+		in.InputHash, in.Child.Share = hash, child.Share()
+	}
+	in.Child.Failure = fail
+	err := c.inject(l, in)
+	c.pipeline.building.urgent = true
+	if err != nil || fail != nil {
+		return
+	}
+	if id, share, fence, ok := l.run.ChildOf(w.ref); ok {
+		failpoint.Pass(failpoint.ChildBegins)
+		c.startChild(l, child, child.Start(id, w.ref, fence, share))
+	}
+}
+
+// prepareChild finds out what the child run of a step is started with. A failure is one of
+// the step. The expressions are those of a recipe, so a panic in them is a failure, too
+// (I16).
+func (c *core) prepareChild(l *loadedRun, ref journal.Ref) (child *program.Child, inputHash []byte, fail *machine.Failure) {
+	defer func() {
+		if v := recover(); v != nil {
+			c.cfg.Logger.Error("a panic was contained", "run", l.key.Run, "doing", "preparing a child run", "panic", panicText(l.run.Plan(), v))
+			child, inputHash, fail = nil, nil, &machine.Failure{Code: fault.InternalError, Msg: "preparing the child run panicked; the log has the details"}
+		}
+	}()
+	task, fail := l.run.ChildTask(ref)
+	if fail != nil {
+		return nil, nil, fail
+	}
+	child, err := c.programs.Child(c.ctx, c.cfg.Store, c.cfg.Actions, l.prog, l.run.Start(), c.rootOf(l).run.Start().Tree, task)
+	if err != nil {
+		return nil, nil, &machine.Failure{Code: fault.CodeOf(err), Msg: fmt.Sprintf("recipe %s: %s", &task.Ref, fault.Message(err))}
+	}
+	return child, task.InputHash, nil
+}
+
+// startChild starts a child run in the batch of the event that says so.
+func (c *core) startChild(parent *loadedRun, child *program.Child, start *journal.Start) {
+	in := &input{kind: inStart, key: store.Key{Account: parent.key.Account, Run: start.Run},
+		start: &runStart{prog: child.Program, recipe: child.Recipe, version: child.Version}}
+	in.m = machine.Input{Kind: machine.InStart, Start: start}
+	if err := c.start(in); err != nil && !parent.dropped {
+		end := &machine.ChildEnd{Status: journal.RunFailed, Code: fault.CodeOf(err), Msg: fault.Message(err), Recipe: child.Recipe}
+		_ = c.inject(parent, machine.Input{Kind: machine.InChildEnded, Ref: start.Child.Ref(), Fence: start.Child.Fence(), End: end})
+	}
+}
+
+// askParent makes up for what a child run and its parent could not tell each other because
+// one of them could not be loaded: the end of the child run, or that it is to end.
+func (c *core) askParent(l *loadedRun) {
+	if l.owesEnd {
+		c.recovery.tellEnd(l)
+	}
+	if l.place == nil || l.run.Status().Terminal() {
+		return
+	}
+	c.needParent(l)
+	if p := c.parentOf(l); p != nil && p.run.Cancels(l.place.Ref(), l.key.Run) {
+		c.tree.cancels = append(c.tree.cancels, l.key)
+	}
+}
+
+// cancelNext cancels the child run that has been waiting longest to be cancelled. Its
+// parent has begun to wait for its end, so it may be cancelled in a later batch.
+func (c *core) cancelNext() {
+	t := &c.tree
+	key := t.cancels[0]
+	t.cancels = t.cancels[1:]
+	l, err := c.residency.get(key)
+	if err != nil {
+		c.cfg.Logger.Warn("a child run could not be cancelled; its parent waits for it", "run", key.Run, "err", err)
+		c.recovery.askLater(key, err)
+		return
+	}
+	if l.run.Status().Terminal() {
+		return
+	}
+	c.pipeline.building.urgent = true
+	// One that is failing refuses: its end is on its way.
+	_ = c.inject(l, machine.Input{Kind: machine.InCancel, Text: "the step that started it has ended"})
+}
+
+// askAgain lets the steps of a tree ask for attempts that they did not get while a run
+// above them was paused.
+func (c *core) askAgain(root string) {
+	for l := c.residency.recent.front(); l != nil; l = c.residency.recent.after(&l.age) {
+		if l.root != root || l.run.Paused() || c.pausedAbove(l) {
+			continue
+		}
+		for _, cmd := range l.run.Owed(nil) {
+			if cmd.Kind == machine.CmdAcquire {
+				c.enqueueCommand(l, &cmd)
+			}
+		}
+	}
+}

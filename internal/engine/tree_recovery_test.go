@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/memory"
+)
+
+// panicsFor is an observer that panics before a turn that it selects.
+type panicsFor func(key store.Key, run *machine.Run, in *machine.Input) bool
+
+func (p panicsFor) Before(key store.Key, run *machine.Run, in *machine.Input) {
+	if p(key, run, in) {
+		panic("on purpose")
+	}
+}
+func (panicsFor) After(store.Key, *machine.Run, *machine.Input, *machine.Turn) {}
+
+const twoBelow = `
+name: outer
+steps:
+  - id: all
+    parallel:
+      branches:
+        - [{id: a, recipe: {inline: {name: inner, steps: [{id: x, action: {name: noop}}, {id: y, action: {name: noop}}]}}}]
+        - [{id: b, recipe: {inline: {name: inner, steps: [{id: x, action: {name: noop}}, {id: y, action: {name: noop}}]}}}]
+`
+
+func (h *harness) children(key store.Key) (keys []store.Key) {
+	for _, id := range childrenOf(h.t, h.st, key.Run) {
+		keys = append(keys, store.Key{Account: key.Account, Run: id})
+	}
+	return keys
+}
+
+// A panic in a child run takes back what its tree did in the batch. The child is
+// quarantined; its siblings go on, and its parent goes on when it is released (I16).
+func TestI16_PanicInAChild(t *testing.T) {
+	st := memory.New(memory.Options{})
+	h := newHarness(t, st, Config{}, noop())
+	p := planOf(t, twoBelow, noop())
+	root := h.run(acc, p, nil)
+	below := h.children(root)
+	if len(below) != 2 {
+		t.Fatalf("%d child runs", len(below))
+	}
+	bad := below[0]
+	h.c.observer = panicsFor(func(key store.Key, _ *machine.Run, in *machine.Input) bool {
+		return key == bad && in.Kind == machine.InResult
+	})
+	one, two := h.takeTask(), h.takeTask()
+	h.runUntilIdle(success(one, `{}`), success(two, `{}`))
+	if head := h.head(bad); !strings.Contains(head.Quarantine, "on purpose") {
+		t.Fatalf("the child's quarantine is %q", head.Quarantine)
+	}
+	h.finishTasks()
+	h.wantStatus(below[1], "completed")
+	h.wantStatus(root, "running")
+	h.c.observer = nil
+
+	rel := &input{kind: inRelease, key: bad, reply: make(chan answer, 1)}
+	h.runUntilIdle(rel)
+	h.finishTasks()
+	h.wantStatus(root, "completed")
+	checkTree(t, st, acc, root.Run)
+	if n := h.c.attempts.arbiter.InUse(); n != 0 {
+		t.Errorf("%d slots are still held", n)
+	}
+}
+
+// A child run that panics as it starts is not stored: the run above it is quarantined, so
+// that it is not started again and again.
+func TestI16_PanicAsAChildStarts(t *testing.T) {
+	st := memory.New(memory.Options{})
+	h := newHarness(t, st, Config{}, noop())
+	p := planOf(t, "name: outer\nsteps:\n  - {id: first, action: {name: noop}}\n  - {id: a, recipe: {inline: {name: inner, steps: [{id: x, action: {name: noop}}]}}}\n", noop())
+	root := h.run(acc, p, nil)
+	h.c.observer = panicsFor(func(_ store.Key, _ *machine.Run, in *machine.Input) bool {
+		return in.Kind == machine.InStart && in.Start.Child != nil
+	})
+	h.runUntilIdle(success(h.takeTask(), `{}`))
+	if head := h.head(root); !strings.Contains(head.Quarantine, "on purpose") || !strings.Contains(head.Quarantine, "child run") {
+		t.Fatalf("the root's quarantine is %q", head.Quarantine)
+	}
+	if n := len(childrenOf(t, st, root.Run)); n != 0 {
+		t.Fatalf("the root says that it has %d child runs", n)
+	}
+	h.c.observer = nil
+	rel := &input{kind: inRelease, key: root, reply: make(chan answer, 1)}
+	h.runUntilIdle(rel)
+	h.finishTasks()
+	h.wantStatus(root, "completed")
+	checkTree(t, st, acc, root.Run)
+}
+
+// A parent that is quarantined while its child ends is told of the end when it is
+// released, also after a restart; until then the child owes that.
+func TestChildEndsUnderAQuarantinedParent(t *testing.T) {
+	st := memory.New(memory.Options{})
+	h := newHarness(t, st, Config{}, noop())
+	p := planOf(t, "name: outer\norder: none\nsteps:\n  - {id: a, recipe: {inline: {name: inner, steps: [{id: x, action: {name: noop}}]}}}\n  - {id: b, action: {name: noop}}\n", noop())
+	root := h.run(acc, p, nil)
+	child := h.children(root)[0]
+	var inner, outer effect
+	for range 2 {
+		if task := h.takeTask(); task.id.key == child {
+			inner = task
+		} else {
+			outer = task
+		}
+	}
+	h.c.observer = panicsFor(func(key store.Key, _ *machine.Run, in *machine.Input) bool { return key == root })
+	h.runUntilIdle(success(outer, `{}`))
+	if head := h.head(root); head.Quarantine == "" {
+		t.Fatal("the root is not quarantined")
+	}
+	h.c.observer = nil
+	h.runUntilIdle(success(inner, `{}`))
+	if head := h.head(child); head.Status != "completed" || !head.Owes {
+		t.Fatalf("the child is %s, owes %v", head.Status, head.Owes)
+	}
+	h = h.reopen(st.Crash(0))
+	h.runUntilIdle()
+	rel := &input{kind: inRelease, key: root, reply: make(chan answer, 1)}
+	h.runUntilIdle(rel)
+	h.finishTasks()
+	h.wantStatus(root, "completed")
+	checkTree(t, h.st, acc, root.Run)
+}
+
+// refusing is a store that refuses one transition of a run: it says that the events do
+// not follow.
+type refusing struct {
+	store.Store
+	refuse func(t *store.Transition) bool
+}
+
+func (s *refusing) Commit(ctx context.Context, batch []store.Transition) ([]store.Verdict, error) {
+	changed := append([]store.Transition(nil), batch...)
+	for i := range changed {
+		if s.refuse != nil && s.refuse(&changed[i]) {
+			changed[i].First, changed[i].Last = changed[i].First+1000, changed[i].Last+1000
+		}
+	}
+	return s.Store.Commit(ctx, changed)
+}
+
+// If the store refuses the transition of one run, it refuses those of its whole tree, and
+// the engine decides all of them again.
+func TestTreeIsRefused(t *testing.T) {
+	for name, refused := range map[string]func(t *store.Transition, root store.Key) bool{
+		"the start of a child": func(t *store.Transition, root store.Key) bool { return t.First == 1 && t.Run != root.Run },
+		"the end of a child": func(t *store.Transition, root store.Key) bool {
+			return t.Run != root.Run && t.Head != nil && t.Head.Ended != 0
+		},
+		"the parent": func(t *store.Transition, root store.Key) bool { return t.Run == root.Run && t.First > 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			mem := memory.New(memory.Options{})
+			st := &refusing{Store: mem}
+			h := newHarness(t, st, Config{}, noop())
+			p := planOf(t, "name: outer\nsteps:\n  - {id: first, action: {name: noop}}\n"+strings.TrimPrefix(twoBelow, "\nname: outer\nsteps:\n"), noop())
+			root := h.run(acc, p, nil)
+			times := 0
+			st.refuse = func(t *store.Transition) bool {
+				if times > 0 || !refused(t, root) {
+					return false
+				}
+				times++
+				return true
+			}
+			h.finishTasks()
+			h.wantStatus(root, "completed")
+			if times != 1 {
+				t.Errorf("%d transitions were refused", times)
+			}
+			checkTree(t, mem, acc, root.Run)
+			if n := h.c.attempts.arbiter.InUse(); n != 0 {
+				t.Errorf("%d slots are still held", n)
+			}
+		})
+	}
+}
+
+// What is pinned when the root run starts holds for the whole tree (R28, A26): a child
+// run of a later generation has the recipe of the start, whatever is registered now.
+func TestR28_TreeIsPinned(t *testing.T) {
+	st := memory.New(memory.Options{})
+	h := newHarness(t, st, Config{}, noop())
+	inner := planOf(t, "name: inner\nsteps: [{id: x, action: {name: noop}}]\n", noop())
+	p := planOf(t, "name: outer\nsteps:\n  - {id: a, recipe: {ref: inner}}\n", noop())
+	in := &StartRequest{Account: acc, Plan: p, Recipe: "outer"}
+	p.Registered = []plan.Registered{{Ref: p.Children[0], Name: "inner", Version: "1.0.0", Plan: inner}}
+	root := h.run(acc, in.Plan, nil)
+	h.runUntilIdle(failure(h.takeTask(), fault.InputInvalid))
+	h.wantStatus(root, "failed")
+	p.Registered = nil
+	h = h.reopen(st.Crash(0))
+	h.runUntilIdle(request(root, machine.Input{Kind: machine.InRetry}))
+	h.finishTasks()
+	h.wantStatus(root, "completed")
+	if f := checkTree(t, h.st, acc, root.Run); len(f.heads) != 3 {
+		t.Errorf("the tree has %d runs, want 3", len(f.heads))
+	}
+	var start *journal.Start
+	if err := store.EachEvent(context.Background(), h.st, h.children(root)[1], 0, func(ev *journal.Event) (err error) {
+		if ev.Kind == journal.EvRunStarted {
+			start, err = journal.DecodeStart(ev.Data)
+		}
+		return err
+	}); err != nil || start.Version != "1.0.0" || start.Child.Gen != 2 {
+		t.Errorf("the second child run starts with %+v, %v", start, err)
+	}
+}
+
+// While a run is paused the runs below it begin no attempt, and start no child run; what
+// is in flight goes on.
+func TestPausedTree(t *testing.T) {
+	st := memory.New(memory.Options{})
+	h := newHarness(t, st, Config{}, noop())
+	p := planOf(t, twoBelow, noop())
+	root := h.run(acc, p, nil)
+	h.runUntilIdle(request(root, machine.Input{Kind: machine.InPause}))
+	one, two := h.takeTask(), h.takeTask()
+	h.runUntilIdle(success(one, `{}`), success(two, `{}`))
+	if len(h.tasks) != 0 {
+		t.Fatalf("%d attempts begin below a paused run", len(h.tasks))
+	}
+	h = h.reopen(st.Crash(0))
+	h.runUntilIdle()
+	if len(h.tasks) != 0 {
+		t.Fatalf("%d attempts begin below a paused run after a restart", len(h.tasks))
+	}
+	h.runUntilIdle(request(root, machine.Input{Kind: machine.InUnpause}))
+	if len(h.tasks) != 2 {
+		t.Fatalf("%d attempts begin when the run goes on, want 2", len(h.tasks))
+	}
+	h.finishTasks()
+	h.wantStatus(root, "completed")
+	checkTree(t, h.st, acc, root.Run)
+}
+
+// An engine that continues selected runs continues their child runs.
+func TestSelectedTree(t *testing.T) {
+	st := memory.New(memory.Options{})
+	h := newHarness(t, st, Config{}, noop())
+	root := h.run(acc, planOf(t, twoBelow, noop()), nil)
+	h.run(acc, planOf(t, twoBelow, noop()), nil)
+	h = newHarness(t, st.Crash(0), Config{Select: func(key store.Key) bool { return key == root }}, noop())
+	h.runUntilIdle()
+	if len(h.tasks) != 2 {
+		t.Fatalf("%d attempts begin, want those of one tree", len(h.tasks))
+	}
+	h.finishTasks()
+	h.wantStatus(root, "completed")
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package program
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"hash/fnv"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// The share that a child run begins with, if its parent has so much: what its recipe
+// needs at least. It asks for more by itself.
+const (
+	shareSteps  = 16
+	shareMemory = 16 << 10
+)
+
+// A Child is what a child run is started with.
+type Child struct {
+	Program *Program
+	Recipe  string
+	Version string
+
+	task   *machine.ChildTask
+	parent *journal.Start
+	params map[string]any
+	pins   []journal.Pin
+	terms  *journal.Credits
+}
+
+// Child finds what the child run that a task asks for is started with, and checks its
+// input. prog and start are those of its parent; pinned is what was fixed when the root of
+// the tree started.
+func (c *Cache) Child(ctx context.Context, st store.Reader, actions compile.Finder, prog *Program, start *journal.Start, pinned *journal.Tree, task *machine.ChildTask) (*Child, error) {
+	ch := &Child{task: task, parent: start}
+	key, err := ch.find(pinned)
+	if err != nil {
+		return nil, err
+	}
+	if ch.Program, err = c.member(ctx, st, prog, key); err != nil {
+		return nil, err
+	}
+	for _, a := range ch.Program.Plan().Actions {
+		pin := pinned.Action(a.String())
+		if pin == nil {
+			return nil, fault.New(fault.ActionNotFound, "no action %s was registered when run %s started", a, ch.root())
+		}
+		ch.pins = append(ch.pins, *pin)
+	}
+	return ch, ch.check(actions)
+}
+
+// find finds the recipe of the child run, and returns the key of its plan.
+func (ch *Child) find(pinned *journal.Tree) (key string, err error) {
+	ref := &ch.task.Ref
+	if !ref.Registered() {
+		ch.Recipe, ch.Version = ref.Name, ref.Version
+		return ref.Key, nil
+	}
+	found := pinned.Recipe(ref.String())
+	if found == nil {
+		return "", fault.New(fault.RecipeNotFound, "it was not registered when run %s started", ch.root())
+	}
+	ch.Recipe, ch.Version = found.Name, found.Version
+	return found.Key, nil
+}
+
+// member returns the program of a plan of the family of prog.
+func (c *Cache) member(ctx context.Context, st store.Reader, prog *Program, key string) (*Program, error) {
+	if family := prog.family.Load(); family != nil && (*family)[key] != nil {
+		return (*family)[key], nil
+	}
+	return c.Load(ctx, st, key)
+}
+
+// check checks the input of the child run and fixes its terms: its policy and the most
+// that it may use are about its share of what its root holds.
+func (ch *Child) check(actions compile.Finder) error {
+	v, err := jsonx.Decode(ch.task.Input, journal.InlineLimits)
+	if err != nil {
+		return err
+	}
+	ch.params, _ = v.(map[string]any)
+	if err := ch.Program.CheckInput(ch.params, ch.task.Files); err != nil || ch.parent.Credits == nil {
+		return err
+	}
+	b := ch.Program.Budget(actions, ch.params, ch.task.Files)
+	ch.terms, err = Terms(b, ch.parent.Credits.Most, ch.task.Child.MaxCredits)
+	return err
+}
+
+// root is the id of the root run.
+func (ch *Child) root() string {
+	if ch.parent.Child != nil {
+		return ch.parent.Child.Root
+	}
+	return ch.parent.Run
+}
+
+// Share is the share of its parent's limits and credits that the child run asks for.
+func (ch *Child) Share() journal.Share {
+	share := journal.Share{
+		Steps:  int64(max(shareSteps, len(ch.Program.Plan().Steps))),
+		Memory: int64(shareMemory + 2*len(ch.task.Input)),
+	}
+	if ch.terms != nil {
+		share.Credits = min(ch.terms.Estimated, ch.terms.Most)
+	}
+	return share
+}
+
+// Start returns the start of the child run: the attempt of the step ref that is fence, with
+// the share that its parent gave it.
+func (ch *Child) Start(id string, ref journal.Ref, fence journal.Fence, share journal.Share) *journal.Start {
+	up, root := ch.parent, ch.root()
+	if ch.terms != nil {
+		ch.terms.Reserved = share.Credits
+	}
+	return &journal.Start{
+		Run: id, Account: up.Account, Recipe: ch.Recipe, Version: ch.Version, PlanHash: ch.Program.Hash(),
+		Parameters: ch.params, Files: ch.task.Files, Correlation: cmp.Or(up.Correlation, root),
+		Seed: childSeed(up.Seed, id), Pins: ch.pins, Labels: up.Labels, Credits: ch.terms,
+		Child: &journal.Child{
+			Root: root, Parent: up.Run, Path: []byte(ref.Path), Step: ref.Step, Gen: fence.Gen, Attempt: fence.Attempt,
+			Depth: ch.task.Depth, MaxDepth: ch.maxDepth(), Share: share,
+			Most: journal.Share{Steps: ch.task.Child.TotalSteps, Memory: ch.task.Child.MemoryBytes},
+		},
+	}
+}
+
+// maxDepth is the deepest that the child run and those below it may be: its recipe may
+// lower it.
+func (ch *Child) maxDepth() int64 {
+	if own := ch.Program.Plan().Limits.ChildDepth; own > 0 {
+		return min(ch.task.MaxDepth, ch.task.Depth+own)
+	}
+	return ch.task.MaxDepth
+}
+
+// childSeed is the seed of a child run's jitter.
+func childSeed(seed uint64, id string) uint64 {
+	h := fnv.New64a()
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], seed)
+	h.Write(b[:])
+	h.Write([]byte(id))
+	return h.Sum64()
+}

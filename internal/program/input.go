@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package program
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/jsonschema"
+	"github.com/roux-engine/roux/internal/view"
+)
+
+// inputCheck is a plan's inputSchema, ready to use.
+type inputCheck struct {
+	schema *jsonschema.Schema
+	files  bool // it mentions fileHashes
+}
+
+// CheckInput checks a run's input against the plan's inputSchema: the parameters, and
+// fileHashes if the schema mentions them. A closed schema that does not mention files
+// does not refuse them.
+func (p *Program) CheckInput(params map[string]any, files []journal.File) error {
+	raw := p.Plan().InputSchema
+	if len(raw) == 0 {
+		return nil
+	}
+	c := p.input.Load()
+	if c == nil {
+		schema, err := jsonschema.Compile(raw)
+		if err != nil {
+			return fault.Wrap(fault.RecipeInvalid, err, "the recipe's inputSchema cannot be used: %v", err)
+		}
+		var top struct {
+			Properties map[string]json.RawMessage `json:"properties"`
+		}
+		_ = json.Unmarshal(raw, &top) // a schema may also be true or false
+		_, named := top.Properties["fileHashes"]
+		c = &inputCheck{schema: schema, files: named || slices.Contains(jsonschema.Required(raw), "fileHashes")}
+		p.input.Store(c)
+	}
+	input := make(map[string]any, len(params)+1)
+	maps.Copy(input, params)
+	if _, given := params["fileHashes"]; c.files && !given && len(files) > 0 {
+		hashes := make([]any, len(files))
+		for i := range files {
+			hashes[i] = files[i].Hash
+		}
+		input["fileHashes"] = hashes
+	}
+	violations := c.schema.Validate(input)
+	if len(violations) == 0 {
+		return nil
+	}
+	var shown map[string]any
+	mask := view.NewMask(p.Plan())
+	if mask != nil {
+		shown = mask.Fields(input)
+	}
+	diags := make([]fault.Diagnostic, len(violations))
+	for i, v := range violations {
+		msg := v.Msg
+		if mask != nil && mayRevealMasked(shown, &v) {
+			msg = "the value, which is not shown because the schema marks it as writeOnly, does not fit `" + v.Keyword + "`"
+		}
+		diags[i] = fault.Diagnostic{
+			Severity: fault.SeverityError, Code: fault.InputInvalid, Rule: v.Keyword,
+			Msg: fmt.Sprintf("input%s: %s", v.Pointer, msg),
+		}
+	}
+	return &fault.Error{Code: fault.InputInvalid, Msg: diags[0].Msg, Diags: diags}
+}
+
+// valueFreeKeywords are the schema keywords whose violations reveal nothing of a value
+// but its type, size and names.
+var valueFreeKeywords = []string{"required", "additionalProperties", "unevaluatedProperties", "type", "minLength", "maxLength",
+	"minItems", "maxItems", "minProperties", "maxProperties", "dependentRequired"}
+
+// mayRevealMasked reports whether a violation may reveal a value that the schema marks
+// as writeOnly: it is about such a value, or about one that may contain it. shown is
+// the input in its masked form.
+func mayRevealMasked(shown any, violation *jsonschema.Violation) bool {
+	if slices.Contains(valueFreeKeywords, violation.Keyword) {
+		return false
+	}
+	for part := range strings.SplitSeq(strings.TrimPrefix(violation.Pointer, "/"), "/") {
+		switch at := shown.(type) {
+		case map[string]any:
+			shown = at[strings.NewReplacer("~1", "/", "~0", "~").Replace(part)]
+		case []any:
+			i, err := strconv.Atoi(part)
+			if err != nil || i < 0 || i >= len(at) {
+				return true
+			}
+			shown = at[i]
+		}
+	}
+	switch shown := shown.(type) {
+	case map[string]any, []any, nil:
+		return true
+	case string:
+		return strings.Contains(shown, view.Masked)
+	}
+	return false
+}

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package program
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+func noop() *action.Action {
+	return &action.Action{Name: "noop", Version: "1.0.0", Run: func(context.Context, *action.Task) (action.Result, error) {
+		return action.Result{}, nil
+	}}
+}
+
+func planOf(t testing.TB, src string) *plan.Plan {
+	t.Helper()
+	r, s, diags := recipe.Parse("test.yaml", []byte(src), recipe.Options{})
+	if r != nil && !compile.HasErrors(diags) {
+		var p *plan.Plan
+		if p, diags = compile.Compile(r, s, compile.Options{Actions: compile.NewCatalogue(noop())}); p != nil {
+			return p
+		}
+	}
+	t.Fatal(diags)
+	return nil
+}
+
+func programOf(t testing.TB, src string) *Program {
+	t.Helper()
+	prog, err := New(planOf(t, src))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return prog
+}
+
+// stored is a store that has plans only.
+type stored struct {
+	store.Reader
+	plans map[string][]byte
+}
+
+func (s stored) Plan(_ context.Context, key string) ([]byte, error) {
+	if data := s.plans[key]; data != nil {
+		return data, nil
+	}
+	return nil, fault.New(fault.StoreCorrupt, "there is no plan %s", key)
+}
+
+const oneStep = "steps: [{id: a, action: {name: noop}}]\n"
+
+// The error about a missing action names the version that was requested.
+func TestMissingActionIsNamed(t *testing.T) {
+	for version, want := range map[string]string{"": "no action noop is registered here", "^1.0": "no action noop@^1.0 is registered here"} {
+		prog := programOf(t, "name: n\n"+oneStep)
+		prog.Plan().Actions[0].Version = version
+		if _, _, err := prog.Pin(compile.NewCatalogue()); fault.CodeOf(err) != fault.ActionNotFound || fault.Message(err) != want {
+			t.Errorf("version %q: %v, want %s", version, err, want)
+		}
+	}
+}
+
+// A plan starts only if every recipe that a step of its tree names is registered, and every
+// action of the tree exists.
+func TestA26_PinTree(t *testing.T) {
+	p := planOf(t, "name: outer\nsteps:\n  - {id: a, recipe: {ref: inner}}\n")
+	prog, err := New(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	actions := compile.NewCatalogue(noop())
+	if _, _, err := prog.Pin(actions); fault.CodeOf(err) != fault.RecipeNotFound {
+		t.Errorf("a recipe that is not registered: %v", err)
+	}
+	inner := planOf(t, "name: inner\n"+oneStep)
+	p.Registered = []plan.Registered{{Ref: p.Children[0], Name: "inner", Version: "1.2.0", Plan: inner}}
+	pins, tree, err := prog.Pin(actions)
+	if err != nil || len(pins) != 0 {
+		t.Fatalf("%d pins, %v", len(pins), err)
+	}
+	if r := tree.Recipe("inner"); r == nil || r.Version != "1.2.0" || r.Key != inner.Key() {
+		t.Errorf("the recipe is pinned as %+v", r)
+	}
+	if a := tree.Action("noop"); a == nil || a.Version != "1.0.0" {
+		t.Errorf("the action is pinned as %+v", a)
+	}
+	if _, _, err := prog.Pin(compile.NewCatalogue()); fault.CodeOf(err) != fault.ActionNotFound {
+		t.Errorf("an action of a child run that is missing: %v", err)
+	}
+}
+
+func TestCheckInput(t *testing.T) {
+	file := []journal.File{{Hash: "sha256_" + strings.Repeat("0", 64)}}
+	for _, tt := range []struct {
+		name, schema string
+		params       map[string]any
+		files        []journal.File
+		bad          bool
+	}{
+		{"no schema", "", map[string]any{"x": 1}, file, false},
+		{"a required value is missing", "{type: object, required: [n]}", nil, nil, true},
+		{"a value of another type", "{type: object, properties: {n: {type: integer}}}", map[string]any{"n": "1"}, nil, true},
+		{"a value that fits", "{type: object, properties: {n: {type: integer}}}", map[string]any{"n": int64(1)}, nil, false},
+		{"a closed schema takes files that it does not mention", "{type: object, additionalProperties: false}", nil, file, false},
+		{"files are missing", "{type: object, required: [fileHashes]}", nil, nil, true},
+		{"files are given", "{type: object, required: [fileHashes]}", nil, file, false},
+		{"too many files", "{type: object, properties: {fileHashes: {type: array, maxItems: 1}}}", nil, append(file, file...), true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			src := "name: x\n" + oneStep
+			if tt.schema != "" {
+				src += "inputSchema: " + tt.schema + "\n"
+			}
+			prog := programOf(t, src)
+			for range 2 { // the schema is compiled once
+				if err := prog.CheckInput(tt.params, tt.files); (fault.CodeOf(err) == fault.InputInvalid) != tt.bad || err != nil && !tt.bad {
+					t.Errorf("got %v", err)
+				}
+			}
+		})
+	}
+}
+
+// An error about an input does not show a value that the schema marks as writeOnly.
+func TestCheckInputHidesWriteOnlyValues(t *testing.T) {
+	prog := programOf(t, "name: x\n"+oneStep+"inputSchema: {type: object, properties: {pin: {type: string, writeOnly: true, enum: [a]}, n: {type: string, enum: [a]}}}\n")
+	if msg := fault.Message(prog.CheckInput(map[string]any{"pin": "hunter2"}, nil)); !strings.Contains(msg, "not shown") {
+		t.Errorf("the hidden value: %s", msg)
+	}
+	if msg := fault.Message(prog.CheckInput(map[string]any{"n": "b"}, nil)); strings.Contains(msg, "not shown") || msg == "" {
+		t.Errorf("a value that may be shown: %s", msg)
+	}
+}
+
+// A run may use no more than the least of what the account, the recipe and the request say.
+func TestX157_Terms(t *testing.T) {
+	prog := programOf(t, "name: x\n"+oneStep+"creditEstimation: {strategy: fixed, fixedCredits: 5, maxCredits: 20}\n")
+	b := prog.Budget(compile.NewCatalogue(noop()), nil, nil)
+	if prog.Budget(compile.NewCatalogue(noop()), map[string]any{"n": 1}, nil) != b {
+		t.Error("a cost that does not depend on the input is computed again")
+	}
+	for _, tt := range []struct{ most, limit, want int64 }{{100, 0, 20}, {10, 0, 10}, {100, 7, 7}} {
+		if c, err := Terms(b, tt.most, tt.limit); err != nil || c.Most != tt.want || c.Estimated != 5 {
+			t.Errorf("most %d, limit %d: %+v, %v", tt.most, tt.limit, c, err)
+		}
+	}
+	b.Problem = "no number"
+	if _, err := Terms(b, 1); fault.CodeOf(err) != fault.PriceUnknown {
+		t.Errorf("without an estimate: %v", err)
+	}
+}
+
+// A program that was read from the store has no family; the one that a caller gives
+// replaces it. The cache keeps the newest.
+func TestCache(t *testing.T) {
+	p := planOf(t, "name: outer\nsteps:\n  - {id: a, recipe: {inline: {name: inner, "+strings.TrimSpace(oneStep)+"}}}\n")
+	given, err := New(p)
+	if err != nil || len(given.Stored()) != 2 {
+		t.Fatalf("%d plans are stored, %v", len(given.Stored()), err)
+	}
+	st := stored{plans: map[string][]byte{}}
+	for _, s := range given.Stored() {
+		st.plans[s.Key] = s.Data
+	}
+	c := NewCache(1)
+	read, err := c.Load(t.Context(), st, p.Key())
+	if err != nil || read.Hash() != p.Hash().String() {
+		t.Fatal(err)
+	}
+	if again, _ := c.Load(t.Context(), nil, p.Key()); again != read {
+		t.Error("a cached program is read again")
+	}
+	made, err := c.Of(p)
+	if err != nil || made == read || len(made.Stored()) != 2 {
+		t.Errorf("a plan with child runs: %d plans to store, %v", len(made.Stored()), err)
+	}
+	if again, _ := c.Of(p); again != made {
+		t.Error("a cached program is prepared again")
+	}
+	other, err := c.Of(planOf(t, "name: other\n"+oneStep))
+	if err != nil || c.find(p.Key()) != nil || c.find(other.Key()) != other {
+		t.Error("the cache is not bounded")
+	}
+	st.plans[p.Key()] = []byte("?")
+	if _, err := c.Load(t.Context(), st, p.Key()); fault.CodeOf(err) != fault.StoreCorrupt {
+		t.Errorf("a damaged plan: %v", err)
+	}
+}
+
+// A child run gets the recipe and the actions that were pinned at the start of its root,
+// from memory or from the store.
+func TestR28_Child(t *testing.T) {
+	actions := compile.NewCatalogue(noop())
+	p := planOf(t, "name: outer\nsteps:\n  - {id: a, recipe: {ref: inner}}\n")
+	inner := planOf(t, "name: inner\nlimits: {max_depth: 2}\ninputSchema: {type: object, required: [n]}\n"+oneStep)
+	p.Registered = []plan.Registered{{Ref: p.Children[0], Name: "inner", Version: "1.2.0", Plan: inner}}
+	c := NewCache(10)
+	prog, err := c.Of(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, tree, err := prog.Pin(actions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := &journal.Start{Run: "run_1", Account: "acme", Seed: 1, Tree: tree, Credits: &journal.Credits{Most: 9}}
+	task := &machine.ChildTask{Ref: p.Children[0], Child: p.Steps[0].Child, Input: []byte(`{"n":1}`), Depth: 1, MaxDepth: 8}
+	st := stored{plans: map[string][]byte{}}
+	for _, s := range prog.Stored() {
+		st.plans[s.Key] = s.Data
+	}
+	bare, err := NewCache(1).Load(t.Context(), st, p.Key())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, parent := range map[string]*Program{"in memory": prog, "stored": bare} {
+		child, err := c.Child(t.Context(), st, actions, parent, start, tree, task)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		share := child.Share()
+		s := child.Start("run_2", journal.Ref{Step: 0}, journal.Fence{Gen: 1, Attempt: 2}, share)
+		if s.PlanHash != inner.Hash().String() || s.Version != "1.2.0" || len(s.Pins) != 1 || s.Seed == start.Seed || s.Correlation != "run_1" || s.Credits.Most != 9 {
+			t.Errorf("%s: the child run starts with %+v", name, s)
+		}
+		if at := s.Child; at.Root != "run_1" || at.Parent != "run_1" || at.Attempt != 2 || at.Depth != 1 || at.MaxDepth != 3 || at.Share != share || share.Steps != shareSteps {
+			t.Errorf("%s: the place of the child run is %+v", name, at)
+		}
+	}
+	bad := *task
+	bad.Input = []byte(`{}`)
+	if _, err := c.Child(t.Context(), st, actions, prog, start, tree, &bad); fault.CodeOf(err) != fault.InputInvalid {
+		t.Errorf("an input that does not fit: %v", err)
+	}
+	if _, err := c.Child(t.Context(), st, actions, prog, start, &journal.Tree{Recipes: tree.Recipes}, task); fault.CodeOf(err) != fault.ActionNotFound {
+		t.Errorf("an action that was not pinned: %v", err)
+	}
+	if _, err := c.Child(t.Context(), st, actions, prog, start, &journal.Tree{}, task); fault.CodeOf(err) != fault.RecipeNotFound {
+		t.Errorf("a recipe that was not pinned: %v", err)
+	}
+}
+
+// The action of a step is looked up once for each engine and version.
+func TestCall(t *testing.T) {
+	prog := programOf(t, "name: n\n"+oneStep)
+	strict := noop()
+	strict.Output = []byte(`{"type":"object","required":["x"]}`)
+	actions, others := &Actions{compile.NewCatalogue(strict)}, &Actions{compile.NewCatalogue()}
+	task := &machine.Task{Pin: journal.Pin{Name: "noop", Version: "1.0.0"}}
+	call, fail := prog.Call(actions, task)
+	if fail != nil || call.CheckInput != nil {
+		t.Fatal(fail)
+	}
+	if again, _ := prog.Call(actions, task); again != call {
+		t.Error("the action is looked up again")
+	}
+	if _, fail := prog.Call(others, task); fail == nil || fail.Code != fault.ActionNotFound {
+		t.Errorf("the action of another engine: %+v", fail)
+	}
+	var v *Violation
+	if err := call.CheckOutput(map[string]any{}); !errors.As(err, &v) || v.Phase != "output" || len(v.List) != 1 {
+		t.Errorf("an output that does not fit: %+v", v)
+	}
+	task.OutputC = []byte(`{`)
+	task.Pin.Version = "1"
+	if _, fail := prog.Call(actions, task); fail == nil || fail.Code != fault.RecipeInvalid {
+		t.Errorf("a contract that cannot be used: %+v", fail)
+	}
+}
+
+// A plan that is given again after a recipe that it names was registered anew gets the
+// programs of the recipes that are registered now: their plans must be stored with it.
+func TestR28_RegisteredAnew(t *testing.T) {
+	const outer = "name: outer\nsteps:\n  - {id: a, recipe: {ref: inner}}\n"
+	c := NewCache(10)
+	var before *Program
+	for n, src := range []string{"name: inner\n" + oneStep, "name: inner\nsteps: [{id: b, action: {name: noop}}]\n"} {
+		inner, p := planOf(t, src), planOf(t, outer)
+		p.Registered = []plan.Registered{{Ref: p.Children[0], Name: "inner", Plan: inner}}
+		prog, err := c.Of(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stored := prog.Stored(); len(stored) != 2 || stored[1].Key != inner.Key() || prog == before {
+			t.Errorf("start %d stores %d plans; want that of the recipe that is registered", n+1, len(stored))
+		}
+		if again, _ := c.Of(p); again != prog {
+			t.Errorf("start %d: the program is prepared again", n+1)
+		}
+		before = prog
+	}
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package purse
+
+import (
+	"context"
+	"slices"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/ledger"
+)
+
+// An Adjustment gives back credits that a run has paid.
+type Adjustment struct {
+	Run string
+	// Key names it in the account: a repeated adjustment changes nothing.
+	Key string
+
+	// Charges are what the run has paid, and Back what was given back of it, as they are
+	// recorded, oldest first.
+	Charges, Back []*ledger.Entry
+}
+
+// A Books reads the recorded entries of accounts; see store.Ledger.
+type Books interface {
+	Account(ctx context.Context, account string, at int64) (*ledger.Account, error)
+	Entries(ctx context.Context, account string, after uint64, limit int) ([]*ledger.Entry, error)
+}
+
+// ReadAdjustment reads what an adjustment of a run depends on. begun is when the run
+// started, UTC µs, or 0 if that is not known.
+func ReadAdjustment(ctx context.Context, b Books, account, run, key string, begun int64) (*Adjustment, error) {
+	const page = 10_000
+	before, err := b.Account(ctx, account, begun-1)
+	if err != nil {
+		return nil, err
+	}
+	a := &Adjustment{Run: run, Key: key}
+	for after := before.Seq(); ; after += page {
+		entries, err := b.Entries(ctx, account, after, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			switch {
+			case e.Kind == ledger.Settle && e.Run == run:
+				a.Charges = append(a.Charges, e)
+			case e.Kind == ledger.Adjust && (e.Run == run || e.Key == adjustKey(e.Hold, key)):
+				a.Back = append(a.Back, e)
+			}
+		}
+		if len(entries) < page {
+			return a, nil
+		}
+	}
+}
+
+// adjustKey is the key of the entry that gives back credits of a reservation.
+func adjustKey(hold, key string) string { return "adjust/" + hold + "/" + key }
+
+// adjust decides an adjustment. Its entries give back what was paid last first.
+func (p *purse[W]) adjust(now int64, ch *Change) ([]*ledger.Entry, error) {
+	a := ch.Adjust
+	if len(a.Key) == 0 || len(a.Key) > ledger.MaxKey {
+		return nil, fault.New(fault.InputInvalid, "the key of an adjustment: want 1 to %d bytes", ledger.MaxKey)
+	}
+	if ch.Amount < 1 || ch.Amount > ledger.MaxAmount {
+		return nil, fault.New(fault.InputInvalid, "an adjustment of %d credits: want a whole number from 1 to %d", ch.Amount, int64(ledger.MaxAmount))
+	}
+	back := slices.Clone(a.Back)
+	for _, e := range p.given { // they may not be recorded yet
+		if !slices.ContainsFunc(back, func(b *ledger.Entry) bool { return b.Key == e.Key }) {
+			back = append(back, e)
+		}
+	}
+	var paid, returned, repeated int64
+	other := false
+	of := map[string]int64{} // given back, by reservation
+	for _, e := range back {
+		if e.Key == adjustKey(e.Hold, a.Key) {
+			repeated += e.Amount()
+			other = other || e.Run != a.Run
+			ch.Made = append(ch.Made, e)
+		}
+		if e.Run == a.Run {
+			returned += e.Amount()
+			of[e.Hold] += e.Amount()
+		}
+	}
+	for _, e := range a.Charges {
+		paid += e.Amount()
+	}
+	switch {
+	case repeated > 0 && (other || repeated != ch.Amount):
+		return nil, fault.New(fault.IdempotencyMismatch, "key %q was used for another adjustment", a.Key)
+	case repeated > 0:
+		return nil, nil
+	case paid == 0:
+		err := fault.New(fault.InputInvalid, "account %s has paid nothing for run %s", p.name, a.Run)
+		err.Remedy = "A run pays when it ends: `roux credits explain RUN` shows what it has paid. `roux credits grant` adds credits without a run."
+		return nil, err
+	case ch.Amount > paid-returned:
+		err := fault.New(fault.InputInvalid, "%s of run %s, which has paid %d, of which %d were given back", ledger.Credits(ch.Amount), a.Run, paid, returned)
+		err.Remedy = "Give back at most what is left. `roux credits grant` adds credits beyond what a run has paid."
+		return nil, err
+	}
+	var entries []*ledger.Entry
+	left := ch.Amount
+	for _, charge := range slices.Backward(a.Charges) {
+		n := min(left, charge.Amount()-of[charge.Hold])
+		if n <= 0 {
+			continue
+		}
+		made, err := p.account.Adjust(now, adjustKey(charge.Hold, a.Key), charge, of[charge.Hold], n, ch.Note)
+		if err != nil {
+			p.stale = p.stale || len(entries)+len(made) > 0
+			return nil, err
+		}
+		entries = append(entries, made...)
+		left -= n
+	}
+	for _, e := range entries {
+		if e.Kind == ledger.Adjust {
+			p.given = append(p.given, e)
+		}
+	}
+	ch.Made = entries
+	return entries, nil
+}
+
+// Refused forgets an adjustment that the store has refused.
+func (ps *Purses[W]) Refused(account string, ch *Change) {
+	if p := ps.byName[account]; p != nil && ch.Adjust != nil {
+		p.given = slices.DeleteFunc(p.given, func(e *ledger.Entry) bool { return slices.Contains(ch.Entries, e) })
+	}
+}

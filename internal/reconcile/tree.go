@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"slices"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
+)
+
+// below compares what the journal of a run says of its child runs with what their own
+// journals say, down to the last of the tree: what they have of the root's credits, and
+// what they cost. h is the reservation of the root run that is proved, nil if it has none;
+// of the root's child runs it has those of its generation.
+func (p *proof) below(run string, pay *journal.Payment, h *hold) {
+	for i, c := range pay.Children() {
+		if h != nil && run == h.run && c.Fence.Gen != h.gen {
+			continue
+		}
+		if p.failed.Load() != nil {
+			return
+		}
+		p.child(run, pay, &pay.Children()[i], h)
+	}
+}
+
+// child compares a child run with what the journal of its parent says of it.
+func (p *proof) child(parent string, up *journal.Payment, c *journal.ChildCost, h *hold) {
+	find := func(found, want string) {
+		f := Finding{Run: c.Run, Found: found, Want: want}
+		if h != nil {
+			e := h.paid()
+			f.Entry, f.Key = e.n, e.Key
+		}
+		p.find(f)
+	}
+	pay, err := p.payment(c.Run)
+	switch {
+	case errors.Is(err, fault.RunNotFound):
+		// One that could not be started costs nothing. The child runs of an imported run are
+		// not here.
+		if h != nil && (c.Ended == 0 || c.Used != 0) {
+			find("it is not there", fmt.Sprintf("a child run, which event %d of run %s starts", c.Started, parent))
+		}
+		return
+	case errors.Is(err, fault.StoreCorrupt):
+		find(fault.Message(err), "a journal that can be read and follows the rules of charges")
+	case err != nil:
+		p.fail(err)
+		return
+	default:
+		if found, want := disagree(parent, up, c, pay, p.account); found != "" {
+			find(found, want)
+		}
+	}
+	p.children.Add(1)
+	p.note(p.inside, c.Run, pay)
+	p.below(c.Run, pay, h)
+}
+
+// disagree returns in what the journal of a child run is not what its parent's says of it,
+// and what was expected; "" = in nothing.
+func disagree(parent string, up *journal.Payment, c *journal.ChildCost, pay *journal.Payment, account string) (found, want string) {
+	place, root := pay.Place(), parent
+	if up.Place() != nil {
+		root = up.Place().Root
+	}
+	switch {
+	case place == nil || place.Parent != parent || place.Root != root || place.Ref() != c.Ref || place.Fence() != c.Fence || pay.Account() != account:
+		return "it says of itself that it is another run", fmt.Sprintf("the child run that event %d of run %s starts", c.Started, parent)
+	case place.Share.Credits != c.Given.Credits:
+		return fmt.Sprintf("it begins with %d credits", place.Share.Credits), fmt.Sprintf("%d, as event %d of run %s says", c.Given.Credits, c.Started, parent)
+	case c.Ended == 0 && pay.Share() != c.Credits:
+		return fmt.Sprintf("it has %d credits", pay.Share()), fmt.Sprintf("the %d that run %s has given it", c.Credits, parent)
+	case c.Ended == 0:
+		return "", ""
+	case pay.Status() != c.Status:
+		return fmt.Sprintf("it is %s", pay.Status()), fmt.Sprintf("%s, as event %d of run %s says", c.Status, c.Ended, parent)
+	case pay.Cost() != c.Used:
+		return fmt.Sprintf("event %d of run %s is charged %s credits for it", c.Ended, parent, c.Used), fmt.Sprintf("%s, as its journal says", pay.Cost())
+	}
+	return "", ""
+}
+
+// orphans looks at the child runs that no root has led to, by the journals of their
+// parents. Those of a root that is being deleted are left for a moment.
+func (p *proof) orphans() error {
+	var parent string
+	var up *journal.Payment // nil = its journal cannot be read, which was found before
+	for i := range p.strays {
+		head := &p.strays[i]
+		if used, known := p.inside[maphash.String(p.seed, head.Run)]; known {
+			p.checkHead(head, used) // its row comes before that of its root
+			continue
+		}
+		if head.Parent != parent || up == nil {
+			var err error
+			parent = head.Parent
+			switch up, err = p.payment(parent); {
+			case errors.Is(err, fault.RunNotFound), errors.Is(err, fault.StoreCorrupt):
+				up = nil
+				continue
+			case err != nil:
+				return err
+			}
+		}
+		costs := up.Children()
+		n := slices.IndexFunc(costs, func(c journal.ChildCost) bool { return c.Run == head.Run })
+		if n < 0 {
+			p.find(Finding{Run: head.Run, Found: "it is a child run of run " + parent, Want: "one that the journal of its parent starts"})
+			continue
+		}
+		p.child(parent, up, &costs[n], nil)
+	}
+	return nil
+}
