@@ -33,8 +33,9 @@ func atOnceOf(n int) *recipe.Recipe {
 	return r
 }
 
-// towersOf returns a recipe with a loop that starts a child run for each item, 1,000 at a time. Each has
-// another one below it, and so on for as many levels; the lowest has one step.
+// towersOf returns a recipe with a loop that starts a child run for each item, 1,000 at a
+// time. Each has another one below it, and so on for as many levels; the lowest has one
+// step.
 func towersOf(levels int) *recipe.Recipe {
 	below := chainOf(1)
 	for range levels - 1 {

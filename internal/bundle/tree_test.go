@@ -42,8 +42,8 @@ steps:
           inputBindings: {n: n, key: '"hush-" + string(n)'}
 `
 
-// runTree runs a recipe in a store of its own.
-func runTree(t *testing.T, recipe string) (*memory.Store, store.Head) {
+// runTree runs a recipe in a store of its own, until it completes.
+func runTree(t *testing.T, recipe string, parameters map[string]any) (*memory.Store, store.Head) {
 	t.Helper()
 	echo := &action.Action{Name: "echo", Version: "1.0.0", Run: func(_ context.Context, task *action.Task) (action.Result, error) {
 		return action.Result{Output: task.Input}, nil
@@ -59,15 +59,15 @@ func runTree(t *testing.T, recipe string) (*memory.Store, store.Head) {
 		t.Fatal(err)
 	}
 	var head store.Head
-	s, err := e.Start(t.Context(), engine.StartRequest{Account: "acme", Plan: p, Recipe: "outer"})
+	s, err := e.Start(t.Context(), engine.StartRequest{Account: "acme", Plan: p, Recipe: "carried", Parameters: parameters})
 	if err == nil {
 		head, err = e.Wait(t.Context(), "acme", s.Run)
 	}
 	if err == nil {
 		_, err = e.Stop(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || head.Status != "completed" {
+		t.Fatalf("%+v, %v", head, err)
 	}
 	return st, head
 }
@@ -109,7 +109,7 @@ func journals(t *testing.T, st store.Store, root store.Key) map[string]string {
 // A root is written with the runs below it, and read back as it was. What a recipe marks
 // is left out, wherever it is in the tree.
 func TestTree(t *testing.T) {
-	from, head := runTree(t, treeRecipe)
+	from, head := runTree(t, treeRecipe, nil)
 	var file bytes.Buffer
 	m, err := bundle.Write(t.Context(), from, head, &file, false)
 	if err != nil {
@@ -196,7 +196,7 @@ func (f *failing) Commit(ctx context.Context, batch []store.Transition) ([]store
 // An import of a tree that was interrupted anywhere is not taken for a whole one, and is
 // completed by another.
 func TestInterruptedTree(t *testing.T) {
-	from, head := runTree(t, treeRecipe)
+	from, head := runTree(t, treeRecipe, nil)
 	var file bytes.Buffer
 	if _, err := bundle.Write(t.Context(), from, head, &file, false); err != nil {
 		t.Fatal(err)

@@ -326,7 +326,7 @@ func TestX206_PanicTakesBackTheEnd(t *testing.T) {
 	h.wantUnended(acc, 2, 1)
 	h.finishTasks()
 	h.wantUnended(acc, 1, 1)
-	h.runUntilIdle(&input{kind: inRelease, key: keys[0], reply: make(chan answer, 1)})
+	h.release(keys[0])
 	h.finishTasks()
 	h.wantUnended(acc, 0, 0)
 }
@@ -345,7 +345,7 @@ func TestX206_QuarantinedRunsStandAside(t *testing.T) {
 	}
 	h.wantStatus(keys[2], "running")
 	h.wantUnended(acc, 1, 1)
-	h.runUntilIdle(&input{kind: inRelease, key: keys[1], reply: make(chan answer, 1)})
+	h.release(keys[1])
 	h.wantUnended(acc, 1, 1)
 	h.finishTasks()
 	h.wantUnended(acc, 0, 0)

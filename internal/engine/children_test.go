@@ -223,14 +223,14 @@ func childrenOf(t testing.TB, st store.Store, run string) (ids []string) {
 // Two approvals in parallel child runs resume both; in between the tree leaves memory
 // and the process restarts.
 func TestX62_ApprovalsInChildren(t *testing.T) {
-	st := memory.New(memory.Options{})
+	st := told(memory.New(memory.Options{}))
 	e := openEngine(t, st, Config{SuspendAfter: time.Millisecond})
 	run := start(t, e, planOf(t, waitsInside), nil)
 	children := childrenOf(t, st, run)
 	if len(children) != 2 {
 		t.Fatalf("%d child runs, want 2", len(children))
 	}
-	awaitSuspended(t, st, run, children[0], children[1])
+	st.awaitSuspended(t, run, children[0], children[1])
 	if err := e.Signal(t.Context(), acc, children[0], "approved", map[string]any{"by": "ann"}); err != nil {
 		t.Fatal(err)
 	}
@@ -247,19 +247,36 @@ func TestX62_ApprovalsInChildren(t *testing.T) {
 	checkTree(t, st, acc, run)
 }
 
-// awaitSuspended waits until runs have left memory.
-func awaitSuspended(t testing.TB, st store.Store, runs ...string) {
+// A toldStore says after each commit that there was one.
+type toldStore struct {
+	store.Store
+	committed chan struct{} // 1 slot
+}
+
+func told(st store.Store) *toldStore { return &toldStore{st, make(chan struct{}, 1)} }
+
+func (s *toldStore) Commit(ctx context.Context, batch []store.Transition) ([]store.Verdict, error) {
+	verdicts, err := s.Store.Commit(ctx, batch)
+	select {
+	case s.committed <- struct{}{}:
+	default:
+	}
+	return verdicts, err
+}
+
+// awaitSuspended waits until the store says that runs have left memory.
+func (s *toldStore) awaitSuspended(t testing.TB, runs ...string) {
 	t.Helper()
 	for _, run := range runs {
 		for {
-			saved, err := st.Load(t.Context(), store.Key{Account: acc, Run: run})
+			saved, err := s.Load(t.Context(), store.Key{Account: acc, Run: run})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if saved.Suspension != nil {
 				break
 			}
-			time.Sleep(time.Millisecond)
+			<-s.committed
 		}
 	}
 }
@@ -278,12 +295,12 @@ func TestF44_ChildrenEndFirst(t *testing.T) {
 		"ttl":     {waitsInside + "ttl: 60ms\n", nil, "expired", fault.ExecutionExpired},
 	} {
 		t.Run(name, func(t *testing.T) {
-			st := memory.New(memory.Options{})
+			st := told(memory.New(memory.Options{}))
 			e := openEngine(t, st, Config{SuspendAfter: time.Millisecond})
 			run := start(t, e, planOf(t, test.recipe), nil)
 			children := childrenOf(t, st, run)
 			if test.end != nil {
-				awaitSuspended(t, st, run, children[0], children[1])
+				st.awaitSuspended(t, run, children[0], children[1])
 				if err := test.end(e, run); err != nil {
 					t.Fatal(err)
 				}
@@ -528,19 +545,8 @@ func TestTreeWaitsForCredits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	child := ""
-	for blocked := false; !blocked; {
-		if ids := childrenOf(t, st, s.Run); len(ids) > 0 {
-			child = ids[0]
-			if err := store.EachEvent(t.Context(), st, store.Key{Account: acc, Run: child}, 0, func(ev *journal.Event) error {
-				blocked = blocked || ev.Kind == journal.EvNodeBlocked && ev.LacksCredits()
-				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		time.Sleep(time.Millisecond)
-	}
+	child := firstEvent(t, e, s.Run, func(ev *journal.Event) bool { return ev.Kind == journal.EvChildStarted })
+	firstEvent(t, e, child, func(ev *journal.Event) bool { return ev.Kind == journal.EvNodeBlocked && ev.LacksCredits() })
 	wantBalance(t, st, 5, 20, 0)
 	grant(t, e, "second", 100, ledger.Terms{})
 	if head := waitForEnd(t, e, s.Run); head.Status != "completed" || head.Used != 30 {

@@ -116,6 +116,12 @@ func (h *harness) collectEffects() {
 	h.c.frames = nil
 }
 
+// release releases a quarantined run.
+func (h *harness) release(key store.Key) {
+	h.t.Helper()
+	h.runUntilIdle(&input{kind: inRelease, key: key, reply: make(chan answer, 1)})
+}
+
 // runUntilIdle handles inputs and commits until nothing more follows at this moment.
 func (h *harness) runUntilIdle(inputs ...*input) {
 	h.t.Helper()

@@ -153,6 +153,21 @@ func waitForEnd(t testing.TB, e *Engine, run string) store.Head {
 	return head
 }
 
+// firstEvent waits for the first event of a run that is wanted and returns its text.
+func firstEvent(t testing.TB, e *Engine, run string, wanted func(*journal.Event) bool) string {
+	t.Helper()
+	for ev, err := range e.Watch(t.Context(), acc, run, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wanted(ev.Event) {
+			return strings.Clone(ev.Text)
+		}
+	}
+	t.Fatalf("run %s has ended without it", run)
+	return ""
+}
+
 // trace returns a stored journal as lines of event names and steps.
 func trace(t testing.TB, st store.Store, p *plan.Plan, account, run string) []string {
 	t.Helper()

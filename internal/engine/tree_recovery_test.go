@@ -67,8 +67,7 @@ func TestI16_PanicInAChild(t *testing.T) {
 	h.wantStatus(root, "running")
 	h.c.observer = nil
 
-	rel := &input{kind: inRelease, key: bad, reply: make(chan answer, 1)}
-	h.runUntilIdle(rel)
+	h.release(bad)
 	h.finishTasks()
 	h.wantStatus(root, "completed")
 	checkTree(t, st, acc, root.Run)
@@ -95,8 +94,7 @@ func TestI16_PanicAsAChildStarts(t *testing.T) {
 		t.Fatalf("the root says that it has %d child runs", n)
 	}
 	h.c.observer = nil
-	rel := &input{kind: inRelease, key: root, reply: make(chan answer, 1)}
-	h.runUntilIdle(rel)
+	h.release(root)
 	h.finishTasks()
 	h.wantStatus(root, "completed")
 	checkTree(t, st, acc, root.Run)
@@ -130,8 +128,7 @@ func TestChildEndsUnderAQuarantinedParent(t *testing.T) {
 	}
 	h = h.reopen(st.Crash(0))
 	h.runUntilIdle()
-	rel := &input{kind: inRelease, key: root, reply: make(chan answer, 1)}
-	h.runUntilIdle(rel)
+	h.release(root)
 	h.finishTasks()
 	h.wantStatus(root, "completed")
 	checkTree(t, h.st, acc, root.Run)

@@ -4,6 +4,7 @@ package journal
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
@@ -158,9 +159,10 @@ func (p *Payment) child(ev *Event) {
 		if p.openCosts == nil {
 			p.openCosts = map[Ref]int{}
 		}
-		share, _ := ev.Share() // children has read it
-		p.openCosts[ev.Ref()] = len(p.costs)
-		p.costs = append(p.costs, ChildCost{Run: ev.Text, Ref: ev.Ref(), Fence: Fence{Gen: p.gen, Attempt: ev.Attempt},
+		share, _ := ev.Share()                                    // children has read it
+		ref := Ref{Path(strings.Clone(string(ev.Path))), ev.Step} // the event's shares memory with the journal
+		p.openCosts[ref] = len(p.costs)
+		p.costs = append(p.costs, ChildCost{Run: strings.Clone(ev.Text), Ref: ref, Fence: Fence{Gen: p.gen, Attempt: ev.Attempt},
 			Started: ev.Seq, Given: share, Credits: share.Credits})
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
@@ -444,7 +445,7 @@ func childOutput(step *plan.Step, result []byte) ([]byte, *Failure) {
 			var ok bool
 			if at, ok = m[name]; !ok {
 				return nil, &Failure{Code: fault.OutputContractViolation, Msg: fmt.Sprintf(
-					"output %q takes %q of the child run's result, which has no %q", o.Name, joinPath(o.Path), joinPath(o.Path[:k+1]))}
+					"output %q takes %q of the child run's result, which has no %q", o.Name, strings.Join(o.Path, "."), strings.Join(o.Path[:k+1], "."))}
 			}
 		}
 		out[o.Name] = at
@@ -454,16 +455,6 @@ func childOutput(step *plan.Step, result []byte) ([]byte, *Failure) {
 		return nil, failureOf(err, fault.InternalError)
 	}
 	return raw, nil
-}
-
-func joinPath(path []string) (text string) {
-	for k, name := range path {
-		if k > 0 {
-			text += "."
-		}
-		text += name
-	}
-	return text
 }
 
 // joinChildRun ends a step whose child run has ended, or tries it again.
@@ -481,7 +472,8 @@ func (r *Run) joinChildRun(s *scope, i int32, c *composite) {
 }
 
 // handleChildExtended records that a child run was given more. The engine has let it have
-// that because this run has it, or is given it now.
+// that because this run has it, or is given it now: what exceeds Room was refused below,
+// so that within cannot fail here.
 func (r *Run) handleChildExtended(in *Input) {
 	s, i := r.at(in.Ref)
 	if s == nil {

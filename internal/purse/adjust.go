@@ -67,12 +67,10 @@ func (p *purse[W]) adjust(now int64, ch *Change) ([]*ledger.Entry, error) {
 	if ch.Amount < 1 || ch.Amount > ledger.MaxAmount {
 		return nil, fault.New(fault.InputInvalid, "an adjustment of %d credits: want a whole number from 1 to %d", ch.Amount, int64(ledger.MaxAmount))
 	}
-	back := slices.Clone(a.Back)
-	for _, e := range p.given { // they may not be recorded yet
-		if !slices.ContainsFunc(back, func(b *ledger.Entry) bool { return b.Key == e.Key }) {
-			back = append(back, e)
-		}
-	}
+	p.given = slices.DeleteFunc(p.given, func(e *ledger.Entry) bool { // what is recorded by now
+		return slices.ContainsFunc(a.Back, func(b *ledger.Entry) bool { return b.Key == e.Key })
+	})
+	back := append(slices.Clone(a.Back), p.given...)
 	var paid, returned, repeated int64
 	other := false
 	of := map[string]int64{} // given back, by reservation

@@ -73,7 +73,7 @@ type purse[W any] struct {
 	reset    int64 // when the next of them begins anew
 	watch    *ledger.Watch
 	grown    bool            // in Purses.grown
-	given    []*ledger.Entry // what adjustments of this process have given back
+	given    []*ledger.Entry // what adjustments have given back that may not be recorded yet
 
 	free    int64 // what was available when it was last counted
 	counted bool
