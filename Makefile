@@ -22,8 +22,13 @@ PURE := ledger|plan|expr|jsonschema|pattern|compile|journal|machine|view|wire|he
 # under the race detector.
 SERIAL := ^Test(F20_|F21_|F33_|I06_|I15_Outputs|Flipped|Damaged|ImagesOf|IndexAddsUp|LargestInputs|LargeOutputs|ListsAreStreamed|ContractsOfStreamed)
 
-race: ## every short test under the race detector
-	go test -race -short -skip '$(SERIAL)' -timeout 20m $$(go list ./... | grep -vE '/internal/($(PURE))(/|$$)')
+# The tests of commands that run processes, goroutines or readers beside each other. The
+# others take ten minutes under the race detector, one command after the other.
+BESIDE := ^TestScripts$$/^(files|graph|look|pause|queue|run)$$|^Test(Feed|Holder|CtrlC|Cancel|F35_|Others|F48_|Job_Fetch|WriteOnlyOverTheSocket|Terminal|FilesOnATerminal|ASignal|I16_|AHost|SourceFails)
+
+race: ## the short tests that have goroutines under the race detector
+	go test -race -short -skip '$(SERIAL)' -timeout 20m $$(go list ./... | grep -vE '/internal/(($(PURE))(/|$$)|cli$$)')
+	go test -race -short -run '$(BESIDE)' -timeout 20m ./internal/cli
 
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) ## golangci-lint, installed into .tools
 	$< run ./...

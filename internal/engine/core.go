@@ -28,6 +28,9 @@ const (
 	// maxRuns bounds a batch when events are small: a run that starts or ends costs one
 	// row in addition to the journal's.
 	maxRuns = 2_000
+	// maxChildren bounds the runs of a batch to which child runs are added, so that some
+	// are committed while others are started.
+	maxChildren = 256
 	// minTail and maxTail bound the initial capacity of a run's tail, in bytes.
 	minTail, maxTail = 512, 16 << 10
 	// lazyTick is how long progress may wait for an urgent change whose commit it can
@@ -499,7 +502,7 @@ func (c *core) advance() {
 		case !c.closing && c.attempts.arbiter.Granted():
 			c.attempts.arbiter.EachGranted(c.grant)
 		case !c.closing && c.purses.Serve():
-		case !c.closing && len(c.tree.asked) > 0:
+		case !c.closing && len(c.tree.asked) > 0 && len(c.pipeline.building.dirty) < maxChildren:
 			c.serveAsked()
 		case len(c.tree.cancels) > 0:
 			c.cancelNext()

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/format"
@@ -43,6 +42,7 @@ type commit struct {
 	places   []placed
 	plans    []string
 	fresh    map[store.Key]*entry // entries that are not in the index yet
+	starts   starts
 	packing  packing
 	buf      []byte
 	// accounts have entries of this commit, in the order of their first; the rows are
@@ -167,8 +167,8 @@ func (c *commit) reset() {
 }
 
 // writeTransitions checks and writes the transitions whose group has not been refused, and
-// counts those that it has written. again reports that a group was refused of which a
-// part is written: the commit is then taken back.
+// counts those that it has written. again reports that the commit is to be taken back: a
+// group was refused of which a part is written, or one of the runs had begun already.
 func (s *Store) writeTransitions(batch []store.Transition, encoded []encodedCompaction, verdicts []store.Verdict) (written int64, again bool, err error) {
 	for i := range batch {
 		t := &batch[i]
@@ -196,7 +196,8 @@ func (s *Store) writeTransitions(batch []store.Transition, encoded []encodedComp
 			return 0, true, nil
 		}
 	}
-	return written, false, nil
+	err = s.writeStarts()
+	return written, s.c.starts.taken, err
 }
 
 // takeBack undoes what the commit under way has done.
@@ -211,7 +212,10 @@ func (s *Store) takeBack() error {
 	s.feed.closeRows(true)
 	clear(s.c.fresh)
 	s.c.forgetEntries()
+	alone := s.c.starts.alone || s.c.starts.taken
 	s.c.reset()
+	s.c.starts.forget()
+	s.c.starts.alone = alone
 	return nil
 }
 
@@ -228,6 +232,7 @@ func (c *commit) forget() {
 		c.fresh = map[store.Key]*entry{}
 	}
 	clear(c.fresh)
+	c.starts.forget()
 	c.forgetEntries()
 	if roomy(c.buf) {
 		c.buf = nil
@@ -306,6 +311,11 @@ func (s *Store) writeTransition(t *store.Transition, compaction encodedCompactio
 	}
 	var standing store.Standing
 	if e != nil {
+		if !e.indexed { // its row may be one of those that wait
+			if err := s.writeStarts(); err != nil {
+				return store.Verdict{}, err
+			}
+		}
 		s.touch(e)
 		standing = e
 	}
@@ -347,28 +357,6 @@ func (s *Store) writeTransition(t *store.Transition, compaction encodedCompactio
 		e.setHead(t.Head)
 	}
 	return store.Verdict{}, s.writeRest(t, e, compaction, at, t.Head == nil)
-}
-
-// start writes the row of a run that begins, and checks the entries of its first
-// transition.
-func (s *Store) start(t *store.Transition) (v store.Verdict, err error) {
-	if err := s.begin(); err != nil {
-		return v, err
-	}
-	started, err := s.writeStart(t.Key, t.Head, t.Last)
-	switch {
-	case err != nil:
-		return v, err
-	case started == 0:
-		return store.Refuse(fault.Conflict, "run %s has begun already", t.Run), nil
-	}
-	s.c.rows++
-	if len(t.Entries) > 0 {
-		if v, err = s.admitEntries(t); err == nil && v.Err != nil {
-			_, err = s.st.dropRun.exec(t.Account, t.Run)
-		}
-	}
-	return v, err
 }
 
 // writeRest writes the rows of a transition other than its head, and records its

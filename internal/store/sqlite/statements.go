@@ -23,7 +23,8 @@ var sqlFiles embed.FS
 type statements struct {
 	begin, commit, rollback        *stmt
 	insertRow, deleteRows          *stmt
-	startRun, suspend, wake        *stmt
+	startRun, startRuns            *stmt
+	suspend, wake                  *stmt
 	putHead, putHeadPlace          *stmt
 	putHeadAlone, putOpenHead      *stmt
 	place, putPack, putPiece       *stmt
@@ -71,6 +72,10 @@ func (s *statements) prepare(w *writer, c *catalog.Texts) error {
 			return err
 		}
 		*q.dst = p
+	}
+	var err error
+	if s.startRuns, err = w.prepare(startsText(c)); err != nil {
+		return err
 	}
 	return c.Err()
 }

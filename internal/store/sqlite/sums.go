@@ -28,39 +28,33 @@ var registerSum = sync.OnceValue(func() error {
 	}))
 })
 
-// writeStart inserts the row of a new run with its checksums. The run is not suspended
-// and has no pack, which needs no checksum.
-func (s *Store) writeStart(key store.Key, h *store.Head, last uint64) (int64, error) {
-	k := format.NewRowSum(key)
-	defer k.Done()
-	args := [...]driver.Value{
-		key.Account, key.Run, h.Recipe, h.Version, h.PlanHash, h.Status, h.Created, h.Updated, h.Ended,
-		string(h.Code), h.Message, h.Used, format.Flag(h.Failures), h.Quarantine, format.Flag(h.Owes), int64(last), h.Root, h.Parent,
-		k.Start(h), k.Head(h), k.Reach(int64(last)),
-	}
-	return s.st.startRun.exec(args[:]...)
-}
-
 // writeHead updates the columns of a new head, the number of the last event and, if
 // that is new, where the first events are. A damaged run gets no events, so its row
 // keeps what it records of them.
 func (s *Store) writeHead(e *entry, h *store.Head, last uint64, at location) error {
 	k := format.NewRowSum(e.key)
 	defer k.Done()
-	args := [...]driver.Value{
-		e.key.Account, e.key.Run, h.Status, h.Updated, h.Ended, string(h.Code), h.Message, h.Used,
-		format.Flag(h.Failures), h.Quarantine, format.Flag(h.Owes), k.Head(h),
-		int64(last), k.Reach(int64(last)), at.first, at.reach, at.sum,
-	}
+	args := append(make([]driver.Value, 0, 17),
+		h.Status, h.Updated, string(h.Code), h.Message, h.Used, format.Flag(h.Failures), h.Quarantine, k.Head(h))
+	q := s.st.putHead
 	switch {
 	case e.damage != nil:
-		return s.write(s.st.putHeadAlone, args[:12]...)
+		q = s.st.putHeadAlone
 	case at.first != nil:
-		return s.write(s.st.putHeadPlace, args[:]...)
+		q = s.st.putHeadPlace
 	case e.newOpen && h.Ended == 0 && !h.Owes:
-		return s.write(s.st.putOpenHead, args[:14]...)
+		q = s.st.putOpenHead
 	}
-	return s.write(s.st.putHead, args[:14]...)
+	if q != s.st.putOpenHead {
+		args = append(args, h.Ended, format.Flag(h.Owes))
+	}
+	if q != s.st.putHeadAlone {
+		args = append(args, int64(last), k.Reach(int64(last)))
+	}
+	if q == s.st.putHeadPlace {
+		args = append(args, at.first, at.reach, at.sum)
+	}
+	return s.write(q, append(args, e.key.Account, e.key.Run)...)
 }
 
 // A headRow is a head as it is stored.

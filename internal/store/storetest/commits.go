@@ -105,6 +105,40 @@ func sameRunInBatch(h *harness) {
 	h.wantCode(verdicts[1].Err, fault.Conflict)
 }
 
+// manyStarts has a run in the middle of many that has begun, and ended, before: it alone is
+// refused.
+func manyStarts(h *harness) {
+	old := key("r20")
+	h.commit(h.start(old, 2))
+	end := h.next(old, 3, 3)
+	end.Head = head(old, "completed", 1000)
+	end.Head.Ended = 2000
+	end.Compaction = compaction(old, 1, 3)
+	h.commit(end)
+	batch := []store.Transition{}
+	for i := range 50 {
+		k := key(fmt.Sprintf("r%d", i))
+		batch = append(batch, h.start(k, 1))
+		if i%7 == 0 {
+			batch = append(batch, h.next(k, 2, 4))
+		}
+	}
+	verdicts, err := h.s.Commit(ctx, batch)
+	h.must(err)
+	for i, v := range verdicts {
+		k := batch[i].Key
+		if (v.Err != nil) != (k == old) {
+			h.Fatalf("run %s: %v", k.Run, v.Err)
+		}
+	}
+	h.wantCode(verdicts[23].Err, fault.Conflict)
+	h.holds(old, 3)
+	h.holds(key("r0"), 4)
+	h.holds(key("r1"), 1)
+	h.holds(key("r49"), 4)
+	h.equal("head", h.load(old).Head, *end.Head)
+}
+
 func batchBelongsToCaller(h *harness) {
 	k := key("a")
 	tr := h.start(k, 4)

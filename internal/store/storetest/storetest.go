@@ -32,6 +32,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"OneRunSeveralTimesInABatch", sameRunInBatch},
 		{"BatchBelongsToTheCaller", batchBelongsToCaller},
 		{"StartNeedsAHead", startNeedsHead},
+		{"ManyStarts", manyStarts},
 		{"HeadsAreReplaced", heads},
 		{"I14_AnyCursorGivesTheSameEvents", cursors},
 		{"I17_OtherAccountsSeeNothing", accounts},

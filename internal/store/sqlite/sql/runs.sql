@@ -24,10 +24,13 @@ SELECT {headColumns}, r.parked, r.wake_at, r.park_sum, {compactedColumns},
     ifnull(s.last, 0), ifnull(s.format, 0), s.state, ifnull(s.sum, -1)
 FROM runs r LEFT JOIN snapshots s ON s.account = r.account AND s.run = r.run;
 
+-- The driver looks the name of a numbered parameter up each time, so that those of the
+-- statements that each run needs have no numbers.
+
 -- name: startRun
 INSERT INTO runs (account, run, recipe, version, plan_hash, status, created, updated, ended,
     code, message, used, failures, quarantine, owes, last, root, parent, start_sum, head_sum, reach_sum)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21) ON CONFLICT DO NOTHING;
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- A new head is written by one of four statements. What the start fixed for good is not
 -- written again, because that would write its index, too. Functions that choose
@@ -35,26 +38,25 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?
 -- it has writes its indexes: a run that stays open leaves those alone.
 
 -- name: openHeadUpdate
-UPDATE runs SET status = ?3, updated = ?4, code = ?6, message = ?7, used = ?8,
-    failures = ?9, quarantine = ?10, head_sum = ?12;
+UPDATE runs SET status = ?, updated = ?, code = ?, message = ?, used = ?, failures = ?, quarantine = ?, head_sum = ?;
 
 -- name: headUpdate
-{openHeadUpdate}, ended = ?5, owes = ?11;
+{openHeadUpdate}, ended = ?, owes = ?;
 
 -- name: putHead
-{headUpdate}, last = ?13, reach_sum = ?14 WHERE account = ?1 AND run = ?2;
+{headUpdate}, last = ?, reach_sum = ? WHERE account = ? AND run = ?;
 
 -- name: putOpenHead
 -- For a run that was open and stays so.
-{openHeadUpdate}, last = ?13, reach_sum = ?14 WHERE account = ?1 AND run = ?2;
+{openHeadUpdate}, last = ?, reach_sum = ? WHERE account = ? AND run = ?;
 
 -- name: putHeadPlace
 -- For a run whose first events go into a pack by the same commit.
-{headUpdate}, last = ?13, reach_sum = ?14, pack = ?15, packed = ?16, place_sum = ?17 WHERE account = ?1 AND run = ?2;
+{headUpdate}, last = ?, reach_sum = ?, pack = ?, packed = ?, place_sum = ? WHERE account = ? AND run = ?;
 
 -- name: putHeadAlone
 -- For a damaged run: what its row says of its events stays as it is.
-{headUpdate} WHERE account = ?1 AND run = ?2;
+{headUpdate} WHERE account = ? AND run = ?;
 
 -- name: place
 UPDATE runs SET pack = ifnull(?3, pack), packed = ifnull(?4, packed), place_sum = ifnull(?5, place_sum),
