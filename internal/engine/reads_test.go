@@ -103,7 +103,7 @@ func TestRunsAreFoldedInAnyPages(t *testing.T) {
 		none.State, none.Format = nil, 0
 		for name, saved := range map[string]*store.Saved{"this format": saved, "another format": &other, "no snapshot": &none} {
 			for until := uint64(0); until <= saved.Last; until++ {
-				run, err := refold(t.Context(), &shortPages{Store: st}, prog, saved, until)
+				run, err := prog.Fold(t.Context(), &shortPages{Store: st}, saved, until)
 				if err != nil {
 					t.Errorf("%s, to event %d: %v", name, until, err)
 					continue
@@ -140,13 +140,13 @@ func TestRunsOfShortJournalsAreRefused(t *testing.T) {
 			"events, short":        {&other, 3, nil, fault.StoreCorrupt},
 			"events, short by one": {&other, int64(saved.Last) - 1, nil, fault.StoreCorrupt},
 		} {
-			if _, err := refold(t.Context(), &shortPages{st, c.most, c.err}, prog, c.saved, 0); !errors.Is(err, c.want) {
+			if _, err := prog.Fold(t.Context(), &shortPages{st, c.most, c.err}, c.saved, 0); !errors.Is(err, c.want) {
 				t.Errorf("%s: %v, want %v", name, err, c.want)
 			}
 		}
 		longer := *saved
 		longer.Last++
-		if _, err := refold(t.Context(), st, prog, &longer, 0); !errors.Is(err, fault.StoreCorrupt) {
+		if _, err := prog.Fold(t.Context(), st, &longer, 0); !errors.Is(err, fault.StoreCorrupt) {
 			t.Errorf("a journal that lacks its last event: %v", err)
 		}
 	})
