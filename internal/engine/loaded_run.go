@@ -3,9 +3,7 @@
 package engine
 
 import (
-	"errors"
 	"runtime/debug"
-	"slices"
 	"sync/atomic"
 
 	"github.com/roux-engine/roux/fault"
@@ -141,43 +139,7 @@ func (m *residency) rebuild(saved *store.Saved) (l *loadedRun, err error) {
 		l.suspended, l.wakeAt = true, saved.Suspension.WakeAt
 	}
 	if saved.Last > saved.Chunked {
-		l.tail, err = framesAfter(saved.Tail, saved.Chunked)
+		l.tail, err = journal.FramesAfter(saved.Tail, saved.Chunked)
 	}
 	return l, err
-}
-
-// errEnough stops a walk over events before its end.
-var errEnough = errors.New("enough")
-
-// framesAfter returns frames without the events up to `last`.
-func framesAfter(frames []byte, last uint64) ([]byte, error) {
-	var events []journal.Event
-	uncut := true
-	err := journal.EachEvent(frames, func(ev *journal.Event) error {
-		if ev.Seq > last {
-			if uncut && len(events) == 0 {
-				return errEnough // nothing to cut
-			}
-			events = append(events, *ev)
-		} else {
-			uncut = false
-		}
-		return nil
-	})
-	if errors.Is(err, errEnough) {
-		return slices.Clone(frames), nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var tail []byte
-	for len(events) > 0 { // the events of one frame have the same time
-		n := 1
-		for n < len(events) && events[n].At == events[0].At {
-			n++
-		}
-		tail = journal.AppendFrame(tail, events[:n])
-		events = events[n:]
-	}
-	return tail, nil
 }

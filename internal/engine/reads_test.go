@@ -152,7 +152,7 @@ func TestRunsOfShortJournalsAreRefused(t *testing.T) {
 	})
 }
 
-// framesAfter returns the frames after an event. All events of a frame have the same
+// FramesAfter returns the frames after an event. All events of a frame have the same
 // time.
 func TestFramesAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestFramesAfter(t *testing.T) {
 			frames = journal.AppendFrame(frames, events[i:min(i+3, len(events))])
 		}
 		for last := range uint64(len(events) + 1) {
-			tail, err := framesAfter(frames, last)
+			tail, err := journal.FramesAfter(frames, last)
 			var seqs []uint64
 			if err == nil {
 				err = journal.EachEvent(tail, func(ev *journal.Event) error {
@@ -183,7 +183,7 @@ func TestFramesAfter(t *testing.T) {
 				t.Error("uncut frames are changed, or shared with the store")
 			}
 		}
-		if _, err := framesAfter([]byte{1, 2, 3}, 1); !errors.Is(err, fault.StoreCorrupt) {
+		if _, err := journal.FramesAfter([]byte{1, 2, 3}, 1); !errors.Is(err, fault.StoreCorrupt) {
 			t.Errorf("invalid frames: %v", err)
 		}
 	})

@@ -28,6 +28,9 @@ type Turn struct {
 	// Limit is the number of events after which a Decide stops and owes CmdContinue.
 	// Default MaxEvents.
 	Limit int
+	// Short is true if a child run needed more than Room. It decided as if its limits were
+	// reached.
+	Short bool
 	// Err is why a user's input (InCancel, InRetry, InEdit, InSignal, InStart) was
 	// refused; no event was emitted then. Late and repeated inputs of workers and
 	// timers are not errors: they yield no events.
@@ -38,7 +41,7 @@ type Turn struct {
 // already applied to the run. The caller must make them durable before it carries out
 // a command or answers a request.
 func (r *Run) Decide(in *Input, turn *Turn) {
-	turn.Events, turn.Commands, turn.Err = turn.Events[:0], turn.Commands[:0], nil
+	turn.Events, turn.Commands, turn.Short, turn.Err = turn.Events[:0], turn.Commands[:0], false, nil
 	r.turn, r.size, r.room = turn, 0, in.Room
 	r.clock = max(in.At, r.now) // time never goes backwards within a run (I10)
 	defer func() { r.turn = nil }()
