@@ -256,3 +256,38 @@ func TestMoreThanItsShareUnderAQuarantinedParent(t *testing.T) {
 		checkTree(t, st, acc, tree[0].Run)
 	})
 }
+
+// Suspects of one tree are loaded one at a time, the parent first, although it comes last
+// in the store.
+func TestSuspectsOfATree(t *testing.T) {
+	st := memory.New(memory.Options{})
+	h := newHarness(t, st, Config{}, noop())
+	h.seq = 99_999_998 // of run_99999999, which comes after its child
+	p := planOf(t, "name: outer\norder: none\nsteps:\n  - {id: a, recipe: {inline: {name: inner, steps: [{id: x, action: {name: noop}}]}}}\n  - {id: b, action: {name: noop}}\n", noop())
+	root := h.run(acc, p, nil)
+	child := h.children(root)[0]
+	if child.Run > root.Run {
+		t.Fatalf("child %s, root %s", child.Run, root.Run)
+	}
+	for range 2 {
+		h = h.reopen(st)
+	}
+	if n := len(h.c.recovery.suspects); n != 2 {
+		t.Fatalf("%d suspects", n)
+	}
+	in := request(child, machine.Input{Kind: machine.InPause})
+	h.runUntilIdle(in)
+	wantCode(t, h.answer(in).err, fault.ServiceUnavailable)
+	h.advanceClock(suspectPause / 2)
+	if h.c.residency.runs[root] == nil || h.c.residency.runs[child] != nil {
+		t.Fatalf("in memory are the root %v, the child %v; want the root alone", h.c.residency.runs[root] != nil, h.c.residency.runs[child] != nil)
+	}
+	h.advanceClock(suspectPause)
+	if h.c.residency.runs[child] == nil {
+		t.Fatal("the child is not loaded after its parent")
+	}
+	h.advanceClock(2 * lastSuspectPause)
+	h.finishTasks()
+	h.wantStatus(root, "completed")
+	checkTree(t, st, acc, root.Run)
+}
