@@ -356,7 +356,7 @@ func (e *Engine) State(ctx context.Context, account, run string, until uint64) (
 	if until != 0 && saved.StateLast > until {
 		saved.State = nil
 	}
-	return refold(ctx, e.cfg.Store, prog, saved, until)
+	return prog.Fold(ctx, e.cfg.Store, saved, until)
 }
 
 // History returns what happened to the run's steps, at most maxSteps of them, in the

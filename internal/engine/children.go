@@ -33,6 +33,7 @@ type tree struct {
 	asked      []waiter           // steps that ask for a child run
 	cancels    []store.Key        // child runs that are to be cancelled
 	returning  []store.Key        // runs that left memory and are read again when no commit is in flight
+	returnAt   int64              // not before then; 0 = none of them failed to be read
 	away       map[store.Key]bool // those of returning
 	postponed  []*input           // for runs of away
 	below      map[store.Key]int  // how many child runs of a run are in memory
@@ -70,16 +71,36 @@ func (c *core) parentOf(l *loadedRun) *loadedRun {
 	return l.parent
 }
 
-// needParent loads the parent of a child run, which stays in memory as long as the child.
-// A child whose parent cannot be loaded goes on with the share that it has.
-func (c *core) needParent(l *loadedRun) {
-	if l.place == nil || l.orphan || c.parentOf(l) != nil {
-		return
+// needParents loads the runs above a child run, which stay in memory as long as it does:
+// they know what it may use. If one of them cannot be read now, the child run leaves memory
+// and is read again later, because without them it would reach limits that are not its own.
+// A run below one that is lost or quarantined goes on with the share that it has.
+func (c *core) needParents(l *loadedRun) error {
+	for x := l; x != nil && x.place != nil && !x.run.Status().Terminal(); x = x.parent {
+		if c.parentOf(x) != nil {
+			continue
+		}
+		if x.orphan {
+			return nil
+		}
+		_, err := c.residency.get(x.parentKey())
+		switch {
+		case l.dropped: // its parent panicked
+			return errTakenBack(l.key.Run)
+		case err == nil:
+			c.parentOf(x)
+		case permanent(err):
+			x.orphan = true
+			c.cfg.Logger.Warn("the parent of a child run is lost", "run", x.key.Run, "parent", x.place.Parent, "err", err)
+			return nil
+		default:
+			c.cfg.Logger.Warn("the parent of a child run cannot be read; reading both later", "run", l.key.Run, "parent", x.place.Parent, "err", err)
+			c.residency.drop(l)
+			c.tree.comeBack(l.key, c.now+maxBackoff)
+			return fmt.Errorf("run %s, which run %s belongs to: %w", x.place.Parent, l.key.Run, err)
+		}
 	}
-	if _, err := c.residency.get(l.parentKey()); err != nil {
-		l.orphan = permanent(err)
-		c.cfg.Logger.Warn("the parent of a child run could not be loaded", "run", l.key.Run, "parent", l.place.Parent, "err", err)
-	}
+	return nil
 }
 
 // rootOf is the root of a run's tree, or the highest run above it that is in memory.
@@ -262,7 +283,9 @@ func (c *core) askParent(l *loadedRun) {
 	if l.place == nil || l.run.Status().Terminal() {
 		return
 	}
-	c.needParent(l)
+	if c.needParents(l) != nil {
+		return
+	}
 	if p := c.parentOf(l); p != nil && p.run.Cancels(l.place.Ref(), l.key.Run) {
 		c.tree.cancels = append(c.tree.cancels, l.key)
 	}

@@ -183,7 +183,7 @@ func (p *pipeline) refused(b *batch, t *store.Transition, l *loadedRun, v store.
 	if t.Group != "" {
 		p.c.recovery.dropTree(t.Key.Account, t.Group)
 		if !began {
-			p.c.tree.comeBack(t.Key)
+			p.c.tree.comeBack(t.Key, 0)
 		}
 	}
 	p.c.refusedClass(l)

@@ -121,7 +121,7 @@ func (c *core) handle(now int64, inputs []*input) {
 // busy reports whether handle has more to do once there is room in a batch.
 func (c *core) busy() bool {
 	return c.recovery.stalled == nil && c.recovery.dead == nil &&
-		(len(c.backlog) > 0 || len(c.again) > 0 || c.tree.busy(c.closing) || len(c.tree.returning) > 0 && c.pipeline.committing == nil || len(c.continues) > 0 || len(c.recovery.recovering) > 0 || !c.closing && (c.attempts.arbiter.Granted() || c.purses.Due() || c.queues.Due()))
+		(len(c.backlog) > 0 || len(c.again) > 0 || c.tree.busy(c.closing) || c.tree.returns(c.now) && c.pipeline.committing == nil || len(c.continues) > 0 || len(c.recovery.recovering) > 0 || !c.closing && (c.attempts.arbiter.Granted() || c.purses.Due() || c.queues.Due()))
 }
 
 // handleInput handles one input. Its answer, if it needs one, is fixed here and sent
@@ -131,12 +131,12 @@ func (c *core) handleInput(in *input) {
 	case inStart:
 		in.out = answer{run: in.key.Run, err: c.start(in)}
 	case inRun:
-		if len(c.tree.away) > 0 && c.tree.away[in.key] {
+		if len(c.tree.away) > 0 && c.tree.away[in.key] && (in.reply == nil || c.tree.returnAt == 0) {
 			c.tree.postponed = append(c.tree.postponed, in)
 			return
 		}
 		in.out = answer{run: in.key.Run, err: c.deliver(in)}
-		if len(c.tree.away) > 0 && c.tree.away[in.key] { // what it caused was taken back
+		if len(c.tree.away) > 0 && c.tree.away[in.key] { // its run cannot be read, or what it caused was taken back
 			if in.reply == nil {
 				c.tree.postponed = append(c.tree.postponed, in)
 				return
@@ -217,6 +217,9 @@ func (c *core) deliver(in *input) error {
 	if l == nil {
 		var err error
 		if l, err = c.residency.get(in.key); err != nil {
+			if in.reply == nil && !permanent(err) {
+				c.tree.comeBack(in.key, c.now+maxBackoff)
+			}
 			return err
 		}
 	}
@@ -249,9 +252,6 @@ func (c *core) countLate(in *input) {
 // decide runs one turn of the machine and handles its events and commands, and those of
 // the runs that are told of it.
 func (c *core) decide(l *loadedRun, in *machine.Input) error {
-	if l.place != nil {
-		c.needParent(l)
-	}
 	err := c.turnOf(l, in)
 	if len(c.tree.mail) > 0 && !c.tree.delivering {
 		c.deliverMail()
@@ -261,6 +261,9 @@ func (c *core) decide(l *loadedRun, in *machine.Input) error {
 
 // turnOf runs one turn of the machine.
 func (c *core) turnOf(l *loadedRun, in *machine.Input) error {
+	if err := c.needParents(l); err != nil {
+		return err
+	}
 	if l.interrupted {
 		// The run must first record that its attempts are lost. Once the run has new
 		// events and is loaded again, the lost attempts would look like attempts of this
@@ -290,6 +293,9 @@ func (c *core) turnOf(l *loadedRun, in *machine.Input) error {
 	}
 	if c.observer != nil {
 		c.observer.After(l.key, l.run, in, t)
+	}
+	if t.Short && c.rootOf(l).place != nil {
+		return c.recovery.cutOff(l, t.Err)
 	}
 	if t.Err != nil {
 		return t.Err
@@ -361,7 +367,7 @@ func (c *core) protect(l *loadedRun, fn func()) (err error) {
 		c.cfg.Logger.Error("the machine panicked", "run", l.key.Run, "panic", text, "stack", string(debug.Stack()))
 		reason := fmt.Sprintf("the machine panicked after event %d: %s", l.run.Last(), text)
 		if l.root != "" {
-			err = c.recovery.treePanicked(l, reason)
+			err = c.recovery.takeBack(l, reason)
 			return
 		}
 		c.residency.drop(l)

@@ -105,6 +105,9 @@ func (r *recovery) nextSuspect() {
 		case fault.CodeOf(err) == fault.StaleEpoch:
 			r.fail(err, r.c.pipeline.building)
 			return
+		case err == nil && r.inherited[store.Key{Account: key.Account, Run: saved.Head.Parent}].suspect:
+			r.suspects = append(r.suspects[1:], key) // it needs its parent, which is loaded by itself before
+			return
 		case err == nil && saved.Head.Quarantine == "":
 			err = r.loadSaved(saved)
 		case fault.CodeOf(err) == fault.StoreCorrupt:

@@ -343,7 +343,7 @@ func (e *Engine) flushed() bool {
 	}
 	failpoint.Pass(failpoint.StopBefore)
 	since := c.recovery.cleanSince
-	if len(c.recovery.suspects) > 0 { // a crash may have lost attempts of theirs
+	if len(c.recovery.suspects)+len(c.tree.returning) > 0 { // a crash may have lost attempts of theirs
 		since = 0
 	}
 	c.recovery.history.Stop(since, c.now)

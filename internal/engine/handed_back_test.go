@@ -13,10 +13,11 @@ import (
 
 // processes are one store and the processes that own it, one after the other.
 type processes struct {
-	t   *testing.T
-	st  *memory.Store
-	now int64
-	s   *Stage
+	t      *testing.T
+	st     *memory.Store
+	now    int64
+	s      *Stage
+	unread store.Key // a run that the next process cannot read
 }
 
 // begin starts the next process; the previous one has ended, one way or another.
@@ -26,7 +27,7 @@ func (l *processes) begin() {
 		l.st = l.st.Crash(0)
 	}
 	l.now += 1_000_000
-	cfg := Config{Store: l.st, Actions: compile.NewCatalogue(noop()), Logger: testLog(l.t)}
+	cfg := Config{Store: &unreadable{Store: l.st, key: l.unread}, Actions: compile.NewCatalogue(noop()), Logger: testLog(l.t)}
 	var err error
 	if l.s, err = OpenStage(l.t.Context(), cfg, nil, l.now); err != nil {
 		l.t.Fatal(err)
@@ -112,5 +113,43 @@ func TestF45_HandedBackOrLost(t *testing.T) {
 	l.settle()
 	if got := l.losses(m.Key()); len(got) != 3 || got[2] {
 		t.Errorf("after a crash and a stop in order the losses are %v, want another one, not handed back", got)
+	}
+}
+
+// A process that is stopped in order while a child run waits for the run above it to be
+// readable does not hand back what a crash took, even if the clock was turned back (F45).
+func TestF45_StoppedBeforeTheParentCouldBeRead(t *testing.T) {
+	l := &processes{t: t, st: memory.New(memory.Options{}), now: testEpoch}
+	l.begin()
+	l.begin()
+	m, err := l.s.Start(&StartRequest{Account: acc, Plan: planOf(t, threeLevels, noop())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.settle(m)
+	middle := childrenOf(t, l.st, m.Key().Run)[0]
+	child := store.Key{Account: acc, Run: childrenOf(t, l.st, middle)[0]}
+	for range 3 {
+		l.settle()
+	}
+	resume, err := l.s.Signal(child, "go", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.settle(resume)
+	if effects := l.s.Effects(); len(effects) != 1 {
+		t.Fatalf("%d attempts are in flight", len(effects))
+	}
+
+	l.now -= 30_000_000
+	l.unread = m.Key()
+	l.begin() // the second crash: runs are loaded one at a time
+	l.settle()
+	l.stop()
+	l.unread = store.Key{}
+	l.begin()
+	l.settle()
+	if got := l.losses(child); len(got) != 1 || got[0] {
+		t.Errorf("after a crash and a stop in order the losses are %v, want one, not handed back", got)
 	}
 }

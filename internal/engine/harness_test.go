@@ -286,7 +286,7 @@ func verify(t testing.TB, st store.Store, key store.Key) {
 	if err := store.EachEvent(ctx, st, key, 0, direct.Apply); err != nil {
 		t.Fatalf("run %s: %v", key.Run, err)
 	}
-	short, err := refold(ctx, st, prog, saved, 0)
+	short, err := prog.Fold(ctx, st, saved, 0)
 	if err != nil {
 		t.Fatalf("run %s: %v", key.Run, err)
 	}

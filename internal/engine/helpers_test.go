@@ -5,6 +5,7 @@ package engine
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -19,6 +20,9 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 )
+
+// errEnough stops a walk over events before its end.
+var errEnough = errors.New("enough")
 
 // planOf compiles the recipe of a test.
 func planOf(t testing.TB, src string, actions ...*action.Action) *plan.Plan {

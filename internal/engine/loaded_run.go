@@ -3,11 +3,7 @@
 package engine
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"runtime/debug"
-	"slices"
 	"sync/atomic"
 
 	"github.com/roux-engine/roux/fault"
@@ -125,7 +121,7 @@ func (m *residency) rebuild(saved *store.Saved) (l *loadedRun, err error) {
 	if err != nil {
 		return nil, err
 	}
-	run, err := refold(m.c.ctx, m.c.cfg.Store, prog, saved, 0)
+	run, err := prog.Fold(m.c.ctx, m.c.cfg.Store, saved, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -143,106 +139,7 @@ func (m *residency) rebuild(saved *store.Saved) (l *loadedRun, err error) {
 		l.suspended, l.wakeAt = true, saved.Suspension.WakeAt
 	}
 	if saved.Last > saved.Chunked {
-		l.tail, err = framesAfter(saved.Tail, saved.Chunked)
+		l.tail, err = journal.FramesAfter(saved.Tail, saved.Chunked)
 	}
 	return l, err
-}
-
-// refold returns the run that saved describes, after event `until` at the latest (0 =
-// all of them).
-func refold(ctx context.Context, st store.Reader, prog *program.Program, saved *store.Saved, until uint64) (*machine.Run, error) {
-	run := machine.NewRun(prog.Machine())
-	if saved.State != nil && saved.Format == machine.SnapshotFormat && (until == 0 || saved.StateLast <= until) {
-		r, err := machine.Restore(prog.Machine(), saved.State)
-		if err != nil {
-			return nil, fmt.Errorf("restore run %s from its snapshot at event %d: %w", saved.Head.Run, saved.StateLast, err)
-		}
-		run = r
-	}
-	apply := func(ev *journal.Event) error {
-		if ev.Seq <= run.Last() {
-			return nil
-		}
-		if until != 0 && ev.Seq > until {
-			return errEnough
-		}
-		return run.Apply(ev)
-	}
-	if run.Last() < saved.StateLast { // there is a snapshot of another format: read its events instead
-		if err := store.EachEvent(ctx, st, saved.Head.Key, run.Last(), apply); err != nil && !errors.Is(err, errEnough) {
-			return nil, fmt.Errorf("fold run %s: %w", saved.Head.Run, err)
-		}
-	}
-	if err := journal.EachEvent(saved.Tail, apply); err != nil && !errors.Is(err, errEnough) {
-		return nil, fmt.Errorf("fold run %s: %w", saved.Head.Run, err)
-	}
-	if until == 0 && run.Last() != saved.Last {
-		return nil, fault.New(fault.StoreCorrupt, "run %s: folded to event %d, its journal has %d", saved.Head.Run, run.Last(), saved.Last)
-	}
-	return run, supply(ctx, st, saved.Head.Key, run)
-}
-
-// errEnough stops a walk over events before its end.
-var errEnough = errors.New("enough")
-
-// supply reads the values that a snapshot only references and gives them to the
-// restored run.
-func supply(ctx context.Context, st store.Reader, key store.Key, run *machine.Run) error {
-	missing := run.Missing()
-	for len(missing) > 0 {
-		page, err := st.Events(ctx, key, missing[0]-1, store.PageBytes)
-		if err != nil {
-			return err
-		}
-		if page.Next < missing[0] {
-			return fault.New(fault.StoreCorrupt, "run %s: event %d holds a value of its state and is not stored", key.Run, missing[0])
-		}
-		err = journal.EachEvent(page.Frames, func(ev *journal.Event) error {
-			for len(missing) > 0 && missing[0] < ev.Seq {
-				missing = missing[1:]
-			}
-			if len(missing) > 0 && missing[0] == ev.Seq {
-				missing = missing[1:]
-				return run.Supply(ev)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// framesAfter returns frames without the events up to `last`.
-func framesAfter(frames []byte, last uint64) ([]byte, error) {
-	var events []journal.Event
-	uncut := true
-	err := journal.EachEvent(frames, func(ev *journal.Event) error {
-		if ev.Seq > last {
-			if uncut && len(events) == 0 {
-				return errEnough // nothing to cut
-			}
-			events = append(events, *ev)
-		} else {
-			uncut = false
-		}
-		return nil
-	})
-	if errors.Is(err, errEnough) {
-		return slices.Clone(frames), nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var tail []byte
-	for len(events) > 0 { // the events of one frame have the same time
-		n := 1
-		for n < len(events) && events[n].At == events[0].At {
-			n++
-		}
-		tail = journal.AppendFrame(tail, events[:n])
-		events = events[n:]
-	}
-	return tail, nil
 }

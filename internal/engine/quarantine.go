@@ -121,6 +121,9 @@ func (r *recovery) release(key store.Key) error {
 	}
 	head := saved.Head
 	saved.Head.Quarantine = ""
+	if err := r.c.residency.above(&saved.Head); err != nil {
+		return err
+	}
 	l, err := r.c.residency.rebuild(saved)
 	if err != nil {
 		return store.QuarantinedError(key.Run, err.Error())

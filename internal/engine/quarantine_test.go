@@ -43,7 +43,7 @@ func (h *harness) checkHead(key store.Key) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	run, err := refold(context.Background(), h.st, prog, saved, 0)
+	run, err := prog.Fold(context.Background(), h.st, saved, 0)
 	if err != nil {
 		h.t.Fatal(err)
 	}

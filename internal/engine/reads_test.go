@@ -103,7 +103,7 @@ func TestRunsAreFoldedInAnyPages(t *testing.T) {
 		none.State, none.Format = nil, 0
 		for name, saved := range map[string]*store.Saved{"this format": saved, "another format": &other, "no snapshot": &none} {
 			for until := uint64(0); until <= saved.Last; until++ {
-				run, err := refold(t.Context(), &shortPages{Store: st}, prog, saved, until)
+				run, err := prog.Fold(t.Context(), &shortPages{Store: st}, saved, until)
 				if err != nil {
 					t.Errorf("%s, to event %d: %v", name, until, err)
 					continue
@@ -140,19 +140,19 @@ func TestRunsOfShortJournalsAreRefused(t *testing.T) {
 			"events, short":        {&other, 3, nil, fault.StoreCorrupt},
 			"events, short by one": {&other, int64(saved.Last) - 1, nil, fault.StoreCorrupt},
 		} {
-			if _, err := refold(t.Context(), &shortPages{st, c.most, c.err}, prog, c.saved, 0); !errors.Is(err, c.want) {
+			if _, err := prog.Fold(t.Context(), &shortPages{st, c.most, c.err}, c.saved, 0); !errors.Is(err, c.want) {
 				t.Errorf("%s: %v, want %v", name, err, c.want)
 			}
 		}
 		longer := *saved
 		longer.Last++
-		if _, err := refold(t.Context(), st, prog, &longer, 0); !errors.Is(err, fault.StoreCorrupt) {
+		if _, err := prog.Fold(t.Context(), st, &longer, 0); !errors.Is(err, fault.StoreCorrupt) {
 			t.Errorf("a journal that lacks its last event: %v", err)
 		}
 	})
 }
 
-// framesAfter returns the frames after an event. All events of a frame have the same
+// FramesAfter returns the frames after an event. All events of a frame have the same
 // time.
 func TestFramesAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestFramesAfter(t *testing.T) {
 			frames = journal.AppendFrame(frames, events[i:min(i+3, len(events))])
 		}
 		for last := range uint64(len(events) + 1) {
-			tail, err := framesAfter(frames, last)
+			tail, err := journal.FramesAfter(frames, last)
 			var seqs []uint64
 			if err == nil {
 				err = journal.EachEvent(tail, func(ev *journal.Event) error {
@@ -183,7 +183,7 @@ func TestFramesAfter(t *testing.T) {
 				t.Error("uncut frames are changed, or shared with the store")
 			}
 		}
-		if _, err := framesAfter([]byte{1, 2, 3}, 1); !errors.Is(err, fault.StoreCorrupt) {
+		if _, err := journal.FramesAfter([]byte{1, 2, 3}, 1); !errors.Is(err, fault.StoreCorrupt) {
 			t.Errorf("invalid frames: %v", err)
 		}
 	})

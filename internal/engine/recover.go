@@ -163,7 +163,9 @@ func (r *recovery) recoverNext() {
 // recoverRun records lost attempts of a loaded run and queues the commands that the run
 // owes.
 func (r *recovery) recoverRun(l *loadedRun) {
-	r.c.needParent(l)
+	if r.c.needParents(l) != nil {
+		return
+	}
 	if l.interrupted {
 		l.interrupted = false
 		// The commands of this turn are included in those of Owed below.

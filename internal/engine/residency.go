@@ -46,25 +46,21 @@ func (m *residency) unended(key store.Key) bool {
 
 // get returns a run, loading it if it is not in memory.
 func (m *residency) get(key store.Key) (*loadedRun, error) {
-	if l := m.runs[key]; l != nil {
-		return l, nil
-	}
-	if reason := m.c.recovery.quarantined[key]; reason != "" {
-		return nil, store.QuarantinedError(key.Run, reason)
-	}
-	if m.c.tree.away[key] {
-		return nil, errTakenBack(key.Run)
-	}
-	if m.c.recovery.inherited[key].suspect {
-		return nil, &fault.Error{Code: fault.ServiceUnavailable, RetryAfterMS: 1000,
-			Msg: "run " + key.Run + " is being recovered with care after crashes; try again in a moment"}
+	if l, err := m.held(key); l != nil || err != nil {
+		return l, err
 	}
 	saved, err := m.c.cfg.Store.Load(m.c.ctx, key)
 	if fault.CodeOf(err) == fault.StoreCorrupt {
 		m.c.recovery.quarantineStored(key, err.Error())
 	}
+	if err == nil {
+		err = m.above(&saved.Head)
+	}
 	if err != nil {
 		return nil, err
+	}
+	if l, err := m.held(key); l != nil || err != nil { // a run above it has asked for it
+		return l, err
 	}
 	shouldBeLoaded := saved.Suspension == nil && !saved.Head.Settled() // it should have been in memory
 	if shouldBeLoaded {
@@ -85,6 +81,39 @@ func (m *residency) get(key store.Key) (*loadedRun, error) {
 		return nil, store.QuarantinedError(key.Run, "it cannot go on")
 	}
 	return l, err
+}
+
+// held returns a run that is in memory, or why it must not be loaded now, or nothing.
+func (m *residency) held(key store.Key) (*loadedRun, error) {
+	if l := m.runs[key]; l != nil {
+		return l, nil
+	}
+	if reason := m.c.recovery.quarantined[key]; reason != "" {
+		return nil, store.QuarantinedError(key.Run, reason)
+	}
+	if m.c.tree.away[key] {
+		return nil, errTakenBack(key.Run)
+	}
+	if m.c.recovery.inherited[key].suspect {
+		return nil, &fault.Error{Code: fault.ServiceUnavailable, RetryAfterMS: 1000,
+			Msg: "run " + key.Run + " is being recovered with care after crashes; try again in a moment"}
+	}
+	return nil, nil
+}
+
+// above loads the runs above a stored run that has not ended, unless they are lost.
+func (m *residency) above(h *store.Head) error {
+	if h.Parent == "" || h.Settled() || h.Quarantine != "" {
+		return nil
+	}
+	p, err := m.get(store.Key{Account: h.Account, Run: h.Parent})
+	if err == nil {
+		err = m.c.needParents(p)
+	}
+	if permanent(err) {
+		return nil
+	}
+	return err
 }
 
 // admit loads a stored run into memory. A run that cannot be read is quarantined (F20):

@@ -298,10 +298,10 @@ func (s *Stage) Now() int64 { return s.e.now() }
 // Dead returns why no commit will ever succeed again, or nil.
 func (s *Stage) Dead() error { return s.e.core.recovery.dead }
 
-// Recovering reports whether runs are still to be loaded after a start.
+// Recovering reports whether runs are still to be loaded after a start, or again.
 func (s *Stage) Recovering() bool {
-	r := &s.e.core.recovery
-	return len(r.recovering)+len(r.suspects) > 0
+	c := s.e.core
+	return len(c.recovery.recovering)+len(c.recovery.suspects)+len(c.tree.returning) > 0
 }
 
 // Stalled returns why commits fail until the store responds again, or nil.

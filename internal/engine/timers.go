@@ -203,6 +203,9 @@ func (c *core) wakeup() int64 {
 		}
 	}
 	earliest(c.residency.horizon)
+	if len(c.tree.returning) > 0 {
+		earliest(c.tree.returnAt)
+	}
 	earliest(c.purses.Next())
 	earliest(c.queues.Next())
 	if b := c.pipeline.building; !b.empty() && !b.urgent {

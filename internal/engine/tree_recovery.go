@@ -4,6 +4,7 @@ package engine
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
@@ -27,6 +28,10 @@ func (r *recovery) checkChild(l *loadedRun, cmd *machine.Command) {
 	case err != nil:
 		r.c.cfg.Logger.Warn("the head of a child run could not be read", "run", cmd.Child, "err", err)
 		r.askLater(key, err)
+	case strings.HasPrefix(head.Quarantine, store.CutOffReason):
+		if err := r.release(key); err != nil {
+			r.c.cfg.Logger.Error("a child run was not released with its parent", "run", key.Run, "err", err)
+		}
 	case head.Ended != 0:
 		child, err := r.c.residency.get(key)
 		if err != nil {
@@ -86,7 +91,7 @@ func (r *recovery) dropTree(account, root string) {
 			r.c.unstored(l)
 			r.c.residency.drop(l)
 			if l.start == nil || l.committing {
-				r.c.tree.comeBack(l.key)
+				r.c.tree.comeBack(l.key, 0)
 			}
 			r.returnInputs(l)
 		}
@@ -99,13 +104,20 @@ func (r *recovery) dropTree(account, root string) {
 	r.c.purses.Forget(account) // entries may have been made that will not be written
 }
 
-// comeBack notes that a run is to be read again.
-func (t *tree) comeBack(key store.Key) {
+// comeBack notes that a run is to be read again, with those that are already, and not
+// before a time unless one of them is to be read earlier.
+func (t *tree) comeBack(key store.Key, at int64) {
+	if len(t.returning) == 0 || at < t.returnAt {
+		t.returnAt = at
+	}
 	if !t.away[key] {
 		t.away[key] = true
 		t.returning = append(t.returning, key)
 	}
 }
+
+// returns reports whether there are runs to be read again now.
+func (t *tree) returns(now int64) bool { return len(t.returning) > 0 && now >= t.returnAt }
 
 // returnInputs takes the inputs of a run out of the batch under construction. A caller is
 // told to try again; the reports of workers are handled again.
@@ -126,12 +138,24 @@ func (r *recovery) returnInputs(l *loadedRun) {
 
 func errTakenBack(run string) error {
 	return &fault.Error{Code: fault.ServiceUnavailable, RetryAfterMS: 1000,
-		Msg: "run " + run + " is being read again, because another run of its tree had to be; try again in a moment"}
+		Msg: "run " + run + " is being read again, as are other runs of its tree; try again in a moment"}
 }
 
-// treePanicked takes back what a tree did since the last batch, because one of its runs
-// panicked. That run is quarantined or, if it is not stored, the run above it that is.
-func (r *recovery) treePanicked(l *loadedRun, reason string) error {
+// cutOff handles a turn of a child run that needs more than its share while a run above it
+// is lost or quarantined, which would give it more. To fail it would be wrong: the run below
+// that one is quarantined as well, until that one is released. A request is refused.
+func (r *recovery) cutOff(l *loadedRun, refused error) error {
+	top := r.c.rootOf(l)
+	reason := store.CutOffReason + ", and run " + top.place.Parent + ", which would give it more, is quarantined; it goes on when that run is released"
+	if refused != nil {
+		return fault.New(fault.Quarantined, "run %s cannot take this: %s", l.key.Run, reason)
+	}
+	return r.takeBack(top, reason)
+}
+
+// takeBack takes back what a tree did since the last batch, because one of its runs
+// cannot go on. That run is quarantined or, if it is not stored, the run above it that is.
+func (r *recovery) takeBack(l *loadedRun, reason string) error {
 	culprit := l
 	for culprit.start != nil && !culprit.committing {
 		p := r.c.parentOf(culprit)
@@ -157,31 +181,30 @@ func (r *recovery) treePanicked(l *loadedRun, reason string) error {
 	return err
 }
 
-// loadReturning reads the runs again that dropTree removed.
+// loadReturning reads the runs again that are away. Those that cannot be read now stay
+// away, and what is postponed for them waits, except for requests, which are refused.
 func (r *recovery) loadReturning() {
 	t := &r.c.tree
-	if len(t.returning) == 0 || r.c.pipeline.committing != nil {
+	if !t.returns(r.c.now) || r.c.pipeline.committing != nil {
 		return
 	}
-	keys := t.returning
-	t.returning = nil
+	keys, postponed := t.returning, t.postponed
+	t.returning, t.postponed = nil, nil
 	clear(t.away)
 	for _, key := range keys {
 		if _, err := r.c.residency.get(key); err != nil && fault.CodeOf(err) != fault.RunNotFound && fault.CodeOf(err) != fault.Quarantined {
-			r.c.cfg.Logger.Error("a run of a tree could not be loaded again", "run", key.Run, "err", err)
+			r.c.cfg.Logger.Error("a run could not be loaded again", "run", key.Run, "err", err)
 			if !permanent(err) {
-				r.c.residency.alarms.push(alarm{at: r.c.now + maxBackoff, key: key})
+				t.comeBack(key, r.c.now+maxBackoff)
 			}
 		}
 	}
-	for _, in := range t.postponed {
+	for _, in := range postponed {
 		if in.reply == nil {
 			r.c.again = append(r.c.again, in)
 		} else {
 			r.c.backlog = append(r.c.backlog, in)
 		}
 	}
-	clear(t.postponed)
-	t.postponed = t.postponed[:0]
 	r.c.pipeline.building.urgent = true
 }

@@ -185,3 +185,39 @@ func decodeEvent(d *wire.Reader, e *Event) {
 		e.Hash = d.Take(32)
 	}
 }
+
+// FramesAfter returns frames without the events up to `last`.
+func FramesAfter(frames []byte, last uint64) ([]byte, error) {
+	var events []Event
+	uncut := true
+	err := EachEvent(frames, func(ev *Event) error {
+		if ev.Seq > last {
+			if uncut && len(events) == 0 {
+				return errUncut
+			}
+			events = append(events, *ev)
+		} else {
+			uncut = false
+		}
+		return nil
+	})
+	if errors.Is(err, errUncut) {
+		return slices.Clone(frames), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var tail []byte
+	for len(events) > 0 { // the events of one frame have the same time
+		n := 1
+		for n < len(events) && events[n].At == events[0].At {
+			n++
+		}
+		tail = AppendFrame(tail, events[:n])
+		events = events[n:]
+	}
+	return tail, nil
+}
+
+// errUncut stops FramesAfter when there is nothing to cut.
+var errUncut = errors.New("there is nothing to cut")

@@ -215,6 +215,9 @@ func renderStep(p *plan.Plan, step *plan.Step, ev *Event, payload map[string]any
 		payload["status"], payload["reason"] = Cancelled.String(), ev.Reason().String()
 	case EvNodeInvalidated:
 		payload["previous"], payload["reopened"] = ev.Before().String(), ev.Reopened()
+		if seq := ev.BoundBefore(); seq != 0 {
+			payload["boundBefore"] = seq
+		}
 	case EvNodeIgnored:
 		payload["source"] = [...]string{"worker", "webhook", "poll"}[min(ev.Source(), FromPoll)]
 	case EvNodeCompensating:

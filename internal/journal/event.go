@@ -55,7 +55,7 @@ const (
 	EvNodeFailed       EventKind = 36 // Code, Text; Flag: 1 = handled; Attempt; M: duration in µs; Hash
 	EvNodeSkipped      EventKind = 37 // Flag: Reason
 	EvNodeCancelled    EventKind = 38 // Flag: Reason; Attempt, when one was dispatched; M: duration in µs
-	EvNodeInvalidated  EventKind = 39 // Flag: Status before; N: 1 = reopened and keeps its scopes; part of a retry
+	EvNodeInvalidated  EventKind = 39 // Flag: Status before; N: 1 = reopened and keeps its scopes; M: event of the value that its name has again, 0 = none; part of a retry
 	EvNodeIgnored      EventKind = 40 // Flag: Source; Attempt
 	EvNodeCompensated  EventKind = 41 // Flag: 1 = failed; Code, Text
 	EvContract         EventKind = 42 // Text: phase; Data: JSON array of violations; Attempt

@@ -153,6 +153,10 @@ func (e *Event) Before() Status { return Status(e.Flag) }
 // (EvNodeInvalidated).
 func (e *Event) Reopened() bool { return e.N == 1 }
 
+// BoundBefore is the event of the value that the step's name has again; 0 = none is kept
+// for it (EvNodeInvalidated).
+func (e *Event) BoundBefore() uint64 { return uint64(max(e.M, 0)) }
+
 // Source is where the late result came from (EvNodeIgnored).
 func (e *Event) Source() Source { return Source(e.Flag) }
 

@@ -136,7 +136,7 @@ func (r *Run) apply(ev *journal.Event, s *scope) error {
 		r.dropChildRun(s, i)
 		r.settle(s, i, journal.Cancelled)
 	case journal.EvNodeInvalidated:
-		r.applyInvalidated(s, i, ev)
+		return r.applyInvalidated(s, i, ev)
 	case journal.EvNodeIgnored:
 		st.flags |= ignoredFlag(ev.Source(), ev.Attempt == st.attempt)
 	case journal.EvNodeCompensating:

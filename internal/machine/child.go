@@ -545,6 +545,7 @@ func (r *Run) within(res journal.Resource, total, limit int64) bool {
 	}
 	n := min(max(short, have/2), *room, limit-have)
 	if n < short {
+		r.turn.Short = true
 		return false
 	}
 	*room -= n

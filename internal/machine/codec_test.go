@@ -203,6 +203,7 @@ func TestApplyRefuses(t *testing.T) {
 		"an item of no loop":            {Seq: 2, Kind: journal.EvNodeIteration, Step: 0},
 		"items of no loop":              {Seq: 2, Kind: journal.EvNodeItems, Step: 0},
 		"an abort of nothing":           {Seq: 2, Kind: journal.EvNodeAborting, Step: 0},
+		"a value that nothing bound":    {Seq: 2, Kind: journal.EvNodeInvalidated, Step: 0, M: 1},
 		"edited fields that are none":   {Seq: 2, Kind: journal.EvRunRetried, Step: -1, N: 2, Data: []byte(`[`)},
 	} {
 		run := NewRun(prog)

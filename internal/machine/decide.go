@@ -28,6 +28,9 @@ type Turn struct {
 	// Limit is the number of events after which a Decide stops and owes CmdContinue.
 	// Default MaxEvents.
 	Limit int
+	// Short is true if a child run needed more than Room. It decided as if its limits were
+	// reached.
+	Short bool
 	// Err is why a user's input (InCancel, InRetry, InEdit, InSignal, InStart) was
 	// refused; no event was emitted then. Late and repeated inputs of workers and
 	// timers are not errors: they yield no events.
@@ -38,7 +41,7 @@ type Turn struct {
 // already applied to the run. The caller must make them durable before it carries out
 // a command or answers a request.
 func (r *Run) Decide(in *Input, turn *Turn) {
-	turn.Events, turn.Commands, turn.Err = turn.Events[:0], turn.Commands[:0], nil
+	turn.Events, turn.Commands, turn.Short, turn.Err = turn.Events[:0], turn.Commands[:0], false, nil
 	r.turn, r.size, r.room = turn, 0, in.Room
 	r.clock = max(in.At, r.now) // time never goes backwards within a run (I10)
 	defer func() { r.turn = nil }()
@@ -529,7 +532,7 @@ func (r *Run) unpause(why string) {
 // handleCancel accepts a cancel only if the run will end cancelled. After that, only
 // compensations are dispatched (I8, X96, X97).
 func (r *Run) handleCancel(in *Input) {
-	if (r.status.Terminal() || r.phase == phaseEnding || r.root.failed >= 0 && r.root.state == scopeSweep) && !mutation.Cancel {
+	if (r.status.Terminal() || r.phase == phaseEnding || r.failing()) && !mutation.Cancel {
 		r.turn.Err = fault.New(fault.TooLate, "run %s is %s; it cannot be cancelled any more", r.start.Run, r.statusText())
 		return
 	}
@@ -539,6 +542,11 @@ func (r *Run) handleCancel(in *Input) {
 	}
 	r.unpause("the run is cancelled")
 	r.emitRun(journal.Event{Kind: journal.EvRunEnding, Flag: uint8(journal.RunCancelled), Code: fault.ExecutionCancelled, Text: reason, N: -1})
+}
+
+// failing reports whether the run is to fail, and waits only for what it has stopped.
+func (r *Run) failing() bool {
+	return r.root != nil && r.root.failed >= 0 && r.root.state == scopeSweep
 }
 
 func (r *Run) statusText() string {

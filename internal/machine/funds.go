@@ -114,8 +114,9 @@ func (r *Run) fund(s *scope, i int32, available int64, by ledger.Bound) bool {
 	f := &r.funds
 	most := r.start.Credits.Most
 	room := most - f.settled - f.held
-	if r.start.Child != nil {
-		room = min(room, r.room.Credits) // the runs above have a most, too
+	if r.start.Child != nil && missing > r.room.Credits { // the runs above have a most, too
+		r.turn.Short = r.turn.Short || missing <= room
+		room = min(room, r.room.Credits)
 	}
 	switch st := &s.steps[i]; {
 	case missing > room:

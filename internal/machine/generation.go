@@ -87,7 +87,7 @@ func (r *Run) handleRetry(in *Input) {
 		if x.reopen {
 			n = 1
 		}
-		r.emitStep(x.scope, x.step, journal.Event{Kind: journal.EvNodeInvalidated, Flag: flag, N: n})
+		r.emitStep(x.scope, x.step, journal.Event{Kind: journal.EvNodeInvalidated, Flag: flag, N: n, M: g.boundBefore(x)})
 	}
 }
 
@@ -270,66 +270,6 @@ func (g *resetSet) addReaders(fields map[string]any) {
 	}
 }
 
-// addRebound looks for earlier steps that bound the same name as a reset step in a
-// scope that has since been left. It resets the owner of that scope, because the
-// earlier value is no longer held, and the reset step and its successors may read it
-// (R41).
-func (g *resetSet) addRebound() {
-	p := g.run.plan
-	type name struct{ graph, slot int32 }
-	var inner map[name][]int32 // steps that bind a name of an enclosing frame
-	for i := range p.Steps {
-		st := &p.Steps[i]
-		if frame := p.Graphs[st.Graph].Frame; st.Slot >= 0 && frame != st.Graph {
-			if inner == nil {
-				inner = map[name][]int32{}
-			}
-			inner[name{frame, st.Slot}] = append(inner[name{frame, st.Slot}], int32(i))
-		}
-	}
-	for k := 0; k < len(g.resets) && inner != nil; k++ { // add appends to g.resets
-		x := g.resets[k]
-		step := x.scope.step(p, x.step)
-		if step.Slot < 0 || x.scope.outs[x.step] == nil {
-			continue
-		}
-		f := x.scope.frame
-		for _, i := range inner[name{f.graph, step.Slot}] {
-			if s, own := g.findLeft(f, p.Steps[i].Graph); s != nil && own >= 0 && g.find(s, own) < 0 {
-				g.add(s, own, false)
-				g.addDependents(s, own)
-			}
-		}
-	}
-}
-
-// findLeft looks, in frame f and the scopes inside it, for the scope of a graph. If that
-// scope is in memory, s is that scope and own is -1. If it has been left, own is the
-// local index, in scope s, of the step that owned it or a scope around it. If it was
-// never opened, s is nil.
-func (g *resetSet) findLeft(f *scope, graph int32) (s *scope, own int32) {
-	p := g.run.plan
-	if graph == f.graph {
-		return f, -1
-	}
-	owner := p.Graphs[graph].Owner
-	if s, own = g.findLeft(f, p.Steps[owner].Graph); s == nil || own >= 0 {
-		return s, own
-	}
-	own = owner - s.g.First
-	if c := s.comps[own]; c != nil {
-		for _, child := range c.children {
-			if child.graph == graph {
-				return child, -1
-			}
-		}
-	}
-	if st := &s.steps[own]; st.at == 0 || st.status != journal.Completed && st.status != journal.Skipped {
-		return nil, 0
-	}
-	return s, own
-}
-
 // ordered sorts the resets: outer scopes before inner ones, and a step before its
 // successors, so that counters never fall below zero. Earlier waves come before later
 // ones, because each reset looks for the first wave among those before it. It leaves
@@ -464,8 +404,12 @@ func (r *Run) patch(fields map[string]any) {
 }
 
 // applyInvalidated resets a settled step instance.
-func (r *Run) applyInvalidated(s *scope, i int32, ev *journal.Event) {
+func (r *Run) applyInvalidated(s *scope, i int32, ev *journal.Event) error {
 	st, step := &s.steps[i], s.step(r.plan, i)
+	before, err := r.boundAgain(s, i, ev)
+	if err != nil {
+		return err
+	}
 	reopen := ev.Reopened()
 	if s.live == 0 {
 		r.reopenScope(s)
@@ -491,8 +435,8 @@ func (r *Run) applyInvalidated(s *scope, i int32, ev *journal.Event) {
 	if out := s.outs[i]; out != nil {
 		r.release(out)
 		delete(s.outs, i)
-		if step.Slot >= 0 && int(step.Slot) < len(s.frame.slots) {
-			r.replace(&s.frame.slots[step.Slot], nil)
+		if f := s.frame; step.Slot >= 0 && int(step.Slot) < len(f.slots) {
+			r.replace(&f.slots[step.Slot], before)
 		}
 	}
 	r.dropErr(s, i)
@@ -516,6 +460,7 @@ func (r *Run) applyInvalidated(s *scope, i int32, ev *journal.Event) {
 		r.dropComposite(s, i)
 	}
 	r.refreshStep(s, i)
+	return nil
 }
 
 // reopenScope counts a settled scope as open again, for itself and its owner.

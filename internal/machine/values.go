@@ -264,23 +264,27 @@ func (r *Run) bound(f *scope, slot int32) (val *value) {
 		val = f.slots[slot]
 	}
 	if val == nil && r.gen > 1 && len(f.slots) > 0 {
-		f.boundIn(f, r.plan, slot, &val)
+		f.eachBound(f, r.plan, slot, func(_ *scope, _ int32, v *value) {
+			if val == nil || v.seq > val.seq {
+				val = v
+			}
+		})
 	}
 	return val
 }
 
-// boundIn finds the newest output that was bound to a slot of frame f, in s and in the
-// scopes that share the frame.
-func (s *scope) boundIn(f *scope, p *plan.Plan, slot int32, newest **value) {
+// eachBound calls fn with the outputs that were bound to a slot of frame f, in s and in the
+// scopes that share the frame, in no particular order.
+func (s *scope) eachBound(f *scope, p *plan.Plan, slot int32, fn func(in *scope, i int32, v *value)) {
 	for i, v := range s.outs {
-		if v != nil && s.step(p, i).Slot == slot && (*newest == nil || v.seq > (*newest).seq) {
-			*newest = v
+		if v != nil && s.step(p, i).Slot == slot {
+			fn(s, i, v)
 		}
 	}
 	for _, c := range s.comps {
 		for _, child := range c.children {
 			if child.frame == f {
-				child.boundIn(f, p, slot, newest)
+				child.eachBound(f, p, slot, fn)
 			}
 		}
 	}

@@ -274,7 +274,7 @@ func (c *checker) checkHead(tr *store.Transition) {
 	t, h := c.record(tr.Key), tr.Head
 	if h.Quarantine != "" {
 		t.place.disturbed = true
-		if !c.w.mayQuarantine(h.Quarantine) {
+		if !c.w.mayQuarantine(h) {
 			c.w.fail("I16: run %s is quarantined, and nothing had made it fail: %s", tr.Run, h.Quarantine)
 		}
 		return
@@ -452,6 +452,10 @@ func (w *World) After(key store.Key, run *machine.Run, in *machine.Input, t *mac
 	}
 	if w.trace != nil {
 		w.tracef("  %s: input %d %s gives %d events %v", key.Run, in.Kind, journal.StepPath(run.Plan(), in.Ref), len(t.Events), t.Err)
+	}
+	if t.Short && w.inside != nil && w.inside.cutOff(key, run) {
+		w.inside.lostRuns = true
+		w.checker.takenBack(key, run)
 	}
 	if len(t.Events) == 0 {
 		if run.Last() != w.turn.last {

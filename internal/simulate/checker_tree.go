@@ -284,13 +284,29 @@ func (c *checker) checkShares(t *runRecord) {
 }
 
 // takenBack notes that what a tree of runs did since the last commit may be taken back,
-// because one of them panics: a live run that had ended goes on.
+// because one of them panics or is cut off: a live run that had ended goes on.
 func (c *checker) takenBack(key store.Key, run *machine.Run) {
 	if st := run.Start(); st != nil && st.Child != nil {
 		key.Run = st.Child.Root
 	}
 	if root := c.runs[key]; root != nil {
 		root.place.disturbed = true
+	}
+}
+
+// cutOff reports whether a run above a child run is not in memory: it is quarantined.
+func (p *process) cutOff(key store.Key, run *machine.Run) bool {
+	for {
+		child := run.Start().Child
+		if child == nil {
+			return false
+		}
+		key.Run = child.Parent
+		parent, ok := p.stage.Find(key)
+		if !ok {
+			return true
+		}
+		run = parent.Run
 	}
 }
 

@@ -182,7 +182,7 @@ func (w *World) finish() {
 		w.checkLoaded(p)
 		w.checkAdmitted(p)
 		stalled := p.stage.Stalled() != nil
-		if !stalled && w.releaseQuarantined(p) {
+		if !stalled && !p.stage.Recovering() && w.releaseQuarantined(p) { // the run above one may be needed
 			continue
 		}
 		if !stalled {

@@ -238,9 +238,14 @@ const onPurpose = "a run that panics on purpose"
 
 // mayQuarantine reports whether a run may be quarantined for this reason: it was made
 // to panic, or enough processes died or seemed to die (a process that takes over from a
-// live one counts that one as dead). Any other reason is a bug of the machine or of the
-// engine, which phase 2 would hide because it releases the run.
-func (w *World) mayQuarantine(reason string) bool {
+// live one counts that one as dead), or the run above it is quarantined. Any other reason is
+// a bug of the machine or of the engine, which phase 2 would hide because it releases the run.
+func (w *World) mayQuarantine(h *store.Head) bool {
+	reason := h.Quarantine
+	if strings.HasPrefix(reason, store.CutOffReason) {
+		parent := w.checker.runs[store.Key{Account: h.Account, Run: h.Parent}]
+		return parent != nil && parent.place.disturbed
+	}
 	return strings.HasSuffix(reason, onPurpose) || w.stats.Crashes+w.stats.Faults[TakenOver] >= 3 && strings.HasPrefix(reason, "the process died ")
 }
 

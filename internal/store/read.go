@@ -72,5 +72,8 @@ func QuarantinedError(run, reason string) error {
 	if strings.HasPrefix(reason, ImportedReason) {
 		return fault.New(fault.Quarantined, "run %s was imported and is not carried on here: `roux runs adopt %s` makes it a run of this data directory", run, run)
 	}
+	if strings.HasPrefix(reason, CutOffReason) {
+		return fault.New(fault.Quarantined, "run %s is quarantined: %s", run, reason)
+	}
 	return fault.New(fault.Quarantined, "run %s is quarantined: %s; `roux runs release %s` lets it go on", run, reason, run)
 }

@@ -310,6 +310,10 @@ type Head struct {
 // run is quarantined, even if it has ended, until its user adopts it.
 const ImportedReason = "imported"
 
+// CutOffReason begins the quarantine reason of a child run that cannot go on while a run
+// above it is quarantined. It is released with that run.
+const CutOffReason = "it needs more than its share"
+
 // Imported reports whether the run came in a bundle and was not adopted. Nothing
 // proves that what its journal says has happened.
 func (h *Head) Imported() bool { return strings.HasPrefix(h.Quarantine, ImportedReason) }

@@ -116,6 +116,9 @@ func (t *Tracer) Apply(ev *journal.Event) error {
 	switch ev.Kind {
 	case journal.EvNodeQueued, journal.EvNodeBlocked, journal.EvNodeLost:
 		s.enter(Queueing, ev.At)
+		if ev.Kind == journal.EvNodeBlocked {
+			s.Note = strings.Clone(ev.Text)
+		}
 	case journal.EvChildStarted:
 		s.enter(Working, ev.At)
 		s.Attempts = max(s.Attempts, ev.Attempt)
@@ -207,7 +210,7 @@ func (t *Tracer) span(ev *journal.Event) *Span {
 
 func (s *Span) enter(kind PhaseKind, at int64) {
 	s.leave(at)
-	s.End = 0
+	s.End, s.Note = 0, ""
 	s.Phases = append(s.Phases, Phase{Kind: kind, Begin: at})
 	s.Status = [...]string{"queued", "running", "waiting", "retrying"}[kind]
 }
