@@ -16,7 +16,9 @@ import (
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/node"
+	"github.com/roux-engine/roux/internal/reconcile"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
@@ -52,9 +54,12 @@ func unpackStore(t *testing.T, path string) string {
 
 // frozenEvent is what this test reads of a printed event.
 type frozenEvent struct {
-	Run  string    `json:"runId"`
-	Type string    `json:"type"`
-	Time time.Time `json:"timestamp"`
+	Run     string    `json:"runId"`
+	Type    string    `json:"type"`
+	Time    time.Time `json:"timestamp"`
+	Payload struct {
+		Account string `json:"account"`
+	} `json:"payload"`
 }
 
 // F46, I23: this release reads what earlier releases wrote. It prints the same events,
@@ -78,12 +83,12 @@ func TestF46_StoresOfEarlierReleasesAreRead(t *testing.T) {
 					continue
 				}
 				runs[ev.Run] = true
-				out, talk, code := inProcess("", "events", ev.Run, "-o", "jsonl")
+				out, talk, code := inProcess("", "events", ev.Run, "-o", "jsonl", "--account", ev.Payload.Account)
 				if code != fault.ExitOK {
 					t.Fatalf("events: exit %d\n%s", code, talk)
 				}
 				got.WriteString(out)
-				if _, talk, code := inProcess("", "replay", ev.Run); code != fault.ExitOK {
+				if _, talk, code := inProcess("", "replay", ev.Run, "--account", ev.Payload.Account); code != fault.ExitOK {
 					t.Errorf("replay %s: exit %d\n%s", ev.Run, code, talk)
 				}
 			}
@@ -93,10 +98,25 @@ func TestF46_StoresOfEarlierReleasesAreRead(t *testing.T) {
 			if len(runs) < 8 {
 				t.Errorf("%d runs are in the store", len(runs))
 			}
+			if ledger, err := os.ReadFile(strings.TrimSuffix(path, ".zip") + ".ledger"); err == nil {
+				out, talk, code := inProcess("", "credits", "ledger", "--account", "acme", "--limit", "1000", "-o", "jsonl")
+				if out != string(ledger) {
+					t.Errorf("exit %d: the ledger reads otherwise than when it was written; got\n%s%s", code, out, talk)
+				}
+				wantBooks(t)
+			}
 			if out, talk, code := inProcess("", "doctor"); code != fault.ExitOK {
 				t.Errorf("doctor: exit %d\n%s%s", code, out, talk)
 			}
 		})
+	}
+}
+
+// wantBooks checks that the books of the account that pays agree with its journals.
+func wantBooks(t *testing.T) {
+	t.Helper()
+	if out, talk, code := inProcess("", "credits", "reconcile", "--all"); code != fault.ExitOK || !strings.Contains(out, "acme: ") {
+		t.Errorf("credits reconcile: exit %d\n%s%s", code, out, talk)
 	}
 }
 
@@ -106,38 +126,8 @@ func TestF46_StoresOfEarlierReleasesGoOn(t *testing.T) {
 	for _, path := range earlierStores(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			dir := unpackStore(t, path)
-			text, err := os.ReadFile(strings.TrimSuffix(path, ".zip") + ".jsonl")
-			if err != nil {
-				t.Fatal(err)
-			}
-			var last frozenEvent
-			for line := range strings.Lines(string(text)) {
-				var ev frozenEvent
-				if err := json.Unmarshal([]byte(line), &ev); err != nil {
-					t.Fatal(err)
-				}
-				if ev.Time.After(last.Time) {
-					last = ev
-				}
-			}
-			st, err := sqlite.Open(t.Context(), sqlite.Options{Dir: dir})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer st.Close()
-			files, err := blob.Open(blob.Config{Dir: filepath.Join(dir, datadir.Files)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer files.Close()
+			e, st := openStored(t, path, dir)
 			heads, err := st.List(t.Context(), store.Query{Account: account}) // as they were left
-			if err != nil {
-				t.Fatal(err)
-			}
-			now := last.Time.Add(30 * time.Minute)
-			e, err := engine.Open(t.Context(), engine.Config{
-				Store: st, Actions: node.Catalogue(builtin.Actions(builtin.Config{})), Blobs: files, Now: func() time.Time { return now },
-			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -177,9 +167,95 @@ func TestF46_StoresOfEarlierReleasesGoOn(t *testing.T) {
 			if resumed != 4 {
 				t.Errorf("%d runs were under way, want 4", resumed)
 			}
+			if _, err := os.Stat(strings.TrimSuffix(path, ".zip") + ".ledger"); err == nil {
+				payingGoOn(t, e, st)
+			}
 			if _, err := e.Stop(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})
 	}
+}
+
+// payingGoOn lets the runs go on that an account pays for, those in trees and one that is
+// queued among them, and proves the account's books.
+func payingGoOn(t *testing.T, e *engine.Engine, st *sqlite.Store) {
+	t.Helper()
+	heads, err := st.List(t.Context(), store.Query{Account: "acme", All: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	statuses := map[string][]string{}
+	for _, h := range heads {
+		if h.Ended == 0 && (h.Recipe == "waiting" || h.Recipe == "twig") {
+			if err := e.Signal(t.Context(), "acme", h.Run, "go", "on"); err != nil {
+				t.Errorf("signal %s: %v", h.Recipe, err)
+			}
+		}
+	}
+	for _, h := range heads {
+		end, err := e.Wait(t.Context(), "acme", h.Run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		statuses[h.Recipe] = append(statuses[h.Recipe], end.Status)
+	}
+	want := map[string]string{"done": "completed", "failed": "failed", "waiting": "completed completed"}
+	switch queued := len(statuses["done"]) > 1; {
+	case len(statuses["tree"]) > 0:
+		want = map[string]string{"done": "completed completed", "failed": "failed", "waiting": "completed", "tree": "completed completed",
+			"twig": "completed completed completed completed", "leaf": "completed completed completed completed"}
+	case queued:
+		want["done"] = "completed completed"
+	}
+	for recipe, list := range statuses {
+		if got := strings.Join(list, " "); got != want[recipe] {
+			t.Errorf("acme: %s: %s, want %s", recipe, got, want[recipe])
+		}
+		delete(want, recipe)
+	}
+	r, err := reconcile.Account(t.Context(), st, "acme", nil)
+	if err != nil || len(want) > 0 || len(r.Findings) > 0 || r.Held > 0 || r.Entries == 0 {
+		t.Errorf("runs of %v are missing; %+v, %v", want, r, err)
+	}
+}
+
+// openStored opens the engine of a frozen store half an hour after its process was killed.
+func openStored(t *testing.T, path, dir string) (*engine.Engine, *sqlite.Store) {
+	t.Helper()
+	text, err := os.ReadFile(strings.TrimSuffix(path, ".zip") + ".jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last frozenEvent
+	for line := range strings.Lines(string(text)) {
+		var ev frozenEvent
+		if err := json.Unmarshal([]byte(line), &ev); err != nil {
+			t.Fatal(err)
+		}
+		if ev.Time.After(last.Time) {
+			last = ev
+		}
+	}
+	st, err := sqlite.Open(t.Context(), sqlite.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = st.Close() })
+	files, err := blob.Open(blob.Config{Dir: filepath.Join(dir, datadir.Files)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = files.Close() })
+	now := last.Time.Add(30 * time.Minute)
+	e, err := engine.Open(t.Context(), engine.Config{
+		Store: st, Actions: node.Catalogue(builtin.Actions(builtin.Config{})), Blobs: files, Now: func() time.Time { return now },
+		Accounts: func(name string) engine.AccountRules {
+			return engine.AccountRules{Unmetered: name == account, MaxLiveRuns: 2, Budgets: ledger.Budgets{Keys: map[string]ledger.Budget{"ci": {Limit: 100}}}}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, st
 }

@@ -35,11 +35,8 @@ func (m *credits) start(st *Start) {
 }
 
 // use counts what a step cost: never more than what is settled and held, and not given
-// to child runs.
+// to child runs. A run that moves no credits records what its steps cost all the same.
 func (m *credits) use(ev *Event, p *plan.Plan) error {
-	if m.terms == nil {
-		return nil
-	}
 	amount := ev.spent(p)
 	if amount == 0 {
 		return nil

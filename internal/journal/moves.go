@@ -38,7 +38,7 @@ type ChildCost struct {
 // them. It checks what a [Checker] checks of them, with the same code, and keeps nothing
 // else of the run.
 type Payment struct {
-	plans     func(key string) (*plan.Plan, error)
+	plans     func(hash string) (*plan.Plan, error)
 	plan      *plan.Plan
 	account   string
 	credits   credits
@@ -52,8 +52,8 @@ type Payment struct {
 }
 
 // NewPayment returns the payment of a run whose journal is empty so far. plans returns the
-// plan with a key.
-func NewPayment(plans func(key string) (*plan.Plan, error)) *Payment {
+// plan with a hash.
+func NewPayment(plans func(hash string) (*plan.Plan, error)) *Payment {
 	return &Payment{plans: plans, gen: 1}
 }
 

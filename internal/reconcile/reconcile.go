@@ -103,7 +103,7 @@ type proof struct {
 	strays   []store.Head     // child runs that were not read with their roots
 
 	mu       sync.Mutex // guards report.Findings, seen and inside
-	plans    sync.Map   // of *plan.Plan by key
+	plans    sync.Map   // of *plan.Plan by hash
 	deleted  atomic.Int64
 	children atomic.Int64
 	cut      atomic.Bool // the ledger could not be read to its end
@@ -315,16 +315,29 @@ func cutLast(id string) (run string, gen uint64, ok bool) {
 	return id[:i], gen, err == nil
 }
 
-// planOf reads a plan, once.
-func (p *proof) planOf(key string) (*plan.Plan, error) {
-	if known, ok := p.plans.Load(key); ok {
+// planOf reads the plan that a run says it was started with, once for all runs: plans with
+// one hash differ in names only. Those that have names are stored under a longer key, which
+// is in the row of the run.
+func (p *proof) planOf(run, hash string) (*plan.Plan, error) {
+	if known, ok := p.plans.Load(hash); ok {
 		return known.(*plan.Plan), nil
 	}
-	read, err := store.LoadPlan(p.ctx, p.src, store.Head{PlanHash: key})
-	if err == nil {
-		p.plans.Store(key, read)
+	read, err := store.LoadPlan(p.ctx, p.src, store.Head{PlanHash: hash})
+	if errors.Is(err, fault.RecipeNotFound) {
+		var head store.Head
+		if head, err = p.src.Head(p.ctx, store.Key{Account: p.account, Run: run}); err != nil {
+			return nil, err
+		}
+		read, err = store.LoadPlan(p.ctx, p.src, head)
 	}
-	return read, err
+	switch {
+	case err != nil:
+		return nil, err
+	case read.Hash().String() != hash:
+		return nil, fmt.Errorf("its row names plan %s, and its first event plan %s", read.Hash(), hash)
+	}
+	p.plans.Store(hash, read)
+	return read, nil
 }
 
 func parts(list []ledger.Part) string {

@@ -10,6 +10,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -39,16 +40,20 @@ func (p *proof) prove(h *hold) {
 	p.match(h, pay)
 	p.generations(h, pay)
 	p.below(h.run, pay, h)
-	p.note(p.seen, h.run, pay)
+	p.note(p.seen, h.run, usedBy(pay))
+}
+
+// usedBy is what a run has used, if it has ended.
+func usedBy(pay *journal.Payment) int64 {
+	if pay.Ended() {
+		return pay.Used().Ceil()
+	}
+	return goesOn
 }
 
 // note records what a run has used, for the pass over all runs. If there is no room for
 // that, it compares the run's row at once.
-func (p *proof) note(seen map[uint64]int64, run string, pay *journal.Payment) {
-	used := int64(goesOn)
-	if pay.Ended() {
-		used = pay.Used().Ceil()
-	}
+func (p *proof) note(seen map[uint64]int64, run string, used int64) {
 	sum := maphash.String(p.seed, run)
 	p.mu.Lock()
 	_, room := seen[sum]
@@ -83,7 +88,7 @@ func (p *proof) checkHead(head *store.Head, used int64) {
 // payment reads what the journal of a run says of credits. What contradicts itself is
 // fault.StoreCorrupt.
 func (p *proof) payment(run string) (*journal.Payment, error) {
-	pay := journal.NewPayment(p.planOf)
+	pay := journal.NewPayment(func(hash string) (*plan.Plan, error) { return p.planOf(run, hash) })
 	err := store.EachEvent(p.ctx, p.src, store.Key{Account: p.account, Run: run}, 0, func(ev *journal.Event) error {
 		if err := pay.Add(ev); err != nil {
 			return fault.Wrap(fault.StoreCorrupt, err, "run %s: %v", run, err)

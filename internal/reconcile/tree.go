@@ -10,6 +10,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/store"
 )
 
 // below compares what the journal of a run says of its child runs with what their own
@@ -41,25 +42,42 @@ func (p *proof) child(parent string, up *journal.Payment, c *journal.ChildCost, 
 	pay, err := p.payment(c.Run)
 	switch {
 	case errors.Is(err, fault.RunNotFound):
-		// One that could not be started costs nothing. The child runs of an imported run are
-		// not here.
-		if h != nil && (c.Ended == 0 || c.Used != 0) {
+		// One that could not be started has failed and costs nothing. The child runs of an
+		// imported run are not here.
+		if h != nil && (c.Status != journal.RunFailed || c.Used != 0) {
 			find("it is not there", fmt.Sprintf("a child run, which event %d of run %s starts", c.Started, parent))
 		}
 		return
 	case errors.Is(err, fault.StoreCorrupt):
 		find(fault.Message(err), "a journal that can be read and follows the rules of charges")
+		p.children.Add(1)
+		p.note(p.inside, c.Run, unknown) // what comes after the damage may end it, or be about runs below
+		return
 	case err != nil:
 		p.fail(err)
 		return
-	default:
-		if found, want := disagree(parent, up, c, pay, p.account); found != "" {
-			find(found, want)
-		}
+	}
+	if found, want := disagree(parent, up, c, pay, p.account); found != "" {
+		find(found, want)
+	} else if c.Ended == 0 && pay.Ended() {
+		p.untold(parent, c, pay, find)
 	}
 	p.children.Add(1)
-	p.note(p.inside, c.Run, pay)
+	p.note(p.inside, c.Run, usedBy(pay))
 	p.below(c.Run, pay, h)
+}
+
+// untold looks at a child run that has ended and whose parent does not know. That is so
+// while the parent is quarantined, and then the child run's row says that it owes its end.
+func (p *proof) untold(parent string, c *journal.ChildCost, pay *journal.Payment, find func(found, want string)) {
+	head, err := p.src.Head(p.ctx, store.Key{Account: p.account, Run: c.Run})
+	switch {
+	case errors.Is(err, fault.StoreCorrupt), errors.Is(err, fault.RunNotFound): // found by the pass over all runs
+	case err != nil:
+		p.fail(err)
+	case !head.Owes:
+		find(fmt.Sprintf("it is %s and costs %s credits", pay.Status(), pay.Cost()), fmt.Sprintf("a run that goes on: the journal of run %s has no end of it after event %d", parent, c.Started))
+	}
 }
 
 // disagree returns in what the journal of a child run is not what its parent's says of it,
@@ -74,13 +92,13 @@ func disagree(parent string, up *journal.Payment, c *journal.ChildCost, pay *jou
 		return "it says of itself that it is another run", fmt.Sprintf("the child run that event %d of run %s starts", c.Started, parent)
 	case place.Share.Credits != c.Given.Credits:
 		return fmt.Sprintf("it begins with %d credits", place.Share.Credits), fmt.Sprintf("%d, as event %d of run %s says", c.Given.Credits, c.Started, parent)
-	case c.Ended == 0 && pay.Share() != c.Credits:
-		return fmt.Sprintf("it has %d credits", pay.Share()), fmt.Sprintf("the %d that run %s has given it", c.Credits, parent)
-	case c.Ended == 0:
-		return "", ""
-	case pay.Status() != c.Status:
+	case c.Ended != 0 && !pay.Ended():
+		return "its journal has no end", fmt.Sprintf("%s, as event %d of run %s says", c.Status, c.Ended, parent)
+	case c.Ended != 0 && pay.Status() != c.Status:
 		return fmt.Sprintf("it is %s", pay.Status()), fmt.Sprintf("%s, as event %d of run %s says", c.Status, c.Ended, parent)
-	case pay.Cost() != c.Used:
+	case pay.Share() != c.Credits:
+		return fmt.Sprintf("it has been given %d credits", pay.Share()), fmt.Sprintf("%d, as the journal of run %s says", c.Credits, parent)
+	case c.Ended != 0 && pay.Cost() != c.Used:
 		return fmt.Sprintf("event %d of run %s is charged %s credits for it", c.Ended, parent, c.Used), fmt.Sprintf("%s, as its journal says", pay.Cost())
 	}
 	return "", ""
