@@ -180,6 +180,27 @@ func TestTree(t *testing.T) {
 	}
 }
 
+// A bundle of a tree is refused when any byte of it has changed.
+func TestChangedTree(t *testing.T) {
+	from, head := runTree(t, treeRecipe, nil)
+	var file bytes.Buffer
+	if _, err := bundle.Write(t.Context(), from, head, &file, false); err != nil {
+		t.Fatal(err)
+	}
+	changed := slices.Clone(file.Bytes())
+	for i := range changed {
+		changed[i] ^= 1 << (i % 8)
+		if _, err := bundle.Read(bytes.NewReader(changed), int64(len(changed)), "outer.roux.zip", false); err == nil {
+			t.Errorf("byte %d of %d has changed and nobody notices", i, len(changed))
+		}
+		changed[i] = file.Bytes()[i]
+	}
+	if _, err := bundle.Read(bytes.NewReader(changed), int64(len(changed)), "outer.roux.zip", false); err != nil {
+		t.Error(err)
+	}
+}
+
+
 // failing refuses commits after some.
 type failing struct {
 	*memory.Store

@@ -192,7 +192,9 @@ func (e *Engine) Adjust(ctx context.Context, account, run, key string, amount in
 	head, err := e.cfg.Store.Head(ctx, store.Key{Account: account, Run: run})
 	switch {
 	case err == nil && head.Root != "":
-		return nil, fault.New(fault.InputInvalid, "run %s is a child run: its root run %s has paid for it", run, head.Root)
+		err := fault.New(fault.InputInvalid, "run %s is a child run: its root run %s has paid for it", run, head.Root)
+		err.Remedy = "Give the credits back to the root: `roux credits adjust " + head.Root + " CREDITS`."
+		return nil, err
 	case err != nil && fault.CodeOf(err) != fault.RunNotFound: // the ledger knows runs that were removed
 		return nil, err
 	}
