@@ -200,7 +200,6 @@ func TestChangedTree(t *testing.T) {
 	}
 }
 
-
 // failing refuses commits after some.
 type failing struct {
 	*memory.Store
