@@ -18,9 +18,9 @@ test: ## vet and all tests; the README's second command
 # Packages without goroutines, which internal/house checks: they cannot have data races.
 PURE := ledger|plan|expr|jsonschema|pattern|compile|journal|machine|view|wire|heap|spell|layout|jsonx|yamlx
 
-# Tests that damage files, or handle large values, with one goroutine: they take minutes
-# under the race detector.
-SERIAL := ^Test(F20_|F21_|F33_|I06_|I15_Outputs|Flipped|Damaged|ImagesOf|IndexAddsUp|LargestInputs|LargeOutputs|ListsAreStreamed|ContractsOfStreamed)
+# Tests that damage files, handle large values, read documents or compare long histories,
+# with one goroutine: they take minutes under the race detector.
+SERIAL := ^Test(F20_|F21_|F33_|I06_|I15_|X158_|X159_|X160_|I11_ReconcileNames|Flipped|Damaged|Changed|ImagesOf|IndexAddsUp|LargestInputs|LargeOutputs|ListsAreStreamed|ContractsOfStreamed|RowsQuery|Suspension|ExpressionsOver|ActionsStream|AMillion|WordRecall|OneSeed|F50_ThreeDays|F50_ADay)
 
 # The tests of commands that run processes, goroutines or readers beside each other. The
 # others take ten minutes under the race detector, one command after the other.
