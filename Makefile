@@ -20,7 +20,7 @@ PURE := ledger|plan|expr|jsonschema|pattern|compile|journal|machine|view|wire|he
 
 # Tests that damage files, handle large values, read documents or compare long histories,
 # with one goroutine: they take minutes under the race detector.
-SERIAL := ^Test(F20_|F21_|F33_|I06_|I15_|X158_|X159_|X160_|I11_ReconcileNames|Flipped|Damaged|Changed|ImagesOf|IndexAddsUp|LargestInputs|LargeOutputs|ListsAreStreamed|ContractsOfStreamed|RowsQuery|Suspension|ExpressionsOver|ActionsStream|AMillion|WordRecall|OneSeed|F50_ThreeDays|F50_ADay)
+SERIAL := ^Test(F20_|F21_|F33_|I06_|I15_|X158_|X159_|X160_|I11_ReconcileNames|Flipped|Damaged|Changed|ImagesOf|IndexAddsUp|LargestInputs|LargeOutputs|ListsAreStreamed|ContractsOfStreamed|RowsQuery|Put$$|X10_|HTMLTo|MarkdownTo|Markup|Table|CountsOf|ResultsHave|Suspension|ExpressionsOver|ActionsStream|AMillion|WordRecall|OneSeed|F50_ThreeDays|F50_ADay)
 
 # The tests of commands that run processes, goroutines or readers beside each other. The
 # others take ten minutes under the race detector, one command after the other.
