@@ -217,7 +217,7 @@ func (c *core) deliver(in *input) error {
 	if l == nil {
 		var err error
 		if l, err = c.residency.get(in.key); err != nil {
-			if in.reply == nil && !permanent(err) {
+			if in.reply == nil && !permanent(err) && !c.recovery.inherited[in.key].suspect { // a suspect has lost its attempts
 				c.tree.comeBack(in.key, c.now+maxBackoff)
 			}
 			return err
