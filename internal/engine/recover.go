@@ -191,6 +191,8 @@ func (r *recovery) recoverRun(l *loadedRun) {
 	for i := range cmds {
 		if k := cmds[i].Kind; k == machine.CmdChild || k == machine.CmdCancelChild {
 			r.checkChild(l, &cmds[i])
+		} else if k == machine.CmdDispatch && l.inFlight(cmds[i].Ref) {
+			continue // it is in flight; a loss of it may be reported before this batch is durable
 		}
 		if l.dropped { // it panicked when it was told of the end
 			return
@@ -252,4 +254,10 @@ func (r *recovery) checkOwnership() error { return r.c.cfg.Store.Owns(r.c.ctx, r
 func runningAttempts(l *loadedRun) int {
 	_, n := l.run.Open()
 	return n
+}
+
+// inFlight reports whether a step's attempt is with an action of this process.
+func (l *loadedRun) inFlight(ref journal.Ref) bool {
+	req := l.requests.Get(ref)
+	return req != nil && req.Holder.attempt != nil
 }
