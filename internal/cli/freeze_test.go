@@ -209,8 +209,10 @@ func (f *freezer) lastTwig(n int) func(line string) bool {
 		for !waits && lines.Scan() {
 			waits = strings.Contains(lines.Text(), "node.waiting")
 		}
-		_ = follow.Process.Kill()
-		_ = follow.Wait()
+		if err := follow.Process.Kill(); err != nil {
+			f.t.Error(err)
+		}
+		_ = follow.Wait() // it was killed
 		return waits
 	}
 }

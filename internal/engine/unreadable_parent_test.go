@@ -52,7 +52,7 @@ steps:
 // large is JSON that needs more memory than a child run has at its start.
 var large = fmt.Sprintf(`{"text": %q}`, strings.Repeat("x", 100_000))
 
-// suspended returns a tree of three runs, from the root down, that are not in memory
+// suspendedTree returns a tree of three runs, from the root down, that are not in memory
 // because the lowest waits for a signal.
 func suspendedTree(t *testing.T, st store.Store) (h *harness, tree []store.Key) {
 	t.Helper()
@@ -60,11 +60,17 @@ func suspendedTree(t *testing.T, st store.Store) (h *harness, tree []store.Key) 
 	root := h.run(acc, planOf(t, threeLevels, noop()), nil)
 	middle := h.children(root)[0]
 	tree = []store.Key{root, middle, h.children(middle)[0]}
+	awaitEmpty(t, h)
+	return h, tree
+}
+
+// awaitEmpty lets time pass until no run is in memory.
+func awaitEmpty(t *testing.T, h *harness) {
+	t.Helper()
 	h.advanceClock(10_000_000)
 	if n := len(h.c.residency.runs); n != 0 {
 		t.Fatalf("%d runs are in memory", n)
 	}
-	return h, tree
 }
 
 func signal(key store.Key, data string) *input {
@@ -198,10 +204,7 @@ func TestTimerWhileTheParentCannotBeRead(t *testing.T) {
 		h, tree := suspendedTree(t, st)
 		h.runUntilIdle(signal(tree[2], `1`))
 		h.runUntilIdle(success(h.takeTask(), `"`+strings.Repeat("x", 9_000)+`"`))
-		h.advanceClock(10_000_000)
-		if n := len(h.c.residency.runs); n != 0 {
-			t.Fatalf("%d runs are in memory", n)
-		}
+		awaitEmpty(t, h)
 		st.key = tree[which]
 		h.advanceClock(15 * 60 * 1_000_000)
 		if st.failed < 100 || st.failed > 2_000 {

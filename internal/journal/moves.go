@@ -159,8 +159,9 @@ func (p *Payment) child(ev *Event) {
 		if p.openCosts == nil {
 			p.openCosts = map[Ref]int{}
 		}
-		share, _ := ev.Share()                                    // children has read it
-		ref := Ref{Path(strings.Clone(string(ev.Path))), ev.Step} // the event's shares memory with the journal
+		share, _ := ev.Share() // children has read it
+		// The memory of the event is the journal's.
+		ref := Ref{Path(strings.Clone(string(ev.Path))), ev.Step}
 		p.openCosts[ref] = len(p.costs)
 		p.costs = append(p.costs, ChildCost{Run: strings.Clone(ev.Text), Ref: ref, Fence: Fence{Gen: p.gen, Attempt: ev.Attempt},
 			Started: ev.Seq, Given: share, Credits: share.Credits})

@@ -12,8 +12,8 @@ import (
 	"github.com/roux-engine/roux/internal/store/sqlite/catalog"
 )
 
-// startsAtOnce is how many rows of runs one statement inserts. It costs half of what as
-// many statements cost: the ids of runs ascend, so that each row of a statement is put
+// startsAtOnce is how many rows of runs one statement inserts. It costs two thirds of what
+// as many statements cost: the ids of runs ascend, so that each row of a statement is put
 // behind the one before it without a search.
 const startsAtOnce = 16
 
