@@ -95,7 +95,7 @@ func (e *Engine) startInput(ctx context.Context, req *StartRequest) (*input, err
 	if err := e.cleaner.Touch(ctx, req.Account, req.Files, named...); err != nil {
 		return nil, err
 	}
-	id, seed, err := e.ids.run()
+	id, seed, err := e.ids.Run()
 	if err != nil {
 		return nil, err
 	}

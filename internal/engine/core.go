@@ -148,7 +148,11 @@ func (c *core) handleInput(in *input) {
 	case inCredits:
 		in.out = answer{err: c.purses.Change(in.key.Account, in.credits)}
 	case inFreed:
-		c.attempts.freeSlot(in.task())
+		if c.tree.away[in.key] { // the report that holds the slot may be postponed
+			c.tree.postponed = append(c.tree.postponed, in)
+		} else {
+			c.attempts.freeSlot(in.task())
+		}
 		return
 	}
 	if in.reply != nil {
@@ -223,7 +227,8 @@ func (c *core) deliver(in *input) error {
 			return err
 		}
 	}
-	if in.holding {
+	if in.holding && !in.held {
+		in.held = true
 		if req := l.requests.Get(in.m.Ref); req != nil && req.Fence == in.m.Fence {
 			l.requests.Remove(req)
 			c.attempts.overdue[in.task()] = req

@@ -12,6 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/feed"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/loops"
 	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/retention"
@@ -27,7 +28,7 @@ type Engine struct {
 	pool     *worker.Pool
 	feed     *feed.Feed
 	cleaner  retention.Cleaner
-	ids      *ids
+	ids      *journal.IDs
 	watchdog watchdog // the loop's
 	executor worker.Executor
 	jobs     []worker.Job // released and not yet given to the executor
@@ -107,7 +108,7 @@ func assemble(cfg Config) (*Engine, error) {
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.clock.start(cfg.Now)
-	e.ids = newIDs(cfg.Rand, cfg.Now)
+	e.ids = journal.NewIDs(cfg.Rand, cfg.Now)
 	e.actions = program.Actions{Finder: cfg.Actions}
 	e.core = newCore(e.ctx, &e.cfg)
 	e.cleaner.Store, e.cleaner.Blobs, e.cleaner.Policy = cfg.Store, cfg.Blobs, cfg.Retention

@@ -36,6 +36,7 @@ type input struct {
 	// holding is true when the attempt's action is still running although its result is
 	// known: its slot stays taken until inFreed.
 	holding bool
+	held    bool // that has been noted; the report may be handled again
 	// reply receives the answer; its capacity is 1. It is nil for reports of workers.
 	reply chan answer
 	tries int    // how often it was decided again, because entries of its account were refused

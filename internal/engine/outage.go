@@ -66,7 +66,7 @@ func (r *recovery) unloadAll() {
 	r.c.purses.Reset()
 	r.c.queues.Reset()
 	r.c.continues, r.recovering, r.suspects = nil, nil, nil
-	r.c.backlog = append(append(r.c.backlog, r.c.again...), r.c.tree.postponed...)
+	r.c.backlog = append(append(r.c.again, r.c.tree.postponed...), r.c.backlog...)
 	r.c.again = nil
 	r.c.tree.init()
 }

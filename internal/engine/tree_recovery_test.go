@@ -76,6 +76,38 @@ func TestI16_PanicInAChild(t *testing.T) {
 	}
 }
 
+// The slot of an action that still runs when its result is known is taken once and freed
+// once, also if what its report changed is taken back with the tree and it is handled again
+// (I22, X115).
+func TestI22_HeldSlotOfATree(t *testing.T) {
+	for name, freedFirst := range map[string]bool{"freed at the end": false, "freed before the report is handled again": true} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, memory.New(memory.Options{}), Config{}, noop())
+			root := h.run(acc, planOf(t, twoBelow, noop()), nil)
+			held, bad := h.takeTask(), h.takeTask()
+			h.c.observer = panicsFor(func(key store.Key, _ *machine.Run, in *machine.Input) bool {
+				return key == bad.id.key && in.Kind == machine.InResult
+			})
+			report := success(held, `{}`)
+			report.holding = true
+			freed := &input{kind: inFreed, key: held.id.key, m: machine.Input{Ref: held.id.ref, Fence: held.id.fence}}
+			if freedFirst {
+				h.runUntilIdle(report, success(bad, `{}`), freed)
+			} else {
+				h.runUntilIdle(report, success(bad, `{}`))
+				h.runUntilIdle(freed)
+			}
+			h.c.observer = nil
+			h.release(bad.id.key)
+			h.finishTasks()
+			h.wantStatus(root, "completed")
+			if n := h.c.attempts.arbiter.InUse(); n != 0 || len(h.c.attempts.overdue) != 0 {
+				t.Errorf("%d slots are still held, %d overdue", n, len(h.c.attempts.overdue))
+			}
+		})
+	}
+}
+
 // A child run that panics as it starts is not stored: the run above it is quarantined, so
 // that it is not started again and again.
 func TestI16_PanicAsAChildStarts(t *testing.T) {

@@ -2,7 +2,46 @@
 
 package journal
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+)
+
+// IDs makes run ids from UUIDv7, so that they sort by time. They identify runs; they
+// protect nothing. Make one with NewIDs; any goroutine may use it.
+type IDs struct {
+	mu   sync.Mutex
+	gen  *uuid.Gen
+	rand io.Reader
+}
+
+// NewIDs returns ids that take their random bits from rand and their time from now.
+func NewIDs(rand io.Reader, now func() time.Time) *IDs {
+	return &IDs{rand: rand, gen: uuid.NewGenWithOptions(
+		uuid.WithRandomReader(rand),
+		uuid.WithEpochFunc(uuid.EpochFunc(now)),
+	)}
+}
+
+// Run returns a new run id and the seed of its jitter.
+func (g *IDs) Run() (id string, seed uint64, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	u, err := g.gen.NewV7()
+	if err != nil {
+		return "", 0, fmt.Errorf("make a run id: %w", err)
+	}
+	var b [8]byte
+	if _, err := io.ReadFull(g.rand, b[:]); err != nil {
+		return "", 0, fmt.Errorf("make a run's seed: %w", err)
+	}
+	return RunID(u), binary.LittleEndian.Uint64(b[:]), nil
+}
 
 // RunID is the id of a run as text: "run_" and the 128 bits as 26 characters of 5 bits, the
 // first of which holds only 3. The text sorts like the number.
