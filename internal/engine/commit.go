@@ -161,6 +161,7 @@ func (p *pipeline) refused(b *batch, t *store.Transition, l *loadedRun, v store.
 		return
 	case t.Run == "":
 		p.c.refusedChange(b, t, v.Err)
+		p.c.refusedChange(p.building, t, v.Err)
 		return
 	case l == nil: // a quarantine mark; the run stays out of memory anyway
 		p.c.cfg.Logger.Error("the mark of a quarantined run was refused", "run", t.Run, "err", v.Err)

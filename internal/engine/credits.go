@@ -121,10 +121,11 @@ func termsOf(req *StartRequest, rules AccountRules, budget func() *estimate.Budg
 const maxTries = 4
 
 // refusedChange handles entries that belong to no run and do not fit the stored account,
-// because entries that they were decided after were refused. They are decided again.
+// because entries that they were decided after were refused. They are decided again, and
+// so are requests that repeat them.
 func (c *core) refusedChange(b *batch, t *store.Transition, err error) {
 	b.inputs = slices.DeleteFunc(b.inputs, func(in *input) bool {
-		if in.kind != inCredits || len(in.credits.Entries) == 0 || in.credits.Entries[0] != t.Entries[0] {
+		if in.kind != inCredits || in.subject() != subject(t) {
 			return false
 		}
 		c.purses.Refused(in.key.Account, in.credits)

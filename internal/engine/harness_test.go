@@ -96,6 +96,19 @@ func (h *harness) commit() bool {
 	return true
 }
 
+// commitWhile is commit, and calls fn while the store writes.
+func (h *harness) commitWhile(fn func()) {
+	h.t.Helper()
+	b := h.c.pipeline.encodeBatch()
+	if b == nil {
+		h.t.Fatal("there is nothing to commit")
+	}
+	fn()
+	h.c.pipeline.committed(h.st.Commit(context.Background(), b.transitions))
+	h.c.pipeline.releaseCommitted()
+	h.collectEffects()
+}
+
 func (h *harness) collectEffects() {
 	for _, ef := range h.c.effects {
 		switch ef.kind {

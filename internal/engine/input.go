@@ -46,8 +46,8 @@ type input struct {
 
 // subject names what the input is about: a run, or an entry of an account.
 func (in *input) subject() store.Key {
-	if in.kind == inCredits && len(in.credits.Entries) > 0 {
-		return store.Key{Account: in.key.Account, Run: in.credits.Entries[0].Key}
+	if in.kind == inCredits {
+		return store.Key{Account: in.key.Account, Run: in.credits.Key()}
 	}
 	return in.key
 }

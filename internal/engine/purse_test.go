@@ -15,7 +15,9 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/purse"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
@@ -348,6 +350,80 @@ func TestF16_AccountAfterALostAnswer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A grant, the end of a lot and an adjustment that are requested twice at once are answered
+// alike, although only the first of them makes entries: when their commit fails, and when
+// the store refuses the first while the second is in the next batch (I1, F16).
+func TestI1_RepeatedChangeOfALostBatch(t *testing.T) {
+	var lose atomic.Bool
+	st := &refusingStore{Store: memory.New(memory.Options{OnCommit: func(int, []store.Transition) memory.Outcome {
+		if lose.CompareAndSwap(true, false) {
+			return memory.Refused
+		}
+		return memory.OK
+	}})}
+	h := newHarness(t, st, Config{Accounts: paying}, costing(4, nil))
+	paid := ledger.Terms{Source: ledger.Paid}
+	change := func(ch purse.Change) *input {
+		in := creditsInput(acc, &ch)
+		in.reply = make(chan answer, 1)
+		return in
+	}
+	var back *purse.Adjustment
+	for _, next := range []func() *input{
+		func() *input { return change(purse.Change{Lot: "first", Amount: 20, Terms: paid}) },
+		func() *input { return change(purse.Change{Adjust: back, Amount: 3}) },
+		func() *input { return change(purse.Change{Void: true, Lot: "first"}) },
+	} {
+		if head, err := st.Account(t.Context(), acc, maxTime); err == nil && head.Seq() == 1 {
+			run := h.startInput(acc, planOf(t, once, costing(4, nil)), nil)
+			run.m.Start.Credits = &journal.Credits{Estimated: 4, Most: 4, Reserved: 4}
+			h.runUntilIdle(run)
+			paid := success(h.takeTask(), `{"ok":true}`)
+			paid.m.Cost = 4
+			h.runUntilIdle(paid)
+			h.wantStatus(run.key, "completed")
+			if back, err = purse.ReadAdjustment(t.Context(), st, acc, run.key.Run, "k", 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		both := []*input{next(), next()}
+		lose.Store(true)
+		h.handle(both...)
+		h.commit()
+		h.now += 2 * maxBackoff
+		h.runUntilIdle()
+		for i, in := range both {
+			if err := h.answer(in).err; fault.CodeOf(err) != fault.StoreFull {
+				t.Errorf("%s: request %d of a lost batch is answered %v", in.credits.Key(), i, err)
+			}
+		}
+		both = []*input{next(), next()}
+		refused := 0
+		st.refuse = func(tr *store.Transition) bool {
+			refused++
+			return refused <= 2
+		}
+		h.handle(both[0])
+		h.commitWhile(func() { h.handle(both[1]) })
+		h.handle()
+		h.commit()
+		if both[0].reply == nil || both[1].reply == nil {
+			t.Errorf("%s: a refused change was answered", both[0].credits.Key())
+		}
+		st.refuse = nil
+		h.runUntilIdle()
+		for i, in := range both {
+			if err := h.answer(in).err; err != nil {
+				t.Errorf("%s: request %d is answered %v", in.credits.Key(), i, err)
+			}
+		}
+		if e, _, err := st.Entry(t.Context(), acc, both[1].credits.Key()); e == nil {
+			t.Errorf("%s is not stored: %v", both[1].credits.Key(), err)
+		}
+	}
+	wantBalance(t, st, 0, 0, 1)
 }
 
 // Grants of bad amounts and terms, unknown lots and accounts that do not pay are refused

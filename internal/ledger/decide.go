@@ -30,7 +30,7 @@ func (a *Account) Grant(now int64, key string, n int64, terms Terms) (*Entry, er
 	case terms.Expires != 0 && terms.Expires <= max(now, terms.Effective):
 		return nil, fault.New(fault.InputInvalid, "a grant that has ended when it takes effect: its expiry must come later")
 	}
-	e := &Entry{Key: "grant/" + key, Kind: Grant, At: now, Parts: []Part{{key, n}}, Terms: &terms}
+	e := &Entry{Key: GrantKey(key), Kind: Grant, At: now, Parts: []Part{{key, n}}, Terms: &terms}
 	return a.applied(e)
 }
 

@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// GrantKey is the key of the entry that grants a lot.
+func GrantKey(lot string) string { return "grant/" + lot }
+
 // EventKey is the key of an entry that follows from an event of a run: what it does, its
 // reservation, and the number of the event. [Account.Settle] derives further keys from
 // it.

@@ -532,7 +532,7 @@ func (r *Run) unpause(why string) {
 // handleCancel accepts a cancel only if the run will end cancelled. After that, only
 // compensations are dispatched (I8, X96, X97).
 func (r *Run) handleCancel(in *Input) {
-	if (r.status.Terminal() || r.phase == phaseEnding || r.failing()) && !mutation.Cancel {
+	if (r.status.Terminal() || r.phase == phaseEnding || r.Failing()) && !mutation.Cancel {
 		r.turn.Err = fault.New(fault.TooLate, "run %s is %s; it cannot be cancelled any more", r.start.Run, r.statusText())
 		return
 	}
@@ -544,8 +544,9 @@ func (r *Run) handleCancel(in *Input) {
 	r.emitRun(journal.Event{Kind: journal.EvRunEnding, Flag: uint8(journal.RunCancelled), Code: fault.ExecutionCancelled, Text: reason, N: -1})
 }
 
-// failing reports whether the run is to fail, and waits only for what it has stopped.
-func (r *Run) failing() bool {
+// Failing reports whether the run is to fail, and waits only for what it has stopped. It
+// cannot be cancelled any more.
+func (r *Run) Failing() bool {
 	return r.root != nil && r.root.failed >= 0 && r.root.state == scopeSweep
 }
 

@@ -87,7 +87,7 @@ func (r *Run) NextDue() int64 {
 		first = r.timers.first()
 	}
 	next := r.ttlDue
-	if r.failing() {
+	if r.Failing() {
 		next = 0
 	}
 	if first != nil && (next == 0 || first.due < next) {
@@ -98,7 +98,7 @@ func (r *Run) NextDue() int64 {
 
 // fireTimers fires the timers that are due at the time of this turn, each once (I9).
 func (r *Run) fireTimers() {
-	if r.ttlDue > 0 && r.clock >= r.ttlDue && !r.failing() { // how a failing run ends is decided
+	if r.ttlDue > 0 && r.clock >= r.ttlDue && !r.Failing() { // how a failing run ends is decided
 		r.unpause("the run has reached its ttl")
 		r.emitRun(journal.Event{Kind: journal.EvRunEnding, Flag: uint8(journal.RunExpired), Code: fault.ExecutionExpired, N: -1,
 			Text: "the run did not end within its ttl"})

@@ -21,6 +21,22 @@ type Change struct {
 	Made    []*ledger.Entry // of an adjustment: the same, or those of the one that it repeats
 }
 
+// Key is the key of the first entry of a change, and that of a repeated one, which has no
+// entries. It is "" for an adjustment that was refused.
+func (ch *Change) Key() string {
+	switch {
+	case len(ch.Made) > 0:
+		return ch.Made[0].Key
+	case ch.Adjust != nil:
+		return ""
+	case ch.Void:
+		return voidKey(ch.Lot)
+	}
+	return ledger.GrantKey(ch.Lot)
+}
+
+func voidKey(lot string) string { return "void/" + lot }
+
 // Change decides a change of an account. One that was made before changes nothing.
 func (ps *Purses[W]) Change(account string, ch *Change) error {
 	p := ps.of(account)
@@ -40,7 +56,7 @@ func (ps *Purses[W]) Change(account string, ch *Change) error {
 	case ch.Void && exists && lot.VoidedAt != 0:
 		return nil
 	case ch.Void:
-		ch.Entries, err = one(p.account.Void(ps.host.Now(), "void/"+ch.Lot, ch.Lot, ch.Note))
+		ch.Entries, err = one(p.account.Void(ps.host.Now(), voidKey(ch.Lot), ch.Lot, ch.Note))
 	case exists && !ch.repeats(&lot):
 		return fault.New(fault.IdempotencyMismatch, "key %q was used for another grant", ch.Lot)
 	case exists:

@@ -320,7 +320,7 @@ func (c *checker) checkCancelled(p *process) {
 		verdict := t.journal.Verdict()
 		stops := t.tree.ending && (verdict == journal.RunCancelled || verdict == journal.RunExpired)
 		for _, l := range t.tree.links {
-			if child := c.runs[l.key]; l.end == nil && (stops || l.stops) && child != nil && !child.tree.ending && !child.journal.Status().Terminal() {
+			if child := c.runs[l.key]; l.end == nil && (stops || l.stops) && child != nil && !child.stops() {
 				if l.since == 0 {
 					l.since = c.w.mono
 				}
@@ -331,6 +331,11 @@ func (c *checker) checkCancelled(p *process) {
 			}
 		}
 	}
+}
+
+// stops reports whether a run begins nothing more but compensations.
+func (t *runRecord) stops() bool {
+	return t.tree.ending || t.replica.Failing() || t.journal.Status().Terminal()
 }
 
 // checkFamilies asserts at the end that no child run is left.
