@@ -77,10 +77,13 @@ func (m *residency) get(key store.Key) (*loadedRun, error) {
 		m.arm(l) // lookAhead skips runs in memory
 		m.c.askParent(l)
 	}
-	if err == nil && l.dropped {
-		return nil, store.QuarantinedError(key.Run, "it cannot go on")
+	switch {
+	case err != nil || !l.dropped:
+		return l, err
+	case m.c.tree.away[key]: // a run above it could not be read
+		return nil, errTakenBack(key.Run)
 	}
-	return l, err
+	return nil, store.QuarantinedError(key.Run, "it cannot go on")
 }
 
 // held returns a run that is in memory, or why it must not be loaded now, or nothing.
