@@ -61,7 +61,7 @@ const (
 	EvContract         EventKind = 42 // Text: phase; Data: JSON array of violations; Attempt
 	EvNodeCompensating EventKind = 43 // the step's compensation scope opens
 	EvNodeAborting     EventKind = 44 // Code, Text: the composite ends early; its scopes are swept first; Flag 1 = a failed attempt, which may be retried
-	EvNodeCharged      EventKind = 45 // Attempt; N: millionths of a credit that it cost; Flag 1 = recorded, not charged: it did not complete its step
+	EvNodeCharged      EventKind = 45 // Attempt; N: millionths of a credit that it cost; Flag 1 = recorded, not charged: it did not complete its step, or compensates one
 
 	// A step that runs a recipe; the run that it starts is its attempt.
 	EvChildStarted  EventKind = 46 // Attempt; Text: id of the child run; Data: its Share as JSON; Hash

@@ -265,11 +265,11 @@ func (r *Run) handleResult(in *Input) {
 
 // emitCharge records what an attempt of an action with a price cost: the price that was
 // pinned, or less if the attempt says so. What it cost without completing its step is
-// recorded if the attempt says so, and not charged.
+// recorded if the attempt says so, and not charged, as that of compensations is (R44).
 func (r *Run) emitCharge(s *scope, i int32, in *Input, completes bool) {
 	amount := r.price(s, i)
 	flag := uint8(0)
-	if !completes && !mutation.Charge {
+	if !completes && !mutation.Charge || s.inCompensation() {
 		flag = 1
 	}
 	switch {

@@ -198,10 +198,10 @@ func (x *Biller) charge(ev *journal.Event) {
 		return
 	}
 	switch {
-	case !c.Charged:
-		c.Why = "the attempt did not complete its step"
 	case journal.InCompensation(x.plan, ev.Path):
 		c.Charged, c.Why = false, "compensations are not charged"
+	case !c.Charged:
+		c.Why = "the attempt did not complete its step"
 	}
 	if c.Charged {
 		b.Used = b.Used.Plus(c.Amount)
