@@ -123,6 +123,9 @@ func (a *app) printBill(b *view.Bill) {
 	case b.Root != "":
 		add("estimate", "%d", b.Estimated)
 		add("share", "%d when it started", b.Reserved)
+		for _, e := range b.Added {
+			add("", "%d more at event %d, %s", e.Credits, e.Event, e.At)
+		}
 		add("used", "%s", b.Used)
 		if b.Uncharged > 0 {
 			add("not charged", "%s, which is recorded only", b.Uncharged)

@@ -24,14 +24,16 @@ type Bill struct {
 	Root    string `json:"rootRunId,omitempty"`
 	Metered bool   `json:"metered"` // false: the run costs its account nothing
 
-	Strategy  string        `json:"strategy,omitempty"` // of the recipe's creditEstimation
-	Formula   string        `json:"formula,omitempty"`
-	Expanded  string        `json:"expanded,omitempty"` // the formula with values in place of names
-	Estimated int64         `json:"estimated"`
-	Reserved  int64         `json:"creditsReserved"` // when the run started
-	Most      int64         `json:"maxCredits"`
-	Policy    ledger.Policy `json:"policy,omitempty"` // of a run that fails
-	Key       string        `json:"key,omitempty"`    // that the run was started with
+	Strategy  string `json:"strategy,omitempty"` // of the recipe's creditEstimation
+	Formula   string `json:"formula,omitempty"`
+	Expanded  string `json:"expanded,omitempty"` // the formula with values in place of names
+	Estimated int64  `json:"estimated"`
+	Reserved  int64  `json:"creditsReserved"` // when the run started; of a child run, its share
+	// Added is what was added to the share of a child run.
+	Added  []Extension   `json:"shareExtensions,omitempty"`
+	Most   int64         `json:"maxCredits"`
+	Policy ledger.Policy `json:"policy,omitempty"` // of a run that fails
+	Key    string        `json:"key,omitempty"`    // that the run was started with
 	// Budgets are those of the account that apply to the run now.
 	Budgets []ledger.Standing `json:"budgets,omitempty"`
 
@@ -69,7 +71,7 @@ type GenerationBill struct {
 	settled *journal.Event // the next event ends the generation
 }
 
-// An Extension is what was added to a reservation.
+// An Extension is what was added to a reservation or a share.
 type Extension struct {
 	Event   uint64 `json:"event"`
 	At      string `json:"at"`
@@ -147,6 +149,10 @@ func (x *Biller) Apply(ev *journal.Event) error {
 		b.Estimated = ev.Expected()
 	case journal.EvCreditsReserved, journal.EvCreditsExtended:
 		x.hold(ev)
+	case journal.EvRunExtended:
+		if ev.Resource() == journal.CreditsShare {
+			b.Added = append(b.Added, Extension{ev.Seq, Stamp(ev.At), ev.Added()})
+		}
 	case journal.EvCreditsSettled:
 		settled := *ev
 		x.last().settled = &settled

@@ -172,3 +172,27 @@ func TestBillTellsThePolicy(t *testing.T) {
 		})
 	}
 }
+
+// The bill of a child run says what its share was, and what was added to it.
+func TestX123_BillOfAChildRun(t *testing.T) {
+	data, err := journal.EncodeStart(&journal.Start{
+		Run: "run_2", Account: "acct", Recipe: "inner", PlanHash: "p", Credits: &journal.Credits{Estimated: 4, Reserved: 3, Most: 9, Policy: ledger.RefundUnused},
+		Child: &journal.Child{Root: "run_1", Parent: "run_1", Share: journal.Share{Credits: 3, Steps: 16}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := NewBiller(&plan.Plan{}, "run_2")
+	for _, ev := range []journal.Event{
+		{Seq: 1, At: 5, Kind: journal.EvRunStarted, Step: -1, Data: data},
+		{Seq: 2, At: 6, Kind: journal.EvRunExtended, Step: -1, Flag: uint8(journal.StepsShare), N: 8},
+		{Seq: 3, At: 7, Kind: journal.EvRunExtended, Step: -1, Flag: uint8(journal.CreditsShare), N: 2},
+	} {
+		if err := x.Apply(&ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b := x.Bill(); b.Root != "run_1" || b.Reserved != 3 || !reflect.DeepEqual(b.Added, []Extension{{3, Stamp(7), 2}}) {
+		t.Errorf("the bill is %+v", b)
+	}
+}
