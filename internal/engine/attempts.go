@@ -3,12 +3,15 @@
 package engine
 
 import (
+	"cmp"
+	"slices"
 	"sync/atomic"
 
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/slots"
+	"github.com/roux-engine/roux/internal/store"
 )
 
 // An inFlight is an attempt that has been handed out. It holds everything that is
@@ -138,6 +141,32 @@ func (a *attempts) endRequest(req *slotRequest) {
 		return
 	}
 	a.arbiter.Withdraw(req)
+}
+
+// takeBack takes back the ends of a run's attempts that are not written, and of which no
+// action has been told: as long as the run is not in memory they are attempts in flight.
+func (a *attempts) takeBack(key store.Key) {
+	for _, id := range idsOf(a.overdue, key) {
+		if req := a.overdue[id]; req.Holder.attempt != nil {
+			a.keepOrphan(req)
+			a.freeSlot(id)
+		}
+	}
+}
+
+// idsOf returns the attempts of a run among those of a map, sorted: one seed must give one
+// order.
+func idsOf[T any](of map[taskID]T, key store.Key) (ids []taskID) {
+	for id := range of {
+		if id.key == key {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b taskID) int {
+		return cmp.Or(cmp.Compare(a.ref.Path, b.ref.Path), cmp.Compare(a.ref.Step, b.ref.Step),
+			cmp.Compare(a.fence.Gen, b.fence.Gen), cmp.Compare(a.fence.Attempt, b.fence.Attempt))
+	})
+	return ids
 }
 
 // freeSlot frees the slot of an action that has returned late or was abandoned.

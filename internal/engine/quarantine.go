@@ -64,17 +64,7 @@ func (r *recovery) dropMark(key store.Key) {
 // were not found again after a reload. After a release they count as lost; until then
 // nothing else would tell their actions.
 func (r *recovery) cancelOrphans(key store.Key) {
-	var ids []taskID
-	for id := range r.c.attempts.orphans {
-		if id.key == key {
-			ids = append(ids, id)
-		}
-	}
-	slices.SortFunc(ids, func(a, b taskID) int { // one seed must give one order
-		return cmp.Or(cmp.Compare(a.ref.Path, b.ref.Path), cmp.Compare(a.ref.Step, b.ref.Step),
-			cmp.Compare(a.fence.Gen, b.fence.Gen), cmp.Compare(a.fence.Attempt, b.fence.Attempt))
-	})
-	for _, id := range ids {
+	for _, id := range idsOf(r.c.attempts.orphans, key) {
 		r.c.effects = append(r.c.effects, effect{kind: machine.CmdCancelTask, id: id, prog: r.c.attempts.orphans[id].prog, attempt: r.c.attempts.orphans[id]})
 		delete(r.c.attempts.orphans, id)
 	}

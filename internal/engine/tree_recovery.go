@@ -90,6 +90,7 @@ func (r *recovery) dropTree(account, root string) {
 		if l.root == root && l.key.Account == account {
 			r.c.unstored(l)
 			r.c.residency.drop(l)
+			r.c.attempts.takeBack(l.key)
 			if l.start == nil || l.committing {
 				r.c.tree.comeBack(l.key, 0)
 			}

@@ -108,6 +108,40 @@ func TestI22_HeldSlotOfATree(t *testing.T) {
 	}
 }
 
+// I22: the end of an attempt that is taken back with its tree has not happened. Of the two
+// child runs that are cancelled one panics: the attempt of the other goes on, with its one
+// slot, and that of the first is told to stop.
+func TestI22_EndTakenBackWithATree(t *testing.T) {
+	h := newHarness(t, memory.New(memory.Options{}), Config{}, noop())
+	root := h.run(acc, planOf(t, twoBelow, noop()), nil)
+	good, bad := h.takeTask(), h.takeTask()
+	h.tasks = []effect{good, bad}
+	h.c.observer = panicsFor(func(key store.Key, _ *machine.Run, in *machine.Input) bool {
+		return key == bad.id.key && in.Kind == machine.InCancel
+	})
+	cancel := request(root, machine.Input{Kind: machine.InCancel})
+	h.runUntilIdle(cancel)
+	h.c.observer = nil
+	if err := h.answer(cancel).err; err == nil {
+		t.Error("a cancel that was taken back was acknowledged")
+	}
+	if len(h.tasks) != 1 || h.tasks[0].id != good.id {
+		t.Errorf("the actions that were not told to stop: %d, want that of the run that did not panic", len(h.tasks))
+	}
+	if n := len(h.c.attempts.overdue); n != 0 {
+		t.Errorf("%d attempts count as ended", n)
+	}
+	if n := h.c.attempts.arbiter.InUse(); n != 1 {
+		t.Errorf("%d slots are held, want that of the attempt that goes on", n)
+	}
+	h.release(bad.id.key)
+	h.finishTasks()
+	h.wantStatus(root, "completed")
+	if n := h.c.attempts.arbiter.InUse(); n != 0 {
+		t.Errorf("%d slots are held at the end", n)
+	}
+}
+
 // A child run that panics as it starts is not stored: the run above it is quarantined, so
 // that it is not started again and again.
 func TestI16_PanicAsAChildStarts(t *testing.T) {

@@ -188,7 +188,7 @@ func (w *World) finish() {
 		if !stalled {
 			w.checker.checkCancelled(p)
 		}
-		if w.unfinished() == "" && len(p.requests) == 0 && !stalled {
+		if w.unfinished() == "" && len(p.requests) == 0 && !stalled && !p.stage.Recovering() { // a slot may be freed by a run that is read again
 			return
 		}
 		if !stalled && p.unpauseAll() {
