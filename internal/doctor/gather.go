@@ -22,12 +22,13 @@ import (
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/sqlite"
+	"github.com/roux-engine/roux/internal/store/sqlite/wal"
 )
 
 // An imageReport reports what can be read in an image. An image is a copy of the store
 // that results from one way of reading the damaged log.
 type imageReport struct {
-	image      sqlite.Image
+	image      wal.Image
 	good       map[store.Key]uint64    // the last event of a run; 0 when it is quarantined and was not read
 	above      map[store.Key][2]string // the root and the parent of a child run
 	damaged    map[store.Key]string    // why, for each run that does not verify
@@ -42,7 +43,7 @@ func (j *imageReport) complain(err error) {
 }
 
 // readImage checks an image as doctor checks a data directory.
-func readImage(ctx context.Context, im sqlite.Image) *imageReport {
+func readImage(ctx context.Context, im wal.Image) *imageReport {
 	j := &imageReport{image: im, good: map[store.Key]uint64{}, above: map[store.Key][2]string{}, damaged: map[store.Key]string{}}
 	st, err := sqlite.Open(ctx, sqlite.Options{Dir: im.Dir})
 	if err != nil {
@@ -160,7 +161,7 @@ func (c *selection) single() bool {
 
 // gather makes a store in the directory named by to. It holds every run that verifies
 // in any of the images, which are then removed.
-func gather(ctx context.Context, images []sqlite.Image, to string) (out Salvaged, err error) {
+func gather(ctx context.Context, images []wal.Image, to string) (out Salvaged, err error) {
 	var all []*imageReport
 	for _, im := range images {
 		all = append(all, readImage(ctx, im))

@@ -22,6 +22,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/sqlite"
+	"github.com/roux-engine/roux/internal/store/sqlite/wal"
 )
 
 // The image with the most runs is selected. A run that verifies only in another image,
@@ -37,9 +38,9 @@ func TestSelection(t *testing.T) {
 		return m
 	}
 	all := []*imageReport{
-		{image: sqlite.Image{Way: "1"}, good: good("a3 b3 c3 i3")},
-		{image: sqlite.Image{Way: "2"}, good: good("b3 d3 e3 f3"), damaged: map[store.Key]string{key("c"): "a gap", key("g"): "a gap"}, complaints: []string{"odd"}},
-		{image: sqlite.Image{Way: "3"}, good: good("b3 d4 e3 f2 j1"), damaged: map[store.Key]string{key("c"): "a gap", key("g"): "torn", key("h"): "torn"},
+		{image: wal.Image{Way: "1"}, good: good("a3 b3 c3 i3")},
+		{image: wal.Image{Way: "2"}, good: good("b3 d3 e3 f3"), damaged: map[store.Key]string{key("c"): "a gap", key("g"): "a gap"}, complaints: []string{"odd"}},
+		{image: wal.Image{Way: "3"}, good: good("b3 d4 e3 f2 j1"), damaged: map[store.Key]string{key("c"): "a gap", key("g"): "torn", key("h"): "torn"},
 			deleted: map[store.Key]bool{key("i"): true}},
 	}
 	c := choose(all)
@@ -168,7 +169,7 @@ func TestGatherFromImages(t *testing.T) {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	out, err := gather(t.Context(), []sqlite.Image{{Dir: one, Way: "one"}, {Dir: two, Way: "two"}}, to)
+	out, err := gather(t.Context(), []wal.Image{{Dir: one, Way: "one"}, {Dir: two, Way: "two"}}, to)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/datadir"
-	"github.com/roux-engine/roux/internal/store/sqlite"
+	"github.com/roux-engine/roux/internal/store/sqlite/wal"
 )
 
 // A Salvaged reports what was saved from a damaged data directory.
@@ -46,7 +46,7 @@ type LostRun struct {
 // damaged directory from, which it does not change. to must be an empty directory made
 // by [EmptyDir].
 func Salvage(ctx context.Context, from, to string) (Salvaged, error) {
-	images, err := sqlite.Salvage(ctx, from, to)
+	images, err := wal.Salvage(ctx, from, to)
 	if err != nil {
 		return Salvaged{}, datadir.Error(from, err)
 	}

@@ -53,7 +53,7 @@ var mayOpen = map[string]string{
 	"internal/control/socket.go writePointer":                 "removes a name, and makes a new file or fails",
 	"internal/control/socket.go bind":                         "removes names, and makes the socket in a new directory that is closed to others",
 	"internal/store/sqlite/directory/reserve.go SpendReserve": "removes a name, to have its space",
-	"internal/store/sqlite/salvage.go Salvage":                "makes a new directory or fails",
+	"internal/store/sqlite/wal/image.go Salvage":              "makes a new directory or fails",
 	"internal/store/sqlite/sqlite.go makeDir":                 "makes the data directory itself and those above it",
 }
 

@@ -183,7 +183,7 @@ func TestFloorPlanMachine(t *testing.T) {
 
 // sqliteUsers are the files that may import package sqlite, in addition to packages
 // outside the floors: those that open a store or salvage runs from a damaged one.
-var sqliteUsers = []string{"internal/node/node.go", "internal/doctor/salvage.go", "internal/doctor/gather.go"}
+var sqliteUsers = []string{"internal/node/node.go", "internal/doctor/gather.go"}
 
 // TestFloorPlanStore: all other packages use the interfaces of package store.
 func TestFloorPlanStore(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/format"
+	"github.com/roux-engine/roux/internal/store/sqlite/wal"
 )
 
 // Accounts returns the accounts that have runs here.
@@ -56,7 +57,7 @@ func (s *Store) Deleted(ctx context.Context) (map[store.Key]bool, error) {
 // TakeOver copies what an image has beside runs: the idempotency keys of runs that are
 // here and, with all set, notes, the times when files were released, and the credits of
 // accounts.
-func (s *Store) TakeOver(ctx context.Context, from Image, all bool) (err error) {
+func (s *Store) TakeOver(ctx context.Context, from wal.Image, all bool) (err error) {
 	if err := s.lockToWrite(ctx); err != nil {
 		return err
 	}
@@ -81,7 +82,7 @@ func (s *Store) TakeOver(ctx context.Context, from Image, all bool) (err error) 
 // TakeFeedEnds makes the feeds of the accounts in an image go on here, at numbers that it
 // cannot have used, also if its last changes are lost. A reader with a number from before is
 // told that it is no longer kept. Call it before runs are written.
-func (s *Store) TakeFeedEnds(ctx context.Context, from Image) (err error) {
+func (s *Store) TakeFeedEnds(ctx context.Context, from wal.Image) (err error) {
 	if err := s.lockToWrite(ctx); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/sqlite/wal"
 )
 
 // TakeOver copies the idempotency keys of an image and, if asked, its notes and the
@@ -59,7 +60,7 @@ func TestTakeOver(t *testing.T) {
 
 	s = open(t, t.TempDir())
 	epoch = own(t, s)
-	if err := s.TakeFeedEnds(ctx, Image{Dir: from}); err != nil {
+	if err := s.TakeFeedEnds(ctx, wal.Image{Dir: from}); err != nil {
 		t.Fatal(err)
 	}
 	mustCommit(t, s, startOf(epoch, runKey(0), "1"), startOf(epoch, runKey(2), "1"))
@@ -87,7 +88,7 @@ func TestTakeOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, all := range []bool{false, true, true} { // once more changes nothing
-		if err := s.TakeOver(ctx, Image{Dir: from}, all); err != nil {
+		if err := s.TakeOver(ctx, wal.Image{Dir: from}, all); err != nil {
 			t.Fatal(err)
 		}
 		for name, want := range map[string]string{"here": "new", "there": "1", "damaged": ""} {
@@ -113,20 +114,20 @@ func TestTakeOver(t *testing.T) {
 			t.Errorf("a start with the key %s: %+v, %v", key, verdicts, err)
 		}
 	}
-	if err := s.TakeOver(ctx, Image{Dir: t.TempDir() + "/none"}, true); err == nil {
+	if err := s.TakeOver(ctx, wal.Image{Dir: t.TempDir() + "/none"}, true); err == nil {
 		t.Error("what is not there was taken over")
 	}
-	if err := s.TakeFeedEnds(ctx, Image{Dir: t.TempDir() + "/none"}); err == nil {
+	if err := s.TakeFeedEnds(ctx, wal.Image{Dir: t.TempDir() + "/none"}); err == nil {
 		t.Error("feeds that are not there were taken over")
 	}
-	if err := s.TakeOver(ctx, Image{Dir: from}, true); err != nil {
+	if err := s.TakeOver(ctx, wal.Image{Dir: from}, true); err != nil {
 		t.Errorf("after one that failed: %v", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for what, err := range map[string]error{"TakeOver": s.TakeOver(ctx, Image{Dir: from}, true),
-		"EndFeeds": s.EndFeeds(ctx), "TakeFeedEnds": s.TakeFeedEnds(ctx, Image{Dir: from}), "Accounts": second(s.Accounts(ctx)), "Deleted": second(s.Deleted(ctx))} {
+	for what, err := range map[string]error{"TakeOver": s.TakeOver(ctx, wal.Image{Dir: from}, true),
+		"EndFeeds": s.EndFeeds(ctx), "TakeFeedEnds": s.TakeFeedEnds(ctx, wal.Image{Dir: from}), "Accounts": second(s.Accounts(ctx)), "Deleted": second(s.Deleted(ctx))} {
 		if err == nil {
 			t.Errorf("%s of a closed store", what)
 		}

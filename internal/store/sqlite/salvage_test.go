@@ -44,8 +44,8 @@ func TestFirstImageEndsAtTheDamage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		images, err := Salvage(ctx, dir, to)
-		if err != nil || len(images) != 3 || images[0].Way != untilDamage {
+		images, err := wal.Salvage(ctx, dir, to)
+		if err != nil || len(images) != 3 || images[0].Way != "up to the damage" {
 			t.Fatalf("%s: %+v, %v", c.name, images, err)
 		}
 		if is, err := os.ReadFile(log); err != nil || !bytes.Equal(is, was) {
@@ -127,7 +127,7 @@ func TestImagesOfATornLog(t *testing.T) {
 			offset = at.offset
 		}
 		edit(t, filepath.Join(dir, "roux.db-wal"), offset, 1, func(b []byte) { b[0] ^= at.bit })
-		images, err := Salvage(ctx, dir, to)
+		images, err := wal.Salvage(ctx, dir, to)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

@@ -3,8 +3,9 @@
 // Package wal reads the write-ahead log of a SQLite database that nobody has open.
 //
 // It decides which frames verify, which of them belong to whole commits, and whether
-// commits that were acknowledged are lost. It never changes a log, except that Clear ends
-// one whose frames are all in the database.
+// commits that were acknowledged are lost, and makes databases of what a damaged log
+// still has. It never changes a log, except that Clear ends one whose frames are all in
+// the database.
 package wal
 
 import (

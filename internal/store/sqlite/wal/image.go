@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlite
+package wal
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/store/sqlite/directory"
-	"github.com/roux-engine/roux/internal/store/sqlite/wal"
 )
 
 // An Image is a data directory with a database that was made from a damaged one, and
@@ -67,7 +66,7 @@ func (im Image) make(ctx context.Context, database string) (err error) {
 		return directory.Fault(err, path)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	w, err := wal.Open(database)
+	w, err := Open(database)
 	if err != nil {
 		return directory.Fault(err, database+"-wal")
 	}
@@ -87,7 +86,7 @@ func (im Image) make(ctx context.Context, database string) (err error) {
 }
 
 // apply writes pages of the log over those of a database.
-func (im Image) apply(ctx context.Context, w *wal.Log, db *os.File) error {
+func (im Image) apply(ctx context.Context, w *Log, db *os.File) error {
 	info, err := db.Stat()
 	if err != nil {
 		return fault.Wrap(fault.StoreFailed, err, "cannot examine the copy: %v", err)
@@ -100,7 +99,7 @@ func (im Image) apply(ctx context.Context, w *wal.Log, db *os.File) error {
 		return err
 	}
 	w.Every = im.Way == everyFrame
-	_, err = w.Scan(func(fr wal.Frame) error {
+	_, err = w.Scan(func(fr Frame) error {
 		if fr.N > last || fr.Page == 0 || fr.Page > most {
 			return nil
 		}
@@ -122,10 +121,10 @@ func (im Image) apply(ctx context.Context, w *wal.Log, db *os.File) error {
 // end returns the last frame to be written, which ends a commit, and the size of the
 // database in pages after it. What an unfinished commit has left at the end of the log
 // does not belong to the database: all ways but one end with the last whole commit.
-func (im Image) end(w *wal.Log, most uint32) (last int, size uint32, err error) {
+func (im Image) end(w *Log, most uint32) (last int, size uint32, err error) {
 	w.Every = true
 	whole := true // all frames of the commit being read verify
-	st, err := w.Scan(func(fr wal.Frame) error {
+	st, err := w.Scan(func(fr Frame) error {
 		whole = whole && fr.Intact
 		if fr.Size > 0 && fr.Own {
 			if fr.Size <= most && (whole || im.Way == everyFrame) {
