@@ -40,6 +40,7 @@ const (
 	CompactionWrite Point = "store.compaction.write" // before a chunk is written
 	SnapshotWrite   Point = "store.snapshot.write"   // between a chunk and its snapshot
 	SuspendWrite    Point = "store.suspend.write"    // before a run is marked as suspended
+	DeferredWrite   Point = "store.deferred.write"   // before the rows of child runs are written that were deferred
 	TrimBefore      Point = "store.trim.before"      // the dead rows are known
 	TrimMiddle      Point = "store.trim.middle"      // deleted; the transaction is open
 	CheckpointFirst Point = "store.checkpoint.before"
@@ -83,7 +84,7 @@ var Points = []struct {
 }{
 	{StoreOpened, true}, {StoreOwned, true},
 	{CommitBefore, true}, {CommitMiddle, true}, {CommitAfter, true}, {GroupMiddle, true}, {EntryWrite, true},
-	{PlanWrite, true}, {CompactionWrite, true}, {SnapshotWrite, true}, {SuspendWrite, true},
+	{PlanWrite, true}, {CompactionWrite, true}, {SnapshotWrite, true}, {SuspendWrite, true}, {DeferredWrite, true},
 	{TrimBefore, true}, {TrimMiddle, true},
 	{CheckpointFirst, true}, {CheckpointHalf, true}, {CheckpointLast, true},
 	{DeleteBefore, true}, {DeleteMiddle, true}, {NoteWrite, true},

@@ -34,7 +34,7 @@ var floors = []struct {
 	{"3, what readers see", []string{"internal/view"}},
 	{"3", []string{
 		"internal/picture", "internal/reference",
-		"internal/store", "internal/store/format", "internal/store/memory", "internal/store/sqlite", "internal/store/sqlite/catalog", "internal/store/sqlite/directory", "internal/store/sqlite/wal", "internal/store/storetest",
+		"internal/store", "internal/store/format", "internal/store/memory", "internal/store/sqlite", "internal/store/sqlite/catalog", "internal/store/sqlite/check", "internal/store/sqlite/conn", "internal/store/sqlite/directory", "internal/store/sqlite/wal", "internal/store/storetest",
 		"internal/blob", "internal/egress", "internal/media", "internal/media/pdf", "internal/media/pdftest",
 	}},
 	{"3, what is hidden", []string{"internal/masks"}},
@@ -88,7 +88,7 @@ var wrappers = map[string][]string{
 	"github.com/santhosh-tekuri/jsonschema/v6":        {"internal/jsonschema"},
 	"go.yaml.in/yaml/v4":                              {"internal/yamlx"},
 	"github.com/go-json-experiment/json":              {"internal/jsonx"},
-	"modernc.org/sqlite":                              {"internal/store/sqlite"},
+	"modernc.org/sqlite":                              {"internal/store/sqlite", "internal/store/sqlite/conn"},
 	"github.com/pressly/goose/v3":                     {"internal/store/sqlite"},
 	"github.com/pdfcpu/pdfcpu":                        {"internal/media/pdf", "internal/media/pdftest"},
 	"github.com/gabriel-vasile/mimetype":              {"internal/blob", "internal/media"},

@@ -125,16 +125,21 @@ func TestPackRoundTrip(t *testing.T) {
 func TestRowsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var batch []*store.Transition
+		var heads []bool
 		bound := RowHead
 		for range rapid.IntRange(1, 6).Draw(t, "records") {
 			tr := &store.Transition{Key: anyKey.Draw(t, "key"), Frames: someBytes.Draw(t, "frames")}
 			tr.First, tr.Last = drawEvents(t)
+			heads = append(heads, rapid.Bool().Draw(t, "with its head"))
+			if heads[len(batch)] {
+				tr.Head = drawHead(t, tr.Key)
+			}
 			batch = append(batch, tr)
-			bound += RecordSize(tr)
+			bound += RecordSize(tr, tr.Head != nil)
 		}
 		type place struct{ off, n uint32 }
 		places := make([]place, len(batch))
-		row := AppendRow(nil, batch, func(i int, off, n uint32) { places[i] = place{off, n} })
+		row := AppendRow(nil, batch, func(i int) bool { return heads[i] }, func(i int, off, n uint32) { places[i] = place{off, n} })
 		if !IntactDirectory(row) {
 			t.Fatal("the directory is not intact")
 		}
@@ -148,6 +153,14 @@ func TestRowsRoundTrip(t *testing.T) {
 			if r.Damaged != "" || r.Key != w.Key || r.First != w.First || r.Last != w.Last || r.Off != places[i].off || !bytes.Equal(r.Frames, w.Frames) {
 				t.Fatalf("record %d = %+v, want %+v", i, r, w)
 			}
+			if r.HasHead() != heads[i] || alone.HasHead() != heads[i] {
+				t.Fatalf("record %d has a head: %v, want %v", i, r.HasHead(), heads[i])
+			}
+			if heads[i] {
+				if h, err := r.Head(); err != nil || h != *w.Head {
+					t.Fatalf("record %d has the head %+v, %v, want %+v", i, h, err, *w.Head)
+				}
+			}
 			i++
 		})
 		if lost != -1 || i != len(batch) {
@@ -157,6 +170,34 @@ func TestRowsRoundTrip(t *testing.T) {
 			t.Fatalf("a row of %d bytes, the bound is %d", len(row), bound)
 		}
 	})
+}
+
+// drawHead draws a head as a record can hold it.
+func drawHead(t *rapid.T, key store.Key) *store.Head {
+	text := func(name string) string { return rapid.String().Draw(t, name) }
+	number := func(name string) int64 { return rapid.Int64().Draw(t, name) }
+	return &store.Head{
+		Key: key, Recipe: text("recipe"), Version: text("version"), PlanHash: text("plan"), Root: text("root"), Parent: text("parent"),
+		Status: text("status"), Code: fault.Code(text("code")), Message: text("message"),
+		Created: number("created"), Updated: number("updated"), Ended: number("ended"), Used: number("used"), Failures: rapid.Bool().Draw(t, "failures"),
+	}
+}
+
+// TestMalformedHead: a record whose checksum is right and whose head is cut is refused, and
+// never read beyond its end.
+func TestMalformedHead(t *testing.T) {
+	whole := appendHead(nil, &store.Head{Recipe: "r", PlanHash: "p", Status: "running", Created: 300, Updated: 300})
+	for n := range whole {
+		r := Record{First: 1, head: whole[:n]}
+		if _, err := r.Head(); fault.CodeOf(err) != fault.StoreCorrupt {
+			t.Errorf("a head cut to %d bytes: %v", n, err)
+		}
+	}
+	for _, body := range []string{"", "abc", "\x05\x00\x00\x00four", "\xff\xff\xff\xff"} {
+		if _, _, err := cutHead([]byte(body)); err == nil {
+			t.Errorf("the length in %q was taken", body)
+		}
+	}
 }
 
 // TestRowSumEqualsSum: a RowSum, which sums the key once, and Sum give the same.
@@ -194,7 +235,10 @@ func TestBytesAreFrozen(t *testing.T) {
 	row := AppendRow(nil, []*store.Transition{
 		{Key: key, First: 7, Last: 9, Frames: []byte("abc")},
 		{Key: runKey(2), First: 1, Last: 1, Frames: []byte("d")},
-	}, func(int, uint32, uint32) {})
+	}, func(int) bool { return false }, func(int, uint32, uint32) {})
+	started := AppendRow(nil, []*store.Transition{{Key: key, First: 1, Last: 2, Frames: []byte("abc"), Head: &store.Head{
+		Recipe: "r", Version: "1", PlanHash: "p", Root: "run_0", Parent: "run_0", Status: "running", Created: 1, Updated: 2, Used: 4, Failures: true}}},
+		func(int) bool { return true }, func(int, uint32, uint32) {})
 	h := &store.Head{Recipe: "r", Version: "1", PlanHash: "p", Status: "running", Created: 1, Updated: 2, Ended: 3,
 		Code: fault.StoreFull, Message: "m", Used: 4, Failures: true, Quarantine: "q", Owes: true}
 	var changes Changes
@@ -219,6 +263,7 @@ func TestBytesAreFrozen(t *testing.T) {
 		{"blob", hex.EncodeToString(EncodeBlob([]byte("data"), true)), "869c9583040000000064617461"},
 		{"pack", hex.EncodeToString(pack.Encode()), "7a33f60c3200000000011b0461636d650572756e5f3101ab02030673746174656672616d6573140461636d650572756e5f31ad020000006d6f7265"},
 		{"row", hex.EncodeToString(row), "0102000000183a04c218000000cca221160700000000000000030000001b000000e2c59a1201000000000000000100000026fe1faf15d6ced4100000000461636d650572756e5f31070261626336fff809130000000461636d650a72756e5f303030303032010064"},
+		{"row with a head", hex.EncodeToString(started), "010100000021b326a03e000000cca22116010000000000000002000000a9a9426bc776c054360000000461636d650572756e5f3100210000000172013101700572756e5f300572756e5f300772756e6e696e67000002040008010101616263"},
 		{"changes", hex.EncodeToString(changes.Data()), "0100ac02000572756e5f31000772756e6e696e6700066469676573743c0105013200066661696c656403000a53544f52455f46554c4c03020006022f31e8070401d704040132020000076772616e742f780101"},
 		{"sums", string(sums), "43d21719b52ab0deb04e177c0b8b792589c31f701c75f201c8bc9d5d660af58cb2de562f16607f58d624473c"},
 	} {

@@ -18,6 +18,9 @@ import (
 //	records    CRC u32, length of what follows u32,
 //	           account, run (length and bytes each), first, last-first (varints), frames
 //
+// A record that holds the head of its run has a 0, the length of the head (u32) and the
+// head before first, which is never 0.
+//
 // The directory repeats what each record says about itself. So any one damaged byte
 // leaves either the directory, which names the damaged run, or the records, which can
 // be read without it. Numbers are little endian, every CRC is CRC-32C.
@@ -44,14 +47,20 @@ func appendKey(buf []byte, k store.Key) []byte {
 	return append(buf, k.Run...)
 }
 
-// RecordSize returns an upper bound of the bytes that a transition takes in a row.
-func RecordSize(t *store.Transition) int {
-	return dirEntry + recordHead + len(t.Account) + len(t.Run) + len(t.Frames) + 4*binary.MaxVarintLen32
+// RecordSize returns an upper bound of the bytes that a transition takes in a row, with its
+// head or without.
+func RecordSize(t *store.Transition, withHead bool) int {
+	n := dirEntry + recordHead + len(t.Account) + len(t.Run) + len(t.Frames) + 4*binary.MaxVarintLen32
+	if withHead {
+		n += 5 + headSize(t.Head)
+	}
+	return n
 }
 
 // AppendRow appends the transitions as one row and calls place with the offset in the
-// row and the length of each record.
-func AppendRow(buf []byte, batch []*store.Transition, place func(i int, off, n uint32)) []byte {
+// row and the length of each record. withHead reports whether the record of a transition
+// holds its head.
+func AppendRow(buf []byte, batch []*store.Transition, withHead func(i int) bool, place func(i int, off, n uint32)) []byte {
 	le := binary.LittleEndian
 	start := len(buf)
 	buf = append(buf, rowVersion)
@@ -64,6 +73,12 @@ func AppendRow(buf []byte, batch []*store.Transition, place func(i int, off, n u
 		buf = append(buf, 0, 0, 0, 0, 0, 0, 0, 0)
 		buf = appendKey(buf, t.Key)
 		hash := sum(buf[off+recordHead:])
+		if withHead(i) {
+			buf = append(buf, 0, 0, 0, 0, 0)
+			at := len(buf)
+			buf = appendHead(buf, t.Head)
+			le.PutUint32(buf[at-4:], uint32(len(buf)-at))
+		}
 		buf = binary.AppendUvarint(buf, t.First)
 		buf = binary.AppendUvarint(buf, t.Last-t.First)
 		buf = append(buf, t.Frames...)
@@ -92,6 +107,7 @@ type Record struct {
 	Off, N      uint32
 	Frames      []byte
 	Damaged     string // why it cannot be read; "" = it can
+	head        []byte // nil = it holds none
 }
 
 // Texts keeps one copy of each account and run, however many records name it.
@@ -141,7 +157,13 @@ func ParseRecord(b []byte, known Texts) (Record, error) {
 		return s
 	}
 	r := Record{Key: store.Key{Account: text(), Run: text()}, N: uint32(n)}
-	r.First = number()
+	if r.First = number(); ok && r.First == 0 {
+		var err error
+		if r.head, body, err = cutHead(body); err != nil {
+			return Record{}, fmt.Errorf("a record of %d bytes: %w", n, err)
+		}
+		r.First = number()
+	}
 	r.Last = r.First + number()
 	r.Frames = body
 	if !ok {

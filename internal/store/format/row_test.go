@@ -19,7 +19,7 @@ func sampleRow(n int) (data []byte, want []Record) {
 			Key: runKey(i), First: uint64(i + 2), Last: uint64(2*i + 3), Frames: batch[i].Frames,
 		})
 	}
-	data = AppendRow([]byte("before"), batch, func(i int, off, n uint32) { want[i].Off, want[i].N = off, n })
+	data = AppendRow([]byte("before"), batch, func(int) bool { return false }, func(i int, off, n uint32) { want[i].Off, want[i].N = off, n })
 	return data[len("before"):], want
 }
 

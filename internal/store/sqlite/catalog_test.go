@@ -25,7 +25,7 @@ func TestEverySQLTextIsUsed(t *testing.T) {
 		t.Errorf("only %d texts were found", n)
 	}
 	var q queries
-	for _, err := range []error{s.t.load(c), new(statements).prepare(s.db, c), q.prepare(t.Context(), s.read, c), q.close()} {
+	for _, err := range []error{s.t.load(c), new(statements).prepare(s.db, c, new(starts)), q.prepare(t.Context(), s.read, c), q.close()} {
 		if err != nil {
 			t.Fatal(err)
 		}

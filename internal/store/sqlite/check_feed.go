@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 )
 
 // feed reads the changes of every account from the oldest on: none is missing between
@@ -19,7 +20,7 @@ func (c *checking) feed(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = eachRow(rows, func() error {
+		err = conn.EachRow(rows, func() error {
 			var account string
 			err := rows.Scan(&account)
 			accounts = append(accounts, account)
@@ -45,22 +46,22 @@ func (c *checking) changes(ctx context.Context, account string) error {
 			return nil
 		}
 		if known && r.first != last+1 {
-			if err := c.complain("changes %d to %d of account %q are missing", last+1, r.first-1, account); err != nil {
+			if err := c.Complain("changes %d to %d of account %q are missing", last+1, r.first-1, account); err != nil {
 				return err
 			}
 		}
 		changes, err := r.changes(account)
 		if errors.Is(err, fault.StoreCorrupt) {
-			return c.complain("%s", fault.Message(err))
+			return c.Complain("%s", fault.Message(err))
 		}
 		for i := range changes {
 			if known && changes[i].At < at {
-				return c.complain("change %d of account %q was recorded at %d, the one before it at %d", changes[i].N, account, changes[i].At, at)
+				return c.Complain("change %d of account %q was recorded at %d, the one before it at %d", changes[i].N, account, changes[i].At, at)
 			}
 			known, at = true, changes[i].At
 		}
 		if at != r.at && len(changes) > 0 {
-			return c.complain("change %d of account %q was recorded at %d, its row says %d", r.last, account, at, r.at)
+			return c.Complain("change %d of account %q was recorded at %d, its row says %d", r.last, account, at, r.at)
 		}
 		known, last, at = true, r.last, r.at
 		return nil

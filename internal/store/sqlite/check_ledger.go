@@ -10,13 +10,14 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/store/format"
+	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 )
 
 // ledger reads the entries of every account from the first on, and compares the stored
 // states with what they lead to.
 func (c *checking) ledger(ctx context.Context) error {
 	var accounts []string
-	err := c.query(ctx, c.s.t.meteredAccounts, func(rows *sql.Rows) error {
+	err := c.Query(ctx, c.s.t.meteredAccounts, func(rows *sql.Rows) error {
 		var account string
 		err := rows.Scan(&account)
 		accounts = append(accounts, account)
@@ -28,7 +29,7 @@ func (c *checking) ledger(ctx context.Context) error {
 	for _, account := range accounts {
 		err := c.s.fold(ctx, account, func(*ledger.Account, *ledger.Entry, uint64) error { return nil })
 		if errors.Is(err, fault.StoreCorrupt) {
-			err = c.complain("%s", fault.Message(err))
+			err = c.Complain("%s", fault.Message(err))
 		}
 		if err != nil {
 			return err
@@ -54,7 +55,7 @@ func (s *Store) fold(ctx context.Context, account string, fn func(a *ledger.Acco
 	if err != nil {
 		return err
 	}
-	err = eachRow(states, func() error {
+	err = conn.EachRow(states, func() error {
 		var r stateRow
 		err := r.scan(states)
 		sums[r.seq] = r.sum

@@ -11,6 +11,7 @@ import (
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/format"
+	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 )
 
 // maxRow bounds a journal row. A larger batch takes several rows in one transaction; a
@@ -54,8 +55,9 @@ type commit struct {
 }
 
 type placed struct {
-	e *entry
-	i int // in e.added
+	e    *entry
+	i    int  // in e.added
+	head bool // the record holds the run's head
 }
 
 // Commit implements store.Store.
@@ -76,7 +78,7 @@ func (s *Store) Commit(ctx context.Context, batch []store.Transition) ([]store.V
 	if err != nil {
 		if s.c.inTx {
 			// A failed COMMIT has usually rolled back by itself.
-			_, _ = s.st.rollback.exec()
+			_, _ = s.st.rollback.Exec()
 		}
 		clear(s.accounts) // some may have entries that were not written
 		s.feed.closeRows(true)
@@ -130,7 +132,7 @@ func (s *Store) commitLocked(batch []store.Transition, encoded []encodedCompacti
 		s.x.Lock()
 		s.x.publishBegin(c.touched)
 		s.x.Unlock()
-		_, err = s.st.commit.exec()
+		_, err = s.st.commit.Exec()
 	}
 	s.x.Lock()
 	s.x.publishEnd(c.touched)
@@ -155,6 +157,9 @@ func (s *Store) commitLocked(batch []store.Transition, encoded []encodedCompacti
 		s.plans[hash] = struct{}{}
 	}
 	s.nudge(rows)
+	if s.x.endedCount >= 2*manyEnded { // upkeep is behind
+		_, _ = s.writeLate(s.x.ended) // the next commit reports an error
+	}
 	return verdicts, nil
 }
 
@@ -196,14 +201,17 @@ func (s *Store) writeTransitions(batch []store.Transition, encoded []encodedComp
 			return 0, true, nil
 		}
 	}
-	err = s.writeStarts()
+	s.c.packing.encodePack()
+	if err = s.checkDeferred(); err == nil {
+		err = s.writeStarts()
+	}
 	return written, s.c.starts.taken, err
 }
 
 // takeBack undoes what the commit under way has done.
 func (s *Store) takeBack() error {
 	if s.c.inTx {
-		if _, err := s.st.rollback.exec(); err != nil {
+		if _, err := s.st.rollback.Exec(); err != nil {
 			return err
 		}
 		s.c.inTx = false
@@ -248,7 +256,7 @@ func (s *Store) begin() error {
 	if s.c.inTx {
 		return nil
 	}
-	if _, err := s.st.begin.exec(); err != nil {
+	if _, err := s.st.begin.Exec(); err != nil {
 		return err
 	}
 	s.c.inTx = true
@@ -283,7 +291,8 @@ func (s *Store) touch(e *entry) {
 		return
 	}
 	e.mark = s.c.mark
-	e.newLast, e.newChunked, e.newSuspended, e.newSettled, e.newOpen = e.last, e.chunked, e.suspended, e.settled, e.open
+	e.newLast, e.newChunked, e.newSuspended, e.newSettled, e.newOpen, e.newDeferred = e.last, e.chunked, e.suspended, e.settled, e.open, e.deferred
+	e.newEnd, e.newHeadAt = e.end, e.headAt
 	e.added = e.added[:0]
 	s.c.touched = append(s.c.touched, e)
 }
@@ -311,12 +320,25 @@ func (s *Store) writeTransition(t *store.Transition, compaction encodedCompactio
 	}
 	var standing store.Standing
 	if e != nil {
-		if !e.indexed { // its row may be one of those that wait
+		if !e.indexed || e.mark == s.c.mark { // its row may be one of those that wait
 			if err := s.writeStarts(); err != nil {
 				return store.Verdict{}, err
 			}
 		}
 		s.touch(e)
+		if e.newDeferred && e.newSettled { // what follows is about a run that is compacted
+			if !e.settled { // it has ended in this commit
+				s.c.starts.taken = true
+				return store.Verdict{}, nil
+			}
+			row, err := s.late(e)
+			if err == nil {
+				err = s.writeNow(e, row)
+			}
+			if err != nil {
+				return store.Verdict{}, err
+			}
+		}
 		standing = e
 	}
 	if v := store.Admit(t, standing); v.Err != nil {
@@ -328,12 +350,16 @@ func (s *Store) writeTransition(t *store.Transition, compaction encodedCompactio
 		}
 	}
 	if e == nil {
-		if v, err := s.start(t); err != nil || v.Err != nil {
+		deferred, v, err := s.start(t)
+		if err != nil || v.Err != nil {
 			return v, err
 		}
 		e = &entry{key: t.Key}
 		s.c.fresh[t.Key] = e
 		s.touch(e)
+		if e.newDeferred = deferred; deferred {
+			e.startSum = format.StartSum(t.Key, t.Head)
+		}
 		e.setHead(t.Head)
 		at, err := s.pack(t)
 		if err != nil {
@@ -345,6 +371,9 @@ func (s *Store) writeTransition(t *store.Transition, compaction encodedCompactio
 		if v, err := s.admitEntries(t); err != nil || v.Err != nil {
 			return v, err
 		}
+	}
+	if e.newDeferred {
+		return store.Verdict{}, s.writeDeferred(t, e, compaction)
 	}
 	at, err := s.pack(t)
 	if err != nil {
@@ -391,7 +420,11 @@ func (s *Store) writeRest(t *store.Transition, e *entry, compaction encodedCompa
 		e.newLast = t.Last
 		e.added = append(e.added, ref{first: t.First, last: t.Last})
 		s.c.accepted = append(s.c.accepted, t)
-		s.c.places = append(s.c.places, placed{e, len(e.added) - 1})
+		head := e.newDeferred && t.Head != nil
+		if head {
+			e.newHeadAt = t.First
+		}
+		s.c.places = append(s.c.places, placed{e, len(e.added) - 1, head})
 		if e.newSuspended && t.Suspension == nil {
 			if err := s.write(s.st.wake, t.Account, t.Run, format.SuspendSum(t.Key, 0, 0)); err != nil {
 				return err
@@ -399,7 +432,7 @@ func (s *Store) writeRest(t *store.Transition, e *entry, compaction encodedCompa
 			e.newSuspended = false
 		}
 	}
-	if f := t.Compaction; f != nil {
+	if f := t.Compaction; f != nil && !e.newDeferred {
 		if err := failpoint.Hit(failpoint.CompactionWrite); err != nil {
 			return err
 		}
@@ -450,41 +483,19 @@ func (s *Store) writeCompaction(t *store.Transition, compaction encodedCompactio
 		format.StateSum(t.Key, f.Last, f.Format))
 }
 
-// An encodedCompaction is a compaction with rows of its own, ready to be written. It is
-// encoded before the store is locked, because compression takes longer than the commit.
-type encodedCompaction struct {
-	chunk, state []byte
-}
-
-func encodeCompactions(batch []store.Transition) []encodedCompaction {
-	var encoded []encodedCompaction
-	for i := range batch {
-		if f := batch[i].Compaction; f != nil && !format.Small(f) {
-			if encoded == nil {
-				encoded = make([]encodedCompaction, len(batch))
-			}
-			encoded[i].chunk = format.EncodeBlob(f.Chunk, true)
-			if f.State != nil {
-				encoded[i].state = format.EncodeBlob(f.State, false)
-			}
-		}
-	}
-	return encoded
-}
-
 // write runs a statement inside the commit's transaction.
-func (s *Store) write(st *stmt, args ...driver.Value) error {
+func (s *Store) write(st *conn.Stmt, args ...driver.Value) error {
 	if err := s.begin(); err != nil {
 		return err
 	}
 	s.c.rows++
-	_, err := st.exec(args...)
+	_, err := st.Exec(args...)
 	return err
 }
 
 func (s *Store) keyIsFree(t *store.Transition) (store.Verdict, error) {
 	var v [4]driver.Value // the columns of findKey
-	found, err := s.st.findKey.row(v[:], t.Account, t.Idempotency.Key)
+	found, err := s.st.findKey.Row(v[:], t.Account, t.Idempotency.Key)
 	if err != nil {
 		return store.Verdict{}, err
 	}
@@ -529,8 +540,8 @@ func (s *Store) writeRows() (rows []newRow, trim []int64, err error) {
 		spans, trim = s.x.trimmable(trimRows, trimBytes)
 	}
 	size, total := 0, 0
-	for _, t := range c.accepted {
-		total += format.RecordSize(t)
+	for i, t := range c.accepted {
+		total += format.RecordSize(t, c.places[i].head)
 	}
 	if len(spans) > 0 || total > maxRow {
 		if err := s.begin(); err != nil {
@@ -541,7 +552,7 @@ func (s *Store) writeRows() (rows []newRow, trim []int64, err error) {
 	for from := 0; from < len(c.accepted); {
 		to := from
 		for size = format.RowHead; to < len(c.accepted); to++ {
-			n := format.RecordSize(c.accepted[to])
+			n := format.RecordSize(c.accepted[to], c.places[to].head)
 			if to > from && size+n > maxRow {
 				break
 			}
@@ -549,18 +560,18 @@ func (s *Store) writeRows() (rows []newRow, trim []int64, err error) {
 		}
 		id := s.x.nextRow + int64(len(rows))
 		places := c.places[from:to]
-		c.buf = format.AppendRow(slices.Grow(c.buf[:0], size), c.accepted[from:to], func(i int, off, n uint32) {
+		c.buf = format.AppendRow(slices.Grow(c.buf[:0], size), c.accepted[from:to], func(i int) bool { return places[i].head }, func(i int, off, n uint32) {
 			r := &places[i].e.added[places[i].i]
 			r.row, r.off, r.n = id, off, n
 		})
-		if _, err := s.st.insertRow.exec(id, c.buf); err != nil {
+		if _, err := s.st.insertRow.Exec(id, c.buf); err != nil {
 			return nil, nil, err
 		}
 		rows = append(rows, newRow{id, int64(len(c.buf))})
 		from = to
 	}
 	for _, sp := range spans {
-		if _, err := s.st.deleteRows.exec(sp.from, sp.to); err != nil {
+		if _, err := s.st.deleteRows.Exec(sp.from, sp.to); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/sqlite/wal"
 )
 
 // TestWarm: warm lengthens a shorter log to warmWAL and keeps its content; a log that
@@ -24,7 +25,7 @@ func TestWarm(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := warm(path); err != nil {
+		if err := wal.Warm(path, warmWAL); err != nil {
 			t.Fatal(err)
 		}
 		got, err := os.ReadFile(path)

@@ -12,6 +12,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/format"
+	"github.com/roux-engine/roux/internal/store/sqlite/check"
+	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 )
 
 // skipped is how many numbers are left out when the last row of a feed is damaged, or is
@@ -47,7 +49,7 @@ func (s *Store) tail(account string) (*feedTail, error) {
 		// No commit under way has written a row of the account, so a reader would see the
 		// same; but a writer's statement is prepared.
 		var v [5]driver.Value
-		found, err := s.st.feedEnd.row(v[:], account)
+		found, err := s.st.feedEnd.Row(v[:], account)
 		if err != nil {
 			return nil, err
 		}
@@ -114,7 +116,7 @@ func (s *Store) collect(account string, changes []store.Change) error {
 func (s *Store) writeChanges() error {
 	for _, t := range s.feed.open {
 		first, last, data := t.end.Last-uint64(t.row.Len())+1, t.end.Last, t.row.Data()
-		if _, err := s.st.putChanges.exec(t.account, int64(first), int64(last), t.end.At, data,
+		if _, err := s.st.putChanges.Exec(t.account, int64(first), int64(last), t.end.At, data,
 			format.FeedSum(t.account, first, last, t.end.At, data)); err != nil {
 			return err
 		}
@@ -187,12 +189,12 @@ func (s *Store) Changes(ctx context.Context, account string, after uint64, limit
 		part = part[:min(len(part), limit-len(changes))]
 		changes = append(changes, part...)
 		if last += uint64(len(part)); len(changes) == limit {
-			return errEnough
+			return check.ErrEnough
 		}
 		return nil
 	}, account, int64(min(after, math.MaxInt64)))
 	switch {
-	case len(changes) > 0 && (errors.Is(err, errEnough) || errors.Is(err, fault.StoreCorrupt)):
+	case len(changes) > 0 && (errors.Is(err, check.ErrEnough) || errors.Is(err, fault.StoreCorrupt)):
 		return changes, nil // the next call reports damage behind them
 	case err == nil && len(changes) == 0:
 		var newest feedRow
@@ -303,14 +305,14 @@ func (s *Store) forgetChanges(ctx context.Context, account string, before int64,
 		case r.check(account) != nil || r.first > r.last:
 			return nil
 		case r.at >= before:
-			return errEnough
+			return check.ErrEnough
 		}
 		if n, until, at = seen, r.last, r.at; n >= limit {
-			return errEnough
+			return check.ErrEnough
 		}
 		return nil
 	}, account, int64(0))
-	if err != nil && !errors.Is(err, errEnough) {
+	if err != nil && !errors.Is(err, check.ErrEnough) {
 		return 0, err
 	}
 	if n == 0 {
@@ -324,12 +326,12 @@ func (s *Store) forgetChanges(ctx context.Context, account string, before int64,
 		var none format.Changes
 		none.Reset()
 		sum := format.FeedSum(account, uint64(until)+1, uint64(until), at, none.Data())
-		if _, err := s.st.emptyChanges.exec(account, until, none.Data(), sum); err != nil {
+		if _, err := s.st.emptyChanges.Exec(account, until, none.Data(), sum); err != nil {
 			return 0, err
 		}
 		until--
 	}
-	_, err = s.st.dropChanges.exec(account, until)
+	_, err = s.st.dropChanges.Exec(account, until)
 	s.countPages(int64(2 * n))
 	return min(n, limit), err
 }
@@ -341,7 +343,7 @@ func (s *Store) eachFeedRow(ctx context.Context, query string, fn func(*feedRow)
 		return err
 	}
 	var r feedRow
-	return eachRow(rows, func() error {
+	return conn.EachRow(rows, func() error {
 		if err := r.scan(rows); err != nil {
 			return err
 		}

@@ -148,13 +148,13 @@ func TestFailedCommitsUseNoNumbers(t *testing.T) {
 	s := open(t, t.TempDir())
 	epoch := fed(t, s)
 	// A journal row that is there already makes the commit fail after it has written changes.
-	if _, err := s.st.insertRow.exec(s.x.nextRow, []byte("in the way")); err != nil {
+	if _, err := s.st.insertRow.Exec(s.x.nextRow, []byte("in the way")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Commit(ctx, []store.Transition{startOf(epoch, runKey(50), "1")}); err == nil {
 		t.Fatal("the commit succeeds")
 	}
-	if _, err := s.st.deleteRows.exec(s.x.nextRow, s.x.nextRow); err != nil {
+	if _, err := s.st.deleteRows.Exec(s.x.nextRow, s.x.nextRow); err != nil {
 		t.Fatal(err)
 	}
 	mustCommit(t, s, startOf(epoch, runKey(51), "1"))

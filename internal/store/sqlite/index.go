@@ -31,6 +31,10 @@ type index struct {
 	// committing are runs without an entry that a commit under way changes; see
 	// entry.committing.
 	committing map[store.Key]struct{}
+	// late are the runs whose rows are deferred, and others that were, and deferred is how
+	// many they are. ended are those that have ended, likewise.
+	late, ended          []*entry
+	deferred, endedCount int
 	// dropped counts the entries that were removed. A reader that found no entry can so
 	// detect that one was added and removed meanwhile.
 	dropped uint64
@@ -55,10 +59,15 @@ type entry struct {
 	refs          []ref // events after chunked, in order
 	suspended     bool
 	settled       bool
-	open          bool  // its row is known to have ended = 0 and owes = 0
-	damage        error // of a stored record that no chunk covers
-	version       uint64
-	indexed       bool // it is in the index
+	open          bool   // its row is known to have ended = 0 and owes = 0
+	deferred      bool   // it has no row yet
+	headAt        uint64 // of a deferred run: the first event of the record with its head
+	startSum      int64  // likewise, if its start is known: of what that has fixed
+	// end is that of a deferred run that has ended, unless it had when the store was opened.
+	end     *endedRun
+	damage  error // of a stored record that no chunk covers
+	version uint64
+	indexed bool // it is in the index
 	// committing is set while a commit that changes the run's rows is under way. The tables
 	// may then be ahead of the index, so readers of the run wait for the commit.
 	committing bool
@@ -70,6 +79,9 @@ type entry struct {
 	newSuspended bool
 	newSettled   bool
 	newOpen      bool
+	newDeferred  bool
+	newHeadAt    uint64
+	newEnd       *endedRun
 	added        []ref
 }
 
@@ -219,6 +231,7 @@ func (x *index) publishEnd(touched []*entry) {
 func (x *index) settle(e *entry) {
 	e.version++
 	e.last, e.chunked = e.newLast, e.newChunked
+	x.settleDeferred(e)
 	e.suspended, e.settled, e.open = e.newSuspended, e.newSettled, e.newOpen
 	for _, r := range e.added {
 		if r.row != 0 {
@@ -235,6 +248,23 @@ func (x *index) settle(e *entry) {
 		return
 	}
 	x.add(e)
+}
+
+// settleDeferred is settle for what a deferred run has beside others.
+func (x *index) settleDeferred(e *entry) {
+	switch {
+	case e.newDeferred && !e.deferred:
+		x.deferRow(e)
+	case e.deferred && !e.newDeferred:
+		e.deferred = false
+		x.deferred--
+		if e.settled {
+			x.endedCount--
+		}
+	case e.deferred && e.newSettled && !e.settled:
+		x.endDeferred(e)
+	}
+	e.end, e.headAt = e.newEnd, e.newHeadAt
 }
 
 // add puts e into the index unless it is there. The entry records that itself, because
@@ -274,7 +304,7 @@ func (x *index) oldest(limit int) []store.Key {
 		if len(keys) == limit {
 			break
 		}
-		if q.holds() {
+		if q.holds() && !(q.e.deferred && q.e.settled) {
 			keys = append(keys, q.e.key)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 )
 
 // A shadow is the expected state of a run, from the transitions that the test made.
@@ -214,7 +215,7 @@ func rowsAddUp(t *testing.T, s *Store, live map[int64]int) {
 	stored := map[int64]int64{}
 	rows, err := s.read.Query(`SELECT id, length(data) FROM journal`)
 	if err == nil {
-		err = eachRow(rows, func() error {
+		err = conn.EachRow(rows, func() error {
 			var id, size int64
 			err := rows.Scan(&id, &size)
 			stored[id] = size

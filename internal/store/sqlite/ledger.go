@@ -15,6 +15,8 @@ import (
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/format"
+	"github.com/roux-engine/roux/internal/store/sqlite/check"
+	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 )
 
 // The state of an account is stored again after so many entries, and after at least half
@@ -52,7 +54,7 @@ func (s *Store) admitEntries(t *store.Transition) (store.Verdict, error) {
 	n := b.account.Seq()
 	v, err := store.AdmitEntries(t, b.account, func(key string) (bool, error) {
 		var seq [1]driver.Value
-		return s.st.findEntry.row(seq[:], t.Account, key)
+		return s.st.findEntry.Row(seq[:], t.Account, key)
 	})
 	if err != nil || v.Err != nil {
 		return v, err
@@ -177,11 +179,11 @@ func (s *Store) readAccount(ctx context.Context, account string, at int64) (a *l
 	}
 	err = s.eachEntry(ctx, account, a.Seq(), func(e *ledger.Entry, _ uint64) error {
 		if max(a.At(), e.At) > at {
-			return errEnough
+			return check.ErrEnough
 		}
 		return applyEntry(a, e, account)
 	})
-	if errors.Is(err, errEnough) {
+	if errors.Is(err, check.ErrEnough) {
 		err = nil
 	}
 	return a, uint64(r.seq), err
@@ -197,11 +199,11 @@ func (s *Store) Entries(ctx context.Context, account string, after uint64, limit
 	}
 	err = s.eachEntry(ctx, account, after, func(e *ledger.Entry, _ uint64) error {
 		if entries = append(entries, e); len(entries) == limit {
-			return errEnough
+			return check.ErrEnough
 		}
 		return nil
 	})
-	if errors.Is(err, errEnough) {
+	if errors.Is(err, check.ErrEnough) {
 		err = nil
 	}
 	_, err = s.explain(err)
@@ -211,12 +213,12 @@ func (s *Store) Entries(ctx context.Context, account string, after uint64, limit
 // HeadsAfter returns the next heads of an account in the order of their ids, and none
 // after the last. A damaged one has its Damage set.
 func (s *Store) HeadsAfter(ctx context.Context, account, after string) (heads []store.Head, err error) {
-	if err := s.isOpen(ctx); err != nil {
+	if err := s.allRows(ctx); err != nil {
 		return nil, err
 	}
 	rows, err := s.read.QueryContext(ctx, s.t.headsAfter, account, after)
 	if err == nil {
-		err = eachRow(rows, func() error {
+		err = conn.EachRow(rows, func() error {
 			var r headRow
 			err := rows.Scan(headPlaces(&r)...)
 			heads = append(heads, r.orDamage())
@@ -248,9 +250,9 @@ func (s *Store) Entry(ctx context.Context, account, key string) (found *ledger.E
 	if err == nil {
 		err = s.eachEntry(ctx, account, uint64(n)-1, func(e *ledger.Entry, n uint64) error {
 			found, seq = e, n
-			return errEnough
+			return check.ErrEnough
 		})
-		if errors.Is(err, errEnough) {
+		if errors.Is(err, check.ErrEnough) {
 			err = nil
 		}
 	}
@@ -272,7 +274,7 @@ func (s *Store) eachEntry(ctx context.Context, account string, after uint64, fn 
 	}
 	last, begun := int64(min(after, math.MaxInt64)), false
 	var r entryRow
-	return eachRow(rows, func() error {
+	return conn.EachRow(rows, func() error {
 		if err := r.scan(rows); err != nil {
 			return err
 		}

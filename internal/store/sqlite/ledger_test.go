@@ -299,7 +299,7 @@ func TestI23_EntriesThatHadARowEach(t *testing.T) {
 		exec(`INSERT INTO ledger VALUES ('acme', ?, ?, ?, ?, ?)`, i+1, e.Key, e.At, data, format.Sum("acme", int64(i+1), e.Key, e.At, data))
 	}
 	exec(`INSERT INTO ledger VALUES ('damaged', 1, 'k', 1, ?, 1)`, want[0].Append(nil))
-	exec(`DELETE FROM goose_db_version WHERE version_id = ?`, schemaVersion)
+	exec(`DELETE FROM goose_db_version WHERE version_id >= 11`)
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/format"
+	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 )
 
 // headPlaces are the destinations of the columns of the text headColumns.
@@ -40,6 +41,17 @@ func (s *Store) lookup(ctx context.Context, dst []any, query *sql.Stmt, args ...
 func (s *Store) Head(ctx context.Context, key store.Key) (store.Head, error) {
 	var h headRow
 	found, err := s.lookup(ctx, headPlaces(&h), s.q.head, key.Account, key.Run)
+	if err == nil && !found {
+		head, deferred, err := s.headOfDeferred(ctx, key)
+		if err != nil || deferred {
+			return head, err
+		}
+		// Its row may have been written meanwhile.
+		found, err = s.lookup(ctx, headPlaces(&h), s.q.head, key.Account, key.Run)
+		if err != nil {
+			return store.Head{}, err
+		}
+	}
 	if err != nil {
 		return store.Head{}, err
 	}
@@ -54,7 +66,11 @@ func (s *Store) Head(ctx context.Context, key store.Key) (store.Head, error) {
 
 // List implements store.Store.
 func (s *Store) List(ctx context.Context, q store.Query) (heads []store.Head, err error) {
-	if err := s.isOpen(ctx); err != nil {
+	ready := s.isOpen
+	if q.All || q.Root != "" || q.Parent != "" {
+		ready = s.allRows
+	}
+	if err := ready(ctx); err != nil {
 		return nil, err
 	}
 	l, err := s.compose(ctx, &q)
@@ -63,7 +79,7 @@ func (s *Store) List(ctx context.Context, q store.Query) (heads []store.Head, er
 	}
 	rows, err := s.read.QueryContext(ctx, l.text.String(), l.args...)
 	if err == nil {
-		err = eachRow(rows, func() error {
+		err = conn.EachRow(rows, func() error {
 			var h headRow
 			if err := rows.Scan(headPlaces(&h)...); err != nil {
 				return err
@@ -238,7 +254,7 @@ func (s *Store) wakes(ctx context.Context, query string, args ...any) (list []st
 	}
 	rows, err := s.read.QueryContext(ctx, query, args...)
 	if err == nil {
-		err = eachRow(rows, func() error {
+		err = conn.EachRow(rows, func() error {
 			var w store.Wake
 			if err := rows.Scan(&w.Account, &w.Run, &w.At, &w.Root); err != nil {
 				return err

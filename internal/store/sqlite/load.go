@@ -14,6 +14,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/format"
+	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 )
 
 // errMoved means that a commit changed the run between two reads: read again.
@@ -27,6 +28,10 @@ type view struct {
 	refs          []ref
 	damage        error
 	committing    bool
+	deferred      bool      // the run has no row; see deferred.go
+	headAt        uint64    // of a deferred run
+	settled       bool      // likewise
+	end           *endedRun // likewise
 }
 
 func (s *Store) view(key store.Key) view {
@@ -37,7 +42,7 @@ func (s *Store) view(key store.Key) view {
 		_, committing := s.x.committing[key]
 		return view{version: s.x.dropped, committing: committing}
 	}
-	return view{e: e, version: e.version, last: e.last, chunked: e.chunked, refs: e.refs, damage: e.damage, committing: e.committing}
+	return view{e: e, version: e.version, last: e.last, chunked: e.chunked, refs: e.refs, damage: e.damage, committing: e.committing, deferred: e.deferred, headAt: e.headAt, settled: e.settled, end: e.end}
 }
 
 // same reports whether the run has not changed since v was taken.
@@ -122,9 +127,9 @@ type foundRun struct {
 
 // find reads a run's row and returns false when there is none. A value that is no
 // number counts as 0, which fails the checksum.
-func (r *foundRun) find(st *stmt, key store.Key) (bool, error) {
+func (r *foundRun) find(st *conn.Stmt, key store.Key) (bool, error) {
 	var v [10]driver.Value // the columns of findRun
-	found, err := st.row(v[:], key.Account, key.Run)
+	found, err := st.Row(v[:], key.Account, key.Run)
 	if err != nil || !found {
 		return false, err
 	}
@@ -186,6 +191,13 @@ func (s *Store) Load(ctx context.Context, key store.Key) (saved *store.Saved, er
 		if v.damage != nil {
 			return v.damage
 		}
+		if v.deferred {
+			row, err := s.deferredRow(ctx, &v)
+			if err == nil {
+				saved, err = s.complete(ctx, row, v)
+			}
+			return err
+		}
 		var row savedRow
 		err := row.scan(s.q.saved.QueryRowContext(brief(ctx), key.Account, key.Run))
 		if errors.Is(err, sql.ErrNoRows) {
@@ -245,6 +257,9 @@ func (s *Store) complete(ctx context.Context, row *savedRow, v view) (*store.Sav
 		return nil, lostEvents(key, t.at+1, want)
 	}
 	out.Tail = t.frames
+	if v.deferred && v.settled { // as it will be once it is written
+		out.Chunked = out.Last
+	}
 	return out, nil
 }
 

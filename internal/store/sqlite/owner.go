@@ -27,7 +27,7 @@ func (s *Store) Own(ctx context.Context) (uint64, error) {
 	}
 	defer s.w.Unlock()
 	var v [1]driver.Value
-	if _, err := s.st.takeEpoch.row(v[:]); err != nil {
+	if _, err := s.st.takeEpoch.Row(v[:]); err != nil {
 		return 0, s.fail(err)
 	}
 	epoch, ok := v[0].(int64)
@@ -52,9 +52,9 @@ func (s *Store) SetNote(ctx context.Context, epoch uint64, name string, value []
 	}
 	var err error
 	if value == nil {
-		_, err = s.st.deleteNote.exec(name)
+		_, err = s.st.deleteNote.Exec(name)
 	} else {
-		_, err = s.st.putNote.exec(name, value, format.Sum(name, value))
+		_, err = s.st.putNote.Exec(name, value, format.Sum(name, value))
 	}
 	if err != nil {
 		return s.fail(err)

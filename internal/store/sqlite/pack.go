@@ -14,6 +14,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/format"
+	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 )
 
 const (
@@ -29,12 +30,17 @@ type pieceRef struct {
 
 // packing is the pack that the commit under way fills.
 type packing struct {
-	next int64 // number of the pack that is open, or will be
+	next    int64       // number of the pack that is open, or will be
+	encoded chan []byte // nil = it is not being encoded
 	format.Pack
 }
 
 // nextPack forgets what a commit has packed. The number of a pack is never used twice.
 func (p *packing) nextPack() {
+	if p.encoded != nil {
+		<-p.encoded
+		p.encoded = nil
+	}
 	if !p.Empty() {
 		p.next++
 	}
@@ -68,13 +74,28 @@ func (s *Store) pack(t *store.Transition) (at location, err error) {
 	return at, err
 }
 
+// encodePack begins to encode what the commit has packed, while rows are written. Nothing
+// may be packed until writePack.
+func (p *packing) encodePack() {
+	if p.Empty() {
+		return
+	}
+	p.encoded = make(chan []byte, 1)
+	go func() { p.encoded <- p.Encode() }()
+}
+
 // writePack writes what the commit has packed since the last call.
 func (s *Store) writePack() error {
 	p := &s.c.packing
 	if p.Empty() {
 		return nil
 	}
-	data := p.Encode()
+	var data []byte
+	if p.encoded != nil {
+		data, p.encoded = <-p.encoded, nil
+	} else {
+		data = p.Encode()
+	}
 	if err := s.write(s.st.putPack, p.next, data); err != nil {
 		return err
 	}
@@ -83,36 +104,67 @@ func (s *Store) writePack() error {
 	return nil
 }
 
+// An encodedCompaction is a compaction with rows of its own, ready to be written. It is
+// encoded before the store is locked, because compression takes longer than the commit.
+type encodedCompaction struct {
+	chunk, state []byte
+}
+
+func encodeCompactions(batch []store.Transition) []encodedCompaction {
+	var encoded []encodedCompaction
+	for i := range batch {
+		if f := batch[i].Compaction; f != nil && !format.Small(f) {
+			if encoded == nil {
+				encoded = make([]encodedCompaction, len(batch))
+			}
+			encoded[i].chunk = format.EncodeBlob(f.Chunk, true)
+			if f.State != nil {
+				encoded[i].state = format.EncodeBlob(f.State, false)
+			}
+		}
+	}
+	return encoded
+}
+
 // packCache holds a few decoded packs, because runs that are read one after the other
 // are often in the same pack.
 type packCache struct {
-	mu    sync.Mutex
-	packs map[int64][]byte
-	ring  [cachedPacks]int64
-	at    int
+	mu   sync.Mutex
+	ring [cachedPacks]cachedPack
+	at   int
+}
+
+type cachedPack struct {
+	id   int64
+	data []byte
 }
 
 func (c *packCache) get(id int64) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.packs[id]
+	for i := range c.ring {
+		if c.ring[i].id == id {
+			return c.ring[i].data
+		}
+	}
+	return nil
 }
 
 func (c *packCache) put(id int64, data []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.packs == nil {
-		c.packs = map[int64][]byte{}
-	}
-	delete(c.packs, c.ring[c.at])
-	c.packs[id], c.ring[c.at] = data, id
+	c.ring[c.at] = cachedPack{id, data}
 	c.at = (c.at + 1) % cachedPacks
 }
 
 func (c *packCache) forget(id int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.packs, id)
+	for i := range c.ring {
+		if c.ring[i].id == id {
+			c.ring[i] = cachedPack{}
+		}
+	}
 }
 
 // packAt returns the data of a pack, or errMoved when there is none: its runs have been
@@ -182,7 +234,7 @@ func (s *Store) pieces(ctx context.Context, key store.Key, f *compacted, after u
 	if err != nil {
 		return nil, err
 	}
-	err = eachRow(rows, func() error {
+	err = conn.EachRow(rows, func() error {
 		var r pieceRef
 		var stored int64
 		if err := rows.Scan(&r.first, &r.last, &r.pack, &stored); err != nil {
@@ -293,18 +345,18 @@ func (s *Store) rewritePack(ctx context.Context, id int64, gone map[store.Key]st
 		case err != nil:
 			err = fault.Wrap(fault.StoreCorrupt, err, "pack %d: %v", id, err)
 		case left == nil:
-			_, err = s.st.dropPack.exec(id)
+			_, err = s.st.dropPack.Exec(id)
 		default:
 			encoded := format.EncodeBlob(left, true)
 			size = len(encoded)
-			_, err = s.st.replacePack.exec(id, encoded)
+			_, err = s.st.replacePack.Exec(id, encoded)
 		}
 	}
 	if err != nil && !errors.Is(err, errMoved) && !errors.Is(err, fault.StoreCorrupt) {
 		return 0, err
 	}
 	for key := range gone {
-		if _, err := s.st.dropPiece.exec(key.Account, key.Run, id); err != nil {
+		if _, err := s.st.dropPiece.Exec(key.Account, key.Run, id); err != nil {
 			return 0, err
 		}
 	}

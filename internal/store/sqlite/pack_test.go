@@ -214,7 +214,7 @@ func TestF20_DamagedPack(t *testing.T) {
 	put := func(data []byte) {
 		s.w.Lock()
 		defer s.w.Unlock()
-		if _, err := s.st.replacePack.exec(int64(1), data); err != nil {
+		if _, err := s.st.replacePack.Exec(int64(1), data); err != nil {
 			t.Fatal(err)
 		}
 		s.packs.forget(1)

@@ -517,9 +517,9 @@ func TestF33_CutsCatchWhatDoesNotSync(t *testing.T) {
 	}
 	pragma := func(mode string) func(*Store) {
 		return func(s *Store) {
-			st, err := s.db.prepare("PRAGMA synchronous=" + mode)
+			st, err := s.db.Prepare("PRAGMA synchronous=" + mode)
 			if err == nil {
-				_, err = st.exec()
+				_, err = st.Exec()
 			}
 			if err != nil {
 				t.Fatal(err)

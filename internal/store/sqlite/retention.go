@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/format"
+	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 )
 
 const (
@@ -36,7 +37,7 @@ func (s *Store) References(ctx context.Context, account, hash string, limit int)
 	}
 	rows, err := s.read.QueryContext(ctx, s.t.references, account, hash, everyFile, max(limit, 0))
 	if err == nil {
-		err = eachRow(rows, func() error {
+		err = conn.EachRow(rows, func() error {
 			var run string
 			if err := rows.Scan(&run); err != nil {
 				return err
@@ -59,7 +60,7 @@ func (s *Store) released(ctx context.Context, account, hash string) (last int64,
 	if err != nil {
 		return 0, err
 	}
-	err = eachRow(rows, func() error {
+	err = conn.EachRow(rows, func() error {
 		var hash string
 		var at, stored int64
 		if err := rows.Scan(&hash, &at, &stored); err != nil {
@@ -91,6 +92,9 @@ func (s *Store) Delete(ctx context.Context, epoch uint64, at int64, keys []store
 		return nil, err
 	}
 	if err := failpoint.Hit(failpoint.DeleteBefore); err != nil {
+		return nil, err
+	}
+	if err := s.allRows(brief(ctx)); err != nil {
 		return nil, err
 	}
 	s.removing.Lock()
@@ -283,7 +287,7 @@ func (r *treeRun) scan(row scanner) error {
 func (s *Store) treeRuns(ctx context.Context, root store.Key) (below []treeRun, err error) {
 	rows, err := s.read.QueryContext(ctx, s.t.treeRuns, root.Account, root.Run)
 	if err == nil {
-		err = eachRow(rows, func() error {
+		err = conn.EachRow(rows, func() error {
 			var r treeRun
 			err := r.scan(rows)
 			below = append(below, r)
@@ -320,11 +324,11 @@ func (s *Store) mayGo(r *treeRun) store.Verdict {
 // journal, or 0 when there is none: until that row goes, no later mark can be deleted.
 func (s *Store) forgetMarks() (first int64, err error) {
 	var v [1]driver.Value
-	if _, err := s.st.firstRow.row(v[:]); err != nil {
+	if _, err := s.st.firstRow.Row(v[:]); err != nil {
 		return 0, err
 	}
 	if first, _ = v[0].(int64); first == 0 || first != s.cleaned {
-		_, err = s.st.forgetDeleted.exec()
+		_, err = s.st.forgetDeleted.Exec()
 	}
 	return first, err
 }
@@ -366,7 +370,7 @@ func (s *Store) dropRuns(runs []treeRun) error {
 	for i := range runs {
 		key := runs[i].head.Key
 		for _, st := range []struct {
-			*stmt
+			*conn.Stmt
 			args []driver.Value
 		}{
 			{s.st.releaseFiles, []driver.Value{key.Account, key.Run, runs[i].head.Ended}},
@@ -376,7 +380,7 @@ func (s *Store) dropRuns(runs []treeRun) error {
 			{s.st.dropRun, []driver.Value{key.Account, key.Run}},
 			{s.st.markDeleted, []driver.Value{key.Account, key.Run, s.x.nextRow, format.DeletedSum(key, s.x.nextRow)}},
 		} {
-			if _, err := st.exec(st.args...); err != nil {
+			if _, err := st.Exec(st.args...); err != nil {
 				return err
 			}
 		}
@@ -391,7 +395,7 @@ func (s *Store) halfRemoved(ctx context.Context) (left []store.Key, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = eachRow(rows, func() error {
+	err = conn.EachRow(rows, func() error {
 		var key store.Key
 		var before, stored int64
 		if err := rows.Scan(&key.Account, &key.Run, &before, &stored); err != nil {
@@ -413,7 +417,7 @@ func (s *Store) removeChunks(key store.Key) (more bool, err error) {
 	if err := s.writable(); err != nil {
 		return false, err
 	}
-	n, err := s.st.dropChunks.exec(key.Account, key.Run, int64(purgeChunks))
+	n, err := s.st.dropChunks.Exec(key.Account, key.Run, int64(purgeChunks))
 	if err != nil {
 		return false, s.fail(err)
 	}
@@ -430,7 +434,7 @@ func (s *Store) ForgetKeys(ctx context.Context, epoch uint64, before int64, limi
 	if err := store.Fenced(epoch, s.epoch); err != nil {
 		return 0, err
 	}
-	n, err := s.st.forgetKeys.exec(before, int64(max(limit, 0)))
+	n, err := s.st.forgetKeys.Exec(before, int64(max(limit, 0)))
 	if err != nil {
 		return 0, s.fail(err)
 	}
@@ -444,7 +448,7 @@ func (s *Store) ForgetFile(ctx context.Context, account, hash string) error {
 		return err
 	}
 	defer s.w.Unlock()
-	n, err := s.st.forgetFile.exec(account, hash)
+	n, err := s.st.forgetFile.Exec(account, hash)
 	if err != nil {
 		return s.fail(err)
 	}
@@ -454,16 +458,16 @@ func (s *Store) ForgetFile(ctx context.Context, account, hash string) error {
 
 // inTx runs fn in a transaction. The caller holds w.
 func (s *Store) inTx(fn func() error) error {
-	if _, err := s.st.begin.exec(); err != nil {
+	if _, err := s.st.begin.Exec(); err != nil {
 		return err
 	}
 	err := fn()
 	if err == nil {
-		_, err = s.st.commit.exec()
+		_, err = s.st.commit.Exec()
 	}
 	if err != nil {
 		// A failed COMMIT has usually rolled back by itself.
-		_, _ = s.st.rollback.exec()
+		_, _ = s.st.rollback.Exec()
 	}
 	return err
 }
@@ -476,7 +480,7 @@ func (s *Store) deletedRuns(ctx context.Context) (map[store.Key]int64, error) {
 		return nil, err
 	}
 	gone := map[store.Key]int64{}
-	err = eachRow(rows, func() error {
+	err = conn.EachRow(rows, func() error {
 		var key store.Key
 		var before, stored int64
 		if err := rows.Scan(&key.Account, &key.Run, &before, &stored); err != nil {

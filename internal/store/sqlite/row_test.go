@@ -52,9 +52,9 @@ func newSpoiled(t *testing.T) *spoiled {
 // replace puts data into row 2 and makes the store read its journal again.
 func (sp *spoiled) replace(data []byte) {
 	sp.Helper()
-	st, err := sp.s.db.prepare(`UPDATE journal SET data = ?1 WHERE id = 2`)
+	st, err := sp.s.db.Prepare(`UPDATE journal SET data = ?1 WHERE id = 2`)
 	if err == nil {
-		_, err = st.exec(data)
+		_, err = st.Exec(data)
 	}
 	if err != nil {
 		sp.Fatal(err)
@@ -177,9 +177,9 @@ func TestF20_DamagedChunkAndSnapshot(t *testing.T) {
 	}
 	mustCommit(t, sp.s, compaction(0), compaction(1))
 	spoil := func(query string) {
-		st, err := sp.s.db.prepare(query)
+		st, err := sp.s.db.Prepare(query)
 		if err == nil {
-			_, err = st.exec(runKey(0).Run)
+			_, err = st.Exec(runKey(0).Run)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -218,9 +218,9 @@ func TestF20_MissingRow(t *testing.T) {
 	ends.Head = &store.Head{Status: "completed", Ended: 5}
 	mustCommit(t, s, next(0, 2), ends)
 	mustCommit(t, s, next(0, 3), next(2, 2))
-	st, err := s.db.prepare(`DELETE FROM journal WHERE id = 2`)
+	st, err := s.db.Prepare(`DELETE FROM journal WHERE id = 2`)
 	if err == nil {
-		_, err = st.exec()
+		_, err = st.Exec()
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -4,13 +4,13 @@ package sqlite
 
 import (
 	"context"
-	"database/sql/driver"
 	"errors"
 	"path/filepath"
 
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/format"
+	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 	"github.com/roux-engine/roux/internal/store/sqlite/wal"
 )
 
@@ -26,7 +26,7 @@ func (s *Store) texts(ctx context.Context, query string, args ...any) (texts []s
 	}
 	rows, err := s.read.QueryContext(ctx, query, args...)
 	if err == nil {
-		err = eachRow(rows, func() error {
+		err = conn.EachRow(rows, func() error {
 			var text string
 			err := rows.Scan(&text)
 			texts = append(texts, text)
@@ -57,72 +57,58 @@ func (s *Store) Deleted(ctx context.Context) (map[store.Key]bool, error) {
 // TakeOver copies what an image has beside runs: the idempotency keys of runs that are
 // here and, with all set, notes, the times when files were released, and the credits of
 // accounts.
-func (s *Store) TakeOver(ctx context.Context, from wal.Image, all bool) (err error) {
-	if err := s.lockToWrite(ctx); err != nil {
-		return err
-	}
-	defer s.w.Unlock()
-	defer func() { _, err = s.explain(err) }()
-	if err := s.once(s.t.attachImage, filepath.Join(from.Dir, datadir.Database)); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.once(s.t.detachImage)) }()
-	queries := []string{s.t.takeKeys}
-	if all {
-		clear(s.accounts) // they may get entries
-		queries = append(queries, s.t.takeNotes, s.t.takeReleases, s.t.takeEntries, s.t.takeEntryKeys, s.t.takeAccounts)
-	}
-	var errs []error
-	for _, query := range queries {
-		errs = append(errs, s.once(query))
-	}
-	return errors.Join(errs...)
+func (s *Store) TakeOver(ctx context.Context, from wal.Image, all bool) error {
+	return s.beside(ctx, &from, func() error {
+		queries := []string{s.t.takeKeys}
+		if all {
+			clear(s.accounts) // they may get entries
+			queries = append(queries, s.t.takeNotes, s.t.takeReleases, s.t.takeEntries, s.t.takeEntryKeys, s.t.takeAccounts)
+		}
+		var errs []error
+		for _, query := range queries {
+			errs = append(errs, s.db.Once(query))
+		}
+		return errors.Join(errs...)
+	})
 }
 
 // TakeFeedEnds makes the feeds of the accounts in an image go on here, at numbers that it
 // cannot have used, also if its last changes are lost. A reader with a number from before is
 // told that it is no longer kept. Call it before runs are written.
-func (s *Store) TakeFeedEnds(ctx context.Context, from wal.Image) (err error) {
-	if err := s.lockToWrite(ctx); err != nil {
-		return err
-	}
-	defer s.w.Unlock()
-	defer func() { _, err = s.explain(err) }()
-	if err := s.once(s.t.attachImage, filepath.Join(from.Dir, datadir.Database)); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.once(s.t.detachImage)) }()
-	return s.feedEnds(s.t.takeFeedEnds)
+func (s *Store) TakeFeedEnds(ctx context.Context, from wal.Image) error {
+	return s.beside(ctx, &from, func() error { return s.feedEnds(s.t.takeFeedEnds) })
 }
 
 // EndFeeds is TakeFeedEnds for a store that is an image itself: the changes that it has are
 // no longer kept.
-func (s *Store) EndFeeds(ctx context.Context) (err error) {
+func (s *Store) EndFeeds(ctx context.Context) error {
+	return s.beside(ctx, nil, func() error {
+		if err := s.feedEnds(s.t.endFeeds); err != nil {
+			return err
+		}
+		return s.db.Once(s.t.dropEndedFeeds)
+	})
+}
+
+// beside calls fn, which writes, with an image attached unless that is nil.
+func (s *Store) beside(ctx context.Context, from *wal.Image, fn func() error) (err error) {
 	if err := s.lockToWrite(ctx); err != nil {
 		return err
 	}
 	defer s.w.Unlock()
 	defer func() { _, err = s.explain(err) }()
-	if err := s.feedEnds(s.t.endFeeds); err != nil {
-		return err
+	if from != nil {
+		if err := s.db.Once(s.t.attachImage, filepath.Join(from.Dir, datadir.Database)); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, s.db.Once(s.t.detachImage)) }()
 	}
-	return s.once(s.t.dropEndedFeeds)
+	return fn()
 }
 
 func (s *Store) feedEnds(query string) error {
 	s.feed.closeRows(true)
 	var none format.Changes
 	none.Reset()
-	return s.once(query, int64(skipped), none.Data())
-}
-
-// once runs a statement that is not used again. The caller holds w.
-func (s *Store) once(query string, args ...driver.Value) error {
-	w := writer{conn: s.db.conn}
-	st, err := w.prepare(query)
-	if err != nil {
-		return err
-	}
-	_, err = st.exec(args...)
-	return errors.Join(err, w.prepared[0].Close())
+	return s.db.Once(query, int64(skipped), none.Data())
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/format"
+	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 )
 
 // maxKept bounds the bytes of the journal that the scan keeps for Recover.
@@ -34,6 +35,13 @@ type scanned struct {
 type foundRef struct {
 	ref
 	damaged string
+	head    bool // it holds the head of its run
+	settled bool // according to that head
+}
+
+// deferred reports whether the run has no row because that is deferred.
+func (r *scanned) deferred() bool {
+	return !r.known && len(r.refs) > 0 && r.refs[0].head && r.refs[0].first == 1
 }
 
 // A lostRow is a row whose records cannot be attributed to runs, from off on.
@@ -82,7 +90,11 @@ func (s *Store) scanJournal(ctx context.Context) error {
 		}
 		info := s.x.addRow(id, int64(len(data)))
 		off := format.ParseRow(data, known, func(r format.Record) {
-			f := foundRef{ref{id, r.Off, r.N, r.First, r.Last}, r.Damaged}
+			f := foundRef{ref{id, r.Off, r.N, r.First, r.Last}, r.Damaged, r.HasHead(), false}
+			if f.head {
+				h, err := r.Head()
+				f.head, f.settled = err == nil, h.Settled()
+			}
 			if r.Damaged != "" {
 				orphans[r.Hash] = append(orphans[r.Hash], f)
 				return
@@ -141,12 +153,14 @@ func (s *Store) findDamaged(ctx context.Context, runs map[store.Key]*scanned, or
 		return err
 	}
 	defer rows.Close()
+	stored := map[store.Key]bool{}
 	for rows.Next() {
 		var key store.Key
 		var live bool
 		if err := rows.Scan(&key.Account, &key.Run, &live); err != nil {
 			return err
 		}
+		stored[key] = true
 		hurt := orphans[format.KeyHash(key)]
 		if len(hurt) == 0 && (len(lost) == 0 || !live) {
 			continue
@@ -158,6 +172,12 @@ func (s *Store) findDamaged(ctx context.Context, runs map[store.Key]*scanned, or
 		}
 		run.refs = append(run.refs, hurt...)
 		sortRefs(run.refs)
+	}
+	for key, run := range runs {
+		if hurt := orphans[format.KeyHash(key)]; len(hurt) > 0 && !stored[key] && run.deferred() {
+			run.refs = append(run.refs, hurt...)
+			sortRefs(run.refs)
+		}
 	}
 	return rows.Err()
 }
@@ -193,7 +213,7 @@ func (s *Store) lookUp(ctx context.Context, runs map[store.Key]*scanned) error {
 		if err != nil {
 			return err
 		}
-		err = eachRow(rows, func() error {
+		err = conn.EachRow(rows, func() error {
 			var key store.Key
 			var found scanned
 			var f compacted
@@ -222,20 +242,14 @@ func (s *Store) lookUpQuery(runs int) string {
 	return strings.Replace(s.t.lookUp, one, strings.TrimSuffix(strings.Repeat(one+",", runs), ","), 1)
 }
 
-// eachRow calls fn for each row and closes rows.
-func eachRow(rows *sql.Rows, fn func() error) error {
-	for rows.Next() {
-		if err := fn(); err != nil {
-			return errors.Join(err, rows.Close())
-		}
-	}
-	return errors.Join(rows.Err(), rows.Close())
-}
-
 // enter puts a run into the index: the refs that no chunk covers, up to the first gap
 // or damage, and what is wrong there.
 func (s *Store) enter(key store.Key, run *scanned, lost []lostRow) {
 	e := &entry{key: key, last: run.chunked, chunked: run.chunked, suspended: run.suspended, settled: run.settled, damage: run.damage}
+	deferred := run.deferred()
+	if deferred {
+		run.known, e.open, e.startSum = true, true, format.NoSum
+	}
 	proven := int64(0) // no row before this one can have held more of the run
 	for _, r := range run.refs {
 		switch {
@@ -257,6 +271,18 @@ func (s *Store) enter(key store.Key, run *scanned, lost []lostRow) {
 	}
 	if e.damage == nil && run.reach > e.last {
 		e.damage = lostEvents(key, e.last+1, run.reach)
+	}
+	if deferred {
+		s.x.deferRow(e)
+		for _, r := range run.refs {
+			if r.head && r.last <= e.last {
+				e.headAt, e.settled = r.first, r.settled && e.damage == nil
+			}
+		}
+		if run.settled = e.settled; e.settled {
+			e.open = false
+			s.x.endDeferred(e)
+		}
 	}
 	if live := !run.suspended && !run.settled; e.damage == nil && live {
 		for _, l := range lost {
@@ -294,7 +320,7 @@ type readRun struct {
 // Recover implements store.Store. It reads the next runs while fn handles one.
 func (s *Store) Recover(ctx context.Context, fn func(*store.Saved) error) error {
 	defer s.forget()
-	if err := s.ready(ctx); err != nil {
+	if err := s.allRows(ctx); err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancel(ctx)
@@ -358,7 +384,7 @@ func (s *Store) livePage(ctx context.Context, after store.Key) (page []savedRow,
 	if err != nil {
 		return nil, err
 	}
-	err = eachRow(rows, func() error {
+	err = conn.EachRow(rows, func() error {
 		var row savedRow
 		if err := row.scan(rows); err != nil {
 			return err

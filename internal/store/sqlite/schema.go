@@ -13,16 +13,16 @@ import (
 	"strings"
 
 	"github.com/pressly/goose/v3"
-	"modernc.org/sqlite"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 )
 
 //go:embed migrations/*.sql
 var migrations embed.FS
 
 // schemaVersion is the number of the newest file in migrations.
-const schemaVersion = 11
+const schemaVersion = 12
 
 // oldestSQLite is the first release without a bug by which two connections, one writing
 // and one checkpointing, corrupt the write-ahead log. This package uses two such
@@ -40,28 +40,28 @@ func (s *Store) migrate(ctx context.Context, opt Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	db.SetMaxOpenConns(1)
-	conn, err := db.Conn(ctx)
+	one, err := db.Conn(ctx)
 	if err != nil {
 		return err
 	}
-	if err := setFormat(ctx, conn); err != nil {
+	if err := setFormat(ctx, one); err != nil {
 		return err
 	}
-	if err := conn.Raw(func(c any) error { return keepWAL(c) }); err != nil {
+	if err := one.Raw(conn.KeepWAL); err != nil {
 		return err
 	}
 	var library string
-	if err := conn.QueryRowContext(ctx, s.t.libraryVersion).Scan(&library); err != nil {
+	if err := one.QueryRowContext(ctx, s.t.libraryVersion).Scan(&library); err != nil {
 		return err
 	}
 	if err := safeSQLite(library); err != nil {
 		return err
 	}
-	version, err := s.storedVersion(ctx, conn)
+	version, err := s.storedVersion(ctx, one)
 	if err != nil {
 		return err
 	}
-	if err := conn.Close(); err != nil { // goose wants the one connection
+	if err := one.Close(); err != nil { // goose wants the one connection
 		return err
 	}
 	switch {
@@ -131,15 +131,4 @@ func safeSQLite(version string) error {
 		}
 	}
 	return nil
-}
-
-// keepWAL makes closing the last connection keep the log at its length, so that the
-// next opening finds its blocks allocated.
-func keepWAL(conn any) error {
-	fc, ok := conn.(sqlite.FileControl)
-	if !ok {
-		return errors.New("the SQLite driver offers no file control")
-	}
-	_, err := fc.FileControlPersistWAL("main", 1)
-	return err
 }

@@ -33,7 +33,7 @@ func (s *Store) Settings() (map[string]string, error) {
 
 // ask runs a query for one value. The caller holds w.
 func (s *Store) ask(query string) (value string, err error) {
-	st, err := s.db.conn.Prepare(query)
+	st, err := s.db.Conn.Prepare(query)
 	if err != nil {
 		return "", err
 	}

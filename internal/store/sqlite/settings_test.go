@@ -19,13 +19,13 @@ func TestSettingsOfTheWriter(t *testing.T) {
 	if got["sqlite"] == "" {
 		t.Error("the version of SQLite is missing")
 	}
-	if _, err := s.st.begin.exec(); err != nil {
+	if _, err := s.st.begin.Exec(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.ask(`SELECT nothing FROM nowhere`); err == nil {
 		t.Error("a query that cannot be answered was answered")
 	}
-	if _, err := s.st.rollback.exec(); err != nil {
+	if _, err := s.st.rollback.Exec(); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -30,6 +30,8 @@ import (
 	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/sqlite/catalog"
+	"github.com/roux-engine/roux/internal/store/sqlite/check"
+	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 	"github.com/roux-engine/roux/internal/store/sqlite/directory"
 	"github.com/roux-engine/roux/internal/store/sqlite/wal"
 )
@@ -52,19 +54,20 @@ type Options struct {
 
 // A Store is an open data directory. Only one process at a time has it open.
 type Store struct {
-	path     string
-	lock     *os.File
-	x        sharedIndex
-	read     *sql.DB
-	q        queries
-	t        rareTexts
-	packs    packCache
-	plans    map[string]struct{}       // hashes known to be stored
-	accounts map[string]*cachedAccount // guarded by w
-	feed     feedCache
+	path       string
+	lock       *os.File
+	x          sharedIndex
+	read       *sql.DB
+	q          queries
+	t          rareTexts
+	packs      packCache
+	checkTexts *check.Texts
+	plans      map[string]struct{}       // hashes known to be stored
+	accounts   map[string]*cachedAccount // guarded by w
+	feed       feedCache
 
 	w       sync.Mutex // serialises all writes; held before x
-	db      *writer
+	db      *conn.Writer
 	st      statements
 	c       commit
 	epoch   uint64
@@ -182,21 +185,19 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 	if err := s.t.load(texts); err != nil {
 		return err
 	}
+	s.checkTexts = check.NewTexts(texts)
 	if err := s.migrate(ctx, opt); err != nil {
 		return err
 	}
 	if !opt.cold {
-		if err := warm(s.path + "-wal"); err != nil {
+		if err := wal.Warm(s.path+"-wal", warmWAL); err != nil {
 			return err
 		}
 	}
-	if s.db, err = openWriter(s.dsn(opt, writerPragmas, synchronous())); err != nil {
+	if s.db, err = conn.Open(s.dsn(opt, writerPragmas, synchronous())); err != nil {
 		return err
 	}
-	if err := keepWAL(s.db.conn); err != nil {
-		return err
-	}
-	if err := s.st.prepare(s.db, texts); err != nil {
+	if err := s.st.prepare(s.db, texts, &s.c.starts); err != nil {
 		return err
 	}
 	if s.read, err = sql.Open("sqlite", s.dsn(opt, "query_only(1)", "busy_timeout(5000)", readerCache)); err != nil {
@@ -287,6 +288,9 @@ var errClosed = fault.New(fault.StoreFailed, "the store is closed")
 // Close implements store.Store.
 func (s *Store) Close() error {
 	s.stopUpkeep()
+	if s.scanned.Load() && !s.closed.Load() {
+		_ = s.allRows(context.Background()) // otherwise the next one does it
+	}
 	s.w.Lock()
 	defer s.w.Unlock()
 	if s.closed.Swap(true) {
@@ -298,12 +302,12 @@ func (s *Store) Close() error {
 	}
 	whole := s.emptyLog()
 	if s.up.db != nil {
-		_ = s.up.db.close() // the writer's close reports what matters
+		_ = s.up.db.Close() // the writer's close reports what matters
 	}
 	if s.db != nil { // closed last, because the connection that closes last checkpoints and keeps the log
-		_, err := s.db.prepare(s.t.keepLog)
+		_, err := s.db.Prepare(s.t.keepLog)
 		errs = append(errs, err)
-		if err = s.db.close(); err == nil && whole {
+		if err = s.db.Close(); err == nil && whole {
 			if err = wal.Clear(s.path); err != nil {
 				err = directory.Fault(err, s.path+"-wal")
 			}

@@ -9,6 +9,7 @@ import (
 	"errors"
 
 	"github.com/roux-engine/roux/internal/store/sqlite/catalog"
+	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 )
 
 // sqlFiles have the texts of all statements. What depends on a query or on a number of
@@ -21,39 +22,53 @@ var sqlFiles embed.FS
 // The statements of the writer. They are prepared once, when the store opens, and have
 // the names of their texts.
 type statements struct {
-	begin, commit, rollback        *stmt
-	insertRow, deleteRows          *stmt
-	startRun, startRuns            *stmt
-	suspend, wake                  *stmt
-	putHead, putHeadPlace          *stmt
-	putHeadAlone, putOpenHead      *stmt
-	place, putPack, putPiece       *stmt
-	findRun                        *stmt
-	putPlan, findKey, putKey       *stmt
-	putChunk, putSnapshot          *stmt
-	putNote, deleteNote, takeEpoch *stmt
-	checkpoint                     *stmt
+	begin, commit, rollback        *conn.Stmt
+	insertRow, deleteRows          *conn.Stmt
+	anyRun                         *conn.Stmt
+	suspend, wake                  *conn.Stmt
+	putHead, putHeadPlace          *conn.Stmt
+	putHeadAlone, putOpenHead      *conn.Stmt
+	place, putPack, putPiece       *conn.Stmt
+	findRun                        *conn.Stmt
+	putPlan, findKey, putKey       *conn.Stmt
+	putChunk, putSnapshot          *conn.Stmt
+	putNote, deleteNote, takeEpoch *conn.Stmt
+	checkpoint                     *conn.Stmt
 
-	putName                               *stmt
-	releaseFiles, dropNames, dropSnapshot *stmt
-	dropRun, markDeleted, dropChunks      *stmt
-	forgetDeleted, forgetKeys, forgetFile *stmt
-	firstRow                              *stmt
-	keepPiece, dropPiece                  *stmt
-	replacePack, dropPack                 *stmt
-	findEntry, putEntries, putAccount     *stmt
-	putKeyOfEntry                         *stmt
-	feedEnd, putChanges                   *stmt
-	dropChanges, emptyChanges             *stmt
+	putName                               *conn.Stmt
+	releaseFiles, dropNames, dropSnapshot *conn.Stmt
+	dropRun, markDeleted, dropChunks      *conn.Stmt
+	forgetDeleted, forgetKeys, forgetFile *conn.Stmt
+	firstRow                              *conn.Stmt
+	keepPiece, dropPiece                  *conn.Stmt
+	replacePack, dropPack                 *conn.Stmt
+	findEntry, putEntries, putAccount     *conn.Stmt
+	putKeyOfEntry                         *conn.Stmt
+	feedEnd, putChanges                   *conn.Stmt
+	dropChanges, emptyChanges             *conn.Stmt
 }
 
-func (s *statements) prepare(w *writer, c *catalog.Texts) error {
+func (s *statements) prepare(w *conn.Writer, c *catalog.Texts, starts *starts) error {
+	for q, name := range map[*rowQueue]string{&starts.plain: "startRun", &starts.placed: "startPlacedRun"} {
+		var err error
+		text := c.Text(name)
+		if q.one, err = w.Prepare(text); err != nil {
+			return err
+		}
+		if q.many, err = w.Prepare(manyRows(text)); err != nil {
+			return err
+		}
+	}
+	var err error
+	if starts.placed.ended, err = w.Prepare(manyRows(c.Text("endedRun"))); err != nil {
+		return err
+	}
 	for _, q := range []struct {
-		dst  **stmt
+		dst  **conn.Stmt
 		name string
 	}{
 		{&s.begin, "begin"}, {&s.commit, "commit"}, {&s.rollback, "rollback"}, {&s.insertRow, "insertRow"},
-		{&s.deleteRows, "deleteRows"}, {&s.startRun, "startRun"}, {&s.putHead, "putHead"},
+		{&s.deleteRows, "deleteRows"}, {&s.anyRun, "anyRun"}, {&s.putHead, "putHead"},
 		{&s.putOpenHead, "putOpenHead"}, {&s.putHeadPlace, "putHeadPlace"}, {&s.putHeadAlone, "putHeadAlone"},
 		{&s.place, "place"}, {&s.putPack, "putPack"}, {&s.putPiece, "putPiece"}, {&s.suspend, "suspend"},
 		{&s.wake, "wake"}, {&s.findRun, "findRun"}, {&s.putPlan, "putPlan"}, {&s.findKey, "findKey"},
@@ -67,15 +82,11 @@ func (s *statements) prepare(w *writer, c *catalog.Texts) error {
 		{&s.feedEnd, "feedEnd"}, {&s.putChanges, "putChanges"}, {&s.dropChanges, "dropChanges"}, {&s.emptyChanges, "emptyChanges"},
 		{&s.dropPack, "dropPack"}, {&s.forgetKeys, "forgetKeys"}, {&s.forgetFile, "forgetFile"},
 	} {
-		p, err := w.prepare(c.Text(q.name))
+		p, err := w.Prepare(c.Text(q.name))
 		if err != nil {
 			return err
 		}
 		*q.dst = p
-	}
-	var err error
-	if s.startRuns, err = w.prepare(startsText(c)); err != nil {
-		return err
 	}
 	return c.Err()
 }
@@ -144,8 +155,7 @@ type rareTexts struct {
 	// Of settings.
 	synchronous, journalMode, pageSize string
 	// Of a check.
-	size, schemaObjects, columnTypes, runKeys, allChunks, allStates, allPacks, badRuns, orphans, badKeys, badPlans,
-	badNotes, badStates, badChunks, badPieces, badMarks, badReleases, badOwner, badEntries, badEntryKeys, badAccounts, badChanges string
+	size, runKeys string
 	// Of salvage.
 	attachImage, detachImage, takeKeys, takeNotes, takeReleases, takeEntries, takeEntryKeys, takeAccounts, takeFeedEnds, endFeeds, dropEndedFeeds string
 }
@@ -173,13 +183,7 @@ func (t *rareTexts) load(c *catalog.Texts) error {
 		{&t.schemaVersion, "schemaVersion"}, {&t.epoch, "epoch"}, {&t.nextPack, "nextPack"},
 		{&t.restartLog, "restartLog"}, {&t.keepLog, "keepLog"},
 		{&t.synchronous, "synchronous"}, {&t.journalMode, "journalMode"}, {&t.pageSize, "pageSize"},
-		{&t.size, "size"}, {&t.schemaObjects, "schemaObjects"}, {&t.columnTypes, "columnTypes"},
-		{&t.runKeys, "runKeys"}, {&t.allChunks, "allChunks"}, {&t.allStates, "allStates"},
-		{&t.allPacks, "allPacks"}, {&t.badRuns, "badRuns"}, {&t.orphans, "orphans"}, {&t.badKeys, "badKeys"},
-		{&t.badPlans, "badPlans"}, {&t.badNotes, "badNotes"}, {&t.badStates, "badStates"},
-		{&t.badChunks, "badChunks"}, {&t.badPieces, "badPieces"}, {&t.badMarks, "badMarks"},
-		{&t.badReleases, "badReleases"}, {&t.badOwner, "badOwner"},
-		{&t.badEntries, "badEntries"}, {&t.badEntryKeys, "badEntryKeys"}, {&t.badAccounts, "badAccounts"}, {&t.badChanges, "badChanges"},
+		{&t.size, "size"}, {&t.runKeys, "runKeys"},
 		{&t.attachImage, "attachImage"}, {&t.detachImage, "detachImage"}, {&t.takeKeys, "takeKeys"},
 		{&t.takeNotes, "takeNotes"}, {&t.takeReleases, "takeReleases"},
 		{&t.takeEntries, "takeEntries"}, {&t.takeEntryKeys, "takeEntryKeys"}, {&t.takeAccounts, "takeAccounts"}, {&t.takeFeedEnds, "takeFeedEnds"},

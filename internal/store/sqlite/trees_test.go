@@ -10,6 +10,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 )
 
 // settledBelow is a child run that has ended, with all events compacted.
@@ -36,7 +37,7 @@ func queryPlan(t *testing.T, s *Store, query string, args ...any) string {
 		t.Fatal(err)
 	}
 	var lines []string
-	if err := eachRow(rows, func() error {
+	if err := conn.EachRow(rows, func() error {
 		var id, parent, unused int
 		var line string
 		err := rows.Scan(&id, &parent, &unused, &line)
@@ -225,7 +226,7 @@ func mustExec(t *testing.T, s *Store, query string) {
 	t.Helper()
 	s.w.Lock()
 	defer s.w.Unlock()
-	if err := s.once(query); err != nil {
+	if err := s.db.Once(query); err != nil {
 		t.Fatal(err)
 	}
 }

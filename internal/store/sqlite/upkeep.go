@@ -4,15 +4,11 @@ package sqlite
 
 import (
 	"database/sql/driver"
-	"errors"
-	"os"
 	"sync"
 
-	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/store/sqlite/catalog"
-	"github.com/roux-engine/roux/internal/store/sqlite/directory"
+	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 )
 
 // A checkpoint copies the log into the database whenever the log has grown by
@@ -52,9 +48,9 @@ type upkeep struct {
 	wake    chan struct{} // one slot
 	quit    chan struct{}
 	done    chan struct{}
-	db      *writer
-	passive *stmt
-	restart *stmt
+	db      *conn.Writer
+	passive *conn.Stmt
+	restart *conn.Stmt
 	one     sync.Mutex // one checkpoint at a time; held before Store.w
 	pages   int64      // written since the last checkpoint, about; guarded by Store.w
 	limit   int64      // longWAL in pages; tests lower it
@@ -63,16 +59,13 @@ type upkeep struct {
 
 func (s *Store) startUpkeep(opt Options, texts *catalog.Texts) (err error) {
 	u := &s.up
-	if u.db, err = openWriter(s.dsn(opt, "wal_autocheckpoint(0)", synchronous(), patience, "cache_size(-16)")); err != nil {
+	if u.db, err = conn.Open(s.dsn(opt, "wal_autocheckpoint(0)", synchronous(), patience, "cache_size(-16)")); err != nil {
 		return err
 	}
-	if err := keepWAL(u.db.conn); err != nil {
+	if u.passive, err = u.db.Prepare(texts.Text("checkpoint")); err != nil {
 		return err
 	}
-	if u.passive, err = u.db.prepare(texts.Text("checkpoint")); err != nil {
-		return err
-	}
-	if u.restart, err = u.db.prepare(s.t.restartLog); err != nil {
+	if u.restart, err = u.db.Prepare(s.t.restartLog); err != nil {
 		return err
 	}
 	u.limit = longWAL / pageSize
@@ -108,7 +101,7 @@ func (s *Store) nudge(rows []newRow) {
 // counts, because deleting many runs may be all that happens.
 func (s *Store) countPages(pages int64) {
 	s.up.pages += pages
-	if s.up.pages >= checkpointPages || len(s.x.dead) > trimRows || s.x.deadBytes > maxDead {
+	if s.up.pages >= checkpointPages || len(s.x.dead) > trimRows || s.x.deadBytes > maxDead || s.x.endedCount >= manyEnded {
 		select {
 		case s.up.wake <- struct{}{}:
 		default:
@@ -124,16 +117,30 @@ func (s *Store) upkeep() {
 			return
 		case <-s.up.wake:
 		}
-		for more := true; more; {
-			select {
-			case <-s.up.quit:
-				return
-			default:
+		for _, work := range []func() bool{s.writeSomeEnded, s.trim} {
+			for more := true; more; {
+				select {
+				case <-s.up.quit:
+					return
+				default:
+				}
+				more = work()
 			}
-			more = s.trim()
 		}
 		s.checkpoint()
 	}
+}
+
+// writeSomeEnded writes some of the rows of deferred runs that have ended, if they are many,
+// and reports whether there are more.
+func (s *Store) writeSomeEnded() bool {
+	s.w.Lock()
+	defer s.w.Unlock()
+	if s.closed.Load() || s.failed != nil || s.x.endedCount < rowsOfLate {
+		return false
+	}
+	found, err := s.writeLate(s.x.ended)
+	return found && err == nil // after a full disk they stay until the next try
 }
 
 // trim deletes some dead rows and reports whether there are more.
@@ -148,22 +155,22 @@ func (s *Store) trim() bool {
 		if err := failpoint.Hit(failpoint.TrimBefore); err != nil {
 			return err
 		}
-		if _, err := s.st.begin.exec(); err != nil {
+		if _, err := s.st.begin.Exec(); err != nil {
 			return err
 		}
 		for _, sp := range spans {
-			if _, err := s.st.deleteRows.exec(sp.from, sp.to); err != nil {
+			if _, err := s.st.deleteRows.Exec(sp.from, sp.to); err != nil {
 				return err
 			}
 		}
 		if err := failpoint.Hit(failpoint.TrimMiddle); err != nil {
 			return err
 		}
-		_, err := s.st.commit.exec()
+		_, err := s.st.commit.Exec()
 		return err
 	}()
 	if err != nil {
-		_, _ = s.st.rollback.exec()
+		_, _ = s.st.rollback.Exec()
 		_ = s.fail(err) // after a full disk the rows stay until the next try
 		return false
 	}
@@ -245,41 +252,10 @@ func (s *Store) checkpointFailed(err error, pages int64) {
 
 // runCheckpoint also returns whether another connection was in its way, and the number
 // of pages in the log. The next checkpoint copies what this one has not.
-func runCheckpoint(st *stmt) (busy bool, log int64, err error) {
+func runCheckpoint(st *conn.Stmt) (busy bool, log int64, err error) {
 	var v [3]driver.Value // busy, pages in the log, pages copied
-	_, err = st.row(v[:])
+	_, err = st.Row(v[:])
 	is, _ := v[0].(int64)
 	log, _ = v[1].(int64)
 	return is != 0, log, err
-}
-
-// warm makes the log at least warmWAL long. SQLite ignores what follows the last valid
-// frame, so zeros do no harm, and overwriting allocated blocks makes later syncs cheap.
-// A full disk is left to the first commit to report.
-func warm(path string) (err error) {
-	f, err := datadir.Open(path, os.O_RDWR|os.O_CREATE)
-	if err != nil {
-		return directory.Fault(err, path)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	info, err := f.Stat()
-	if err != nil {
-		return fault.Wrap(fault.StoreFailed, err, "cannot examine %s: %v", path, err)
-	}
-	zeros := make([]byte, 1<<20)
-	for at := info.Size(); at < warmWAL; at += int64(len(zeros)) {
-		if _, err := f.WriteAt(zeros[:min(int64(len(zeros)), warmWAL-at)], at); err != nil {
-			if directory.Full(err) {
-				return f.Truncate(info.Size())
-			}
-			return fault.Wrap(fault.StoreFailed, err, "cannot write %s: %v", path, err)
-		}
-	}
-	if info.Size() >= warmWAL {
-		return nil
-	}
-	if err := f.Sync(); err != nil {
-		return fault.Wrap(fault.StoreFailed, err, "the disk refused to sync %s: %v", path, err)
-	}
-	return nil
 }

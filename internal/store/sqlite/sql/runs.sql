@@ -32,6 +32,22 @@ INSERT INTO runs (account, run, recipe, version, plan_hash, status, created, upd
     code, message, used, failures, quarantine, owes, last, root, parent, start_sum, head_sum, reach_sum)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
+-- name: startPlacedRun
+-- For a run whose row was deferred, and whose first events go into a pack by the same commit.
+INSERT INTO runs (account, run, recipe, version, plan_hash, status, created, updated, ended,
+    code, message, used, failures, quarantine, owes, last, root, parent, start_sum, head_sum, reach_sum, pack, packed, place_sum)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: endedRun
+-- For several runs that have ended without a failure and share the columns whose parameters
+-- have numbers.
+INSERT INTO runs (account, recipe, version, plan_hash, status, root, pack, code, message, failures, quarantine, owes,
+    run, parent, created, updated, ended, used, last, packed, start_sum, head_sum, reach_sum, place_sum)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, '', '', 0, '', 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: anyRun
+SELECT 1 FROM runs WHERE account = ? AND run BETWEEN ? AND ? LIMIT 1;
+
 -- A new head is written by one of four statements. What the start fixed for good is not
 -- written again, because that would write its index, too. Functions that choose
 -- between columns cost more than several statements, and setting a column to the value
