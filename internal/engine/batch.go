@@ -51,7 +51,7 @@ func (b *batch) reset() {
 }
 
 // keptCapacity is for how many runs an idle batch keeps capacity.
-const keptCapacity = 128
+const keptCapacity = 512
 
 // shrink frees the memory of a large batch.
 func (b *batch) shrink() {

@@ -504,6 +504,12 @@ func (c *core) limitsOf(l *loadedRun, ref journal.Ref) []*limit {
 	return l.limits[i]
 }
 
+// asked reports whether there are child runs to be started in the batch under construction:
+// during a commit, too.
+func (c *core) asked() bool {
+	return !c.closing && len(c.tree.asked) > 0 && len(c.pipeline.building.dirty) < maxChildren && !c.pipeline.full()
+}
+
 // advance grants free slots and continues long turns until nothing more follows or the
 // batch is full. Then it reports which steps are blocked, and why.
 func (c *core) advance() {
@@ -513,7 +519,7 @@ func (c *core) advance() {
 		case !c.closing && c.attempts.arbiter.Granted():
 			c.attempts.arbiter.EachGranted(c.grant)
 		case !c.closing && c.purses.Serve():
-		case !c.closing && len(c.tree.asked) > 0 && len(c.pipeline.building.dirty) < maxChildren:
+		case c.asked():
 			c.serveAsked()
 		case len(c.tree.cancels) > 0:
 			c.cancelNext()

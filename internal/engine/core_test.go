@@ -395,11 +395,11 @@ func TestLargeBatchesFreeTheirMemory(t *testing.T) {
 	h := newHarness(t, memory.New(memory.Options{}), Config{}, noop())
 	p := planOf(t, chain(1), noop())
 	var inputs []*input
-	for range 10 * keptCapacity {
+	for range 3 * keptCapacity {
 		inputs = append(inputs, h.startInput(acc, p, nil))
 	}
 	h.handle(inputs...)
-	if n := cap(h.c.pipeline.building.dirty); n < 10*keptCapacity {
+	if n := cap(h.c.pipeline.building.dirty); n < 3*keptCapacity {
 		t.Fatalf("the batch had %d runs", n)
 	}
 	h.runUntilIdle()

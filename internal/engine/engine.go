@@ -170,7 +170,7 @@ func (e *Engine) loop() {
 		if c.recovery.dead != nil || e.drained.Load() && (c.recovery.stalled != nil || e.flushed()) {
 			break
 		}
-		more := c.pipeline.committing == nil && (c.busy() || c.recovery.stalled == nil && c.pipeline.building.urgent && !c.pipeline.building.empty())
+		more := c.pipeline.committing == nil && (c.busy() || c.recovery.stalled == nil && c.pipeline.building.urgent && !c.pipeline.building.empty()) || c.asked()
 		if !more {
 			e.setAlarm()
 		}

@@ -188,11 +188,18 @@ func EncodeShare(s Share) []byte {
 }
 
 // Share is what a child run begins with (EvChildStarted).
-func (e *Event) Share() (s Share, err error) {
+func (e *Event) Share() (Share, error) {
+	var s Share
 	r := startReader{rest: string(e.Data), ok: true}
-	if r.share("{", &s); !r.ok || r.rest != "" {
-		err = json.Unmarshal(e.Data, &s)
+	if r.share("{", &s); r.ok && r.rest == "" {
+		return s, nil
 	}
+	return e.anyShare()
+}
+
+// anyShare is Share for data that this release would not write.
+func (e *Event) anyShare() (s Share, err error) {
+	err = json.Unmarshal(e.Data, &s)
 	return s, err
 }
 

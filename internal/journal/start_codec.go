@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -129,13 +130,16 @@ func DecodeStart(data []byte) (*Start, error) {
 // as three steps of a run. The bytes are those of encoding/json. All other starts use
 // encoding/json.
 
+// plainStart is how many bytes most starts take beside their parameters.
+const plainStart = 768
+
 // appendPlainStart encodes a start; ok is false when it does not have the plain form.
 func appendPlainStart(b []byte, rec *startRecord) (_ []byte, ok bool) {
 	st := &rec.Start
 	if len(st.Files) > 0 || len(st.Labels) > 0 || st.Tree != nil {
 		return nil, false
 	}
-	w := startWriter{b: b, ok: plainBytes(rec.Parameters)}
+	w := startWriter{b: slices.Grow(b, plainStart+len(rec.Parameters)), ok: plainBytes(rec.Parameters)}
 	w.text(`{"run":`, st.Run)
 	w.text(`,"account":`, st.Account)
 	w.text(`,"recipe":`, st.Recipe)

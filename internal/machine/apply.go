@@ -184,9 +184,12 @@ func (r *Run) applySkipped(s *scope, i int32, ev *journal.Event) {
 func (r *Run) applyRun(ev *journal.Event) error {
 	switch ev.Kind {
 	case journal.EvRunStarted:
-		st, err := journal.DecodeStart(ev.Data)
-		if err != nil {
-			return err
+		st := r.begins
+		if st == nil {
+			var err error
+			if st, err = journal.DecodeStart(ev.Data); err != nil {
+				return err
+			}
 		}
 		r.setStart(st)
 		if st.Child != nil {

@@ -168,7 +168,11 @@ func (r *Run) handleStart(in *Input) {
 		r.turn.Err = err
 		return
 	}
+	if params := in.Start.Parameters; in.Start.Child != nil && (params == nil || len(params) > 0) {
+		r.begins = in.Start
+	}
 	r.emitRun(journal.Event{Kind: journal.EvRunStarted, Data: data})
+	r.begins = nil
 	if terms != nil && in.Start.Child == nil && terms.Reserved > 0 {
 		r.emitRun(journal.Event{Kind: journal.EvCreditsReserved, N: terms.Reserved, M: terms.Estimated})
 	}

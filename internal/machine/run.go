@@ -18,9 +18,12 @@ type Run struct {
 	plan *plan.Plan
 
 	start *journal.Start
-	input *inputs // the part of start that expressions can read
-	last  uint64  // number of the last event
-	now   int64   // its time
+	// begins is what a child run is being started with; nil = decode the event. The engine
+	// has made it of decoded values, so that it is what decoding gives.
+	begins *journal.Start
+	input  *inputs // the part of start that expressions can read
+	last   uint64  // number of the last event
+	now    int64   // its time
 
 	status journal.RunStatus
 	gen    uint32

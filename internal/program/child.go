@@ -88,7 +88,9 @@ func (ch *Child) check(actions compile.Finder) error {
 	if err != nil {
 		return err
 	}
-	ch.params, _ = v.(map[string]any)
+	if params, _ := v.(map[string]any); len(params) > 0 { // otherwise as if it was decoded
+		ch.params = params
+	}
 	if err := ch.Program.CheckInput(ch.params, ch.task.Files); err != nil || ch.parent.Credits == nil {
 		return err
 	}
