@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/internal/store/sqlite/catalog"
+	"github.com/roux-engine/roux/internal/store/sqlite/check"
 )
 
 // TestEverySQLTextIsUsed: opening a store takes every text of sql/*.sql by its name, and
@@ -25,6 +26,7 @@ func TestEverySQLTextIsUsed(t *testing.T) {
 		t.Errorf("only %d texts were found", n)
 	}
 	var q queries
+	check.NewTexts(c)
 	for _, err := range []error{s.t.load(c), new(statements).prepare(s.db, c, new(starts)), q.prepare(t.Context(), s.read, c), q.close()} {
 		if err != nil {
 			t.Fatal(err)
