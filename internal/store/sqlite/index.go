@@ -304,7 +304,7 @@ func (x *index) oldest(limit int) []store.Key {
 		if len(keys) == limit {
 			break
 		}
-		if q.holds() && !(q.e.deferred && q.e.settled) {
+		if q.holds() && (!q.e.deferred || !q.e.settled) {
 			keys = append(keys, q.e.key)
 		}
 	}
