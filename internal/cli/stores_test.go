@@ -126,11 +126,7 @@ func TestF46_StoresOfEarlierReleasesGoOn(t *testing.T) {
 	for _, path := range earlierStores(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			dir := unpackStore(t, path)
-			e, st := openStored(t, path, dir)
-			heads, err := st.List(t.Context(), store.Query{Account: account}) // as they were left
-			if err != nil {
-				t.Fatal(err)
-			}
+			e, st, heads := openStored(t, path, dir)
 			statuses := map[string][]string{}
 			resumed := 0
 			for _, h := range heads {
@@ -220,8 +216,9 @@ func payingGoOn(t *testing.T, e *engine.Engine, st *sqlite.Store) {
 	}
 }
 
-// openStored opens the engine of a frozen store half an hour after its process was killed.
-func openStored(t *testing.T, path, dir string) (*engine.Engine, *sqlite.Store) {
+// openStored opens the engine of a frozen store half an hour after its process was killed,
+// and returns the heads as they were left.
+func openStored(t *testing.T, path, dir string) (_ *engine.Engine, _ *sqlite.Store, heads []store.Head) {
 	t.Helper()
 	text, err := os.ReadFile(strings.TrimSuffix(path, ".zip") + ".jsonl")
 	if err != nil {
@@ -247,6 +244,9 @@ func openStored(t *testing.T, path, dir string) (*engine.Engine, *sqlite.Store) 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = files.Close() })
+	if heads, err = st.List(t.Context(), store.Query{Account: account}); err != nil { // as they were left
+		t.Fatal(err)
+	}
 	now := last.Time.Add(30 * time.Minute)
 	e, err := engine.Open(t.Context(), engine.Config{
 		Store: st, Actions: node.Catalogue(builtin.Actions(builtin.Config{})), Blobs: files, Now: func() time.Time { return now },
@@ -257,5 +257,5 @@ func openStored(t *testing.T, path, dir string) (*engine.Engine, *sqlite.Store) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return e, st
+	return e, st, heads
 }
