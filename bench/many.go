@@ -105,7 +105,7 @@ func manyRuns(ctx context.Context, b *bench, name string, delay time.Duration, p
 	c := newConcurrentRuns(runs)
 	cfg := engine.Config{}
 	if price != "" {
-		cfg.Accounts = func(string) engine.AccountRules { return engine.AccountRules{} }
+		cfg.Accounts = func(string) engine.AccountRules { return engine.AccountRules{MaxLiveRuns: 2 * runs} } // all at once, as in many
 	}
 	w, err := openPriced(ctx, filepath.Join(dir, "data"), c.run, cfg, price)
 	if err != nil {
