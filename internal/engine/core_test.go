@@ -395,18 +395,18 @@ func TestLargeBatchesFreeTheirMemory(t *testing.T) {
 	h := newHarness(t, memory.New(memory.Options{}), Config{}, noop())
 	p := planOf(t, chain(1), noop())
 	var inputs []*input
-	for range 3 * keptCapacity {
+	for range maxRuns {
 		inputs = append(inputs, h.startInput(acc, p, nil))
 	}
 	h.handle(inputs...)
-	if n := cap(h.c.pipeline.building.dirty); n < 3*keptCapacity {
+	if n := cap(h.c.pipeline.building.dirty); n < maxRuns {
 		t.Fatalf("the batch had %d runs", n)
 	}
 	h.runUntilIdle()
 	h.finishTasks()
 	h.advanceClock(1_000_000)
 	for _, b := range []*batch{h.c.pipeline.building, h.c.pipeline.spare} {
-		if n := max(cap(b.dirty), cap(b.inputs), cap(b.commands), cap(b.transitions), cap(b.runs)); n > 2*keptCapacity {
+		if n := max(cap(b.dirty), cap(b.inputs), cap(b.commands), cap(b.transitions), cap(b.runs)); n > keptCapacity {
 			t.Errorf("capacity for %d runs is kept while there is none", n)
 		}
 	}

@@ -44,26 +44,26 @@ func mayDefer(t *store.Transition) bool {
 }
 
 // checkDeferred finds out whether one of the runs that begin without a row has one: then
-// it has begun already. Their ids are close to each other, and between them there is
-// usually no row.
+// it has begun already. Ids ascend, so that almost all are behind the last row.
 func (s *Store) checkDeferred() error {
 	q := &s.c.starts
-	for from := 0; from < len(q.deferred) && !q.taken; {
-		account := q.deferred[from].Account
-		low, high := q.deferred[from].Run, q.deferred[from].Run
-		to := from + 1
-		for ; to < len(q.deferred) && q.deferred[to].Account == account; to++ {
-			low, high = min(low, q.deferred[to].Run), max(high, q.deferred[to].Run)
+	for _, t := range q.deferred {
+		last, known := q.last[t.Account]
+		if !known {
+			var v [1]driver.Value
+			if _, err := s.st.lastRun.Row(v[:], t.Account); err != nil {
+				return err
+			}
+			last, _ = v[0].(string)
+			q.last[t.Account] = last
 		}
-		var v [1]driver.Value
-		found, err := s.st.anyRun.Row(v[:], account, low, high)
-		for i := from; found && err == nil && i < to && !q.taken; i++ {
-			q.taken, err = s.st.anyRun.Row(v[:], account, q.deferred[i].Run, q.deferred[i].Run)
+		if t.Run <= last && !q.taken {
+			var r foundRun
+			var err error
+			if q.taken, err = r.find(s.st.findRun, t.Key); err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return err
-		}
-		from = to
 	}
 	return nil
 }

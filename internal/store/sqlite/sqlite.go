@@ -125,7 +125,7 @@ func openDir(ctx context.Context, dir string, opt Options) (*Store, error) {
 	s := &Store{path: filepath.Join(dir, datadir.Database), lock: lock, plans: map[string]struct{}{}, accounts: map[string]*cachedAccount{}}
 	s.feed.tails = map[string]*feedTail{}
 	s.x.init()
-	s.c.fresh = map[store.Key]*entry{}
+	s.c.fresh, s.c.starts.last = map[store.Key]*entry{}, map[string]string{}
 	err = datadir.Secure(dir)
 	if err == nil && opt.vfs == "" {
 		err = s.examineLog()

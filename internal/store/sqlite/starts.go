@@ -50,6 +50,7 @@ type starts struct {
 	// deferred are runs that begin in this commit, whose rows are deferred. It is not known
 	// yet that none of them has a row.
 	deferred []*store.Transition
+	last     map[string]string // the last run of an account that has a row, or had one
 	// taken reports that one of the rows was there already, and alone that each is
 	// written by a statement of its own, to find out which; then none is deferred.
 	taken, alone bool
@@ -104,7 +105,11 @@ func (s *Store) start(t *store.Transition) (deferred bool, v store.Verdict, err 
 	return false, v, err
 }
 
+// queueOf returns the queue for a row, which is about to be written.
 func (q *starts) queueOf(r newRun) *rowQueue {
+	if last, known := q.last[r.key.Account]; known && r.key.Run > last {
+		q.last[r.key.Account] = r.key.Run
+	}
 	if r.at.first != nil {
 		return &q.placed
 	}

@@ -24,7 +24,7 @@ var sqlFiles embed.FS
 type statements struct {
 	begin, commit, rollback        *conn.Stmt
 	insertRow, deleteRows          *conn.Stmt
-	anyRun                         *conn.Stmt
+	lastRun                        *conn.Stmt
 	suspend, wake                  *conn.Stmt
 	putHead, putHeadPlace          *conn.Stmt
 	putHeadAlone, putOpenHead      *conn.Stmt
@@ -68,7 +68,7 @@ func (s *statements) prepare(w *conn.Writer, c *catalog.Texts, starts *starts) e
 		name string
 	}{
 		{&s.begin, "begin"}, {&s.commit, "commit"}, {&s.rollback, "rollback"}, {&s.insertRow, "insertRow"},
-		{&s.deleteRows, "deleteRows"}, {&s.anyRun, "anyRun"}, {&s.putHead, "putHead"},
+		{&s.deleteRows, "deleteRows"}, {&s.lastRun, "lastRun"}, {&s.putHead, "putHead"},
 		{&s.putOpenHead, "putOpenHead"}, {&s.putHeadPlace, "putHeadPlace"}, {&s.putHeadAlone, "putHeadAlone"},
 		{&s.place, "place"}, {&s.putPack, "putPack"}, {&s.putPiece, "putPiece"}, {&s.suspend, "suspend"},
 		{&s.wake, "wake"}, {&s.findRun, "findRun"}, {&s.putPlan, "putPlan"}, {&s.findKey, "findKey"},

@@ -45,8 +45,8 @@ INSERT INTO runs (account, recipe, version, plan_hash, status, root, pack, code,
     run, parent, created, updated, ended, used, last, packed, start_sum, head_sum, reach_sum, place_sum)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, '', '', 0, '', 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
--- name: anyRun
-SELECT 1 FROM runs WHERE account = ? AND run BETWEEN ? AND ? LIMIT 1;
+-- name: lastRun
+SELECT ifnull(max(run), '') FROM runs WHERE account = ?;
 
 -- A new head is written by one of four statements. What the start fixed for good is not
 -- written again, because that would write its index, too. Functions that choose
