@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql/driver"
+	"errors"
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
@@ -176,7 +177,7 @@ func (s *Store) writeLate(list []*entry) (found bool, err error) {
 	defer c.forget()
 	some := make([]*entry, 0, rowsOfLate)
 	for _, e := range list {
-		if e.deferred && len(some) < cap(some) {
+		if e.deferred && !e.lost && len(some) < cap(some) {
 			some = append(some, e)
 		}
 	}
@@ -207,7 +208,11 @@ func (s *Store) insertLate(some []*entry) error {
 		s.touch(e)
 		e.newDeferred, e.newEnd = false, nil
 		row, err := s.late(e)
-		if err == nil {
+		switch {
+		case errors.Is(err, fault.StoreCorrupt): // a check names it; the others have rows
+			e.lost, e.newDeferred, e.newEnd = true, true, e.end
+			continue
+		case err == nil:
 			err = s.queueRow(row)
 		}
 		if err != nil {

@@ -210,6 +210,35 @@ func TestF20_DamagedDeferredRun(t *testing.T) {
 	}
 }
 
+// TestF20_DeferredRunIsDamagedLater: a record that is damaged while the store is open costs
+// its run, and no list, recovery or check of the others.
+func TestF20_DeferredRunIsDamagedLater(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	epoch := own(t, s)
+	mustCommit(t, s, startOf(epoch, runKey(0), "1"))
+	mustCommit(t, s, childOf(epoch, 1), childOf(epoch, 2))
+	damage(t, dir, childKey(1))
+	mustCommit(t, s, childOf(epoch, 3))
+	mustCommit(t, s, childOf(epoch, 4)) // the damaged row is read from the disk from here on
+	for range 2 {
+		heads, err := s.List(ctx, store.Query{Account: runKey(0).Account, Parent: runKey(0).Run})
+		if err != nil || len(heads) != 3 {
+			t.Errorf("the children are %v, %v", heads, err)
+		}
+	}
+	live := 0
+	if err := s.Recover(ctx, func(*store.Saved) error { live++; return nil }); err != nil || live != 4 {
+		t.Errorf("%d runs are recovered, %v", live, err)
+	}
+	if _, err := s.Head(ctx, childKey(1)); fault.CodeOf(err) != fault.StoreCorrupt {
+		t.Errorf("the head of the damaged run: %v", err)
+	}
+	if complaints := checkOf(t, s); len(complaints) == 0 {
+		t.Error("a check finds nothing")
+	}
+}
+
 // A store with deferred rows and the one in memory are the same for every reader, whatever
 // happens in which order: events, heads, compactions, marks, ends, lists, crashes, stops.
 func TestDeferredRowsAreInvisible(t *testing.T) {

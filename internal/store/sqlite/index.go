@@ -63,6 +63,7 @@ type entry struct {
 	deferred      bool   // it has no row yet
 	headAt        uint64 // of a deferred run: the first event of the record with its head
 	startSum      int64  // likewise, if its start is known: of what that has fixed
+	lost          bool   // it is deferred, and cannot be read any more
 	// end is that of a deferred run that has ended, unless it had when the store was opened.
 	end     *endedRun
 	damage  error // of a stored record that no chunk covers
