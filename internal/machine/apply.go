@@ -77,7 +77,7 @@ func (r *Run) apply(ev *journal.Event, s *scope) error {
 		st.attempt = ev.Attempt
 		told := st.flags / flagIgnored & 7 * flagIgnoredOlder // the node.ignored flags of what is now the previous attempt
 		st.flags = st.flags&^(flagsIgnored|flagUnknown|flagUnfunded) | told
-		if ms := s.step(r.plan, i).TimeoutMS; ms > 0 {
+		if ms := r.brief(s, i).timeoutMS; ms > 0 {
 			r.arm(s, i, ev.At+ms*1000)
 		}
 	case journal.EvNodeOpened:

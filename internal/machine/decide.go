@@ -196,7 +196,7 @@ func (r *Run) handleGranted(in *Input) {
 	if st.status != journal.Queued && st.status != journal.Blocked || s.state == scopeSweep || r.paused && !mutation.Pause {
 		return // it was or will be cancelled; the engine sees no node.started and frees the slot
 	}
-	if s.step(r.plan, i).Kind == plan.Recipe {
+	if r.brief(s, i).kind == plan.Recipe {
 		if in.Child != nil {
 			r.grantChild(s, i, in)
 		}
@@ -211,7 +211,7 @@ func (r *Run) handleGranted(in *Input) {
 
 func (r *Run) handleHeld(in *Input) {
 	s, i := r.at(in.Ref)
-	if s == nil || s.steps[i].status != journal.Queued && s.steps[i].status != journal.Blocked || s.step(r.plan, i).Kind == plan.Recipe {
+	if s == nil || s.steps[i].status != journal.Queued && s.steps[i].status != journal.Blocked || r.brief(s, i).kind == plan.Recipe {
 		return // a child run needs no slot
 	}
 	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeBlocked, Text: in.Text})
@@ -289,7 +289,7 @@ func (r *Run) emitCharge(s *scope, i int32, in *Input, completes bool) {
 
 // price is the price that was pinned for the step's action.
 func (r *Run) price(s *scope, i int32) ledger.Amount {
-	return r.pin(s.step(r.plan, i)).Price
+	return r.pin(r.brief(s, i)).Price
 }
 
 // stale reports whether the fence of an input names another attempt than the live one
@@ -486,7 +486,7 @@ func (r *Run) loseAttempt(s *scope, i int32, handedBack string) {
 	if s.state == scopeSweep {
 		return // the sweep is about to cancel it
 	}
-	if r.pin(s.step(r.plan, i)).Once {
+	if r.pin(r.brief(s, i)).Once {
 		r.finalFailure(s, i, &Failure{Code: fault.Interrupted, Msg: "the attempt was lost, and the action may be attempted only once"}, nil)
 		return
 	}
@@ -503,8 +503,8 @@ func (r *Run) loseAttempt(s *scope, i int32, handedBack string) {
 
 // pin is what the step's action resolved to when the run started. It is not to be
 // modified.
-func (r *Run) pin(step *plan.Step) *journal.Pin {
-	if k := int(step.Action); step.Kind == plan.Action && k < len(r.start.Pins) {
+func (r *Run) pin(b *stepBrief) *journal.Pin {
+	if k := int(b.action); b.kind == plan.Action && k < len(r.start.Pins) {
 		return &r.start.Pins[k]
 	}
 	return &noPin

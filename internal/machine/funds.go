@@ -55,10 +55,10 @@ func (r *Run) ceiling(s *scope, i int32) ledger.Amount {
 	if s.inCompensation() {
 		return 0
 	}
-	return r.ceilingOf(s.step(r.plan, i))
+	return r.ceilingOf(r.brief(s, i))
 }
 
-func (r *Run) ceilingOf(step *plan.Step) ledger.Amount {
+func (r *Run) ceilingOf(step *stepBrief) ledger.Amount {
 	pin := r.pin(step)
 	if pin.Price > 0 {
 		return pin.Price
@@ -173,7 +173,7 @@ func (r *Run) shortfall(s *scope, i int32) int64 {
 // that is the most the step costs, and the result's cost counts as nothing. An account
 // pays at most the declared cost; one that was not declared is unknown.
 func (r *Run) costOf(s *scope, i int32, in *Input) (int64, *Failure) {
-	pin := r.pin(s.step(r.plan, i))
+	pin := r.pin(r.brief(s, i))
 	switch {
 	case pin.Price > 0:
 		return 0, nil
@@ -192,8 +192,12 @@ func (r *Run) estimated() int64 { return cmp.Or(r.funds.estimated, r.start.Credi
 // estimateAgain estimates what the run costs when a step has completed that its formula
 // names, if all such steps have now (R15).
 func (r *Run) estimateAgain(i int32) {
-	est, slot := r.plan.Estimate, r.root.step(r.plan, i).Slot
-	if est == nil || !r.metered() || !slices.ContainsFunc(est.Reads, func(v plan.Var) bool { return v.Index == slot }) {
+	est := r.plan.Estimate
+	if est == nil || !r.metered() {
+		return
+	}
+	slot := r.root.step(r.plan, i).Slot
+	if !slices.ContainsFunc(est.Reads, func(v plan.Var) bool { return v.Index == slot }) {
 		return
 	}
 	known := estimate.Known{Input: r.start.Parameters, Files: FileFacts(r.start.Files), Outputs: map[string]any{}}
@@ -259,7 +263,7 @@ func (r *Run) nextReservation(resets []reset) (n, expected int64) {
 // mostOf is the most that one try of a step costs, with each loop counted once.
 func (r *Run) mostOf(step int32) (cost ledger.Amount) {
 	st := &r.plan.Steps[step]
-	cost = r.ceilingOf(st)
+	cost = r.ceilingOf(&r.prog.briefs[step])
 	for _, g := range st.Graphs() {
 		if r.plan.Graphs[g].Role == plan.Compensation || g <= st.Graph { // an inner graph comes after the one around it
 			continue

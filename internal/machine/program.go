@@ -19,8 +19,25 @@ type Program struct {
 	plan    *plan.Plan
 	cost    int64 // the most that evaluating an expression may cost
 	steps   []atomic.Pointer[stepCode]
+	briefs  []stepBrief
 	outputs atomic.Pointer[outputCode]
 	waves   [][][]int32 // graph → wave → local step indices; only with plan.Waves
+}
+
+// stepBrief is what each turn needs of a step. A plan.Step is larger than the caches like.
+type stepBrief struct {
+	timeoutMS, totalTimeoutMS int64
+	action                    int32
+	kind                      plan.Kind
+}
+
+func briefsOf(p *plan.Plan) []stepBrief {
+	all := make([]stepBrief, len(p.Steps))
+	for i := range p.Steps {
+		st := &p.Steps[i]
+		all[i] = stepBrief{st.TimeoutMS, st.TotalTimeoutMS, st.Action, st.Kind}
+	}
+	return all
 }
 
 // stepCode is the compiled code of a step. Two goroutines may compile the same step;
@@ -43,7 +60,7 @@ type outputCode struct {
 
 // Prepare returns the program of a sealed plan.
 func Prepare(p *plan.Plan) *Program {
-	g := &Program{plan: p, cost: journal.ExpressionCost(p.Limits), steps: make([]atomic.Pointer[stepCode], len(p.Steps))}
+	g := &Program{plan: p, cost: journal.ExpressionCost(p.Limits), steps: make([]atomic.Pointer[stepCode], len(p.Steps)), briefs: briefsOf(p)}
 	if p.Waves {
 		g.waves = make([][][]int32, len(p.Graphs))
 		for k := range p.Graphs {
@@ -68,7 +85,7 @@ func (g *Program) withLimits(l plan.Limits) *Program {
 	if journal.ExpressionCost(l) == g.cost {
 		return g
 	}
-	return &Program{plan: g.plan, cost: journal.ExpressionCost(l), steps: make([]atomic.Pointer[stepCode], len(g.steps)), waves: g.waves}
+	return &Program{plan: g.plan, cost: journal.ExpressionCost(l), steps: make([]atomic.Pointer[stepCode], len(g.steps)), briefs: g.briefs, waves: g.waves}
 }
 
 func (g *Program) compile(e *plan.Expr) (*expr.Program, error) {

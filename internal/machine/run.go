@@ -302,4 +302,7 @@ func (r *Run) scope(p journal.Path) *scope {
 // step is the plan's step at a local index of the scope.
 func (s *scope) step(p *plan.Plan, i int32) *plan.Step { return &p.Steps[s.g.First+i] }
 
+// brief is what each turn needs of a step.
+func (r *Run) brief(s *scope, i int32) *stepBrief { return &r.prog.briefs[s.g.First+i] }
+
 func (s *scope) ref(i int32) journal.Ref { return journal.Ref{Path: s.path, Step: s.g.First + i} }

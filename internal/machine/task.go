@@ -60,7 +60,7 @@ func (r *Run) TaskInto(t *Task, ref journal.Ref, fence journal.Fence) bool {
 	if st.status != journal.Running || s.comps[i] != nil || st.attempt != fence.Attempt || fence.Gen != r.gen {
 		return false
 	}
-	*t = Task{Ref: ref, Fence: fence, Pin: *r.pin(step), StepPath: journal.StepPath(r.plan, ref),
+	*t = Task{Ref: ref, Fence: fence, Pin: *r.pin(r.brief(s, i)), StepPath: journal.StepPath(r.plan, ref),
 		EffectKey: r.effectKey(s, i), TimeoutMS: step.TimeoutMS, InputC: step.InputC, OutputC: step.OutputC,
 		step: step, code: r.prog.code(ref.Step), files: r.start.Files}
 	if len(step.ParamRef) > 0 || len(step.Bindings) > 0 {

@@ -43,7 +43,7 @@ func (r *Run) arm(s *scope, i int32, due int64) {
 
 // armTotal sets the timer for the total_timeout of a step instance that begins now.
 func (r *Run) armTotal(s *scope, i int32) {
-	if ms := s.step(r.plan, i).TotalTimeoutMS; ms > 0 {
+	if ms := r.brief(s, i).totalTimeoutMS; ms > 0 {
 		r.pushTimer(timer{due: r.now + ms*1000, scope: s, step: i, total: true})
 	}
 }
