@@ -131,7 +131,7 @@ func (ch *Child) Start(id string, ref journal.Ref, fence journal.Fence, share jo
 		Parameters: ch.params, Files: ch.task.Files, Correlation: cmp.Or(up.Correlation, root),
 		Seed: childSeed(up.Seed, id), Pins: ch.pins, Labels: up.Labels, Credits: ch.terms,
 		Child: &journal.Child{
-			Root: root, Parent: up.Run, Path: []byte(ref.Path), Step: ref.Step, Gen: fence.Gen, Attempt: fence.Attempt,
+			Root: root, Parent: up.Run, Path: append([]byte(nil), ref.Path...), Step: ref.Step, Gen: fence.Gen, Attempt: fence.Attempt,
 			Depth: ch.task.Depth, MaxDepth: ch.maxDepth(), Share: share,
 			Most: journal.Share{Steps: ch.task.Child.TotalSteps, Memory: ch.task.Child.MemoryBytes},
 		},

@@ -5,6 +5,7 @@ package program
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -238,6 +239,26 @@ func TestR28_Child(t *testing.T) {
 		}
 		if at := s.Child; at.Root != "run_1" || at.Parent != "run_1" || at.Attempt != 2 || at.Depth != 1 || at.MaxDepth != 3 || at.Share != share || share.Steps != shareSteps {
 			t.Errorf("%s: the place of the child run is %+v", name, at)
+		}
+	}
+	// The machine takes a start as it is made here, so decoding its event must give the same.
+	start.Labels = map[string]string{"team": "a"}
+	for _, input := range []string{`{"n":1}`, `{"n":0.1,"list":[1,"ü",null,{"deep":1234567890123456789}]}`, `{"n":-0.5e-7,"text":"a \"b\" <c>"}`} {
+		for _, path := range []journal.Path{"", "all[3]"} {
+			one := *task
+			one.Input, one.Files = []byte(input), []journal.File{{Hash: "sha256_1", Name: "n", Size: 3}}
+			child, err := c.Child(t.Context(), st, actions, prog, start, tree, &one)
+			if err != nil {
+				t.Fatal(err)
+			}
+			made := child.Start("run_2", journal.Ref{Path: path}, journal.Fence{Gen: 1, Attempt: 2}, child.Share())
+			data, err := journal.EncodeStart(made)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if decoded, err := journal.DecodeStart(data); err != nil || !reflect.DeepEqual(decoded, made) {
+				t.Errorf("the start of a child run is %+v, its event says %+v, %v", made, decoded, err)
+			}
 		}
 	}
 	bad := *task

@@ -51,7 +51,7 @@ var ownSchema = sync.OnceValues(func() (found map[check.Object]string, err error
 // schema and the problems found, at most 20 lines. It changes nothing, but writes the rows
 // of runs that are deferred, and returns soon after ctx is done.
 func (s *Store) Check(ctx context.Context) (schema int, complaints []string, err error) {
-	if err := s.allRows(ctx); err != nil {
+	if err := s.flushDeferred(ctx); err != nil {
 		return 0, nil, err
 	}
 	c := checking{check.Check{DB: s.read, Texts: s.checkTexts}, s}

@@ -157,8 +157,8 @@ func (s *Store) commitLocked(batch []store.Transition, encoded []encodedCompacti
 		s.plans[hash] = struct{}{}
 	}
 	s.nudge(rows)
-	if s.x.endedCount >= 2*manyEnded { // upkeep is behind
-		_, _ = s.writeLate(s.x.ended) // the next commit reports an error
+	if s.x.endedCount >= 2*flushAfter { // upkeep is behind
+		_ = s.flush(&s.x.endedRuns) // this batch is durable; a failed store tells the next one
 	}
 	return verdicts, nil
 }
@@ -331,7 +331,7 @@ func (s *Store) writeTransition(t *store.Transition, compaction encodedCompactio
 				s.c.starts.taken = true
 				return store.Verdict{}, nil
 			}
-			row, err := s.late(e)
+			row, err := s.deferredRun(e)
 			if err == nil {
 				err = s.writeNow(e, row)
 			}

@@ -24,10 +24,13 @@ import (
 // All events of a deferred run are in the journal, so the run is in the index.
 
 const (
-	// manyEnded is how many deferred runs that have ended make upkeep write them.
-	manyEnded = 4096
-	// rowsOfLate is how many rows one transaction writes, because commits wait for it.
-	rowsOfLate = 256
+	// flushAfter is how many deferred runs that have ended wake upkeep. It also writes them,
+	// as long as they fill a transaction, when it is awake for something else.
+	flushAfter = 4096
+	// flushRows is how many rows one transaction writes, because commits wait for it.
+	flushRows = 256
+	// knownAccounts bounds starts.last.
+	knownAccounts = 1024
 )
 
 // An endedRun is a deferred run that has ended: it is as settled and compacted as if it had
@@ -55,7 +58,9 @@ func (s *Store) checkDeferred() error {
 			if _, err := s.st.lastRun.Row(v[:], t.Account); err != nil {
 				return err
 			}
-			last, _ = v[0].(string)
+			if last, _ = v[0].(string); len(q.last) >= knownAccounts {
+				clear(q.last)
+			}
 			q.last[t.Account] = last
 		}
 		if t.Run <= last && !q.taken {
@@ -78,7 +83,7 @@ func (s *Store) writeDeferred(t *store.Transition, e *entry, compaction encodedC
 		return nil
 	case t.Head == nil && t.Compaction == nil && t.Suspension == nil:
 		return s.writeRest(t, e, compaction, location{}, false)
-	case s.endDeferred(t, e), s.headDeferred(t, e):
+	case s.deferEnd(t, e), s.deferHead(t, e):
 		e.setHead(t.Head)
 		return s.writeRest(t, e, compaction, location{}, false)
 	}
@@ -92,7 +97,7 @@ func (s *Store) writeDeferred(t *store.Transition, e *entry, compaction encodedC
 		if err != nil {
 			return err
 		}
-		row.fix(&head)
+		row.keepStart(&head)
 	}
 	if t.Head == nil {
 		row.last, row.at = e.newLast, location{}
@@ -105,9 +110,9 @@ func (s *Store) writeDeferred(t *store.Transition, e *entry, compaction encodedC
 	return s.writeRest(t, e, compaction, at, t.Head == nil)
 }
 
-// endDeferred notes that a run whose row is deferred has ended, if the row can go on being
+// deferEnd notes that a run whose row is deferred has ended, if the row can go on being
 // deferred.
-func (s *Store) endDeferred(t *store.Transition, e *entry) bool {
+func (s *Store) deferEnd(t *store.Transition, e *entry) bool {
 	h, f := t.Head, t.Compaction
 	if s.c.starts.alone || h == nil || !h.Settled() || h.Quarantine != "" || t.Suspension != nil || t.Last == 0 || e.damage != nil ||
 		f == nil || f.First != 1 || f.Last != t.Last || f.State != nil || !format.Small(f) || format.StartSum(e.key, h) != e.startSum {
@@ -117,9 +122,9 @@ func (s *Store) endDeferred(t *store.Transition, e *entry) bool {
 	return true
 }
 
-// headDeferred reports whether the new head of a run whose row is deferred can be in the
+// deferHead reports whether the new head of a run whose row is deferred can be in the
 // record of its events.
-func (s *Store) headDeferred(t *store.Transition, e *entry) bool {
+func (s *Store) deferHead(t *store.Transition, e *entry) bool {
 	h := t.Head
 	return !s.c.starts.alone && h != nil && t.Last != 0 && t.Compaction == nil && t.Suspension == nil && e.damage == nil &&
 		h.Ended == 0 && !h.Owes && h.Quarantine == "" && format.StartSum(e.key, h) == e.startSum
@@ -139,8 +144,8 @@ func (s *Store) writeNow(e *entry, row newRun) error {
 	return err
 }
 
-// late returns the row of a deferred run. If the run has ended its events are packed.
-func (s *Store) late(e *entry) (row newRun, err error) {
+// deferredRun returns the row of a deferred run. If the run has ended its events are packed.
+func (s *Store) deferredRun(e *entry) (row newRun, err error) {
 	if !e.settled {
 		head, err := s.deferredHead(context.Background(), e.key, e.refs, e.headAt)
 		return newRun{key: e.key, head: &head, last: e.last}, err
@@ -169,48 +174,57 @@ func (s *Store) readEnded(e *entry) (*endedRun, error) {
 	return &endedRun{head, t.frames}, nil
 }
 
-// writeLate writes the rows of some deferred runs, the first ones of a list, and reports
-// whether it has found any. The caller holds w.
-func (s *Store) writeLate(list []*entry) (found bool, err error) {
+// flush writes the rows of the first deferred runs of a list and takes them out of it. The
+// caller holds w.
+func (s *Store) flush(list *[]*entry) error {
 	c := &s.c
 	c.reset()
 	defer c.forget()
-	some := make([]*entry, 0, rowsOfLate)
-	for _, e := range list {
-		if e.deferred && !e.lost && len(some) < cap(some) {
+	some, seen := make([]*entry, 0, flushRows), 0
+	for ; seen < len(*list) && len(some) < flushRows; seen++ {
+		if e := (*list)[seen]; e.deferred && !e.unreadable {
 			some = append(some, e)
 		}
 	}
 	if len(some) == 0 {
-		return false, nil
+		*list = nil
+		return nil
 	}
-	err = failpoint.Hit(failpoint.DeferredWrite)
+	err := failpoint.Hit(failpoint.DeferredWrite)
 	if err == nil {
-		err = s.inTx(func() error { return s.insertLate(some) })
+		err = s.inTx(func() error { return s.insertDeferred(some) })
 	}
 	c.inTx = false
 	if err != nil {
-		return false, s.fail(err)
+		for _, e := range some {
+			e.unreadable = false
+		}
+		return s.fail(err)
 	}
+	*list = (*list)[seen:]
 	s.x.Lock()
 	for _, e := range some {
-		s.x.settle(e)
+		if e.unreadable {
+			s.x.uncount(e)
+		} else {
+			s.x.settle(e)
+		}
 	}
 	s.x.Unlock()
 	s.countPages(int64(len(some)/8 + 4))
-	return true, nil
+	return nil
 }
 
-func (s *Store) insertLate(some []*entry) error {
+func (s *Store) insertDeferred(some []*entry) error {
 	c := &s.c
 	c.inTx = true
 	for _, e := range some {
 		s.touch(e)
 		e.newDeferred, e.newEnd = false, nil
-		row, err := s.late(e)
+		row, err := s.deferredRun(e)
 		switch {
 		case errors.Is(err, fault.StoreCorrupt): // a check names it; the others have rows
-			e.lost, e.newDeferred, e.newEnd = true, true, e.end
+			e.unreadable = true
 			continue
 		case err == nil:
 			err = s.queueRow(row)
@@ -229,8 +243,8 @@ func (s *Store) insertLate(some []*entry) error {
 	return s.writePack()
 }
 
-// fix takes what the start of a run has fixed from its first head.
-func (r *newRun) fix(first *store.Head) {
+// keepStart takes what the start of a run has fixed from its first head.
+func (r *newRun) keepStart(first *store.Head) {
 	if r.head == nil {
 		r.head = first
 		return
@@ -293,16 +307,24 @@ func (s *Store) deferredRow(ctx context.Context, v *view) (*savedRow, error) {
 // deferRow notes that the row of a run is deferred.
 func (x *index) deferRow(e *entry) {
 	e.deferred = true
-	x.deferred++
-	x.late = prune(x.late, x.deferred)
-	x.late = append(x.late, e)
+	x.deferredCount++
+	x.deferredRuns = prune(x.deferredRuns, x.deferredCount)
+	x.deferredRuns = append(x.deferredRuns, e)
 }
 
-// endDeferred notes that a deferred run has ended.
-func (x *index) endDeferred(e *entry) {
+// uncount notes that the row of a run is deferred no longer, or for ever.
+func (x *index) uncount(e *entry) {
+	x.deferredCount--
+	if e.settled {
+		x.endedCount--
+	}
+}
+
+// noteEnded notes that a deferred run has ended.
+func (x *index) noteEnded(e *entry) {
 	x.endedCount++
-	x.ended = prune(x.ended, x.endedCount)
-	x.ended = append(x.ended, e)
+	x.endedRuns = prune(x.endedRuns, x.endedCount)
+	x.endedRuns = append(x.endedRuns, e)
 }
 
 // prune removes entries that are deferred no longer from a list, once they are most of it.
@@ -313,24 +335,43 @@ func prune(list []*entry, deferred int) []*entry {
 	return slices.DeleteFunc(list, func(e *entry) bool { return !e.deferred })
 }
 
-// allRows writes the rows that are deferred, before rows are listed.
-func (s *Store) allRows(ctx context.Context) error {
+// flushDeferred writes the rows that are deferred, before rows are listed.
+func (s *Store) flushDeferred(ctx context.Context) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
 	s.x.RLock()
-	n := s.x.deferred
+	n := s.x.deferredCount
 	s.x.RUnlock()
 	if n == 0 {
 		return nil
 	}
-	if err := s.lockToWrite(ctx); err != nil {
-		return err
-	}
-	defer s.w.Unlock()
-	for {
-		if found, err := s.writeLate(s.x.late); err != nil || !found {
+	// Commits go on meanwhile: what is deferred later stays behind.
+	for ; n > 0; n -= flushRows {
+		if err := s.lockToWrite(ctx); err != nil {
+			return err
+		}
+		err := s.flush(&s.x.deferredRuns)
+		s.w.Unlock()
+		if err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// flushLast is flushDeferred when the store is closed. After a full disk the next store
+// finds the runs in the journal, and an earlier failure was reported.
+func (s *Store) flushLast() error {
+	s.w.Lock()
+	over := s.failed != nil || !s.scanned.Load() || s.closed.Load()
+	s.w.Unlock()
+	if over {
+		return nil
+	}
+	err := s.flushDeferred(context.Background())
+	if errors.Is(err, fault.StoreFull) {
+		return nil
+	}
+	return err
 }

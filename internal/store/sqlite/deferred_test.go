@@ -112,22 +112,22 @@ func TestUpkeepWritesDeferredRows(t *testing.T) {
 	epoch := own(t, s)
 	mustCommit(t, s, startOf(epoch, runKey(0), "1"))
 	var starts, ends []store.Transition
-	for i := range manyEnded {
+	for i := range flushAfter {
 		starts, ends = append(starts, childOf(epoch, i)), append(ends, endedChild(epoch, i, 1, "start"))
 	}
 	mustCommit(t, s, starts...)
 	mustCommit(t, s, ends[1:]...)
 	wantRows(t, s, 1)
 	mustCommit(t, s, ends[0])
-	for n := 0; n < manyEnded+1-rowsOfLate; { // upkeep has been woken
+	for n := 0; n < flushAfter+1-flushRows; { // upkeep has been woken
 		if err := s.read.QueryRow(`SELECT count(*) FROM runs`).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := s.allRows(ctx); err != nil {
+	if err := s.flushDeferred(ctx); err != nil {
 		t.Fatal(err)
 	}
-	wantRows(t, s, manyEnded+1)
+	wantRows(t, s, flushAfter+1)
 	for s.trim() {
 	}
 	if st, err := s.Stats(ctx); err != nil || st.JournalRows != 1 {
@@ -157,7 +157,7 @@ func TestDeferredRunBeginsOnce(t *testing.T) {
 				t.Errorf("%s: start %d gives %v, want %q", when, i, verdicts[i].Err, want)
 			}
 		}
-		if err := s.allRows(ctx); err != nil {
+		if err := s.flushDeferred(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -248,7 +248,11 @@ func TestDeferredRowsAreInvisible(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = s.Close() }()
+		defer func() {
+			if err := s.Close(); err != nil {
+				rt.Error(err)
+			}
+		}()
 		want := memory.New(memory.Options{})
 		m := &deferredModel{t: rt, want: want, runs: map[int]*modelRun{}}
 		m.own(s)
@@ -262,12 +266,12 @@ func TestDeferredRowsAreInvisible(t *testing.T) {
 				}
 				m.commit(s, batch...)
 			case 6:
-				if err := s.allRows(ctx); err != nil {
+				if err := s.flushDeferred(ctx); err != nil {
 					rt.Fatal(err)
 				}
 			case 7:
 				s.w.Lock()
-				_, err := s.writeLate(s.x.ended)
+				err := s.flush(&s.x.endedRuns)
 				s.w.Unlock()
 				if err != nil {
 					rt.Fatal(err)
@@ -279,7 +283,9 @@ func TestDeferredRowsAreInvisible(t *testing.T) {
 				}
 			case 10: // a crash
 				dir = copyOf(t, filepath.Dir(s.path))
-				_ = s.Close()
+				if err := s.Close(); err != nil { // it goes on in the copy
+					rt.Fatal(err)
+				}
 				if s, err = Open(ctx, Options{Dir: dir, cold: true}); err != nil {
 					rt.Fatal(err)
 				}

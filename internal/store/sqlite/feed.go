@@ -12,7 +12,6 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/format"
-	"github.com/roux-engine/roux/internal/store/sqlite/check"
 	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 )
 
@@ -189,12 +188,12 @@ func (s *Store) Changes(ctx context.Context, account string, after uint64, limit
 		part = part[:min(len(part), limit-len(changes))]
 		changes = append(changes, part...)
 		if last += uint64(len(part)); len(changes) == limit {
-			return check.ErrEnough
+			return errEnough
 		}
 		return nil
 	}, account, int64(min(after, math.MaxInt64)))
 	switch {
-	case len(changes) > 0 && (errors.Is(err, check.ErrEnough) || errors.Is(err, fault.StoreCorrupt)):
+	case len(changes) > 0 && (errors.Is(err, errEnough) || errors.Is(err, fault.StoreCorrupt)):
 		return changes, nil // the next call reports damage behind them
 	case err == nil && len(changes) == 0:
 		var newest feedRow
@@ -305,14 +304,14 @@ func (s *Store) forgetChanges(ctx context.Context, account string, before int64,
 		case r.check(account) != nil || r.first > r.last:
 			return nil
 		case r.at >= before:
-			return check.ErrEnough
+			return errEnough
 		}
 		if n, until, at = seen, r.last, r.at; n >= limit {
-			return check.ErrEnough
+			return errEnough
 		}
 		return nil
 	}, account, int64(0))
-	if err != nil && !errors.Is(err, check.ErrEnough) {
+	if err != nil && !errors.Is(err, errEnough) {
 		return 0, err
 	}
 	if n == 0 {
@@ -350,6 +349,9 @@ func (s *Store) eachFeedRow(ctx context.Context, query string, fn func(*feedRow)
 		return fn(&r)
 	})
 }
+
+// errEnough ends a walk over rows before their end.
+var errEnough = errors.New("enough rows")
 
 // A feedRow is a row of the table feed.
 type feedRow struct {

@@ -31,10 +31,10 @@ type index struct {
 	// committing are runs without an entry that a commit under way changes; see
 	// entry.committing.
 	committing map[store.Key]struct{}
-	// late are the runs whose rows are deferred, and others that were, and deferred is how
-	// many they are. ended are those that have ended, likewise.
-	late, ended          []*entry
-	deferred, endedCount int
+	// deferredRuns are those whose rows are deferred, oldest first, and some that were;
+	// deferredCount is how many they are. endedRuns are those that have ended, likewise.
+	deferredRuns, endedRuns   []*entry
+	deferredCount, endedCount int
 	// dropped counts the entries that were removed. A reader that found no entry can so
 	// detect that one was added and removed meanwhile.
 	dropped uint64
@@ -63,7 +63,7 @@ type entry struct {
 	deferred      bool   // it has no row yet
 	headAt        uint64 // of a deferred run: the first event of the record with its head
 	startSum      int64  // likewise, if its start is known: of what that has fixed
-	lost          bool   // it is deferred, and cannot be read any more
+	unreadable    bool   // it is deferred, and stays so
 	// end is that of a deferred run that has ended, unless it had when the store was opened.
 	end     *endedRun
 	damage  error // of a stored record that no chunk covers
@@ -257,13 +257,11 @@ func (x *index) settleDeferred(e *entry) {
 	case e.newDeferred && !e.deferred:
 		x.deferRow(e)
 	case e.deferred && !e.newDeferred:
-		e.deferred = false
-		x.deferred--
-		if e.settled {
-			x.endedCount--
+		if e.deferred = false; !e.unreadable {
+			x.uncount(e)
 		}
-	case e.deferred && e.newSettled && !e.settled:
-		x.endDeferred(e)
+	case e.deferred && e.newSettled && !e.settled && !e.unreadable:
+		x.noteEnded(e)
 	}
 	e.end, e.headAt = e.newEnd, e.newHeadAt
 }

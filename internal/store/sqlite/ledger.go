@@ -15,7 +15,6 @@ import (
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/format"
-	"github.com/roux-engine/roux/internal/store/sqlite/check"
 	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 )
 
@@ -179,11 +178,11 @@ func (s *Store) readAccount(ctx context.Context, account string, at int64) (a *l
 	}
 	err = s.eachEntry(ctx, account, a.Seq(), func(e *ledger.Entry, _ uint64) error {
 		if max(a.At(), e.At) > at {
-			return check.ErrEnough
+			return errEnough
 		}
 		return applyEntry(a, e, account)
 	})
-	if errors.Is(err, check.ErrEnough) {
+	if errors.Is(err, errEnough) {
 		err = nil
 	}
 	return a, uint64(r.seq), err
@@ -199,11 +198,11 @@ func (s *Store) Entries(ctx context.Context, account string, after uint64, limit
 	}
 	err = s.eachEntry(ctx, account, after, func(e *ledger.Entry, _ uint64) error {
 		if entries = append(entries, e); len(entries) == limit {
-			return check.ErrEnough
+			return errEnough
 		}
 		return nil
 	})
-	if errors.Is(err, check.ErrEnough) {
+	if errors.Is(err, errEnough) {
 		err = nil
 	}
 	_, err = s.explain(err)
@@ -213,7 +212,7 @@ func (s *Store) Entries(ctx context.Context, account string, after uint64, limit
 // HeadsAfter returns the next heads of an account in the order of their ids, and none
 // after the last. A damaged one has its Damage set.
 func (s *Store) HeadsAfter(ctx context.Context, account, after string) (heads []store.Head, err error) {
-	if err := s.allRows(ctx); err != nil {
+	if err := s.flushDeferred(ctx); err != nil {
 		return nil, err
 	}
 	rows, err := s.read.QueryContext(ctx, s.t.headsAfter, account, after)
@@ -250,9 +249,9 @@ func (s *Store) Entry(ctx context.Context, account, key string) (found *ledger.E
 	if err == nil {
 		err = s.eachEntry(ctx, account, uint64(n)-1, func(e *ledger.Entry, n uint64) error {
 			found, seq = e, n
-			return check.ErrEnough
+			return errEnough
 		})
-		if errors.Is(err, check.ErrEnough) {
+		if errors.Is(err, errEnough) {
 			err = nil
 		}
 	}

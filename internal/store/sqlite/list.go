@@ -40,16 +40,16 @@ func (s *Store) lookup(ctx context.Context, dst []any, query *sql.Stmt, args ...
 // Head implements store.Store.
 func (s *Store) Head(ctx context.Context, key store.Key) (store.Head, error) {
 	var h headRow
-	found, err := s.lookup(ctx, headPlaces(&h), s.q.head, key.Account, key.Run)
+	find := func() (bool, error) { return s.lookup(ctx, headPlaces(&h), s.q.head, key.Account, key.Run) }
+	found, err := find()
 	if err == nil && !found {
-		head, deferred, err := s.headOfDeferred(ctx, key)
-		if err != nil || deferred {
+		var head store.Head
+		var deferred bool
+		if head, deferred, err = s.headOfDeferred(ctx, key); deferred {
 			return head, err
 		}
-		// Its row may have been written meanwhile.
-		found, err = s.lookup(ctx, headPlaces(&h), s.q.head, key.Account, key.Run)
-		if err != nil {
-			return store.Head{}, err
+		if err == nil {
+			found, err = find() // its row may have been written meanwhile
 		}
 	}
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *Store) Head(ctx context.Context, key store.Key) (store.Head, error) {
 func (s *Store) List(ctx context.Context, q store.Query) (heads []store.Head, err error) {
 	ready := s.isOpen
 	if q.All || q.Root != "" || q.Parent != "" {
-		ready = s.allRows
+		ready = s.flushDeferred
 	}
 	if err := ready(ctx); err != nil {
 		return nil, err

@@ -94,7 +94,7 @@ func (s *Store) Delete(ctx context.Context, epoch uint64, at int64, keys []store
 	if err := failpoint.Hit(failpoint.DeleteBefore); err != nil {
 		return nil, err
 	}
-	if err := s.allRows(brief(ctx)); err != nil {
+	if err := s.flushDeferred(brief(ctx)); err != nil {
 		return nil, err
 	}
 	s.removing.Lock()

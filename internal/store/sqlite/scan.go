@@ -281,7 +281,7 @@ func (s *Store) enter(key store.Key, run *scanned, lost []lostRow) {
 		}
 		if run.settled = e.settled; e.settled {
 			e.open = false
-			s.x.endDeferred(e)
+			s.x.noteEnded(e)
 		}
 	}
 	if live := !run.suspended && !run.settled; e.damage == nil && live {
@@ -320,7 +320,7 @@ type readRun struct {
 // Recover implements store.Store. It reads the next runs while fn handles one.
 func (s *Store) Recover(ctx context.Context, fn func(*store.Saved) error) error {
 	defer s.forget()
-	if err := s.allRows(ctx); err != nil {
+	if err := s.flushDeferred(ctx); err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancel(ctx)

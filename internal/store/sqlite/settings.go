@@ -3,7 +3,6 @@
 package sqlite
 
 import (
-	"database/sql/driver"
 	"fmt"
 )
 
@@ -22,37 +21,11 @@ func (s *Store) Settings() (map[string]string, error) {
 		"journal_mode": s.t.journalMode,
 		"page_size":    s.t.pageSize,
 	} {
-		value, err := s.ask(query)
+		value, err := s.db.Value(query)
 		if err != nil {
 			return nil, fmt.Errorf("read the setting %s: %w", name, err)
 		}
 		settings[name] = value
 	}
 	return settings, nil
-}
-
-// ask runs a query for one value. The caller holds w.
-func (s *Store) ask(query string) (value string, err error) {
-	st, err := s.db.Conn.Prepare(query)
-	if err != nil {
-		return "", err
-	}
-	defer func() {
-		if cerr := st.Close(); err == nil {
-			err = cerr
-		}
-	}()
-	rows, err := st.Query(nil) //nolint:staticcheck // the writer is used without database/sql and its contexts
-	if err != nil {
-		return "", err
-	}
-	var v [1]driver.Value
-	if err := rows.Next(v[:]); err != nil {
-		_ = rows.Close()
-		return "", err
-	}
-	if b, ok := v[0].([]byte); ok {
-		v[0] = string(b)
-	}
-	return fmt.Sprint(v[0]), rows.Close()
 }

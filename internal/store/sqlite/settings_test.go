@@ -22,7 +22,7 @@ func TestSettingsOfTheWriter(t *testing.T) {
 	if _, err := s.st.begin.Exec(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.ask(`SELECT nothing FROM nowhere`); err == nil {
+	if _, err := s.db.Value(`SELECT nothing FROM nowhere`); err == nil {
 		t.Error("a query that cannot be answered was answered")
 	}
 	if _, err := s.st.rollback.Exec(); err != nil {

@@ -288,15 +288,12 @@ var errClosed = fault.New(fault.StoreFailed, "the store is closed")
 // Close implements store.Store.
 func (s *Store) Close() error {
 	s.stopUpkeep()
-	if s.scanned.Load() && !s.closed.Load() {
-		_ = s.allRows(context.Background()) // otherwise the next one does it
-	}
+	errs := []error{s.flushLast()}
 	s.w.Lock()
 	defer s.w.Unlock()
 	if s.closed.Swap(true) {
 		return nil
 	}
-	var errs []error
 	if s.read != nil {
 		errs = append(errs, s.q.close(), s.read.Close())
 	}

@@ -101,7 +101,7 @@ func (s *Store) nudge(rows []newRow) {
 // counts, because deleting many runs may be all that happens.
 func (s *Store) countPages(pages int64) {
 	s.up.pages += pages
-	if s.up.pages >= checkpointPages || len(s.x.dead) > trimRows || s.x.deadBytes > maxDead || s.x.endedCount >= manyEnded {
+	if s.up.pages >= checkpointPages || len(s.x.dead) > trimRows || s.x.deadBytes > maxDead || s.x.endedCount >= flushAfter {
 		select {
 		case s.up.wake <- struct{}{}:
 		default:
@@ -117,7 +117,7 @@ func (s *Store) upkeep() {
 			return
 		case <-s.up.wake:
 		}
-		for _, work := range []func() bool{s.writeSomeEnded, s.trim} {
+		for _, work := range []func() bool{s.flushSome, s.trim} {
 			for more := true; more; {
 				select {
 				case <-s.up.quit:
@@ -131,16 +131,16 @@ func (s *Store) upkeep() {
 	}
 }
 
-// writeSomeEnded writes some of the rows of deferred runs that have ended, if they are many,
-// and reports whether there are more.
-func (s *Store) writeSomeEnded() bool {
+// flushSome writes the rows of some deferred runs that have ended, and reports whether there
+// are more to fill a transaction.
+func (s *Store) flushSome() bool {
 	s.w.Lock()
 	defer s.w.Unlock()
-	if s.closed.Load() || s.failed != nil || s.x.endedCount < rowsOfLate {
+	if s.closed.Load() || s.failed != nil || s.x.endedCount < flushRows {
 		return false
 	}
-	found, err := s.writeLate(s.x.ended)
-	return found && err == nil // after a full disk they stay until the next try
+	err := s.flush(&s.x.endedRuns) // after a full disk they stay until the next try
+	return err == nil && len(s.x.endedRuns) > 0
 }
 
 // trim deletes some dead rows and reports whether there are more.

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package conn uses connections to SQLite: one for writing without database/sql, and rows of
-// those with it. It decides nothing about what is read or written.
+// those with it.
+//
+// It decides which errors of SQLite mean that nothing was done, and after which the content
+// of the disk is unknown. It knows no table.
 package conn
 
 import (
@@ -9,6 +12,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"io"
 
 	"modernc.org/sqlite"
@@ -17,7 +21,7 @@ import (
 // A Writer is one connection used without database/sql, whose locks and
 // conversions cost as much as a small commit. It is not safe for concurrent use.
 type Writer struct {
-	Conn     driver.Conn
+	conn     driver.Conn
 	prepared []driver.Stmt
 }
 
@@ -40,7 +44,7 @@ func Open(dsn string) (*Writer, error) {
 	if err = errors.Join(err, db.Close()); err != nil {
 		return nil, err
 	}
-	return &Writer{Conn: conn}, KeepWAL(conn)
+	return &Writer{conn: conn}, KeepWAL(conn)
 }
 
 // KeepWAL makes closing the last connection keep the log at its length, so that the
@@ -56,7 +60,7 @@ func KeepWAL(c any) error {
 
 // Prepare prepares a statement, which Close closes.
 func (w *Writer) Prepare(query string) (*Stmt, error) {
-	s, err := w.Conn.Prepare(query)
+	s, err := w.conn.Prepare(query)
 	if err != nil {
 		return nil, err
 	}
@@ -78,17 +82,40 @@ func (w *Writer) Close() error {
 	for _, s := range w.prepared {
 		errs = append(errs, s.Close())
 	}
-	return errors.Join(append(errs, w.Conn.Close())...)
+	return errors.Join(append(errs, w.conn.Close())...)
 }
 
 // Once runs a statement that is not used again.
 func (w *Writer) Once(query string, args ...driver.Value) error {
-	one := Writer{Conn: w.Conn}
+	return w.once(query, func(st *Stmt) error {
+		_, err := st.Exec(args...)
+		return err
+	})
+}
+
+// Value runs a query that is not used again, for one value, and returns it as text.
+func (w *Writer) Value(query string) (string, error) {
+	var v [1]driver.Value
+	err := w.once(query, func(st *Stmt) error {
+		found, err := st.Row(v[:])
+		if err == nil && !found {
+			err = sql.ErrNoRows
+		}
+		return err
+	})
+	if b, ok := v[0].([]byte); ok {
+		return string(b), err
+	}
+	return fmt.Sprint(v[0]), err
+}
+
+func (w *Writer) once(query string, use func(*Stmt) error) error {
+	one := Writer{conn: w.conn}
 	st, err := one.Prepare(query)
 	if err != nil {
 		return err
 	}
-	_, err = st.Exec(args...)
+	err = use(st)
 	return errors.Join(err, one.prepared[0].Close())
 }
 

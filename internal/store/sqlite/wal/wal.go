@@ -5,7 +5,7 @@
 // It decides which frames verify, which of them belong to whole commits, and whether
 // commits that were acknowledged are lost, and makes databases of what a damaged log
 // still has. It never changes a log, except that Clear ends one whose frames are all in
-// the database.
+// the database, and Warm adds room behind the last frame.
 package wal
 
 import (
