@@ -86,10 +86,8 @@ func (a *attempts) launch(l *loadedRun, id taskID) *inFlight {
 	if req != nil && req.Fence != id.fence {
 		req = nil
 	}
-	if req != nil && req.Holder.attempt != nil || a.orphans[id] != nil {
-		return nil
-	}
-	if req := a.overdue[id]; req != nil && req.Holder.attempt != nil {
+	late := a.overdue[id]
+	if req != nil && req.Holder.attempt != nil || late != nil && late.Holder.attempt != nil || a.orphans[id] != nil {
 		return nil
 	}
 	attempt := &inFlight{id: id, prog: l.prog, loaded: l}
@@ -120,6 +118,17 @@ func (a *attempts) finish(l *loadedRun, id taskID) (attempt *inFlight) {
 		if attempt = a.orphans[id]; attempt != nil {
 			delete(a.orphans, id)
 		}
+	}
+	return attempt
+}
+
+// stop is finish for an attempt whose action is told to stop. If its step settles later,
+// because a child run beside it has not ended, the slot no longer waits for that.
+func (a *attempts) stop(l *loadedRun, id taskID) *inFlight {
+	attempt := a.finish(l, id)
+	if req := l.requests.Get(id.ref); attempt != nil && !l.dropped && req != nil && req.Fence == id.fence {
+		l.requests.Remove(req)
+		a.overdue[id] = req
 	}
 	return attempt
 }

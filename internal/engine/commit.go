@@ -141,7 +141,10 @@ func (p *pipeline) emit(l *loadedRun, cmd *machine.Command) {
 		}
 		e.task = &e.attempt.task
 	case machine.CmdCancelTask:
-		if e.attempt = p.c.attempts.finish(l, e.id); e.attempt == nil {
+		if now := p.c.residency.runs[l.key]; now != nil {
+			l = now // it was loaded again
+		}
+		if e.attempt = p.c.attempts.stop(l, e.id); e.attempt == nil {
 			return
 		}
 	default:

@@ -102,16 +102,12 @@ type Config struct {
 // compile.Catalogue. Its answers must not change while the engine runs.
 type Actions = compile.Finder
 
-type noActions struct{}
-
-func (noActions) Find(string, string) *action.Action { return nil }
-
 func (cfg *Config) defaults() error {
 	if cfg.Store == nil {
 		return errors.New("engine: Config.Store is required")
 	}
 	if cfg.Actions == nil {
-		cfg.Actions = noActions{}
+		cfg.Actions = &compile.Catalogue{}
 	}
 	if cfg.Files == nil && cfg.Blobs != nil {
 		cfg.Files = cfg.Blobs.Files

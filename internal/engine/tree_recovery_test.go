@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -139,6 +140,46 @@ func TestI22_EndTakenBackWithATree(t *testing.T) {
 	h.wantStatus(root, "completed")
 	if n := h.c.attempts.arbiter.InUse(); n != 0 {
 		t.Errorf("%d slots are held at the end", n)
+	}
+}
+
+// I6: a run that is cancelled tells its attempts to stop although a child run beside them
+// has not ended: the compensation of the child needs the only slot (I22).
+func TestI6_CompensationBesideAnAttempt(t *testing.T) {
+	h := newHarness(t, memory.New(memory.Options{}), Config{Concurrency: 1}, noop())
+	root := h.run(acc, planOf(t, `
+name: outer
+steps:
+  - id: all
+    parallel:
+      branches:
+        - [{id: a, recipe: {inline: {name: inner, steps: [{id: x, action: {name: noop}, compensate: {action: {name: noop}}}, {id: y, action: {name: noop}}]}}}]
+        - [{id: wait, action: {name: noop}}, {id: b, action: {name: noop}}]
+`, noop()), nil)
+	child := h.children(root)[0]
+	task := h.takeTask()
+	of := func(id string) bool { return strings.HasSuffix(task.task.StepPath, id) }
+	var done []string
+	for ; !of("b"); task = h.takeTask() {
+		done = append(done, task.task.StepPath)
+		h.runUntilIdle(success(task, `{}`))
+	}
+	if !slices.Contains(done, "x") || slices.Contains(done, "y") {
+		t.Fatalf("%q are done, want that the child run is midway", done)
+	}
+	h.tasks = []effect{task} // it does not return by itself
+	h.runUntilIdle(request(root, machine.Input{Kind: machine.InCancel}))
+	if len(h.tasks) != 1 || h.tasks[0].id == task.id {
+		t.Fatalf("%d attempts are under way, want the compensation of the child run alone", len(h.tasks))
+	}
+	if n := h.c.attempts.arbiter.InUse(); n != 1 {
+		t.Errorf("%d slots are held, want 1", n)
+	}
+	h.finishTasks()
+	h.wantStatus(child, "cancelled")
+	h.wantStatus(root, "cancelled")
+	if n := h.c.attempts.arbiter.InUse(); n != 0 || len(h.c.attempts.overdue) != 0 {
+		t.Errorf("%d slots are held at the end, %d overdue", n, len(h.c.attempts.overdue))
 	}
 }
 

@@ -326,15 +326,33 @@ func (r *Run) Cancels(ref journal.Ref, run string) bool {
 	return c != nil && c.cancels() && c.child.run == run
 }
 
-// issueCancels issues the commands that cancel child runs.
+// issueCancels issues the commands that cancel child runs, and those that cancel attempts
+// beside them: such an attempt settles only after the child run, which may need the slot
+// to end.
 func (r *Run) issueCancels() {
 	for _, c := range r.cancels {
 		if c.open > 0 {
 			r.command(c.childCommand(r.gen))
 		}
 	}
+	for _, s := range r.swept {
+		if s.openChildren > 0 {
+			r.cancelAttempts(s)
+		}
+	}
 	clear(r.cancels)
-	r.cancels = r.cancels[:0]
+	clear(r.swept)
+	r.cancels, r.swept = r.cancels[:0], r.swept[:0]
+}
+
+// cancelAttempts issues the commands that cancel the running attempts of a scope.
+func (r *Run) cancelAttempts(s *scope) {
+	for k := range s.steps {
+		st, i := &s.steps[k], int32(k)
+		if st.status == journal.Running && s.comps[i] == nil && s.step(r.plan, i).Kind == plan.Action {
+			r.command(Command{Kind: CmdCancelTask, Ref: s.ref(i), Fence: journal.Fence{Gen: r.gen, Attempt: st.attempt}})
+		}
+	}
 }
 
 // childCommand is the command that an open child run stands for.

@@ -203,6 +203,9 @@ func (r *Run) sweep(s *scope, why journal.Reason) {
 		return
 	}
 	s.state, s.reason, s.cursor = scopeSweep, why, 0
+	if r.turn != nil {
+		r.swept = append(r.swept, s)
+	}
 	inner := why
 	if inner == 0 {
 		inner = journal.RunEnded
