@@ -41,6 +41,7 @@ const (
 	SnapshotWrite   Point = "store.snapshot.write"   // between a chunk and its snapshot
 	SuspendWrite    Point = "store.suspend.write"    // before a run is marked as suspended
 	DeferredWrite   Point = "store.deferred.write"   // before the rows of child runs are written that were deferred
+	ChangesWrite    Point = "store.changes.write"    // before changes that only the journal has are written to their table
 	TrimBefore      Point = "store.trim.before"      // the dead rows are known
 	TrimMiddle      Point = "store.trim.middle"      // deleted; the transaction is open
 	CheckpointFirst Point = "store.checkpoint.before"
@@ -85,6 +86,7 @@ var Points = []struct {
 	{StoreOpened, true}, {StoreOwned, true},
 	{CommitBefore, true}, {CommitMiddle, true}, {CommitAfter, true}, {GroupMiddle, true}, {EntryWrite, true},
 	{PlanWrite, true}, {CompactionWrite, true}, {SnapshotWrite, true}, {SuspendWrite, true}, {DeferredWrite, true},
+	{ChangesWrite, true},
 	{TrimBefore, true}, {TrimMiddle, true},
 	{CheckpointFirst, true}, {CheckpointHalf, true}, {CheckpointLast, true},
 	{DeleteBefore, true}, {DeleteMiddle, true}, {NoteWrite, true},

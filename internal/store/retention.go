@@ -40,7 +40,7 @@ type Retention interface {
 	// accounts, from account `from` on. It looks at no more than limit accounts and
 	// removes the changes of no more than limit commits, and returns where to continue;
 	// "" means that no such changes are left. The changes that one commit made in an
-	// account go together.
+	// account go together; a store may let those of more commits go with the newest of them.
 	ForgetChanges(ctx context.Context, epoch uint64, before int64, from string, limit int) (next string, err error)
 
 	// ForgetKeys removes idempotency keys whose Until is before `before` and whose run

@@ -131,6 +131,9 @@ type Pack struct {
 // Empty reports whether the pack has no piece.
 func (p *Pack) Empty() bool { return len(p.open) == 0 }
 
+// Len returns how many bytes the pack has.
+func (p *Pack) Len() int { return len(p.open) }
+
 // Reset empties the pack.
 func (p *Pack) Reset() { p.open = p.open[:0] }
 
@@ -144,12 +147,17 @@ func (p *Pack) Add(key store.Key, c *store.Compaction) (full bool) {
 	return len(p.open) >= BlobHead+PackSize
 }
 
-// Encode returns the pack as a blob. The blob is valid until the pack changes.
+// Encode returns the pack as a blob. The blob is valid until the pack changes. That of one
+// small run is not compressed: it takes as long as all else of its encoding and writing, and
+// saves no page.
 func (p *Pack) Encode() []byte {
+	const small = 1 << 10
 	data := p.open[BlobHead:]
-	var ok bool
-	if p.room, ok = squeeze(p.room, data); ok {
-		return p.room
+	if len(data) >= small {
+		var ok bool
+		if p.room, ok = squeeze(p.room, data); ok {
+			return p.room
+		}
 	}
 	putHead(p.open, asIs, len(data))
 	return p.open

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/internal/store/sqlite/catalog"
+	"github.com/roux-engine/roux/internal/store/sqlite/changes"
 	"github.com/roux-engine/roux/internal/store/sqlite/check"
 )
 
@@ -27,7 +28,7 @@ func TestEverySQLTextIsUsed(t *testing.T) {
 	}
 	var q queries
 	check.NewTexts(c)
-	for _, err := range []error{s.t.load(c), new(statements).prepare(s.db, c, new(starts)), q.prepare(t.Context(), s.read, c), q.close()} {
+	for _, err := range []error{s.t.load(c), new(statements).prepare(s.db, c, new(starts)), second(changes.Open(c, s.db, s.read)), q.prepare(t.Context(), s.read, c), q.close()} {
 		if err != nil {
 			t.Fatal(err)
 		}

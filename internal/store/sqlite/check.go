@@ -51,11 +51,15 @@ var ownSchema = sync.OnceValues(func() (found map[check.Object]string, err error
 // schema and the problems found, at most 20 lines. It changes nothing, but writes the rows
 // of runs that are deferred, and returns soon after ctx is done.
 func (s *Store) Check(ctx context.Context) (schema int, complaints []string, err error) {
-	if err := s.flushDeferred(ctx); err != nil {
+	err = s.flushDeferred(ctx)
+	if err == nil {
+		err = s.flushChanges(ctx)
+	}
+	if err != nil {
 		return 0, nil, err
 	}
 	c := checking{check.Check{DB: s.read, Texts: s.checkTexts}, s}
-	for _, part := range []func(context.Context) error{c.Pages, c.schema, c.Journal, c.Encoded, c.Rows, c.Trees, c.heads, c.ledger, c.feed} {
+	for _, part := range []func(context.Context) error{c.Pages, c.schema, c.Journal, c.Encoded, c.Rows, c.Trees, c.heads, c.ledger, c.changes} {
 		if err = part(ctx); err != nil {
 			break
 		}
@@ -76,6 +80,8 @@ func (s *Store) Size(ctx context.Context) (n int64, err error) {
 	_, err = s.explain(err)
 	return n, err
 }
+
+func (c *checking) changes(ctx context.Context) error { return c.s.feed.Check(ctx, c.Complain) }
 
 func (c *checking) schema(ctx context.Context) error {
 	want, err := ownSchema()

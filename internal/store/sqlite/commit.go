@@ -50,14 +50,16 @@ type commit struct {
 	// reused.
 	accounts  []*cachedAccount
 	entryRows []*format.Entries
-	rows      int64 // written outside the journal (an estimate)
-	bytes     int64 // in those rows
+	fed       []store.Transition // the changes, as records of the journal
+	changes   []store.Change     // of one transition
+	rows      int64              // written outside the journal (an estimate)
+	bytes     int64              // in those rows
 }
 
 type placed struct {
-	e    *entry
-	i    int  // in e.added
-	head bool // the record holds the run's head
+	e    *entry // nil = of changes
+	i    int    // in e.added, or in fed
+	head bool   // the record holds the run's head
 }
 
 // Commit implements store.Store.
@@ -81,10 +83,9 @@ func (s *Store) Commit(ctx context.Context, batch []store.Transition) ([]store.V
 			_, _ = s.st.rollback.Exec()
 		}
 		clear(s.accounts) // some may have entries that were not written
-		s.feed.closeRows(true)
+		s.feed.Failed()
 		return nil, s.fail(err)
 	}
-	s.feed.closeRows(false)
 	return verdicts, nil
 }
 
@@ -97,7 +98,7 @@ func (s *Store) commitLocked(batch []store.Transition, encoded []encodedCompacti
 	c.reset()
 	defer c.forget()
 	s.trimAccounts()
-	s.feed.trim()
+	s.feed.Trim(maxCached)
 
 	verdicts := make([]store.Verdict, len(batch))
 	written, again, err := s.writeTransitions(batch, encoded, verdicts)
@@ -143,6 +144,7 @@ func (s *Store) commitLocked(batch []store.Transition, encoded []encodedCompacti
 	for _, r := range rows {
 		s.x.addRow(r.id, r.size)
 	}
+	s.publishChanges()
 	for _, e := range c.touched {
 		s.x.settle(e)
 	}
@@ -168,7 +170,7 @@ func (c *commit) reset() {
 	c.mark++
 	c.touched, c.accepted, c.places, c.plans = c.touched[:0], c.accepted[:0], c.places[:0], c.plans[:0]
 	c.packing.nextPack()
-	c.rows, c.bytes = 0, 0
+	c.rows, c.bytes, c.fed = 0, 0, nil
 }
 
 // writeTransitions checks and writes the transitions whose group has not been refused, and
@@ -217,7 +219,7 @@ func (s *Store) takeBack() error {
 		s.c.inTx = false
 	}
 	clear(s.accounts) // some have entries that are not there any more
-	s.feed.closeRows(true)
+	s.feed.Failed()
 	clear(s.c.fresh)
 	s.c.forgetEntries()
 	alone := s.c.starts.alone || s.c.starts.taken
@@ -535,6 +537,9 @@ type newRow struct{ id, size int64 }
 func (s *Store) writeRows() (rows []newRow, trim []int64, err error) {
 	c := &s.c
 	s.dropCompacted()
+	for i := range c.fed {
+		c.accepted, c.places = append(c.accepted, &c.fed[i]), append(c.places, placed{i: i})
+	}
 	var spans []span
 	if c.inTx || len(s.x.dead) > 4*trimRows {
 		spans, trim = s.x.trimmable(trimRows, trimBytes)
@@ -561,6 +566,10 @@ func (s *Store) writeRows() (rows []newRow, trim []int64, err error) {
 		id := s.x.nextRow + int64(len(rows))
 		places := c.places[from:to]
 		c.buf = format.AppendRow(slices.Grow(c.buf[:0], size), c.accepted[from:to], func(i int) bool { return places[i].head }, func(i int, off, n uint32) {
+			if places[i].e == nil {
+				s.feed.Place(places[i].i, id)
+				return
+			}
 			r := &places[i].e.added[places[i].i]
 			r.row, r.off, r.n = id, off, n
 		})
@@ -576,18 +585,4 @@ func (s *Store) writeRows() (rows []newRow, trim []int64, err error) {
 		}
 	}
 	return rows, trim, nil
-}
-
-// dropCompacted leaves out events that a chunk of the same commit holds: a run that is
-// compacted at its end has no journal row for its last transition.
-func (s *Store) dropCompacted() {
-	c := &s.c
-	n := 0
-	for i, t := range c.accepted {
-		if t.Last > c.places[i].e.newChunked {
-			c.accepted[n], c.places[n] = t, c.places[i]
-			n++
-		}
-	}
-	c.accepted, c.places = c.accepted[:n], c.places[:n]
 }

@@ -87,6 +87,10 @@ func (s *Store) writeDeferred(t *store.Transition, e *entry, compaction encodedC
 		e.setHead(t.Head)
 		return s.writeRest(t, e, compaction, location{}, false)
 	}
+	if t.Head == nil && e.newHeadAt != e.headAt { // its head is in a record of this commit
+		s.c.starts.taken = true
+		return nil
+	}
 	at, err := s.pack(t)
 	if err != nil {
 		return err
@@ -370,6 +374,9 @@ func (s *Store) flushLast() error {
 		return nil
 	}
 	err := s.flushDeferred(context.Background())
+	if err == nil {
+		err = s.flushChanges(context.Background())
+	}
 	if errors.Is(err, fault.StoreFull) {
 		return nil
 	}

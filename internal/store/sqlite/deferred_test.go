@@ -128,6 +128,7 @@ func TestUpkeepWritesDeferredRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantRows(t, s, flushAfter+1)
+	flushed(t, s)
 	for s.trim() {
 	}
 	if st, err := s.Stats(ctx); err != nil || st.JournalRows != 1 {
@@ -236,6 +237,28 @@ func TestF20_DeferredRunIsDamagedLater(t *testing.T) {
 	}
 	if complaints := checkOf(t, s); len(complaints) == 0 {
 		t.Error("a check finds nothing")
+	}
+}
+
+// A run whose head is deferred is suspended in the commit that changes its head.
+func TestHeadAndSuspensionInOneCommit(t *testing.T) {
+	s := open(t, t.TempDir())
+	epoch := own(t, s)
+	child := childOf(epoch, 1)
+	mustCommit(t, s, startOf(epoch, runKey(0), "1"), child)
+	waits := *child.Head
+	waits.Status, waits.Updated = "waiting", 7
+	mustCommit(t, s,
+		store.Transition{Key: child.Key, Epoch: epoch, First: 2, Last: 2, Frames: []byte("event"), Head: &waits},
+		store.Transition{Key: child.Key, Epoch: epoch, Suspension: &store.Suspension{WakeAt: 9},
+			Compaction: &store.Compaction{First: 1, Last: 2, Chunk: []byte("both"), Format: 1, State: []byte("state")}})
+	for range 2 {
+		if head, err := s.Head(ctx, child.Key); err != nil || head.Status != "waiting" || head.Updated != 7 {
+			t.Errorf("the head is %+v, %v", head, err)
+		}
+		if err := s.flushDeferred(ctx); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

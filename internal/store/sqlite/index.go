@@ -95,7 +95,8 @@ type ref struct {
 
 type rowInfo struct {
 	size int64
-	live int // uncompacted records, and damaged ones, which stay
+	live int  // uncompacted records, and damaged ones, which stay
+	kept bool // its changes are not in the table yet
 }
 
 const longestRecent = 1 << 20
@@ -166,13 +167,25 @@ func (x *index) release(row int64) {
 	info := x.rows[row]
 	info.live--
 	if info.live == 0 {
-		x.markDead(row, info)
 		x.forgetRecent(row)
+		x.markDead(row, info)
 	}
 }
 
-// markDead records a row that is no longer needed.
+// releaseChanges is release for the changes in a row.
+func (x *index) releaseChanges(row int64) {
+	info := x.rows[row]
+	info.kept = false
+	if info.live == 0 {
+		x.markDead(row, info)
+	}
+}
+
+// markDead records a row that is no longer needed, unless its changes are.
 func (x *index) markDead(row int64, info *rowInfo) {
+	if info.kept {
+		return
+	}
 	x.dead = append(x.dead, row)
 	x.deadBytes += info.size
 }

@@ -111,6 +111,12 @@ func (s *Store) writeEntries() error {
 	return nil
 }
 
+// errEnough ends a walk over rows before their end.
+var errEnough = errors.New("enough rows")
+
+// keptRows bounds how many rows of entries keep their memory for the next commit.
+const keptRows = 16
+
 // forgetEntries releases the rows of entries, and the memory of large ones.
 func (c *commit) forgetEntries() {
 	for _, b := range c.accounts {

@@ -74,10 +74,11 @@ func (s *Store) pack(t *store.Transition) (at location, err error) {
 	return at, err
 }
 
-// encodePack begins to encode what the commit has packed, while rows are written. Nothing
-// may be packed until writePack.
+// encodePack begins to encode what the commit has packed, while rows are written, unless it
+// is so little that a goroutine would cost more. Nothing may be packed until writePack.
 func (p *packing) encodePack() {
-	if p.Empty() {
+	const few = 8 << 10
+	if p.Len() < few {
 		return
 	}
 	p.encoded = make(chan []byte, 1)
@@ -102,6 +103,20 @@ func (s *Store) writePack() error {
 	s.c.bytes += int64(len(data))
 	p.nextPack()
 	return nil
+}
+
+// dropCompacted leaves out events that a chunk of the same commit holds: a run that is
+// compacted at its end has no journal row for its last transition.
+func (s *Store) dropCompacted() {
+	c := &s.c
+	n := 0
+	for i, t := range c.accepted {
+		if t.Last > c.places[i].e.newChunked {
+			c.accepted[n], c.places[n] = t, c.places[i]
+			n++
+		}
+	}
+	c.accepted, c.places = c.accepted[:n], c.places[:n]
 }
 
 // An encodedCompaction is a compaction with rows of its own, ready to be written. It is

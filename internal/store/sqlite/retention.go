@@ -175,6 +175,9 @@ func (d *deletion) deleteSome(epoch uint64, at int64, keys []store.Key, verdicts
 	if err := s.writable(); err != nil {
 		return 0, err
 	}
+	if err := s.flushChangesLocked(); err != nil {
+		return 0, err
+	}
 	if err := store.Fenced(epoch, s.epoch); err != nil {
 		for i := range verdicts {
 			verdicts[i].Err = err
@@ -200,7 +203,7 @@ func (d *deletion) deleteSome(epoch uint64, at int64, keys []store.Key, verdicts
 				below = nil
 			}
 			if err = s.dropRuns(below); err == nil {
-				err = s.collect(key.Account, []store.Change{{At: at, Run: key.Run, Deleted: true}})
+				err = s.feed.Add(key.Account, []store.Change{{At: at, Run: key.Run, Deleted: true}})
 			}
 			if err != nil {
 				return err
@@ -209,15 +212,16 @@ func (d *deletion) deleteSome(epoch uint64, at int64, keys []store.Key, verdicts
 				d.gone = append(d.gone, below[i].head.Key)
 			}
 		}
-		if err = s.writeChanges(); err == nil {
+		if _, err = s.feed.Write(); err == nil {
 			first, err = s.forgetMarks()
 		}
 		return err
 	})
-	s.feed.closeRows(err != nil)
 	if err != nil {
+		s.feed.Failed()
 		return 0, s.fail(err)
 	}
+	s.feed.Publish()
 	s.cleaned = first
 	s.x.Lock()
 	s.x.dropped++ // a reader that found the head must look again

@@ -9,7 +9,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/store"
-	"github.com/roux-engine/roux/internal/store/format"
+	"github.com/roux-engine/roux/internal/store/sqlite/changes"
 	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 	"github.com/roux-engine/roux/internal/store/sqlite/wal"
 )
@@ -82,6 +82,9 @@ func (s *Store) TakeFeedEnds(ctx context.Context, from wal.Image) error {
 // EndFeeds is TakeFeedEnds for a store that is an image itself: the changes that it has are
 // no longer kept.
 func (s *Store) EndFeeds(ctx context.Context) error {
+	if err := s.flushChanges(ctx); err != nil {
+		return err
+	}
 	return s.beside(ctx, nil, func() error {
 		if err := s.feedEnds(s.t.endFeeds); err != nil {
 			return err
@@ -107,8 +110,6 @@ func (s *Store) beside(ctx context.Context, from *wal.Image, fn func() error) (e
 }
 
 func (s *Store) feedEnds(query string) error {
-	s.feed.closeRows(true)
-	var none format.Changes
-	none.Reset()
-	return s.db.Once(query, int64(skipped), none.Data())
+	s.feed.Failed()
+	return s.db.Once(query, int64(changes.Skipped), changes.NoChanges())
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/sqlite/changes"
 	"github.com/roux-engine/roux/internal/store/sqlite/wal"
 )
 
@@ -65,17 +66,17 @@ func TestTakeOver(t *testing.T) {
 	}
 	mustCommit(t, s, startOf(epoch, runKey(0), "1"), startOf(epoch, runKey(2), "1"))
 	// The feeds go on behind all numbers that can have been used.
-	if last, expired, err := s.Newest(ctx, "acme"); err != nil || last != expired+2 || expired != 6+skipped {
+	if last, expired, err := s.Newest(ctx, "acme"); err != nil || last != expired+2 || expired != 6+changes.Skipped {
 		t.Errorf("the feed has changes %d to %d, %v", expired+1, last, err)
 	}
-	if last, expired, err := s.Newest(ctx, "another"); err != nil || last != expired || expired != 1+skipped {
+	if last, expired, err := s.Newest(ctx, "another"); err != nil || last != expired || expired != 1+changes.Skipped {
 		t.Errorf("the other feed has changes %d to %d, %v", expired+1, last, err)
 	}
 	if err := s.EndFeeds(ctx); err != nil {
 		t.Fatal(err)
 	}
 	mustCommit(t, s, startOf(epoch, runKey(20), "1"))
-	if last, expired, err := s.Newest(ctx, "acme"); err != nil || last != expired+1 || expired != 8+2*skipped {
+	if last, expired, err := s.Newest(ctx, "acme"); err != nil || last != expired+1 || expired != 8+2*changes.Skipped {
 		t.Errorf("after its end the feed has changes %d to %d, %v", expired+1, last, err)
 	}
 	if _, err := s.Changes(ctx, "acme", 3, 10); !errors.Is(err, fault.CursorExpired) {

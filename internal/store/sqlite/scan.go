@@ -72,6 +72,7 @@ func (s *Store) scan() error {
 func (s *Store) scanJournal(ctx context.Context) error {
 	s.x.index = index{}
 	s.x.init()
+	s.feed.Begin()
 	runs := map[store.Key]*scanned{}
 	known := format.Texts{}
 	orphans := map[uint32][]foundRef{} // damaged records, by the hash of their run
@@ -90,6 +91,10 @@ func (s *Store) scanJournal(ctx context.Context) error {
 		}
 		info := s.x.addRow(id, int64(len(data)))
 		off := format.ParseRow(data, known, func(r format.Record) {
+			if r.Damaged == "" && r.Key.Run == "" {
+				s.feed.Found(id, &r)
+				return
+			}
 			f := foundRef{ref{id, r.Off, r.N, r.First, r.Last}, r.Damaged, r.HasHead(), false}
 			if f.head {
 				h, err := r.Head()
@@ -97,6 +102,7 @@ func (s *Store) scanJournal(ctx context.Context) error {
 			}
 			if r.Damaged != "" {
 				orphans[r.Hash] = append(orphans[r.Hash], f)
+				s.feed.Damaged(&r)
 				return
 			}
 			run := runs[r.Key]
@@ -108,6 +114,7 @@ func (s *Store) scanJournal(ctx context.Context) error {
 		})
 		if off >= 0 {
 			lost = append(lost, lostRow{id, off})
+			s.feed.Lost()
 			info.live++ // a damaged row stays
 		}
 		if s.x.rowBytes <= maxKept {
@@ -136,6 +143,13 @@ func (s *Store) scanJournal(ctx context.Context) error {
 		}
 		s.enter(key, run, lost)
 	}
+	kept, err := s.feed.End()
+	if err != nil {
+		return err
+	}
+	for _, id := range kept {
+		s.keepFor(id)
+	}
 	for id, info := range s.x.rows {
 		if info.live == 0 {
 			s.x.markDead(id, info)
@@ -159,6 +173,12 @@ func (s *Store) findDamaged(ctx context.Context, runs map[store.Key]*scanned, or
 		var live bool
 		if err := rows.Scan(&key.Account, &key.Run, &live); err != nil {
 			return err
+		}
+		if changed := (store.Key{Account: key.Account}); !stored[changed] {
+			stored[changed] = true
+			for _, r := range orphans[format.KeyHash(changed)] {
+				s.x.rows[r.row].live++ // its numbers are not to be used again
+			}
 		}
 		stored[key] = true
 		hurt := orphans[format.KeyHash(key)]

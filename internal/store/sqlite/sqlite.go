@@ -30,6 +30,7 @@ import (
 	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/sqlite/catalog"
+	"github.com/roux-engine/roux/internal/store/sqlite/changes"
 	"github.com/roux-engine/roux/internal/store/sqlite/check"
 	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 	"github.com/roux-engine/roux/internal/store/sqlite/directory"
@@ -64,7 +65,7 @@ type Store struct {
 	checkTexts *check.Texts
 	plans      map[string]struct{}       // hashes known to be stored
 	accounts   map[string]*cachedAccount // guarded by w
-	feed       feedCache
+	feed       *changes.Feed
 
 	w       sync.Mutex // serialises all writes; held before x
 	db      *conn.Writer
@@ -123,7 +124,6 @@ func openDir(ctx context.Context, dir string, opt Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{path: filepath.Join(dir, datadir.Database), lock: lock, plans: map[string]struct{}{}, accounts: map[string]*cachedAccount{}}
-	s.feed.tails = map[string]*feedTail{}
 	s.x.init()
 	s.c.fresh, s.c.starts.last = map[store.Key]*entry{}, map[string]string{}
 	err = datadir.Secure(dir)
@@ -206,6 +206,9 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 	s.read.SetMaxOpenConns(cmp.Or(opt.Readers, 4))
 	s.read.SetMaxIdleConns(cmp.Or(opt.Readers, 4))
 	if err := s.q.prepare(ctx, s.read, texts); err != nil {
+		return err
+	}
+	if s.feed, err = changes.Open(texts, s.db, s.read); err != nil {
 		return err
 	}
 	if err := s.read.QueryRowContext(ctx, s.t.epoch).Scan(&s.epoch); err != nil {

@@ -44,8 +44,6 @@ type statements struct {
 	replacePack, dropPack                 *conn.Stmt
 	findEntry, putEntries, putAccount     *conn.Stmt
 	putKeyOfEntry                         *conn.Stmt
-	feedEnd, putChanges                   *conn.Stmt
-	dropChanges, emptyChanges             *conn.Stmt
 }
 
 func (s *statements) prepare(w *conn.Writer, c *catalog.Texts, starts *starts) error {
@@ -79,7 +77,6 @@ func (s *statements) prepare(w *conn.Writer, c *catalog.Texts, starts *starts) e
 		{&s.dropChunks, "dropChunks"}, {&s.firstRow, "firstRow"}, {&s.forgetDeleted, "forgetDeleted"},
 		{&s.keepPiece, "keepPiece"}, {&s.dropPiece, "dropPiece"}, {&s.replacePack, "replacePack"},
 		{&s.findEntry, "findEntry"}, {&s.putEntries, "putEntries"}, {&s.putKeyOfEntry, "putKeyOfEntry"}, {&s.putAccount, "putAccount"},
-		{&s.feedEnd, "feedEnd"}, {&s.putChanges, "putChanges"}, {&s.dropChanges, "dropChanges"}, {&s.emptyChanges, "emptyChanges"},
 		{&s.dropPack, "dropPack"}, {&s.forgetKeys, "forgetKeys"}, {&s.forgetFile, "forgetFile"},
 	} {
 		p, err := w.Prepare(c.Text(q.name))
@@ -146,8 +143,6 @@ type rareTexts struct {
 	journalRows, liveness, lookUp, liveRuns, deletedRuns, halfRemoved, treeRuns string
 	// Of credits.
 	accountAt, entriesAfter, entryOf, meteredAccounts, accountStates, entryKeys string
-	// Of the feed.
-	feedStart, feedEnd, changesAfter, fedAccounts string
 	// Of files.
 	references, released string
 	// Of opening and closing.
@@ -177,7 +172,6 @@ func (t *rareTexts) load(c *catalog.Texts) error {
 		{&t.liveRuns, "liveRuns"}, {&t.deletedRuns, "deletedRuns"}, {&t.halfRemoved, "halfRemoved"}, {&t.treeRuns, "treeRuns"},
 		{&t.accountAt, "accountAt"}, {&t.entriesAfter, "entriesAfter"}, {&t.entryOf, "entryOf"},
 		{&t.meteredAccounts, "meteredAccounts"}, {&t.accountStates, "accountStates"}, {&t.entryKeys, "entryKeys"},
-		{&t.feedStart, "feedStart"}, {&t.feedEnd, "feedEnd"}, {&t.changesAfter, "changesAfter"}, {&t.fedAccounts, "fedAccounts"},
 		{&t.references, "references"}, {&t.released, "released"},
 		{&t.libraryVersion, "libraryVersion"}, {&t.hasVersion, "hasVersion"},
 		{&t.schemaVersion, "schemaVersion"}, {&t.epoch, "epoch"}, {&t.nextPack, "nextPack"},

@@ -40,16 +40,20 @@ SELECT account, at, seq, state, sum FROM image.ledger_states WHERE sum IS roux_s
 
 -- name: feedEnds
 SELECT account, n + 1, n, at, ?2, roux_sum(account, n + 1, n, at, ?2) FROM (
-    SELECT account, max(last) + ?1 AS n, max(at) AS at FROM saved
-    WHERE sum IS roux_sum(account, first, last, at, data) GROUP BY account
+    SELECT account, max(last) + ?1 AS n, max(at) AS at FROM saved GROUP BY account
 ) WHERE true ON CONFLICT DO NOTHING;
 
 -- name: takeFeedEnds
-WITH saved AS (SELECT * FROM image.feed)
+-- The changes of an account with runs or entries may have been in the journal only.
+WITH saved(account, last, at) AS (
+    SELECT account, last, at FROM image.feed WHERE sum IS roux_sum(account, first, last, at, data)
+    UNION ALL SELECT DISTINCT account, 0, 0 FROM image.runs
+    UNION ALL SELECT DISTINCT account, 0, 0 FROM image.ledger
+)
 INSERT INTO main.feed (account, first, last, at, data, sum) {feedEnds};
 
 -- name: endFeeds
-WITH saved AS (SELECT * FROM main.feed)
+WITH saved(account, last, at) AS (SELECT account, last, at FROM main.feed WHERE sum IS roux_sum(account, first, last, at, data))
 INSERT INTO main.feed (account, first, last, at, data, sum) {feedEnds};
 
 -- name: dropEndedFeeds
