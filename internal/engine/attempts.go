@@ -17,17 +17,14 @@ import (
 // An inFlight is an attempt that has been handed out. It holds everything that is
 // needed to carry it out, so that an attempt costs one allocation and no lookup.
 type inFlight struct {
-	id     taskID
-	task   machine.Task
-	prog   *program.Program
-	loaded *loadedRun // for the loop; it may have been dropped when the report arrives
-
-	// For the goroutine that carries it out.
-	e         *Engine
-	hash      []byte      // of the rendered input
+	id        taskID
+	task      machine.Task
+	prog      *program.Program
+	loaded    *loadedRun  // for the loop; it may have been dropped when the report arrives
+	e         *Engine     // and what follows: for the goroutine that carries it out
 	inline    bool        // by the loop's own goroutine, which then takes the report from the inbox
 	cancelled atomic.Bool // it was told to stop, and its result is not needed
-	report    input       // its result
+	report    input       // its result; first the hash of the rendered input
 }
 
 // A holder is what the engine stores with a request for a slot.

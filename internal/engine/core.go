@@ -318,8 +318,7 @@ func (c *core) turnOf(l *loadedRun, in *machine.Input) error {
 	return nil
 }
 
-// offer tells the machine what the account of a run can pay, where it may ask for more,
-// and whether a run that begins must be queued.
+// offer tells the machine what the account of a run can pay, and whether it must be queued.
 func (c *core) offer(l *loadedRun, in *machine.Input) error {
 	if l.place != nil {
 		in.Room = c.room(l)
@@ -350,7 +349,11 @@ func (c *core) offer(l *loadedRun, in *machine.Input) error {
 			return err
 		}
 	}
-	in.Available, in.Bound = c.available(l)
+	n, by := c.available(l)
+	if in.Available, in.Bound = n, nil; by.Limit != 0 || by.Source() != "account" {
+		bound := by
+		in.Bound = &bound
+	}
 	return nil
 }
 

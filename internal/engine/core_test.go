@@ -348,7 +348,7 @@ func TestBarrierWaitsForWhatItSaw(t *testing.T) {
 	h := newHarness(t, st, Config{}, noop())
 	key := h.run(acc, planOf(t, chain(2), noop()), nil)
 	log := &input{kind: inRun, key: key, m: machine.Input{Kind: machine.InProgress, Ref: h.tasks[0].id.ref, Fence: h.tasks[0].id.fence,
-		Progress: machine.Progress{Kind: machine.ProgressLog, Level: "info", Text: "hello"}}}
+		Progress: &machine.Progress{Kind: machine.ProgressLog, Level: "info", Text: "hello"}}}
 	h.handle(log)
 	if h.c.pipeline.encodeBatch() != nil {
 		t.Fatal("a log line triggered a commit")

@@ -97,7 +97,7 @@ func (a *inFlight) prepare(task *worker.Task) (fail *machine.Failure) {
 		}
 	}()
 	input, hash, fail := t.Render()
-	a.hash = hash
+	a.report.m.InputHash = hash
 	if fail != nil {
 		return fail
 	}
@@ -148,7 +148,7 @@ func (e *Engine) failAttempt(attempt *inFlight, fail *machine.Failure) {
 		e.postFreed(attempt)
 		return
 	}
-	attempt.report.m = machine.Input{Outcome: machine.Failed, Err: fail, InputHash: attempt.hash}
+	attempt.report.m.Outcome, attempt.report.m.Err = machine.Failed, fail
 	e.postResult(attempt, &attempt.report)
 }
 
@@ -177,15 +177,14 @@ func (e *Engine) taskDone(res worker.Result) {
 	in := &attempt.report
 	in.holding = res.Holding
 	m := &in.m
-	m.Outcome, m.Output, m.Cost, m.Price, m.InputHash = machine.Success, res.Output, res.Cost, res.Price, attempt.hash
+	m.Outcome, m.Output, m.Cost, m.Price = machine.Success, res.Output, res.Cost, res.Price
 	if res.Err != nil {
 		m.Outcome, m.Output, m.Err = machine.Failed, nil, failureOf(res.Err)
 	}
 	e.postResult(attempt, in)
 }
 
-// taskFreed is called by the pool when a timed-out action has returned or was
-// abandoned: its slot is free now.
+// taskFreed is called by the pool when a timed-out action has returned or was abandoned.
 func (e *Engine) taskFreed(_ worker.ID, owner worker.Owner) { e.postFreed(owner.(*inFlight)) }
 
 // postFreed tells the core that an attempt no longer holds its slot.
@@ -211,7 +210,7 @@ func (e *Engine) taskReport(r worker.Report) {
 		p.Kind = machine.ProgressDelta
 	}
 	_ = e.post(&input{kind: inRun, key: attempt.id.key, loaded: attempt.loaded,
-		m: machine.Input{Kind: machine.InProgress, Ref: attempt.id.ref, Fence: attempt.id.fence, Progress: p}})
+		m: machine.Input{Kind: machine.InProgress, Ref: attempt.id.ref, Fence: attempt.id.fence, Progress: &p}})
 }
 
 func failureOf(err *fault.Error) *machine.Failure {

@@ -27,20 +27,21 @@ const (
 // An input is one thing that arrives at the core. It belongs to the core from handle
 // until its answer is sent.
 type input struct {
-	kind    inputKind
+	kind inputKind
+	// holding is true when the attempt's action is still running although its result is
+	// known: its slot stays taken until inFreed.
+	holding bool
+	held    bool  // that has been noted; the report may be handled again
+	again   bool  // it is decided again if the store refuses it for a lack of credits
+	tries   int32 // how often it was, because entries of its account were refused
+
 	key     store.Key
 	loaded  *loadedRun // of key, if the sender knew it; it may have been dropped
 	m       machine.Input
 	start   *runStart
 	credits *purse.Change // inCredits
-	// holding is true when the attempt's action is still running although its result is
-	// known: its slot stays taken until inFreed.
-	holding bool
-	held    bool // that has been noted; the report may be handled again
 	// reply receives the answer; its capacity is 1. It is nil for reports of workers.
 	reply chan answer
-	tries int    // how often it was decided again, because entries of its account were refused
-	again bool   // it is decided again if the store refuses it for a lack of credits
 	out   answer // sent to reply once it is durable
 }
 

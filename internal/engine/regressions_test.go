@@ -278,7 +278,7 @@ func TestI6_SuspectsDoNotWaitForProgress(t *testing.T) {
 	ef := h.tasks[slices.IndexFunc(h.tasks, func(ef effect) bool { return ef.id.key == run })]
 	h.now = h.c.recovery.nextSuspectAt
 	progress := &input{kind: inRun, key: run, m: machine.Input{Kind: machine.InProgress, Ref: ef.id.ref, Fence: ef.id.fence,
-		Progress: machine.Progress{Kind: machine.ProgressFraction, Fraction: 0.5}}}
+		Progress: &machine.Progress{Kind: machine.ProgressFraction, Fraction: 0.5}}}
 	h.runUntilIdle(progress)
 	if at := h.c.wakeup(); at != 0 && at <= h.now {
 		t.Errorf("the engine is at rest, and asks to be woken %d µs ago", h.now-at)

@@ -160,7 +160,7 @@ func (r *Run) handleStart(in *Input) {
 	}
 	terms := in.Start.Credits
 	if terms != nil && in.Start.Child == nil && terms.Reserved > in.Available {
-		r.turn.Err = in.Bound.Refuse(terms.Reserved, in.Available)
+		r.turn.Err = in.bound().Refuse(terms.Reserved, in.Available)
 		return
 	}
 	data, err := journal.EncodeStart(in.Start)
@@ -202,7 +202,7 @@ func (r *Run) handleGranted(in *Input) {
 		}
 		return
 	}
-	if !r.fund(s, i, in.Available, in.Bound) {
+	if !r.fund(s, i, in) {
 		return
 	}
 	r.emitRunning()

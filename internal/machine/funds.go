@@ -102,8 +102,8 @@ func (r *Run) openCeilings() ledger.Amount {
 
 // fund makes sure that the run holds enough for another attempt of a step. Otherwise it
 // emits why not: the step is blocked until the account has more, or it fails because
-// the run may not pay more. available is what the account can give, and what limits it.
-func (r *Run) fund(s *scope, i int32, available int64, by ledger.Bound) bool {
+// the run may not pay more.
+func (r *Run) fund(s *scope, i int32, in *Input) bool {
 	if !r.metered() {
 		return true
 	}
@@ -124,13 +124,13 @@ func (r *Run) fund(s *scope, i int32, available int64, by ledger.Bound) bool {
 			"the step may cost %s and the run may pay %s in all, of which %s are used and attempts in flight may use %s (limitSource run)",
 			r.ceiling(s, i), ledger.Credits(most), r.used, r.openCeilings())}, nil)
 		return false
-	case missing > available:
+	case missing > in.Available:
 		if st.flags&flagUnfunded == 0 {
-			r.emitStep(s, i, journal.Event{Kind: journal.EvNodeBlocked, Flag: 1, Text: by.Waits(r.start.Account, missing, available)})
+			r.emitStep(s, i, journal.Event{Kind: journal.EvNodeBlocked, Flag: 1, Text: in.bound().Waits(r.start.Account, missing, in.Available)})
 		}
 		return false
 	}
-	r.extendCredits(missing, available)
+	r.extendCredits(missing, in.Available)
 	return true
 }
 

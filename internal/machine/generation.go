@@ -70,7 +70,7 @@ func (r *Run) handleRetry(in *Input) {
 	resets := g.ordered()
 	reserved, expected := r.nextReservation(resets)
 	if reserved > in.Available {
-		r.turn.Err = in.Bound.Refuse(reserved, in.Available)
+		r.turn.Err = in.bound().Refuse(reserved, in.Available)
 		return
 	}
 	r.emitRun(ev)

@@ -35,8 +35,21 @@ const (
 )
 
 // An Input is one thing that happened outside the run. At is always required.
+//
+// Each attempt in flight holds one, so what is rare is behind a pointer and the small fields
+// are next to each other.
 type Input struct {
-	Kind  InputKind
+	Kind InputKind
+
+	Outcome  Outcome          // InResult
+	Source   journal.Source   // InResult
+	Resource journal.Resource // InChildExtended
+	More     bool             // InItems: more items follow
+	All      bool             // InWorkerLost: every open attempt (after a restart)
+	// Queued is true if the account has as many live runs as it may have (InStart,
+	// InRetry, InEdit): the run begins with InAdmit.
+	Queued bool
+
 	At    int64 // UTC µs, never decreasing over the inputs of a run
 	Ref   journal.Ref
 	Fence journal.Fence
@@ -46,36 +59,28 @@ type Input struct {
 	// InGranted, InRetry, InEdit, InChildExtended), if it pays for the run. A child run gets
 	// them through its parent.
 	Available int64
-	Bound     ledger.Bound // what limits Available
+	Bound     *ledger.Bound // what limits Available; nil = the account
 	// Room is what the limits of the runs above a child run leave for it beyond its share.
 	Room journal.Share
 
-	Child    *ChildGrant      // InGranted, of a step that runs a recipe
-	End      *ChildEnd        // InChildEnded
-	Resource journal.Resource // InChildExtended
-	N        int64            // InChildExtended
-	// Queued is true if the account has as many live runs as it may have (InStart,
-	// InRetry, InEdit): the run begins with InAdmit.
-	Queued bool
+	Child *ChildGrant // InGranted, of a step that runs a recipe
+	End   *ChildEnd   // InChildEnded
+	N     int64       // InChildExtended
 
 	// InResult.
-	Outcome   Outcome
 	Output    []byte // canonical JSON, at most 1 MiB
 	InputHash []byte // SHA-256 of the rendered input, 32 bytes; nil when not rendered
 	Cost      int64  // whole credits, of a success
 	// Price is what the attempt says it cost, of an action with a price; nil = what was
 	// pinned. More than that is not charged.
-	Price  *ledger.Amount
-	Err    *Failure
-	Source journal.Source
+	Price *ledger.Amount
+	Err   *Failure
 
-	Progress Progress // InProgress
+	Progress *Progress // InProgress
 
 	From  int64    // InItems: index of the first
 	Items [][]byte // InItems: JSON values
-	More  bool     // InItems: more items follow
 	Total int64    // InItems: the number of all items, if known; 0 = not known
-	All   bool     // InWorkerLost: every open attempt (after a restart)
 
 	Name string
 	Text string
@@ -83,6 +88,14 @@ type Input struct {
 	// Limits are those that a retry raises; a field that is zero stays as it is. nil =
 	// none.
 	Limits *plan.Limits
+}
+
+// bound is what limits the credits that the account can give.
+func (in *Input) bound() (b ledger.Bound) {
+	if in.Bound != nil {
+		b = *in.Bound
+	}
+	return b
 }
 
 // Outcome is what an attempt reported.

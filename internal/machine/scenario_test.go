@@ -261,12 +261,12 @@ func (w *fakeEngine) line(s string) {
 		in.Fence = w.fence(in.Ref, args)
 		switch {
 		case args["delta"] != "":
-			in.Progress = Progress{Kind: ProgressDelta, Text: args["delta"]}
+			in.Progress = &Progress{Kind: ProgressDelta, Text: args["delta"]}
 		case args["log"] != "":
-			in.Progress = Progress{Kind: ProgressLog, Level: "info", Text: args["log"]}
+			in.Progress = &Progress{Kind: ProgressLog, Level: "info", Text: args["log"]}
 		default:
 			f, _ := strconv.ParseFloat(args["fraction"], 64)
-			in.Progress = Progress{Fraction: f}
+			in.Progress = &Progress{Fraction: f}
 		}
 	case "after":
 		d, err := time.ParseDuration(args[""])

@@ -142,11 +142,11 @@ func (w *World) progress() machine.Input {
 	in := machine.Input{Kind: machine.InProgress}
 	switch w.dice.IntN(4) {
 	case 0:
-		in.Progress = machine.Progress{Kind: machine.ProgressFraction, Fraction: w.dice.Float64()}
+		in.Progress = &machine.Progress{Kind: machine.ProgressFraction, Fraction: w.dice.Float64()}
 	case 1:
-		in.Progress = machine.Progress{Kind: machine.ProgressLog, Level: "info", Text: "working"}
+		in.Progress = &machine.Progress{Kind: machine.ProgressLog, Level: "info", Text: "working"}
 	case 2:
-		in.Progress = machine.Progress{Kind: machine.ProgressDelta, Text: "a word"}
+		in.Progress = &machine.Progress{Kind: machine.ProgressDelta, Text: "a word"}
 	default:
 		in = preview()
 	}
