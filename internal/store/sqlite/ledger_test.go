@@ -191,8 +191,9 @@ func TestManyAccounts(t *testing.T) {
 	}
 }
 
-// BenchmarkLedger measures a durable grant and the balance as of a random time in an
-// account with a million entries, of 1,000 lots and 333,000 settled reservations.
+// BenchmarkLedger measures the balance as of a random time and now, and a durable grant, in
+// an account with a million entries, of 1,000 lots and 333,000 settled reservations. The
+// grants come last: each adds a lot.
 func BenchmarkLedger(b *testing.B) {
 	s := openWith(b, Options{Dir: b.TempDir()})
 	own(b, s)
@@ -234,17 +235,6 @@ func BenchmarkLedger(b *testing.B) {
 	}
 	flush()
 	b.Logf("%d entries, %d lots and holds, %d bytes of state", a.Seq(), a.Size(), len(a.AppendState(nil)))
-	b.Run("grant", func(b *testing.B) {
-		n := 0
-		for b.Loop() {
-			n++
-			e, err := a.Grant(at, fmt.Sprint("more", a.Seq(), n), 1, ledger.Terms{Source: ledger.Paid})
-			if err != nil {
-				b.Fatal(err)
-			}
-			mustCommit(b, s, store.Transition{Key: store.Key{Account: "acme"}, Epoch: s.epoch, Entries: []*ledger.Entry{e}})
-		}
-	})
 	b.Run("balance", func(b *testing.B) {
 		when := int64(1)
 		for b.Loop() {
@@ -258,9 +248,23 @@ func BenchmarkLedger(b *testing.B) {
 	b.Run("now", func(b *testing.B) {
 		for b.Loop() {
 			got, err := s.Account(ctx, "acme", math.MaxInt64)
-			if err != nil || !bytes.Equal(got.AppendState(nil), a.AppendState(nil)) {
+			if err != nil || got.Seq() != a.Seq() {
 				b.Fatal(err)
 			}
+		}
+	})
+	if got, err := s.Account(ctx, "acme", math.MaxInt64); err != nil || !bytes.Equal(got.AppendState(nil), a.AppendState(nil)) {
+		b.Fatal(err)
+	}
+	b.Run("grant", func(b *testing.B) {
+		n := 0
+		for b.Loop() {
+			n++
+			e, err := a.Grant(at, fmt.Sprint("more", a.Seq(), n), 1, ledger.Terms{Source: ledger.Paid})
+			if err != nil {
+				b.Fatal(err)
+			}
+			mustCommit(b, s, store.Transition{Key: store.Key{Account: "acme"}, Epoch: s.epoch, Entries: []*ledger.Entry{e}})
 		}
 	})
 }
