@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
@@ -150,10 +151,19 @@ type memoEntry struct {
 	ok    bool
 }
 
+// memos are reused: a memo is as large as all else that a small evaluation allocates.
+var memos = sync.Pool{New: func() any { return new(memo) }}
+
 func newMemo(vars Vars) *memo {
-	m := &memo{vars: vars}
-	m.few = m.buf[:0]
+	m, _ := memos.Get().(*memo)
+	m.vars, m.few = vars, m.buf[:0]
 	return m
+}
+
+// free ends the use of a memo, and of all that it has looked up.
+func (m *memo) free() {
+	*m = memo{}
+	memos.Put(m)
 }
 
 // Lookup implements Vars.

@@ -122,6 +122,7 @@ func (p *Program) Selection() (name string, path []string, ok bool) {
 // TEMPLATE_ERROR, VALUE_TOO_LARGE or EXPRESSION_LIMIT.
 func (p *Program) Eval(vars Vars) (any, error) {
 	m := newMemo(vars)
+	defer m.free()
 	if err := checkInputs(p.inputs, m); err != nil {
 		return nil, p.explain(err)
 	}

@@ -132,6 +132,7 @@ func (t *Tree) Eval(vars Vars) (any, error) {
 		return t.root.constant, nil
 	}
 	m := newMemo(vars)
+	defer m.free()
 	if err := checkInputs(t.inputs, m); err != nil {
 		return nil, err
 	}
