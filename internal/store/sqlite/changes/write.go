@@ -312,7 +312,7 @@ func (f *Feed) close() {
 		f.open, f.records, f.placed = nil, nil, nil
 	}
 	clear(f.records)
-	f.open, f.records, f.flushed = f.open[:0], f.records[:0], 0
+	f.open, f.records, f.placed, f.flushed = f.open[:0], f.records[:0], f.placed[:0], 0
 }
 
 // Memory returns how many tails and rows are in memory, and how many rows are open.
