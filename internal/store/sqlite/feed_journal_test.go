@@ -164,7 +164,9 @@ func TestDamagedChangesInTheJournal(t *testing.T) {
 				}
 				for again := range uint64(2) {
 					s = open(t, dead)
-					mustCommit(t, s, startOf(own(t, s), runKey(int(10+again)), "1"))
+					next := startOf(own(t, s), runKey(int(10+again)), "1")
+					failing(t, s, next)
+					mustCommit(t, s, next)
 					newest, _, err := s.Newest(ctx, "acme")
 					if err != nil {
 						t.Fatal(err)

@@ -153,20 +153,29 @@ func TestRowsOfFeeds(t *testing.T) {
 	}
 }
 
-// A commit that fails leaves no gap: the next one has its numbers.
-func TestFailedCommitsUseNoNumbers(t *testing.T) {
-	s := open(t, t.TempDir())
-	epoch := fed(t, s)
-	// A journal row that is there already makes the commit fail after it has written changes.
+// failing makes a commit that fails after it has collected its changes, because the row of
+// the journal is there already.
+func failing(t *testing.T, s *Store, batch ...store.Transition) {
+	t.Helper()
+	if err := s.ready(ctx); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := s.st.insertRow.Exec(s.x.nextRow, []byte("in the way")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Commit(ctx, []store.Transition{startOf(epoch, runKey(50), "1")}); err == nil {
+	if _, err := s.Commit(ctx, batch); err == nil {
 		t.Fatal("the commit succeeds")
 	}
 	if _, err := s.st.deleteRows.Exec(s.x.nextRow, s.x.nextRow); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A commit that fails leaves no gap: the next one has its numbers.
+func TestFailedCommitsUseNoNumbers(t *testing.T) {
+	s := open(t, t.TempDir())
+	epoch := fed(t, s)
+	failing(t, s, startOf(epoch, runKey(50), "1"))
 	mustCommit(t, s, startOf(epoch, runKey(51), "1"))
 	changes, err := s.Changes(ctx, "acme", 10, 10)
 	if err != nil || len(changes) != 1 || changes[0].N != 11 || changes[0].Run != runKey(51).Run {

@@ -18,7 +18,7 @@ func (f *Feed) Begin() {
 	f.mu.Lock()
 	f.only, f.held = nil, 0
 	f.mu.Unlock()
-	f.damaged, f.lost, f.skipped = map[uint32]uint64{}, false, map[string]bool{}
+	f.damaged, f.lost, f.skipped = map[uint32]uint64{}, false, map[string]uint64{}
 }
 
 // Found takes a record of no run, which may belong to the caller.

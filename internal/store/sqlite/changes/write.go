@@ -46,7 +46,7 @@ type writing struct {
 	// Of the journal when it was read.
 	damaged map[uint32]uint64 // damaged records: the last change of a hash
 	lost    bool              // a record is lost of which nothing is known
-	skipped map[string]bool   // the accounts whose numbers have been moved because of that
+	skipped map[string]uint64 // where the feeds of accounts go on because of that
 }
 
 // A tail is the end of an account's feed, after the commits so far. Commits write at
@@ -111,9 +111,11 @@ func (f *Feed) passDamage(t *tail) {
 	if last := f.damaged[format.KeyHash(store.Key{Account: t.account})]; last > t.end.Last {
 		t.end.Last = min(last, math.MaxInt64/2) + Skipped
 	}
-	if f.lost && !f.skipped[t.account] {
-		t.end.Last += Skipped
-		f.skipped[t.account] = true
+	if f.lost {
+		if f.skipped[t.account] == 0 {
+			f.skipped[t.account] = t.end.Last + Skipped
+		}
+		t.end.Last = max(t.end.Last, f.skipped[t.account]) // a commit that had used it may have failed
 	}
 }
 
