@@ -44,7 +44,7 @@ type Change struct {
 // when ctx ends or the engine is closed, with an error. A loop that is slow misses nothing.
 //
 // A program that stores the ID of the last change it has handled, and passes it as `after`
-// when it starts again, handles every change. Changes are kept as long as runs are
+// when it starts again, handles every change. Changes are kept at least as long as runs are
 // ([Retention]): for an older number the error is fault.CursorExpired, and its message names
 // the number after which to continue. Then Get has the current status of each run. A number
 // that no change has yet is fault.InputInvalid.

@@ -34,7 +34,7 @@ func (a *app) feedCommand() *cobra.Command {
 		Use:   "feed",
 		Short: "List what has changed: runs and credits, one change per line",
 		Long: "List what has changed, the newest changes last: the status of a run, its deletion, an entry of the credits. Changes are numbered 1, 2, 3 …; " +
-			"--after continues after one that was seen. They are kept as long as runs are (`roux config get retain.runs`); a number from before is refused and the message names the oldest that is kept.",
+			"--after continues after one that was seen. They are kept at least as long as runs are (`roux config get retain.runs`); a number from before is refused and the message names the oldest that is kept.",
 		Example: "roux feed\nroux feed -f\nroux feed --after 120 -o jsonl",
 		Args:    wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {

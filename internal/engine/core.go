@@ -350,9 +350,8 @@ func (c *core) offer(l *loadedRun, in *machine.Input) error {
 		}
 	}
 	n, by := c.available(l)
-	if in.Available, in.Bound = n, nil; by.Limit != 0 || by.Source() != "account" {
-		bound := by
-		in.Bound = &bound
+	if in.Available, in.Bound = n, nil; by.Source() != "account" {
+		in.Bound = new(by)
 	}
 	return nil
 }

@@ -151,7 +151,7 @@ type memoEntry struct {
 	ok    bool
 }
 
-// memos are reused: a memo is as large as all else that a small evaluation allocates.
+// memos are reused, because every evaluation needs one.
 var memos = sync.Pool{New: func() any { return new(memo) }}
 
 func newMemo(vars Vars) *memo {

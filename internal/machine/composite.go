@@ -203,7 +203,7 @@ func (r *Run) sweep(s *scope, why journal.Reason) {
 		return
 	}
 	s.state, s.reason, s.cursor = scopeSweep, why, 0
-	if r.turn != nil {
+	if r.turn != nil && s.openChildren > 0 {
 		r.swept = append(r.swept, s)
 	}
 	inner := why

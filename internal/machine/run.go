@@ -58,7 +58,7 @@ type Run struct {
 	given      journal.Share // the shares of the child runs that have not ended
 	belowSteps int64         // steps that child runs of this generation began, and those below them
 	cancels    []*composite  // child runs to cancel, in this turn
-	swept      []*scope      // scopes that have ended in this turn
+	swept      []*scope      // scopes that have ended in this turn before those inside them
 
 	worklist worklist
 	runPos   uint64 // position of the run's own entry in the worklist; 0 = not in it

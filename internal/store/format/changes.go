@@ -13,7 +13,7 @@ import (
 	"github.com/roux-engine/roux/internal/wire"
 )
 
-// A row of the feed holds the changes that one commit made in one account: the version
+// A row of the feed holds consecutive changes of one account, of one commit or more: the version
 // u8, then for each change
 //
 //	what it is and its flags u8
@@ -212,6 +212,22 @@ func (d *changeReader) fail(why string) {
 	if d.Err == nil {
 		d.Err = errors.New(why)
 	}
+}
+
+// FeedFrames is what a record of the journal has instead of frames if it is of changes: the
+// time of the last one (u64) and the row. Its key has no run, and First and Last are the
+// numbers of the changes.
+func FeedFrames(at int64, row []byte) []byte {
+	return append(binary.LittleEndian.AppendUint64(make([]byte, 0, 8+len(row)), uint64(at)), row...)
+}
+
+// ParseFeedFrames is the inverse of FeedFrames. The row shares the memory of frames; it is
+// nil if they are too short.
+func ParseFeedFrames(frames []byte) (at int64, row []byte) {
+	if len(frames) < 8 {
+		return 0, nil
+	}
+	return int64(binary.LittleEndian.Uint64(frames)), frames[8:]
 }
 
 // FeedSum covers a row of the feed.

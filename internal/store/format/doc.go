@@ -5,7 +5,7 @@
 //
 //	row.go      a journal row: the events of one commit, each record findable alone
 //	blob.go     a blob: a chunk, a snapshot or a pack, perhaps compressed
-//	changes.go  a row of the feed: the changes of one commit in one account
+//	changes.go  a row of the feed: consecutive changes of one account
 //	pack.go     a pack: the small compactions of many runs in one blob
 //	sum.go      checksums of the columns that no blob covers
 //

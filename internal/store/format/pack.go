@@ -147,9 +147,9 @@ func (p *Pack) Add(key store.Key, c *store.Compaction) (full bool) {
 	return len(p.open) >= BlobHead+PackSize
 }
 
-// Encode returns the pack as a blob. The blob is valid until the pack changes. That of one
-// small run is not compressed: it takes as long as all else of its encoding and writing, and
-// saves no page.
+// Encode returns the pack as a blob. The blob is valid until the pack changes. A small pack,
+// such as that of one small run, is not compressed: that would take longer than to write it,
+// and would save no page.
 func (p *Pack) Encode() []byte {
 	const small = 1 << 10
 	data := p.open[BlobHead:]

@@ -21,6 +21,8 @@ import (
 // A record that holds the head of its run has a 0, the length of the head (u32) and the
 // head before first, which is never 0.
 //
+// A record without a run holds changes of its account; see [FeedFrames].
+//
 // The directory repeats what each record says about itself. So any one damaged byte
 // leaves either the directory, which names the damaged run, or the records, which can
 // be read without it. Numbers are little endian, every CRC is CRC-32C.

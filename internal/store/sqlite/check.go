@@ -48,8 +48,8 @@ var ownSchema = sync.OnceValues(func() (found map[check.Object]string, err error
 // (by SQLite's integrity_check), the schema with this release's, every row with its
 // checksums and the types of its columns, every journal row, chunk, pack and snapshot,
 // the trees of runs, and the events of every run from the first to the last. It returns the version of the
-// schema and the problems found, at most 20 lines. It changes nothing, but writes the rows
-// of runs that are deferred, and returns soon after ctx is done.
+// schema and the problems found, at most 20 lines. It changes nothing, but writes rows
+// that are deferred or pending, and returns soon after ctx is done.
 func (s *Store) Check(ctx context.Context) (schema int, complaints []string, err error) {
 	err = s.flushDeferred(ctx)
 	if err == nil {

@@ -46,10 +46,9 @@ type commit struct {
 	starts   starts
 	packing  packing
 	buf      []byte
-	// accounts have entries of this commit, in the order of their first; the rows are
-	// reused.
+	// accounts have entries of this commit, in the order of their first.
 	accounts  []*cachedAccount
-	entryRows []*format.Entries
+	entryRows format.Rows[format.Entries, *format.Entries]
 	fed       []store.Transition // the changes, as records of the journal
 	changes   []store.Change     // of one transition
 	rows      int64              // written outside the journal (an estimate)
@@ -83,7 +82,7 @@ func (s *Store) Commit(ctx context.Context, batch []store.Transition) ([]store.V
 			_, _ = s.st.rollback.Exec()
 		}
 		clear(s.accounts) // some may have entries that were not written
-		s.feed.Failed()
+		s.feed.Discard()
 		return nil, s.fail(err)
 	}
 	return verdicts, nil
@@ -219,7 +218,7 @@ func (s *Store) takeBack() error {
 		s.c.inTx = false
 	}
 	clear(s.accounts) // some have entries that are not there any more
-	s.feed.Failed()
+	s.feed.Discard()
 	clear(s.c.fresh)
 	s.c.forgetEntries()
 	alone := s.c.starts.alone || s.c.starts.taken
@@ -244,13 +243,10 @@ func (c *commit) forget() {
 	clear(c.fresh)
 	c.starts.forget()
 	c.forgetEntries()
-	if roomy(c.buf) {
+	if format.Roomy(c.buf) {
 		c.buf = nil
 	}
 }
-
-// roomy reports whether a buffer is much larger than its last content.
-func roomy(b []byte) bool { return cap(b) > max(keptBytes, 8*len(b)) }
 
 // begin opens the transaction before the first statement that needs one. A common batch
 // is one insert and needs none.

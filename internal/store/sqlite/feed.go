@@ -29,27 +29,33 @@ func (s *Store) addChanges(t *store.Transition) error {
 
 // writeChanges decides where the changes of the commit under way are written.
 func (s *Store) writeChanges() error {
-	wide := s.feed.Wide()
-	if wide || s.feed.Full() {
+	many := s.feed.ManyAccounts()
+	if many || s.feed.Full() {
 		err := s.begin()
 		if err == nil {
-			err = failpoint.Hit(failpoint.ChangesWrite)
-		}
-		if err == nil {
-			err = s.feed.Flush()
+			err = s.writePending()
 		}
 		if err != nil {
 			return err
 		}
 		s.c.rows++
 	}
-	if wide {
+	if many {
 		written, err := s.feed.Write()
 		s.c.bytes += written
 		return err
 	}
 	s.c.fed = s.feed.Records()
 	return nil
+}
+
+// writePending writes the changes that only the journal has to the table, in the transaction
+// that is open.
+func (s *Store) writePending() error {
+	if err := failpoint.Hit(failpoint.ChangesWrite); err != nil {
+		return err
+	}
+	return s.feed.Flush()
 }
 
 // publishChanges makes the changes of a durable commit visible. The caller holds x.
@@ -68,11 +74,11 @@ func (s *Store) keepFor(id int64) {
 	info := s.x.rows[id]
 	if !info.kept {
 		info.kept = true
-		s.feed.Hold(info.size)
+		s.feed.Keep(info.size)
 	}
 }
 
-// flushChanges writes the changes that only the journal has to the table.
+// flushChanges is writePending in a transaction of its own.
 func (s *Store) flushChanges(ctx context.Context) error {
 	if err := s.lockToWrite(ctx); err != nil {
 		return err
@@ -82,15 +88,11 @@ func (s *Store) flushChanges(ctx context.Context) error {
 }
 
 func (s *Store) flushChangesLocked() error {
-	if !s.feed.Kept() {
+	if !s.feed.Pending() {
 		return nil
 	}
-	err := failpoint.Hit(failpoint.ChangesWrite)
-	if err == nil {
-		err = s.inTx(s.feed.Flush)
-	}
-	if err != nil {
-		s.feed.Failed()
+	if err := s.inTx(s.writePending); err != nil {
+		s.feed.Discard()
 		return s.fail(err)
 	}
 	s.x.Lock()

@@ -78,8 +78,8 @@ func TestChangesAreInTheJournalFirst(t *testing.T) {
 	if err := s.ready(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(all(t, s, "acme")); n != commits || s.feed.Kept() {
-		t.Errorf("after a stop there are %d changes, in the journal only: %v", n, s.feed.Kept())
+	if n := len(all(t, s, "acme")); n != commits || s.feed.Pending() {
+		t.Errorf("after a stop there are %d changes, in the journal only: %v", n, s.feed.Pending())
 	}
 }
 
@@ -96,8 +96,8 @@ func TestChangesOfManyAccounts(t *testing.T) {
 		batch = append(batch, startOf(epoch, store.Key{Account: fmt.Sprint("a", i), Run: "r"}, "1"))
 	}
 	mustCommit(t, s, batch...)
-	if n := tableRows(t, s); n != 43 || s.feed.Kept() {
-		t.Errorf("the table has %d rows, and the journal more: %v", n, s.feed.Kept())
+	if n := tableRows(t, s); n != 43 || s.feed.Pending() {
+		t.Errorf("the table has %d rows, and the journal more: %v", n, s.feed.Pending())
 	}
 	for i, want := range map[int]int{0: 1, 1: 4, 39: 1} {
 		if n := len(all(t, s, fmt.Sprint("a", i))); n != want {

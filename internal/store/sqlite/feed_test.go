@@ -186,7 +186,8 @@ func TestFailedCommitsUseNoNumbers(t *testing.T) {
 	}
 }
 
-// The ends of feeds in memory are bounded, and one that was left out is read again.
+// An account whose end is no longer in memory is read again; that the memory is bounded is a
+// test of package changes.
 func TestManyFeeds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: runs without -short: 20,000 commits")
@@ -202,9 +203,6 @@ func TestManyFeeds(t *testing.T) {
 		mustCommit(t, s, batch...)
 	}
 	mustCommit(t, s, startOf(epoch, runKey(0), "1"))
-	if tails, rows, open := s.feed.Memory(); tails > maxCached+1 || rows > 16 || open > 0 {
-		t.Errorf("%d ends and %d rows are in memory, %d open", tails, rows, open)
-	}
 	for _, i := range []int{0, accounts / 2, accounts - 1} {
 		if last, _, err := s.Newest(ctx, fmt.Sprint("a", i)); err != nil || last != 2 {
 			t.Errorf("account %d has %d changes, %v", i, last, err)

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/format"
 )
 
 // The index holds, for every run that is not suspended or settled or that has events
@@ -196,7 +197,7 @@ func (x *index) keepRecent(id int64, data []byte) (room []byte) {
 	if x.rows[id].live == 0 || len(data) > longestRecent {
 		return data
 	}
-	if roomy(data) {
+	if format.Roomy(data) {
 		data = bytes.Clone(data)
 	}
 	room = x.recent[1].data

@@ -59,7 +59,7 @@ func (s *Store) admitEntries(t *store.Transition) (store.Verdict, error) {
 		return v, err
 	}
 	if b.row == nil {
-		b.row = s.c.entryRow()
+		b.row = s.c.entryRows.Next()
 		s.c.accounts = append(s.c.accounts, b)
 	}
 	for i, e := range t.Entries {
@@ -77,16 +77,6 @@ func (s *Store) admitEntries(t *store.Transition) (store.Verdict, error) {
 		s.c.bytes += int64(len(e.Key))
 	}
 	return store.Verdict{}, nil
-}
-
-// entryRow returns a row for the entries of another account.
-func (c *commit) entryRow() *format.Entries {
-	if len(c.accounts) == len(c.entryRows) {
-		c.entryRows = append(c.entryRows, &format.Entries{})
-	}
-	row := c.entryRows[len(c.accounts)]
-	row.Reset()
-	return row
 }
 
 // writeEntries writes the rows of entries of the commit, and the states that are due.
@@ -111,25 +101,12 @@ func (s *Store) writeEntries() error {
 	return nil
 }
 
-// errEnough ends a walk over rows before their end.
-var errEnough = errors.New("enough rows")
-
-// keptRows bounds how many rows of entries keep their memory for the next commit.
-const keptRows = 16
-
-// forgetEntries releases the rows of entries, and the memory of large ones.
+// forgetEntries ends the rows of entries.
 func (c *commit) forgetEntries() {
 	for _, b := range c.accounts {
 		b.row = nil
 	}
-	if len(c.entryRows) > keptRows {
-		c.entryRows = nil
-	}
-	for i, row := range c.entryRows {
-		if roomy(row.Data()) {
-			c.entryRows[i] = &format.Entries{}
-		}
-	}
+	c.entryRows.Release()
 	clear(c.accounts)
 	c.accounts = c.accounts[:0]
 }
@@ -184,11 +161,11 @@ func (s *Store) readAccount(ctx context.Context, account string, at int64) (a *l
 	}
 	err = s.eachEntry(ctx, account, a.Seq(), func(e *ledger.Entry, _ uint64) error {
 		if max(a.At(), e.At) > at {
-			return errEnough
+			return conn.ErrEnough
 		}
 		return applyEntry(a, e, account)
 	})
-	if errors.Is(err, errEnough) {
+	if errors.Is(err, conn.ErrEnough) {
 		err = nil
 	}
 	return a, uint64(r.seq), err
@@ -204,11 +181,11 @@ func (s *Store) Entries(ctx context.Context, account string, after uint64, limit
 	}
 	err = s.eachEntry(ctx, account, after, func(e *ledger.Entry, _ uint64) error {
 		if entries = append(entries, e); len(entries) == limit {
-			return errEnough
+			return conn.ErrEnough
 		}
 		return nil
 	})
-	if errors.Is(err, errEnough) {
+	if errors.Is(err, conn.ErrEnough) {
 		err = nil
 	}
 	_, err = s.explain(err)
@@ -255,9 +232,9 @@ func (s *Store) Entry(ctx context.Context, account, key string) (found *ledger.E
 	if err == nil {
 		err = s.eachEntry(ctx, account, uint64(n)-1, func(e *ledger.Entry, n uint64) error {
 			found, seq = e, n
-			return errEnough
+			return conn.ErrEnough
 		})
-		if errors.Is(err, errEnough) {
+		if errors.Is(err, conn.ErrEnough) {
 			err = nil
 		}
 	}

@@ -218,7 +218,7 @@ func (d *deletion) deleteSome(epoch uint64, at int64, keys []store.Key, verdicts
 		return err
 	})
 	if err != nil {
-		s.feed.Failed()
+		s.feed.Discard()
 		return 0, s.fail(err)
 	}
 	s.feed.Publish()

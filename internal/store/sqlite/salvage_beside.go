@@ -24,15 +24,7 @@ func (s *Store) texts(ctx context.Context, query string, args ...any) (texts []s
 	if err := s.isOpen(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := s.read.QueryContext(ctx, query, args...)
-	if err == nil {
-		err = conn.EachRow(rows, func() error {
-			var text string
-			err := rows.Scan(&text)
-			texts = append(texts, text)
-			return err
-		})
-	}
+	texts, err = conn.Texts(ctx, s.read, query, args...)
 	_, err = s.explain(err)
 	return texts, err
 }
@@ -110,6 +102,6 @@ func (s *Store) beside(ctx context.Context, from *wal.Image, fn func() error) (e
 }
 
 func (s *Store) feedEnds(query string) error {
-	s.feed.Failed()
+	s.feed.Discard()
 	return s.db.Once(query, int64(changes.Skipped), changes.NoChanges())
 }

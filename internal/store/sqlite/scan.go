@@ -72,7 +72,7 @@ func (s *Store) scan() error {
 func (s *Store) scanJournal(ctx context.Context) error {
 	s.x.index = index{}
 	s.x.init()
-	s.feed.Begin()
+	s.feed.BeginScan()
 	runs := map[store.Key]*scanned{}
 	known := format.Texts{}
 	orphans := map[uint32][]foundRef{} // damaged records, by the hash of their run
@@ -92,7 +92,7 @@ func (s *Store) scanJournal(ctx context.Context) error {
 		info := s.x.addRow(id, int64(len(data)))
 		off := format.ParseRow(data, known, func(r format.Record) {
 			if r.Damaged == "" && r.Key.Run == "" {
-				s.feed.Found(id, &r)
+				s.feed.FoundRecord(id, &r)
 				return
 			}
 			f := foundRef{ref{id, r.Off, r.N, r.First, r.Last}, r.Damaged, r.HasHead(), false}
@@ -102,7 +102,7 @@ func (s *Store) scanJournal(ctx context.Context) error {
 			}
 			if r.Damaged != "" {
 				orphans[r.Hash] = append(orphans[r.Hash], f)
-				s.feed.Damaged(&r)
+				s.feed.FoundDamage(&r)
 				return
 			}
 			run := runs[r.Key]
@@ -114,7 +114,7 @@ func (s *Store) scanJournal(ctx context.Context) error {
 		})
 		if off >= 0 {
 			lost = append(lost, lostRow{id, off})
-			s.feed.Lost()
+			s.feed.FoundLoss()
 			info.live++ // a damaged row stays
 		}
 		if s.x.rowBytes <= maxKept {
@@ -143,7 +143,7 @@ func (s *Store) scanJournal(ctx context.Context) error {
 		}
 		s.enter(key, run, lost)
 	}
-	kept, err := s.feed.End()
+	kept, err := s.feed.EndScan()
 	if err != nil {
 		return err
 	}
@@ -167,17 +167,17 @@ func (s *Store) findDamaged(ctx context.Context, runs map[store.Key]*scanned, or
 		return err
 	}
 	defer rows.Close()
-	stored := map[store.Key]bool{}
+	stored, accounts := map[store.Key]bool{}, map[string]bool{}
 	for rows.Next() {
 		var key store.Key
 		var live bool
 		if err := rows.Scan(&key.Account, &key.Run, &live); err != nil {
 			return err
 		}
-		if changed := (store.Key{Account: key.Account}); !stored[changed] {
-			stored[changed] = true
-			for _, r := range orphans[format.KeyHash(changed)] {
-				s.x.rows[r.row].live++ // its numbers are not to be used again
+		if !accounts[key.Account] {
+			accounts[key.Account] = true
+			for _, r := range orphans[format.KeyHash(store.Key{Account: key.Account})] {
+				s.x.rows[r.row].live++ // of changes: their numbers are not to be used again
 			}
 		}
 		stored[key] = true

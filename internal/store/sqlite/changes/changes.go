@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package changes keeps the feeds of accounts: the rows of their table, and those that only
-// the journal has.
+// Package changes keeps the feeds of accounts: the rows of their table, and the pending ones,
+// which only the journal has so far.
 //
 // It decides how the changes of a commit are numbered, when rows of several commits become
-// one, and how a reader gets both without a gap. It never opens a transaction and never
+// one, and how a reader gets both kinds without a gap. It never opens a transaction and never
 // writes to the journal: the store does, and says when a commit is durable.
 package changes
 
@@ -22,22 +22,21 @@ import (
 	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 )
 
-// A Feed has the feeds of all accounts. The methods that write belong to the writer of the
-// store; those that read may be called at any time.
+// A Feed has the feeds of all accounts. After, Newest and Check may be called at any time;
+// all else belongs to the writer of the store.
 type Feed struct {
-	read                        *sql.DB
-	start, end, after, accounts string // queries
-	ends, put, drop, empty      *conn.Stmt
-	writing
+	read    *sql.DB
+	queries struct{ oldest, newest, after, accounts string }
+	writer
 
-	mu   sync.RWMutex
-	only []kept // rows that only the journal has, oldest first; the writer locks mu to change it
+	mu      sync.RWMutex
+	pending []pendingRow // oldest first; the writer locks mu to change it
 }
 
-// A kept row is one that only the journal has.
-type kept struct {
+// A pendingRow is not in the table yet.
+type pendingRow struct {
 	Row
-	journal int64 // the journal row that it is in
+	journal int64 // the row of the journal that has it
 }
 
 // A Row has consecutive changes of an account.
@@ -47,38 +46,28 @@ type Row struct {
 	At          int64 // of the last one, UTC µs
 	Data        []byte
 	sum         int64
-	sound       bool // it is not from the table
 }
 
 // Open returns the feeds of a store.
 func Open(texts *catalog.Texts, w *conn.Writer, read *sql.DB) (*Feed, error) {
-	f := &Feed{read: read, start: texts.Text("feedStart"), end: texts.Text("feedEnd"), after: texts.Text("changesAfter"), accounts: texts.Text("fedAccounts")}
-	f.tails = map[string]*tail{}
-	for _, q := range []struct {
-		dst  **conn.Stmt
-		name string
-	}{{&f.ends, "feedEnd"}, {&f.put, "putChanges"}, {&f.drop, "dropChanges"}, {&f.empty, "emptyChanges"}} {
-		st, err := w.Prepare(texts.Text(q.name))
-		if err != nil {
-			return nil, err
-		}
-		*q.dst = st
-	}
-	return f, texts.Err()
+	f := &Feed{read: read}
+	f.queries.oldest, f.queries.newest = texts.Text("feedStart"), texts.Text("feedEnd")
+	f.queries.after, f.queries.accounts = texts.Text("changesAfter"), texts.Text("fedAccounts")
+	return f, errors.Join(f.prepare(texts, w), texts.Err())
 }
 
 // After returns the changes of an account after a number, at most limit; see
 // [store.Feed].
 func (f *Feed) After(ctx context.Context, account string, after uint64, limit int) (changes []store.Change, err error) {
 	last := after
-	err = f.Rows(ctx, account, int64(min(after, math.MaxInt64)), func(r *Row) error {
+	err = f.rows(ctx, account, int64(min(after, math.MaxInt64)), func(r *Row) error {
 		if err := r.check(); err != nil {
 			return err
 		}
 		if uint64(r.First) > last+1 {
 			return f.gap(ctx, account, last, r)
 		}
-		part, err := r.Changes()
+		part, err := r.changes()
 		if err != nil {
 			return err
 		}
@@ -86,12 +75,12 @@ func (f *Feed) After(ctx context.Context, account string, after uint64, limit in
 		part = part[:min(len(part), limit-len(changes))]
 		changes = append(changes, part...)
 		if last += uint64(len(part)); len(changes) == limit {
-			return errEnough
+			return conn.ErrEnough
 		}
 		return nil
 	})
 	switch {
-	case len(changes) > 0 && (errors.Is(err, errEnough) || errors.Is(err, fault.StoreCorrupt)):
+	case len(changes) > 0 && (errors.Is(err, conn.ErrEnough) || errors.Is(err, fault.StoreCorrupt)):
 		return changes, nil // the next call reports damage behind them
 	case err != nil || len(changes) > 0:
 		return changes, err
@@ -125,30 +114,31 @@ func (f *Feed) gap(ctx context.Context, account string, last uint64, next *Row) 
 // Newest is that of [store.Feed].
 func (f *Feed) Newest(ctx context.Context, account string) (last, expired uint64, err error) {
 	oldest, err := f.oldest(ctx, account)
-	if err != nil {
+	if err != nil || oldest.Last == 0 {
 		return 0, 0, err
 	}
 	newest, err := f.newest(ctx, account)
-	if err != nil || newest.Last == 0 {
-		return 0, 0, err
+	if err == nil {
+		err = newest.check()
 	}
-	if oldest.Last == 0 { // the first changes came in between
-		oldest.First = 1
+	if err == nil {
+		err = oldest.check()
 	}
-	return uint64(newest.Last), uint64(oldest.First) - 1, errors.Join(newest.check(), oldest.check())
+	return uint64(newest.Last), uint64(oldest.First) - 1, err
 }
 
-// newest and oldest return the rows at the ends of a feed; without one, its numbers are 0.
+// newest returns the last row of an account; without one, its numbers are 0.
 func (f *Feed) newest(ctx context.Context, account string) (Row, error) {
-	if rows := f.journalled(account); len(rows) > 0 {
+	if rows := f.pendingOf(account); len(rows) > 0 {
 		return rows[len(rows)-1], nil
 	}
-	return f.one(ctx, f.end, account)
+	return f.one(ctx, f.queries.newest, account)
 }
 
+// oldest returns the first row of an account; without one, its numbers are 0.
 func (f *Feed) oldest(ctx context.Context, account string) (Row, error) {
-	rows := f.journalled(account)
-	r, err := f.one(ctx, f.start, account)
+	rows := f.pendingOf(account)
+	r, err := f.one(ctx, f.queries.oldest, account)
 	if err == nil && r.Last == 0 && len(rows) > 0 {
 		return rows[0], nil
 	}
@@ -160,18 +150,18 @@ func (f *Feed) one(ctx context.Context, query, account string) (Row, error) {
 	r := Row{Account: account}
 	err := r.scan(f.read.QueryRowContext(ctx, query, account))
 	if errors.Is(err, sql.ErrNoRows) {
-		return Row{Account: account, sound: true}, nil
+		err = nil
 	}
 	return r, err
 }
 
-// Rows calls fn for the rows of an account that have changes after a number.
-func (f *Feed) Rows(ctx context.Context, account string, after int64, fn func(*Row) error) error {
-	// These first: a row that is not among them yet may be in the table by now, and one that
-	// is in both is left out below.
-	rest := f.journalled(account)
-	if len(rest) == 0 || rest[0].First > after+1 {
-		rows, err := f.read.QueryContext(ctx, f.after, account, after)
+// rows calls fn for the rows of an account that have changes after a number.
+func (f *Feed) rows(ctx context.Context, account string, after int64, fn func(*Row) error) error {
+	// The pending ones first: a row that is written to the table meanwhile is then in both,
+	// and left out below.
+	pending := f.pendingOf(account)
+	if len(pending) == 0 || pending[0].First > after+1 {
+		rows, err := f.read.QueryContext(ctx, f.queries.after, account, after)
 		if err != nil {
 			return err
 		}
@@ -187,9 +177,9 @@ func (f *Feed) Rows(ctx context.Context, account string, after int64, fn func(*R
 			return err
 		}
 	}
-	for i := range rest {
-		if rest[i].Last > after {
-			if err := fn(&rest[i]); err != nil {
+	for i := range pending {
+		if pending[i].Last > after {
+			if err := fn(&pending[i]); err != nil {
 				return err
 			}
 		}
@@ -197,38 +187,35 @@ func (f *Feed) Rows(ctx context.Context, account string, after int64, fn func(*R
 	return nil
 }
 
-// journalled returns the rows of an account that only the journal has.
-func (f *Feed) journalled(account string) (rows []Row) {
+// pendingOf returns the pending rows of an account.
+func (f *Feed) pendingOf(account string) (rows []Row) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	for i := range f.only {
-		if f.only[i].Account == account {
-			rows = append(rows, f.only[i].Row)
+	for i := range f.pending {
+		if f.pending[i].Account == account {
+			rows = append(rows, f.pending[i].Row)
 		}
 	}
 	return rows
 }
 
-// errEnough ends a walk over rows before their end.
-var errEnough = errors.New("enough rows")
-
 func (r *Row) scan(row interface{ Scan(...any) error }) error {
 	return row.Scan(&r.First, &r.Last, &r.At, &r.Data, &r.sum)
 }
 
-func (r *Row) sumOf() int64 {
+// checksum is what sum should be.
+func (r *Row) checksum() int64 {
 	return format.FeedSum(r.Account, uint64(r.First), uint64(r.Last), r.At, r.Data)
 }
 
 func (r *Row) check() error {
-	if !r.sound && r.sum != r.sumOf() {
+	if r.sum != r.checksum() {
 		return fault.New(fault.StoreCorrupt, "changes of account %q up to %d: their row failed the checksum: start after %d to read on", r.Account, r.Last, r.Last)
 	}
 	return nil
 }
 
-// Changes returns the changes of a row.
-func (r *Row) Changes() ([]store.Change, error) {
+func (r *Row) changes() ([]store.Change, error) {
 	changes, err := format.DecodeChanges(r.Data, uint64(r.First), uint64(r.Last))
 	if err != nil {
 		return nil, fault.Wrap(fault.StoreCorrupt, err, "changes %d to %d of account %q cannot be read: %v", r.First, r.Last, r.Account, err)

@@ -162,6 +162,24 @@ func (s *Stmt) Row(dst []driver.Value, args ...driver.Value) (bool, error) {
 	return false, err
 }
 
+// ErrEnough ends a walk over rows before their end.
+var ErrEnough = errors.New("enough rows")
+
+// Texts returns the one column of a query.
+func Texts(ctx context.Context, db *sql.DB, query string, args ...any) (texts []string, err error) {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	err = EachRow(rows, func() error {
+		var text string
+		err := rows.Scan(&text)
+		texts = append(texts, text)
+		return err
+	})
+	return texts, err
+}
+
 // EachRow calls fn for each row and closes rows.
 func EachRow(rows *sql.Rows, fn func() error) error {
 	for rows.Next() {
