@@ -149,18 +149,16 @@ func TestI6_CompensationBesideAnAttempt(t *testing.T) {
 	h := newHarness(t, memory.New(memory.Options{}), Config{Concurrency: 1}, noop())
 	root := h.run(acc, planOf(t, `
 name: outer
+order: none
 steps:
-  - id: all
-    parallel:
-      branches:
-        - [{id: a, recipe: {inline: {name: inner, steps: [{id: x, action: {name: noop}, compensate: {action: {name: noop}}}, {id: y, action: {name: noop}}]}}}]
-        - [{id: wait, action: {name: noop}}, {id: b, action: {name: noop}}]
+  - {id: a, recipe: {inline: {name: inner, steps: [{id: x, action: {name: noop}, compensate: {action: {name: noop}}}, {id: y, action: {name: noop}}]}}}
+  - {id: wait, action: {name: noop}}
+  - {id: b, dependsOn: [wait], action: {name: noop}}
 `, noop()), nil)
 	child := h.children(root)[0]
 	task := h.takeTask()
-	of := func(id string) bool { return strings.HasSuffix(task.task.StepPath, id) }
 	var done []string
-	for ; !of("b"); task = h.takeTask() {
+	for ; task.task.StepPath != "b"; task = h.takeTask() {
 		done = append(done, task.task.StepPath)
 		h.runUntilIdle(success(task, `{}`))
 	}
