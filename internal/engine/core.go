@@ -472,9 +472,9 @@ func (c *core) enqueueCommand(l *loadedRun, cmd *machine.Command) {
 
 // acquire requests an attempt for a step: a slot, or a child run.
 func (c *core) acquire(l *loadedRun, ref journal.Ref) {
-	switch {
+	switch kind, _ := l.run.Calls(ref.Step); {
 	case l.place != nil && c.pausedAbove(l): // asked again by askAgain
-	case l.run.Plan().Steps[ref.Step].Kind == plan.Recipe:
+	case kind == plan.Recipe:
 		c.requestChild(l, ref)
 	default:
 		c.attempts.requestSlot(l, ref, c.limitsOf(l, ref))
@@ -483,7 +483,7 @@ func (c *core) acquire(l *loadedRun, ref journal.Ref) {
 
 // limitsOf returns the limits that an attempt of a step must pass.
 func (c *core) limitsOf(l *loadedRun, ref journal.Ref) []*limit {
-	i := l.run.Plan().Steps[ref.Step].Action
+	_, i := l.run.Calls(ref.Step)
 	if i < 0 {
 		return c.attempts.arbiter.Limits("", "", 0, 0) // the engine's own
 	}

@@ -307,7 +307,7 @@ func (r *Run) dropErr(s *scope, i int32) {
 }
 
 func (r *Run) applyCompleted(s *scope, i int32, ev *journal.Event) error {
-	st, step := &s.steps[i], s.step(r.plan, i)
+	st, brief := &s.steps[i], r.brief(s, i)
 	if !s.inCompensation() {
 		r.used = r.used.Plus(ledger.Whole(ev.Cost())) // compensations are recorded and not charged (R44)
 	}
@@ -317,21 +317,22 @@ func (r *Run) applyCompleted(s *scope, i int32, ev *journal.Event) error {
 	if st.at == 0 {
 		r.started++ // a transform completes without having begun
 	}
-	var val *value
-	if ev.FromInner() {
-		c := s.comps[i]
-		if c == nil {
-			return errImpossible(ev, "no inner scope has an output")
+	c := s.comps[i]
+	switch {
+	case ev.FromInner() && c == nil:
+		return errImpossible(ev, "no inner scope has an output")
+	case !brief.keep && !s.givesOutput(i): // nobody will look it up
+	case ev.FromInner():
+		r.storeOutput(s, i, c.out)
+	default:
+		r.storeOutput(s, i, newValue(ev.Seq, ev.Data))
+	}
+	if brief.kind == plan.Wait {
+		if name := s.step(r.plan, i).Signal; name != "" {
+			r.consumeSignal(name)
 		}
-		val = c.out
-	} else {
-		val = newValue(ev.Seq, ev.Data)
 	}
-	r.storeOutput(s, i, step, val)
-	if step.Kind == plan.Wait && step.Signal != "" {
-		r.consumeSignal(step.Signal)
-	}
-	if step.Compensate != plan.None && !s.inCompensation() {
+	if brief.compensated && !s.inCompensation() {
 		r.compensations = append(r.compensations, s.ref(i))
 	}
 	r.dropErr(s, i)
@@ -340,9 +341,12 @@ func (r *Run) applyCompleted(s *scope, i int32, ev *journal.Event) error {
 	return nil
 }
 
+// givesOutput reports whether the output of a step is that of its scope.
+func (s *scope) givesOutput(i int32) bool { return s.g.Out == s.g.First+i && s.g.Role != plan.Root }
+
 // storeOutput stores an output where later expressions look it up.
-func (r *Run) storeOutput(s *scope, i int32, step *plan.Step, val *value) {
-	if step.Keep {
+func (r *Run) storeOutput(s *scope, i int32, val *value) {
+	if step := s.step(r.plan, i); step.Keep {
 		if s.outs == nil {
 			s.outs = make(map[int32]*value, 4)
 		}
@@ -359,7 +363,7 @@ func (r *Run) storeOutput(s *scope, i int32, step *plan.Step, val *value) {
 			}
 		}
 	}
-	if s.g.Out == s.g.First+i && s.g.Role != plan.Root {
+	if s.givesOutput(i) {
 		r.replace(&s.out, val)
 	}
 }

@@ -24,18 +24,23 @@ type Program struct {
 	waves   [][][]int32 // graph → wave → local step indices; only with plan.Waves
 }
 
-// stepBrief is what each turn needs of a step. A plan.Step is larger than the caches like.
+// stepBrief is what each turn needs of a step. A plan.Step takes several lines of the
+// processor's cache, and in a large plan none of them is in it.
 type stepBrief struct {
 	timeoutMS, totalTimeoutMS int64
 	action                    int32
 	kind                      plan.Kind
+	keep                      bool // see plan.Step.Keep
+	compensated               bool // it has a compensation
+	plain                     bool // it has no contracts, and its input names nothing
 }
 
 func briefsOf(p *plan.Plan) []stepBrief {
 	all := make([]stepBrief, len(p.Steps))
 	for i := range p.Steps {
 		st := &p.Steps[i]
-		all[i] = stepBrief{st.TimeoutMS, st.TotalTimeoutMS, st.Action, st.Kind}
+		all[i] = stepBrief{st.TimeoutMS, st.TotalTimeoutMS, st.Action, st.Kind, st.Keep, st.Compensate != plan.None,
+			len(st.InputC)+len(st.OutputC)+len(st.ParamRef)+len(st.Bindings) == 0}
 	}
 	return all
 }

@@ -177,6 +177,13 @@ func NewRun(g *Program) *Run {
 // Plan is the plan the run executes.
 func (r *Run) Plan() *plan.Plan { return r.plan }
 
+// Calls returns the kind of a step and the index in the plan's Actions of the action that
+// it calls; -1 = none.
+func (r *Run) Calls(step int32) (plan.Kind, int32) {
+	b := &r.prog.briefs[step]
+	return b.kind, b.action
+}
+
 // Last is the number of the run's last event; 0 before run.started.
 func (r *Run) Last() uint64 { return r.last }
 

@@ -60,9 +60,14 @@ func (r *Run) TaskInto(t *Task, ref journal.Ref, fence journal.Fence) bool {
 	if st.status != journal.Running || s.comps[i] != nil || st.attempt != fence.Attempt || fence.Gen != r.gen {
 		return false
 	}
-	*t = Task{Ref: ref, Fence: fence, Pin: *r.pin(r.brief(s, i)), StepPath: journal.StepPath(r.plan, ref),
-		EffectKey: r.effectKey(s, i), TimeoutMS: step.TimeoutMS, InputC: step.InputC, OutputC: step.OutputC,
+	brief := r.brief(s, i)
+	*t = Task{Ref: ref, Fence: fence, Pin: *r.pin(brief), StepPath: journal.StepPath(r.plan, ref),
+		EffectKey: r.effectKey(s, i), TimeoutMS: brief.timeoutMS,
 		step: step, code: r.prog.code(ref.Step), files: r.start.Files}
+	if brief.plain {
+		return true
+	}
+	t.InputC, t.OutputC = step.InputC, step.OutputC
 	if len(step.ParamRef) > 0 || len(step.Bindings) > 0 {
 		t.capture(r.env(s, i, step, nil))
 	}
