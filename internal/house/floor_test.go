@@ -32,6 +32,7 @@ var floors = []struct {
 	{"2", []string{"internal/compile", "internal/compile/estimate", "internal/compile/recipe", "internal/compile/sample", "internal/journal"}},
 	{"3, what decides", []string{"internal/machine"}},
 	{"3, what readers see", []string{"internal/view"}},
+	{"3, what a service shows", []string{"internal/resource"}},
 	{"3", []string{
 		"internal/picture", "internal/reference",
 		"internal/store", "internal/store/format", "internal/store/memory", "internal/store/sqlite", "internal/store/sqlite/catalog", "internal/store/sqlite/changes", "internal/store/sqlite/check", "internal/store/sqlite/conn", "internal/store/sqlite/directory", "internal/store/sqlite/wal", "internal/store/storetest",
@@ -64,7 +65,7 @@ var groups = []string{"internal/compile", "internal/media", "internal/store"}
 // goroutine.
 var pure = []string{
 	"fault", "internal/mutation", "internal/wire", "internal/heap", "internal/spell", "internal/linediff", "internal/pattern", "internal/jsonx", "internal/yamlx", "internal/plan", "internal/expr", "internal/jsonschema",
-	"internal/layout", "internal/picture", "internal/compile", "internal/compile/estimate", "internal/compile/recipe", "internal/compile/sample", "internal/journal", "internal/machine", "internal/view", "internal/ledger",
+	"internal/layout", "internal/picture", "internal/compile", "internal/compile/estimate", "internal/compile/recipe", "internal/compile/sample", "internal/journal", "internal/machine", "internal/view", "internal/resource", "internal/ledger",
 	"internal/store/format",
 }
 
@@ -205,7 +206,7 @@ func TestFloorPlanStore(t *testing.T) {
 }
 
 // kindUsers are the files that distinguish kinds of events, in addition to packages
-// journal, machine and view: what an engine does when an event is committed, and what the
+// journal, machine, view and resource: what an engine does when an event is committed, and what the
 // simulator compares.
 var kindUsers = []string{
 	"internal/loops/collect.go", "internal/engine/core.go", "internal/crashes/crashes.go",
@@ -217,7 +218,7 @@ var kindUsers = []string{
 func TestEventKinds(t *testing.T) {
 	users := map[string]bool{}
 	for _, f := range load(t) {
-		if f.test || slices.Contains([]string{"internal/journal", "internal/machine", "internal/view"}, f.pkg) {
+		if f.test || slices.Contains([]string{"internal/journal", "internal/machine", "internal/view", "internal/resource"}, f.pkg) {
 			continue
 		}
 		ast.Inspect(f.syntax, func(n ast.Node) bool {
