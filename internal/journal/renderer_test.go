@@ -81,6 +81,9 @@ func TestX179_Envelopes(t *testing.T) {
 				t.Fatalf("%s: a late reader gets\n%s, want\n%s", name, got, want)
 			}
 		}
+		if late.Scopes() != 1 {
+			t.Errorf("%s: %d scopes are remembered at the end, want the root only", name, late.Scopes())
+		}
 	}
 }
 
@@ -134,6 +137,38 @@ func TestX179_Parents(t *testing.T) {
 	_, _, list = rendered(t, "waves")
 	if first := at("node.queued", "a", 0); first.Correlation.ParentEventID != 1 {
 		t.Errorf("the first step was caused by event %d, want run.started", first.Correlation.ParentEventID)
+	}
+
+	// A retry causes what it starts again; a cancellation what it cancels; a signal the end
+	// of the wait for it.
+	run := func(kind string) uint64 {
+		t.Helper()
+		for i := range list {
+			if list[i].Type == kind {
+				return list[i].EventID
+			}
+		}
+		t.Fatalf("no %s", kind)
+		return 0
+	}
+	_, _, list = rendered(t, "everything")
+	if got, want := at("node.invalidated", "a", 0).Correlation.ParentEventID, run("run.retried"); got != want {
+		t.Errorf("the reset was caused by event %d, want %d, run.retried", got, want)
+	}
+	again := slices.IndexFunc(list, func(env journal.Envelope) bool {
+		return env.Type == "node.queued" && env.Payload["nodeId"] == "a" && env.EventID > run("run.retried")
+	})
+	if got, want := list[again].Correlation.ParentEventID, run("run.retried"); got != want {
+		t.Errorf("the step that a retry starts was caused by event %d, want %d", got, want)
+	}
+	verdict := slices.IndexFunc(list, func(env journal.Envelope) bool { return env.Payload["verdict"] == "cancelled" })
+	cancelled := slices.IndexFunc(list, func(env journal.Envelope) bool { return env.Payload["reason"] == "cancelled" })
+	if got, want := list[cancelled].Correlation.ParentEventID, list[verdict].EventID; got != want {
+		t.Errorf("%s of %v was caused by event %d, want %d", list[cancelled].Type, list[cancelled].Payload["nodeId"], got, want)
+	}
+	signal := slices.IndexFunc(list, func(env journal.Envelope) bool { return env.Payload["signal"] == "go" && env.Type == "run.signalled" })
+	if got, want := at("node.completed", "p[0].w", 0).Correlation.ParentEventID, list[signal].EventID; got != want {
+		t.Errorf("the end of the wait was caused by event %d, want %d", got, want)
 	}
 }
 

@@ -346,4 +346,25 @@ func TestImpossibleEvents(t *testing.T) {
 	}
 }
 
+// An imported journal may contradict itself: nothing is counted twice, and nothing panics.
+func TestContradictions(t *testing.T) {
+	p, events := thaw(t, "everything")
+	r := fold(t, p, events[:1])
+	seq := uint64(1)
+	for step := range p.Graphs[0].N {
+		for _, kind := range journal.Kinds() {
+			if kind < journal.EvNodeReady {
+				continue
+			}
+			seq++
+			if err := r.Apply(&journal.Event{Seq: seq, Kind: kind, Step: step, Attempt: 1}); err != nil {
+				t.Fatal(err)
+			}
+			check(t, r)
+			r.Execution(Facts{}, true)
+			r.Job(Facts{})
+		}
+	}
+}
+
 func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
@@ -26,7 +28,7 @@ var t0 = time.Date(2024, 1, 15, 10, 30, 0, 0, time.UTC).UnixMicro()
 
 // A player runs a recipe on the machine and folds its events.
 type player struct {
-	t    testing.TB
+	t    rapid.TB
 	plan *plan.Plan
 	m    *machine.Run
 	run  *Run
@@ -36,11 +38,14 @@ type player struct {
 	hold bool                       // no attempt is granted
 }
 
-func compiled(t testing.TB, src string) *plan.Plan {
+func compiled(t rapid.TB, src string) *plan.Plan {
 	t.Helper()
 	anything := json.RawMessage(`{"type":"object"}`)
 	p, _, _, diags := compile.Source("recipe.yaml", []byte(src), compile.Options{Actions: compile.NewCatalogue(
 		&action.Action{Name: "work", Version: "1.0.0", Input: anything},
+		&action.Action{Name: "once", Version: "1.0.0", Input: anything, Delivery: action.AtMostOnce},
+		&action.Action{Name: "undo", Version: "1.0.0", Input: anything},
+		&action.Action{Name: "sleep", Version: "1.0.0", Waits: "duration", Input: json.RawMessage(`{"type":"object","required":["duration"],"properties":{"duration":{"type":"string"}}}`)},
 	)})
 	if p == nil {
 		t.Fatalf("the recipe does not compile: %v", diags)
@@ -174,7 +179,7 @@ func thaw(t testing.TB, name string) (*plan.Plan, []journal.Event) {
 	return p, events
 }
 
-func fold(t testing.TB, p *plan.Plan, events []journal.Event) *Run {
+func fold(t rapid.TB, p *plan.Plan, events []journal.Event) *Run {
 	t.Helper()
 	r := NewRun(p, "run_1", true)
 	for i := range events {
@@ -185,7 +190,7 @@ func fold(t testing.TB, p *plan.Plan, events []journal.Event) *Run {
 	return r
 }
 
-func text(t testing.TB, v any) string {
+func text(t rapid.TB, v any) string {
 	t.Helper()
 	out, err := json.MarshalIndent(v, "", " ")
 	if err != nil {

@@ -24,6 +24,7 @@ type scope struct {
 	inside map[*scope]struct{}
 	steps  []step
 	open   int  // steps that have not settled, as far as they are known
+	deep   int  // of those, and of those in the scopes inside
 	keep   bool // it stays when all its steps have settled
 	undo   bool // it is part of a compensation, which counts for nothing
 	// partial is set for an iteration that was not kept and is open again. Of its steps only
@@ -100,7 +101,7 @@ func (r *Run) again(ev *journal.Event, path journal.Path, graph int32) (*scope, 
 		}
 	}
 	s := r.open(path, graph)
-	s.open = 0
+	s.opens(-s.open)
 	if s.skipped = ev.NotTaken(); s.skipped {
 		return s, nil
 	}
@@ -122,7 +123,7 @@ func (r *Run) open(path journal.Path, graph int32) *scope {
 		r.drop(old)
 	}
 	g := &r.plan.Graphs[graph]
-	s := &scope{path: path, graph: graph, g: g, steps: make([]step, g.N), open: int(g.N), keep: !r.many[graph]}
+	s := &scope{path: path, graph: graph, g: g, steps: make([]step, g.N), keep: !r.many[graph]}
 	for i := range s.steps {
 		s.steps[i] = step{seen: true, weight: r.own[g.First+int32(i)]}
 	}
@@ -140,7 +141,23 @@ func (r *Run) open(path journal.Path, graph int32) *scope {
 		r.kept += int64(g.N)
 	}
 	r.scopes[path] = s
+	s.opens(int(g.N))
 	return s
+}
+
+// enter opens the scope of a graph that a step owns. An imported journal may contradict its
+// plan, which then has no such graph.
+func (r *Run) enter(path journal.Path, graph int32) {
+	if graph != plan.None {
+		r.open(path, graph)
+	}
+}
+
+// opens adds to the steps that have not settled.
+func (s *scope) opens(n int) {
+	for s.open += n; s != nil; s = s.parent {
+		s.deep += n
+	}
 }
 
 // drop forgets a scope and those inside it.
@@ -156,6 +173,7 @@ func (r *Run) drop(s *scope) {
 	if s.keep && r.many[s.graph] {
 		r.kept -= int64(s.g.N)
 	}
+	s.opens(-s.open)
 	if s.parent != nil {
 		delete(s.parent.inside, s)
 	}
@@ -222,19 +240,15 @@ func (r *Run) applyStep(s *scope, i int32, ev *journal.Event) {
 	if ev.Kind != journal.EvNodeInvalidated && !swept(ev) && r.weight > 0 {
 		r.peak = max(r.peak, min(99, 100*max(r.done, 0)/r.weight))
 	}
-	if s.g.Role == plan.Body && !s.keep && s.ended() {
-		r.forget(s)
-	}
-}
-
-// ended reports whether nothing is open in a scope and in those that its steps own.
-func (s *scope) ended() bool {
-	for in := range s.inside {
-		if in.open > 0 {
-			return false
+	var over *scope
+	for at := s; at != nil; at = at.parent {
+		if at.g.Role == plan.Body && !at.keep && at.deep == 0 {
+			over = at
 		}
 	}
-	return s.open == 0
+	if over != nil {
+		r.forget(over)
+	}
 }
 
 // swept reports whether a step settles only because the run ends, which is no progress.
@@ -259,7 +273,7 @@ func (r *Run) recall(s *scope, x *step, ev *journal.Event) bool {
 		x.status = journal.Completed
 	default:
 		x.seen = true
-		s.open++
+		s.opens(1)
 		return true
 	}
 	x.seen, x.done, x.settled = true, x.weight, ev.Seq
@@ -288,7 +302,7 @@ func (r *Run) forgotten(s *scope, t tally, sign int64) {
 func (r *Run) reset(s *scope, i int32, ev *journal.Event) {
 	x := &s.steps[i]
 	if x.status.Settled() {
-		s.open++
+		s.opens(1)
 	}
 	r.bytes -= int64(len(x.output))
 	if ev.Reopened() {
@@ -308,6 +322,9 @@ func (r *Run) reset(s *scope, i int32, ev *journal.Event) {
 func (r *Run) change(s *scope, i int32, ev *journal.Event) {
 	x := &s.steps[i]
 	if status, ok := ev.StepStatus(); ok {
+		if status.Settled() && x.status.Settled() {
+			return // an imported journal may contradict itself
+		}
 		x.status = status
 	}
 	switch ev.Kind {
@@ -330,7 +347,7 @@ func (r *Run) change(s *scope, i int32, ev *journal.Event) {
 		r.add(s, i, ev.Count()*r.of(r.plan.Steps[ev.Step].Body), 0)
 	case journal.EvNodeIteration:
 		body := r.plan.Steps[ev.Step].Body
-		r.open(ev.Path.Child(body, ev.Item()), body)
+		r.enter(ev.Path.Child(body, ev.Item()), body)
 	case journal.EvNodeWaiting:
 		x.begin(ev)
 		x.due, x.note = ev.Due(), cut(ev.Text)
@@ -346,10 +363,10 @@ func (r *Run) change(s *scope, i int32, ev *journal.Event) {
 		x.err, x.owns = newError(ev), true
 		fallback := r.plan.Steps[ev.Step].Fallback
 		r.add(s, i, r.of(fallback), 0)
-		r.open(ev.Path.Child(fallback, 0), fallback)
+		r.enter(ev.Path.Child(fallback, 0), fallback)
 	case journal.EvNodeCompensating:
 		undo := r.plan.Steps[ev.Step].Compensate
-		r.open(ev.Path.Child(undo, 0), undo)
+		r.enter(ev.Path.Child(undo, 0), undo)
 	case journal.EvNodeCharged:
 		if ev.Charged() {
 			x.charged = ev.Amount()
@@ -385,12 +402,10 @@ func (r *Run) opened(s *scope, i int32, ev *journal.Event) {
 			other = p.Then
 		}
 		r.add(s, i, 0, r.of(other))
-		if taken != plan.None {
-			r.open(s.path.Child(taken, 0), taken)
-		}
+		r.enter(s.path.Child(taken, 0), taken)
 	case plan.Parallel:
 		for _, b := range p.Branches {
-			r.open(s.path.Child(b, 0), b)
+			r.enter(s.path.Child(b, 0), b)
 		}
 	case plan.Loop:
 		r.add(s, i, max(ev.Items(), 0)*r.of(p.Body), 0)
@@ -400,7 +415,7 @@ func (r *Run) opened(s *scope, i int32, ev *journal.Event) {
 // settle records how a step ended.
 func (r *Run) settle(s *scope, i int32, ev *journal.Event) {
 	x := &s.steps[i]
-	s.open--
+	s.opens(-1)
 	x.settled, x.ended, x.due, x.note, x.owns = ev.Seq, ev.At, 0, "", false
 	switch ev.Kind {
 	case journal.EvNodeCompleted:
@@ -462,7 +477,7 @@ func (r *Run) store(x *step, output []byte) {
 	r.bytes += int64(len(output))
 }
 
-// forget forgets an iteration all of whose steps have settled.
+// forget forgets an iteration in which nothing is open.
 func (r *Run) forget(s *scope) {
 	r.forgotten(s, s.tally(), 1)
 	r.drop(s)
