@@ -191,12 +191,53 @@ steps:
 		t.Errorf("the run is %s; %d scopes are kept, %+v are not", p.m.Status(), len(p.run.scopes), p.run.gone)
 	}
 	p.do(&machine.Input{Kind: machine.InRetry})
-	if j := p.run.Job(Facts{}); p.run.weight != 10 || p.run.done != 8 || p.run.gone != (tally{all: 7, completed: 7}) || !j.StepMetadata.WorkflowInstance.Nodes["l[1].y"].Running {
+	if j := p.run.Job(Facts{}); p.run.weight != 10 || p.run.done != 8 || p.run.gone != (tally{all: 7, completed: 7}) || !j.StepMetadata.WorkflowInstance.Nodes["l[1].y"].Running || j.StepMetadata.WorkflowInstance.IncomingCounts["l[1].y"] != 0 {
 		t.Errorf("known %d, settled %d, %+v; %s", p.run.weight, p.run.done, p.run.gone, text(t, j))
 	}
 	p.result("l[1].y", "1", "")
 	if p.run.done != 10 || p.run.weight != 10 || p.run.busy != 0 || p.run.status != journal.RunCompleted || len(p.run.scopes) != 1 || p.run.gone != (tally{all: 8, completed: 8}) {
 		t.Errorf("%s: known %d, settled %d, %d open, %+v", p.run.status, p.run.weight, p.run.done, p.run.busy, p.run.gone)
+	}
+}
+
+// A loop that failed early is reopened: its first item stays settled, and those that never
+// began are no longer counted as settled.
+func TestRetryOfALoopThatFailedEarly(t *testing.T) {
+	p := play(t, "name: r\nsteps:\n  - {id: l, loop: {over: \"[1, 2, 3, 4, 5]\", steps: [{id: x, action: {name: work}}]}}\n", nil)
+	p.result("l[0].x", "1", "")
+	p.result("l[1].x", "", fault.FileInvalid)
+	if p.run.weight != 6 || p.run.done != 6 || p.run.Percent() > 99 {
+		t.Errorf("known %d, settled %d, %d percent", p.run.weight, p.run.done, p.run.Percent())
+	}
+	p.do(&machine.Input{Kind: machine.InRetry})
+	if p.run.weight != 6 || p.run.done != 1 || p.run.Percent() != 16 {
+		t.Errorf("after a retry: known %d, settled %d, %d percent", p.run.weight, p.run.done, p.run.Percent())
+	}
+	for _, path := range []string{"l[1].x", "l[2].x", "l[3].x", "l[4].x"} {
+		p.result(path, "1", "")
+	}
+	if p.run.weight != 6 || p.run.done != 6 || p.run.Percent() != 100 {
+		t.Errorf("at the end: known %d, settled %d, %d percent", p.run.weight, p.run.done, p.run.Percent())
+	}
+}
+
+// A queued run waits for its turn and for nothing else; one may be paused.
+func TestQueuedAndPaused(t *testing.T) {
+	p := play(t, "name: r\nsteps:\n  - {id: a, action: {name: work}}\n", nil)
+	r := fold(t, p.plan, p.all[:1])
+	if err := r.Apply(&journal.Event{Seq: 2, Step: -1, Kind: journal.EvRunStatus, Flag: uint8(journal.RunQueued), N: int64(journal.RunDispatching)}); err != nil {
+		t.Fatal(err)
+	}
+	if e, j := r.Execution(Facts{}, false), r.Job(Facts{}); e.WaitState != "none" || e.Status != "pending" || e.State != "queued" || e.StartedAt != "" || j.Status != "QUEUED" || j.WorkflowStatus != "RUNNING" {
+		t.Errorf("a queued run is %s, %s", text(t, e), text(t, j))
+	}
+	p.do(&machine.Input{Kind: machine.InPause, Text: "too expensive"})
+	if e := p.run.Execution(Facts{}, false); !e.Paused {
+		t.Errorf("a paused run is %s", text(t, e))
+	}
+	p.do(&machine.Input{Kind: machine.InUnpause})
+	if e := p.run.Execution(Facts{}, false); e.Paused {
+		t.Errorf("a run that goes on is %s", text(t, e))
 	}
 }
 
@@ -262,6 +303,7 @@ func TestAMillionItems(t *testing.T) {
 		apply(journal.Event{Kind: journal.EvNodeStarted, Step: 1, Path: path, Attempt: 1})
 		apply(journal.Event{Kind: journal.EvNodeCompleted, Step: 1, Path: path, Attempt: 1, Data: []byte("1")})
 	}
+	apply(journal.Event{Kind: journal.EvNodeIgnored, Step: 1, Path: journal.Path("").Child(body, items-1), Attempt: 1}) // a late result
 	if len(r.scopes) != MaxSteps+1 || r.bytes != MaxSteps {
 		t.Errorf("%d scopes and %d bytes are kept", len(r.scopes), r.bytes)
 	}

@@ -112,6 +112,20 @@ steps:
 	}
 }
 
+// X83: an attempt that was lost counts as a retry, unless an orderly stop handed it back.
+func TestX83_RetryCount(t *testing.T) {
+	p := play(t, "name: r\nsteps:\n  - {id: a, action: {name: work}}\n", nil)
+	for i, tt := range []struct {
+		text string
+		want int64
+	}{{"stopping", 0}, {"", 1}} {
+		p.do(&machine.Input{Kind: machine.InWorkerLost, Ref: journal.Ref{}, Fence: journal.Fence{Gen: 1, Attempt: uint32(i + 1)}, Text: tt.text})
+		if n := p.run.Job(Facts{}).StepMetadata.WorkflowInstance.Nodes["a"]; n.RetryCount != tt.want || n.Attempt != uint32(i+2) || !n.Running {
+			t.Errorf("after %d attempts that were lost: %+v", i+1, n)
+		}
+	}
+}
+
 // X84: what a job waits for, operation by operation, its workflow status, and a token that
 // changes with every resume.
 func TestX84_Waiting(t *testing.T) {

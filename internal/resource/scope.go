@@ -225,6 +225,7 @@ func (r *Run) applyStep(s *scope, i int32, ev *journal.Event) {
 		return
 	}
 	if !x.seen && !r.recall(s, x, ev) {
+		r.tidy(s)
 		return
 	}
 	if spent := ev.Spent(r.plan); spent != 0 {
@@ -240,6 +241,12 @@ func (r *Run) applyStep(s *scope, i int32, ev *journal.Event) {
 	if ev.Kind != journal.EvNodeInvalidated && !swept(ev) && r.weight > 0 {
 		r.peak = max(r.peak, min(99, 100*max(r.done, 0)/r.weight))
 	}
+	r.tidy(s)
+}
+
+// tidy forgets the outermost iteration around a scope in which nothing is open, unless it is
+// kept.
+func (r *Run) tidy(s *scope) {
 	var over *scope
 	for at := s; at != nil; at = at.parent {
 		if at.g.Role == plan.Body && !at.keep && at.deep == 0 {
@@ -247,7 +254,8 @@ func (r *Run) applyStep(s *scope, i int32, ev *journal.Event) {
 		}
 	}
 	if over != nil {
-		r.forget(over)
+		r.forgotten(over, over.tally(), 1)
+		r.drop(over)
 	}
 }
 
@@ -475,12 +483,6 @@ func (r *Run) store(x *step, output []byte) {
 	}
 	x.output = bytes.Clone(output)
 	r.bytes += int64(len(output))
-}
-
-// forget forgets an iteration in which nothing is open.
-func (r *Run) forget(s *scope) {
-	r.forgotten(s, s.tally(), 1)
-	r.drop(s)
 }
 
 // tally counts the steps of a scope and of those inside it.

@@ -29,8 +29,8 @@ func TestX202_Duration(t *testing.T) {
 		{"a chain, with the longest way to its end", `
 order: none
 steps:
-  - {id: a, action: {name: second}}
-  - {id: b, action: {name: minute}}
+  - {id: a, action: {name: minute}}
+  - {id: b, action: {name: second}}
   - {id: c, action: {name: second}, dependsOn: [a, b]}
 `, "PT1M1S"},
 		{"the example of the source", `
