@@ -115,7 +115,8 @@ func executionStatus(s journal.RunStatus) string {
 }
 
 // Execution returns the run as it is after the last event. With outputs it has those of
-// the steps, if the run was made to keep them.
+// the steps, if the run was made to keep them. Later events do not change what is returned,
+// which the caller must not modify.
 func (r *Run) Execution(facts Facts, outputs bool) *Execution {
 	e := &Execution{
 		ID: r.id, RecipeID: cmp.Or(facts.RecipeID, r.recipe), RecipeVersion: r.version, AccountID: r.account,

@@ -136,7 +136,8 @@ func jobStatus(s journal.RunStatus, deleted bool) string {
 }
 
 // Job returns the run as it is after the last event. Outputs are null unless the run was
-// made to keep them.
+// made to keep them. Later events do not change what is returned, which the caller must not
+// modify.
 func (r *Run) Job(facts Facts) *Job {
 	j := &Job{
 		JobID: r.id, RecipeID: cmp.Or(facts.RecipeID, r.recipe), Status: jobStatus(r.status, facts.DeletedAt != 0), ResumeToken: r.ResumeToken(),
