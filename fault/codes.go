@@ -69,6 +69,7 @@ const (
 	FileTooLarge            Code = "FILE_TOO_LARGE"
 	RunNotFound             Code = "RUN_NOT_FOUND"
 	AccountNotFound         Code = "ACCOUNT_NOT_FOUND"
+	RecordNotFound          Code = "RECORD_NOT_FOUND"
 	StepNotFound            Code = "STEP_NOT_FOUND"
 	Conflict                Code = "CONFLICT"
 	TooLate                 Code = "TOO_LATE"
@@ -169,6 +170,7 @@ var table = []Info{
 	{ExecutionExpired, 504, CauseTimeout, false, ExitFailed, "", nil, "The run did not end within its ttl.", "Raise `ttl`, or `roux runs retry RUN`."},
 	{RunNotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "No run has that id.", "`roux runs list` shows the runs of this data directory."},
 	{AccountNotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "No account has that name.", "`roux accounts` lists the accounts; `roux credits grant N --account NAME` makes one, and so does a line in `accounts` of the configuration."},
+	{RecordNotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "There is nothing stored under that name.", "Check the kind, the name and the account."},
 	{StepNotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "The run has no such step.", "`roux runs get RUN` lists its steps."},
 	{Conflict, 409, CauseRequest, false, ExitConflict, "", nil, "The request conflicts with the current state.", "Look at the current state and decide again."},
 	{TooLate, 409, CauseRequest, false, ExitConflict, "", []string{"too_late"}, "The run's final status was already decided.", "Nothing to do; the message names the status."},

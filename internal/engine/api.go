@@ -191,10 +191,7 @@ func (e *Engine) checkNotEnded(ctx context.Context, account, run, what string) e
 // was decided before.
 func (e *Engine) Cancel(ctx context.Context, account, run, reason string) error {
 	in, err := e.cancelInput(ctx, account, run, reason)
-	if err != nil {
-		return err
-	}
-	return e.request(ctx, in).err
+	return e.submit(ctx, in, err)
 }
 
 func (e *Engine) cancelInput(ctx context.Context, account, run, reason string) (*input, error) {
@@ -209,19 +206,13 @@ func (e *Engine) cancelInput(ctx context.Context, account, run, reason string) (
 // holds of its account's credits. fault.TooLate means that the run has ended.
 func (e *Engine) Pause(ctx context.Context, account, run, reason string) error {
 	in, err := e.pauseInput(ctx, account, run, machine.Input{Kind: machine.InPause, Text: reason})
-	if err != nil {
-		return err
-	}
-	return e.request(ctx, in).err
+	return e.submit(ctx, in, err)
 }
 
 // Unpause lets a paused run go on. It changes nothing for one that is not paused.
 func (e *Engine) Unpause(ctx context.Context, account, run string) error {
 	in, err := e.pauseInput(ctx, account, run, machine.Input{Kind: machine.InUnpause})
-	if err != nil {
-		return err
-	}
-	return e.request(ctx, in).err
+	return e.submit(ctx, in, err)
 }
 
 func (e *Engine) pauseInput(ctx context.Context, account, run string, m machine.Input) (*input, error) {
@@ -236,10 +227,7 @@ func (e *Engine) Signal(ctx context.Context, account, run, name string, data any
 	e.cleaner.BlockRemoval()
 	defer e.cleaner.AllowRemoval()
 	in, err := e.signalInput(ctx, account, run, name, data)
-	if err != nil {
-		return err
-	}
-	return e.request(ctx, in).err
+	return e.submit(ctx, in, err)
 }
 
 func (e *Engine) signalInput(ctx context.Context, account, run, name string, data any) (*input, error) {
@@ -275,10 +263,7 @@ func (e *Engine) Retry(ctx context.Context, account, run string, req RetryReques
 	e.cleaner.BlockRemoval()
 	defer e.cleaner.AllowRemoval()
 	in, err := e.retryInput(ctx, account, run, req)
-	if err != nil {
-		return err
-	}
-	return e.request(ctx, in).err
+	return e.submit(ctx, in, err)
 }
 
 func (e *Engine) retryInput(ctx context.Context, account, run string, req RetryRequest) (*input, error) {
@@ -318,6 +303,14 @@ func checkLimits(requested, limit plan.Limits) error {
 		return fault.New(fault.InputInvalid, "limits.max_scope_depth is checked when a recipe is compiled: a retry cannot raise it")
 	}
 	return nil
+}
+
+// submit makes the request that an input is, unless err says what is wrong with it.
+func (e *Engine) submit(ctx context.Context, in *input, err error) error {
+	if err != nil {
+		return err
+	}
+	return e.request(ctx, in).err
 }
 
 // Release releases a run from quarantine.
@@ -431,6 +424,12 @@ func (e *Engine) Wait(ctx context.Context, account, run string) (store.Head, err
 // is true it removes nothing and returns what it would remove.
 func (e *Engine) Clean(ctx context.Context, dry bool) (retention.Removed, error) {
 	return e.cleaner.Clean(ctx, dry)
+}
+
+// PutRecords changes records at the engine's time, as the owner of the store; see
+// store.Records.
+func (e *Engine) PutRecords(ctx context.Context, changes ...store.RecordChange) ([]store.Record, error) {
+	return e.cfg.Store.PutRecords(ctx, e.core.epoch, e.now(), changes)
 }
 
 // NamedBy returns at most limit runs that name a file.

@@ -34,7 +34,7 @@ var floors = []struct {
 	{"3, what readers see", []string{"internal/view"}},
 	{"3", []string{
 		"internal/picture", "internal/reference",
-		"internal/store", "internal/store/format", "internal/store/memory", "internal/store/sqlite", "internal/store/sqlite/catalog", "internal/store/sqlite/changes", "internal/store/sqlite/check", "internal/store/sqlite/conn", "internal/store/sqlite/directory", "internal/store/sqlite/wal", "internal/store/storetest",
+		"internal/store", "internal/store/format", "internal/store/memory", "internal/store/sqlite", "internal/store/sqlite/catalog", "internal/store/sqlite/changes", "internal/store/sqlite/check", "internal/store/sqlite/conn", "internal/store/sqlite/directory", "internal/store/sqlite/records", "internal/store/sqlite/wal", "internal/store/storetest",
 		"internal/blob", "internal/egress", "internal/media", "internal/media/pdf", "internal/media/pdftest",
 	}},
 	{"3, what is hidden", []string{"internal/masks"}},

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package retention decides which runs, idempotency keys and files are no longer kept,
+// Package retention decides which runs, idempotency keys, records and files are no longer kept,
 // and removes them.
 //
 // A run is removed some time after it has settled, with all runs below it, a change of an
 // account after the same time, a file some time after the last run that names it has
-// settled, and an upload that no run names some time after its last use. Runs are removed before files: a crash in
+// settled, an upload that no run names some time after its last use, and a record at the time
+// that it says itself. Runs are removed before files: a crash in
 // between leaves files that no run names, which the next pass finds, and never a run that
 // names a missing file. The package also finds the files that a transition names, so
 // that the store can record them, and renews those that a request names. It never
@@ -70,17 +71,19 @@ const (
 	// RunsStep is how many runs one step looks at.
 	RunsStep = 200
 
-	keysStep, filesStep, changesStep = 1_000, 1_000, 1_000
+	keysStep, recordsStep, filesStep, changesStep = 1_000, 200, 1_000, 1_000
 	// maxListed bounds the lists of what was removed.
 	maxListed = 1_000
 )
 
 // Removed is what was removed, or what a dry run would remove.
 type Removed struct {
-	Runs  int   `json:"runs"` // those below them are not counted
-	Keys  int   `json:"idempotencyKeys"`
-	Files int   `json:"files"`
-	Bytes int64 `json:"bytes"`
+	Runs int `json:"runs"` // those below them are not counted
+	Keys int `json:"idempotencyKeys"`
+	// Records are those of the service that have ended, such as kept answers.
+	Records int   `json:"records"`
+	Files   int   `json:"files"`
+	Bytes   int64 `json:"bytes"`
 	// RunIDs and Hashes are the first 1,000 of each.
 	RunIDs []string `json:"runIds"`
 	Hashes []string `json:"fileHashes"`
@@ -101,6 +104,7 @@ type Cleaner struct {
 	Store interface {
 		store.Retention
 		store.Notes
+		ForgetRecords(ctx context.Context, epoch uint64, before int64, limit int) (int, error)
 		List(ctx context.Context, q store.Query) ([]store.Head, error)
 	}
 	Blobs  *blob.Store // nil: no files
@@ -306,7 +310,8 @@ func (s *pass) addRun(key store.Key) {
 	}
 }
 
-// keys forgets idempotency keys. After the last of them the cycle continues with changes.
+// keys forgets idempotency keys, then records. After the last of them the cycle continues
+// with changes.
 func (s *pass) keys(ctx context.Context, st *state) error {
 	n := 0
 	if !s.dry {
@@ -317,6 +322,16 @@ func (s *pass) keys(ctx context.Context, st *state) error {
 	}
 	s.removed.Keys += n
 	if n == keysStep {
+		return nil
+	}
+	if n = 0; !s.dry {
+		var err error
+		if n, err = s.c.Store.ForgetRecords(ctx, s.c.Epoch, s.now, recordsStep); err != nil {
+			return err
+		}
+	}
+	s.removed.Records += n
+	if n == recordsStep {
 		return nil
 	}
 	return s.changes(ctx, st)

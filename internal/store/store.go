@@ -35,6 +35,7 @@ type Store interface {
 	Notes
 	Ledger
 	Feed
+	Records
 
 	// Stats describes size and health for people and tests.
 	Stats(ctx context.Context) (Stats, error)
@@ -367,4 +368,5 @@ type Stats struct {
 	Syncs        int64 // since open; -1 = not counted
 	Commits      int64 // since open
 	Transitions  int64 // since open
+	Records      int64 // stored; see [Records]
 }

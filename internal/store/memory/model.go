@@ -23,6 +23,8 @@ type model struct {
 	notes    map[string][]byte
 	accounts map[string]*accountRecord // replaced, never changed
 	feeds    map[string]feedRecord
+	records  map[store.RecordKey]store.Record
+	revision uint64 // the last one given to a record
 	// undo, when not nil, collects functions that revert what apply did.
 	undo []func()
 
@@ -79,6 +81,7 @@ func newModel() *model {
 		keys:  map[store.Key]used{},
 		names: map[store.Key]map[string]struct{}{}, released: map[store.Key]int64{},
 		notes: map[string][]byte{}, accounts: map[string]*accountRecord{}, feeds: map[string]feedRecord{},
+		records: map[store.RecordKey]store.Record{},
 	}
 }
 

@@ -272,5 +272,6 @@ func (s *Store) Stats(ctx context.Context) (store.Stats, error) {
 	for _, r := range s.d.synced.runs {
 		st.JournalRows += int64(len(r.tail))
 	}
+	st.Records = int64(len(s.d.synced.records))
 	return st, nil
 }

@@ -292,6 +292,8 @@ func TestI23_EntriesThatHadARowEach(t *testing.T) {
 	}
 	exec(`DROP TABLE ledger`)
 	exec(`DROP TABLE ledger_keys`)
+	exec(`DROP TABLE records`)
+	exec(`DROP TABLE record_revisions`)
 	first, err := migrations.ReadFile("migrations/00006_ledger.sql")
 	if err != nil {
 		t.Fatal(err)

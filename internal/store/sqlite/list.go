@@ -119,7 +119,7 @@ func (s *Store) compose(ctx context.Context, q *store.Query) (*listing, error) {
 	}
 	if q.Prefix != "" {
 		l.add(s.t.listFrom, q.Prefix)
-		if end := prefixEnd(q.Prefix); end != "" {
+		if end := store.PrefixEnd(q.Prefix); end != "" {
 			l.add(s.t.listBelow, end)
 		}
 	}
@@ -212,19 +212,6 @@ func (s *Store) position(ctx context.Context, key store.Key) (created int64, err
 	}
 	_, err = s.explain(found)
 	return created, err
-}
-
-// prefixEnd returns the first string after all that begin with p, or "" when there is
-// none. Text compares by bytes.
-func prefixEnd(p string) string {
-	b := []byte(p)
-	for i := len(b) - 1; i >= 0; i-- {
-		if b[i] != 0xff {
-			b[i]++
-			return string(b[:i+1])
-		}
-	}
-	return ""
 }
 
 // Due implements store.Store.

@@ -34,6 +34,7 @@ import (
 	"github.com/roux-engine/roux/internal/store/sqlite/check"
 	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 	"github.com/roux-engine/roux/internal/store/sqlite/directory"
+	"github.com/roux-engine/roux/internal/store/sqlite/records"
 	"github.com/roux-engine/roux/internal/store/sqlite/wal"
 )
 
@@ -66,6 +67,7 @@ type Store struct {
 	plans      map[string]struct{}       // hashes known to be stored
 	accounts   map[string]*cachedAccount // guarded by w
 	feed       *changes.Feed
+	records    *records.Table
 
 	w       sync.Mutex // serialises all writes; held before x
 	db      *conn.Writer
@@ -211,6 +213,9 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 	if s.feed, err = changes.Open(texts, s.db, s.read); err != nil {
 		return err
 	}
+	if s.records, err = records.Open(ctx, texts, s.db, s.read); err != nil {
+		return err
+	}
 	if err := s.read.QueryRowContext(ctx, s.t.epoch).Scan(&s.epoch); err != nil {
 		return err
 	}
@@ -297,6 +302,9 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
+	if s.records != nil {
+		errs = append(errs, s.records.Close())
+	}
 	if s.read != nil {
 		errs = append(errs, s.q.close(), s.read.Close())
 	}
@@ -324,11 +332,15 @@ func (s *Store) Stats(ctx context.Context) (store.Stats, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.Stats{}, err
 	}
+	records, err := s.records.Count(ctx)
+	if _, err = s.explain(err); err != nil {
+		return store.Stats{}, err
+	}
 	s.x.RLock()
 	defer s.x.RUnlock()
 	return store.Stats{
 		JournalRows: s.x.rowCount, JournalBytes: s.x.rowBytes,
-		Syncs: s.x.commits, Commits: s.x.commits, Transitions: s.x.transitions,
+		Syncs: s.x.commits, Commits: s.x.commits, Transitions: s.x.transitions, Records: records,
 	}, nil
 }
 

@@ -152,7 +152,8 @@ type rareTexts struct {
 	// Of a check.
 	size, runKeys string
 	// Of salvage.
-	attachImage, detachImage, takeKeys, takeNotes, takeReleases, takeEntries, takeEntryKeys, takeAccounts, takeFeedEnds, endFeeds, dropEndedFeeds string
+	attachImage, detachImage, takeKeys, takeNotes, takeReleases, takeEntries, takeEntryKeys, takeAccounts, takeFeedEnds, endFeeds, dropEndedFeeds,
+	takeRecords, takeRevisions, skipRevisions string
 }
 
 func (t *rareTexts) load(c *catalog.Texts) error {
@@ -182,6 +183,7 @@ func (t *rareTexts) load(c *catalog.Texts) error {
 		{&t.takeNotes, "takeNotes"}, {&t.takeReleases, "takeReleases"},
 		{&t.takeEntries, "takeEntries"}, {&t.takeEntryKeys, "takeEntryKeys"}, {&t.takeAccounts, "takeAccounts"}, {&t.takeFeedEnds, "takeFeedEnds"},
 		{&t.endFeeds, "endFeeds"}, {&t.dropEndedFeeds, "dropEndedFeeds"},
+		{&t.takeRecords, "takeRecords"}, {&t.takeRevisions, "takeRevisions"}, {&t.skipRevisions, "skipRevisions"},
 	} {
 		*q.dst = c.Text(q.name)
 	}

@@ -16,11 +16,17 @@ import (
 )
 
 // registerSum makes format.Sum a function of SQL, for statements that write or compare
-// checksums, and format.EntryRow one for a migration.
+// checksums, format.EntryRow one for a migration, and one that reports whether a blob
+// can be read.
 var registerSum = sync.OnceValue(func() error {
 	err := sqlite.RegisterDeterministicScalarFunction("roux_sum", -1, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
 		return format.SumAll(args), nil
 	})
+	err = errors.Join(err, sqlite.RegisterDeterministicScalarFunction("roux_blob", 1, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
+		blob, _ := args[0].([]byte)
+		_, err := format.DecodeBlob(blob)
+		return err == nil, nil
+	}))
 	return errors.Join(err, sqlite.RegisterDeterministicScalarFunction("roux_entry_row", 2, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
 		key, _ := args[0].(string)
 		entry, _ := args[1].([]byte)

@@ -49,6 +49,7 @@ func TestFlippedColumns(t *testing.T) {
 		grants.Entries = append(grants.Entries, e)
 	}
 	mustCommit(t, s, grants)
+	putRecords(t, s, epoch, store.Record{RecordKey: recordKey("r"), Name: "name", Until: 1 << 50, Data: []byte("data")})
 	if err := s.SetNote(ctx, epoch, "note", []byte("value")); err != nil {
 		t.Fatal(err)
 	}
@@ -76,6 +77,8 @@ func TestFlippedColumns(t *testing.T) {
 		{"ledger_keys", "seq sum"},
 		{"ledger_states", "at state sum"},
 		{"feed", "first at data sum"},
+		{"records", "revision name until created updated sum data"},
+		{"record_revisions", "last sum"},
 	} {
 		for column := range strings.FieldsSeq(at.columns) {
 			for bit := 0; bit < 20; bit += step {
@@ -115,6 +118,9 @@ func TestFlippedColumns(t *testing.T) {
 				if _, err := s.Changes(ctx, "acme", 0, 10); (at.table == "feed") != errors.Is(err, fault.StoreCorrupt) {
 					t.Errorf("bit %d of %s.%s: the changes: %v", bit, at.table, column, err)
 				}
+				if _, err := s.Record(ctx, recordKey("r")); (at.table == "records") != errors.Is(err, fault.StoreCorrupt) {
+					t.Errorf("bit %d of %s.%s: the record: %v", bit, at.table, column, err)
+				}
 				if _, err := s.Plan(ctx, "plan"); (at.table == "plans") != errors.Is(err, fault.StoreCorrupt) {
 					t.Errorf("bit %d of %s.%s: the plan: %v", bit, at.table, column, err)
 				}
@@ -145,7 +151,7 @@ func checkOf(t *testing.T, s *Store) []string {
 func flipColumn(t *testing.T, db *sql.DB, table, column string, bit int) (undo func()) {
 	t.Helper()
 	key := map[string]string{"runs": "run", "idempotency": "key", "notes": "name", "plans": "hash", "snapshots": "run",
-		"chunks": "run", "pieces": "run", "deleted": "run", "file_released": "hash", "owner": "id", "ledger": "last", "ledger_keys": "key", "ledger_states": "seq", "feed": "last"}[table]
+		"chunks": "run", "pieces": "run", "deleted": "run", "file_released": "hash", "owner": "id", "ledger": "last", "ledger_keys": "key", "ledger_states": "seq", "feed": "last", "records": "id", "record_revisions": "id"}[table]
 	var id, was any
 	if err := db.QueryRow(fmt.Sprintf(`SELECT %s, %s FROM %s ORDER BY 1 LIMIT 1`, key, column, table)).Scan(&id, &was); err != nil {
 		t.Fatal(err)

@@ -42,6 +42,7 @@ func RunCrash(t *testing.T, disk func(t *testing.T) Disk) {
 		{"FeedsSurvive", feedSurvives},
 		{"GroupsSurvive", groupsSurvive},
 		{"TreesSurvive", treesSurvive},
+		{"RecordsSurvive", recordsSurvive},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := disk(t)

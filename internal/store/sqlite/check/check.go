@@ -44,6 +44,7 @@ func NewTexts(c *catalog.Texts) *Texts {
 		{"state of run", "badStates"}, {"chunk of run", "badChunks"}, {"piece of run", "badPieces"},
 		{"mark of the deleted run", "badMarks"}, {"end of use of file", "badReleases"}, {"owner", "badOwner"},
 		{"row of entries", "badEntries"}, {"key of entry", "badEntryKeys"}, {"state of account", "badAccounts"}, {"changes of account", "badChanges"},
+		{"record", "badRecords"}, {"last revision of records", "badRevisions"},
 	} {
 		t.bad = append(t.bad, textOf{at.what, c.Text(at.query)})
 	}
