@@ -23,6 +23,7 @@ type Change struct {
 	Ended   bool
 	Code    fault.Code // why the run did not complete
 	Deleted bool       // the run was removed because it was too old; the other fields are empty
+	Hidden  bool       // the run was deleted by its user: lists leave it out until it is removed
 	// Quarantined is set if the run does not continue until a user releases it, Imported if
 	// it came in a bundle and was not adopted.
 	Quarantined, Imported bool
@@ -57,7 +58,7 @@ func (e *Engine) Feed(ctx context.Context, after uint64) iter.Seq2[Change, error
 			}
 			out := Change{
 				ID: c.N, Time: time.UnixMicro(c.At).UTC(), Run: c.Run, Recipe: c.Recipe, Status: c.Status, Ended: c.Ended != 0, Code: c.Code,
-				Deleted: c.Deleted, Quarantined: c.Quarantined, Imported: c.Imported, Entry: c.Entry, Key: c.Key,
+				Deleted: c.Deleted, Hidden: c.Hidden, Quarantined: c.Quarantined, Imported: c.Imported, Entry: c.Entry, Key: c.Key,
 				Limit: c.Notice.Source, AtLimit: c.Notice.Limit, Amount: c.Notice.Amount,
 			}
 			if c.Run == "" && out.Limit == "" {

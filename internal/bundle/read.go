@@ -337,6 +337,7 @@ func (b *Bundle) check(c *content) (*view.State, error) {
 		return nil, errors.New("its journal is not that of the run in the manifest")
 	}
 	c.head.Recipe, c.head.PlanHash, c.head.Status = c.recipe, p.Key(), state.Status().String()
+	c.head.Labels, _ = store.EncodeLabels(state.Start().Labels) // those that exceed a bound are in the journal only
 	c.head.Updated, c.head.Ended, c.head.Used, c.head.Failures = c.head.Created, shown.Ended, state.Used(), state.HasFailures()
 	if shown.Ended != 0 {
 		c.head.Code, c.head.Message = state.Failure()

@@ -5,9 +5,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"iter"
 
 	"github.com/roux-engine/roux/fault"
@@ -18,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/masks"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
@@ -95,12 +93,16 @@ func (e *Engine) startInput(ctx context.Context, req *StartRequest) (*input, err
 	if err := e.cleaner.Touch(ctx, req.Account, req.Files, named...); err != nil {
 		return nil, err
 	}
+	labels, err := store.EncodeLabels(req.Labels)
+	if err != nil {
+		return nil, err
+	}
 	id, seed, err := e.ids.Run()
 	if err != nil {
 		return nil, err
 	}
 	in := &input{kind: inStart, key: store.Key{Account: req.Account, Run: id}, start: &runStart{
-		prog: prog, recipe: req.Recipe, version: req.Version, limited: rules.LiveLimit() > 0,
+		prog: prog, recipe: req.Recipe, version: req.Version, labels: labels, limited: rules.LiveLimit() > 0,
 	}}
 	in.m = machine.Input{Kind: machine.InStart, Start: &journal.Start{
 		Run: id, Account: req.Account, Recipe: req.Recipe, Version: req.Version, PlanHash: prog.Hash(),
@@ -108,42 +110,13 @@ func (e *Engine) startInput(ctx context.Context, req *StartRequest) (*input, err
 		Seed: seed, Pins: pins, Labels: req.Labels, Credits: terms, Tree: tree,
 	}}
 	if req.IdempotencyKey != "" {
-		body, err := bodyHash(req, prog.Hash())
+		body, err := program.RequestHash(req.Account, prog.Hash(), req.Version, req.Parameters, req.Files, req.MaxCredits, req.Key)
 		if err != nil {
 			return nil, err
 		}
 		in.start.idem = &store.Idempotency{Key: req.IdempotencyKey, BodyHash: body, Until: e.now() + minKeyLifetime}
 	}
 	return in, nil
-}
-
-// bodyHash returns the hash that identifies a request: two starts with one key are the
-// same if their hashes are equal. Fields are length-prefixed so that different lists of
-// fields never give the same bytes.
-func bodyHash(req *StartRequest, plan string) (string, error) {
-	params, err := jsonx.Canonical(req.Parameters)
-	if err != nil {
-		return "", fault.Wrap(fault.InputInvalid, err, "the parameters are no JSON object: %v", err)
-	}
-	h := sha256.New()
-	put := func(b []byte) {
-		h.Write(binary.AppendUvarint(nil, uint64(len(b))))
-		h.Write(b)
-	}
-	put([]byte(req.Account))
-	put([]byte(plan))
-	put([]byte(req.Version))
-	put(params)
-	for _, f := range req.Files {
-		put([]byte(f.Hash))
-	}
-	if req.MaxCredits != 0 {
-		put(binary.AppendVarint(nil, req.MaxCredits))
-	}
-	if req.Key != "" {
-		put([]byte("key " + req.Key))
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // request posts an input and waits for its answer, which arrives when everything that
@@ -268,7 +241,7 @@ func (e *Engine) Retry(ctx context.Context, account, run string, req RetryReques
 
 func (e *Engine) retryInput(ctx context.Context, account, run string, req RetryRequest) (*input, error) {
 	m := machine.Input{Kind: machine.InRetry, Name: req.From, Limits: &req.Limits}
-	if err := checkLimits(req.Limits, e.cfg.MaxLimits); err != nil {
+	if err := program.CheckLimits(req.Limits, e.cfg.MaxLimits); err != nil {
 		return nil, err
 	}
 	if len(req.Edits) > 0 {
@@ -284,27 +257,6 @@ func (e *Engine) retryInput(ctx context.Context, account, run string, req RetryR
 	return runInput(account, run, m), nil
 }
 
-// checkLimits refuses limits of a retry that exceed those of the server.
-func checkLimits(requested, limit plan.Limits) error {
-	for _, f := range []struct {
-		name             string
-		want, most, unit int64
-	}{
-		{"max_total_steps", requested.TotalSteps, limit.TotalSteps, 1},
-		{"max_loop_items", requested.LoopItems, limit.LoopItems, 1},
-		{"memory_limit_mb", requested.MemoryBytes, limit.MemoryBytes, 1 << 20},
-		{"max_expression_cost", requested.ExpressionCost, limit.ExpressionCost, 1},
-	} {
-		if f.want < 0 || f.want > f.most {
-			return fault.New(fault.InputInvalid, "limits.%s is %d: want at least 1 and at most %d", f.name, f.want/f.unit, f.most/f.unit)
-		}
-	}
-	if requested.ScopeDepth != 0 {
-		return fault.New(fault.InputInvalid, "limits.max_scope_depth is checked when a recipe is compiled: a retry cannot raise it")
-	}
-	return nil
-}
-
 // submit makes the request that an input is, unless err says what is wrong with it.
 func (e *Engine) submit(ctx context.Context, in *input, err error) error {
 	if err != nil {
@@ -318,14 +270,30 @@ func (e *Engine) Release(ctx context.Context, account, run string) error {
 	return e.request(ctx, &input{kind: inRelease, key: store.Key{Account: account, Run: run}}).err
 }
 
+// SoftDelete hides a root run that has ended from its user, with the runs below it: it
+// takes no requests, lists leave it out, and Head does not find it. It stays stored until
+// retention removes it. fault.Conflict means that it has not ended, or is a child run.
+func (e *Engine) SoftDelete(ctx context.Context, account, run string) error {
+	return e.request(ctx, &input{kind: inSoftDelete, key: store.Key{Account: account, Run: run}}).err
+}
+
 // Sync returns when everything that the engine received before the call is durable.
 func (e *Engine) Sync(ctx context.Context) error {
 	return e.request(ctx, &input{kind: inBarrier}).err
 }
 
-// Head returns the run's head row as of its last commit.
+// Head returns the run's head row as of its last commit. A run that its user has deleted,
+// or that is below one, is fault.RunNotFound.
 func (e *Engine) Head(ctx context.Context, account, run string) (store.Head, error) {
-	return e.cfg.Store.Head(ctx, store.Key{Account: account, Run: run})
+	head, err := e.cfg.Store.Head(ctx, store.Key{Account: account, Run: run})
+	root := head
+	if err == nil && head.Root != "" {
+		root, err = e.cfg.Store.Head(ctx, store.Key{Account: account, Run: head.Root})
+	}
+	if root.Deleted != 0 {
+		return store.Head{}, errDeleted(run)
+	}
+	return head, err
 }
 
 // List returns heads, newest first.

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/roux-engine/roux/internal/clock"
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
@@ -36,7 +37,7 @@ type Engine struct {
 
 	ctx    context.Context // of all background work
 	cancel context.CancelFunc
-	clock  clock
+	clock  clock.Clock
 
 	inbox    inbox
 	signal   chan struct{} // 1 slot: the inbox or a flag changed
@@ -107,7 +108,7 @@ func assemble(cfg Config) (*Engine, error) {
 		collectSlots: make(chan struct{}, maxCollecting),
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
-	e.clock.start(cfg.Now)
+	e.clock.Start(cfg.Now)
 	e.ids = journal.NewIDs(cfg.Rand, cfg.Now)
 	e.actions = program.Actions{Finder: cfg.Actions}
 	e.core = newCore(e.ctx, &e.cfg)
@@ -119,7 +120,7 @@ func assemble(cfg Config) (*Engine, error) {
 }
 
 // now returns the engine's time, UTC µs.
-func (e *Engine) now() int64 { return e.clock.now() }
+func (e *Engine) now() int64 { return e.clock.Now() }
 
 // post puts an input into the inbox and wakes the loop. After the engine has ended it
 // returns an error. Reports of workers are never refused for want of room, because
@@ -147,7 +148,7 @@ func (e *Engine) loop() {
 		e.handover.woken.Store(false)
 		c.closing = e.stopping.Load() || e.cfg.Idle
 		c.handle(e.now(), e.inbox.take())
-		e.clock.atLeast(e.core.now)
+		e.clock.AtLeast(e.core.now)
 		inline := false
 		if b := c.pipeline.encodeBatch(); b != nil {
 			switch {

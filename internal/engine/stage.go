@@ -58,7 +58,7 @@ func OpenStage(ctx context.Context, cfg Config, programs *program.Cache, now int
 		return nil, err
 	}
 	e.cleaner.Epoch = e.core.epoch
-	e.clock.atLeast(e.core.now)
+	e.clock.AtLeast(e.core.now)
 	return s, nil
 }
 
@@ -220,7 +220,7 @@ func (s *Stage) Handle(now int64, messages ...*Message) {
 	}
 	s.e.core.closing = s.e.stopping.Load() || s.e.cfg.Idle
 	s.e.core.handle(at, inputs)
-	s.e.clock.atLeast(s.e.core.now)
+	s.e.clock.AtLeast(s.e.core.now)
 	s.releaseEffects()
 }
 

@@ -23,7 +23,7 @@ var floors = []struct {
 	packages []string
 }{
 	{"fault", []string{"fault"}},
-	{"leaves", []string{"internal/failpoint", "internal/cputime", "internal/datadir", "internal/wire", "internal/heap", "internal/spell", "internal/linediff", "internal/pattern"}},
+	{"leaves", []string{"internal/failpoint", "internal/cputime", "internal/datadir", "internal/wire", "internal/heap", "internal/clock", "internal/spell", "internal/linediff", "internal/pattern"}},
 	{"0", []string{"action", "internal/mutation"}},
 	{"0, what is embedded", []string{"examples"}},
 	{"1, JSON", []string{"internal/jsonx"}},
@@ -34,7 +34,7 @@ var floors = []struct {
 	{"3, what readers see", []string{"internal/view"}},
 	{"3", []string{
 		"internal/picture", "internal/reference",
-		"internal/store", "internal/store/format", "internal/store/memory", "internal/store/sqlite", "internal/store/sqlite/catalog", "internal/store/sqlite/changes", "internal/store/sqlite/check", "internal/store/sqlite/conn", "internal/store/sqlite/directory", "internal/store/sqlite/records", "internal/store/sqlite/wal", "internal/store/storetest",
+		"internal/store", "internal/store/format", "internal/store/memory", "internal/store/sqlite", "internal/store/sqlite/catalog", "internal/store/sqlite/changes", "internal/store/sqlite/check", "internal/store/sqlite/conn", "internal/store/sqlite/directory", "internal/store/sqlite/marks", "internal/store/sqlite/records", "internal/store/sqlite/wal", "internal/store/storetest",
 		"internal/blob", "internal/egress", "internal/media", "internal/media/pdf", "internal/media/pdftest",
 	}},
 	{"3, what is hidden", []string{"internal/masks"}},

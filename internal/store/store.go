@@ -29,6 +29,7 @@ type Key struct {
 type Store interface {
 	Committer
 	Reader
+	Searcher
 	Recoverer
 	Queue
 	Retention
@@ -89,13 +90,22 @@ type Reader interface {
 	// List returns the heads of root runs, newest first (by creation, then run id), or
 	// those that the query selects instead. A damaged head has Head.Damage set and does
 	// not hide the others. It is listed when the query selects by a field that may be
-	// damaged.
+	// damaged, unless the damage is also in an index of that field.
 	List(ctx context.Context, q Query) ([]Head, error)
 
 	// Plan returns the plan that a transition stored under the key, or
 	// fault.RecipeNotFound. Accounts share plans, because the key depends on the
 	// content only.
 	Plan(ctx context.Context, key string) ([]byte, error)
+}
+
+// A Searcher lists runs in bounded pieces.
+type Searcher interface {
+	// Search is List for queries that may select few of many runs. It reads at most MaxScan
+	// heads and returns those that the query selects, in its order, and the run behind which
+	// (Query.After) the next call continues; "" = there are no more. A page with a next run
+	// may have fewer heads than the limit, or none.
+	Search(ctx context.Context, q Query) (heads []Head, next string, err error)
 }
 
 // A Recoverer finds the runs that an engine continues after a start.
@@ -301,6 +311,13 @@ type Head struct {
 	Quarantine string
 	// Owes reports that an ended run still has commands to carry out.
 	Owes bool
+	// Deleted is when a user deleted the run, UTC µs; 0 = nobody has. A deleted run is
+	// stored until retention removes it, but lists hide it; see Query.Deleted. It has ended,
+	// is a root, and stays deleted.
+	Deleted int64
+	// Labels are those of a root run, as EncodeLabels returns them; "" = it has none. The
+	// first transition fixes them.
+	Labels string
 	// Damage is set by List and Recover only. It says why only the key of this head can
 	// be trusted; all other fields are then empty. The method Head returns
 	// fault.StoreCorrupt instead. Do not write such a head.
@@ -351,6 +368,15 @@ type Query struct {
 	After   string // run id, of a run that the fields above select unless All is set; only heads that come after it
 	Since   int64  // created at or after, UTC µs
 	Limit   int    // default 50, at most 500
+
+	// Of those, what Match selects.
+	Statuses      []string          // any of them
+	CreatedBefore int64             // UTC µs
+	Labels        map[string]string // each of them
+	Text          string            // a part of recipe, run id, error or value of a label, in any case
+	// Deleted selects the root runs that users have deleted, instead of the others. Queries
+	// with Parent, Root or All select both.
+	Deleted bool
 }
 
 // Cap returns how many heads the query asks for: by default 50, at most 500.

@@ -181,7 +181,8 @@ func (m *model) apply(t *store.Transition) {
 		r.head.Key = t.Key
 		if r.last != 0 {
 			r.head.Recipe, r.head.Version, r.head.PlanHash, r.head.Created = old.Recipe, old.Version, old.PlanHash, old.Created
-			r.head.Root, r.head.Parent = old.Root, old.Parent
+			r.head.Root, r.head.Parent, r.head.Labels = old.Root, old.Parent, old.Labels
+			r.head.Deleted = max(r.head.Deleted, old.Deleted)
 		}
 	}
 	for _, p := range t.Plans {

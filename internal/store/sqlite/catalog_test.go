@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux/internal/store/sqlite/catalog"
 	"github.com/roux-engine/roux/internal/store/sqlite/changes"
 	"github.com/roux-engine/roux/internal/store/sqlite/check"
+	"github.com/roux-engine/roux/internal/store/sqlite/marks"
 	"github.com/roux-engine/roux/internal/store/sqlite/records"
 )
 
@@ -30,7 +31,8 @@ func TestEverySQLTextIsUsed(t *testing.T) {
 	var q queries
 	check.NewTexts(c)
 	documents, err := records.Open(t.Context(), c, s.db, s.read)
-	for _, err := range []error{err, documents.Close(), s.t.load(c), new(statements).prepare(s.db, c, new(starts)), second(changes.Open(c, s.db, s.read)), q.prepare(t.Context(), s.read, c), q.close()} {
+	_, marked := marks.Open(c, s.db, s.read)
+	for _, err := range []error{err, marked, documents.Close(), s.t.load(c), new(statements).prepare(s.db, c, new(starts)), second(changes.Open(c, s.db, s.read)), q.prepare(t.Context(), s.read, c), q.close()} {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ import (
 var migrations embed.FS
 
 // schemaVersion is the number of the newest file in migrations.
-const schemaVersion = 14
+const schemaVersion = 15
 
 // oldestSQLite is the first release without a bug by which two connections, one writing
 // and one checkpointing, corrupt the write-ahead log. This package uses two such

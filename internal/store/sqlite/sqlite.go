@@ -34,6 +34,7 @@ import (
 	"github.com/roux-engine/roux/internal/store/sqlite/check"
 	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 	"github.com/roux-engine/roux/internal/store/sqlite/directory"
+	"github.com/roux-engine/roux/internal/store/sqlite/marks"
 	"github.com/roux-engine/roux/internal/store/sqlite/records"
 	"github.com/roux-engine/roux/internal/store/sqlite/wal"
 )
@@ -68,6 +69,7 @@ type Store struct {
 	accounts   map[string]*cachedAccount // guarded by w
 	feed       *changes.Feed
 	records    *records.Table
+	marks      *marks.Marks
 
 	w       sync.Mutex // serialises all writes; held before x
 	db      *conn.Writer
@@ -211,6 +213,9 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 		return err
 	}
 	if s.feed, err = changes.Open(texts, s.db, s.read); err != nil {
+		return err
+	}
+	if s.marks, err = marks.Open(texts, s.db, s.read); err != nil {
 		return err
 	}
 	if s.records, err = records.Open(ctx, texts, s.db, s.read); err != nil {

@@ -134,7 +134,7 @@ func brief(ctx context.Context) context.Context { return context.WithoutCancel(c
 // parts of a composed one.
 type rareTexts struct {
 	// Of lists and reads of runs.
-	listRuns, listRoots, listTree, listChildren, listStatus, listRecipe, listFrom, listBelow, listSince,
+	listRuns, listRoots, listTree, listChildren, listRecipe, listFailed, listUnended, countUnended, listFrom, listBelow, listSince,
 	listAfter, listAfterInTree, listAfterId, newestFirst, oldestFirst, byId,
 	rootOf, position, positionAt, positionInTree, dueRuns, endedRuns, accounts, headsAfter string
 	// Of admission.
@@ -161,7 +161,7 @@ func (t *rareTexts) load(c *catalog.Texts) error {
 		dst  *string
 		name string
 	}{
-		{&t.listRuns, "listRuns"}, {&t.listStatus, "listStatus"}, {&t.listRecipe, "listRecipe"},
+		{&t.listRuns, "listRuns"}, {&t.listRecipe, "listRecipe"}, {&t.listFailed, "listFailed"}, {&t.listUnended, "listUnended"}, {&t.countUnended, "countUnended"},
 		{&t.listFrom, "listFrom"}, {&t.listBelow, "listBelow"}, {&t.listSince, "listSince"},
 		{&t.listRoots, "listRoots"}, {&t.listTree, "listTree"}, {&t.listChildren, "listChildren"},
 		{&t.listAfter, "listAfter"}, {&t.listAfterInTree, "listAfterInTree"}, {&t.listAfterId, "listAfterId"},
