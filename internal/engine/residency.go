@@ -122,9 +122,6 @@ func (m *residency) above(h *store.Head) error {
 // admit loads a stored run into memory. A run that cannot be read is quarantined (F20):
 // its bytes are kept as they are, and other runs are not affected.
 func (m *residency) admit(saved *store.Saved) (*loadedRun, error) {
-	if saved.Head.Deleted != 0 {
-		return nil, errDeleted(saved.Head.Run)
-	}
 	if reason := saved.Head.Quarantine; reason != "" {
 		return nil, store.QuarantinedError(saved.Head.Run, reason)
 	}

@@ -112,3 +112,53 @@ func TestX98_SoftDeleteAndRetryAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// A quarantined run that has ended can be deleted, too. A child run cannot, and is not found
+// once its root is deleted.
+func TestX98_SoftDeleteOfWhatIsNotLoaded(t *testing.T) {
+	st := memory.New(memory.Options{})
+	e := openEngine(t, st, Config{}, noop())
+	run := start(t, e, planOf(t, chain(1), noop()), nil)
+	if _, err := e.Wait(t.Context(), acc, run); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	st = st.Reopen()
+	epoch, err := st.Own(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := st.Head(t.Context(), store.Key{Account: acc, Run: run})
+	if err != nil {
+		t.Fatal(err)
+	}
+	root.Quarantine = "a reason"
+	child := root
+	child.Run, child.Root, child.Parent = "child", run, run
+	verdicts, err := st.Commit(t.Context(), []store.Transition{
+		{Key: root.Key, Epoch: epoch, Head: &root}, {Key: child.Key, Epoch: epoch, First: 1, Last: 1, Frames: []byte("unread"), Head: &child},
+	})
+	if err != nil || verdicts[0].Err != nil || verdicts[1].Err != nil {
+		t.Fatal(verdicts, err)
+	}
+	e = openEngine(t, st, Config{}, noop())
+	if err := e.SoftDelete(t.Context(), acc, "child"); !errors.Is(err, fault.Conflict) {
+		t.Errorf("a child run: %v", err)
+	}
+	if _, err := e.Head(t.Context(), acc, "child"); err != nil {
+		t.Error(err)
+	}
+	if err := e.SoftDelete(t.Context(), acc, run); err != nil {
+		t.Fatal(err)
+	}
+	for _, gone := range []string{run, "child"} {
+		if _, err := e.Head(t.Context(), acc, gone); !errors.Is(err, fault.RunNotFound) {
+			t.Errorf("the head of %s: %v", gone, err)
+		}
+	}
+	if err := e.Release(t.Context(), acc, run); !errors.Is(err, fault.RunNotFound) {
+		t.Errorf("Release = %v", err)
+	}
+}
