@@ -134,7 +134,8 @@ type Request struct {
 	// Correlation is what expressions see as _context.correlationId. Default: the
 	// id of the run.
 	Correlation string
-	Labels      map[string]string
+	// Labels are at most 64, with names of at most 128 bytes and values of at most 1,024.
+	Labels map[string]string
 	// MaxCredits is the most that the run pays, if the recipe and the account's rules do
 	// not allow less. Default: what they allow.
 	MaxCredits int64
