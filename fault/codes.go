@@ -61,6 +61,8 @@ const (
 	ServiceUnavailable      Code = "SERVICE_UNAVAILABLE"
 	ProviderError           Code = "PROVIDER_ERROR"
 	ProviderNotConfigured   Code = "PROVIDER_NOT_CONFIGURED"
+	SecretNotFound          Code = "SECRET_NOT_FOUND"
+	SecretInvalid           Code = "SECRET_INVALID"
 	RateLimited             Code = "RATE_LIMITED"
 	FileNotFound            Code = "FILE_NOT_FOUND"
 	FileInvalid             Code = "FILE_INVALID"
@@ -155,6 +157,8 @@ var table = []Info{
 	{ServiceUnavailable, 503, CauseProvider, true, ExitFailed, "", nil, "An outside service did not answer.", "Add a retryPolicy, or try again later."},
 	{ProviderError, 502, CauseProvider, true, ExitFailed, "", []string{"provider_error"}, "An outside service reported an error.", "Read the provider's message."},
 	{ProviderNotConfigured, 422, CauseDefinition, false, ExitFailed, "", nil, "The action needs a provider that is not configured.", "Configure the provider the message names."},
+	{SecretNotFound, 422, CauseDefinition, false, ExitFailed, "", nil, "A step uses a secret that is not set.", "Set it with `roux secrets set NAME`, or in a variable such as ROUX_SECRET_NAME, then `roux runs retry RUN`."},
+	{SecretInvalid, 422, CauseDefinition, false, ExitFailed, "", nil, "The value of a secret cannot be used or read.", "Set the secret again, as the message says, then `roux runs retry RUN`."},
 	{RateLimited, 429, CauseRateLimit, true, ExitFailed, "", []string{"rate_limit"}, "An outside service asked to slow down.", "Add a retryPolicy; Retry-After is honoured."},
 	{HTTPStatus, 502, CauseRequest, false, ExitFailed, "", nil, "A service answered with a status that the step does not accept.", "Read the status in the message and correct the request; `expectStatus` accepts it, a retryPolicy that names HTTP_STATUS tries again."},
 	{EgressRefused, 403, CauseRequest, false, ExitFailed, "", nil, "A request was for an address, port or scheme that is not allowed.", "Use a public http or https address, or let the operator allow the range with `ROUX_EGRESS_ALLOW`."},
