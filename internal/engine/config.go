@@ -16,12 +16,14 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/worker"
 )
 
 // Config configures an Engine. Optional fields left zero take the default that their
 // comment names.
 type Config struct {
-	Store store.Store // required; the engine does not close it
+	Store   store.Store         // required; the engine does not close it
+	Secrets worker.SecretSource // the secrets that steps may use; default: none
 	// Actions are the actions that steps may call. Default: none.
 	Actions Actions
 	// Files returns the files of an account for its actions. Default: none; a step that
@@ -53,8 +55,7 @@ type Config struct {
 	ProviderSlots map[string]int
 
 	// Accounts returns what applies to the runs of an account. It must not block, and its
-	// answers must not change while the engine runs.
-	// Default: every account but LocalAccount pays.
+	// answers must not change while the engine runs. Default: all but LocalAccount pay.
 	Accounts func(account string) AccountRules
 
 	// MaxLoaded is how many runs stay in memory. Quiet runs beyond it are suspended.
