@@ -110,6 +110,11 @@ var table = []Setting{
 		Want: "a duration of at least 1h, such as 7d, or forever", check: checkRetention, ofData: true,
 	},
 	{
+		Key: "secrets.dir", Env: "ROUX_SECRETS_DIR", Default: "(none)",
+		What: "directory with a directory for each account, such as `local`, and in it a file for each secret, which nobody else may read (mode 0600)", Want: "a directory",
+		Personal: true, path: true,
+	},
+	{
 		Key: "egress.allow", Env: egress.Variable, Default: "(public addresses only)",
 		What: "address ranges that `http` may reach beside public addresses, such as 127.0.0.1/32", Want: "ranges such as 127.0.0.1/32,10.0.0.0/8",
 		List: true, Personal: true, check: func(text string) error { _, err := egress.ParseAllow(text); return err },

@@ -28,13 +28,15 @@ import (
 
 // The names of what Roux keeps in a data directory.
 const (
-	Database = "roux.db"
-	Lock     = "lock"
-	Reserve  = "reserve"
-	Socket   = "socket"
-	Pointer  = "socket.path" // a file that says where the socket is
-	Nursery  = ".new"        // a directory in which the socket is made
-	Files    = "files"
+	Database  = "roux.db"
+	Lock      = "lock"
+	Reserve   = "reserve"
+	Socket    = "socket"
+	Pointer   = "socket.path" // a file that says where the socket is
+	Nursery   = ".new"        // a directory in which the socket is made
+	Files     = "files"
+	Secrets   = "secrets"    // sealed secrets
+	MasterKey = "master.key" // what they are sealed with
 )
 
 // anyKind is the kind of a name that is replaced, whatever it is.
@@ -50,6 +52,7 @@ var names = []struct {
 	{Reserve, 0},
 	{Socket, anyKind}, {Pointer, anyKind}, {Nursery, anyKind},
 	{Files, fs.ModeDir},
+	{Secrets, fs.ModeDir}, {MasterKey, 0},
 }
 
 // Refuse returns why a file or a directory of that kind is not this user's alone, or

@@ -54,12 +54,32 @@ func Salvage(ctx context.Context, from, to string) (Salvaged, error) {
 	if err != nil {
 		return out, datadir.Error(to, err)
 	}
-	copied, err := copyFiles(ctx, filepath.Join(from, datadir.Files), filepath.Join(to, datadir.Files))
-	if err != nil {
-		return out, datadir.Error(to, err)
+	for _, name := range []string{datadir.Files, datadir.Secrets} {
+		copied, err := copyFiles(ctx, name, from, to)
+		if err != nil {
+			return out, datadir.Error(to, err)
+		}
+		out.Files, out.Store = out.Files+copied.files, append(out.Store, copied.odd...)
 	}
-	out.Files, out.Store = copied.files, append(out.Store, copied.odd...)
-	return out, nil
+	return out, datadir.Error(to, copyKey(from, to))
+}
+
+// copyKey copies the master key of the sealed secrets, if there is one.
+func copyKey(from, to string) error {
+	in, err := datadir.Open(filepath.Join(from, datadir.MasterKey), os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	out, err := datadir.Open(filepath.Join(to, datadir.MasterKey), os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Sync(), out.Close())
 }
 
 // EmptyDir returns the absolute path of a new or empty directory and closes it to
@@ -113,14 +133,16 @@ func liesIn(path, dir string) bool {
 // verified whenever it is read.
 type copier struct {
 	ctx      context.Context
+	what     string // the directory that is copied
 	from, to *os.Root
 	files    int      // copied, their metadata not counted
 	odd      []string // what is not copied because Roux has not made it
 }
 
-// copyFiles copies a directory of files into a new one.
-func copyFiles(ctx context.Context, from, to string) (c *copier, err error) {
-	c = &copier{ctx: ctx}
+// copyFiles copies a directory of a data directory into a new one.
+func copyFiles(ctx context.Context, what, fromDir, toDir string) (c *copier, err error) {
+	c = &copier{ctx: ctx, what: what}
+	from, to := filepath.Join(fromDir, what), filepath.Join(toDir, what)
 	if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) { // OpenRoot would create it
 		return c, nil
 	}
@@ -138,7 +160,7 @@ func copyFiles(ctx context.Context, from, to string) (c *copier, err error) {
 // passOver notes what package datadir refuses.
 func (c *copier) passOver(err error) error {
 	if odd := new(datadir.Refusal); errors.As(err, &odd) {
-		c.odd = append(c.odd, datadir.Files+"/"+odd.Error()+" and was not copied")
+		c.odd = append(c.odd, c.what+"/"+odd.Error()+" and was not copied")
 		return nil
 	}
 	return err

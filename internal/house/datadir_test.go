@@ -14,7 +14,7 @@ import (
 
 // dataDirPackages are the packages that work in a data directory. They open its files
 // through internal/datadir or an os.Root, which follow no link out of it.
-var dataDirPackages = []string{".", "internal/blob", "internal/cli", "internal/config", "internal/control", "internal/doctor", "internal/engine", "internal/node", "internal/store/sqlite", "internal/store/sqlite/directory", "internal/store/sqlite/wal", "internal/userfile"}
+var dataDirPackages = []string{".", "internal/blob", "internal/cli", "internal/config", "internal/control", "internal/doctor", "internal/engine", "internal/node", "internal/secrets", "internal/store/sqlite", "internal/store/sqlite/directory", "internal/store/sqlite/wal", "internal/userfile"}
 
 // pathCalls are the functions that open, create, change or remove the file at a path.
 // Stat and Lstat are not among them, because they only look.
@@ -43,6 +43,7 @@ var mayOpen = map[string]string{
 	"internal/userfile/within.go ReadWithin": "the directory of a recipe that the user names, through a rooted handle",
 	"internal/userfile/within.go ListWithin": "the names in a directory of recipes that the user names",
 	"internal/cli/demo.go newDemo":           "a directory of this command alone",
+	"internal/secrets/secrets.go openDir":    "a directory that the user names, through a rooted handle",
 	"internal/control/socket.go listen":      "a directory of this process alone where the path of the socket is too long; what is removed is a name",
 	"internal/doctor/salvage.go EmptyDir":    "the new directory that the user names; it is secured before anything is put there",
 	// In a data directory, where no link can redirect the call.
@@ -54,6 +55,8 @@ var mayOpen = map[string]string{
 	"internal/control/socket.go bind":                         "removes names, and makes the socket in a new directory that is closed to others",
 	"internal/store/sqlite/directory/reserve.go SpendReserve": "removes a name, to have its space",
 	"internal/store/sqlite/wal/image.go Salvage":              "makes a new directory or fails",
+	"internal/secrets/files.go ensure":                        "makes the data directory itself and those above it",
+	"internal/secrets/key.go exclusive":                       "the data directory itself, which its user may reach by a link",
 	"internal/store/sqlite/sqlite.go makeDir":                 "makes the data directory itself and those above it",
 }
 

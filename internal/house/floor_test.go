@@ -41,7 +41,7 @@ var floors = []struct {
 	{"3, a run in a file", []string{"internal/bundle"}},
 	{"3, a terminal", []string{"internal/term"}},
 	{"3, files that a user names", []string{"internal/userfile"}},
-	{"4", []string{"internal/provider", "internal/builtin", "internal/worker", "internal/slots", "internal/purse", "internal/admission", "internal/program", "internal/crashes", "internal/feed", "internal/retention", "internal/reconcile", "internal/loops"}},
+	{"4", []string{"internal/provider", "internal/builtin", "internal/secrets", "internal/worker", "internal/slots", "internal/purse", "internal/admission", "internal/program", "internal/crashes", "internal/feed", "internal/retention", "internal/reconcile", "internal/loops"}},
 	{"5", []string{"internal/engine", "internal/registry", "action/actiontest"}},
 	{"6", []string{"internal/telemetry", "internal/simulate", "internal/node"}},
 	{"6, the library", []string{"."}},
@@ -63,7 +63,7 @@ var groups = []string{"internal/compile", "internal/media", "internal/store"}
 // pure are the deterministic packages: no clock, randomness, disk, network or
 // goroutine.
 var pure = []string{
-	"fault", "internal/mutation", "internal/wire", "internal/heap", "internal/spell", "internal/linediff", "internal/pattern", "internal/jsonx", "internal/yamlx", "internal/plan", "internal/expr", "internal/jsonschema",
+	"fault", "internal/mutation", "internal/wire", "internal/heap", "internal/spell", "internal/linediff", "internal/pattern", "internal/jsonx", "internal/yamlx", "internal/redact", "internal/plan", "internal/expr", "internal/jsonschema",
 	"internal/layout", "internal/picture", "internal/compile", "internal/compile/estimate", "internal/compile/recipe", "internal/compile/sample", "internal/journal", "internal/machine", "internal/view", "internal/ledger",
 	"internal/store/format",
 }
@@ -100,6 +100,7 @@ var wrappers = map[string][]string{
 	"golang.org/x/text":                               {"internal/media/pdf"},
 	"github.com/gofrs/uuid/v5":                        {"internal/journal", "internal/expr"},
 	"github.com/ncruces/go-strftime":                  {"internal/expr"},
+	"github.com/tink-crypto/tink-go/v2":               {"internal/secrets"},
 	"code.dny.dev/ssrf":                               {"internal/egress"},
 	"github.com/spf13/cobra":                          {"internal/cli"},
 	"github.com/spf13/pflag":                          {"internal/cli"},

@@ -26,8 +26,10 @@ import (
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/retention"
+	"github.com/roux-engine/roux/internal/secrets"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/sqlite"
+	"github.com/roux-engine/roux/internal/worker"
 )
 
 // Store is the store of a data directory.
@@ -120,6 +122,9 @@ type Config struct {
 	// Accounts are the rules of the accounts that have some of their own. Any other
 	// account pays, except engine.LocalAccount.
 	Accounts map[string]engine.AccountRules
+	// Secrets are the secrets that steps may use. Default: those in the environment, for
+	// the account local, and in the vault of the data directory.
+	Secrets worker.SecretSource
 	// Select, Idle and CommitFailed are those of engine.Config.
 	Select       func(store.Key) bool
 	Idle         bool
@@ -148,8 +153,11 @@ func Open(ctx context.Context, st Store, cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
+	if cfg.Secrets == nil {
+		cfg.Secrets = secrets.New(secrets.Config{EnvAccount: engine.LocalAccount, Data: cfg.Dir})
+	}
 	e, err := engine.Open(ctx, engine.Config{
-		Store: st, Actions: cfg.Actions, Blobs: files, Retention: cfg.Retention, Concurrency: cfg.Concurrency, Logger: cfg.Logger, Accounts: cfg.rules,
+		Store: st, Secrets: cfg.Secrets, Actions: cfg.Actions, Blobs: files, Retention: cfg.Retention, Concurrency: cfg.Concurrency, Logger: cfg.Logger, Accounts: cfg.rules,
 		Select: cfg.Select, Idle: cfg.Idle, CommitFailed: cfg.CommitFailed,
 	})
 	if err != nil {
