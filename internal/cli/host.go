@@ -156,7 +156,7 @@ func (a *app) openIdle(ctx context.Context, idle bool, choose func(context.Conte
 	}
 	h := &host{Local: control.Local{Reader: st, AccountName: a.account}, dir: dir, failed: make(chan error, 1), unhook: func() {}}
 	if h.Node, err = node.Open(ctx, st, node.Config{
-		Dir: dir, Actions: a.actions, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log, Accounts: a.rules(),
+		Dir: dir, Actions: a.actions, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log, Accounts: a.rules(), Secrets: a.secretsIn(dir),
 		Select: func(key store.Key) bool { return selected[key] }, Idle: idle, CommitFailed: h.commitFailed,
 	}); err != nil {
 		return nil, datadir.Error(dir, err)

@@ -22,6 +22,11 @@ func TestMoneyPage(t *testing.T) { runPage(t, "money", "metered-batch.yaml", "me
 
 func TestNestingPage(t *testing.T) { runPage(t, "nesting", "pdf-library.yaml", "receipts") }
 
+func TestSecretsPage(t *testing.T) {
+	t.Setenv("API_TOKEN", "a-token-that-nobody-sees")
+	runPage(t, "secrets")
+}
+
 func runPage(t *testing.T, name string, files ...string) {
 	page, err := os.ReadFile("../../docs/" + name + ".md")
 	if err != nil {
