@@ -43,6 +43,7 @@ var mayOpen = map[string]string{
 	"internal/userfile/within.go ReadWithin": "the directory of a recipe that the user names, through a rooted handle",
 	"internal/userfile/within.go ListWithin": "the names in a directory of recipes that the user names",
 	"internal/cli/demo.go newDemo":           "a directory of this command alone",
+	"internal/secrets/key.go openNamed":      "the file that the user names",
 	"internal/secrets/secrets.go openDir":    "a directory that the user names, through a rooted handle",
 	"internal/control/socket.go listen":      "a directory of this process alone where the path of the socket is too long; what is removed is a name",
 	"internal/doctor/salvage.go EmptyDir":    "the new directory that the user names; it is secured before anything is put there",

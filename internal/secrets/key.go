@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,7 +20,6 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/datadir"
-	"github.com/roux-engine/roux/internal/userfile"
 )
 
 // A masterKey finds the master key: a keyset of Tink in its JSON form, in a variable of the
@@ -65,9 +65,8 @@ func (m masterKey) load() (*keys, error) {
 	var f *os.File
 	var err error
 	if given {
-		f, _, err = userfile.OpenRegular(path)
-		if err != nil {
-			return nil, fault.New(fault.ConfigInvalid, "the master key that %s names cannot be read: %s; without the variable, `roux secrets set` makes one in the data directory", MasterKeyFile, fault.Message(err))
+		if f, err = openNamed(path); err != nil {
+			return nil, fault.New(fault.ConfigInvalid, "the master key that %s names cannot be read: %v; without the variable, `roux secrets set` makes one in the data directory", MasterKeyFile, err)
 		}
 	} else {
 		f, err = datadir.Open(path, os.O_RDONLY)
@@ -81,6 +80,19 @@ func (m masterKey) load() (*keys, error) {
 		return nil, err
 	}
 	return parse(text, path)
+}
+
+// openNamed opens the file that the user has named. Opening a FIFO would wait for its other
+// end.
+func openNamed(path string) (*os.File, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.Open(path)
 }
 
 func parse(text []byte, from string) (*keys, error) {
