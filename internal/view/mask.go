@@ -117,7 +117,7 @@ func (m *Mask) Late() bool {
 
 // child follows the start and the end of a child run.
 func (m *Mask) child(ev *journal.Event) {
-	if m.below == nil {
+	if m.below == nil || ev.Kind != journal.EvChildStarted && ev.Kind != journal.EvChildEnded {
 		return
 	}
 	key := childKey{string(ev.Path), ev.Step, ev.Attempt}
@@ -150,12 +150,12 @@ func (m *Mask) Learn(ev *journal.Event) {
 	switch ev.Kind {
 	case journal.EvRunStarted, journal.EvRunRetried:
 		m.Event(ev)
-	case journal.EvNodeCompleted, journal.EvRunCompleted:
+	case journal.EvNodeCompleted, journal.EvRunCompleted, journal.EvChildStarted, journal.EvChildEnded:
 		if m.marksOf(ev) != nil {
 			m.Event(ev)
+		} else {
+			m.child(ev)
 		}
-	case journal.EvChildStarted, journal.EvChildEnded:
-		m.child(ev)
 	}
 }
 
@@ -187,9 +187,7 @@ func (m *Mask) Event(ev *journal.Event) *journal.Event {
 		m.unread = m.unread || string(out.Data) == maskedJSON
 		return &out
 	}
-	if ev.Kind == journal.EvChildStarted || ev.Kind == journal.EvChildEnded {
-		m.child(ev)
-	}
+	m.child(ev)
 	if ev.Kind == journal.EvRunLimits || ev.Kind == journal.EvChildStarted {
 		return ev // limits and shares are numbers that readers of the state need, and a run id is no secret
 	}

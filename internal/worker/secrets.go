@@ -174,7 +174,7 @@ func (a *attempt) redacted(f *fault.Error) *fault.Error {
 	if code := string(f.Code); known.String(code) != code {
 		out.Code = fault.StepFailed
 	}
-	//nolint:errorlint // errors.As would call methods of an action's own error
+	// Not errors.As, which would call methods of an error of the action.
 	if inner, ok := f.Err.(redactable); ok {
 		out.Err = inner.Redacted(known.String)
 	}
