@@ -154,7 +154,7 @@ func (a *app) openIdle(ctx context.Context, idle bool, choose func(context.Conte
 			selected[head.Key] = true
 		}
 	}
-	h := &host{Local: control.Local{Reader: st, AccountName: a.account}, dir: dir, failed: make(chan error, 1), unhook: func() {}}
+	h := &host{Local: control.Local{Reader: st, AccountName: a.account, Dir: dir, Version: thisBuild().short()}, dir: dir, failed: make(chan error, 1), unhook: func() {}}
 	if h.Node, err = node.Open(ctx, st, node.Config{
 		Dir: dir, Actions: a.actions, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log, Accounts: a.rules(),
 		Select: func(key store.Key) bool { return selected[key] }, Idle: idle, CommitFailed: h.commitFailed,

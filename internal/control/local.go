@@ -23,10 +23,16 @@ type Local struct {
 	Reader
 	Node        *node.Node
 	AccountName string
+	Dir         string // the data directory
+	Version     string // of this build
 }
 
 // For returns the same for another account.
-func (l *Local) For(account string) Service { return &Local{l.Reader, l.Node, account} }
+func (l *Local) For(account string) Service {
+	other := *l
+	other.AccountName = account
+	return &other
+}
 
 // Grant implements Credits.
 func (l *Local) Grant(ctx context.Context, key string, amount int64, terms ledger.Terms) (ledger.Lot, error) {

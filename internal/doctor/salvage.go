@@ -70,7 +70,7 @@ func EmptyDir(path, damaged string) (string, error) {
 	if err != nil {
 		return "", fault.New(fault.Usage, "--salvage %q: want a path", path)
 	}
-	if liesIn(dir, damaged) {
+	if datadir.LiesIn(dir, damaged) {
 		return "", fault.New(fault.Usage, "--salvage %s: it lies in %s, where nothing is to be changed", dir, damaged)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -85,28 +85,6 @@ func EmptyDir(path, damaged string) (string, error) {
 	}
 	// From here on no other user can put anything into it.
 	return dir, datadir.Error(dir, datadir.Secure(dir))
-}
-
-// liesIn reports whether a path is dir or below it. Not all of the path need
-// exist.
-func liesIn(path, dir string) bool {
-	want, err := os.Stat(dir)
-	if err != nil {
-		return false
-	}
-	for {
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			path = real
-		}
-		if info, err := os.Stat(path); err == nil && os.SameFile(info, want) {
-			return true
-		}
-		above := filepath.Dir(path)
-		if above == path {
-			return false
-		}
-		path = above
-	}
 }
 
 // A copier copies the files of runs. It does not check them, because a file is

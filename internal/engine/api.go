@@ -438,6 +438,9 @@ func (e *Engine) NamedBy(ctx context.Context, account, hash string, limit int) (
 	return e.cleaner.NamedBy(ctx, account, hash, limit)
 }
 
+// KeepFiles is that of retention.Cleaner: no file is removed while fn runs.
+func (e *Engine) KeepFiles(fn func() error) error { return e.cleaner.KeepFiles(fn) }
+
 // RemoveFile removes a file that no stored run names, whatever its age. If a run names
 // it, the error is fault.Conflict and lists such runs.
 func (e *Engine) RemoveFile(ctx context.Context, account, hash string) error {

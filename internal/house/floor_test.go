@@ -43,6 +43,7 @@ var floors = []struct {
 	{"3, files that a user names", []string{"internal/userfile"}},
 	{"4", []string{"internal/provider", "internal/builtin", "internal/worker", "internal/slots", "internal/purse", "internal/admission", "internal/program", "internal/crashes", "internal/feed", "internal/retention", "internal/reconcile", "internal/loops"}},
 	{"5", []string{"internal/engine", "internal/registry", "action/actiontest"}},
+	{"5, copies of a data directory", []string{"internal/backup"}},
 	{"6", []string{"internal/telemetry", "internal/simulate", "internal/node"}},
 	{"6, the library", []string{"."}},
 	{"7", []string{"internal/api", "client", "internal/ui"}},

@@ -34,6 +34,7 @@ import (
 type Store interface {
 	store.Store
 	store.Inspector
+	store.Snapshotter
 	// Accounts returns the accounts that have runs.
 	Accounts(ctx context.Context) ([]string, error)
 	// MeteredAccounts returns the accounts that have entries, sorted.

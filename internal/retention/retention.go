@@ -113,6 +113,7 @@ type Cleaner struct {
 	Deleted func(account string)
 
 	cleaning sync.Mutex
+	copying  sync.RWMutex // read-held while files are removed, held by KeepFiles; before removal
 	removal  sync.RWMutex // read-held from the touch of a file to the commit that names it
 }
 
@@ -163,6 +164,12 @@ func (c *Cleaner) step(ctx context.Context, st *state) error {
 	if !st.Busy {
 		*st = state{Began: c.Now()}
 	}
+	if st.Runs { // it goes on with files
+		if !c.copying.TryRLock() {
+			return nil
+		}
+		defer c.copying.RUnlock()
+	}
 	s := pass{c: c, now: c.Now()}
 	err := s.step(ctx, st)
 	if s.removed.Runs+s.removed.Files > 0 {
@@ -185,6 +192,12 @@ func (c *Cleaner) Clean(ctx context.Context, dry bool) (Removed, error) {
 	defer c.cleaning.Unlock()
 	if err := failpoint.Hit(failpoint.SweepBefore); err != nil {
 		return Removed{}, err
+	}
+	if !dry {
+		if !c.copying.TryRLock() {
+			return Removed{}, errCopying()
+		}
+		defer c.copying.RUnlock()
 	}
 	s := pass{c: c, now: c.Now(), dry: dry, wouldRemove: map[store.Key]int64{}}
 	st := state{Began: s.now}
@@ -396,6 +409,18 @@ func (s *pass) referenced(ctx context.Context, f blob.Entry) (bool, error) {
 	return refs.Released != 0 && (keep < 0 || refs.Released > s.now-keep.Microseconds()), nil
 }
 
+// KeepFiles calls fn, and no file is removed until fn returns: the sweep of a [Cleaner] waits,
+// and requests to remove files are refused.
+func (c *Cleaner) KeepFiles(fn func() error) error {
+	c.copying.Lock()
+	defer c.copying.Unlock()
+	return fn()
+}
+
+func errCopying() error {
+	return fault.New(fault.Conflict, "a backup is being made, and no file is removed until it is done: try again then")
+}
+
 // NamedBy returns at most limit runs that name a file.
 func (c *Cleaner) NamedBy(ctx context.Context, account, hash string, limit int) ([]string, error) {
 	refs, err := c.Store.References(ctx, account, hash, limit)
@@ -405,6 +430,10 @@ func (c *Cleaner) NamedBy(ctx context.Context, account, hash string, limit int) 
 // RemoveFile removes a file that no stored run names, whatever its age. If a run names
 // it, the error is fault.Conflict and lists such runs.
 func (c *Cleaner) RemoveFile(ctx context.Context, account, hash string) error {
+	if !c.copying.TryRLock() {
+		return errCopying()
+	}
+	defer c.copying.RUnlock()
 	// First let requests finish that have touched the file and not yet committed the
 	// transition that names it.
 	c.removal.Lock()

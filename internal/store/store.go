@@ -10,6 +10,7 @@ package store
 
 import (
 	"context"
+	"io"
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
@@ -152,6 +153,22 @@ type Inspector interface {
 	// Settings returns the settings that a published measurement of the store must
 	// name.
 	Settings() (map[string]string, error)
+}
+
+// A Snapshotter copies a store while it is used.
+type Snapshotter interface {
+	// Snapshot returns a copy of everything that is committed, as it was at one moment
+	// between its call and its return. Commits go on meanwhile. progress is called with how
+	// much is copied and how much there is; the units are the store's own.
+	Snapshot(ctx context.Context, progress func(done, total int64)) (*Snapshot, error)
+}
+
+// A Snapshot is a copy of a store in one file. Close removes it.
+type Snapshot struct {
+	io.ReadCloser
+	Size   int64
+	Schema int   // the version of its schema
+	Runs   int64 // how many runs it has
 }
 
 // The bounds past which the engine compacts the runs that Uncompacted returns.

@@ -77,8 +77,10 @@ type Store struct {
 	closed  atomic.Bool
 	scanned atomic.Bool // the index of runs has been built
 
-	removing sync.Mutex // one Delete at a time; held before w
-	whole    bool       // every run that was marked as deleted is removed entirely; guarded by removing
+	removing  sync.Mutex // one Delete at a time; held before w
+	snapshots sync.Mutex // one Snapshot at a time; held before w
+	snapshot  *conn.Copy // under way; guarded by w
+	whole     bool       // every run that was marked as deleted is removed entirely; guarded by removing
 
 	up upkeep
 
@@ -247,16 +249,21 @@ func synchronous() string {
 
 // dsn returns the file as a URI, because a path may contain any character.
 func (s *Store) dsn(opt Options, pragmas ...string) string {
-	path := filepath.ToSlash(s.path)
+	dsn := dsnOf(s.path, pragmas...)
+	if opt.vfs != "" {
+		dsn += "&vfs=" + url.QueryEscape(opt.vfs)
+	}
+	return dsn
+}
+
+func dsnOf(path string, pragmas ...string) string {
+	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") {
 		path = "/" + path // a drive letter
 	}
 	q := url.Values{}
 	for _, p := range strings.Fields(strings.Join(pragmas, " ")) {
 		q.Add("_pragma", p)
-	}
-	if opt.vfs != "" {
-		q.Set("vfs", opt.vfs)
 	}
 	return "file://" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
 }
@@ -297,6 +304,7 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
+	errs = append(errs, s.endSnapshot())
 	if s.read != nil {
 		errs = append(errs, s.q.close(), s.read.Close())
 	}

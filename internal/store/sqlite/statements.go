@@ -151,6 +151,8 @@ type rareTexts struct {
 	synchronous, journalMode, pageSize string
 	// Of a check.
 	size, runKeys string
+	// Of a snapshot.
+	countRuns string
 	// Of salvage.
 	attachImage, detachImage, takeKeys, takeNotes, takeReleases, takeEntries, takeEntryKeys, takeAccounts, takeFeedEnds, endFeeds, dropEndedFeeds string
 }
@@ -177,7 +179,7 @@ func (t *rareTexts) load(c *catalog.Texts) error {
 		{&t.schemaVersion, "schemaVersion"}, {&t.epoch, "epoch"}, {&t.nextPack, "nextPack"},
 		{&t.restartLog, "restartLog"}, {&t.keepLog, "keepLog"},
 		{&t.synchronous, "synchronous"}, {&t.journalMode, "journalMode"}, {&t.pageSize, "pageSize"},
-		{&t.size, "size"}, {&t.runKeys, "runKeys"},
+		{&t.size, "size"}, {&t.runKeys, "runKeys"}, {&t.countRuns, "countRuns"},
 		{&t.attachImage, "attachImage"}, {&t.detachImage, "detachImage"}, {&t.takeKeys, "takeKeys"},
 		{&t.takeNotes, "takeNotes"}, {&t.takeReleases, "takeReleases"},
 		{&t.takeEntries, "takeEntries"}, {&t.takeEntryKeys, "takeEntryKeys"}, {&t.takeAccounts, "takeAccounts"}, {&t.takeFeedEnds, "takeFeedEnds"},
