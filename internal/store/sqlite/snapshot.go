@@ -45,6 +45,9 @@ func (s *Store) Snapshot(ctx context.Context, progress func(done, total int64)) 
 	path := filepath.Join(dir, datadir.Copy)
 	defer func() {
 		if err != nil {
+			if ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
 			_, err = conn.Explain(path, err)
 			err = errors.Join(err, removeCopy(path))
 		}
