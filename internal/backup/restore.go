@@ -16,7 +16,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/datadir"
-	"github.com/roux-engine/roux/internal/store/sqlite"
+	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/store/sqlite/directory"
 )
 
@@ -149,8 +149,8 @@ func Restore(ctx context.Context, name, to string, progress func(Progress)) (m *
 	if m, err = d.manifest(id); err != nil {
 		return nil, err
 	}
-	if m.Schema > sqlite.Schema {
-		return nil, fault.New(fault.StoreNewer, "a newer release of Roux (%q) wrote the backup %s (schema version %d, this release knows %d): use that release", m.Roux, name, m.Schema, sqlite.Schema)
+	if m.Schema > node.Schema {
+		return nil, fault.New(fault.StoreNewer, "a newer release of Roux (%q) wrote the backup %s (schema version %d, this release knows %d): use that release", m.Roux, name, m.Schema, node.Schema)
 	}
 	if err := wantEmpty(to); err != nil { // before the backup is read
 		return nil, err
@@ -305,7 +305,7 @@ func (r *restoring) copyDatabase() error {
 // endFeeds opens the restored database for the first time. It is whole in one file again
 // when it is closed.
 func endFeeds(ctx context.Context, dir string) error {
-	st, err := sqlite.Open(ctx, sqlite.Options{Dir: dir})
+	st, err := node.OpenStore(ctx, dir)
 	if err != nil {
 		return err
 	}

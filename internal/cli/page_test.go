@@ -22,6 +22,8 @@ func TestMoneyPage(t *testing.T) { runPage(t, "money", "metered-batch.yaml", "me
 
 func TestNestingPage(t *testing.T) { runPage(t, "nesting", "pdf-library.yaml", "receipts") }
 
+func TestBackupPage(t *testing.T) { runPage(t, "backup") }
+
 func runPage(t *testing.T, name string, files ...string) {
 	page, err := os.ReadFile("../../docs/" + name + ".md")
 	if err != nil {

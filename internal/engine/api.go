@@ -427,8 +427,7 @@ func (e *Engine) Wait(ctx context.Context, account, run string) (store.Head, err
 	return e.feed.Wait(ctx, key, func() bool { return e.core.residency.unended(key) })
 }
 
-// Clean removes everything that is no longer kept and returns what it removed. If dry
-// is true it removes nothing and returns what it would remove.
+// Clean is that of retention.Cleaner: it removes everything that is no longer kept.
 func (e *Engine) Clean(ctx context.Context, dry bool) (retention.Removed, error) {
 	return e.cleaner.Clean(ctx, dry)
 }
@@ -441,8 +440,7 @@ func (e *Engine) NamedBy(ctx context.Context, account, hash string, limit int) (
 // KeepFiles is that of retention.Cleaner: no file is removed while fn runs.
 func (e *Engine) KeepFiles(fn func() error) error { return e.cleaner.KeepFiles(fn) }
 
-// RemoveFile removes a file that no stored run names, whatever its age. If a run names
-// it, the error is fault.Conflict and lists such runs.
+// RemoveFile is that of retention.Cleaner: it removes a file that no stored run names.
 func (e *Engine) RemoveFile(ctx context.Context, account, hash string) error {
 	return e.cleaner.RemoveFile(ctx, account, hash)
 }

@@ -35,6 +35,9 @@ type Store interface {
 	store.Store
 	store.Inspector
 	store.Snapshotter
+	// EndFeeds makes the feeds of all accounts go on at numbers far above those in the store.
+	// Readers are told that the changes that it has are no longer kept.
+	EndFeeds(ctx context.Context) error
 	// Accounts returns the accounts that have runs.
 	Accounts(ctx context.Context) ([]string, error)
 	// MeteredAccounts returns the accounts that have entries, sorted.
@@ -43,6 +46,9 @@ type Store interface {
 	FoldLedger(ctx context.Context, account string, fn func(a *ledger.Account, e *ledger.Entry, n uint64) error) error
 	HeadsAfter(ctx context.Context, account, after string) ([]store.Head, error)
 }
+
+// Schema is the version of the schema of a store that this release writes.
+const Schema = sqlite.Schema
 
 // OpenStore opens the store of a data directory exclusively for this process, and creates
 // the directory if it does not exist. The error fault.StoreLocked means that another
