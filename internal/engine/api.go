@@ -5,9 +5,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"iter"
 
 	"github.com/roux-engine/roux/fault"
@@ -18,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/masks"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
@@ -108,42 +106,13 @@ func (e *Engine) startInput(ctx context.Context, req *StartRequest) (*input, err
 		Seed: seed, Pins: pins, Labels: req.Labels, Credits: terms, Tree: tree,
 	}}
 	if req.IdempotencyKey != "" {
-		body, err := bodyHash(req, prog.Hash())
+		body, err := program.StartHash(in.m.Start, req.MaxCredits, req.Key)
 		if err != nil {
 			return nil, err
 		}
 		in.start.idem = &store.Idempotency{Key: req.IdempotencyKey, BodyHash: body, Until: e.now() + minKeyLifetime}
 	}
 	return in, nil
-}
-
-// bodyHash returns the hash that identifies a request: two starts with one key are the
-// same if their hashes are equal. Fields are length-prefixed so that different lists of
-// fields never give the same bytes.
-func bodyHash(req *StartRequest, plan string) (string, error) {
-	params, err := jsonx.Canonical(req.Parameters)
-	if err != nil {
-		return "", fault.Wrap(fault.InputInvalid, err, "the parameters are no JSON object: %v", err)
-	}
-	h := sha256.New()
-	put := func(b []byte) {
-		h.Write(binary.AppendUvarint(nil, uint64(len(b))))
-		h.Write(b)
-	}
-	put([]byte(req.Account))
-	put([]byte(plan))
-	put([]byte(req.Version))
-	put(params)
-	for _, f := range req.Files {
-		put([]byte(f.Hash))
-	}
-	if req.MaxCredits != 0 {
-		put(binary.AppendVarint(nil, req.MaxCredits))
-	}
-	if req.Key != "" {
-		put([]byte("key " + req.Key))
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // request posts an input and waits for its answer, which arrives when everything that

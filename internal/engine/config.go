@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
@@ -38,6 +39,11 @@ type Config struct {
 	// CommitFailed is called with the error of each failed commit, before the requests
 	// in it are answered. The engine keeps trying. It must not block.
 	CommitFailed func(error)
+	// Observer is told what the engine makes durable. Default: nil, nobody.
+	Observer feed.Observer
+	// Traced makes attempts tell services the trace and the span of the attempt, which an
+	// Observer records. Otherwise they pass the caller's on, if there is one.
+	Traced bool
 	// Idle is true for an engine that only changes runs: no attempt begins in it.
 	Idle bool
 	// Retention is how long runs and files are kept.

@@ -71,6 +71,7 @@ type core struct {
 
 	effects []effect
 	frames  []feed.Published
+	watched []feed.Observed // like frames, for Config.Observer
 
 	observer turnObserver // nil outside of simulations
 }

@@ -255,6 +255,11 @@ func (e *Engine) releaseEffects() {
 		clear(c.frames)
 		c.frames = c.frames[:0]
 	}
+	if len(c.watched) > 0 {
+		e.cfg.Observer.Durable(c.watched)
+		clear(c.watched)
+		c.watched = c.watched[:0]
+	}
 }
 
 // startJobs gives the executor the attempts that were released.
@@ -294,7 +299,11 @@ func (e *Engine) commitLoop() {
 func (e *Engine) commit(batch []store.Transition) commitResult {
 	failpoint.Pass(failpoint.SendBefore)
 	e.fileRefs.SetFiles(batch)
+	began := time.Now()
 	verdicts, err := e.cfg.Store.Commit(e.ctx, batch)
+	if e.cfg.Observer != nil {
+		e.cfg.Observer.Commit(len(batch), time.Since(began), err)
+	}
 	if err == nil {
 		e.fileRefs.Committed(verdicts, batch)
 	}
@@ -380,6 +389,16 @@ func (e *Engine) Err() error {
 		return e.failure
 	default:
 		return nil
+	}
+}
+
+// Load returns what the engine has to do. It does not wait for the engine.
+func (e *Engine) Load() feed.Load {
+	m := &e.core.residency
+	m.runsMu.RLock()
+	defer m.runsMu.RUnlock()
+	return feed.Load{
+		Loaded: len(m.runs), Attempts: e.pool.Running(), Requests: e.pending.Load(), Inputs: e.inbox.length.Load(), Lag: e.feed.Lag(),
 	}
 }
 
