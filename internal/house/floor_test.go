@@ -43,7 +43,7 @@ var floors = []struct {
 	{"3, files that a user names", []string{"internal/userfile"}},
 	{"4", []string{"internal/provider", "internal/builtin", "internal/worker", "internal/slots", "internal/purse", "internal/admission", "internal/program", "internal/crashes", "internal/feed", "internal/retention", "internal/reconcile", "internal/loops"}},
 	{"5", []string{"internal/engine", "internal/registry", "action/actiontest"}},
-	{"6", []string{"internal/telemetry", "internal/simulate", "internal/node"}},
+	{"6", []string{"internal/telemetry", "internal/telemetry/otlp", "internal/simulate", "internal/node"}},
 	{"6, the library", []string{"."}},
 	{"7", []string{"internal/api", "client", "internal/ui"}},
 	{"7, settings", []string{"internal/config"}},
@@ -58,7 +58,7 @@ var floors = []struct {
 var beside = []string{"internal/house", "bench", "sim", "supply", "examples", "docs"}
 
 // groups name the parents whose packages may import each other.
-var groups = []string{"internal/compile", "internal/media", "internal/store"}
+var groups = []string{"internal/compile", "internal/media", "internal/store", "internal/telemetry"}
 
 // pure are the deterministic packages: no clock, randomness, disk, network or
 // goroutine.
@@ -85,30 +85,35 @@ var impureNames = []string{
 // handles untrusted input has as few as possible, which enforce its limits.
 var wrappers = map[string][]string{
 	"cel.dev/cel-go": {"internal/expr"},
-	"github.com/santhosh-tekuri/jsonschema/v6":        {"internal/jsonschema"},
-	"go.yaml.in/yaml/v4":                              {"internal/yamlx"},
-	"github.com/go-json-experiment/json":              {"internal/jsonx"},
-	"modernc.org/sqlite":                              {"internal/store/sqlite", "internal/store/sqlite/conn"},
-	"github.com/pressly/goose/v3":                     {"internal/store/sqlite"},
-	"github.com/pdfcpu/pdfcpu":                        {"internal/media/pdf", "internal/media/pdftest"},
-	"github.com/gabriel-vasile/mimetype":              {"internal/blob", "internal/media"},
-	"github.com/clipperhouse/uax29/v2":                {"internal/builtin"},
-	"github.com/JohannesKaufmann/html-to-markdown/v2": {"internal/media"},
-	"github.com/yuin/goldmark":                        {"internal/media"},
-	"golang.org/x/net":                                {"internal/media"},
-	"golang.org/x/image":                              {"internal/media"},
-	"golang.org/x/text":                               {"internal/media/pdf"},
-	"github.com/gofrs/uuid/v5":                        {"internal/journal", "internal/expr"},
-	"github.com/ncruces/go-strftime":                  {"internal/expr"},
-	"code.dny.dev/ssrf":                               {"internal/egress"},
-	"github.com/spf13/cobra":                          {"internal/cli"},
-	"github.com/spf13/pflag":                          {"internal/cli"},
-	"charm.land/lipgloss/v2":                          {"internal/term"},
-	"golang.org/x/term":                               {"internal/term"},
-	"golang.org/x/sys":                                {"internal/store/sqlite/directory"},
-	"github.com/klauspost/compress":                   {"internal/store/format"},
-	"pgregory.net/rapid":                              {"internal/store/storetest"},
-	"github.com/google/go-cmp":                        {"internal/store/storetest"},
+	"github.com/santhosh-tekuri/jsonschema/v6":                        {"internal/jsonschema"},
+	"go.yaml.in/yaml/v4":                                              {"internal/yamlx"},
+	"github.com/go-json-experiment/json":                              {"internal/jsonx"},
+	"modernc.org/sqlite":                                              {"internal/store/sqlite", "internal/store/sqlite/conn"},
+	"github.com/pressly/goose/v3":                                     {"internal/store/sqlite"},
+	"github.com/pdfcpu/pdfcpu":                                        {"internal/media/pdf", "internal/media/pdftest"},
+	"github.com/gabriel-vasile/mimetype":                              {"internal/blob", "internal/media"},
+	"github.com/clipperhouse/uax29/v2":                                {"internal/builtin"},
+	"github.com/JohannesKaufmann/html-to-markdown/v2":                 {"internal/media"},
+	"github.com/yuin/goldmark":                                        {"internal/media"},
+	"golang.org/x/net":                                                {"internal/media"},
+	"golang.org/x/image":                                              {"internal/media"},
+	"golang.org/x/text":                                               {"internal/media/pdf"},
+	"github.com/gofrs/uuid/v5":                                        {"internal/journal", "internal/expr"},
+	"github.com/ncruces/go-strftime":                                  {"internal/expr"},
+	"code.dny.dev/ssrf":                                               {"internal/egress"},
+	"github.com/spf13/cobra":                                          {"internal/cli"},
+	"github.com/spf13/pflag":                                          {"internal/cli"},
+	"charm.land/lipgloss/v2":                                          {"internal/term"},
+	"golang.org/x/term":                                               {"internal/term"},
+	"golang.org/x/sys":                                                {"internal/store/sqlite/directory"},
+	"github.com/klauspost/compress":                                   {"internal/store/format"},
+	"github.com/prometheus/client_golang":                             {"internal/telemetry"},
+	"go.opentelemetry.io/otel":                                        {"internal/telemetry"},
+	"go.opentelemetry.io/otel/trace":                                  {"internal/telemetry"},
+	"go.opentelemetry.io/otel/sdk":                                    {"internal/telemetry", "internal/telemetry/otlp"},
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp": {"internal/telemetry/otlp"},
+	"pgregory.net/rapid":                                              {"internal/store/storetest"},
+	"github.com/google/go-cmp":                                        {"internal/store/storetest"},
 }
 
 func TestFloorPlan(t *testing.T) {

@@ -12,9 +12,11 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
@@ -24,6 +26,7 @@ import (
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/egress"
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
@@ -124,7 +127,23 @@ type Config struct {
 	Select       func(store.Key) bool
 	Idle         bool
 	CommitFailed func(error)
+	// Observer makes metrics, logs and traces of what the node does. Default: nil, none.
+	Observer Observer
 }
+
+// An Observer is what package telemetry has for a node.
+type Observer interface {
+	feed.Observer
+	// Attach is called once, when the engine is open. Runs may have been observed before.
+	Attach(host feed.Host)
+	// Traced reports whether spans are recorded.
+	Traced() bool
+	// Flush finishes what is observed, before the store is closed. Nothing follows.
+	Flush(ctx context.Context)
+}
+
+// flushFor is how long a node that stops waits for its observer.
+const flushFor = 2 * time.Second
 
 // rules returns what applies to the runs of an account.
 func (cfg Config) rules(account string) engine.AccountRules {
@@ -134,11 +153,22 @@ func (cfg Config) rules(account string) engine.AccountRules {
 	return engine.DefaultRules(account)
 }
 
+// logSize returns the size of the database's write-ahead log.
+func (cfg Config) logSize() int64 {
+	info, err := os.Stat(filepath.Join(cfg.Dir, datadir.Database+"-wal"))
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
 // A Node is an engine on a data directory.
 type Node struct {
 	Store  Store
 	Files  *blob.Store
 	Engine *engine.Engine
+
+	observer Observer // nil = none
 }
 
 // Open opens the files of a data directory and an engine on its store. The node owns the
@@ -148,14 +178,21 @@ func Open(ctx context.Context, st Store, cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
-	e, err := engine.Open(ctx, engine.Config{
+	ecfg := engine.Config{
 		Store: st, Actions: cfg.Actions, Blobs: files, Retention: cfg.Retention, Concurrency: cfg.Concurrency, Logger: cfg.Logger, Accounts: cfg.rules,
 		Select: cfg.Select, Idle: cfg.Idle, CommitFailed: cfg.CommitFailed,
-	})
+	}
+	if cfg.Observer != nil {
+		ecfg.Observer, ecfg.Traced = cfg.Observer, cfg.Observer.Traced()
+	}
+	e, err := engine.Open(ctx, ecfg)
 	if err != nil {
 		return nil, errors.Join(err, files.Close(), st.Close())
 	}
-	return &Node{Store: st, Files: files, Engine: e}, nil
+	if cfg.Observer != nil {
+		cfg.Observer.Attach(feed.Host{Store: st, Load: e.Load, LogSize: cfg.logSize})
+	}
+	return &Node{Store: st, Files: files, Engine: e, observer: cfg.Observer}, nil
 }
 
 // Stop accepts no new work, lets running attempts finish until ctx ends, and then closes
@@ -166,6 +203,11 @@ func (n *Node) Stop(ctx context.Context) error {
 	_, err := n.Engine.Stop(ctx)
 	if errors.Is(err, engine.ErrHangs) {
 		return err
+	}
+	if n.observer != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
+		defer cancel()
+		n.observer.Flush(ctx)
 	}
 	return errors.Join(err, n.Files.Close(), n.Store.Close())
 }
