@@ -102,22 +102,6 @@ func (s *site) run(req engine.StartRequest) store.Head {
 	return head
 }
 
-// observed waits until everything that is durable was observed.
-func (s *site) observed() {
-	s.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		s.tel.mu.Lock()
-		idle := len(s.tel.queue) == 0 && len(s.tel.signal) == 0
-		s.tel.mu.Unlock()
-		if idle {
-			return
-		}
-		if time.Now().After(deadline) {
-			s.t.Fatal("what is durable is not observed")
-		}
-	}
-}
-
 // text returns the metrics as Prometheus reads them.
 func (s *site) text() string {
 	s.t.Helper()
@@ -207,7 +191,7 @@ func (e *spans) get() []sdktrace.ReadOnlySpan {
 func attr(s sdktrace.ReadOnlySpan, key string) string {
 	for _, a := range s.Attributes() {
 		if string(a.Key) == key {
-			return a.Value.Emit()
+			return a.Value.String()
 		}
 	}
 	return ""

@@ -201,10 +201,9 @@ func (t *tracer) read(ctx context.Context, job traceJob) (*view.RunTrace, error)
 func (t *tracer) record(r *view.RunTrace) {
 	for i, s := range r.Spans {
 		attrs := []attribute.KeyValue{attribute.String("roux.run.id", r.Start.Run), attribute.String("roux.status", s.Status)}
-		switch {
-		case i == 0:
+		if i == 0 {
 			attrs = append(attrs, runAttributes(r)...)
-		default:
+		} else {
 			attrs = append(attrs, attribute.String("roux.step", s.Step), attribute.String("roux.step.kind", s.Kind))
 			if s.Action != "" {
 				attrs = append(attrs, attribute.String("roux.action", s.Action))
