@@ -17,8 +17,9 @@ type observer struct {
 	m     *metrics
 	steps *stepLog // nil = none
 	plans map[*plan.Plan][]stepMetrics
-	run   *commit       // whose events are observed
-	of    []stepMetrics // of its plan
+	run   *commit       // whose events are observed; nil between commits, because the queue is reused
+	plan  *plan.Plan    // of the last run
+	of    []stepMetrics // of plan
 	read  *view.OutcomeReader
 }
 
@@ -49,8 +50,8 @@ func newObserver(m *metrics, steps *stepLog) *observer {
 
 // events observes what a commit has made durable of a run.
 func (o *observer) events(run *commit) {
-	if o.run == nil || o.run.plan != run.plan {
-		o.of = o.labels(run.plan)
+	if o.plan != run.plan {
+		o.plan, o.of = run.plan, o.labels(run.plan)
 	}
 	o.run = run
 	// What cannot be read was damaged in memory: the store has checked it before.
@@ -58,6 +59,7 @@ func (o *observer) events(run *commit) {
 	if run.head != nil && o.steps != nil {
 		o.steps.run(run)
 	}
+	o.run = nil
 }
 
 // labels returns the labels of the steps of a plan.
