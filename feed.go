@@ -23,6 +23,7 @@ type Change struct {
 	Ended   bool
 	Code    fault.Code // why the run did not complete
 	Deleted bool       // the run was removed because it was too old; the other fields are empty
+	Hidden  bool       // the run was deleted by its user: lists leave it out until it is removed
 	// Quarantined is set if the run does not continue until a user releases it, Imported if
 	// it came in a bundle and was not adopted.
 	Quarantined, Imported bool
@@ -50,14 +51,14 @@ type Change struct {
 // that no change has yet is fault.InputInvalid.
 func (e *Engine) Feed(ctx context.Context, after uint64) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
-		for c, err := range e.node.Engine.Feed(ctx, e.account, after) {
+		for c, err := range e.node.Engine.Feed().Changes(ctx, e.account, after) {
 			if err != nil {
 				yield(Change{}, err)
 				return
 			}
 			out := Change{
 				ID: c.N, Time: time.UnixMicro(c.At).UTC(), Run: c.Run, Recipe: c.Recipe, Status: c.Status, Ended: c.Ended != 0, Code: c.Code,
-				Deleted: c.Deleted, Quarantined: c.Quarantined, Imported: c.Imported, Entry: c.Entry, Key: c.Key,
+				Deleted: c.Deleted, Hidden: c.Hidden, Quarantined: c.Quarantined, Imported: c.Imported, Entry: c.Entry, Key: c.Key,
 				Limit: c.Notice.Source, AtLimit: c.Notice.Limit, Amount: c.Notice.Amount,
 			}
 			if c.Run == "" && out.Limit == "" {
@@ -73,6 +74,6 @@ func (e *Engine) Feed(ctx context.Context, after uint64) iter.Seq2[Change, error
 // LastChange returns the ID of the last change, 0 if there is none. Feed(ctx, id) yields
 // what comes after it.
 func (e *Engine) LastChange(ctx context.Context) (id uint64, err error) {
-	id, _, err = e.node.Engine.NewestChange(ctx, e.account)
+	id, _, err = e.node.Store.Newest(ctx, e.account)
 	return id, err
 }

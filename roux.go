@@ -50,6 +50,18 @@ type Options struct {
 	// public addresses. Loopback, private and other special ranges are refused unless
 	// they are listed (A17).
 	EgressAllow []netip.Prefix
+	// Secrets has the secrets that the parameters of actions name. Default: variables such as
+	// ROUX_SECRET_API_TOKEN, for the account "local", and what `roux secrets set` has kept
+	// in the data directory.
+	Secrets SecretSource
+}
+
+// A SecretSource has the secrets of accounts. It is safe for concurrent use.
+type SecretSource interface {
+	// Secret returns the value of a secret, of at least 6 bytes. The error is
+	// fault.SecretNotFound when the account has none of that name. Each attempt that uses a
+	// secret asks for it, so that a new value counts from the next attempt on.
+	Secret(ctx context.Context, account, name string) (string, error)
 }
 
 // Retention is how long an Engine keeps runs and files. Zero fields take the default; a
@@ -92,7 +104,7 @@ func Open(ctx context.Context, opt Options) (*Engine, error) {
 	}
 	n, err := node.Open(ctx, st, node.Config{
 		Dir: opt.Dir, Actions: actions.Catalogue, Retention: retention.Policy(opt.Retention), Concurrency: opt.Concurrency, Logger: opt.Logger,
-		Accounts: rules,
+		Accounts: rules, Secrets: opt.Secrets,
 	})
 	if err != nil {
 		return nil, err
@@ -134,7 +146,8 @@ type Request struct {
 	// Correlation is what expressions see as _context.correlationId. Default: the
 	// id of the run.
 	Correlation string
-	Labels      map[string]string
+	// Labels are at most 64, with names of at most 128 bytes and values of at most 1,024.
+	Labels map[string]string
 	// MaxCredits is the most that the run pays, if the recipe and the account's rules do
 	// not allow less. Default: what they allow.
 	MaxCredits int64

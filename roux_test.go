@@ -435,10 +435,10 @@ func TestPrices(t *testing.T) {
 		}
 	}
 	want := []string{
-		`{"amount":0.4,"attempt":1,"charged":true,"kind":"action","name":"first","step":"first"}`,
-		`{"amount":0.3,"attempt":1,"charged":false,"kind":"action","name":"second","step":"second"}`,
-		`{"amount":0.000001,"attempt":2,"charged":true,"kind":"action","name":"second","step":"second"}`,
-		`{"amount":0.4,"attempt":1,"charged":true,"kind":"action","name":"third","step":"third"}`,
+		`{"amount":0.4,"attempt":1,"charged":true,"kind":"action","name":"first","nodeId":"first","step":"first"}`,
+		`{"amount":0.3,"attempt":1,"charged":false,"kind":"action","name":"second","nodeId":"second","step":"second"}`,
+		`{"amount":0.000001,"attempt":2,"charged":true,"kind":"action","name":"second","nodeId":"second","step":"second"}`,
+		`{"amount":0.4,"attempt":1,"charged":true,"kind":"action","name":"third","nodeId":"third","step":"third"}`,
 	}
 	if !slices.Equal(charges, want) {
 		t.Errorf("charged are\n%s\nwant\n%s", strings.Join(charges, "\n"), strings.Join(want, "\n"))

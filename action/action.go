@@ -121,6 +121,10 @@ type Task struct {
 	// Lists holds the inputs named in [Action.Streams] that are stored in files.
 	Lists map[string]List
 	Files Files
+	// TraceParent is the W3C trace context of the attempt. Send it to services as the
+	// header traceparent, so that their spans are below the attempt's; "" = the run is not
+	// traced.
+	TraceParent string
 	// Report shows progress to people; it may be nil in tests.
 	Report Reporter
 }

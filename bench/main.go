@@ -78,6 +78,7 @@ type bench struct {
 	waiting int
 	done    int
 	steady  time.Duration
+	observe bool
 	profile string
 	stderr  io.Writer
 
@@ -118,6 +119,7 @@ type options struct {
 	runs         int
 	smoke, check bool
 	report       bool
+	observe      bool
 	profile, dir string
 	waiting      int
 	steady       time.Duration
@@ -140,6 +142,7 @@ func (o *options) parse(args []string, stderr io.Writer) error {
 	f.StringVar(&o.dir, "dir", "", "where data directories are made; their disk is what is measured (default: the system's temporary directory)")
 	f.IntVar(&o.waiting, "n", 100_000, "how many runs wait in idle and recover, and have paid in books")
 	f.IntVar(&o.part.done, "done", 20, "how many steps each of them has done before")
+	f.BoolVar(&o.observe, "observe", false, "metrics are on in many, metered and slow, as in a service")
 	f.DurationVar(&o.steady, "steady", time.Minute, "how long steady lasts")
 	f.StringVar(&o.part.signal, "signal", "", "for the processes that this one starts")
 	f.DurationVar(&o.part.rest, "rest", 0, "for the processes that this one starts")
@@ -193,7 +196,7 @@ func (o *options) measure(ctx context.Context, stdout, stderr io.Writer) (err er
 		return err
 	}
 	defer func() { err = closing(func() error { return os.RemoveAll(dir) }, err) }()
-	b := &bench{dir: dir, smoke: o.smoke, waiting: o.waiting, done: o.part.done, steady: o.steady, profile: o.profile, stderr: stderr}
+	b := &bench{dir: dir, smoke: o.smoke, waiting: o.waiting, done: o.part.done, steady: o.steady, observe: o.observe, profile: o.profile, stderr: stderr}
 	if b.smoke {
 		b.steady = min(b.steady, time.Second)
 	}

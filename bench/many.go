@@ -20,6 +20,7 @@ import (
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/telemetry"
 )
 
 const chainSteps = 10 // steps of a run of the shape many
@@ -104,6 +105,11 @@ func manyRuns(ctx context.Context, b *bench, name string, delay time.Duration, p
 	dir := b.fresh()
 	c := newConcurrentRuns(runs)
 	cfg := engine.Config{}
+	if b.observe {
+		tel := telemetry.New(telemetry.Config{})
+		defer tel.Close()
+		cfg.Observer = tel
+	}
 	if price != "" {
 		cfg.Accounts = func(string) engine.AccountRules { return engine.AccountRules{MaxLiveRuns: 2 * runs} } // all at once, as in many
 	}

@@ -61,6 +61,8 @@ const (
 	ServiceUnavailable      Code = "SERVICE_UNAVAILABLE"
 	ProviderError           Code = "PROVIDER_ERROR"
 	ProviderNotConfigured   Code = "PROVIDER_NOT_CONFIGURED"
+	SecretNotFound          Code = "SECRET_NOT_FOUND"
+	SecretInvalid           Code = "SECRET_INVALID"
 	RateLimited             Code = "RATE_LIMITED"
 	FileNotFound            Code = "FILE_NOT_FOUND"
 	FileInvalid             Code = "FILE_INVALID"
@@ -93,6 +95,19 @@ const (
 	CommandTimeout          Code = "COMMAND_TIMEOUT"
 	ConfigInvalid           Code = "CONFIG_INVALID"
 	HTTPStatus              Code = "HTTP_STATUS"
+	Forbidden               Code = "FORBIDDEN"
+	KeyNotFound             Code = "KEY_NOT_FOUND"
+	RecordNotFound          Code = "RECORD_NOT_FOUND"
+	NotFound                Code = "NOT_FOUND"
+	MethodNotAllowed        Code = "METHOD_NOT_ALLOWED"
+	RequestMalformed        Code = "REQUEST_MALFORMED"
+	RequestInvalid          Code = "REQUEST_INVALID"
+	RequestTooLarge         Code = "REQUEST_TOO_LARGE"
+	MediaTypeUnsupported    Code = "MEDIA_TYPE_UNSUPPORTED"
+	PreconditionFailed      Code = "PRECONDITION_FAILED"
+	RangeInvalid            Code = "RANGE_INVALID"
+	RequestRateExceeded     Code = "REQUEST_RATE_EXCEEDED"
+	RequestInFlight         Code = "REQUEST_IN_FLIGHT"
 )
 
 // The exit codes of the command line (ux.md section 4). Documented and stable.
@@ -155,6 +170,8 @@ var table = []Info{
 	{ServiceUnavailable, 503, CauseProvider, true, ExitFailed, "", nil, "An outside service did not answer.", "Add a retryPolicy, or try again later."},
 	{ProviderError, 502, CauseProvider, true, ExitFailed, "", []string{"provider_error"}, "An outside service reported an error.", "Read the provider's message."},
 	{ProviderNotConfigured, 422, CauseDefinition, false, ExitFailed, "", nil, "The action needs a provider that is not configured.", "Configure the provider the message names."},
+	{SecretNotFound, 422, CauseDefinition, false, ExitFailed, "", nil, "A step uses a secret that is not set.", "Set it with `roux secrets set NAME`, or in a variable such as ROUX_SECRET_NAME, then `roux runs retry RUN`."},
+	{SecretInvalid, 422, CauseDefinition, false, ExitFailed, "", nil, "The value of a secret cannot be used or read.", "Set the secret again, as the message says, then `roux runs retry RUN`."},
 	{RateLimited, 429, CauseRateLimit, true, ExitFailed, "", []string{"rate_limit"}, "An outside service asked to slow down.", "Add a retryPolicy; Retry-After is honoured."},
 	{HTTPStatus, 502, CauseRequest, false, ExitFailed, "", nil, "A service answered with a status that the step does not accept.", "Read the status in the message and correct the request; `expectStatus` accepts it, a retryPolicy that names HTTP_STATUS tries again."},
 	{EgressRefused, 403, CauseRequest, false, ExitFailed, "", nil, "A request was for an address, port or scheme that is not allowed.", "Use a public http or https address, or let the operator allow the range with `ROUX_EGRESS_ALLOW`."},
@@ -169,6 +186,7 @@ var table = []Info{
 	{ExecutionExpired, 504, CauseTimeout, false, ExitFailed, "", nil, "The run did not end within its ttl.", "Raise `ttl`, or `roux runs retry RUN`."},
 	{RunNotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "No run has that id.", "`roux runs list` shows the runs of this data directory."},
 	{AccountNotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "No account has that name.", "`roux accounts` lists the accounts; `roux credits grant N --account NAME` makes one, and so does a line in `accounts` of the configuration."},
+	{RecordNotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "There is nothing stored under that name.", "Check the kind, the name and the account."},
 	{StepNotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "The run has no such step.", "`roux runs get RUN` lists its steps."},
 	{Conflict, 409, CauseRequest, false, ExitConflict, "", nil, "The request conflicts with the current state.", "Look at the current state and decide again."},
 	{TooLate, 409, CauseRequest, false, ExitConflict, "", []string{"too_late"}, "The run's final status was already decided.", "Nothing to do; the message names the status."},
@@ -185,6 +203,18 @@ var table = []Info{
 	{StaleEpoch, 409, CauseStorage, true, ExitConflict, "", nil, "Another engine owns these runs now.", "Nothing to do: the new owner continues them."},
 	{Stopping, 503, CauseRequest, true, ExitInterrupted, "", nil, "The engine is stopping and accepts no new work.", "Try again after it has started."},
 	{Unauthorized, 401, CauseRequest, false, ExitForbidden, "", nil, "Not allowed.", "Use an account that may do this."},
+	{Forbidden, 403, CauseRequest, false, ExitForbidden, "", nil, "The key does not allow that operation.", "Use a key with the scope that the message names; `roux keys create --role …` makes one."},
+	{KeyNotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "The account has no key of that id.", "`roux keys list` shows the keys of the account."},
+	{NotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "The server has no such path.", "`/openapi.json` lists the paths; `/docs` explains them."},
+	{MethodNotAllowed, 405, CauseRequest, false, ExitUsage, "", nil, "The path does not take that method.", "Use a method that the header Allow lists."},
+	{RequestMalformed, 400, CauseRequest, false, ExitUsage, "", nil, "The request is no valid HTTP request of this interface: its body is not JSON, or it names an unknown query parameter.", "Correct what the message names; `/openapi.json` describes the request."},
+	{RequestInvalid, 422, CauseRequest, false, ExitUsage, "", nil, "A field of the request is unknown, missing, read-only or has an invalid value.", "Correct the fields that `errors` names; `/openapi.json` describes the request."},
+	{RequestTooLarge, 413, CauseLimit, false, ExitUsage, "", nil, "The body of the request is larger than its limit.", "Send less, or upload what is large as a file with `POST /v1/files`."},
+	{MediaTypeUnsupported, 415, CauseRequest, false, ExitUsage, "", nil, "The operation does not take a body of that type or encoding.", "Send the body with one of the types that the message names, without a Content-Encoding."},
+	{PreconditionFailed, 412, CauseRequest, false, ExitConflict, "", nil, "The resource has changed since it was read.", "Read it again, and repeat the request with the new ETag in If-Match."},
+	{RangeInvalid, 416, CauseRequest, false, ExitUsage, "", nil, "The file has no bytes in that range.", "Ask for a range within the size that the header Content-Range names."},
+	{RequestRateExceeded, 429, CauseRateLimit, true, ExitCredits, "", nil, "The account sends more requests than its limit.", "Send the request again after the seconds that Retry-After names."},
+	{RequestInFlight, 409, CauseRequest, true, ExitConflict, "", nil, "A request with the same idempotency key is being carried out.", "Send the request again in a moment: it gets the answer of the first."},
 	{AssertionFailed, 422, CauseRequest, false, ExitAssertion, "", nil, "The run did not end as --expect requires.", "Compare the result with the expectation."},
 	{ServerUnreachable, 503, CauseRequest, true, ExitUnreachable, "", nil, "The process that holds the data directory does not answer.", "Check that it runs; its pid is in the message."},
 	{ConfigInvalid, 422, CauseDefinition, false, ExitUsage, "", nil, "The configuration is invalid.", "Correct the places that the message names; `roux config list` shows all settings."},

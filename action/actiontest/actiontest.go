@@ -110,6 +110,9 @@ func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout 
 // Default "effect-key-of-the-test".
 func WithEffectKey(key string) Option { return func(s *settings) { s.task.EffectKey = key } }
 
+// WithTraceParent sets the trace context of the attempt. Default none.
+func WithTraceParent(text string) Option { return func(s *settings) { s.task.TraceParent = text } }
+
 // WithAttempt sets the attempt's number. Default 1.
 func WithAttempt(n int) Option { return func(s *settings) { s.task.Attempt = n } }
 

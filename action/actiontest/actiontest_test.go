@@ -235,10 +235,10 @@ func TestCallGivesAnAttempt(t *testing.T) {
 		task.Report.Delta("Hel")
 		task.Report.Preview(map[string]any{"b": 1, "a": 2})
 		task.Report.Preview(make(chan int))
-		return action.Result{Output: map[string]any{"text": fmt.Sprint(task.Attempt, " ", task.EffectKey)}}, nil
+		return action.Result{Output: map[string]any{"text": fmt.Sprint(task.Attempt, " ", task.EffectKey, " ", task.TraceParent)}}, nil
 	}
-	out, err := Call(t, a, map[string]any{"name": "Ada"}, Capture(&said), WithAttempt(3), WithEffectKey("k"), WithTimeout(5*time.Second))
-	if err != nil || out.Object()["text"] != "3 k" {
+	out, err := Call(t, a, map[string]any{"name": "Ada"}, Capture(&said), WithAttempt(3), WithEffectKey("k"), WithTraceParent("t"), WithTimeout(5*time.Second))
+	if err != nil || out.Object()["text"] != "3 k t" {
 		t.Errorf("%s, %v", out.JSON, err)
 	}
 	want := Reports{

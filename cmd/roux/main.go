@@ -14,5 +14,5 @@ import (
 func main() {
 	// Untrusted files are parsed in a child process, which is this program again.
 	media.Dispatch()
-	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, exporter()))
 }

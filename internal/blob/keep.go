@@ -257,6 +257,8 @@ type Query struct {
 	Name  string `json:"name,omitempty"` // part of the name, in any case
 	Type  string `json:"type,omitempty"` // MIME type, or a pattern such as image/*
 	Limit int    `json:"limit,omitempty"`
+	// After is the last file of the page before; its hash and when it was stored count.
+	After Entry `json:"-"`
 }
 
 // List returns files of an account, the newest first. It reads every file's facts, and
@@ -270,6 +272,9 @@ func (s *Store) List(ctx context.Context, account string, q Query) ([]Entry, err
 	}
 	var found []Entry
 	err := s.each(ctx, account, "", func(e Entry) error {
+		if q.After.Info.Hash != "" && newest(e, q.After) <= 0 {
+			return nil // of a page before
+		}
 		if len(found) == q.Limit && newest(e, found[len(found)-1]) > 0 {
 			return nil
 		}

@@ -58,6 +58,7 @@ func httpRequest(out *egress.Client) action.Action {
 			"Up to 5 redirects.",
 			"Of the statuses that expectStatus does not name, 429 is RATE_LIMITED, 408, 425 and 503 are SERVICE_UNAVAILABLE and all other from 500 on PROVIDER_ERROR; a retryPolicy tries these again. Any other is HTTP_STATUS, which it has to name.",
 			"POST and PATCH carry the effect key as Idempotency-Key, unless headers set one: it stays the same while the outcome of a try is unknown, so a service that honours it sees one effect.",
+			"A traced run sends its trace context as traceparent, unless headers set one.",
 			"Response headers up to 64 KiB, of which 64 headers and 16 KiB are kept.",
 		},
 		Faults: []fault.Code{

@@ -252,6 +252,9 @@ func (in *httpInput) request(ctx context.Context, task *action.Task) (req *http.
 	if (in.method == http.MethodPost || in.method == http.MethodPatch) && task.EffectKey != "" && req.Header.Get("Idempotency-Key") == "" {
 		req.Header.Set("Idempotency-Key", task.EffectKey)
 	}
+	if task.TraceParent != "" && req.Header.Get("Traceparent") == "" {
+		req.Header.Set("Traceparent", task.TraceParent)
+	}
 	var open func() io.Reader
 	typed := in.contentType
 	switch {

@@ -305,6 +305,29 @@ func TestI4_HTTPIdempotencyKey(t *testing.T) {
 	}
 }
 
+// X226: a traced run sends its trace context with every request; a header of the step wins.
+func TestX226_HTTPTraceParent(t *testing.T) {
+	o := server(t, func(http.ResponseWriter, *http.Request) {})
+	const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	for _, c := range []struct {
+		input map[string]any
+		opts  []actiontest.Option
+		want  string
+	}{
+		{map[string]any{}, nil, ""},
+		{map[string]any{}, []actiontest.Option{actiontest.WithTraceParent(parent)}, parent},
+		{map[string]any{"method": "POST"}, []actiontest.Option{actiontest.WithTraceParent(parent)}, parent},
+		{map[string]any{"headers": map[string]any{"TraceParent": "own"}}, []actiontest.Option{actiontest.WithTraceParent(parent)}, "own"},
+	} {
+		if _, err := o.call(t, "/", c.input, c.opts...); err != nil {
+			t.Fatal(err)
+		}
+		if r, _ := o.request(); r.Header.Get("Traceparent") != c.want || len(r.Header.Values("Traceparent")) > 1 {
+			t.Errorf("%v: %q", c.input, r.Header.Values("Traceparent"))
+		}
+	}
+}
+
 // A31: a header of a step cannot become another header or another request, and
 // senseless inputs are refused with a remedy.
 func TestA31_HTTPInputs(t *testing.T) {

@@ -303,6 +303,7 @@ func readPlan(text []byte) (*encodedPlan, error) {
 func (b *Bundle) check(c *content) (*view.State, error) {
 	p := c.plan.Plan
 	state, shown := view.NewState(p), view.NewRun(p, c.run)
+	public := journal.NewRenderer(p, c.run)
 	marks := view.NewMask(p) != nil || len(p.Children) > 0 || c.parent != ""
 	err := journal.EachEvent(c.journal, func(ev *journal.Event) error {
 		if ev.Seq != c.last+1 {
@@ -327,7 +328,7 @@ func (b *Bundle) check(c *content) (*view.State, error) {
 			}
 			c.children[child] = true
 		}
-		_ = journal.Render(p, c.run, ev)
+		_ = public.Render(ev)
 		return shown.Apply(ev)
 	})
 	if err != nil {
@@ -337,6 +338,7 @@ func (b *Bundle) check(c *content) (*view.State, error) {
 		return nil, errors.New("its journal is not that of the run in the manifest")
 	}
 	c.head.Recipe, c.head.PlanHash, c.head.Status = c.recipe, p.Key(), state.Status().String()
+	c.head.Labels, _ = store.EncodeLabels(state.Start().Labels) // those that exceed a bound are in the journal only
 	c.head.Updated, c.head.Ended, c.head.Used, c.head.Failures = c.head.Created, shown.Ended, state.Used(), state.HasFailures()
 	if shown.Ended != 0 {
 		c.head.Code, c.head.Message = state.Failure()

@@ -51,7 +51,7 @@ func (b *Bundle) Commit(ctx context.Context, st store.Store, account string) (st
 			continue
 		}
 		head := b.head(key, c)
-		head.Root, head.Parent = b.Run, c.parent
+		head.Root, head.Parent, head.Labels = b.Run, c.parent, ""
 		if err := w.write(ctx, head, c, done, nil); err != nil {
 			return "", err
 		}

@@ -136,7 +136,7 @@ func (c *collector) run(head store.Head, p *plan.Plan, frames *bytes.Buffer) (la
 		return 0, err
 	}
 	c.masks[head.Run] = mask
-	before := frames.Len()
+	before, public := frames.Len(), journal.NewRenderer(p, head.Run)
 	err = store.EachEvent(c.ctx, c.j, head.Key, 0, func(ev *journal.Event) error {
 		if err := c.note(head.Run, ev); err != nil {
 			return err
@@ -148,7 +148,7 @@ func (c *collector) run(head store.Head, p *plan.Plan, frames *bytes.Buffer) (la
 			}
 		}
 		last = ev.Seq
-		if err := writeJSON(&c.lines, journal.Render(p, head.Run, ev), false); err != nil {
+		if err := writeJSON(&c.lines, public.Render(ev), false); err != nil {
 			return err
 		}
 		if c.size+frames.Len()-before > maxJournal || c.lines.Len() > maxEvents {

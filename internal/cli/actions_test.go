@@ -32,6 +32,7 @@ func testActions() []action.Action {
 		{Name: "copy-file", Version: "1.0.0", Description: "Makes a file of another and one letter.", Metadata: parallel, Run: copyFile,
 			Input: []byte(`{"type":"object","required":["file"],"properties":{"file":{"type":"string","format":"file"}}}`)},
 		{Name: "priced", Version: "1.0.0", Description: "Costs a part of a credit, and fails once.", Price: "0.4", Metadata: parallel, Run: priced},
+		{Name: "leak", Version: "1.0.0", Description: "Returns and reports what it is given.", Metadata: parallel, Run: leak},
 		{Name: "terminal", Version: "1.0.0", Description: "Returns control characters.", Run: controlCode},
 	}
 }

@@ -32,22 +32,27 @@ import (
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/spell"
+	"github.com/roux-engine/roux/internal/telemetry"
 	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// Main runs one command and returns its exit code.
-func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return execute(ctx, args, stdin, stdout, stderr, nil)
+// Main runs one command and returns its exit code. exporter makes what sends traces to a
+// collector; nil = this build sends none.
+func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, exporter telemetry.NewExporter) int {
+	return execute(ctx, args, stdin, stdout, stderr, nil, exporter)
 }
 
 // execute is Main with the actions in more in addition to those that come with Roux.
-func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, more []action.Action) int {
+func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, more []action.Action, exporter ...telemetry.NewExporter) int {
 	a := &app{
 		stdin: stdin, stdout: stdout, stderr: stderr, getenv: os.Getenv, now: time.Now,
 		more: more, log: newLog(nil, false), release: func() {},
 	}
 	a.config = config.New(os.Getenv, &a.data)
+	if len(exporter) > 0 {
+		a.exporter = exporter[0]
+	}
 	_ = a.useActions(nil, nil) // only prices can be wrong
 	// Help and usage errors are written before flags are parsed.
 	a.screen = term.NewScreen(stderr, slices.Contains(args, "--no-color"), a.getenv)
@@ -82,6 +87,7 @@ type app struct {
 	now            func() time.Time
 	list           []action.Action // the actions that recipes may call
 	actions        *compile.Catalogue
+	built          *node.Actions // both, for a server
 
 	data    string
 	recipes string // the directory of registered recipes; "" = there is none
@@ -101,9 +107,10 @@ type app struct {
 	unhurried context.Context // ctx without --timeout; nil when the command has no --timeout
 	release   context.CancelFunc
 
-	more   []action.Action // actions in addition to those that come with Roux
-	unwrap string          // the name of an output: its fields are printed in place of it
-	shown  bool            // the diagnostics of the error have been shown
+	more     []action.Action       // actions in addition to those that come with Roux
+	exporter telemetry.NewExporter // nil = traces are not sent
+	unwrap   string                // the name of an output: its fields are printed in place of it
+	shown    bool                  // the diagnostics of the error have been shown
 }
 
 // late replaces the error of a command that --timeout has ended.
@@ -119,7 +126,7 @@ func (a *app) late(err error) error {
 func (a *app) useActions(allow []netip.Prefix, prices map[string]string) error {
 	actions := node.NewActions(allow, a.more...)
 	err := actions.SetPrices(prices)
-	a.list, a.actions = actions.List, actions.Catalogue
+	a.list, a.actions, a.built = actions.List, actions.Catalogue, actions
 	return err
 }
 
@@ -199,7 +206,7 @@ func (a *app) addGroups(root *cobra.Command) {
 		{"to look at runs", []*cobra.Command{a.runsCommand(), a.traceCommand(), a.graphCommand(), a.explainCommand(), a.eventsCommand(),
 			a.logsCommand(), a.feedCommand(), a.diffCommand(), a.replayCommand()}},
 		{"to pay for runs", []*cobra.Command{a.accountsCommand(), a.creditsCommand()}},
-		{"to keep and share", []*cobra.Command{a.filesCommand(), a.exportCommand(), a.importCommand()}},
+		{"to keep and share", []*cobra.Command{a.filesCommand(), a.secretsCommand(), a.exportCommand(), a.importCommand(), a.backupCommand(), a.restoreCommand()}},
 		{"this machine", []*cobra.Command{a.doctorCommand(), a.configCommand(), a.versionCommand()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})

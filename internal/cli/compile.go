@@ -45,7 +45,7 @@ func (a *app) compileFile(path string, limit int64) (*compiled, error) {
 		return nil, err
 	}
 	c := &compiled{text: text, name: name}
-	c.plan, c.recipe, c.source, c.diags = compile.Source(name, text, compile.Options{Actions: a.actions, MaxSource: limit, Recipes: a.recipesFor(name, limit)})
+	c.plan, c.recipe, c.source, c.diags = compile.Source(name, text, compile.Options{Actions: a.actions, MaxSource: limit, Recipes: a.recipesFor(name, limit), Secret: a.hasSecret})
 	if c.plan != nil {
 		return c, nil
 	}

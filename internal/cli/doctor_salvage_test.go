@@ -16,6 +16,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/doctor"
+	"github.com/roux-engine/roux/internal/secrets"
 )
 
 // killedWith makes a data directory with n runs, as a process that is killed leaves it.
@@ -191,5 +192,25 @@ func TestSalvageRefuses(t *testing.T) {
 	saved := filepath.Join(t.TempDir(), "saved")
 	if out, talk, code := inProcess("", "doctor", "--data", dir, "--salvage", saved); code != fault.ExitOK || !strings.Contains(out, "saved 1 run and 1 file") {
 		t.Errorf("exit %d: %s%s", code, out, talk)
+	}
+}
+
+// A salvaged directory has the sealed secrets, and what opens them.
+func TestSalvageKeepsSecrets(t *testing.T) {
+	dir, to := killedWith(t, 1), filepath.Join(t.TempDir(), "salvaged")
+	before := secrets.New(secrets.Config{Data: dir}).Vault()
+	for _, account := range []string{"local", "acme"} {
+		if err := before.Set(t.Context(), account, "token", "sealed for "+account); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, talk, code := inProcess("", "doctor", "--data", dir, "--salvage", to); code != 0 {
+		t.Fatal(talk)
+	}
+	after := secrets.New(secrets.Config{Data: to}).Vault()
+	for _, account := range []string{"local", "acme"} {
+		if v, err := after.Secret(t.Context(), account, "token"); v != "sealed for "+account || err != nil {
+			t.Errorf("%s: %q, %v", account, v, err)
+		}
 	}
 }

@@ -21,15 +21,26 @@ func (a *app) eventsCommand() *cobra.Command {
 		Args:    wants(1, 1, "RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := a.stream()
-			err := a.followEvents(cmd.Context(), args[0], after, follow, func(t *followedEvents, ev *journal.Event) error {
-				if !wanted(kinds, ev.Name()) {
-					return nil
-				}
+			from := after
+			var public *journal.Renderer
+			if a.output != asTable {
+				from = 0 // what caused an event is among those before it
+			}
+			err := a.followEvents(cmd.Context(), args[0], from, follow, func(t *followedEvents, ev *journal.Event) error {
 				if a.output == asTable {
-					a.text("%s\n", a.eventLine(t.plan, ev))
+					if wanted(kinds, ev.Name()) {
+						a.text("%s\n", a.eventLine(t.plan, ev))
+					}
 					return nil
 				}
-				out.add(journal.Render(t.plan, t.head.Run, ev))
+				if public == nil {
+					public = journal.NewRenderer(t.plan, t.head.Run)
+				}
+				if ev.Seq > after && wanted(kinds, ev.Name()) {
+					out.add(public.Render(ev))
+				} else {
+					public.Note(ev)
+				}
 				return nil
 			})
 			if err == nil {

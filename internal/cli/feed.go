@@ -170,7 +170,8 @@ type changeView struct {
 	Status      string        `json:"status,omitempty"`
 	Code        fault.Code    `json:"code,omitempty"`
 	EndedAt     string        `json:"endedAt,omitempty"`
-	Deleted     bool          `json:"deleted,omitempty"`
+	Deleted     bool          `json:"deleted,omitempty"` // removed
+	Hidden      bool          `json:"hidden,omitempty"`  // deleted by its user, and still stored
 	Quarantined bool          `json:"quarantined,omitempty"`
 	Imported    bool          `json:"imported,omitempty"`
 	Entry       *changedEntry `json:"entry,omitempty"`
@@ -189,7 +190,7 @@ type changedEntry struct {
 func viewOfChange(c *store.Change) changeView {
 	v := changeView{
 		ID: c.N, At: view.Stamp(c.At), Run: c.Run, Recipe: c.Recipe, Status: c.Status, Code: c.Code,
-		Deleted: c.Deleted, Quarantined: c.Quarantined, Imported: c.Imported,
+		Deleted: c.Deleted, Hidden: c.Hidden, Quarantined: c.Quarantined, Imported: c.Imported,
 	}
 	if c.Ended != 0 {
 		v.EndedAt = view.Stamp(c.Ended)
@@ -230,6 +231,8 @@ func (a *app) changeLine(c *store.Change) string {
 	}
 	notes := []string{string(c.Code)}
 	switch {
+	case c.Hidden:
+		notes = append(notes, "hidden")
 	case c.Imported:
 		notes = append(notes, store.ImportedReason)
 	case c.Quarantined:

@@ -125,8 +125,12 @@ func (a *app) showEvent(show display, r *followed, ev *journal.Event) error {
 	switch {
 	case ev.Seq > r.skip:
 		show.event(r.view, ev)
+		return nil
 	case ev.Seq == r.skip:
 		show.rejoined(r.view)
+	}
+	if d, ok := show.(*jsonDisplay); ok { // what caused later events is among these
+		d.public(r.view).Note(ev)
 	}
 	return nil
 }
@@ -157,7 +161,7 @@ type display interface {
 func (a *app) display(runs []*followed) display {
 	switch {
 	case a.output == asLines:
-		return &jsonDisplay{a}
+		return &jsonDisplay{a, map[*view.Run]*journal.Renderer{}}
 	case a.quiet:
 		return silent{}
 	case a.screen.Live() && !a.verbose && len(runs) == 1:
@@ -175,14 +179,23 @@ func (silent) event(*view.Run, *journal.Event) {}
 func (silent) tick()                           {}
 func (silent) end()                            {}
 
-type jsonDisplay struct{ a *app }
-
-func (d *jsonDisplay) event(v *view.Run, ev *journal.Event) {
-	d.a.encode(journal.Render(v.Plan, v.ID, ev))
+// A jsonDisplay prints one envelope per event.
+type jsonDisplay struct {
+	a    *app
+	runs map[*view.Run]*journal.Renderer
 }
-func (d *jsonDisplay) rejoined(*view.Run) {}
-func (d *jsonDisplay) tick()              {}
-func (d *jsonDisplay) end()               {}
+
+func (d *jsonDisplay) public(v *view.Run) *journal.Renderer {
+	if d.runs[v] == nil {
+		d.runs[v] = journal.NewRenderer(v.Plan, v.ID)
+	}
+	return d.runs[v]
+}
+
+func (d *jsonDisplay) event(v *view.Run, ev *journal.Event) { d.a.encode(d.public(v).Render(ev)) }
+func (d *jsonDisplay) rejoined(*view.Run)                   {}
+func (d *jsonDisplay) tick()                                {}
+func (d *jsonDisplay) end()                                 {}
 
 // A lineDisplay prints one line per event.
 type lineDisplay struct {

@@ -17,6 +17,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/telemetry"
 )
 
 // patience is how long a command waits for another one that holds the directory
@@ -114,10 +115,11 @@ func (a *app) readingAll(ctx context.Context, fn func(ctx context.Context, r con
 // of the same user reach it.
 type host struct {
 	control.Local
-	dir    string
-	failed chan error // holds the first error of a commit
-	unhook func()     // closes the socket
-	closed bool
+	dir       string
+	telemetry *telemetry.Telemetry // nil = none
+	failed    chan error           // holds the first error of a commit
+	unhook    func()               // closes the socket
+	closed    bool
 }
 
 // errAtOnce is returned when the user does not wait for an orderly stop.
@@ -154,11 +156,18 @@ func (a *app) openIdle(ctx context.Context, idle bool, choose func(context.Conte
 			selected[head.Key] = true
 		}
 	}
-	h := &host{Local: control.Local{Reader: st, AccountName: a.account}, dir: dir, failed: make(chan error, 1), unhook: func() {}}
-	if h.Node, err = node.Open(ctx, st, node.Config{
-		Dir: dir, Actions: a.actions, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log, Accounts: a.rules(),
+	h := &host{Local: control.Local{Reader: st, AccountName: a.account, Dir: dir, Version: thisBuild().short()}, dir: dir, failed: make(chan error, 1), unhook: func() {}}
+	cfg := node.Config{
+		Dir: dir, Actions: a.actions, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log, Accounts: a.rules(), Secrets: a.secretsIn(dir),
 		Select: func(key store.Key) bool { return selected[key] }, Idle: idle, CommitFailed: h.commitFailed,
-	}); err != nil {
+	}
+	if h.telemetry, err = a.telemetry(ctx, false); err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	if h.telemetry != nil {
+		cfg.Observer = h.telemetry
+	}
+	if h.Node, err = node.Open(ctx, st, cfg); err != nil {
 		return nil, datadir.Error(dir, err)
 	}
 	if h.unhook, err = control.Serve(dir, st, h.For); err != nil {
@@ -270,7 +279,11 @@ func (h *host) stop(wait time.Duration) error {
 	h.unhook()
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
-	return datadir.Error(h.dir, h.Node.Stop(ctx))
+	err := datadir.Error(h.dir, h.Node.Stop(ctx))
+	if h.telemetry != nil {
+		h.telemetry.Close()
+	}
+	return err
 }
 
 // lastEvent returns the number of the last event of a run.

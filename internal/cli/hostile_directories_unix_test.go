@@ -102,7 +102,7 @@ func hostile() (all []struct {
 			}{at, tr})
 		}
 	}
-	for _, name := range []string{datadir.Lock, datadir.Database, datadir.Database + "-wal", datadir.Database + "-shm", datadir.Database + "-journal", datadir.Reserve} {
+	for _, name := range []string{datadir.Lock, datadir.Database, datadir.Database + "-wal", datadir.Database + "-shm", datadir.Database + "-journal", datadir.Reserve, datadir.MasterKey} {
 		add(name, link, nothing, hard, fifo, socket, device, dir, owner, mode)
 	}
 	for _, name := range []string{datadir.Socket, datadir.Pointer, datadir.Nursery} {
@@ -114,7 +114,9 @@ func hostile() (all []struct {
 		}
 		return os.Chmod(at, 0o777)
 	}, ""}
-	add(datadir.Files, dirLink, nothing, fifo, owner, looseDir)
+	for _, name := range []string{datadir.Files, datadir.Secrets} {
+		add(name, dirLink, nothing, fifo, owner, looseDir)
+	}
 	inside := func(name string, what trap) trap {
 		return trap{what.name, what.root, func(at, away string) error {
 			if err := os.Mkdir(at, 0o700); err != nil {

@@ -22,6 +22,16 @@ func TestMoneyPage(t *testing.T) { runPage(t, "money", "metered-batch.yaml", "me
 
 func TestNestingPage(t *testing.T) { runPage(t, "nesting", "pdf-library.yaml", "receipts") }
 
+func TestSecretsPage(t *testing.T) {
+	t.Setenv("API_TOKEN", "a-token-that-nobody-sees")
+	runPage(t, "secrets")
+}
+
+func TestBackupPage(t *testing.T) { runPage(t, "backup") }
+
+// X225: the lines of the log are those of the page, too.
+func TestObservabilityPage(t *testing.T) { runPage(t, "observability") }
+
 func runPage(t *testing.T, name string, files ...string) {
 	page, err := os.ReadFile("../../docs/" + name + ".md")
 	if err != nil {
@@ -66,19 +76,24 @@ func runPage(t *testing.T, name string, files ...string) {
 				t.Fatal(err)
 			}
 		case "sh":
-			var want []string
-			if i+1 < len(blocks) && blocks[i+1][1] == "text" {
-				want = shownLines(blocks[i+1][2])
+			var want, log []string
+			if i+1 < len(blocks) {
+				switch blocks[i+1][1] {
+				case "text":
+					want = shownLines(blocks[i+1][2])
+				case "json":
+					log = shownLines(blocks[i+1][2])
+				}
 			}
-			p.run(shownLines(text), want)
+			p.run(shownLines(text), want, log)
 			commands += len(shownLines(text))
-		case "text":
+		case "text", "json":
 		default:
 			t.Errorf("a block of %s, which nothing tests", kind)
 		}
 	}
 	p.background.Wait()
-	if commands < 10 {
+	if commands < 5 {
 		t.Errorf("%d commands on the page: it has lost some", commands)
 	}
 }
@@ -100,8 +115,9 @@ type pageRun struct {
 }
 
 // run runs the commands of a block. The last one is repeated until its output has the
-// wanted lines, if another command is under way in the background.
-func (p *pageRun) run(commands, want []string) {
+// wanted lines, if another command is under way in the background. log are lines that the
+// last command writes to its log.
+func (p *pageRun) run(commands, want, log []string) {
 	p.t.Helper()
 	under := false
 	out := ""
@@ -133,6 +149,9 @@ func (p *pageRun) run(commands, want []string) {
 			if i < len(commands)-1 || missing == "" {
 				if ok := got == 0; ok == fails && !strings.Contains(line, "--dry-run") || fails && strconv.Itoa(got) != code {
 					p.t.Errorf("`%s` ends with %d: %s", line, got, talk)
+				}
+				if line := missingLine(talk, log); line != "" {
+					p.t.Errorf("`%s` does not log %q but\n%s", commands[i], line, talk)
 				}
 				break
 			}

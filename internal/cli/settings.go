@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/egress"
 	"github.com/roux-engine/roux/internal/mutation"
+	"github.com/roux-engine/roux/internal/telemetry"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -67,6 +69,13 @@ func (a *app) prepare(cmd *cobra.Command) error {
 		return err
 	}
 	a.log = newLog(a.screen, a.verbose)
+	if format := a.config.Get("log.format").Value; format != telemetry.LogOff {
+		level := slog.LevelInfo
+		if a.verbose {
+			level = slog.LevelDebug
+		}
+		a.log = telemetry.NewLogger(logWriter{a.screen}, format, level, nil)
+	}
 	for _, message := range a.config.Ignored() {
 		a.say("%s", message)
 	}

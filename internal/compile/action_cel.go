@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
@@ -45,6 +46,11 @@ func (c *compiler) inputExpressions(ptr string, v any, schema any) {
 func (c *compiler) inputExpression(ptr, src string, names []any) {
 	at := c.valueAt(ptr)
 	if expr.IsTemplate(src) {
+		if uses, _ := expr.Secrets(src); len(uses) > 0 {
+			c.fail(fault.RecipeInvalid, "secret", at.in(uses[0].Offset, uses[0].Len), "this input is an expression, and a secret is not known to expressions",
+				"pass it as another input of the action")
+			return
+		}
 		if text := strings.TrimSpace(src); !strings.HasPrefix(text, "{{") || strings.Index(text, "}}") != len(text)-2 {
 			c.warn("template-in-cel", at, "a template writes a part of this expression", "pass the value as an input of its own, and name that here")
 		}

@@ -3,6 +3,7 @@
 package compile
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -92,9 +93,19 @@ func (c *compiler) actionStep(i int32) {
 	st.Action = idx
 	c.parameters(i)
 	if n.decl != nil {
+		c.markOutput(i)
 		c.checkParameters(i)
 		c.fileInput(i)
 		c.parallelizable(i)
+	}
+}
+
+// markOutput records the action's output schema if it marks values that are not to be
+// shown, because those who show a run have its plan alone.
+func (c *compiler) markOutput(i int32) {
+	raw := c.nodes[i].decl.Output
+	if bytes.Contains(raw, []byte(`"writeOnly"`)) || bytes.Contains(raw, []byte(`"x-sensitive"`)) {
+		c.p.Steps[i].OutputMarks, _ = jsonx.CanonicalRaw(raw) // a schema that is no JSON fails at its first use
 	}
 }
 

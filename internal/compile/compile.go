@@ -67,6 +67,9 @@ type Options struct {
 	// Recipes finds the recipes that steps name. Without it a recipe in a file is an error,
 	// and what a registered recipe takes and gives is checked when a run starts.
 	Recipes Recipes
+	// Secret returns why a secret of that name cannot be used, which is a warning. Without
+	// it nothing is said about secrets.
+	Secret func(name string) error
 }
 
 // Compile turns a recipe into a plan with its hash. The plan is nil when one of the

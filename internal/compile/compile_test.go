@@ -325,3 +325,45 @@ func TestNear(t *testing.T) {
 		}
 	}
 }
+
+// TestSecretsAreNoValues: whatever a recipe does with a secret but to name it in a parameter
+// is refused, so that its value can be in no expression (A12, A20). The plan has the name.
+func TestSecretsAreNoValues(t *testing.T) {
+	for _, expression := range []string{
+		"secret('k')", "secret('k') == 'a'", "[secret('k')]", "{'a': secret('k')}", "size(secret('k'))", "secret ( 'k' )", "dyn(secret('k'))",
+		"has(secret('k').a)", "true ? 'a' : secret('k')", "[1].map(x, secret('k'))", "secret", "secret.k", "input.secret('k')", "secrets.k",
+	} {
+		for _, recipe := range []string{
+			"steps: [{id: a, transform: {expression: %q}}]", "steps: [{id: a, when: %q, transform: {expression: '1'}}]",
+			"steps: [{id: a, action: {name: echo}, inputBindings: {text: %q}}]", "steps: [{id: a, transform: {expression: '1'}}]\noutputs: {a: %q}",
+			"steps: [{id: a, condition: {expression: %q, then: [{id: b, transform: {expression: '1'}}]}}]",
+			"steps: [{id: a, loop: {over: %q, as: x, steps: [{id: b, transform: {expression: '1'}}]}}]", "steps: [{id: a, wait: {until: %q}}]",
+		} {
+			text := "name: x\ninputSchema: {properties: {n: {type: integer}}, additionalProperties: false}\n" + fmt.Sprintf(recipe, expression) + "\n"
+			if p, _, _, _ := Source("x.yaml", []byte(text), Options{Actions: testActions()}); p != nil {
+				t.Errorf("compiled:\n%s", text)
+			}
+		}
+	}
+	for _, template := range []string{
+		"{{ secret('k') | upper }}", "{{ secret('k') + 'a' }}", "{% if secret('k') %}a{% endif %}", "{% for x in secret('k') %}a{% endfor %}", "{{ secret('k').size() }}",
+		"{{ 'a' | default(secret('k')) }}", "{{ secret('a b') }}", "{{ secret('../k') }}", "{{ secret(\"k\" ) ~ 'a' }}",
+	} {
+		text := fmt.Sprintf("name: x\nsteps: [{id: a, action: {name: echo, parameters: {text: %q}}}]\n", template)
+		if p, _, _, _ := Source("x.yaml", []byte(text), Options{Actions: testActions()}); p != nil {
+			t.Errorf("compiled:\n%s", text)
+		}
+	}
+	text := "name: x\nsteps: [{id: a, action: {name: echo, parameters: {text: \"Bearer {{ secret('api-token') }}\"}}}]\n"
+	var asked []string
+	p, _, _, diags := Source("x.yaml", []byte(text), Options{Actions: testActions(), Secret: func(name string) error {
+		asked = append(asked, name)
+		return fault.New(fault.SecretNotFound, "it is nowhere")
+	}})
+	if p == nil || rules(diags) != "secret-not-found" || diags[0].Msg != "it is nowhere" || fmt.Sprint(asked) != "[api-token]" {
+		t.Fatalf("%v, asked for %v", diags, asked)
+	}
+	if len(p.Steps[0].ParamRef) != 0 || string(p.Steps[0].Params) != `{"text":"Bearer {{ secret('api-token') }}"}` {
+		t.Errorf("the plan has %s, which reads %v", p.Steps[0].Params, p.Steps[0].ParamRef)
+	}
+}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -27,6 +26,7 @@ type site struct {
 	leading      int    // runes of white space trimmed before it
 	src          string // "" for a tree
 	want         string // type the result must have; "" = any
+	secrets      bool   // a reference to a secret is allowed
 	compensation bool   // in a compensation, which runs after everything, so it waits for no step
 }
 
@@ -127,7 +127,9 @@ func (c *compiler) resolveInputs(i int32, here func(ptr, want string) site) {
 	}
 	if text := string(st.Params); strings.Contains(text, "{{") || strings.Contains(text, "{%") {
 		_, ptr := c.fixedInputs(i)
-		st.ParamRef = c.tree(here(strings.TrimPrefix(ptr, n.ptr), ""), st.Params)
+		at := here(strings.TrimPrefix(ptr, n.ptr), "")
+		at.secrets = st.Kind == plan.Action
+		st.ParamRef = c.tree(at, st.Params)
 	}
 }
 
@@ -250,9 +252,13 @@ func (c *compiler) tree(at site, raw json.RawMessage) []plan.Var {
 	if c.treeSecret(at, raw) {
 		return nil
 	}
-	tree, err := expr.CompileTree(raw)
+	compile := expr.CompileTreeWithin
+	if at.secrets {
+		compile = expr.CompileParameters
+	}
+	tree, err := compile(raw, expr.CostLimit)
 	if err != nil {
-		ps := treeProblems(raw, err)
+		ps := treeProblems(raw, err, at.secrets)
 		c.problems(at, ps)
 		return nil
 	}
@@ -318,79 +324,6 @@ func problemsOf(src string, err error) []problem {
 		ps = append(ps, problem{Offset: off + max(0, d.Pos.Col-1), Len: max(1, d.Pos.Len), Rule: d.Rule, Msg: d.Msg, Hint: d.Hint})
 	}
 	return ps
-}
-
-// hasSecret refuses secret('name'), which later releases resolve in workers.
-func (c *compiler) hasSecret(at location, src string, template bool) bool {
-	off := callOf("secret", src, template)
-	if off < 0 {
-		return false
-	}
-	c.fail(fault.NotAvailable, "secret", at.in(utf8.RuneCountInString(src[:off]), len("secret")),
-		"this release has no secrets yet", "configure the provider with its key instead")
-	return true
-}
-
-func (c *compiler) treeSecret(at site, raw json.RawMessage) bool {
-	if !strings.Contains(string(raw), "secret") {
-		return false
-	}
-	v, err := jsonx.Decode(raw, jsonx.Limits{Bytes: len(raw) + 1})
-	found := false
-	var walk func(v any, ptr string)
-	walk = func(v any, ptr string) {
-		switch v := v.(type) {
-		case string:
-			where := at.at
-			where.ptr += ptr
-			found = expr.IsTemplate(v) && c.hasSecret(where, v, true) || found
-		case []any:
-			for i, e := range v {
-				walk(e, ptr+"/"+strconv.Itoa(i))
-			}
-		case map[string]any:
-			for _, k := range slices.Sorted(maps.Keys(v)) {
-				walk(v[k], ptr+"/"+jsonx.EscapeToken(k))
-			}
-		}
-	}
-	if err == nil {
-		walk(v, "")
-	}
-	return found
-}
-
-// callOf returns the offset at which src calls a function of that name outside of
-// strings, or -1. In a template only the text inside braces counts.
-func callOf(name, src string, template bool) int {
-	quote, inside := byte(0), !template
-	for i := 0; i < len(src); i++ {
-		ch := src[i]
-		switch {
-		case quote != 0:
-			switch ch {
-			case '\\':
-				i++
-			case quote:
-				quote = 0
-			}
-		case template && !inside:
-			inside = strings.HasPrefix(src[i:], "{{") || strings.HasPrefix(src[i:], "{%")
-		case template && (strings.HasPrefix(src[i:], "}}") || strings.HasPrefix(src[i:], "%}")):
-			inside = false
-		case ch == '"' || ch == '\'':
-			quote = ch
-		case strings.HasPrefix(src[i:], name) && (i == 0 || !wordByte(src[i-1]) && src[i-1] != '.'):
-			if rest := strings.TrimLeft(src[i+len(name):], " "); strings.HasPrefix(rest, "(") {
-				return i
-			}
-		}
-	}
-	return -1
-}
-
-func wordByte(b byte) bool {
-	return b == '_' || b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z'
 }
 
 // FileSums are the names that a formula can use for totals over the run's files (R15).

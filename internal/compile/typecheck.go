@@ -96,13 +96,14 @@ func checkFor(src string, template bool, env *expr.Env, want string) []problem {
 // checkTree is check for the templates in a JSON value.
 func (c *compiler) checkTree(at site, raw json.RawMessage, refs []expr.Ref, vars []plan.Var) {
 	if env, typed, _ := c.env(refs, vars); typed {
+		env.Secrets = at.secrets
 		c.problems(at, expr.CheckTree(raw, env))
 	}
 }
 
 // treeProblems returns the problems, with places, of a value that CompileTree refused.
-func treeProblems(raw json.RawMessage, err error) []problem {
-	ps := expr.CheckTree(raw, &expr.Env{})
+func treeProblems(raw json.RawMessage, err error, secrets bool) []problem {
+	ps := expr.CheckTree(raw, &expr.Env{Secrets: secrets})
 	ps = slices.DeleteFunc(ps, func(p problem) bool { return p.Rule == expr.RuleUndefinedName })
 	if len(ps) == 0 {
 		ps = []problem{{Rule: expr.RuleSyntax, Msg: fault.Message(err)}}

@@ -9,12 +9,12 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 
 	"github.com/roux-engine/roux/internal/egress"
+	"github.com/roux-engine/roux/internal/telemetry"
 )
 
 // A Setting is one row of the table of settings. Help, docs/config.md, the
@@ -90,12 +90,23 @@ var table = []Setting{
 	},
 	{
 		Key: "concurrency", Env: "ROUX_CONCURRENCY", Default: "1024", What: "how many attempts may be under way at once",
-		Want: "a number from 1 to 1000000", check: func(text string) error {
-			if n, err := strconv.Atoi(text); err != nil || n < 1 || n > 1_000_000 {
-				return errors.New("want a number from 1 to 1000000")
-			}
-			return nil
-		},
+		Want: "a number from 1 to 1000000", check: number(1, 1_000_000),
+	},
+	{
+		Key: "log.format", Env: "ROUX_LOG_FORMAT", Default: telemetry.LogOff, What: "log on standard error: a line for each step and run that has ended, and for what goes wrong in Roux",
+		Want: "off, text or json", Enum: []string{telemetry.LogOff, telemetry.LogText, telemetry.LogJSON},
+	},
+	{
+		Key: "trace.endpoint", Env: "ROUX_TRACE_ENDPOINT", Default: "(none)", What: "collector that gets a trace of each run when it has ended, by OTLP over HTTP",
+		Want: "a URL such as http://localhost:4318", Personal: true, check: func(text string) error { _, err := egress.ParseURL(text); return err },
+	},
+	{
+		Key: "metrics.recipes", Env: "ROUX_METRICS_RECIPES", Default: "100", What: "how many recipes, and how many actions, have a value of their own in the labels of metrics; the others share `other`",
+		Want: "a number from 1 to 10000", check: number(1, 10_000),
+	},
+	{
+		Key: "metrics.accounts", Env: "ROUX_METRICS_ACCOUNTS", Default: "0", What: "how many accounts have a value of their own in a label of metrics; 0 = there is no such label",
+		Want: "a number from 0 to 10000", check: number(0, 10_000),
 	},
 	{
 		Key: "retain.runs", Env: "ROUX_RETAIN_RUNS", Default: "7d", What: "how long a run is kept after it has ended" + ofProjects,
@@ -110,10 +121,25 @@ var table = []Setting{
 		Want: "a duration of at least 1h, such as 7d, or forever", check: checkRetention, ofData: true,
 	},
 	{
+		Key: "secrets.dir", Env: "ROUX_SECRETS_DIR", Default: "(none)",
+		What: "directory with a directory for each account, such as `local`, and in it a file for each secret, which nobody else may read (mode 0600)", Want: "a directory",
+		Personal: true, path: true,
+	},
+	{
 		Key: "egress.allow", Env: egress.Variable, Default: "(public addresses only)",
 		What: "address ranges that `http` may reach beside public addresses, such as 127.0.0.1/32", Want: "ranges such as 127.0.0.1/32,10.0.0.0/8",
 		List: true, Personal: true, check: func(text string) error { _, err := egress.ParseAllow(text); return err },
 	},
+}
+
+// number returns a check for numbers from low to high.
+func number(low, high int) func(string) error {
+	return func(text string) error {
+		if n, err := strconv.Atoi(text); err != nil || n < low || n > high {
+			return fmt.Errorf("want a number from %d to %d", low, high)
+		}
+		return nil
+	}
 }
 
 // All returns the table of settings. The caller does not change it.

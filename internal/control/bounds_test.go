@@ -521,7 +521,7 @@ func hosted(t *testing.T) (*holder, *Remote) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &holder{&Local{st, n, config.Account}, dir}
+	h := &holder{&Local{Reader: st, Node: n, AccountName: config.Account, Dir: dir}, dir}
 	stop, err := Serve(dir, st, h.For)
 	if err != nil {
 		t.Fatal(err)

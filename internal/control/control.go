@@ -26,6 +26,7 @@ type Service interface {
 	Runs
 	Files
 	Credits
+	Backups
 }
 
 // A Reader reads the runs, the credits and the changes of all accounts.

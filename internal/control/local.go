@@ -23,10 +23,16 @@ type Local struct {
 	Reader
 	Node        *node.Node
 	AccountName string
+	Dir         string // the data directory
+	Version     string // of this build
 }
 
 // For returns the same for another account.
-func (l *Local) For(account string) Service { return &Local{l.Reader, l.Node, account} }
+func (l *Local) For(account string) Service {
+	other := *l
+	other.AccountName = account
+	return &other
+}
 
 // Grant implements Credits.
 func (l *Local) Grant(ctx context.Context, key string, amount int64, terms ledger.Terms) (ledger.Lot, error) {
@@ -104,7 +110,7 @@ func (l *Local) FindFile(ctx context.Context, begin string) (File, error) {
 	if err != nil {
 		return File{}, err
 	}
-	runs, err := l.Node.Engine.NamedBy(ctx, l.AccountName, e.Info.Hash, MaxRuns)
+	runs, err := l.Node.Engine.Files().NamedBy(ctx, l.AccountName, e.Info.Hash, MaxRuns)
 	return File{e, runs}, err
 }
 
@@ -115,7 +121,7 @@ func (l *Local) ListFiles(ctx context.Context, q blob.Query) ([]blob.Entry, erro
 
 // RemoveFile implements Files.
 func (l *Local) RemoveFile(ctx context.Context, hash string) error {
-	return l.Node.Engine.RemoveFile(ctx, l.AccountName, hash)
+	return l.Node.Engine.Files().RemoveFile(ctx, l.AccountName, hash)
 }
 
 // CleanFiles implements Files.

@@ -126,6 +126,7 @@ func Serve(dir string, r Reader, of func(account string) Service) (stop func(), 
 		return nil, of(in.Key.Account).Release(ctx, in.Key.Run)
 	})
 	serveFiles(mux, on, of)
+	mux.HandleFunc("POST /backup", func(w http.ResponseWriter, r *http.Request) { serveBackup(w, r, of) })
 	serveCredits(on, r, of)
 	// Errors of connections are not logged: they would appear between the lines that
 	// show the run.

@@ -28,13 +28,16 @@ import (
 
 // The names of what Roux keeps in a data directory.
 const (
-	Database = "roux.db"
-	Lock     = "lock"
-	Reserve  = "reserve"
-	Socket   = "socket"
-	Pointer  = "socket.path" // a file that says where the socket is
-	Nursery  = ".new"        // a directory in which the socket is made
-	Files    = "files"
+	Database  = "roux.db"
+	Lock      = "lock"
+	Reserve   = "reserve"
+	Socket    = "socket"
+	Pointer   = "socket.path" // a file that says where the socket is
+	Nursery   = ".new"        // a directory in which the socket is made
+	Files     = "files"
+	Secrets   = "secrets"    // sealed secrets
+	MasterKey = "master.key" // what they are sealed with
+	Copy      = "copy.tmp"   // of the database, while a backup is made
 )
 
 // anyKind is the kind of a name that is replaced, whatever it is.
@@ -49,7 +52,9 @@ var names = []struct {
 	{Database, 0}, {Database + "-wal", 0}, {Database + "-shm", 0}, {Database + "-journal", 0},
 	{Reserve, 0},
 	{Socket, anyKind}, {Pointer, anyKind}, {Nursery, anyKind},
+	{Copy, anyKind},
 	{Files, fs.ModeDir},
+	{Secrets, fs.ModeDir}, {MasterKey, 0},
 }
 
 // Refuse returns why a file or a directory of that kind is not this user's alone, or
@@ -403,4 +408,26 @@ func foreign(name string) bool {
 		}
 	}
 	return !strings.HasSuffix(name, ".tmp")
+}
+
+// LiesIn reports whether a path is dir or below it. Not all of the path need
+// exist.
+func LiesIn(path, dir string) bool {
+	want, err := os.Stat(dir)
+	if err != nil {
+		return false
+	}
+	for {
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			path = real
+		}
+		if info, err := os.Stat(path); err == nil && os.SameFile(info, want) {
+			return true
+		}
+		above := filepath.Dir(path)
+		if above == path {
+			return false
+		}
+		path = above
+	}
 }

@@ -54,12 +54,32 @@ func Salvage(ctx context.Context, from, to string) (Salvaged, error) {
 	if err != nil {
 		return out, datadir.Error(to, err)
 	}
-	copied, err := copyFiles(ctx, filepath.Join(from, datadir.Files), filepath.Join(to, datadir.Files))
-	if err != nil {
-		return out, datadir.Error(to, err)
+	for _, name := range []string{datadir.Files, datadir.Secrets} {
+		copied, err := copyFiles(ctx, name, from, to)
+		if err != nil {
+			return out, datadir.Error(to, err)
+		}
+		out.Files, out.Store = out.Files+copied.files, append(out.Store, copied.odd...)
 	}
-	out.Files, out.Store = copied.files, append(out.Store, copied.odd...)
-	return out, nil
+	return out, datadir.Error(to, copyKey(from, to))
+}
+
+// copyKey copies the master key of the sealed secrets, if there is one.
+func copyKey(from, to string) error {
+	in, err := datadir.Open(filepath.Join(from, datadir.MasterKey), os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	out, err := datadir.Open(filepath.Join(to, datadir.MasterKey), os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Sync(), out.Close())
 }
 
 // EmptyDir returns the absolute path of a new or empty directory and closes it to
@@ -70,7 +90,7 @@ func EmptyDir(path, damaged string) (string, error) {
 	if err != nil {
 		return "", fault.New(fault.Usage, "--salvage %q: want a path", path)
 	}
-	if liesIn(dir, damaged) {
+	if datadir.LiesIn(dir, damaged) {
 		return "", fault.New(fault.Usage, "--salvage %s: it lies in %s, where nothing is to be changed", dir, damaged)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -87,40 +107,20 @@ func EmptyDir(path, damaged string) (string, error) {
 	return dir, datadir.Error(dir, datadir.Secure(dir))
 }
 
-// liesIn reports whether a path is dir or below it. Not all of the path need
-// exist.
-func liesIn(path, dir string) bool {
-	want, err := os.Stat(dir)
-	if err != nil {
-		return false
-	}
-	for {
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			path = real
-		}
-		if info, err := os.Stat(path); err == nil && os.SameFile(info, want) {
-			return true
-		}
-		above := filepath.Dir(path)
-		if above == path {
-			return false
-		}
-		path = above
-	}
-}
-
 // A copier copies the files of runs. It does not check them, because a file is
 // verified whenever it is read.
 type copier struct {
 	ctx      context.Context
+	what     string // the directory that is copied
 	from, to *os.Root
 	files    int      // copied, their metadata not counted
 	odd      []string // what is not copied because Roux has not made it
 }
 
-// copyFiles copies a directory of files into a new one.
-func copyFiles(ctx context.Context, from, to string) (c *copier, err error) {
-	c = &copier{ctx: ctx}
+// copyFiles copies a directory of a data directory into a new one.
+func copyFiles(ctx context.Context, what, fromDir, toDir string) (c *copier, err error) {
+	c = &copier{ctx: ctx, what: what}
+	from, to := filepath.Join(fromDir, what), filepath.Join(toDir, what)
 	if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) { // OpenRoot would create it
 		return c, nil
 	}
@@ -138,7 +138,7 @@ func copyFiles(ctx context.Context, from, to string) (c *copier, err error) {
 // passOver notes what package datadir refuses.
 func (c *copier) passOver(err error) error {
 	if odd := new(datadir.Refusal); errors.As(err, &odd) {
-		c.odd = append(c.odd, datadir.Files+"/"+odd.Error()+" and was not copied")
+		c.odd = append(c.odd, c.what+"/"+odd.Error()+" and was not copied")
 		return nil
 	}
 	return err

@@ -73,6 +73,15 @@ func New(cfg Config) *Client {
 	return &Client{transport: t}
 }
 
+// HTTP returns a client for a library that needs one of the standard library's. It follows
+// no redirect.
+func (c *Client) HTTP(timeout time.Duration) *http.Client {
+	return &http.Client{
+		Transport: c, Timeout: timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
 // Close closes idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 

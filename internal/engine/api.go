@@ -5,9 +5,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"iter"
 
 	"github.com/roux-engine/roux/fault"
@@ -18,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/masks"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
@@ -49,7 +47,8 @@ type StartRequest struct {
 // A Started is the answer to a start. The run is durable when it is returned.
 type Started struct {
 	Run      string
-	Existing bool // an earlier request with the same key started it
+	Existing bool  // an earlier request with the same key started it
+	Reserved int64 // credits that are held for it; of an existing run 0
 }
 
 // Start begins a run.
@@ -64,7 +63,11 @@ func (e *Engine) Start(ctx context.Context, req StartRequest) (Started, error) {
 		return Started{}, err
 	}
 	out := e.request(ctx, in)
-	return Started{Run: out.run, Existing: out.existing}, out.err
+	started := Started{Run: out.run, Existing: out.existing}
+	if c := in.m.Start.Credits; c != nil && !out.existing {
+		started.Reserved = c.Reserved
+	}
+	return started, out.err
 }
 
 // startInput checks a request and turns it into an input.
@@ -95,12 +98,16 @@ func (e *Engine) startInput(ctx context.Context, req *StartRequest) (*input, err
 	if err := e.cleaner.Touch(ctx, req.Account, req.Files, named...); err != nil {
 		return nil, err
 	}
+	labels, err := store.EncodeLabels(req.Labels)
+	if err != nil {
+		return nil, err
+	}
 	id, seed, err := e.ids.Run()
 	if err != nil {
 		return nil, err
 	}
 	in := &input{kind: inStart, key: store.Key{Account: req.Account, Run: id}, start: &runStart{
-		prog: prog, recipe: req.Recipe, version: req.Version, limited: rules.LiveLimit() > 0,
+		prog: prog, recipe: req.Recipe, version: req.Version, labels: labels, limited: rules.LiveLimit() > 0,
 	}}
 	in.m = machine.Input{Kind: machine.InStart, Start: &journal.Start{
 		Run: id, Account: req.Account, Recipe: req.Recipe, Version: req.Version, PlanHash: prog.Hash(),
@@ -108,42 +115,13 @@ func (e *Engine) startInput(ctx context.Context, req *StartRequest) (*input, err
 		Seed: seed, Pins: pins, Labels: req.Labels, Credits: terms, Tree: tree,
 	}}
 	if req.IdempotencyKey != "" {
-		body, err := bodyHash(req, prog.Hash())
+		body, err := program.StartHash(in.m.Start, req.MaxCredits, req.Key)
 		if err != nil {
 			return nil, err
 		}
 		in.start.idem = &store.Idempotency{Key: req.IdempotencyKey, BodyHash: body, Until: e.now() + minKeyLifetime}
 	}
 	return in, nil
-}
-
-// bodyHash returns the hash that identifies a request: two starts with one key are the
-// same if their hashes are equal. Fields are length-prefixed so that different lists of
-// fields never give the same bytes.
-func bodyHash(req *StartRequest, plan string) (string, error) {
-	params, err := jsonx.Canonical(req.Parameters)
-	if err != nil {
-		return "", fault.Wrap(fault.InputInvalid, err, "the parameters are no JSON object: %v", err)
-	}
-	h := sha256.New()
-	put := func(b []byte) {
-		h.Write(binary.AppendUvarint(nil, uint64(len(b))))
-		h.Write(b)
-	}
-	put([]byte(req.Account))
-	put([]byte(plan))
-	put([]byte(req.Version))
-	put(params)
-	for _, f := range req.Files {
-		put([]byte(f.Hash))
-	}
-	if req.MaxCredits != 0 {
-		put(binary.AppendVarint(nil, req.MaxCredits))
-	}
-	if req.Key != "" {
-		put([]byte("key " + req.Key))
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // request posts an input and waits for its answer, which arrives when everything that
@@ -191,10 +169,7 @@ func (e *Engine) checkNotEnded(ctx context.Context, account, run, what string) e
 // was decided before.
 func (e *Engine) Cancel(ctx context.Context, account, run, reason string) error {
 	in, err := e.cancelInput(ctx, account, run, reason)
-	if err != nil {
-		return err
-	}
-	return e.request(ctx, in).err
+	return e.submit(ctx, in, err)
 }
 
 func (e *Engine) cancelInput(ctx context.Context, account, run, reason string) (*input, error) {
@@ -209,19 +184,13 @@ func (e *Engine) cancelInput(ctx context.Context, account, run, reason string) (
 // holds of its account's credits. fault.TooLate means that the run has ended.
 func (e *Engine) Pause(ctx context.Context, account, run, reason string) error {
 	in, err := e.pauseInput(ctx, account, run, machine.Input{Kind: machine.InPause, Text: reason})
-	if err != nil {
-		return err
-	}
-	return e.request(ctx, in).err
+	return e.submit(ctx, in, err)
 }
 
 // Unpause lets a paused run go on. It changes nothing for one that is not paused.
 func (e *Engine) Unpause(ctx context.Context, account, run string) error {
 	in, err := e.pauseInput(ctx, account, run, machine.Input{Kind: machine.InUnpause})
-	if err != nil {
-		return err
-	}
-	return e.request(ctx, in).err
+	return e.submit(ctx, in, err)
 }
 
 func (e *Engine) pauseInput(ctx context.Context, account, run string, m machine.Input) (*input, error) {
@@ -236,10 +205,7 @@ func (e *Engine) Signal(ctx context.Context, account, run, name string, data any
 	e.cleaner.BlockRemoval()
 	defer e.cleaner.AllowRemoval()
 	in, err := e.signalInput(ctx, account, run, name, data)
-	if err != nil {
-		return err
-	}
-	return e.request(ctx, in).err
+	return e.submit(ctx, in, err)
 }
 
 func (e *Engine) signalInput(ctx context.Context, account, run, name string, data any) (*input, error) {
@@ -275,15 +241,12 @@ func (e *Engine) Retry(ctx context.Context, account, run string, req RetryReques
 	e.cleaner.BlockRemoval()
 	defer e.cleaner.AllowRemoval()
 	in, err := e.retryInput(ctx, account, run, req)
-	if err != nil {
-		return err
-	}
-	return e.request(ctx, in).err
+	return e.submit(ctx, in, err)
 }
 
 func (e *Engine) retryInput(ctx context.Context, account, run string, req RetryRequest) (*input, error) {
 	m := machine.Input{Kind: machine.InRetry, Name: req.From, Limits: &req.Limits}
-	if err := checkLimits(req.Limits, e.cfg.MaxLimits); err != nil {
+	if err := program.CheckLimits(req.Limits, e.cfg.MaxLimits); err != nil {
 		return nil, err
 	}
 	if len(req.Edits) > 0 {
@@ -299,25 +262,12 @@ func (e *Engine) retryInput(ctx context.Context, account, run string, req RetryR
 	return runInput(account, run, m), nil
 }
 
-// checkLimits refuses limits of a retry that exceed those of the server.
-func checkLimits(requested, limit plan.Limits) error {
-	for _, f := range []struct {
-		name             string
-		want, most, unit int64
-	}{
-		{"max_total_steps", requested.TotalSteps, limit.TotalSteps, 1},
-		{"max_loop_items", requested.LoopItems, limit.LoopItems, 1},
-		{"memory_limit_mb", requested.MemoryBytes, limit.MemoryBytes, 1 << 20},
-		{"max_expression_cost", requested.ExpressionCost, limit.ExpressionCost, 1},
-	} {
-		if f.want < 0 || f.want > f.most {
-			return fault.New(fault.InputInvalid, "limits.%s is %d: want at least 1 and at most %d", f.name, f.want/f.unit, f.most/f.unit)
-		}
+// submit makes the request that an input is, unless err says what is wrong with it.
+func (e *Engine) submit(ctx context.Context, in *input, err error) error {
+	if err != nil {
+		return err
 	}
-	if requested.ScopeDepth != 0 {
-		return fault.New(fault.InputInvalid, "limits.max_scope_depth is checked when a recipe is compiled: a retry cannot raise it")
-	}
-	return nil
+	return e.request(ctx, in).err
 }
 
 // Release releases a run from quarantine.
@@ -325,14 +275,30 @@ func (e *Engine) Release(ctx context.Context, account, run string) error {
 	return e.request(ctx, &input{kind: inRelease, key: store.Key{Account: account, Run: run}}).err
 }
 
+// SoftDelete hides a root run that has ended from its user, with the runs below it: it
+// takes no requests, lists leave it out, and Head does not find it. It stays stored until
+// retention removes it. fault.Conflict means that it has not ended, or is a child run.
+func (e *Engine) SoftDelete(ctx context.Context, account, run string) error {
+	return e.request(ctx, &input{kind: inSoftDelete, key: store.Key{Account: account, Run: run}}).err
+}
+
 // Sync returns when everything that the engine received before the call is durable.
 func (e *Engine) Sync(ctx context.Context) error {
 	return e.request(ctx, &input{kind: inBarrier}).err
 }
 
-// Head returns the run's head row as of its last commit.
+// Head returns the run's head row as of its last commit. A run that its user has deleted,
+// or that is below one, is fault.RunNotFound.
 func (e *Engine) Head(ctx context.Context, account, run string) (store.Head, error) {
-	return e.cfg.Store.Head(ctx, store.Key{Account: account, Run: run})
+	head, err := e.cfg.Store.Head(ctx, store.Key{Account: account, Run: run})
+	root := head
+	if err == nil && head.Root != "" {
+		root, err = e.cfg.Store.Head(ctx, store.Key{Account: account, Run: head.Root})
+	}
+	if root.Deleted != 0 {
+		return store.Head{}, errDeleted(run)
+	}
+	return head, err
 }
 
 // List returns heads, newest first.
@@ -389,15 +355,6 @@ func (e *Engine) MaskOf(ctx context.Context, account, run string) (*plan.Plan, *
 	return p, mask, err
 }
 
-// PlanOf returns the plan that a run executes.
-func (e *Engine) PlanOf(ctx context.Context, account, run string) (*plan.Plan, error) {
-	head, err := e.Head(ctx, account, run)
-	if err != nil {
-		return nil, err
-	}
-	return e.core.plan(ctx, head.PlanHash)
-}
-
 // plan returns the plan that is stored under a key.
 func (c *core) plan(ctx context.Context, key string) (*plan.Plan, error) {
 	prog, err := c.programs.Load(ctx, c.cfg.Store, key)
@@ -413,12 +370,6 @@ func (e *Engine) Watch(ctx context.Context, account, run string, after uint64) i
 	return e.feed.Watch(ctx, store.Key{Account: account, Run: run}, after)
 }
 
-// Events yields the stored events after number `after` and ends with the last. An event
-// is valid only until the next one is yielded.
-func (e *Engine) Events(ctx context.Context, account, run string, after uint64) iter.Seq2[feed.Event, error] {
-	return e.feed.Events(ctx, store.Key{Account: account, Run: run}, after)
-}
-
 // Wait returns the head of the run once it has ended.
 func (e *Engine) Wait(ctx context.Context, account, run string) (store.Head, error) {
 	key := store.Key{Account: account, Run: run}
@@ -427,32 +378,21 @@ func (e *Engine) Wait(ctx context.Context, account, run string) (store.Head, err
 	return e.feed.Wait(ctx, key, func() bool { return e.core.residency.unended(key) })
 }
 
-// Clean removes everything that is no longer kept and returns what it removed. If dry
-// is true it removes nothing and returns what it would remove.
+// Clean is that of retention.Cleaner: it removes everything that is no longer kept.
 func (e *Engine) Clean(ctx context.Context, dry bool) (retention.Removed, error) {
 	return e.cleaner.Clean(ctx, dry)
 }
 
-// NamedBy returns at most limit runs that name a file.
-func (e *Engine) NamedBy(ctx context.Context, account, hash string, limit int) ([]string, error) {
-	return e.cleaner.NamedBy(ctx, account, hash, limit)
+// PutRecords changes records at the engine's time, as the owner of the store; see
+// store.Records.
+func (e *Engine) PutRecords(ctx context.Context, changes ...store.RecordChange) ([]store.Record, error) {
+	return e.cfg.Store.PutRecords(ctx, e.core.epoch, e.now(), changes)
 }
 
-// RemoveFile removes a file that no stored run names, whatever its age. If a run names
-// it, the error is fault.Conflict and lists such runs.
-func (e *Engine) RemoveFile(ctx context.Context, account, hash string) error {
-	return e.cleaner.RemoveFile(ctx, account, hash)
-}
+// Files is what keeps the files of runs: it says which runs name one, and removes one that
+// none does.
+func (e *Engine) Files() *retention.Cleaner { return &e.cleaner }
 
-// Feed yields the account's changes after number `after`, first those that are stored, then
-// new ones as they become durable; see feed.Feed.Changes. It ends with an error when the
-// engine stops.
-func (e *Engine) Feed(ctx context.Context, account string, after uint64) iter.Seq2[store.Change, error] {
-	return e.feed.Changes(ctx, account, after)
-}
-
-// NewestChange returns the number of the account's last change, and the number after which
-// changes are kept; see store.Feed.
-func (e *Engine) NewestChange(ctx context.Context, account string) (last, expired uint64, err error) {
-	return e.cfg.Store.Newest(ctx, account)
-}
+// Feed returns what delivers events to those who watch a run, and changes to those who
+// follow an account. It ends with an error when the engine stops.
+func (e *Engine) Feed() *feed.Feed { return e.feed }

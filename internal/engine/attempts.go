@@ -20,11 +20,12 @@ type inFlight struct {
 	id        taskID
 	task      machine.Task
 	prog      *program.Program
-	loaded    *loadedRun  // for the loop; it may have been dropped when the report arrives
-	e         *Engine     // and what follows: for the goroutine that carries it out
-	inline    bool        // by the loop's own goroutine, which then takes the report from the inbox
-	cancelled atomic.Bool // it was told to stop, and its result is not needed
-	report    input       // its result; first the hash of the rendered input
+	start     *journal.Start // of its run
+	loaded    *loadedRun     // for the loop; it may have been dropped when the report arrives
+	e         *Engine        // and what follows: for the goroutine that carries it out
+	inline    bool           // by the loop's own goroutine, which then takes the report from the inbox
+	cancelled atomic.Bool    // it was told to stop, and its result is not needed
+	report    input          // its result; first the hash of the rendered input
 }
 
 // A holder is what the engine stores with a request for a slot.
@@ -87,7 +88,7 @@ func (a *attempts) launch(l *loadedRun, id taskID) *inFlight {
 	if req != nil && req.Holder.attempt != nil || late != nil && late.Holder.attempt != nil || a.orphans[id] != nil {
 		return nil
 	}
-	attempt := &inFlight{id: id, prog: l.prog, loaded: l}
+	attempt := &inFlight{id: id, prog: l.prog, start: l.run.Start(), loaded: l}
 	if req != nil {
 		req.Holder.attempt = attempt
 	} else {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
@@ -41,7 +42,7 @@ outputs: {first: first, used: budget.used, left: budget.remaining}
 			t.Fatal(err)
 		}
 		got := ""
-		for ev, err := range e.Events(t.Context(), account, s.Run, 0) {
+		for ev, err := range e.Feed().Events(t.Context(), store.Key{Account: account, Run: s.Run}, 0) {
 			if err != nil {
 				t.Fatal(err)
 			}

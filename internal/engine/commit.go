@@ -40,6 +40,7 @@ func (p *pipeline) committed(verdicts []store.Verdict, err error) {
 			continue
 		}
 		p.report(t)
+		p.observe(t, l)
 		if t.Run == "" {
 			p.c.frames = append(p.c.frames, feed.Published{Key: t.Key, Changed: true})
 			continue
@@ -91,6 +92,19 @@ func (p *pipeline) committed(verdicts []store.Verdict, err error) {
 	p.c.queues.Trim()
 	p.committedBatch = b
 	p.c.recovery.backoff = 0
+}
+
+// observe notes for the observer what a transition has made durable.
+func (p *pipeline) observe(t *store.Transition, l *loadedRun) {
+	if p.c.cfg.Observer == nil || t.Run == "" || len(t.Frames) == 0 && t.Head == nil {
+		return
+	}
+	o := feed.Observed{Published: feed.Published{Key: t.Key, Frames: t.Frames, Head: t.Head}}
+	if l != nil {
+		o.Plan, o.Start, o.Generation, o.Memory = l.run.Plan(), l.run.Start(), l.run.Generation(), l.run.Memory()
+		l.seen.Note(&o)
+	}
+	p.c.watched = append(p.c.watched, o)
 }
 
 // encodeAhead encodes the batch under construction if it is large, so that its commit

@@ -13,15 +13,18 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/worker"
 )
 
 // Config configures an Engine. Optional fields left zero take the default that their
 // comment names.
 type Config struct {
-	Store store.Store // required; the engine does not close it
+	Store   store.Store         // required; the engine does not close it
+	Secrets worker.SecretSource // the secrets that steps may use; default: none
 	// Actions are the actions that steps may call. Default: none.
 	Actions Actions
 	// Files returns the files of an account for its actions. Default: none; a step that
@@ -38,6 +41,11 @@ type Config struct {
 	// CommitFailed is called with the error of each failed commit, before the requests
 	// in it are answered. The engine keeps trying. It must not block.
 	CommitFailed func(error)
+	// Observer is told what the engine makes durable. Default: nil, nobody.
+	Observer feed.Observer
+	// Traced makes attempts tell services the trace and the span of the attempt, which an
+	// Observer records. Otherwise they pass the caller's on, if there is one.
+	Traced bool
 	// Idle is true for an engine that only changes runs: no attempt begins in it.
 	Idle bool
 	// Retention is how long runs and files are kept.
@@ -53,8 +61,7 @@ type Config struct {
 	ProviderSlots map[string]int
 
 	// Accounts returns what applies to the runs of an account. It must not block, and its
-	// answers must not change while the engine runs.
-	// Default: every account but LocalAccount pays.
+	// answers must not change while the engine runs. Default: all but LocalAccount pay.
 	Accounts func(account string) AccountRules
 
 	// MaxLoaded is how many runs stay in memory. Quiet runs beyond it are suspended.

@@ -71,6 +71,7 @@ type core struct {
 
 	effects []effect
 	frames  []feed.Published
+	watched []feed.Observed // like frames, for Config.Observer
 
 	observer turnObserver // nil outside of simulations
 }
@@ -145,6 +146,8 @@ func (c *core) handleInput(in *input) {
 		}
 	case inRelease:
 		in.out = answer{run: in.key.Run, err: c.recovery.release(in.key)}
+	case inSoftDelete:
+		in.out = answer{run: in.key.Run, err: c.softDelete(in.key)}
 	case inCredits:
 		in.out = answer{err: c.purses.Change(in.key.Account, in.credits)}
 	case inFreed:
@@ -176,6 +179,8 @@ func (c *core) start(in *input) error {
 	l.setPlace(in.m.Start)
 	if l.place != nil {
 		l.head.Root, l.head.Parent = l.place.Root, l.place.Parent
+	} else {
+		l.head.Labels = in.start.labels
 	}
 	l.limited = in.start.limited
 	terms := in.m.Start.Credits
@@ -226,6 +231,9 @@ func (c *core) deliver(in *input) error {
 			}
 			return err
 		}
+	}
+	if l.head.Deleted != 0 && in.reply != nil {
+		return errDeleted(in.key.Run)
 	}
 	if in.holding && !in.held {
 		in.held = true

@@ -42,18 +42,6 @@ type AccountRules struct {
 	LowBalance []int64
 }
 
-// watch returns the levels that are reported, or nil.
-func (r *AccountRules) watch() *ledger.Watch {
-	audits := r.Budgets.Day.Audit
-	for _, b := range r.Budgets.Keys {
-		audits = audits || b.Audit
-	}
-	if len(r.LowBalance) == 0 && !audits {
-		return nil
-	}
-	return &ledger.Watch{Low: r.LowBalance, Budgets: r.Budgets}
-}
-
 // report logs the levels that a transition has crossed, which is durable.
 func (p *pipeline) report(t *store.Transition) {
 	for _, n := range t.Notices() {
@@ -267,7 +255,7 @@ func (h purseHost) Budgets(account string) ledger.Budgets { return h.cfg.Account
 
 func (h purseHost) Watch(account string) *ledger.Watch {
 	rules := h.cfg.Accounts(account)
-	return rules.watch()
+	return ledger.NewWatch(rules.LowBalance, rules.Budgets)
 }
 
 func (h purseHost) Committing() bool { return h.pipeline.committing != nil }

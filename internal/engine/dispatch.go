@@ -110,7 +110,7 @@ func (a *inFlight) prepare(task *worker.Task) (fail *machine.Failure) {
 		CheckInput: call.CheckInput, CheckOutput: call.CheckOutput,
 		Task: action.Task{
 			Run: key.Run, Step: t.StepPath, Attempt: int(t.Fence.Attempt), Account: key.Account,
-			EffectKey: t.EffectKey, Input: input, Files: blob.WithNames(e.files(key.Account), t.Files()),
+			EffectKey: t.EffectKey, Input: input, Files: blob.WithNames(e.files(key.Account), t.Files()), TraceParent: a.start.TraceParent(a.id.ref, a.id.fence, e.cfg.Traced),
 		},
 	}
 	return nil

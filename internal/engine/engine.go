@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/roux-engine/roux/internal/clock"
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
@@ -36,7 +37,7 @@ type Engine struct {
 
 	ctx    context.Context // of all background work
 	cancel context.CancelFunc
-	clock  clock
+	clock  clock.Clock
 
 	inbox    inbox
 	signal   chan struct{} // 1 slot: the inbox or a flag changed
@@ -71,7 +72,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e.pool = worker.New(worker.Config{
-		Done: e.taskDone, Freed: e.taskFreed, Report: e.taskReport, Logger: e.cfg.Logger, Grace: e.cfg.Grace,
+		Done: e.taskDone, Freed: e.taskFreed, Report: e.taskReport, Logger: e.cfg.Logger, Grace: e.cfg.Grace, Secrets: e.cfg.Secrets,
 	})
 	e.core.ctx = ctx
 	if err := e.core.recovery.open(e.now()); err != nil {
@@ -107,7 +108,7 @@ func assemble(cfg Config) (*Engine, error) {
 		collectSlots: make(chan struct{}, maxCollecting),
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
-	e.clock.start(cfg.Now)
+	e.clock.Start(cfg.Now)
 	e.ids = journal.NewIDs(cfg.Rand, cfg.Now)
 	e.actions = program.Actions{Finder: cfg.Actions}
 	e.core = newCore(e.ctx, &e.cfg)
@@ -119,7 +120,7 @@ func assemble(cfg Config) (*Engine, error) {
 }
 
 // now returns the engine's time, UTC µs.
-func (e *Engine) now() int64 { return e.clock.now() }
+func (e *Engine) now() int64 { return e.clock.Now() }
 
 // post puts an input into the inbox and wakes the loop. After the engine has ended it
 // returns an error. Reports of workers are never refused for want of room, because
@@ -147,7 +148,7 @@ func (e *Engine) loop() {
 		e.handover.woken.Store(false)
 		c.closing = e.stopping.Load() || e.cfg.Idle
 		c.handle(e.now(), e.inbox.take())
-		e.clock.atLeast(e.core.now)
+		e.clock.AtLeast(e.core.now)
 		inline := false
 		if b := c.pipeline.encodeBatch(); b != nil {
 			switch {
@@ -255,6 +256,11 @@ func (e *Engine) releaseEffects() {
 		clear(c.frames)
 		c.frames = c.frames[:0]
 	}
+	if len(c.watched) > 0 {
+		e.cfg.Observer.Durable(c.watched)
+		clear(c.watched)
+		c.watched = c.watched[:0]
+	}
 }
 
 // startJobs gives the executor the attempts that were released.
@@ -294,7 +300,11 @@ func (e *Engine) commitLoop() {
 func (e *Engine) commit(batch []store.Transition) commitResult {
 	failpoint.Pass(failpoint.SendBefore)
 	e.fileRefs.SetFiles(batch)
+	began := time.Now()
 	verdicts, err := e.cfg.Store.Commit(e.ctx, batch)
+	if e.cfg.Observer != nil {
+		e.cfg.Observer.Commit(len(batch), time.Since(began), err)
+	}
 	if err == nil {
 		e.fileRefs.Committed(verdicts, batch)
 	}
@@ -380,6 +390,16 @@ func (e *Engine) Err() error {
 		return e.failure
 	default:
 		return nil
+	}
+}
+
+// Load returns what the engine has to do. It does not wait for the engine.
+func (e *Engine) Load() feed.Load {
+	m := &e.core.residency
+	m.runsMu.RLock()
+	defer m.runsMu.RUnlock()
+	return feed.Load{
+		Loaded: len(m.runs), Attempts: e.pool.Running(), Requests: e.pending.Load(), Inputs: e.inbox.length.Load(), Lag: e.feed.Lag(),
 	}
 }
 

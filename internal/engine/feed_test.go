@@ -40,7 +40,7 @@ func TestFeedFollowsRunsAndCredits(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for c, err := range e.Feed(t.Context(), acc, 0) {
+			for c, err := range e.Feed().Changes(t.Context(), acc, 0) {
 				if err != nil {
 					failed = err
 					return
@@ -64,7 +64,7 @@ func TestFeedFollowsRunsAndCredits(t *testing.T) {
 			t.Fatal(err)
 		}
 		want("2 running, 3 reserve 2, 4 completed, 5 settle 3, 6 release 4")
-		last, expired, err := e.NewestChange(t.Context(), acc)
+		last, expired, err := e.cfg.Store.Newest(t.Context(), acc)
 		if last != 6 || expired != 0 || err != nil {
 			t.Errorf("the newest change is %d, those up to %d are gone, %v", last, expired, err)
 		}

@@ -16,12 +16,13 @@ import (
 type inputKind uint8
 
 const (
-	inRun     inputKind = iota // m, for the run of key
-	inStart                    // m.Start and start: a new run
-	inRelease                  // releases the run of key from quarantine
-	inCredits                  // moves credits of the account of key
-	inBarrier                  // answered when everything handled so far is durable
-	inFreed                    // the action of attempt m.Fence has returned late
+	inRun        inputKind = iota // m, for the run of key
+	inStart                       // m.Start and start: a new run
+	inRelease                     // releases the run of key from quarantine
+	inSoftDelete                  // hides the run of key from its user
+	inCredits                     // moves credits of the account of key
+	inBarrier                     // answered when everything handled so far is durable
+	inFreed                       // the action of attempt m.Fence has returned late
 )
 
 // An input is one thing that arrives at the core. It belongs to the core from handle
@@ -61,6 +62,7 @@ type runStart struct {
 	prog    *program.Program
 	recipe  string
 	version string
+	labels  string // see store.Head.Labels
 	idem    *store.Idempotency
 	limited bool // the account has a limit of live runs
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/program"
@@ -25,6 +26,7 @@ type loadedRun struct {
 	// read it.
 	unended atomic.Bool
 	ended   int64 // when the run reached its last terminal event; 0 = it has not ended
+	seen    feed.Seen
 
 	storedState
 	changes
@@ -127,6 +129,7 @@ func (m *residency) rebuild(saved *store.Saved) (l *loadedRun, err error) {
 	}
 	l = &loadedRun{
 		key: saved.Head.Key, prog: prog, run: run, head: saved.Head, ended: saved.Head.Ended,
+		seen:        feed.Seen{Started: true, Ended: saved.Head.Ended, Used: saved.Head.Used},
 		storedState: storedState{chunked: saved.Chunked, snapshotSize: len(saved.State)},
 	}
 	l.setPlace(run.Start())

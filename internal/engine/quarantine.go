@@ -106,6 +106,9 @@ func (r *recovery) release(key store.Key) error {
 	if err != nil {
 		return err
 	}
+	if saved.Head.Deleted != 0 {
+		return errDeleted(key.Run)
+	}
 	if unmarked {
 		return fault.New(fault.Conflict, "run %s is not quarantined", key.Run)
 	}

@@ -245,7 +245,7 @@ func TestStepNamesAreTheAccountsOwn(t *testing.T) {
 		t.Helper()
 		for account, run := range runs {
 			shown := 0
-			for ev, err := range e.Events(t.Context(), account, run, 0) {
+			for ev, err := range e.Feed().Events(t.Context(), store.Key{Account: account, Run: run}, 0) {
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -89,7 +89,7 @@ func TestX158_Retention(t *testing.T) {
 		done := startWithFiles(t, e, planOf(t, "name: m\nsteps:\n  - {id: m, action: {name: make, parameters: {of: "+written.Hash+"}}}\n", putAction()),
 			map[string]any{"deep": []any{map[string]any{"see " + value.Hash: "x"}}}, input)
 		waitForEnd(t, e, done)
-		if named, err := e.NamedBy(t.Context(), acc, input.Hash, 9); err != nil || !slices.Equal(named, []string{done}) {
+		if named, err := e.Files().NamedBy(t.Context(), acc, input.Hash, 9); err != nil || !slices.Equal(named, []string{done}) {
 			t.Fatalf("the input is named by %v, %v", named, err)
 		}
 		found, err := blobs.List(t.Context(), acc, blob.Query{Name: "made"})
@@ -330,17 +330,17 @@ func TestRemoveFile(t *testing.T) {
 		f, free := upload(t, blobs, "named"), upload(t, blobs, "free")
 		for _, want := range []string{"run run_", "runs run_", " and others"} {
 			waitForEnd(t, e, startWithFiles(t, e, p, nil, f))
-			err := e.RemoveFile(t.Context(), acc, f.Hash)
+			err := e.Files().RemoveFile(t.Context(), acc, f.Hash)
 			wantCode(t, err, fault.Conflict)
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %q in it", err, want)
 			}
 		}
-		if err := e.RemoveFile(t.Context(), acc, free.Hash); err != nil || hasFile(t, blobs, free) || !hasFile(t, blobs, f) {
+		if err := e.Files().RemoveFile(t.Context(), acc, free.Hash); err != nil || hasFile(t, blobs, free) || !hasFile(t, blobs, f) {
 			t.Errorf("remove a file that no run names: %v", err)
 		}
-		wantCode(t, e.RemoveFile(t.Context(), acc, free.Hash), fault.FileNotFound)
-		wantCode(t, e.RemoveFile(t.Context(), "rival", f.Hash), fault.FileNotFound)
+		wantCode(t, e.Files().RemoveFile(t.Context(), acc, free.Hash), fault.FileNotFound)
+		wantCode(t, e.Files().RemoveFile(t.Context(), "rival", f.Hash), fault.FileNotFound)
 	})
 }
 

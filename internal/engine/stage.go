@@ -58,7 +58,7 @@ func OpenStage(ctx context.Context, cfg Config, programs *program.Cache, now int
 		return nil, err
 	}
 	e.cleaner.Epoch = e.core.epoch
-	e.clock.atLeast(e.core.now)
+	e.clock.AtLeast(e.core.now)
 	return s, nil
 }
 
@@ -220,7 +220,7 @@ func (s *Stage) Handle(now int64, messages ...*Message) {
 	}
 	s.e.core.closing = s.e.stopping.Load() || s.e.cfg.Idle
 	s.e.core.handle(at, inputs)
-	s.e.clock.atLeast(s.e.core.now)
+	s.e.clock.AtLeast(s.e.core.now)
 	s.releaseEffects()
 }
 
@@ -406,7 +406,7 @@ func (r *Reader) Poll() (ended bool, err error) {
 // Close ends the subscription.
 func (r *Reader) Close() { r.w.Close() }
 
-// Events is Engine.Events.
+// Events is feed.Feed.Events.
 func (s *Stage) Events(ctx context.Context, key store.Key, after uint64) func(func(feed.Event, error) bool) {
-	return s.e.Events(ctx, key.Account, key.Run, after)
+	return s.e.feed.Events(ctx, key, after)
 }

@@ -83,7 +83,7 @@ func TestF48_StalledReadersHoldNoTransaction(t *testing.T) {
 			}
 		})
 	}
-	read("an export of a run that has ended", e.Events(t.Context(), acc, ended, 0))
+	read("an export of a run that has ended", e.Feed().Events(t.Context(), store.Key{Account: acc, Run: ended}, 0))
 	read("a subscriber behind a run that has ended", e.Watch(t.Context(), acc, ended, 0))
 	read("a subscriber of a run that goes on", e.Watch(t.Context(), acc, live, 0))
 	var pages iter.Seq2[feed.Event, error] = func(yield func(feed.Event, error) bool) {

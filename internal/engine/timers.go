@@ -5,7 +5,6 @@ package engine
 import (
 	"github.com/roux-engine/roux/internal/heap"
 	"github.com/roux-engine/roux/internal/machine"
-
 	"github.com/roux-engine/roux/internal/store"
 )
 

@@ -27,6 +27,8 @@ type Env struct {
 	Vars map[string]json.RawMessage
 	// Cost is the cost limit of an evaluation. Default CostLimit.
 	Cost int64
+	// Secrets is set for the parameters of an action, as in [CompileParameters].
+	Secrets bool
 }
 
 func (e *Env) cost() uint64 {
@@ -53,6 +55,7 @@ func Check(src string, template bool, env *Env, want string) []Problem {
 		return sorted(ps)
 	}
 	p := newParser(src, env.cost())
+	p.secrets = env != nil && env.Secrets
 	c := checker{env: env}
 	var last *types.Type
 	p.compile = func(s string, offset int) (*celExpr, problems) {

@@ -15,8 +15,13 @@ func CompileTemplate(src string) (*Program, error) { return CompileTemplateWithi
 
 // CompileTemplateWithin is CompileTemplate with another cost limit, up to MaxCost.
 func CompileTemplateWithin(src string, cost int64) (*Program, error) {
+	return compileTemplate(src, cost, false)
+}
+
+func compileTemplate(src string, cost int64, secrets bool) (*Program, error) {
 	most := within(cost)
 	p := newParser(src, most)
+	p.secrets = secrets
 	prog, ps := p.parse()
 	if len(ps) > 0 {
 		return nil, ps.fault("template", src)
@@ -41,7 +46,9 @@ type parser struct {
 	exprs int
 	bound []string // names that for and set have bound so far
 	refs  []Ref
-	probs problems
+	// secrets permits placeholders that are references to secrets.
+	secrets bool
+	probs   problems
 	// compile compiles one expression; Check replaces it.
 	compile func(src string, offset int) (*celExpr, problems)
 }
@@ -61,7 +68,7 @@ func (p *parser) parse() (*Program, problems) {
 		return nil, problems{*prob}
 	}
 	p.toks = toks
-	if len(toks) == 1 && toks[0].kind == '{' && !trimsText(p.src) {
+	if len(toks) == 1 && toks[0].kind == '{' && !trimsText(p.src) && !p.isSecret(toks[0]) {
 		lone := p.pipeline(fragment{toks[0].text, toks[0].at})
 		return &Program{src: p.src, single: lone, refs: p.refs}, p.probs
 	}
@@ -97,6 +104,11 @@ func (p *parser) block() []node {
 		case 't':
 			out = append(out, textNode(t.text))
 		case '{':
+			if p.isSecret(t) {
+				name, _ := secretCall(t.text)
+				out = append(out, secretNode(name))
+				break
+			}
 			out = append(out, &outputNode{p.pipeline(fragment{t.text, t.at})})
 		case '%':
 			word, rest := fragment{t.text, t.at}.word()

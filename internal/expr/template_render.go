@@ -46,6 +46,8 @@ type renderer struct {
 	vars   Vars
 	locals []local
 	b      *budget
+	// secrets are the references to secrets in out.
+	secrets []secretAt
 }
 
 type local struct {
@@ -69,6 +71,9 @@ func render(nodes []node, vars Vars, b *budget) (any, error) {
 	r := renderer{vars: vars, b: b}
 	if err := r.all(nodes); err != nil {
 		return nil, err
+	}
+	if r.secrets != nil {
+		return r.withSecrets(), nil
 	}
 	return r.out.String(), nil
 }

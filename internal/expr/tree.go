@@ -21,6 +21,8 @@ type Tree struct {
 	inputs []Ref // distinct refs
 	leaves int
 	cost   int64 // the cost limit of each leaf
+	// secrets permits references to secrets in the templates.
+	secrets bool
 }
 
 // maxLeaves bounds the templates of one tree.
@@ -45,12 +47,19 @@ func CompileTree(raw []byte) (*Tree, error) { return CompileTreeWithin(raw, Cost
 
 // CompileTreeWithin is CompileTree with another cost limit for each template, up to
 // MaxCost. All templates together may cost ten times as much.
-func CompileTreeWithin(raw []byte, cost int64) (*Tree, error) {
+func CompileTreeWithin(raw []byte, cost int64) (*Tree, error) { return compileTree(raw, cost, false) }
+
+// CompileParameters is CompileTreeWithin for the parameters of an action. There a template
+// may contain {{ secret('name') }}; its result is then a jsonx.Secret, which has the name
+// and not the value.
+func CompileParameters(raw []byte, cost int64) (*Tree, error) { return compileTree(raw, cost, true) }
+
+func compileTree(raw []byte, cost int64, secrets bool) (*Tree, error) {
 	v, err := jsonx.DecodeLenient(raw)
 	if err != nil {
 		return nil, fault.Wrap(fault.TemplateError, err, "no JSON: %v", err)
 	}
-	t := &Tree{cost: cost}
+	t := &Tree{cost: cost, secrets: secrets}
 	var diags []fault.Diagnostic
 	t.root = t.compile(v, "", &diags)
 	if len(diags) > 0 {
@@ -73,7 +82,7 @@ func (t *Tree) compile(v any, pointer string, diags *[]fault.Diagnostic) treeNod
 			}
 			break
 		}
-		p, err := CompileTemplateWithin(x, t.cost)
+		p, err := compileTemplate(x, t.cost, t.secrets)
 		if err != nil {
 			var f *fault.Error
 			errors.As(err, &f)

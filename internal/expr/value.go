@@ -42,6 +42,8 @@ func measure(v any, limit int) int {
 		return digits(x)
 	case jsonx.Large:
 		return largeForm
+	case jsonx.Secret:
+		return secretForm(x)
 	case []any:
 		n := 1
 		for _, e := range x {

@@ -33,37 +33,74 @@ func (w *follower) notify() {
 // refused.
 func (f *Feed) Changes(ctx context.Context, account string, after uint64) iter.Seq2[store.Change, error] {
 	return func(yield func(store.Change, error) bool) {
-		w := f.follow(account) // before the first read, so that nothing written after it is missed
-		defer f.unfollow(account, w)
+		w := f.FollowChanges(account, after)
+		defer w.Close()
 		for {
-			closed := f.reason() // before the read, which then has what was published before
-			for more := true; more; {
-				changes, err := f.store.Changes(ctx, account, after, changesPage)
-				if err != nil {
-					if why := f.reason(); why != nil && ctx.Err() == nil {
-						err = why // the store may be closed by now
-					}
-					yield(store.Change{}, err)
+			changes, err := w.Next(ctx, ctx)
+			for _, c := range changes {
+				if !yield(c, nil) {
 					return
 				}
-				for _, c := range changes {
-					after = c.N
-					if !yield(c, nil) {
-						return
-					}
+			}
+			if err != nil {
+				yield(store.Change{}, err)
+				return
+			}
+		}
+	}
+}
+
+// A ChangeFollower follows the changes of one account.
+type ChangeFollower struct {
+	f       *Feed
+	w       *follower
+	account string
+	after   uint64
+	more    bool // there may be changes that no signal announces any more
+}
+
+// FollowChanges begins to follow an account: Next returns its changes. It is Changes for a
+// caller that must not block for ever. Call Close at the end.
+func (f *Feed) FollowChanges(account string, after uint64) *ChangeFollower {
+	return &ChangeFollower{f: f, w: f.follow(account), account: account, after: after, more: true}
+}
+
+// Close ends it.
+func (w *ChangeFollower) Close() { w.f.unfollow(w.account, w.w) }
+
+// Next returns the next changes, at least one unless there is an error. wait bounds how long
+// it waits for one; ctx bounds reads. When the feed is closed, it returns what is left and
+// then why.
+func (w *ChangeFollower) Next(ctx, wait context.Context) ([]store.Change, error) {
+	for {
+		closed := w.f.reason() // before the read, which then has what was published before
+		if w.more || closed != nil {
+			changes, err := w.f.store.Changes(ctx, w.account, w.after, changesPage)
+			if err != nil {
+				if why := w.f.reason(); why != nil && ctx.Err() == nil {
+					err = why // the store may be closed by now
 				}
-				more = len(changes) == changesPage
+				return nil, err
 			}
-			if closed != nil {
-				yield(store.Change{}, closed)
-				return
+			w.more = len(changes) == changesPage
+			if len(changes) > 0 {
+				w.after = changes[len(changes)-1].N
+				return changes, nil
 			}
+		}
+		if closed != nil {
+			return nil, closed
+		}
+		select {
+		case <-wait.Done():
 			select {
-			case <-ctx.Done():
-				yield(store.Change{}, ctx.Err())
-				return
-			case <-w.signal:
+			case <-w.w.signal: // a change is there already
+				w.more = true
+			default:
+				return nil, wait.Err()
 			}
+		case <-w.w.signal:
+			w.more = true
 		}
 	}
 }
@@ -93,9 +130,12 @@ func (f *Feed) follow(account string) *follower {
 func (f *Feed) unfollow(account string, w *follower) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.headSubs.Add(-1)
 	all := f.followers[account]
 	i := slices.Index(all, w)
+	if i < 0 {
+		return // closed twice
+	}
+	f.headSubs.Add(-1)
 	if all = slices.Delete(all, i, i+1); len(all) > 0 {
 		f.followers[account] = all
 	} else {

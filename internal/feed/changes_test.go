@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
@@ -226,6 +227,77 @@ func TestFollowersEnd(t *testing.T) {
 		synctest.Wait()
 		if !errors.Is(*err, fault.InputInvalid) {
 			t.Errorf("a cursor in the future ends with %v", *err)
+		}
+	})
+}
+
+// Next waits no longer than it may, and goes on where it was: a change that comes between
+// two calls is not missed. At the end of the feed it returns what is left, and then why.
+func TestFollowChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(t)
+		go s.Run()
+		w := s.FollowChanges("acme", 0)
+		next := func(wait time.Duration, last uint64, want error) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), wait)
+			defer cancel()
+			begin := time.Now()
+			changes, err := w.Next(t.Context(), ctx)
+			switch {
+			case !errors.Is(err, want) || (err == nil) != (want == nil):
+				t.Fatalf("after %d changes: %v, want %v", len(changes), err, want)
+			case errors.Is(want, context.DeadlineExceeded) && time.Since(begin) != wait:
+				t.Fatalf("it waits %v, want %v", time.Since(begin), wait)
+			case last != 0 && (len(changes) == 0 || changes[len(changes)-1].N != last):
+				t.Fatalf("%d changes, want the last to be %d", len(changes), last)
+			case last == 0 && len(changes) != 0:
+				t.Fatalf("%d changes", len(changes))
+			}
+		}
+		next(time.Minute, 0, context.DeadlineExceeded)
+		next(0, 0, context.DeadlineExceeded)
+		s.commit("acme", 2)
+		synctest.Wait()
+		next(0, 2, nil) // what is there comes also without time to wait
+		next(time.Minute, 0, context.DeadlineExceeded)
+		s.commit("other", 1)
+		next(time.Minute, 0, context.DeadlineExceeded)
+		time.AfterFunc(time.Second, func() { s.commit("acme", 1) })
+		next(time.Minute, 3, nil)
+		s.commit("acme", changesPage+1)
+		synctest.Wait()
+		next(0, 3+changesPage, nil)
+		next(0, 4+changesPage, nil)
+		s.commit("acme", 1)
+		s.Close(errEnded)
+		synctest.Wait()
+		next(time.Minute, 5+changesPage, nil)
+		next(time.Minute, 0, errEnded)
+		w.Close()
+		w.Close()
+		if n := s.headSubs.Load(); n != 0 || len(s.followers) != 0 {
+			t.Errorf("%d followers are left", n)
+		}
+	})
+}
+
+// The end of the feed wakes who waits for a change.
+func TestFollowChangesUntilTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(t)
+		go s.Run()
+		w := s.FollowChanges("acme", 0)
+		defer w.Close()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := w.Next(t.Context(), t.Context())
+			ended <- err
+		}()
+		synctest.Wait()
+		s.Close(errEnded)
+		if err := <-ended; !errors.Is(err, errEnded) {
+			t.Errorf("it ends with %v", err)
 		}
 	})
 }

@@ -19,7 +19,8 @@ type Event struct {
 	run  string
 }
 
-// Envelope returns the event's public form (X179).
+// Envelope returns the event's public form (X179), without what follows from earlier
+// events: a journal.Renderer that sees all of them adds that.
 func (ev Event) Envelope() journal.Envelope { return journal.Render(ev.Plan, ev.run, ev.Event) }
 
 var (

@@ -14,7 +14,7 @@ import (
 
 // dataDirPackages are the packages that work in a data directory. They open its files
 // through internal/datadir or an os.Root, which follow no link out of it.
-var dataDirPackages = []string{".", "internal/blob", "internal/cli", "internal/config", "internal/control", "internal/doctor", "internal/engine", "internal/node", "internal/store/sqlite", "internal/store/sqlite/directory", "internal/store/sqlite/wal", "internal/userfile"}
+var dataDirPackages = []string{".", "internal/backup", "internal/blob", "internal/cli", "internal/config", "internal/control", "internal/doctor", "internal/engine", "internal/node", "internal/secrets", "internal/store/sqlite", "internal/store/sqlite/directory", "internal/store/sqlite/snapshot", "internal/store/sqlite/wal", "internal/userfile"}
 
 // pathCalls are the functions that open, create, change or remove the file at a path.
 // Stat and Lstat are not among them, because they only look.
@@ -43,7 +43,14 @@ var mayOpen = map[string]string{
 	"internal/userfile/within.go ReadWithin": "the directory of a recipe that the user names, through a rooted handle",
 	"internal/userfile/within.go ListWithin": "the names in a directory of recipes that the user names",
 	"internal/cli/demo.go newDemo":           "a directory of this command alone",
+	"internal/secrets/key.go openNamed":      "the file that the user names",
+	"internal/secrets/secrets.go openDir":    "a directory that the user names, through a rooted handle",
 	"internal/control/socket.go listen":      "a directory of this process alone where the path of the socket is too long; what is removed is a name",
+	"internal/backup/backup.go openDir":      "the directory of backups that the user names",
+	"internal/backup/create.go makeDir":      "the directory of backups that the user names",
+	"internal/backup/restore.go wantEmpty":   "looks whether the directory that the user names is empty",
+	"internal/backup/restore.go begin":       "the new data directory that the user names; it is secured and locked before anything is put there",
+	"internal/backup/restore.go undo":        "removes the empty directory that begin has made",
 	"internal/doctor/salvage.go EmptyDir":    "the new directory that the user names; it is secured before anything is put there",
 	// In a data directory, where no link can redirect the call.
 	"internal/doctor/checks.go leftovers":                     "the data directory itself, which its user may reach by a link",
@@ -52,8 +59,11 @@ var mayOpen = map[string]string{
 	"internal/doctor/gather.go gather":                        "renames and removes what was just made in a directory that is closed to others",
 	"internal/control/socket.go writePointer":                 "removes a name, and makes a new file or fails",
 	"internal/control/socket.go bind":                         "removes names, and makes the socket in a new directory that is closed to others",
+	"internal/store/sqlite/snapshot/snapshot.go removeCopy":   "removes a name, before the file is made and after it is read",
 	"internal/store/sqlite/directory/reserve.go SpendReserve": "removes a name, to have its space",
 	"internal/store/sqlite/wal/image.go Salvage":              "makes a new directory or fails",
+	"internal/secrets/files.go ensure":                        "makes the data directory itself and those above it",
+	"internal/secrets/key.go exclusive":                       "the data directory itself, which its user may reach by a link",
 	"internal/store/sqlite/sqlite.go makeDir":                 "makes the data directory itself and those above it",
 }
 

@@ -23,7 +23,7 @@ var floors = []struct {
 	packages []string
 }{
 	{"fault", []string{"fault"}},
-	{"leaves", []string{"internal/failpoint", "internal/cputime", "internal/datadir", "internal/wire", "internal/heap", "internal/spell", "internal/linediff", "internal/pattern"}},
+	{"leaves", []string{"internal/failpoint", "internal/cputime", "internal/datadir", "internal/wire", "internal/heap", "internal/clock", "internal/spell", "internal/linediff", "internal/pattern"}},
 	{"0", []string{"action", "internal/mutation"}},
 	{"0, what is embedded", []string{"examples"}},
 	{"1, JSON", []string{"internal/jsonx"}},
@@ -32,21 +32,24 @@ var floors = []struct {
 	{"2", []string{"internal/compile", "internal/compile/estimate", "internal/compile/recipe", "internal/compile/sample", "internal/journal"}},
 	{"3, what decides", []string{"internal/machine"}},
 	{"3, what readers see", []string{"internal/view"}},
+	{"3, what a service shows", []string{"internal/resource"}},
 	{"3", []string{
 		"internal/picture", "internal/reference",
-		"internal/store", "internal/store/format", "internal/store/memory", "internal/store/sqlite", "internal/store/sqlite/catalog", "internal/store/sqlite/changes", "internal/store/sqlite/check", "internal/store/sqlite/conn", "internal/store/sqlite/directory", "internal/store/sqlite/wal", "internal/store/storetest",
+		"internal/store", "internal/store/format", "internal/store/memory", "internal/store/sqlite", "internal/store/sqlite/catalog", "internal/store/sqlite/changes", "internal/store/sqlite/check", "internal/store/sqlite/conn", "internal/store/sqlite/directory", "internal/store/sqlite/marks", "internal/store/sqlite/records", "internal/store/sqlite/snapshot", "internal/store/sqlite/wal", "internal/store/storetest",
 		"internal/blob", "internal/egress", "internal/media", "internal/media/pdf", "internal/media/pdftest",
 	}},
 	{"3, what is hidden", []string{"internal/masks"}},
 	{"3, a run in a file", []string{"internal/bundle"}},
 	{"3, a terminal", []string{"internal/term"}},
 	{"3, files that a user names", []string{"internal/userfile"}},
-	{"4", []string{"internal/provider", "internal/builtin", "internal/worker", "internal/slots", "internal/purse", "internal/admission", "internal/program", "internal/crashes", "internal/feed", "internal/retention", "internal/reconcile", "internal/loops"}},
+	{"4", []string{"internal/provider", "internal/builtin", "internal/secrets", "internal/worker", "internal/slots", "internal/purse", "internal/admission", "internal/program", "internal/crashes", "internal/feed", "internal/access", "internal/retention", "internal/reconcile", "internal/loops"}},
 	{"5", []string{"internal/engine", "internal/registry", "action/actiontest"}},
-	{"6", []string{"internal/telemetry", "internal/simulate", "internal/node"}},
+	{"6", []string{"internal/telemetry", "internal/telemetry/otlp", "internal/simulate", "internal/node"}},
+	{"6, copies of a data directory", []string{"internal/backup"}},
 	{"6, the library", []string{"."}},
-	{"7", []string{"internal/api", "client", "internal/ui"}},
 	{"7, settings", []string{"internal/config"}},
+	{"7", []string{"internal/api", "client", "internal/ui"}},
+	{"7, the server", []string{"internal/service"}},
 	{"7, who holds a data directory", []string{"internal/control"}},
 	{"7, checks and repairs", []string{"internal/doctor"}},
 	{"8", []string{"internal/cli"}},
@@ -58,13 +61,13 @@ var floors = []struct {
 var beside = []string{"internal/house", "bench", "sim", "supply", "examples", "docs"}
 
 // groups name the parents whose packages may import each other.
-var groups = []string{"internal/compile", "internal/media", "internal/store"}
+var groups = []string{"internal/compile", "internal/media", "internal/store", "internal/telemetry"}
 
 // pure are the deterministic packages: no clock, randomness, disk, network or
 // goroutine.
 var pure = []string{
-	"fault", "internal/mutation", "internal/wire", "internal/heap", "internal/spell", "internal/linediff", "internal/pattern", "internal/jsonx", "internal/yamlx", "internal/plan", "internal/expr", "internal/jsonschema",
-	"internal/layout", "internal/picture", "internal/compile", "internal/compile/estimate", "internal/compile/recipe", "internal/compile/sample", "internal/journal", "internal/machine", "internal/view", "internal/ledger",
+	"fault", "internal/mutation", "internal/wire", "internal/heap", "internal/spell", "internal/linediff", "internal/pattern", "internal/jsonx", "internal/yamlx", "internal/redact", "internal/plan", "internal/expr", "internal/jsonschema",
+	"internal/layout", "internal/picture", "internal/compile", "internal/compile/estimate", "internal/compile/recipe", "internal/compile/sample", "internal/journal", "internal/machine", "internal/view", "internal/resource", "internal/ledger",
 	"internal/store/format",
 }
 
@@ -85,30 +88,39 @@ var impureNames = []string{
 // handles untrusted input has as few as possible, which enforce its limits.
 var wrappers = map[string][]string{
 	"cel.dev/cel-go": {"internal/expr"},
-	"github.com/santhosh-tekuri/jsonschema/v6":        {"internal/jsonschema"},
-	"go.yaml.in/yaml/v4":                              {"internal/yamlx"},
-	"github.com/go-json-experiment/json":              {"internal/jsonx"},
-	"modernc.org/sqlite":                              {"internal/store/sqlite", "internal/store/sqlite/conn"},
-	"github.com/pressly/goose/v3":                     {"internal/store/sqlite"},
-	"github.com/pdfcpu/pdfcpu":                        {"internal/media/pdf", "internal/media/pdftest"},
-	"github.com/gabriel-vasile/mimetype":              {"internal/blob", "internal/media"},
-	"github.com/clipperhouse/uax29/v2":                {"internal/builtin"},
-	"github.com/JohannesKaufmann/html-to-markdown/v2": {"internal/media"},
-	"github.com/yuin/goldmark":                        {"internal/media"},
-	"golang.org/x/net":                                {"internal/media"},
-	"golang.org/x/image":                              {"internal/media"},
-	"golang.org/x/text":                               {"internal/media/pdf"},
-	"github.com/gofrs/uuid/v5":                        {"internal/journal", "internal/expr"},
-	"github.com/ncruces/go-strftime":                  {"internal/expr"},
-	"code.dny.dev/ssrf":                               {"internal/egress"},
-	"github.com/spf13/cobra":                          {"internal/cli"},
-	"github.com/spf13/pflag":                          {"internal/cli"},
-	"charm.land/lipgloss/v2":                          {"internal/term"},
-	"golang.org/x/term":                               {"internal/term"},
-	"golang.org/x/sys":                                {"internal/store/sqlite/directory"},
-	"github.com/klauspost/compress":                   {"internal/store/format"},
-	"pgregory.net/rapid":                              {"internal/store/storetest"},
-	"github.com/google/go-cmp":                        {"internal/store/storetest"},
+	"github.com/santhosh-tekuri/jsonschema/v6":                        {"internal/jsonschema"},
+	"go.yaml.in/yaml/v4":                                              {"internal/yamlx"},
+	"github.com/go-json-experiment/json":                              {"internal/jsonx"},
+	"modernc.org/sqlite":                                              {"internal/store/sqlite", "internal/store/sqlite/conn"},
+	"github.com/pressly/goose/v3":                                     {"internal/store/sqlite"},
+	"github.com/pdfcpu/pdfcpu":                                        {"internal/media/pdf", "internal/media/pdftest"},
+	"github.com/gabriel-vasile/mimetype":                              {"internal/blob", "internal/media"},
+	"github.com/clipperhouse/uax29/v2":                                {"internal/builtin"},
+	"github.com/JohannesKaufmann/html-to-markdown/v2":                 {"internal/media"},
+	"github.com/yuin/goldmark":                                        {"internal/media"},
+	"golang.org/x/net":                                                {"internal/media"},
+	"golang.org/x/image":                                              {"internal/media"},
+	"golang.org/x/text":                                               {"internal/media/pdf"},
+	"github.com/gofrs/uuid/v5":                                        {"internal/journal", "internal/expr"},
+	"github.com/ncruces/go-strftime":                                  {"internal/expr"},
+	"code.dny.dev/ssrf":                                               {"internal/egress"},
+	"github.com/spf13/cobra":                                          {"internal/cli"},
+	"github.com/spf13/pflag":                                          {"internal/cli"},
+	"charm.land/lipgloss/v2":                                          {"internal/term"},
+	"golang.org/x/term":                                               {"internal/term"},
+	"golang.org/x/sys":                                                {"internal/store/sqlite/directory"},
+	"github.com/klauspost/compress":                                   {"internal/store/format"},
+	"github.com/prometheus/client_golang":                             {"internal/telemetry"},
+	"go.opentelemetry.io/otel":                                        {"internal/telemetry"},
+	"go.opentelemetry.io/otel/trace":                                  {"internal/telemetry"},
+	"go.opentelemetry.io/otel/sdk":                                    {"internal/telemetry", "internal/telemetry/otlp"},
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp": {"internal/telemetry/otlp"},
+	"pgregory.net/rapid":                                              {"internal/store/storetest"},
+	"github.com/google/go-cmp":                                        {"internal/store/storetest"},
+	"github.com/tink-crypto/tink-go/v2":                               {"internal/secrets"},
+	"github.com/danielgtaylor/huma/v2":                                {"internal/api"},
+	"golang.org/x/time":                                               {"internal/api"},
+	"github.com/coder/websocket":                                      {"internal/api"},
 }
 
 func TestFloorPlan(t *testing.T) {
@@ -205,7 +217,7 @@ func TestFloorPlanStore(t *testing.T) {
 }
 
 // kindUsers are the files that distinguish kinds of events, in addition to packages
-// journal, machine and view: what an engine does when an event is committed, and what the
+// journal, machine, view and resource: what an engine does when an event is committed, and what the
 // simulator compares.
 var kindUsers = []string{
 	"internal/loops/collect.go", "internal/engine/core.go", "internal/crashes/crashes.go",
@@ -217,7 +229,7 @@ var kindUsers = []string{
 func TestEventKinds(t *testing.T) {
 	users := map[string]bool{}
 	for _, f := range load(t) {
-		if f.test || slices.Contains([]string{"internal/journal", "internal/machine", "internal/view"}, f.pkg) {
+		if f.test || slices.Contains([]string{"internal/journal", "internal/machine", "internal/view", "internal/resource"}, f.pkg) {
 			continue
 		}
 		ast.Inspect(f.syntax, func(n ast.Node) bool {

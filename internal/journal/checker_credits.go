@@ -37,7 +37,7 @@ func (m *credits) start(st *Start) {
 // use counts what a step cost: never more than what is settled and held, and not given
 // to child runs. A run that moves no credits records what its steps cost all the same.
 func (m *credits) use(ev *Event, p *plan.Plan) error {
-	amount := ev.spent(p)
+	amount := ev.Spent(p)
 	if amount == 0 {
 		return nil
 	}

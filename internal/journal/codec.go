@@ -109,8 +109,12 @@ func appendEvent(buf []byte, e *Event) []byte {
 // event's Path, Text and Code are copies; Data and Hash share the memory of frames. A
 // decoding error is fault.StoreCorrupt and contains the byte offset.
 func EachEvent(frames []byte, fn func(*Event) error) error {
+	return EachEventInto(new(Event), frames, fn)
+}
+
+// EachEventInto is EachEvent for callers that decode often: e is what fn is called with.
+func EachEventInto(e *Event, frames []byte, fn func(*Event) error) error {
 	d := wire.Reader{Buf: frames}
-	var e Event
 	for d.Off < len(d.Buf) {
 		at := d.Off
 		seq, when, count := d.Uvarint(), d.Uvarint(), d.Uvarint()
@@ -119,12 +123,12 @@ func EachEvent(frames []byte, fn func(*Event) error) error {
 		}
 		for i := uint64(0); i < count && d.Err == nil; i++ {
 			at = d.Off
-			e = Event{Seq: seq + i, At: int64(when)}
-			decodeEvent(&d, &e)
+			*e = Event{Seq: seq + i, At: int64(when)}
+			decodeEvent(&d, e)
 			if d.Err != nil {
 				break
 			}
-			if err := fn(&e); err != nil {
+			if err := fn(e); err != nil {
 				return err
 			}
 		}

@@ -12,23 +12,30 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// An Envelope is the public form of an event (X179). It depends on the event and the
-// plan alone, so any part of a journal can be shown by itself.
+// An Envelope is the public form of an event (X179). [Render] makes one of the event and
+// the plan alone, so that any part of a journal can be shown by itself. A [Renderer] adds
+// what follows from earlier events: WorkflowID, TraceID and ParentEventID.
 type Envelope struct {
 	EventID     uint64         `json:"eventId"`
 	Sequence    uint64         `json:"sequence"`
 	Type        string         `json:"type"`
 	RunID       string         `json:"runId"`
+	WorkflowID  string         `json:"workflowId,omitempty"` // the recipe that the run executes
 	Timestamp   string         `json:"timestamp"`
 	Correlation *Correlation   `json:"correlation,omitempty"`
 	Payload     map[string]any `json:"payload"`
 }
 
-// Correlation places an event in the run.
+// Correlation places an event in the run, and the run in what caused it.
 type Correlation struct {
-	Wave  int32  `json:"wave"`
-	Phase string `json:"phase"`
+	TraceID       string `json:"traceId,omitempty"`       // 32 hexadecimal digits; see [TraceOf]
+	ParentEventID uint64 `json:"parentEventId,omitempty"` // the event that caused this one; 0 = not known
+	Wave          *int32 `json:"wave,omitempty"`          // of the step; nil for events of the run
+	Phase         string `json:"phase"`                   // always "engine": a journal has no other events
 }
+
+// enginePhase is the part of the system that events of a journal come from.
+const enginePhase = "engine"
 
 // Time formats UTC µs as RFC 3339.
 func Time(us int64) string {
@@ -42,8 +49,10 @@ func Render(p *plan.Plan, run string, ev *Event) Envelope {
 	env.Payload = payload
 	if ev.Step >= 0 && int(ev.Step) < len(p.Steps) {
 		step := &p.Steps[ev.Step]
-		env.Correlation = &Correlation{Wave: step.Wave, Phase: "engine"}
-		payload["step"] = StepPath(p, ev.Ref())
+		wave := step.Wave
+		env.Correlation = &Correlation{Wave: &wave, Phase: enginePhase}
+		path := StepPath(p, ev.Ref())
+		payload["step"], payload["nodeId"] = path, path
 		payload["name"] = p.Label(ev.Step)
 		payload["kind"] = step.Kind.String()
 		renderStep(p, step, ev, payload)

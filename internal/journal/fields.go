@@ -47,9 +47,9 @@ func (e *Event) Expected() int64 { return e.M }
 // (EvCreditsSettled).
 func (e *Event) Released() int64 { return e.M }
 
-// spent is what an event adds to what its run has used. Compensations are recorded and
+// Spent is what an event adds to what its run has used. Compensations are recorded and
 // not charged (R44).
-func (e *Event) spent(p *plan.Plan) (amount ledger.Amount) {
+func (e *Event) Spent(p *plan.Plan) (amount ledger.Amount) {
 	switch {
 	case e.Kind == EvNodeCompleted:
 		amount = ledger.Whole(e.Cost())

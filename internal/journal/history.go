@@ -93,7 +93,7 @@ func (h *History) Add(ev *Event) {
 		h.addRun(ev)
 		return
 	}
-	h.used = h.used.Plus(ev.spent(h.plan))
+	h.used = h.used.Plus(ev.Spent(h.plan))
 	res := h.result(ev.Ref())
 	if res == nil {
 		return

@@ -43,14 +43,29 @@ func (g *IDs) Run() (id string, seed uint64, err error) {
 	return RunID(u), binary.LittleEndian.Uint64(b[:]), nil
 }
 
+// crockford is an alphabet that people can read to each other.
+const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+// ID returns a new id of another kind than a run, with a prefix such as "key_".
+func (g *IDs) ID(prefix string) (string, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	u, err := g.gen.NewV7()
+	if err != nil {
+		return "", fmt.Errorf("make an id: %w", err)
+	}
+	return text(prefix, u), nil
+}
+
 // RunID is the id of a run as text: "run_" and the 128 bits as 26 characters of 5 bits, the
 // first of which holds only 3. The text sorts like the number.
-func RunID(b [16]byte) string {
-	const alphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // Crockford's: people can read it to each other
+func RunID(b [16]byte) string { return text("run_", b) }
+
+func text(prefix string, b [16]byte) string {
 	hi, lo := binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])
-	out := []byte("run_00000000000000000000000000")
-	for i := len(out) - 1; i >= len("run_"); i-- {
-		out[i] = alphabet[lo&31]
+	out := append([]byte(prefix), "00000000000000000000000000"...)
+	for i := len(out) - 1; i >= len(prefix); i-- {
+		out[i] = crockford[lo&31]
 		lo = lo>>5 | hi<<59
 		hi >>= 5
 	}

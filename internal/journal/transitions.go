@@ -172,3 +172,32 @@ func (h *Hits) Rarest() string {
 	}
 	return fmt.Sprintf("%s, %d times", least, h.Of(least))
 }
+
+// results is the status that an event of each kind gives its step; same = it stays.
+var results = func() (t [eventKinds]Status) {
+	for i := range t {
+		t[i] = same
+	}
+	for _, row := range changes {
+		t[row.event] = row.to
+	}
+	return t
+}()
+
+// StepStatus is the status that the event gives its step; ok is false if the status stays
+// as it is.
+func (e *Event) StepStatus() (status Status, ok bool) {
+	if e.Kind == EvNodeInvalidated {
+		switch {
+		case e.Reopened():
+			return Running, true
+		case e.Before() == Completed:
+			return Invalidated, true
+		}
+		return Pending, true
+	}
+	if !e.Kind.Known() || results[e.Kind] == same {
+		return 0, false
+	}
+	return results[e.Kind], true
+}

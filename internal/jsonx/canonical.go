@@ -22,7 +22,7 @@ const maxNesting = 1000
 // RFC 8785 has only doubles; here an int64 is written in full, and a float64 beyond 2^53
 // always with an exponent, so that [Decode] returns every number with its original value.
 //
-// Besides the value types it accepts int, [Large] and json.RawMessage. NaN, infinities,
+// Besides the value types it accepts int, [Large], [Secret] and json.RawMessage. NaN, infinities,
 // invalid UTF-8 and other types are errors.
 func Canonical(v any) ([]byte, error) { return AppendCanonical(make([]byte, 0, 64), v) }
 
@@ -60,6 +60,8 @@ func appendValue(dst []byte, v any, depth int) ([]byte, error) {
 		return strconv.AppendInt(dst, int64(v), 10), nil
 	case Large:
 		return v.Append(dst), nil
+	case Secret:
+		return v.Append(dst)
 	case json.RawMessage:
 		raw, err := CanonicalRaw(v)
 		if err != nil {

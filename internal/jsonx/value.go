@@ -81,6 +81,8 @@ func TypeName(v any) string {
 		return "a map"
 	case Large:
 		return "a large value in a file"
+	case Secret:
+		return "a secret"
 	}
 	return "a value of another type"
 }

@@ -14,6 +14,19 @@ type Watch struct {
 	Budgets Budgets
 }
 
+// NewWatch returns a watch of the levels and of the budgets that are in audit mode, or nil
+// if there are none.
+func NewWatch(low []int64, budgets Budgets) *Watch {
+	audits := budgets.Day.Audit
+	for _, b := range budgets.Keys {
+		audits = audits || b.Audit
+	}
+	if len(low) == 0 && !audits {
+		return nil
+	}
+	return &Watch{Low: low, Budgets: budgets}
+}
+
 // A Notice says that a level was crossed.
 type Notice struct {
 	Source string `json:"limitSource"` // "account": the available credits; else that of a budget

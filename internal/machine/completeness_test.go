@@ -35,6 +35,7 @@ var planFieldsUnseen = map[string]string{
 	"Graph.Depth":        "checked by compile",
 	"Step.As":            "the loop variable's name: expressions carry it (Var.Name); kept for people",
 	"Step.Index":         "as Step.As",
+	"Step.OutputMarks":   "what is not shown of an output: the tests of view and cli",
 	"Plan.Embedded":      "the engine finds the plan of a child run: its tests",
 	"Plan.Registered":    "as Plan.Embedded",
 	"ChildRef.Key":       "as Plan.Embedded",

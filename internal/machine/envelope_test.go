@@ -33,10 +33,10 @@ func TestEnvelope(t *testing.T) {
 			t.Errorf("envelope %+v", env)
 		}
 		if ev.Step >= 0 {
-			if env.Correlation == nil || env.Correlation.Wave != prog.plan.Steps[ev.Step].Wave || env.Correlation.Phase != "engine" {
+			if env.Correlation == nil || *env.Correlation.Wave != prog.plan.Steps[ev.Step].Wave || env.Correlation.Phase != "engine" {
 				t.Errorf("%s: correlation %+v", env.Type, env.Correlation)
 			}
-			if env.Payload["step"] != prog.plan.Steps[ev.Step].ID || env.Payload["kind"] != "action" {
+			if env.Payload["step"] != prog.plan.Steps[ev.Step].ID || env.Payload["nodeId"] != env.Payload["step"] || env.Payload["kind"] != "action" {
 				t.Errorf("%s: payload %v", env.Type, env.Payload)
 			}
 		}

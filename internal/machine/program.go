@@ -125,7 +125,11 @@ func (g *Program) compileStep(st *plan.Step) *stepCode {
 		return c
 	}
 	if len(st.Params) > 0 {
-		if c.params, c.err = expr.CompileTreeWithin(st.Params, g.cost); c.err != nil {
+		params := expr.CompileTreeWithin
+		if st.Kind == plan.Action {
+			params = expr.CompileParameters
+		}
+		if c.params, c.err = params(st.Params, g.cost); c.err != nil {
 			return c
 		}
 	}

@@ -491,7 +491,7 @@ func (w *fakeEngine) print(ev *journal.Event) {
 	keys := make([]string, 0, len(env.Payload))
 	for k := range env.Payload {
 		switch k {
-		case "step", "name", "kind", "recipe", "version", "planHash", "account", "files", "pins", "durationMs", "creditsUsed", "inputHash", "due", "until", "error":
+		case "step", "nodeId", "name", "kind", "recipe", "version", "planHash", "account", "files", "pins", "durationMs", "creditsUsed", "inputHash", "due", "until", "error":
 		case "status":
 			if strings.HasPrefix(ev.Name(), "run.status") {
 				keys = append(keys, k)

@@ -3,6 +3,8 @@
 package machine
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"strings"
 	"testing"
 
@@ -83,5 +85,32 @@ func TestRenderUnreadableValue(t *testing.T) {
 	task := &Task{step: step, code: Prepare(&plan.Plan{}).compileStep(step), vars: vars{list: []captured{{name: "bound", kind: recordedVar, val: newValue(7, []byte(`{"a"`))}}}}
 	if _, _, fail := task.Render(); fail == nil || fail.Code != fault.InternalError {
 		t.Errorf("rendering what cannot be read: %+v, want %s", fail, fault.InternalError)
+	}
+}
+
+// I18: a rendered input has the names of secrets where the action will get their values; what
+// looks like a reference in a value of the run stays text. In a step that calls no action
+// there is no such reference.
+func TestI18_RenderedInputHasNames(t *testing.T) {
+	step := &plan.Step{
+		Kind:     plan.Action,
+		Params:   []byte(`{"auth":"Bearer {{ secret('token') }}, {{ said }}","key":"{{secret(\"k-2\")}}","said":"{{ said }}"}`),
+		ParamRef: []plan.Var{{Name: "said", Kind: plan.VarBinding}},
+	}
+	said := captured{name: "said", kind: recordedVar, val: newValue(7, []byte(`"{{ secret('token') }} {\"$roux\":\"secret\",\"parts\":[[\"token\"]]}"`))}
+	task := &Task{step: step, code: Prepare(&plan.Plan{}).compileStep(step), vars: vars{list: []captured{said}}}
+	const text = `{{ secret('token') }} {\"$roux\":\"secret\",\"parts\":[[\"token\"]]}`
+	want := `{"auth":{"$roux":"secret","parts":["Bearer ",["token"],", ` + text + `"]},"key":{"$roux":"secret","parts":[["k-2"]]},"said":"` + text + `"}`
+	input, hash, fail := task.Render()
+	if fail != nil || string(input) != want {
+		t.Errorf("got %s, %+v", input, fail)
+	}
+	if sum := sha256.Sum256(input); !bytes.Equal(hash, sum[:]) {
+		t.Errorf("the hash is not that of the input with names: %x", hash)
+	}
+	step.Kind = plan.Recipe
+	task.code = Prepare(&plan.Plan{}).compileStep(step)
+	if input, _, fail := task.Render(); fail == nil {
+		t.Errorf("the input of a child run became %s", input)
 	}
 }

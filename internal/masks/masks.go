@@ -2,7 +2,7 @@
 
 // Package masks makes the masks of stored runs.
 //
-// It decides which values are hidden in a run: those that its recipe marks as writeOnly,
+// It decides which values are hidden in a run: those that its recipe marks as writeOnly or x-sensitive,
 // those that the recipes of the runs above it mark, and, where the run is told how a child
 // run ended, those that the recipes of the runs below it mark. It hides nothing itself;
 // that is what package view does with the mask.
@@ -60,7 +60,7 @@ func Inside(ctx context.Context, j store.Reader, head store.Head, p *plan.Plan, 
 // learn applies a mask to what the journal of its run tells it.
 func learn(ctx context.Context, j store.Reader, head store.Head, mask *view.Mask) error {
 	// Only a root run can be retried with another input, which its journal says later.
-	all := head.Parent == "" || mask.Deep()
+	all := head.Parent == "" || mask.Late()
 	err := store.EachEvent(ctx, j, head.Key, 0, func(ev *journal.Event) error {
 		mask.Learn(ev)
 		if !all {

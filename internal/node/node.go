@@ -12,9 +12,11 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
@@ -24,16 +26,23 @@ import (
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/egress"
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/retention"
+	"github.com/roux-engine/roux/internal/secrets"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/sqlite"
+	"github.com/roux-engine/roux/internal/worker"
 )
 
 // Store is the store of a data directory.
 type Store interface {
 	store.Store
 	store.Inspector
+	store.Snapshotter
+	// EndFeeds makes the feeds of all accounts go on at numbers far above those in the store.
+	// Readers are told that the changes that it has are no longer kept.
+	EndFeeds(ctx context.Context) error
 	// Accounts returns the accounts that have runs.
 	Accounts(ctx context.Context) ([]string, error)
 	// MeteredAccounts returns the accounts that have entries, sorted.
@@ -42,6 +51,9 @@ type Store interface {
 	FoldLedger(ctx context.Context, account string, fn func(a *ledger.Account, e *ledger.Entry, n uint64) error) error
 	HeadsAfter(ctx context.Context, account, after string) ([]store.Head, error)
 }
+
+// Schema is the version of the schema of a store that this release writes.
+const Schema = sqlite.Schema
 
 // OpenStore opens the store of a data directory exclusively for this process, and creates
 // the directory if it does not exist. The error fault.StoreLocked means that another
@@ -120,18 +132,53 @@ type Config struct {
 	// Accounts are the rules of the accounts that have some of their own. Any other
 	// account pays, except engine.LocalAccount.
 	Accounts map[string]engine.AccountRules
+	// Budgets, when set, adds budgets to those of an account, such as those of its API keys.
+	// It is called at every start.
+	Budgets func(account string, b ledger.Budgets) ledger.Budgets
+	// Secrets are the secrets that steps may use. Default: those in the environment, for
+	// the account local, and in the vault of the data directory.
+	Secrets worker.SecretSource
 	// Select, Idle and CommitFailed are those of engine.Config.
 	Select       func(store.Key) bool
 	Idle         bool
 	CommitFailed func(error)
+	// Observer makes metrics, logs and traces of what the node does. Default: nil, none.
+	Observer Observer
 }
 
-// rules returns what applies to the runs of an account.
-func (cfg Config) rules(account string) engine.AccountRules {
-	if rules, ok := cfg.Accounts[account]; ok {
-		return rules
+// An Observer is what package telemetry has for a node.
+type Observer interface {
+	feed.Observer
+	// Attach is called once, when the engine is open. Runs may have been observed before.
+	Attach(host feed.Host)
+	// Traced reports whether spans are recorded.
+	Traced() bool
+	// Flush finishes what is observed, before the store is closed. Nothing follows.
+	Flush(ctx context.Context)
+}
+
+// flushFor is how long a node that stops waits for its observer.
+const flushFor = 2 * time.Second
+
+// Rules returns what applies to the runs of an account.
+func (cfg Config) Rules(account string) engine.AccountRules {
+	rules, ok := cfg.Accounts[account]
+	if !ok {
+		rules = engine.DefaultRules(account)
 	}
-	return engine.DefaultRules(account)
+	if cfg.Budgets != nil {
+		rules.Budgets = cfg.Budgets(account, rules.Budgets)
+	}
+	return rules
+}
+
+// logSize returns the size of the database's write-ahead log.
+func (cfg Config) logSize() int64 {
+	info, err := os.Stat(filepath.Join(cfg.Dir, datadir.Database+"-wal"))
+	if err != nil {
+		return 0
+	}
+	return info.Size()
 }
 
 // A Node is an engine on a data directory.
@@ -139,6 +186,8 @@ type Node struct {
 	Store  Store
 	Files  *blob.Store
 	Engine *engine.Engine
+
+	observer Observer // nil = none
 }
 
 // Open opens the files of a data directory and an engine on its store. The node owns the
@@ -148,14 +197,24 @@ func Open(ctx context.Context, st Store, cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
-	e, err := engine.Open(ctx, engine.Config{
-		Store: st, Actions: cfg.Actions, Blobs: files, Retention: cfg.Retention, Concurrency: cfg.Concurrency, Logger: cfg.Logger, Accounts: cfg.rules,
+	if cfg.Secrets == nil {
+		cfg.Secrets = secrets.New(secrets.Config{EnvAccount: engine.LocalAccount, Data: cfg.Dir})
+	}
+	ecfg := engine.Config{
+		Store: st, Secrets: cfg.Secrets, Actions: cfg.Actions, Blobs: files, Retention: cfg.Retention, Concurrency: cfg.Concurrency, Logger: cfg.Logger, Accounts: cfg.Rules,
 		Select: cfg.Select, Idle: cfg.Idle, CommitFailed: cfg.CommitFailed,
-	})
+	}
+	if cfg.Observer != nil {
+		ecfg.Observer, ecfg.Traced = cfg.Observer, cfg.Observer.Traced()
+	}
+	e, err := engine.Open(ctx, ecfg)
 	if err != nil {
 		return nil, errors.Join(err, files.Close(), st.Close())
 	}
-	return &Node{Store: st, Files: files, Engine: e}, nil
+	if cfg.Observer != nil {
+		cfg.Observer.Attach(feed.Host{Store: st, Load: e.Load, LogSize: cfg.logSize})
+	}
+	return &Node{Store: st, Files: files, Engine: e, observer: cfg.Observer}, nil
 }
 
 // Stop accepts no new work, lets running attempts finish until ctx ends, and then closes
@@ -166,6 +225,11 @@ func (n *Node) Stop(ctx context.Context) error {
 	_, err := n.Engine.Stop(ctx)
 	if errors.Is(err, engine.ErrHangs) {
 		return err
+	}
+	if n.observer != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
+		defer cancel()
+		n.observer.Flush(ctx)
 	}
 	return errors.Join(err, n.Files.Close(), n.Store.Close())
 }

@@ -190,6 +190,8 @@ type Step struct {
 	Required  []string        `json:"required,omitempty"` // inputs whose absence is INPUT_MISSING
 	InputC    json.RawMessage `json:"inputContract,omitempty"`
 	OutputC   json.RawMessage `json:"outputContract,omitempty"`
+	// OutputMarks is the action's output schema, if it marks values that are not to be shown.
+	OutputMarks json.RawMessage `json:"outputMarks,omitempty"`
 
 	// Kind condition and transform; Expr of a loop is `over`, of a wait `until`,
 	// of a fail its message (a template), of a recipe the list of its files.

@@ -60,6 +60,15 @@ func (v *Violation) Error() string {
 	return "the " + v.Phase + " does not fit its contract: " + strings.Join(v.List, "; ")
 }
 
+// Redacted returns the violation with its texts changed.
+func (v *Violation) Redacted(change func(string) string) error {
+	out := &Violation{Phase: v.Phase, List: make([]string, len(v.List))}
+	for i, text := range v.List {
+		out.List[i] = change(text)
+	}
+	return out
+}
+
 func contractCheck(phase string, raws ...[]byte) (func(any) error, error) {
 	var schemas []*jsonschema.Schema
 	for _, raw := range raws {

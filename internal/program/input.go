@@ -59,14 +59,14 @@ func (p *Program) CheckInput(params map[string]any, files []journal.File) error 
 	}
 	var shown map[string]any
 	mask := view.NewMask(p.Plan())
-	if mask != nil {
+	if mask.MarksInput() {
 		shown = mask.Fields(input)
 	}
 	diags := make([]fault.Diagnostic, len(violations))
 	for i, v := range violations {
 		msg := v.Msg
-		if mask != nil && mayRevealMasked(shown, &v) {
-			msg = "the value, which is not shown because the schema marks it as writeOnly, does not fit `" + v.Keyword + "`"
+		if mask.MarksInput() && mayRevealMasked(shown, &v) {
+			msg = "the value, which is not shown because the schema marks it as writeOnly or x-sensitive, does not fit `" + v.Keyword + "`"
 		}
 		diags[i] = fault.Diagnostic{
 			Severity: fault.SeverityError, Code: fault.InputInvalid, Rule: v.Keyword,

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package retention decides which runs, idempotency keys and files are no longer kept,
+// Package retention decides which runs, idempotency keys, records and files are no longer kept,
 // and removes them.
 //
 // A run is removed some time after it has settled, with all runs below it, a change of an
 // account after the same time, a file some time after the last run that names it has
-// settled, and an upload that no run names some time after its last use. Runs are removed before files: a crash in
+// settled, an upload that no run names some time after its last use, and a record at the time
+// that it says itself. Runs are removed before files: a crash in
 // between leaves files that no run names, which the next pass finds, and never a run that
 // names a missing file. The package also finds the files that a transition names, so
 // that the store can record them, and renews those that a request names. It never
@@ -70,17 +71,19 @@ const (
 	// RunsStep is how many runs one step looks at.
 	RunsStep = 200
 
-	keysStep, filesStep, changesStep = 1_000, 1_000, 1_000
+	keysStep, recordsStep, filesStep, changesStep = 1_000, 200, 1_000, 1_000
 	// maxListed bounds the lists of what was removed.
 	maxListed = 1_000
 )
 
 // Removed is what was removed, or what a dry run would remove.
 type Removed struct {
-	Runs  int   `json:"runs"` // those below them are not counted
-	Keys  int   `json:"idempotencyKeys"`
-	Files int   `json:"files"`
-	Bytes int64 `json:"bytes"`
+	Runs int `json:"runs"` // those below them are not counted
+	Keys int `json:"idempotencyKeys"`
+	// Records are those of the service that have ended, such as kept answers.
+	Records int   `json:"records"`
+	Files   int   `json:"files"`
+	Bytes   int64 `json:"bytes"`
 	// RunIDs and Hashes are the first 1,000 of each.
 	RunIDs []string `json:"runIds"`
 	Hashes []string `json:"fileHashes"`
@@ -101,6 +104,7 @@ type Cleaner struct {
 	Store interface {
 		store.Retention
 		store.Notes
+		ForgetRecords(ctx context.Context, epoch uint64, before int64, limit int) (int, error)
 		List(ctx context.Context, q store.Query) ([]store.Head, error)
 	}
 	Blobs  *blob.Store // nil: no files
@@ -113,6 +117,7 @@ type Cleaner struct {
 	Deleted func(account string)
 
 	cleaning sync.Mutex
+	copying  sync.RWMutex // read-held while files are removed, held by KeepFiles; before removal
 	removal  sync.RWMutex // read-held from the touch of a file to the commit that names it
 }
 
@@ -163,6 +168,12 @@ func (c *Cleaner) step(ctx context.Context, st *state) error {
 	if !st.Busy {
 		*st = state{Began: c.Now()}
 	}
+	if st.Runs { // it goes on with files
+		if !c.copying.TryRLock() {
+			return nil
+		}
+		defer c.copying.RUnlock()
+	}
 	s := pass{c: c, now: c.Now()}
 	err := s.step(ctx, st)
 	if s.removed.Runs+s.removed.Files > 0 {
@@ -185,6 +196,12 @@ func (c *Cleaner) Clean(ctx context.Context, dry bool) (Removed, error) {
 	defer c.cleaning.Unlock()
 	if err := failpoint.Hit(failpoint.SweepBefore); err != nil {
 		return Removed{}, err
+	}
+	if !dry {
+		if !c.copying.TryRLock() {
+			return Removed{}, errCopying()
+		}
+		defer c.copying.RUnlock()
 	}
 	s := pass{c: c, now: c.Now(), dry: dry, wouldRemove: map[store.Key]int64{}}
 	st := state{Began: s.now}
@@ -306,7 +323,8 @@ func (s *pass) addRun(key store.Key) {
 	}
 }
 
-// keys forgets idempotency keys. After the last of them the cycle continues with changes.
+// keys forgets idempotency keys, then records. After the last of them the cycle continues
+// with changes.
 func (s *pass) keys(ctx context.Context, st *state) error {
 	n := 0
 	if !s.dry {
@@ -317,6 +335,16 @@ func (s *pass) keys(ctx context.Context, st *state) error {
 	}
 	s.removed.Keys += n
 	if n == keysStep {
+		return nil
+	}
+	if n = 0; !s.dry {
+		var err error
+		if n, err = s.c.Store.ForgetRecords(ctx, s.c.Epoch, s.now, recordsStep); err != nil {
+			return err
+		}
+	}
+	s.removed.Records += n
+	if n == recordsStep {
 		return nil
 	}
 	return s.changes(ctx, st)
@@ -396,6 +424,18 @@ func (s *pass) referenced(ctx context.Context, f blob.Entry) (bool, error) {
 	return refs.Released != 0 && (keep < 0 || refs.Released > s.now-keep.Microseconds()), nil
 }
 
+// KeepFiles calls fn, and no file is removed until fn returns: the sweep of a [Cleaner] waits,
+// and requests to remove files are refused.
+func (c *Cleaner) KeepFiles(fn func() error) error {
+	c.copying.Lock()
+	defer c.copying.Unlock()
+	return fn()
+}
+
+func errCopying() error {
+	return fault.New(fault.Conflict, "a backup is being made, and no file is removed until it is done: try again then")
+}
+
 // NamedBy returns at most limit runs that name a file.
 func (c *Cleaner) NamedBy(ctx context.Context, account, hash string, limit int) ([]string, error) {
 	refs, err := c.Store.References(ctx, account, hash, limit)
@@ -405,6 +445,10 @@ func (c *Cleaner) NamedBy(ctx context.Context, account, hash string, limit int) 
 // RemoveFile removes a file that no stored run names, whatever its age. If a run names
 // it, the error is fault.Conflict and lists such runs.
 func (c *Cleaner) RemoveFile(ctx context.Context, account, hash string) error {
+	if !c.copying.TryRLock() {
+		return errCopying()
+	}
+	defer c.copying.RUnlock()
 	// First let requests finish that have touched the file and not yet committed the
 	// transition that names it.
 	c.removal.Lock()

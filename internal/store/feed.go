@@ -41,13 +41,14 @@ type Change struct {
 	// run, its head has. A deleted run has no head, and all that is known here is its id.
 	Run         string
 	Root        string // of a child run
-	Deleted     bool   // with all runs below it
+	Deleted     bool   // removed, with all runs below it
 	Recipe      string
 	Status      string
 	Code        fault.Code
 	Ended       int64 // UTC µs; 0 while live
 	Quarantined bool
 	Imported    bool // see Head.Imported; such a run counts as quarantined
+	Hidden      bool // a user has deleted the run: lists hide it until it is removed; see Head.Deleted
 
 	// Of an entry: its number, its key and its kind.
 	Entry uint64
@@ -80,7 +81,7 @@ func AppendChanges(changes []Change, t *Transition, first uint64) []Change {
 	if h := t.Head; h != nil && !mutation.Feed {
 		changes = append(changes, Change{
 			At: h.Updated, Run: t.Run, Root: h.Root, Recipe: h.Recipe, Status: h.Status, Code: h.Code, Ended: h.Ended,
-			Quarantined: h.Quarantine != "", Imported: h.Imported(),
+			Quarantined: h.Quarantine != "", Imported: h.Imported(), Hidden: h.Deleted != 0,
 		})
 	}
 	for i, e := range t.Entries {

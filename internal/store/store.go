@@ -10,6 +10,7 @@ package store
 
 import (
 	"context"
+	"io"
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
@@ -29,12 +30,14 @@ type Key struct {
 type Store interface {
 	Committer
 	Reader
+	Searcher
 	Recoverer
 	Queue
 	Retention
 	Notes
 	Ledger
 	Feed
+	Records
 
 	// Stats describes size and health for people and tests.
 	Stats(ctx context.Context) (Stats, error)
@@ -88,13 +91,22 @@ type Reader interface {
 	// List returns the heads of root runs, newest first (by creation, then run id), or
 	// those that the query selects instead. A damaged head has Head.Damage set and does
 	// not hide the others. It is listed when the query selects by a field that may be
-	// damaged.
+	// damaged, unless the damage is also in an index of that field.
 	List(ctx context.Context, q Query) ([]Head, error)
 
 	// Plan returns the plan that a transition stored under the key, or
 	// fault.RecipeNotFound. Accounts share plans, because the key depends on the
 	// content only.
 	Plan(ctx context.Context, key string) ([]byte, error)
+}
+
+// A Searcher lists runs in bounded pieces.
+type Searcher interface {
+	// Search is List for queries that may select few of many runs. It reads at most MaxScan
+	// heads and returns those that the query selects, in its order, and the run behind which
+	// (Query.After) the next call continues; "" = there are no more. A page with a next run
+	// may have fewer heads than the limit, or none.
+	Search(ctx context.Context, q Query) (heads []Head, next string, err error)
 }
 
 // A Recoverer finds the runs that an engine continues after a start.
@@ -152,6 +164,22 @@ type Inspector interface {
 	// Settings returns the settings that a published measurement of the store must
 	// name.
 	Settings() (map[string]string, error)
+}
+
+// A Snapshotter copies a store while it is used.
+type Snapshotter interface {
+	// Snapshot returns a copy of everything that is committed, as it was at one moment
+	// between its call and its return. Commits go on meanwhile. progress is called with how
+	// much is copied and how much there is; the units are the store's own.
+	Snapshot(ctx context.Context, progress func(done, total int64)) (*Snapshot, error)
+}
+
+// A Snapshot is a copy of a store in one file. Close removes it.
+type Snapshot struct {
+	io.ReadCloser
+	Size   int64
+	Schema int   // the version of its schema
+	Runs   int64 // how many runs it has
 }
 
 // The bounds past which the engine compacts the runs that Uncompacted returns.
@@ -300,6 +328,13 @@ type Head struct {
 	Quarantine string
 	// Owes reports that an ended run still has commands to carry out.
 	Owes bool
+	// Deleted is when a user deleted the run, UTC µs; 0 = nobody has. A deleted run is
+	// stored until retention removes it, but lists hide it; see Query.Deleted. It has ended,
+	// is a root, and stays deleted.
+	Deleted int64
+	// Labels are those of a root run, as EncodeLabels returns them; "" = it has none. The
+	// first transition fixes them.
+	Labels string
 	// Damage is set by List and Recover only. It says why only the key of this head can
 	// be trusted; all other fields are then empty. The method Head returns
 	// fault.StoreCorrupt instead. Do not write such a head.
@@ -350,6 +385,15 @@ type Query struct {
 	After   string // run id, of a run that the fields above select unless All is set; only heads that come after it
 	Since   int64  // created at or after, UTC µs
 	Limit   int    // default 50, at most 500
+
+	// Of those, what Match selects.
+	Statuses      []string          // any of them
+	CreatedBefore int64             // UTC µs
+	Labels        map[string]string // each of them
+	Text          string            // a part of recipe, run id, error or value of a label, in any case
+	// Deleted selects the root runs that users have deleted, instead of the others. Queries
+	// with Parent, Root or All select both.
+	Deleted bool
 }
 
 // Cap returns how many heads the query asks for: by default 50, at most 500.
@@ -367,4 +411,5 @@ type Stats struct {
 	Syncs        int64 // since open; -1 = not counted
 	Commits      int64 // since open
 	Transitions  int64 // since open
+	Records      int64 // stored; see [Records]
 }

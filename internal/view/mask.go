@@ -3,9 +3,7 @@
 package view
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"maps"
 	"reflect"
 	"regexp"
@@ -37,13 +35,19 @@ const (
 	maxWholes = 64
 )
 
-// A Mask hides the values that the recipe's input schema marks as writeOnly, in events
-// that are shown or exported. In the input it hides the whole value, of any type.
-// Where a step passes the value on, it hides every text, long number, object and list
-// of it. The run itself is computed from the unmasked events. A Mask must see the
-// events of a run in order, from the first.
+// A Mask hides the values that the recipe's input schema marks as writeOnly or
+// x-sensitive, in events that are shown or exported, and those that a schema of an output
+// marks. Where the value first occurs it hides the whole of it, of any type. Where a step
+// passes the value on, it hides every text, long number, object and list of it. The run
+// itself is computed from the unmasked events. A Mask must see the events of a run in
+// order, from the first.
 type Mask struct {
-	schema map[string]any
+	schema map[string]any // of the input; nil if it marks nothing
+	result map[string]any // of the run's outputs; nil if it marks nothing
+	// outputs are the marks in the outputs of steps, by step.
+	outputs map[int32][]outputMark
+	root    map[string]any // the schema that is being followed
+
 	texts  []string // longest first, so that none hides a part of another; numbers too, in their text form
 	wholes []any    // the objects and lists that are not empty
 	work   int      // schema parts followed for this event
@@ -64,12 +68,17 @@ type childKey struct {
 
 // NewMask returns the mask of a plan; nil when the plan marks nothing.
 func NewMask(p *plan.Plan) *Mask {
-	var schema map[string]any
-	if !bytes.Contains(p.InputSchema, []byte(`"writeOnly"`)) || json.Unmarshal(p.InputSchema, &schema) != nil {
+	m := &Mask{schema: marking(p.InputSchema), result: marking(p.OutputSchema)}
+	m.markOutputs(p)
+	if m.schema == nil && m.result == nil && m.outputs == nil {
 		return nil
 	}
-	return &Mask{schema: schema}
+	return m
 }
+
+// MarksInput reports whether the mask hides parts of the run's input because of its own
+// recipe.
+func (m *Mask) MarksInput() bool { return m != nil && m.schema != nil }
 
 // Inherit returns a mask that also hides what an outer run's mask has learned. The input
 // of a child run is made by its parent, so that a value which the parent's recipe marks
@@ -100,12 +109,15 @@ func (m *Mask) Below(of func(run string) (*Mask, error)) *Mask {
 	return m
 }
 
-// Deep reports whether what a mask hides depends on child runs.
-func (m *Mask) Deep() bool { return m != nil && m.below != nil }
+// Late reports whether what a mask hides depends on events after the first: on outputs, or
+// on child runs.
+func (m *Mask) Late() bool {
+	return m != nil && (m.below != nil || m.outputs != nil || m.result != nil)
+}
 
 // child follows the start and the end of a child run.
 func (m *Mask) child(ev *journal.Event) {
-	if m.below == nil {
+	if m.below == nil || ev.Kind != journal.EvChildStarted && ev.Kind != journal.EvChildEnded {
 		return
 	}
 	key := childKey{string(ev.Path), ev.Step, ev.Attempt}
@@ -132,14 +144,18 @@ func (m *Mask) sortTexts() {
 	m.texts = slices.Compact(m.texts)
 }
 
-// Learn remembers the marked values of an event that has input of the run, or tells of a
-// child run, for the masks that inherit them.
+// Learn remembers the marked values of an event that has input or outputs of the run, or
+// tells of a child run, for the masks that inherit them.
 func (m *Mask) Learn(ev *journal.Event) {
 	switch ev.Kind {
 	case journal.EvRunStarted, journal.EvRunRetried:
 		m.Event(ev)
-	case journal.EvChildStarted, journal.EvChildEnded:
-		m.child(ev)
+	case journal.EvNodeCompleted, journal.EvRunCompleted, journal.EvChildStarted, journal.EvChildEnded:
+		if m.marksOf(ev) != nil {
+			m.Event(ev)
+		} else {
+			m.child(ev)
+		}
 	}
 }
 
@@ -171,14 +187,15 @@ func (m *Mask) Event(ev *journal.Event) *journal.Event {
 		m.unread = m.unread || string(out.Data) == maskedJSON
 		return &out
 	}
-	if ev.Kind == journal.EvChildStarted || ev.Kind == journal.EvChildEnded {
-		m.child(ev)
-	}
+	m.child(ev)
 	if ev.Kind == journal.EvRunLimits || ev.Kind == journal.EvChildStarted {
 		return ev // limits and shares are numbers that readers of the state need, and a run id is no secret
 	}
 	if m.unread {
 		return hidden(&out)
+	}
+	if marks := m.marksOf(ev); marks != nil {
+		return m.output(&out, marks)
 	}
 	if len(m.texts) == 0 && len(m.wholes) == 0 {
 		return ev
@@ -229,7 +246,7 @@ func hidden(ev *journal.Event) *journal.Event {
 
 // Fields masks parameters of the run, and remembers the marked values in them.
 func (m *Mask) Fields(params map[string]any) map[string]any {
-	m.work = 0
+	m.work, m.root = 0, m.schema
 	masked, _ := m.marked(m.schema, params, 0).(map[string]any)
 	m.sortTexts()
 	// The same text may occur in other parameters.
@@ -245,7 +262,7 @@ func (m *Mask) marked(schema any, v any, depth int) any {
 		return v
 	}
 	m.work++
-	if s["writeOnly"] == true || m.work > maxSchemaWork || depth > maxSchemaDepth {
+	if s["writeOnly"] == true || s["x-sensitive"] == true || m.work > maxSchemaWork || depth > maxSchemaDepth {
 		m.learn(v)
 		return Masked
 	}
@@ -330,9 +347,9 @@ func (m *Mask) resolve(ref string) any {
 		return nil
 	}
 	if path != "" && path[0] != '/' {
-		return anchored(m.schema, path, 0)
+		return anchored(m.root, path, 0)
 	}
-	var at any = m.schema
+	var at any = m.root
 	for part := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
 		if part == "" {
 			continue

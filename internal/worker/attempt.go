@@ -16,6 +16,7 @@ import (
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/redact"
 )
 
 // attempt is one call of an action. It is also the call's context and its reporter,
@@ -27,6 +28,7 @@ import (
 type attempt struct {
 	pool     *Pool
 	task     Task
+	files    action.Files // those of the task; the action gets them guarded
 	deadline time.Time
 	links    deadlineLinks              // in the pool's deadlines
 	grace    atomic.Pointer[time.Timer] // set when the attempt was cancelled or timed out
@@ -44,6 +46,10 @@ type attempt struct {
 	cancelled cancelState
 
 	limiter reportLimiter
+	// deltas is what removes secrets from the texts of Delta, with the set that it removes.
+	// The lock of limiter protects both.
+	deltas   *redact.Stream
+	deltaSet *redact.Set
 }
 
 func (a *attempt) timeout() time.Duration { return time.Duration(a.task.TimeoutMS) * time.Millisecond }
@@ -62,30 +68,35 @@ func (a *attempt) run() {
 				res = Result{Err: a.panicked(v)}
 				return
 			}
+			a.flushDeltas()
 			a.finish(Result{Err: fault.New(fault.StepFailed, "action %s called runtime.Goexit instead of returning", a.task.Action.Name)})
 		}()
 		res = a.call()
 		normal = true
 	}()
+	a.flushDeltas()
 	a.finish(res)
 }
 
 // panicked writes the stack to the log. The error that leaves the process only says that
 // the action panicked, because values and paths in a stack may be secret (I16, I18).
 func (a *attempt) panicked(v any) *fault.Error {
-	t := &a.task
+	t, known := &a.task, a.known()
+	text := known.String(fmt.Sprint(v))
 	a.pool.cfg.Logger.Error("action panicked", "run", t.Task.Run, "step", t.Task.Step, "attempt", t.Task.Attempt,
-		"action", t.Action.Name, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
-	return fault.Wrap(fault.StepFailed, fmt.Errorf("panic: %v", v),
+		"action", t.Action.Name, "panic", text, "stack", known.String(string(debug.Stack())))
+	return fault.Wrap(fault.StepFailed, fmt.Errorf("panic: %s", text),
 		"action %s panicked; the log has the details", t.Action.Name)
 }
 
 func (a *attempt) call() Result {
 	t := &a.task
 	if err := a.resolveInput(); err != nil {
-		return Result{Err: err}
+		return Result{Err: a.redacted(err)}
 	}
 	t.Task.Report = a
+	a.files = t.Task.Files
+	t.Task.Files = a.guarded(t.Task.Files)
 	if err := failpoint.Hit(failpoint.ActionBefore); err != nil {
 		return Result{Err: a.failed(err)}
 	}
@@ -98,7 +109,7 @@ func (a *attempt) call() Result {
 		return Result{Err: a.failed(err), Price: price} // also with a price that cannot be read
 	}
 	if perr != nil {
-		return Result{Err: fault.Wrap(fault.StepFailed, perr, "action %s reported an invalid price: %s", t.Action.Name, fault.Message(perr))}
+		return Result{Err: a.redacted(fault.Wrap(fault.StepFailed, perr, "action %s reported an invalid price: %s", t.Action.Name, fault.Message(perr)))}
 	}
 	cost := t.Action.Cost
 	if out.Cost != nil {
@@ -109,7 +120,7 @@ func (a *attempt) call() Result {
 	}
 	data, ferr := a.encodeOutput(out.Output)
 	if ferr != nil {
-		return Result{Err: ferr, Price: price}
+		return Result{Err: a.redacted(ferr), Price: price}
 	}
 	return Result{Output: data, Cost: cost, Price: price}
 }
@@ -130,6 +141,11 @@ func reportedPrice(out *action.Result) (*ledger.Amount, error) {
 // so that the action sees plain values. The contract is checked on the whole input.
 func (a *attempt) resolveInput() *fault.Error {
 	t := &a.task
+	if jsonx.Reserved(t.Task.Input) {
+		if err := a.fillSecrets(); err != nil {
+			return err
+		}
+	}
 	if !jsonx.Reserved(t.Task.Input) {
 		return a.checkInput(t.Task.Input, nil)
 	}
@@ -183,7 +199,7 @@ func (a *attempt) checkInput(input []byte, lists map[string]jsonx.Large) *fault.
 func (a *attempt) encodeOutput(v any) ([]byte, *fault.Error) {
 	t := &a.task
 	most := MaxLarge
-	if t.NoFiles || t.Task.Files == nil {
+	if t.NoFiles || a.files == nil {
 		most = MaxOutput
 	}
 	data, err := encode(t.Action.Name, v, most)
@@ -204,10 +220,15 @@ func (a *attempt) encodeOutput(v any) ([]byte, *fault.Error) {
 			return nil, err
 		}
 	}
+	if known := a.known(); known != nil {
+		if data = known.JSON(data, outputLimits(data)); len(data) > most {
+			return nil, outputTooLarge(t.Action.Name, most)
+		}
+	}
 	if len(data) <= MaxOutput {
 		return data, nil
 	}
-	out, serr := spill(a, t.Task.Files, t.Task.Step, data)
+	out, serr := spill(a, a.files, t.Task.Step, data)
 	switch {
 	case errors.Is(serr, errTooLarge):
 		return nil, fault.New(fault.OutputTooLarge, "action %s returned %d bytes, and not enough of them are in texts or lists that could go to files: return a file instead", t.Action.Name, len(data))
@@ -225,12 +246,13 @@ func (a *attempt) failed(err error) *fault.Error {
 			err = cause
 		}
 	}
-	return failure(err)
+	return failure(err, a.redacted)
 }
 
 // expire is called at the deadline: the attempt has failed, whatever the action still
 // does (soft limit of X115). Its slot stays occupied during the grace period.
 func (a *attempt) expire() {
+	a.flushDeltas()
 	a.mu.Lock()
 	if a.settled {
 		a.mu.Unlock()
@@ -272,6 +294,7 @@ func (a *attempt) abort() {
 // giveUp frees the slot of an action that did not return within its grace period. Its
 // goroutine cannot be killed; it is counted as abandoned until it ends by itself.
 func (a *attempt) giveUp() {
+	a.flushDeltas()
 	a.mu.Lock()
 	if a.returned || a.freed {
 		a.mu.Unlock()

@@ -268,12 +268,13 @@ func TestReportsAreText(t *testing.T) {
 
 // A message of the maximum length is kept; a longer one is cut and marked.
 func TestMessagesSayThatTheyWereCut(t *testing.T) {
+	same := func(f *fault.Error) *fault.Error { return f }
 	for n, want := range map[int]string{maxMessage: text(maxMessage), maxMessage + 1: text(maxMessage) + " …"} {
-		if got := failure(errors.New(text(n))).Msg; got != want {
+		if got := failure(errors.New(text(n)), same).Msg; got != want {
 			t.Errorf("%d bytes become %d: …%s", n, len(got), got[max(0, len(got)-8):])
 		}
 	}
-	if got := failure(errors.New("a\xff")).Msg; got != "a\uFFFD" {
+	if got := failure(errors.New("a\xff"), same).Msg; got != "a\uFFFD" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -90,9 +90,14 @@ func canonical(v any, most int) ([]byte, error) {
 // 64 levels, and a list read from a file may be nested 64 levels deep in an input.
 const maxDepth = 128
 
+// outputLimits are the limits for decoding an input or output whose size was checked.
+func outputLimits(data []byte) jsonx.Limits {
+	return jsonx.Limits{Bytes: len(data) + 1, Depth: maxDepth, Tokens: maxTokens}
+}
+
 // check decodes a value and validates it.
 func check(validate func(any) error, data []byte, code, tooLarge fault.Code) *fault.Error {
-	v, err := jsonx.Decode(data, jsonx.Limits{Bytes: len(data) + 1, Depth: maxDepth, Tokens: maxTokens})
+	v, err := jsonx.Decode(data, outputLimits(data))
 	if tooManyTokens(err) {
 		return fault.New(tooLarge, "the value cannot be checked: %v", err)
 	}

@@ -49,7 +49,9 @@ func (a *attempt) report(r Report) {
 	if s.closed || sink == nil {
 		return
 	}
-	cost := reportBytes + len(r.Level) + len(r.Text) + len(r.Value)
+	size := len(r.Text)
+	a.redactReport(&r)
+	cost := reportBytes + len(r.Level) + size + len(r.Value)
 	if s.bytes+cost > MaxReported || r.Kind == Log && s.logs >= MaxLogs {
 		s.dropped++
 		return
@@ -66,6 +68,9 @@ func (a *attempt) report(r Report) {
 	s.bytes += cost
 	if r.Kind == Log {
 		s.logs++
+	}
+	if r.Kind == Delta && r.Text == "" && size > 0 {
+		return // all of it is held back
 	}
 	r.ID, r.Owner = a.task.ID, a.task.Owner
 	sink(r)

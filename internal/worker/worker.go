@@ -122,6 +122,8 @@ type Config struct {
 	Report func(Report)
 	// Logger receives panics with their stacks. Default: discarded.
 	Logger *slog.Logger
+	// Secrets has the secrets that inputs refer to. Default: none.
+	Secrets SecretSource
 	// Grace is how long a cancelled attempt may take to return before its slot is freed
 	// (X115). Default 5 s.
 	Grace time.Duration
@@ -145,6 +147,8 @@ type Pool struct {
 	large chan struct{}
 	// idle, when set, is closed once no attempt and no callback is running.
 	idle chan struct{}
+
+	known knownSecrets
 }
 
 // New returns a pool. It panics if Config.Done is missing, which is a
@@ -359,8 +363,9 @@ func (p *Pool) countAbandoned(n int) {
 const maxMessage = 4 << 10
 
 // failure converts an error that an action returned into one that may leave the
-// process.
-func failure(err error) *fault.Error {
+// process. redacted removes secrets before the text is cut, because a part of a secret
+// is not recognised everywhere.
+func failure(err error, redacted func(*fault.Error) *fault.Error) *fault.Error {
 	var f *fault.Error
 	if !errors.As(err, &f) {
 		var code fault.Code
@@ -369,6 +374,7 @@ func failure(err error) *fault.Error {
 		}
 		f = fault.Wrap(code, err, "%s", err.Error())
 	}
+	f = redacted(f)
 	if len(f.Msg) <= maxMessage && utf8.ValidString(f.Msg) {
 		return f
 	}

@@ -21,6 +21,7 @@ const maxCounted = 1_000_000
 type childEstimates struct {
 	registered map[plan.ChildRef]*plan.Plan
 	done       map[childRun]amount
+	expected   map[childRun]int64  // how long the run takes, in ms
 	byInput    map[*plan.Plan]bool // what a run costs depends on its input
 	told       map[openPart]bool   // the parts without a known bound, each told once
 	counted    int                 // steps
@@ -40,7 +41,7 @@ type openPart struct {
 }
 
 func newChildEstimates(root *plan.Plan) *childEstimates {
-	c := &childEstimates{registered: map[plan.ChildRef]*plan.Plan{}, done: map[childRun]amount{}, byInput: map[*plan.Plan]bool{}, told: map[openPart]bool{}}
+	c := &childEstimates{registered: map[plan.ChildRef]*plan.Plan{}, done: map[childRun]amount{}, expected: map[childRun]int64{}, byInput: map[*plan.Plan]bool{}, told: map[openPart]bool{}}
 	for _, r := range root.Registered {
 		c.registered[r.Ref] = r.Plan
 	}
@@ -63,32 +64,23 @@ func (e *estimator) childPlan(st *plan.Step) *plan.Plan {
 // are known. A recursion counts down to its limit: the step that would go deeper fails and
 // costs nothing.
 func (e *estimator) child(st *plan.Step) amount {
-	c, ref, p := e.children, e.p.Children[st.Child.Ref], e.childPlan(st)
-	if p == nil {
+	c, ref := e.children, e.p.Children[st.Child.Ref]
+	if e.childPlan(st) == nil {
 		e.openPart(st, fmt.Sprintf("%s runs the recipe %s, whose cost is unknown: it is not found here; give the directory that has it (--recipes)", st.ID, &ref))
 		return amount{}
 	}
-	run := childRun{plan: p, depth: e.depth + 1, most: e.most}
-	if st.Child.Depth > 0 {
-		run.most = min(run.most, st.Child.Depth)
-	}
-	if run.depth > run.most {
+	run, ok := e.below(st)
+	if !ok {
 		return amount{}
 	}
-	if p.Limits.ChildDepth > 0 {
-		run.most = min(run.most, run.depth+p.Limits.ChildDepth)
-	}
-	if c.dependsOnInput(p) {
-		run.input = string(st.Params)
-	}
-	a, ok := c.done[run]
+	a, done := c.done[run]
 	switch {
-	case ok:
+	case done:
 	case c.counted > maxCounted:
 		e.openPart(st, fmt.Sprintf("%s runs the recipe %s, which is not counted: there are more than %d steps", st.ID, &ref, maxCounted))
 		return amount{}
 	default:
-		inner := &estimator{p: p, actions: e.actions, vars: Known{Input: fixedValues(st)}.vars(p), children: c, depth: run.depth, most: run.most}
+		inner := e.inside(st, run)
 		a = inner.graph(0)
 		c.done[run] = a
 		for _, o := range inner.open {
@@ -104,6 +96,34 @@ func (e *estimator) child(st *plan.Step) amount {
 		a.ms[0], a.ms[1] = min(a.ms[0], st.TimeoutMS), min(a.ms[1], st.TimeoutMS)
 	}
 	return a
+}
+
+// below returns the run that a step starts; ok is false if its recipe is not known, or if it
+// would be deeper than runs may nest.
+func (e *estimator) below(st *plan.Step) (run childRun, ok bool) {
+	p := e.childPlan(st)
+	if p == nil {
+		return run, false
+	}
+	run = childRun{plan: p, depth: e.depth + 1, most: e.most}
+	if st.Child.Depth > 0 {
+		run.most = min(run.most, st.Child.Depth)
+	}
+	if run.depth > run.most {
+		return run, false
+	}
+	if p.Limits.ChildDepth > 0 {
+		run.most = min(run.most, run.depth+p.Limits.ChildDepth)
+	}
+	if e.children.dependsOnInput(p) {
+		run.input = string(st.Params)
+	}
+	return run, true
+}
+
+// inside returns an estimator of the run that a step starts.
+func (e *estimator) inside(st *plan.Step, run childRun) *estimator {
+	return &estimator{p: run.plan, actions: e.actions, vars: Known{Input: fixedValues(st)}.vars(run.plan), children: e.children, depth: run.depth, most: run.most}
 }
 
 // dependsOnInput reports whether the input of a run of p makes a difference: whether a loop

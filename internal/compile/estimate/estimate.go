@@ -266,12 +266,7 @@ func (e *estimator) graph(g int32) amount {
 	}
 	gr := &e.p.Graphs[g]
 	ends := make([]interval, gr.N)
-	order := make([]int32, gr.N)
-	for i := range order {
-		order[i] = gr.First + int32(i)
-	}
-	slices.SortStableFunc(order, func(a, b int32) int { return int(e.p.Steps[a].Wave - e.p.Steps[b].Wave) })
-	for _, i := range order {
+	for _, i := range e.inWaves(gr) {
 		st := &e.p.Steps[i]
 		a := e.step(i)
 		if st.When != nil {
@@ -288,6 +283,16 @@ func (e *estimator) graph(g int32) amount {
 		}
 	}
 	return total
+}
+
+// inWaves returns the steps of a graph, each after those that it waits for.
+func (e *estimator) inWaves(g *plan.Graph) []int32 {
+	order := make([]int32, g.N)
+	for i := range order {
+		order[i] = g.First + int32(i)
+	}
+	slices.SortStableFunc(order, func(a, b int32) int { return int(e.p.Steps[a].Wave - e.p.Steps[b].Wave) })
+	return order
 }
 
 func (e *estimator) step(i int32) amount {

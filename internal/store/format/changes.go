@@ -44,6 +44,7 @@ const (
 	changeEnded       = 1 << 4
 	changeCode        = 1 << 5
 	changeChild       = 1 << 6
+	changeHidden      = 1 << 7
 )
 
 // maxTexts bounds how many texts of a row are remembered, because each is searched for.
@@ -84,7 +85,7 @@ func (c *Changes) Add(ch *store.Change) {
 	default:
 		flags |= byte(Flag(ch.Quarantined))*changeQuarantined | byte(Flag(ch.Imported))*changeImported |
 			byte(Flag(ch.Ended != 0))*changeEnded | byte(Flag(ch.Code != ""))*changeCode |
-			byte(Flag(ch.Root != ""))*changeChild
+			byte(Flag(ch.Root != ""))*changeChild | byte(Flag(ch.Hidden))*changeHidden
 	}
 	c.buf = binary.AppendUvarint(append(c.buf, flags), uint64(ch.At-c.at))
 	c.at = ch.At
@@ -171,7 +172,7 @@ func (d *changeReader) change(ch *store.Change) {
 	switch flags & changedMask {
 	case changedHead:
 		ch.Run, ch.Status, ch.Recipe = d.name, d.text(), d.text()
-		ch.Quarantined, ch.Imported = flags&changeQuarantined != 0, flags&changeImported != 0
+		ch.Quarantined, ch.Imported, ch.Hidden = flags&changeQuarantined != 0, flags&changeImported != 0, flags&changeHidden != 0
 		if flags&changeChild != 0 {
 			ch.Root = d.text()
 		}

@@ -36,7 +36,7 @@ var anyChange = rapid.Custom(func(t *rapid.T) store.Change {
 	}
 	return store.Change{
 		Run: name("run"), Root: rapid.SampledFrom([]string{"", "", "run_1", "another"}).Draw(t, "root"), Status: text("status"), Recipe: text("recipe"), Code: fault.Code(text("code")), Ended: rapid.Int64().Draw(t, "ended"),
-		Quarantined: rapid.Bool().Draw(t, "quarantined"), Imported: rapid.Bool().Draw(t, "imported"),
+		Quarantined: rapid.Bool().Draw(t, "quarantined"), Imported: rapid.Bool().Draw(t, "imported"), Hidden: rapid.Bool().Draw(t, "hidden"),
 	}
 })
 

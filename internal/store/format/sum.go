@@ -31,6 +31,9 @@ import (
 //	ledger_keys    sum        the whole row
 //	ledger_states  sum        the whole row
 //	feed           sum        the whole row
+//	record_revisions sum  the whole row
+//	run_marks                 a blob
+//	records        sum        the row except its data, which is a blob
 //	snapshots      sum        the row except its state, which is a blob
 //	chunks         sum        the row except its data, which is a blob; -1 = written
 //	                          before chunks had a checksum

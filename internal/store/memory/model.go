@@ -23,6 +23,8 @@ type model struct {
 	notes    map[string][]byte
 	accounts map[string]*accountRecord // replaced, never changed
 	feeds    map[string]feedRecord
+	records  map[store.RecordKey]store.Record
+	revision uint64 // the last one given to a record
 	// undo, when not nil, collects functions that revert what apply did.
 	undo []func()
 
@@ -79,6 +81,7 @@ func newModel() *model {
 		keys:  map[store.Key]used{},
 		names: map[store.Key]map[string]struct{}{}, released: map[store.Key]int64{},
 		notes: map[string][]byte{}, accounts: map[string]*accountRecord{}, feeds: map[string]feedRecord{},
+		records: map[store.RecordKey]store.Record{},
 	}
 }
 
@@ -178,7 +181,8 @@ func (m *model) apply(t *store.Transition) {
 		r.head.Key = t.Key
 		if r.last != 0 {
 			r.head.Recipe, r.head.Version, r.head.PlanHash, r.head.Created = old.Recipe, old.Version, old.PlanHash, old.Created
-			r.head.Root, r.head.Parent = old.Root, old.Parent
+			r.head.Root, r.head.Parent, r.head.Labels = old.Root, old.Parent, old.Labels
+			r.head.Deleted = max(r.head.Deleted, old.Deleted)
 		}
 	}
 	for _, p := range t.Plans {

@@ -167,12 +167,39 @@ func (s *Store) Head(ctx context.Context, key store.Key) (store.Head, error) {
 
 // List implements store.Store.
 func (s *Store) List(ctx context.Context, q store.Query) ([]store.Head, error) {
+	heads, err := s.list(ctx, &q)
+	if err != nil {
+		return nil, err
+	}
+	heads = slices.DeleteFunc(heads, func(h store.Head) bool { return !q.Match(&h) })
+	return heads[:min(len(heads), q.Cap())], nil
+}
+
+// Search implements store.Store.
+func (s *Store) Search(ctx context.Context, q store.Query) (heads []store.Head, next string, err error) {
+	all, err := s.list(ctx, &q)
+	if err != nil {
+		return nil, "", err
+	}
+	for i := range all {
+		if len(heads) == q.Cap() || i == store.MaxScan {
+			return heads, all[i-1].Run, nil
+		}
+		if q.Match(&all[i]) {
+			heads = append(heads, all[i])
+		}
+	}
+	return heads, "", nil
+}
+
+// list returns the heads that a query selects by their places.
+func (s *Store) list(ctx context.Context, q *store.Query) ([]store.Head, error) {
 	err := s.enter(ctx)
 	defer s.d.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	selects, order, err := s.selection(&q)
+	selects, order, err := s.selection(q)
 	if err != nil {
 		return nil, err
 	}
@@ -193,17 +220,12 @@ func (s *Store) List(ctx context.Context, q store.Query) ([]store.Head, error) {
 	}
 	var heads []store.Head
 	for key, r := range s.d.synced.runs {
-		if key.Account == q.Account && selects(&r.head) &&
-			(q.Status == "" || q.Status == r.head.Status) &&
-			(q.Recipe == "" || q.Recipe == r.head.Recipe) &&
-			strings.HasPrefix(key.Run, q.Prefix) &&
-			r.head.Created >= q.Since &&
-			(after == nil || order(&r.head, after) > 0) {
+		if key.Account == q.Account && selects(&r.head) && strings.HasPrefix(key.Run, q.Prefix) && (after == nil || order(&r.head, after) > 0) {
 			heads = append(heads, r.head)
 		}
 	}
 	slices.SortFunc(heads, func(a, b store.Head) int { return order(&a, &b) })
-	return heads[:min(len(heads), q.Cap())], nil
+	return heads, nil
 }
 
 // selection returns which runs a query selects by its fields Parent, Root and All, and
@@ -272,5 +294,6 @@ func (s *Store) Stats(ctx context.Context) (store.Stats, error) {
 	for _, r := range s.d.synced.runs {
 		st.JournalRows += int64(len(r.tail))
 	}
+	st.Records = int64(len(s.d.synced.records))
 	return st, nil
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/roux-engine/roux/internal/store/sqlite/catalog"
 	"github.com/roux-engine/roux/internal/store/sqlite/changes"
 	"github.com/roux-engine/roux/internal/store/sqlite/check"
+	"github.com/roux-engine/roux/internal/store/sqlite/marks"
+	"github.com/roux-engine/roux/internal/store/sqlite/records"
 )
 
 // TestEverySQLTextIsUsed: opening a store takes every text of sql/*.sql by its name, and
@@ -28,7 +30,9 @@ func TestEverySQLTextIsUsed(t *testing.T) {
 	}
 	var q queries
 	check.NewTexts(c)
-	for _, err := range []error{s.t.load(c), new(statements).prepare(s.db, c, new(starts)), second(changes.Open(c, s.db, s.read)), q.prepare(t.Context(), s.read, c), q.close()} {
+	documents, err := records.Open(t.Context(), c, s.db, s.read)
+	_, marked := marks.Open(c, s.db, s.read)
+	for _, err := range []error{err, marked, documents.Close(), s.t.load(c), new(statements).prepare(s.db, c, new(starts)), second(changes.Open(c, s.db, s.read)), q.prepare(t.Context(), s.read, c), q.close()} {
 		if err != nil {
 			t.Fatal(err)
 		}

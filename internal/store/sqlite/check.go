@@ -59,7 +59,7 @@ func (s *Store) Check(ctx context.Context) (schema int, complaints []string, err
 		return 0, nil, err
 	}
 	c := checking{check.Check{DB: s.read, Texts: s.checkTexts}, s}
-	for _, part := range []func(context.Context) error{c.Pages, c.schema, c.Journal, c.Encoded, c.Rows, c.Trees, c.heads, c.ledger, c.changes} {
+	for _, part := range []func(context.Context) error{c.Pages, c.schema, c.Journal, c.Encoded, c.Rows, c.Trees, c.Marks, c.heads, c.ledger, c.changes} {
 		if err = part(ctx); err != nil {
 			break
 		}

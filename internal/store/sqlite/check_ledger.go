@@ -10,6 +10,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/store/format"
+	"github.com/roux-engine/roux/internal/store/sqlite/check"
 	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 )
 
@@ -69,8 +70,8 @@ func (s *Store) fold(ctx context.Context, account string, fn func(a *ledger.Acco
 		return err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	keys := &keyRows{rows: rows}
-	if err := keys.next(); err != nil {
+	keys := check.NewKeys(rows)
+	if err := keys.Next(); err != nil {
 		return err
 	}
 	a := ledger.NewAccount()
@@ -81,7 +82,7 @@ func (s *Store) fold(ctx context.Context, account string, fn func(a *ledger.Acco
 		if err := applyEntry(a, e, account); err != nil {
 			return err
 		}
-		if err := keys.entry(e, n); err != nil {
+		if err := keys.Entry(e, n); err != nil {
 			return err
 		}
 		want, stored := sums[int64(n)]
@@ -94,35 +95,8 @@ func (s *Store) fold(ctx context.Context, account string, fn func(a *ledger.Acco
 	switch {
 	case err == nil && len(sums) > 0:
 		return fault.New(fault.StoreCorrupt, "account %q has states after entries that are not there", account)
-	case err == nil && keys.seq > 0:
+	case err == nil && keys.Seq() > 0:
 		return fault.New(fault.StoreCorrupt, "account %q has keys of entries that are not there", account)
 	}
 	return err
-}
-
-// keyRows reads the keys of an account that were recorded, in the order of their entries.
-type keyRows struct {
-	rows *sql.Rows
-	key  string
-	seq  uint64 // 0 = there are no more
-}
-
-func (k *keyRows) next() error {
-	k.seq = 0
-	if !k.rows.Next() {
-		return k.rows.Err()
-	}
-	return k.rows.Scan(&k.key, &k.seq)
-}
-
-// entry compares an entry with the next key. One that follows from an event need not have
-// been recorded.
-func (k *keyRows) entry(e *ledger.Entry, n uint64) error {
-	if k.seq == n && k.key == e.Key {
-		return k.next()
-	}
-	if _, follows := e.Event(); follows && k.seq != n {
-		return nil
-	}
-	return fault.New(fault.StoreCorrupt, "entry %d (%s) is not the one that is recorded under its key", n, e.Key)
 }

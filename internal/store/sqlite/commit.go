@@ -355,6 +355,9 @@ func (s *Store) writeTransition(t *store.Transition, compaction encodedCompactio
 		e = &entry{key: t.Key}
 		s.c.fresh[t.Key] = e
 		s.touch(e)
+		if err := s.writeMarks(t, s.marks.Start); err != nil {
+			return store.Verdict{}, err
+		}
 		if e.newDeferred = deferred; deferred {
 			e.startSum = format.StartSum(t.Key, t.Head)
 		}
@@ -380,6 +383,11 @@ func (s *Store) writeTransition(t *store.Transition, compaction encodedCompactio
 	if t.Head != nil {
 		if err := s.writeHead(e, t.Head, max(e.newLast, t.Last), at); err != nil {
 			return store.Verdict{}, err
+		}
+		if t.Head.Deleted != 0 {
+			if err := s.writeMarks(t, s.marks.Hide); err != nil {
+				return store.Verdict{}, err
+			}
 		}
 		e.setHead(t.Head)
 	}

@@ -44,7 +44,7 @@ type endedRun struct {
 func mayDefer(t *store.Transition) bool {
 	h := t.Head
 	return h.Parent != "" && t.Last != 0 && t.Compaction == nil && t.Suspension == nil && len(t.Entries) == 0 && t.Idempotency == nil &&
-		h.Ended == 0 && !h.Owes && h.Quarantine == ""
+		h.Ended == 0 && !h.Owes && h.Quarantine == "" && h.Labels == ""
 }
 
 // checkDeferred finds out whether one of the runs that begin without a row has one: then

@@ -132,6 +132,32 @@ func TestRowsAreKeptForChanges(t *testing.T) {
 	}
 }
 
+// A journal row that has the changes of two accounts, because they were committed together,
+// is deleted once.
+func TestRowsAreKeptForChangesOfTwoAccounts(t *testing.T) {
+	s := open(t, t.TempDir())
+	epoch := own(t, s)
+	for i := range 300 {
+		var starts, ends []store.Transition
+		for _, account := range []string{"acme", "other"} {
+			key := store.Key{Account: account, Run: runKey(i).Run}
+			starts = append(starts, startOf(epoch, key, "1"))
+			ends = append(ends, store.Transition{Key: key, Epoch: epoch, Suspension: &store.Suspension{},
+				Compaction: &store.Compaction{First: 1, Last: 1, Chunk: make([]byte, 10), Format: 1, State: make([]byte, 10)}})
+		}
+		mustCommit(t, s, starts...)
+		mustCommit(t, s, ends...)
+		if st, err := s.Stats(ctx); err != nil || st.JournalRows > 200 || st.JournalRows < 0 {
+			t.Fatalf("the journal has %d rows, %v", st.JournalRows, err)
+		}
+	}
+	for _, account := range []string{"acme", "other"} {
+		if n := len(all(t, s, account)); n != 300 {
+			t.Errorf("%s has %d changes", account, n)
+		}
+	}
+}
+
 // Damaged records of changes: what they had is lost, and no number is used twice.
 func TestDamagedChangesInTheJournal(t *testing.T) {
 	for name, damage := range map[string]func(row []byte) []byte{

@@ -292,6 +292,13 @@ func TestI23_EntriesThatHadARowEach(t *testing.T) {
 	}
 	exec(`DROP TABLE ledger`)
 	exec(`DROP TABLE ledger_keys`)
+	exec(`DROP TABLE records`)
+	exec(`DROP TABLE record_revisions`)
+	exec(`DROP TABLE run_marks`)
+	exec(`DROP TABLE run_labels`)
+	exec(`DROP TABLE hidden_runs`)
+	exec(`DROP INDEX runs_recipe`)
+	exec(`DROP INDEX runs_failed`)
 	first, err := migrations.ReadFile("migrations/00006_ledger.sql")
 	if err != nil {
 		t.Fatal(err)

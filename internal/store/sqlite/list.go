@@ -14,13 +14,14 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/format"
 	"github.com/roux-engine/roux/internal/store/sqlite/conn"
+	"github.com/roux-engine/roux/internal/store/sqlite/marks"
 )
 
 // headPlaces are the destinations of the columns of the text headColumns.
 func headPlaces(h *headRow) []any {
 	return []any{
 		&h.Account, &h.Run, &h.Recipe, &h.Version, &h.PlanHash, &h.Status, &h.Created, &h.Updated, &h.Ended,
-		&h.Code, &h.Message, &h.Used, &h.failures, &h.Quarantine, &h.owes, &h.Root, &h.Parent, &h.startSum, &h.headSum,
+		&h.Code, &h.Message, &h.Used, &h.failures, &h.Quarantine, &h.owes, &h.Root, &h.Parent, &h.startSum, &h.headSum, &h.mark,
 	}
 }
 
@@ -66,30 +67,103 @@ func (s *Store) Head(ctx context.Context, key store.Key) (store.Head, error) {
 
 // List implements store.Store.
 func (s *Store) List(ctx context.Context, q store.Query) (heads []store.Head, err error) {
+	most := q.Cap()
+	for {
+		page, next, err := s.Search(ctx, q)
+		if heads = append(heads, page...); err != nil || next == "" || len(heads) == most {
+			return heads, err
+		}
+		q.After, q.Limit = next, most-len(heads)
+	}
+}
+
+// Search implements store.Store.
+func (s *Store) Search(ctx context.Context, q store.Query) (heads []store.Head, next string, err error) {
 	ready := s.isOpen
-	if q.All || q.Root != "" || q.Parent != "" {
+	if !q.Roots() {
 		ready = s.flushDeferred
 	}
 	if err := ready(ctx); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	l, err := s.compose(ctx, &q)
-	if err != nil {
-		return nil, err
+	seen, last := 0, ""
+	visit := func(h *store.Head) error {
+		if len(heads) == q.Cap() || seen == store.MaxScan {
+			next = last
+			return conn.ErrEnough
+		}
+		seen, last = seen+1, h.Run
+		if strings.HasPrefix(h.Run, q.Prefix) && q.Match(h) {
+			heads = append(heads, *h)
+		}
+		return nil
 	}
-	rows, err := s.read.QueryContext(ctx, l.text.String(), l.args...)
-	if err == nil {
-		err = conn.EachRow(rows, func() error {
-			var h headRow
-			if err := rows.Scan(headPlaces(&h)...); err != nil {
-				return err
-			}
-			heads = append(heads, h.orDamage())
-			return nil
-		})
+	if marks.Finds(&q) {
+		err = s.eachMarked(ctx, &q, visit)
+	} else {
+		err = s.eachListed(ctx, &q, visit)
+	}
+	if errors.Is(err, conn.ErrEnough) {
+		return heads, next, nil
 	}
 	_, err = s.explain(err)
-	return heads, err
+	return heads, "", err
+}
+
+// eachListed calls fn for the heads that a query selects by their places.
+func (s *Store) eachListed(ctx context.Context, q *store.Query, fn func(*store.Head) error) error {
+	l, err := s.compose(ctx, q)
+	if err != nil {
+		return err
+	}
+	rows, err := s.read.QueryContext(ctx, l.text.String(), l.args...)
+	if err != nil {
+		return err
+	}
+	return conn.EachRow(rows, func() error {
+		var h headRow
+		if err := rows.Scan(headPlaces(&h)...); err != nil {
+			return err
+		}
+		head := h.orDamage()
+		return fn(&head)
+	})
+}
+
+// eachMarked is eachListed for runs that are found by their marks.
+func (s *Store) eachMarked(ctx context.Context, q *store.Query, fn func(*store.Head) error) error {
+	before, err := s.before(ctx, q)
+	if err != nil {
+		return err
+	}
+	runs, err := s.marks.Runs(ctx, q, before, store.MaxScan+1)
+	if err != nil {
+		return err
+	}
+	for _, run := range runs {
+		var h headRow
+		found, err := s.lookup(ctx, headPlaces(&h), s.q.head, q.Account, run)
+		if err != nil {
+			return err
+		}
+		head := h.orDamage()
+		if !found { // it was removed meanwhile
+			continue
+		}
+		if err := fn(&head); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// before returns the place before which the roots are that a query selects.
+func (s *Store) before(ctx context.Context, q *store.Query) (store.Place, error) {
+	if q.After == "" {
+		return q.Before(store.Last), nil
+	}
+	created, err := s.position(ctx, store.Key{Account: q.Account, Run: q.After})
+	return q.Before(store.Place{Created: created, Run: q.After}), err
 }
 
 // A listing is the query of List while it is composed.
@@ -103,30 +177,37 @@ func (l *listing) add(text string, values ...any) {
 	l.args = append(l.args, values...)
 }
 
+// fewUnended is up to how many runs of an account that have not ended are sorted for a list.
+const fewUnended = 10_000
+
 // compose makes the query of a list.
 func (s *Store) compose(ctx context.Context, q *store.Query) (*listing, error) {
 	l := &listing{args: []any{q.Account}}
-	l.text.WriteString(s.t.listRuns)
+	first := s.t.listRuns
+	if q.Roots() && q.OnlyUnended() {
+		var n int
+		if err := s.read.QueryRowContext(ctx, s.t.countUnended, q.Account, fewUnended+1).Scan(&n); err != nil {
+			return nil, err
+		}
+		if n <= fewUnended {
+			first = s.t.listUnended
+		}
+	}
+	l.text.WriteString(first)
 	order, err := s.selectRuns(ctx, l, q)
 	if err != nil {
 		return nil, err
 	}
-	if q.Status != "" {
-		l.add(s.t.listStatus, q.Status)
-	}
-	if q.Recipe != "" {
-		l.add(s.t.listRecipe, q.Recipe)
-	}
 	if q.Prefix != "" {
 		l.add(s.t.listFrom, q.Prefix)
-		if end := prefixEnd(q.Prefix); end != "" {
+		if end := store.PrefixEnd(q.Prefix); end != "" {
 			l.add(s.t.listBelow, end)
 		}
 	}
 	if q.Since != 0 {
 		l.add(s.t.listSince, q.Since)
 	}
-	l.add(order, q.Cap())
+	l.add(order, store.MaxScan+1)
 	return l, nil
 }
 
@@ -162,12 +243,18 @@ func (s *Store) selectRuns(ctx context.Context, l *listing, q *store.Query) (ord
 		return s.t.oldestFirst, nil
 	}
 	l.add(s.t.listRoots)
-	if q.After != "" {
-		created, err := s.position(ctx, after)
-		if err != nil {
-			return "", err
-		}
-		l.add(s.t.listAfter, created, q.After)
+	before, err := s.before(ctx, q)
+	if err != nil {
+		return "", err
+	}
+	if before != store.Last {
+		l.add(s.t.listAfter, before.Created, before.Run)
+	}
+	if q.Recipe != "" {
+		l.add(s.t.listRecipe, q.Recipe)
+	}
+	if q.OnlyFailed() {
+		l.add(s.t.listFailed)
 	}
 	return s.t.newestFirst, nil
 }
@@ -212,19 +299,6 @@ func (s *Store) position(ctx context.Context, key store.Key) (created int64, err
 	}
 	_, err = s.explain(found)
 	return created, err
-}
-
-// prefixEnd returns the first string after all that begin with p, or "" when there is
-// none. Text compares by bytes.
-func prefixEnd(p string) string {
-	b := []byte(p)
-	for i := len(b) - 1; i >= 0; i-- {
-		if b[i] != 0xff {
-			b[i]++
-			return string(b[:i+1])
-		}
-	}
-	return ""
 }
 
 // Due implements store.Store.

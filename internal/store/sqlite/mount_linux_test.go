@@ -81,9 +81,9 @@ func TestF31_SmallFileSystem(t *testing.T) {
 
 // F31: full before start.
 func TestF31_FullBeforeStart(t *testing.T) {
-	dir := mounted(t, "1m")
+	dir := mounted(t, "2m")
 	ballast := filepath.Join(dir, "ballast")
-	err := os.WriteFile(ballast, make([]byte, 2<<20), 0o600)
+	err := os.WriteFile(ballast, make([]byte, 4<<20), 0o600)
 	if !errors.Is(err, unix.ENOSPC) {
 		t.Fatal(err)
 	}

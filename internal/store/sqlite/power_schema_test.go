@@ -59,7 +59,7 @@ func TestF33_PowerCutsInAMigration(t *testing.T) {
 	images := imageDir(t)
 	step := 1
 	if testing.Short() {
-		step = 11 // one migration has many possible cuts
+		step = 5 // one migration has many possible cuts
 	}
 	for cut := 0; cut <= len(tape.ops); cut += step {
 		p.advance(cut)

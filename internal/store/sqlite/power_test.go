@@ -179,7 +179,7 @@ func (c *cutter) record(t *testing.T, dir string, dice *rand.Rand, clock time.Ti
 	if err != nil {
 		t.Fatal(err)
 	}
-	drive(t, e, s, now, dice, 30+dice.IntN(40))
+	drive(t, e, w, now, dice, 30+dice.IntN(40))
 	l.tape.stop()
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
@@ -197,9 +197,11 @@ func (c *cutter) record(t *testing.T, dir string, dice *rand.Rand, clock time.Ti
 	return l
 }
 
-// drive starts runs and disturbs them by signals, cancels and other requests.
-func drive(t *testing.T, e *engine.Engine, s *Store, now *hands, dice *rand.Rand, steps int) {
+// drive starts runs and disturbs them by signals, cancels and other requests, and writes
+// records beside them.
+func drive(t *testing.T, e *engine.Engine, w *witness, now *hands, dice *rand.Rand, steps int) {
 	t.Helper()
+	s := w.Store
 	var mu sync.Mutex
 	var runs []string
 	begin := func(req engine.StartRequest) {
@@ -223,7 +225,7 @@ func drive(t *testing.T, e *engine.Engine, s *Store, now *hands, dice *rand.Rand
 			return runs[dice.IntN(len(runs))]
 		}()
 		var err error
-		switch k := dice.IntN(13); {
+		switch k := dice.IntN(15); {
 		case k < 3 || some == "":
 			for range 1 + dice.IntN(4) {
 				p := shapes().plans[dice.IntN(len(shapes().plans))]
@@ -244,6 +246,8 @@ func drive(t *testing.T, e *engine.Engine, s *Store, now *hands, dice *rand.Rand
 			err = e.Sync(ctx)
 		case k < 12:
 			_, err = e.Clean(ctx, false)
+		case k < 14:
+			err = w.someRecords(dice, now.time().UnixMicro())
 		default:
 			s.w.Lock()
 			s.up.pages = checkpointPages
@@ -411,6 +415,9 @@ func (c *cutter) count(l *load) {
 		if len(f.moves) > 1 {
 			c.seen["commits of several runs"]++
 		}
+		if len(f.records) > 1 {
+			c.seen["changes of records"]++
+		}
 		for i := range f.moves {
 			m := &f.moves[i]
 			for what, is := range map[string]bool{"compactions": m.compaction, "suspensions": m.suspension != nil, "names of files": len(m.files) > 0, "keys": m.idem != nil, "ends": m.head != nil && m.head.Ended != 0} {
@@ -499,7 +506,7 @@ func TestF33_PowerCuts(t *testing.T) {
 	}
 	for _, what := range []string{
 		"syncs of the directory", "pages checkpointed", "restarts of the log", "commits of several runs",
-		"compactions", "packs", "suspensions", "names of files", "keys", "ends", "deletions",
+		"compactions", "packs", "suspensions", "names of files", "keys", "ends", "deletions", "changes of records",
 	} {
 		if c.seen[what] == 0 {
 			t.Errorf("the loads had no %s", what)

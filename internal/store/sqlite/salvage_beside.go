@@ -11,6 +11,7 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/sqlite/changes"
 	"github.com/roux-engine/roux/internal/store/sqlite/conn"
+	"github.com/roux-engine/roux/internal/store/sqlite/records"
 	"github.com/roux-engine/roux/internal/store/sqlite/wal"
 )
 
@@ -47,16 +48,19 @@ func (s *Store) Deleted(ctx context.Context) (map[store.Key]bool, error) {
 }
 
 // TakeOver copies what an image has beside runs: the idempotency keys of runs that are
-// here and, with all set, notes, the times when files were released, and the credits of
-// accounts.
+// here and, with all set, notes, the times when files were released, the credits of
+// accounts, and records.
 func (s *Store) TakeOver(ctx context.Context, from wal.Image, all bool) error {
 	return s.beside(ctx, &from, func() error {
 		queries := []string{s.t.takeKeys}
 		if all {
 			clear(s.accounts) // they may get entries
-			queries = append(queries, s.t.takeNotes, s.t.takeReleases, s.t.takeEntries, s.t.takeEntryKeys, s.t.takeAccounts)
+			queries = append(queries, s.t.takeNotes, s.t.takeReleases, s.t.takeEntries, s.t.takeEntryKeys, s.t.takeAccounts, s.t.takeRecords)
 		}
 		var errs []error
+		if all {
+			errs = append(errs, s.skipRevisions(s.t.takeRevisions))
+		}
 		for _, query := range queries {
 			errs = append(errs, s.db.Once(query))
 		}
@@ -72,7 +76,7 @@ func (s *Store) TakeFeedEnds(ctx context.Context, from wal.Image) error {
 }
 
 // EndFeeds is TakeFeedEnds for a store that is an image itself: the changes that it has are
-// no longer kept.
+// no longer kept. Its records go on at revisions that were not used either.
 func (s *Store) EndFeeds(ctx context.Context) error {
 	if err := s.flushChanges(ctx); err != nil {
 		return err
@@ -81,8 +85,14 @@ func (s *Store) EndFeeds(ctx context.Context) error {
 		if err := s.feedEnds(s.t.endFeeds); err != nil {
 			return err
 		}
-		return s.db.Once(s.t.dropEndedFeeds)
+		return errors.Join(s.db.Once(s.t.dropEndedFeeds), s.skipRevisions(s.t.skipRevisions))
 	})
+}
+
+// skipRevisions makes the revisions of records go on where none was used.
+func (s *Store) skipRevisions(query string) error {
+	s.records.Reread()
+	return s.db.Once(query, int64(records.Skipped))
 }
 
 // beside calls fn, which writes, with an image attached unless that is nil.

@@ -34,6 +34,8 @@ import (
 	"github.com/roux-engine/roux/internal/store/sqlite/check"
 	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 	"github.com/roux-engine/roux/internal/store/sqlite/directory"
+	"github.com/roux-engine/roux/internal/store/sqlite/marks"
+	"github.com/roux-engine/roux/internal/store/sqlite/records"
 	"github.com/roux-engine/roux/internal/store/sqlite/wal"
 )
 
@@ -66,6 +68,8 @@ type Store struct {
 	plans      map[string]struct{}       // hashes known to be stored
 	accounts   map[string]*cachedAccount // guarded by w
 	feed       *changes.Feed
+	records    *records.Table
+	marks      *marks.Marks
 
 	w       sync.Mutex // serialises all writes; held before x
 	db      *conn.Writer
@@ -77,8 +81,10 @@ type Store struct {
 	closed  atomic.Bool
 	scanned atomic.Bool // the index of runs has been built
 
-	removing sync.Mutex // one Delete at a time; held before w
-	whole    bool       // every run that was marked as deleted is removed entirely; guarded by removing
+	removing  sync.Mutex // one Delete at a time; held before w
+	snapshots sync.Mutex // one Snapshot at a time; held before w
+	snapshot  *conn.Copy // under way; guarded by w
+	whole     bool       // every run that was marked as deleted is removed entirely; guarded by removing
 
 	up upkeep
 
@@ -211,6 +217,12 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 	if s.feed, err = changes.Open(texts, s.db, s.read); err != nil {
 		return err
 	}
+	if s.marks, err = marks.Open(texts, s.db, s.read); err != nil {
+		return err
+	}
+	if s.records, err = records.Open(ctx, texts, s.db, s.read); err != nil {
+		return err
+	}
 	if err := s.read.QueryRowContext(ctx, s.t.epoch).Scan(&s.epoch); err != nil {
 		return err
 	}
@@ -247,16 +259,21 @@ func synchronous() string {
 
 // dsn returns the file as a URI, because a path may contain any character.
 func (s *Store) dsn(opt Options, pragmas ...string) string {
-	path := filepath.ToSlash(s.path)
+	dsn := dsnOf(s.path, pragmas...)
+	if opt.vfs != "" {
+		dsn += "&vfs=" + url.QueryEscape(opt.vfs)
+	}
+	return dsn
+}
+
+func dsnOf(path string, pragmas ...string) string {
+	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") {
 		path = "/" + path // a drive letter
 	}
 	q := url.Values{}
 	for _, p := range strings.Fields(strings.Join(pragmas, " ")) {
 		q.Add("_pragma", p)
-	}
-	if opt.vfs != "" {
-		q.Set("vfs", opt.vfs)
 	}
 	return "file://" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
 }
@@ -297,6 +314,10 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
+	if s.records != nil {
+		errs = append(errs, s.records.Close())
+	}
+	errs = append(errs, s.endSnapshot())
 	if s.read != nil {
 		errs = append(errs, s.q.close(), s.read.Close())
 	}
@@ -324,11 +345,15 @@ func (s *Store) Stats(ctx context.Context) (store.Stats, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.Stats{}, err
 	}
+	records, err := s.records.Count(ctx)
+	if _, err = s.explain(err); err != nil {
+		return store.Stats{}, err
+	}
 	s.x.RLock()
 	defer s.x.RUnlock()
 	return store.Stats{
 		JournalRows: s.x.rowCount, JournalBytes: s.x.rowBytes,
-		Syncs: s.x.commits, Commits: s.x.commits, Transitions: s.x.transitions,
+		Syncs: s.x.commits, Commits: s.x.commits, Transitions: s.x.transitions, Records: records,
 	}, nil
 }
 
@@ -340,4 +365,16 @@ func (s *Store) Uncompacted() (size, events int64, oldest []store.Key) {
 	s.x.Lock() // oldest may drop stale entries of the queue of uncompacted runs
 	defer s.x.Unlock()
 	return s.x.uncoveredBytes, s.x.uncoveredEvents, s.x.oldest(1000)
+}
+
+func (s *Store) explain(err error) (fatal bool, _ error) { return conn.Explain(s.path, err) }
+
+// fail returns the error of a failed write. A fatal one also fails every later write.
+// The caller holds s.w.
+func (s *Store) fail(err error) error {
+	fatal, err := s.explain(err)
+	if fatal && s.failed == nil {
+		s.failed = fault.Wrap(fault.StoreFailed, err, "an earlier write to %s failed, so nothing more is acknowledged: check the disk, then start again", s.path)
+	}
+	return err
 }

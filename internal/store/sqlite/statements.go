@@ -134,7 +134,7 @@ func brief(ctx context.Context) context.Context { return context.WithoutCancel(c
 // parts of a composed one.
 type rareTexts struct {
 	// Of lists and reads of runs.
-	listRuns, listRoots, listTree, listChildren, listStatus, listRecipe, listFrom, listBelow, listSince,
+	listRuns, listRoots, listTree, listChildren, listRecipe, listFailed, listUnended, countUnended, listFrom, listBelow, listSince,
 	listAfter, listAfterInTree, listAfterId, newestFirst, oldestFirst, byId,
 	rootOf, position, positionAt, positionInTree, dueRuns, endedRuns, accounts, headsAfter string
 	// Of admission.
@@ -151,8 +151,11 @@ type rareTexts struct {
 	synchronous, journalMode, pageSize string
 	// Of a check.
 	size, runKeys string
+	// Of a snapshot.
+	countRuns string
 	// Of salvage.
-	attachImage, detachImage, takeKeys, takeNotes, takeReleases, takeEntries, takeEntryKeys, takeAccounts, takeFeedEnds, endFeeds, dropEndedFeeds string
+	attachImage, detachImage, takeKeys, takeNotes, takeReleases, takeEntries, takeEntryKeys, takeAccounts, takeFeedEnds, endFeeds, dropEndedFeeds,
+	takeRecords, takeRevisions, skipRevisions string
 }
 
 func (t *rareTexts) load(c *catalog.Texts) error {
@@ -160,7 +163,7 @@ func (t *rareTexts) load(c *catalog.Texts) error {
 		dst  *string
 		name string
 	}{
-		{&t.listRuns, "listRuns"}, {&t.listStatus, "listStatus"}, {&t.listRecipe, "listRecipe"},
+		{&t.listRuns, "listRuns"}, {&t.listRecipe, "listRecipe"}, {&t.listFailed, "listFailed"}, {&t.listUnended, "listUnended"}, {&t.countUnended, "countUnended"},
 		{&t.listFrom, "listFrom"}, {&t.listBelow, "listBelow"}, {&t.listSince, "listSince"},
 		{&t.listRoots, "listRoots"}, {&t.listTree, "listTree"}, {&t.listChildren, "listChildren"},
 		{&t.listAfter, "listAfter"}, {&t.listAfterInTree, "listAfterInTree"}, {&t.listAfterId, "listAfterId"},
@@ -177,11 +180,12 @@ func (t *rareTexts) load(c *catalog.Texts) error {
 		{&t.schemaVersion, "schemaVersion"}, {&t.epoch, "epoch"}, {&t.nextPack, "nextPack"},
 		{&t.restartLog, "restartLog"}, {&t.keepLog, "keepLog"},
 		{&t.synchronous, "synchronous"}, {&t.journalMode, "journalMode"}, {&t.pageSize, "pageSize"},
-		{&t.size, "size"}, {&t.runKeys, "runKeys"},
+		{&t.size, "size"}, {&t.runKeys, "runKeys"}, {&t.countRuns, "countRuns"},
 		{&t.attachImage, "attachImage"}, {&t.detachImage, "detachImage"}, {&t.takeKeys, "takeKeys"},
 		{&t.takeNotes, "takeNotes"}, {&t.takeReleases, "takeReleases"},
 		{&t.takeEntries, "takeEntries"}, {&t.takeEntryKeys, "takeEntryKeys"}, {&t.takeAccounts, "takeAccounts"}, {&t.takeFeedEnds, "takeFeedEnds"},
 		{&t.endFeeds, "endFeeds"}, {&t.dropEndedFeeds, "dropEndedFeeds"},
+		{&t.takeRecords, "takeRecords"}, {&t.takeRevisions, "takeRevisions"}, {&t.skipRevisions, "skipRevisions"},
 	} {
 		*q.dst = c.Text(q.name)
 	}

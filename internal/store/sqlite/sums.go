@@ -16,11 +16,17 @@ import (
 )
 
 // registerSum makes format.Sum a function of SQL, for statements that write or compare
-// checksums, and format.EntryRow one for a migration.
+// checksums, format.EntryRow one for a migration, and one that reports whether a blob
+// can be read.
 var registerSum = sync.OnceValue(func() error {
 	err := sqlite.RegisterDeterministicScalarFunction("roux_sum", -1, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
 		return format.SumAll(args), nil
 	})
+	err = errors.Join(err, sqlite.RegisterDeterministicScalarFunction("roux_blob", 1, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
+		blob, _ := args[0].([]byte)
+		_, err := format.DecodeBlob(blob)
+		return err == nil, nil
+	}))
 	return errors.Join(err, sqlite.RegisterDeterministicScalarFunction("roux_entry_row", 2, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
 		key, _ := args[0].(string)
 		entry, _ := args[1].([]byte)
@@ -57,11 +63,26 @@ func (s *Store) writeHead(e *entry, h *store.Head, last uint64, at location) err
 	return s.write(q, append(args, e.key.Account, e.key.Run)...)
 }
 
+// writeMarks writes what the head of a transition has beside its row, if it has any of it.
+func (s *Store) writeMarks(t *store.Transition, write func(*store.Head) error) error {
+	if t.Head.Deleted == 0 && t.Head.Labels == "" {
+		return nil
+	}
+	if err := s.begin(); err != nil {
+		return err
+	}
+	s.c.rows++
+	h := *t.Head
+	h.Key = t.Key
+	return write(&h)
+}
+
 // A headRow is a head as it is stored.
 type headRow struct {
 	store.Head
 	failures, owes    int64 // as stored, where only 0 and 1 are right
 	startSum, headSum int64
+	mark              []byte
 }
 
 // check completes a head and reports damage of it.
@@ -72,6 +93,8 @@ func (r *headRow) check() error {
 		return damagedHead(r.Key, "recipe, version, plan, tree or time of creation")
 	case r.headSum != format.HeadSum(r.Key, &r.Head), r.failures != format.Flag(r.Failures), r.owes != format.Flag(r.Owes):
 		return damagedHead(r.Key, "status, times or outcome")
+	case format.DecodeMark(r.mark, &r.Head) != nil:
+		return damagedHead(r.Key, "labels or deletion")
 	}
 	return nil
 }

@@ -77,6 +77,9 @@ func survived(ctx context.Context, s *Store, t *truth, flying []*fact, ps *progr
 	if err := t.sameFeed(ctx, s); err != nil {
 		return err
 	}
+	if err := t.sameRecords(ctx, s); err != nil {
+		return err
+	}
 	heads, err := s.List(ctx, store.Query{Account: account, Limit: 500})
 	if err != nil {
 		return err

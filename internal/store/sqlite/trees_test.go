@@ -67,6 +67,12 @@ func TestListsOfTreesUseTheirIndex(t *testing.T) {
 		{store.Query{Parent: root, After: childKey(1).Run}, "USING INDEX runs_tree (account=? AND root=? AND parent=?"},
 		{store.Query{Root: root}, "USING INDEX runs_tree (account=? AND root=?)"},
 		{store.Query{Root: root, After: childKey(1).Run}, "USING INDEX runs_tree (account=? AND root=? AND (parent,created,run)>(?,?,?))"},
+		{store.Query{CreatedBefore: 5}, "USING INDEX runs_newest (account=? AND (created,run)<(?,?))"},
+		{store.Query{Recipe: "r"}, "USING INDEX runs_recipe (account=? AND recipe=?)"},
+		{store.Query{Recipe: "r", Since: 5, Status: "completed"}, "USING INDEX runs_recipe (account=? AND recipe=? AND created>?)"},
+		{store.Query{Recipe: "r", After: root}, "USING INDEX runs_recipe (account=? AND recipe=? AND (created,run)<(?,?))"},
+		{store.Query{Status: "failed"}, "USING INDEX runs_failed (account=?)"},
+		{store.Query{Statuses: []string{"failed", "expired"}, CreatedBefore: 5}, "USING INDEX runs_failed (account=? AND (created,run)<(?,?))"},
 		{store.Query{All: true}, "USING PRIMARY KEY (account=? AND run>?)"},
 		{store.Query{All: true, Prefix: "c"}, "USING PRIMARY KEY (account=? AND run>? AND run<?)"},
 	} {
@@ -83,6 +89,22 @@ func TestListsOfTreesUseTheirIndex(t *testing.T) {
 	for _, query := range []string{s.t.treeRuns, s.t.halfRemoved} {
 		if got := queryPlan(t, s, query, account, root); !strings.Contains(got, "INDEX runs_tree (account=? AND root=?") {
 			t.Errorf("%s\n%s", query, got)
+		}
+	}
+	// Few runs have not ended: those are sorted.
+	l, err := s.compose(ctx, &store.Query{Account: account, Statuses: []string{"running", "queued"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := queryPlan(t, s, l.text.String(), l.args...); !strings.Contains(got, "USING INDEX runs_live (parked=? AND account=?)") {
+		t.Error(got)
+	}
+	for query, want := range map[string]string{
+		"labelledRuns": "SEARCH run_labels USING PRIMARY KEY (account=? AND key=? AND value=? AND created>? AND (created,run)<(?,?))",
+		"hiddenRuns":   "SEARCH hidden_runs USING PRIMARY KEY (account=? AND created>? AND (created,run)<(?,?))",
+	} {
+		if got := queryPlan(t, s, textOf(t, query), 1, 2, 3, 4, 5, 6, 7); got != want {
+			t.Errorf("%s: %s", query, got)
 		}
 	}
 	if got := queryPlan(t, s, s.t.endedRuns, 1, 0, "", "", 9); !strings.Contains(got, "runs_ended") || strings.Contains(got, "TEMP B-TREE") {

@@ -9,6 +9,8 @@ import (
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/store/sqlite/catalog"
 	"github.com/roux-engine/roux/internal/store/sqlite/conn"
+	"github.com/roux-engine/roux/internal/store/sqlite/directory"
+	"github.com/roux-engine/roux/internal/store/sqlite/wal"
 )
 
 // A checkpoint copies the log into the database whenever the log has grown by
@@ -258,4 +260,34 @@ func runCheckpoint(st *conn.Stmt) (busy bool, log int64, err error) {
 	is, _ := v[0].(int64)
 	log, _ = v[1].(int64)
 	return is != 0, log, err
+}
+
+// examineLog refuses a store whose log has lost acknowledged commits.
+func (s *Store) examineLog() error {
+	st, err := wal.Read(s.path)
+	if err != nil {
+		return directory.Fault(err, s.path+"-wal")
+	}
+	if st.Damage != "" {
+		return st.Refusal(s.path)
+	}
+	s.examined, s.unfinished = true, st.Unfinished
+	return nil
+}
+
+// Unfinished returns how many pages were dropped from the log when the store was
+// opened, because they belong to a commit that was never acknowledged, as after a power
+// cut.
+func (s *Store) Unfinished() int { return s.unfinished }
+
+// emptyLog copies the log into the database. It reports whether all of it is copied and
+// synced and no connection reads the log; only then may closing clear it. While another
+// process reads the log, it cannot restart, and the next store appends to it; an empty
+// header would hide that. The caller holds w.
+func (s *Store) emptyLog() bool {
+	if !s.examined || s.failed != nil || s.up.restart == nil {
+		return false
+	}
+	busy, _, err := runCheckpoint(s.up.restart)
+	return err == nil && !busy
 }

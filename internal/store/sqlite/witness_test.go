@@ -37,6 +37,8 @@ type fact struct {
 	value []byte
 	moves []move      // Commit: the transitions that were not refused
 	gone  []store.Key // Delete: the runs that were not refused
+
+	records []store.Record // PutRecords: as they were stored; one without a revision was deleted
 }
 
 // A move is the change that one transition made to its run.
@@ -214,6 +216,8 @@ type truth struct {
 	idem  map[string]store.Idempotency // by account and key
 	of    map[string]string            // the run that the key started
 	feed  map[store.Key]store.Change   // the newest change of each run, without number and time
+
+	records map[store.RecordKey]store.Record
 }
 
 type known struct {
@@ -225,11 +229,11 @@ type known struct {
 }
 
 func newTruth() *truth {
-	return &truth{notes: map[string][]byte{}, runs: map[store.Key]known{}, idem: map[string]store.Idempotency{}, of: map[string]string{}, feed: map[store.Key]store.Change{}}
+	return &truth{notes: map[string][]byte{}, runs: map[store.Key]known{}, idem: map[string]store.Idempotency{}, of: map[string]string{}, feed: map[store.Key]store.Change{}, records: map[store.RecordKey]store.Record{}}
 }
 
 func (t *truth) clone() *truth {
-	return &truth{t.epoch, maps.Clone(t.notes), maps.Clone(t.runs), maps.Clone(t.idem), maps.Clone(t.of), maps.Clone(t.feed)}
+	return &truth{t.epoch, maps.Clone(t.notes), maps.Clone(t.runs), maps.Clone(t.idem), maps.Clone(t.of), maps.Clone(t.feed), maps.Clone(t.records)}
 }
 
 // holds adds a fact to the truth.
@@ -240,6 +244,12 @@ func (t *truth) holds(f *fact) {
 		}
 	}
 	t.epoch = max(t.epoch, f.epoch)
+	for i := range f.records {
+		r := &f.records[i]
+		if t.records[r.RecordKey] = *r; r.Revision == 0 {
+			delete(t.records, r.RecordKey)
+		}
+	}
 	for _, key := range f.gone {
 		delete(t.runs, key)
 		t.feed[key] = store.Change{Run: key.Run, Deleted: true}
@@ -285,6 +295,8 @@ func (f *fact) landed(ctx context.Context, s *Store, before *truth) (bool, error
 			return true, nil
 		}
 		return false, err
+	case len(f.records) > 0:
+		return f.putLanded(ctx, s, before)
 	case len(f.moves) == 0:
 		return s.epoch >= f.epoch, nil // Own
 	}

@@ -42,6 +42,8 @@ func RunCrash(t *testing.T, disk func(t *testing.T) Disk) {
 		{"FeedsSurvive", feedSurvives},
 		{"GroupsSurvive", groupsSurvive},
 		{"TreesSurvive", treesSurvive},
+		{"RecordsSurvive", recordsSurvive},
+		{"X98_MarksSurvive", marksSurvive},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := disk(t)

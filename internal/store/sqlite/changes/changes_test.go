@@ -128,6 +128,7 @@ func TestFlush(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Records()
+	f.Place(0, 100)
 	f.Publish()
 	commit(t, f, "a", 99)
 	f.Keep(maxJournal)

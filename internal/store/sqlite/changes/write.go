@@ -280,7 +280,10 @@ func (f *Feed) Publish() (keep, release []int64) {
 	if f.flushed > 0 || len(f.records) > 0 {
 		f.mu.Lock()
 		for i := range f.pending[:f.flushed] {
-			release = append(release, f.pending[i].journal)
+			// A row has the changes of several accounts if they were committed together.
+			if id := f.pending[i].journal; i+1 == len(f.pending) || f.pending[i+1].journal != id {
+				release = append(release, id)
+			}
 		}
 		if f.flushed > 0 {
 			f.pending, f.journal = slices.Clone(f.pending[f.flushed:]), 0

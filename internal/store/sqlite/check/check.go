@@ -3,7 +3,7 @@
 // Package check compares what a database of the store has with what must be consistent in
 // it: pages and indexes, the schema, the types of values, checksums, and what refers to what.
 //
-// It decides what is wrong, and changes nothing. It knows neither events nor accounts, which
+// It decides what is wrong, and changes nothing. It folds neither events nor accounts, which
 // package sqlite reads from the first to the last.
 package check
 
@@ -26,7 +26,7 @@ var ErrEnough = errors.New("enough complaints")
 
 // Texts are the statements of a check.
 type Texts struct {
-	schemaObjects, columnTypes, journalRows, allChunks, allStates, allPacks, orphans string
+	schemaObjects, columnTypes, journalRows, allChunks, allStates, allPacks, orphans, strayMarks string
 
 	bad []textOf // rows that fail a checksum
 }
@@ -37,13 +37,14 @@ type textOf struct{ what, query string }
 func NewTexts(c *catalog.Texts) *Texts {
 	t := &Texts{
 		schemaObjects: c.Text("schemaObjects"), columnTypes: c.Text("columnTypes"), journalRows: c.Text("journalRows"),
-		allChunks: c.Text("allChunks"), allStates: c.Text("allStates"), allPacks: c.Text("allPacks"), orphans: c.Text("orphans"),
+		allChunks: c.Text("allChunks"), allStates: c.Text("allStates"), allPacks: c.Text("allPacks"), orphans: c.Text("orphans"), strayMarks: c.Text("strayMarks"),
 	}
 	for _, at := range []textOf{
 		{"run", "badRuns"}, {"idempotency key", "badKeys"}, {"plan", "badPlans"}, {"note", "badNotes"},
 		{"state of run", "badStates"}, {"chunk of run", "badChunks"}, {"piece of run", "badPieces"},
 		{"mark of the deleted run", "badMarks"}, {"end of use of file", "badReleases"}, {"owner", "badOwner"},
 		{"row of entries", "badEntries"}, {"key of entry", "badEntryKeys"}, {"state of account", "badAccounts"}, {"changes of account", "badChanges"},
+		{"labels or deletion of run", "badRunMarks"}, {"record", "badRecords"}, {"last revision of records", "badRevisions"},
 	} {
 		t.bad = append(t.bad, textOf{at.what, c.Text(at.query)})
 	}
@@ -170,5 +171,16 @@ func (c *Check) Trees(ctx context.Context) error {
 			return err
 		}
 		return c.Complain("run %q: its %s, run %q, is missing", run, what, missing)
+	})
+}
+
+// Marks finds what runs have beside their rows of which there is no run.
+func (c *Check) Marks(ctx context.Context) error {
+	return c.Query(ctx, c.Texts.strayMarks, func(rows *sql.Rows) error {
+		var what, run string
+		if err := rows.Scan(&what, &run); err != nil {
+			return err
+		}
+		return c.Complain("run %q: it has a %s and is missing", run, what)
 	})
 }

@@ -28,6 +28,9 @@ SELECT count(*) FROM sqlite_schema WHERE name = 'goose_db_version';
 -- name: schemaVersion
 SELECT ifnull(max(version_id), 0) FROM goose_db_version WHERE is_applied;
 
+-- name: countRuns
+SELECT count(*) FROM runs;
+
 -- name: synchronous
 SELECT CASE synchronous WHEN 0 THEN 'OFF' WHEN 1 THEN 'NORMAL' WHEN 2 THEN 'FULL' ELSE 'EXTRA' END FROM pragma_synchronous;
 

@@ -1,7 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 
--- Store.List begins with listRuns, adds the conditions that a query has, and ends
--- with an order. Without All it has one of listRoots and listTree.
+-- Store.Search begins with listRuns, adds the conditions that an index has, and ends
+-- with an order. Without All it has one of listRoots and listTree. What else a query selects
+-- by, store.Query.Match decides.
 
 -- name: listRuns
 SELECT {headColumns} FROM runs r WHERE r.account = ?;
@@ -15,12 +16,18 @@ AND r.root = ? AND r.root <> '';
 -- name: listChildren
 AND r.parent = ?;
 
--- name: listStatus
--- A row whose status may be damaged is listed.
-AND (r.status = ? OR r.head_sum <> {headSum});
-
 -- name: listRecipe
-AND (r.recipe = ? OR r.start_sum <> {startSum});
+AND r.recipe = ?;
+
+-- name: listFailed
+AND r.ended <> 0 AND r.status <> 'completed';
+
+-- name: listUnended
+-- It is used if there are few of them, because they are sorted.
+SELECT {headColumns} FROM runs r INDEXED BY runs_live WHERE r.account = ? AND r.parked IN (0, 1) AND (r.ended = 0 OR r.owes = 1);
+
+-- name: countUnended
+SELECT count(*) FROM (SELECT 1 FROM runs INDEXED BY runs_live WHERE account = ?1 AND parked IN (0, 1) AND (ended = 0 OR owes = 1) LIMIT ?2);
 
 -- name: listFrom
 AND r.run >= ?;

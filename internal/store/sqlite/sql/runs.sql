@@ -3,7 +3,7 @@
 -- name: headColumns
 -- A head with its checksums, in the order of headPlaces.
 r.account, r.run, r.recipe, r.version, r.plan_hash, r.status, r.created, r.updated, r.ended,
-r.code, r.message, r.used, r.failures, r.quarantine, r.owes, r.root, r.parent, r.start_sum, r.head_sum;
+r.code, r.message, r.used, r.failures, r.quarantine, r.owes, r.root, r.parent, r.start_sum, r.head_sum, {mark};
 
 -- name: compactedColumns
 -- How far the events of a run (r) reach, how far its chunks do, its pack and the last

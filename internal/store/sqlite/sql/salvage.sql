@@ -58,3 +58,27 @@ INSERT INTO main.feed (account, first, last, at, data, sum) {feedEnds};
 
 -- name: dropEndedFeeds
 DELETE FROM feed AS f WHERE EXISTS (SELECT 1 FROM feed g WHERE g.account = f.account AND g.last > f.last);
+
+-- name: takeRecords
+INSERT INTO main.records (account, kind, id, revision, name, until, created, updated, sum, data)
+SELECT account, kind, id, revision, name, until, created, updated, sum, data FROM image.records
+WHERE sum IS {recordSum} AND roux_blob(data) ON CONFLICT DO NOTHING;
+
+-- The revisions go on ?1 further, because the last ones may be lost.
+
+-- name: skippedRevisions
+ON CONFLICT DO UPDATE SET last = max(last, excluded.last), sum = roux_sum(1, max(last, excluded.last));
+
+-- name: takeRevisions
+INSERT INTO main.record_revisions (id, last, sum)
+SELECT 1, n, roux_sum(1, n) FROM (
+    SELECT ?1 + max(ifnull((SELECT max(revision) FROM image.records), 0),
+        ifnull((SELECT last FROM image.record_revisions WHERE sum IS roux_sum(id, last)), 0)) AS n
+) WHERE true {skippedRevisions};
+
+-- name: skipRevisions
+INSERT INTO main.record_revisions (id, last, sum)
+SELECT 1, n, roux_sum(1, n) FROM (
+    SELECT ?1 + max(ifnull((SELECT max(revision) FROM main.records), 0),
+        ifnull((SELECT last FROM main.record_revisions WHERE sum IS roux_sum(id, last)), 0)) AS n
+) WHERE true {skippedRevisions};

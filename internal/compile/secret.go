@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonx"
+)
+
+// hasSecret reports calls of secret where there is none: everywhere but in the parameters
+// of an action. The value of a secret is only known to the worker that calls the action, so
+// that it cannot become part of a run.
+func (c *compiler) hasSecret(at location, src string, template bool) bool {
+	off := callOf("secret", src, template)
+	if off < 0 {
+		return false
+	}
+	c.fail(fault.RecipeInvalid, "secret", at.in(utf8.RuneCountInString(src[:off]), len("secret")),
+		"a secret can only be used in the parameters of an action",
+		"write \"{{ secret('name') }}\" under `parameters` of the action that needs it")
+	return true
+}
+
+// treeSecret checks the references to secrets in a JSON value, and reports whether there is
+// one that cannot be compiled.
+func (c *compiler) treeSecret(at site, raw json.RawMessage) bool {
+	if !strings.Contains(string(raw), "secret") {
+		return false
+	}
+	v, err := jsonx.Decode(raw, jsonx.Limits{Bytes: len(raw) + 1})
+	found := false
+	var walk func(v any, ptr string)
+	walk = func(v any, ptr string) {
+		switch v := v.(type) {
+		case string:
+			where := at.at
+			where.ptr += ptr
+			if expr.IsTemplate(v) {
+				found = c.textSecret(where, v, at.secrets) || found
+			}
+		case []any:
+			for i, e := range v {
+				walk(e, ptr+"/"+strconv.Itoa(i))
+			}
+		case map[string]any:
+			for _, k := range slices.Sorted(maps.Keys(v)) {
+				walk(v[k], ptr+"/"+jsonx.EscapeToken(k))
+			}
+		}
+	}
+	if err == nil {
+		walk(v, "")
+	}
+	return found
+}
+
+// textSecret checks the references to secrets in a template.
+func (c *compiler) textSecret(at location, src string, allowed bool) (wrong bool) {
+	if !allowed {
+		return c.hasSecret(at, src, true)
+	}
+	uses, rest := expr.Secrets(src)
+	for _, u := range uses {
+		where := at.in(u.Offset, u.Len)
+		switch {
+		case !jsonx.SecretName(u.Name):
+			c.fail(fault.RecipeInvalid, "secret", where, fmt.Sprintf("%q cannot be the name of a secret", u.Name),
+				"want at most 64 letters, digits, underscores and dashes")
+			wrong = true
+		case c.opt.Secret != nil:
+			if err := c.opt.Secret(u.Name); err != nil {
+				c.warn("secret-not-found", where, fault.Message(err), "")
+			}
+		}
+	}
+	if off := callOf("secret", rest, true); off >= 0 {
+		c.fail(fault.RecipeInvalid, "secret", at.in(utf8.RuneCountInString(rest[:off]), len("secret")),
+			"the value of a secret is not known to expressions, so nothing can be done with it but to pass it on",
+			"write the braces around it alone, as in \"Bearer {{ secret('name') }}\", with the name as a text in quotes")
+		wrong = true
+	}
+	return wrong
+}
+
+// callOf returns the offset at which src calls a function of that name outside of
+// strings, or -1. In a template only the text inside braces counts.
+func callOf(name, src string, template bool) int {
+	quote, inside := byte(0), !template
+	for i := 0; i < len(src); i++ {
+		ch := src[i]
+		switch {
+		case quote != 0:
+			switch ch {
+			case '\\':
+				i++
+			case quote:
+				quote = 0
+			}
+		case template && !inside:
+			inside = strings.HasPrefix(src[i:], "{{") || strings.HasPrefix(src[i:], "{%")
+		case template && (strings.HasPrefix(src[i:], "}}") || strings.HasPrefix(src[i:], "%}")):
+			inside = false
+		case ch == '"' || ch == '\'':
+			quote = ch
+		case strings.HasPrefix(src[i:], name) && (i == 0 || !wordByte(src[i-1]) && src[i-1] != '.'):
+			if rest := strings.TrimLeft(src[i+len(name):], " "); strings.HasPrefix(rest, "(") {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+func wordByte(b byte) bool {
+	return b == '_' || b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z'
+}

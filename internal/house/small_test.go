@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package house_test
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A binary with -tags small sends no traces and has no gRPC, which the exporter brings
+// along; neither have the tests of telemetry, and programs with actions of their own have
+// nothing of telemetry.
+func TestSmallBuild(t *testing.T) {
+	const grpc, prometheus, otel = "google.golang.org/grpc", "github.com/prometheus/client_golang/prometheus", "go.opentelemetry.io/otel/sdk/trace"
+	for _, c := range []struct {
+		args    []string
+		without []string
+	}{
+		{[]string{"-tags", "small", "./cmd/roux"}, []string{grpc}},
+		{[]string{"-test", "./internal/telemetry"}, []string{grpc}},
+		{[]string{"-test", "./internal/cli"}, []string{grpc}},
+		{[]string{"."}, []string{grpc, prometheus, otel}},
+		{[]string{"./docs/own-action"}, []string{grpc, prometheus, otel}},
+	} {
+		cmd := exec.Command("go", append([]string{"list", "-deps"}, c.args...)...)
+		cmd.Dir = root
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("go list %q: %v", c.args, err)
+		}
+		deps := strings.Fields(string(out))
+		for _, p := range c.without {
+			if slices.Contains(deps, p) {
+				t.Errorf("%q: %s is in the build", c.args, p)
+			}
+		}
+	}
+	cmd := exec.Command("go", "list", "-deps", "./cmd/roux")
+	cmd.Dir = root
+	if out, err := cmd.Output(); err != nil || !slices.Contains(strings.Fields(string(out)), grpc) {
+		t.Errorf("the binary has no exporter of traces (%v)", err)
+	}
+}

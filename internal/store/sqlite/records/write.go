@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package records
+
+import (
+	"database/sql/driver"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/format"
+	"github.com/roux-engine/roux/internal/store/sqlite/catalog"
+	"github.com/roux-engine/roux/internal/store/sqlite/conn"
+)
+
+const (
+	// Skipped is how many revisions are left out when the last ones may be lost: more than
+	// any log can hold, so none of them is used twice.
+	Skipped = 100_000_000
+
+	// reserved is how many revisions are recorded as used at once, so that most writes of
+	// records do not write their number, too.
+	reserved = 1_000
+)
+
+// writer is the state of the store's writer.
+type writer struct {
+	st struct {
+		find, findName, insert, update, remove, forget *conn.Stmt
+		last, largest, putLast                         *conn.Stmt
+	}
+	numbers
+	before numbers // as they were when Put was called
+}
+
+// numbers are which revisions were used.
+type numbers struct {
+	known    bool  // the others are
+	last     int64 // the last that was given
+	recorded int64 // the last that the table says may have been
+}
+
+func (w *writer) prepare(texts *catalog.Texts, c *conn.Writer) error {
+	for _, q := range []struct {
+		dst  **conn.Stmt
+		name string
+	}{
+		{&w.st.find, "findRecord"}, {&w.st.findName, "findRecordName"}, {&w.st.insert, "insertRecord"}, {&w.st.update, "updateRecord"},
+		{&w.st.remove, "deleteRecord"}, {&w.st.forget, "forgetRecords"},
+		{&w.st.last, "lastRevision"}, {&w.st.largest, "largestRevision"}, {&w.st.putLast, "putLastRevision"},
+	} {
+		st, err := c.Prepare(texts.Text(q.name))
+		if err != nil {
+			return err
+		}
+		*q.dst = st
+	}
+	return nil
+}
+
+// Encode returns the data of changes as they are stored. It is called before the store is
+// locked.
+func Encode(changes []store.RecordChange) [][]byte {
+	data := make([][]byte, len(changes))
+	for i := range changes {
+		if !changes[i].Delete {
+			data[i] = format.EncodeBlob(changes[i].Data, true)
+		}
+	}
+	return data
+}
+
+// Put carries out changes in the transaction that is open, and returns the records as they
+// are then; see [store.Records]. After an error the transaction must be rolled back, and
+// Discard be called.
+func (t *Table) Put(at int64, changes []store.RecordChange, data [][]byte) ([]store.Record, error) {
+	t.before = t.numbers
+	stored := make([]store.Record, len(changes))
+	for i := range changes {
+		c := &changes[i]
+		created, is, err := t.admit(c)
+		if err != nil {
+			return nil, err
+		}
+		r := &stored[i]
+		r.RecordKey = c.RecordKey
+		if c.Delete {
+			if is {
+				_, err = t.st.remove.Exec(c.Account, c.Kind, c.ID)
+			}
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
+		revision, err := t.next()
+		if err != nil {
+			return nil, err
+		}
+		*r = c.Record
+		r.Revision, r.Created, r.Updated, r.Damage = uint64(revision), at, at, ""
+		st := t.st.insert
+		if is {
+			st = t.st.update
+		}
+		if created != 0 {
+			r.Created = created
+		}
+		if _, err = st.Exec(r.Account, r.Kind, r.ID, revision, r.Name, r.Until, r.Created, r.Updated, sumOf(r, revision), data[i]); err != nil {
+			return nil, err
+		}
+	}
+	return stored, nil
+}
+
+// admit checks the guards of a change. It returns whether there is a row of the record,
+// and when that was created; 0 if it is not known.
+func (t *Table) admit(c *store.RecordChange) (created int64, is bool, err error) {
+	var v [7]driver.Value // the columns of findRecord
+	if is, err = t.st.find.Row(v[:], c.Account, c.Kind, c.ID); err != nil {
+		return 0, false, err
+	}
+	old := row{Record: store.Record{RecordKey: c.RecordKey}}
+	if is {
+		old.ID, _ = v[0].(string)
+		old.revision, _ = v[1].(int64)
+		old.Name, _ = v[2].(string)
+		old.Until, _ = v[3].(int64)
+		old.Created, _ = v[4].(int64)
+		old.Updated, _ = v[5].(int64)
+		old.sum, _ = v[6].(int64)
+		if old.decode(true) != nil {
+			if c.Revision != store.AnyRevision {
+				return 0, true, damaged(&c.RecordKey)
+			}
+			old.Record = store.Record{RecordKey: c.RecordKey}
+		}
+	}
+	holder := ""
+	if c.Name != "" && c.Name != old.Name && !c.Delete {
+		var v [1]driver.Value
+		if _, err := t.st.findName.Row(v[:], c.Account, c.Kind, c.Name); err != nil {
+			return 0, is, err
+		}
+		if holder, _ = v[0].(string); holder == c.ID {
+			holder = ""
+		}
+	}
+	return old.Created, is, store.AdmitRecord(c, old.Revision, holder)
+}
+
+// next returns the revision of the next record.
+func (t *Table) next() (int64, error) {
+	if !t.known {
+		if err := t.readLast(); err != nil {
+			return 0, err
+		}
+	}
+	if t.last == t.recorded {
+		if _, err := t.st.putLast.Exec(t.last + reserved); err != nil {
+			return 0, err
+		}
+		t.recorded = t.last + reserved
+	}
+	t.last++
+	return t.last, nil
+}
+
+// readLast finds out from which revision on none was given.
+func (t *Table) readLast() error {
+	var v [1]driver.Value
+	_, err := t.st.last.Row(v[:])
+	if err != nil {
+		return err
+	}
+	last, ok := v[0].(int64)
+	if !ok || last < 0 { // the number is damaged
+		if _, err = t.st.largest.Row(v[:]); err != nil {
+			return err
+		}
+		if last, ok = v[0].(int64); !ok || last > 1<<62 {
+			return fault.New(fault.StoreCorrupt, "the revisions of records are damaged: `roux doctor` checks the rest, and a backup has the whole")
+		}
+		last += Skipped
+	}
+	t.numbers = numbers{known: true, last: last, recorded: last}
+	return nil
+}
+
+// Discard takes back what Put has done: its transaction has failed.
+func (t *Table) Discard() { t.numbers = t.before }
+
+// Reread is called after the table was written by others.
+func (t *Table) Reread() { t.known = false }
+
+// Forget deletes records in the order of their Until; see [store.Records].
+func (t *Table) Forget(before int64, limit int) (int64, error) {
+	return t.st.forget.Exec(before, int64(max(limit, 0)))
+}

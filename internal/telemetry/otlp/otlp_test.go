@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package otlp
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/node"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/telemetry"
+)
+
+const account = "acme"
+
+// open opens a node whose traces go to a collector.
+func open(t *testing.T, endpoint string, timeout time.Duration, actions ...action.Action) *node.Node {
+	t.Helper()
+	e, err := New(t.Context(), endpoint, timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	st, err := node.OpenStore(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := node.Open(t.Context(), st, node.Config{
+		Dir: dir, Actions: node.Catalogue(actions), Observer: telemetry.New(telemetry.Config{Exporter: e, ExportTimeout: timeout, Version: "1.2.3"}),
+		Accounts: map[string]engine.AccountRules{account: {Unmetered: true}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.Stop(context.Background()) })
+	return n
+}
+
+// run runs a recipe to its end.
+func run(t *testing.T, n *node.Node, src string, actions ...action.Action) store.Head {
+	t.Helper()
+	r, text, diags := recipe.Parse("test.yaml", []byte(src), recipe.Options{})
+	p, more := compile.Compile(r, text, compile.Options{Actions: node.Catalogue(actions)})
+	if p == nil {
+		t.Fatal(diags, more)
+	}
+	started, err := n.Engine.Start(t.Context(), engine.StartRequest{Account: account, Plan: p, Recipe: r.Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := n.Engine.Wait(t.Context(), account, started.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return head
+}
+
+func noop() action.Action {
+	return action.Action{Name: "noop", Version: "1.0.0", Run: func(context.Context, *action.Task) (action.Result, error) {
+		return action.Result{Output: map[string]any{}}, nil
+	}}
+}
+
+// received keeps the spans that a collector has received, by name.
+type received struct {
+	mu       sync.Mutex
+	path     string
+	header   string
+	resource map[string]string
+	spans    map[string]*tracepb.Span
+}
+
+func (r *received) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	var body io.Reader = req.Body
+	if req.Header.Get("Content-Encoding") == "gzip" {
+		z, err := gzip.NewReader(body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		body = z
+	}
+	data, err := io.ReadAll(body)
+	var msg collector.ExportTraceServiceRequest
+	if err == nil {
+		err = proto.Unmarshal(data, &msg)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.path, r.header = req.URL.Path, req.Header.Get("Authorization")
+	for _, of := range msg.GetResourceSpans() {
+		for _, a := range of.GetResource().GetAttributes() {
+			r.resource[a.GetKey()] = a.GetValue().GetStringValue()
+		}
+		for _, scope := range of.GetScopeSpans() {
+			for _, s := range scope.GetSpans() {
+				r.spans[s.GetName()] = s
+			}
+		}
+	}
+	out, _ := proto.Marshal(&collector.ExportTraceServiceResponse{})
+	w.Header().Set("Content-Type", "application/x-protobuf")
+	_, _ = w.Write(out)
+}
+
+// X226, X227: a collector gets one trace with the tree of a nested run.
+func TestX226_X227_CollectorGetsTheTree(t *testing.T) {
+	got := &received{spans: map[string]*tracepb.Span{}, resource: map[string]string{}}
+	srv := httptest.NewServer(got)
+	defer srv.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20abc")
+	n := open(t, srv.URL, 5*time.Second, noop())
+	head := run(t, n, `
+name: outer
+steps:
+  - {id: first, action: {name: noop}}
+  - {id: inner, recipe: {inline: {name: library, steps: [{id: read, action: {name: noop}}, {id: stop, fail: {code: EMPTY, message: none}}]}}}
+`, noop())
+	if err := n.Stop(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	got.mu.Lock()
+	defer got.mu.Unlock()
+	if got.path != "/v1/traces" || got.header != "Bearer abc" || got.resource["service.name"] != "roux" || got.resource["service.version"] != "1.2.3" {
+		t.Errorf("it was sent to %s with %q, of %v", got.path, got.header, got.resource)
+	}
+	trace := journal.TraceOf("", head.Run)
+	for name, above := range map[string]string{
+		"outer": "", "first": "outer", "first attempt": "first", "inner": "outer", "inner attempt": "inner",
+		"library": "inner attempt", "read": "library", "read attempt": "read", "stop": "library",
+	} {
+		s := got.spans[name]
+		if s == nil {
+			t.Errorf("there is no span %s", name)
+			continue
+		}
+		if hex.EncodeToString(s.GetTraceId()) != hex.EncodeToString(trace.Trace[:]) {
+			t.Errorf("%s is in the trace %x", name, s.GetTraceId())
+		}
+		if string(s.GetParentSpanId()) != string(got.spans[above].GetSpanId()) {
+			t.Errorf("%s is not below %q", name, above)
+		}
+		if s.GetEndTimeUnixNano() < s.GetStartTimeUnixNano() {
+			t.Errorf("%s ends before it begins", name)
+		}
+	}
+	if len(got.spans) != 9 {
+		t.Errorf("%d spans have arrived, want 9", len(got.spans))
+	}
+	if s := got.spans["stop"]; s.GetStatus().GetCode() != tracepb.Status_STATUS_CODE_ERROR || s.GetStatus().GetMessage() != "EMPTY" {
+		t.Errorf("the status of the step that failed is %v", s.GetStatus())
+	}
+	if s := got.spans["read"]; s.GetStatus().GetCode() != tracepb.Status_STATUS_CODE_OK {
+		t.Errorf("the status of the step that completed is %v", s.GetStatus())
+	}
+}
+
+// A collector that accepts requests and never answers delays no run, and a stop by no more
+// than two seconds.
+func TestI15_HangingCollector(t *testing.T) {
+	release := make(chan struct{})
+	asked := make(chan struct{}, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		<-release
+	}))
+	defer srv.Close()
+	defer close(release)
+	n := open(t, srv.URL, time.Hour, noop())
+	const src = "name: a\nsteps: [{id: a, action: {name: noop}}]"
+	run(t, n, src, noop())
+	<-asked
+	began := time.Now()
+	for range 100 {
+		if head := run(t, n, src, noop()); head.Status != "completed" {
+			t.Fatalf("the run is %s", head.Status)
+		}
+	}
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("100 runs took %s", took)
+	}
+	began = time.Now()
+	if err := n.Stop(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("the stop took %s", took)
+	}
+}
+
+// A collector that refuses everything, or is not there, changes no run.
+func TestCollectorThatRefuses(t *testing.T) {
+	srv := httptest.NewServer(http.NotFoundHandler())
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	defer srv.Close()
+	for _, url := range []string{srv.URL, gone.URL} {
+		n := open(t, url, time.Second, noop())
+		if head := run(t, n, "name: a\nsteps: [{id: a, action: {name: noop}}]", noop()); head.Status != "completed" {
+			t.Errorf("%s: the run is %s", url, head.Status)
+		}
+		if err := n.Stop(context.Background()); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+func TestEndpoints(t *testing.T) {
+	for url, ok := range map[string]bool{
+		"http://localhost:4318": true, "https://collector.example.com/custom/path": true,
+		"localhost:4318": false, "ftp://localhost": false, "http://user:pw@localhost": false, "": false,
+	} {
+		e, err := New(t.Context(), url, time.Second)
+		if (err == nil) != ok {
+			t.Errorf("%s: %v", url, err)
+		}
+		if err != nil && (fault.CodeOf(err) != fault.ConfigInvalid || !strings.Contains(err.Error(), "trace.endpoint")) {
+			t.Errorf("%s: %v", url, err)
+		}
+		if err == nil {
+			_ = e.Shutdown(t.Context())
+		}
+	}
+}
