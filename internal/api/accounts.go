@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/access"
+	"github.com/roux-engine/roux/internal/config"
+	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/ledger"
+)
+
+// AccountCredits are the state of an account's credits at one time.
+type AccountCredits struct {
+	Account   string         `json:"account"`
+	AsOf      time.Time      `json:"asOf"`
+	Metered   bool           `json:"metered" doc:"false = the account does not pay for its runs."`
+	Balance   int64          `json:"balance" doc:"Available and held."`
+	Credits   ledger.Balance `json:"credits"`
+	LiveRuns  int            `json:"liveRuns"`
+	Queued    int            `json:"queuedRuns"`
+	LiveLimit int            `json:"liveRunLimit,omitempty" doc:"0 = no limit."`
+}
+
+func (s *Server) accountRoutes() {
+	read := needs(access.CreditsRead)
+	handle(s, op("credits-balance", http.MethodGet, "/v1/credits", "Get the balance of the account"), read, s.balance)
+	handle(s, op("credits-entries", http.MethodGet, "/v1/credits/entries", "List the entries of the account's credits, the oldest first"), read, s.entries)
+	handle(s, op("credits-lots", http.MethodGet, "/v1/credits/lots", "List the lots of the account's credits"), read, s.lots)
+	admin := needs(access.AccountsAdmin)
+	handle(s, op("accounts-balance", http.MethodGet, "/v1/accounts/{account}/credits", "Get the balance of an account"), admin, s.balanceOf)
+	grant := needs(access.AccountsAdmin)
+	grant.once = onceItself
+	o := op("accounts-grant", http.MethodPost, "/v1/accounts/{account}/grants", "Grant credits to an account, as a lot")
+	o.DefaultStatus = http.StatusCreated
+	handle(s, o, grant, s.grant)
+	handle(s, op("accounts-void", http.MethodPost, "/v1/accounts/{account}/grants/{lot}/void", "Take back what is left of a grant"), admin, s.void)
+}
+
+// BalanceTime is the time of a balance.
+type BalanceTime struct {
+	At time.Time `query:"at" doc:"The balance as of this time, RFC 3339. Default: now."`
+}
+
+func (s *Server) balance(ctx context.Context, in *BalanceTime) (*struct{ Body AccountCredits }, error) {
+	return s.balanceAt(ctx, account(ctx), in.At)
+}
+
+// An AccountPath names an account.
+type AccountPath struct {
+	Account string `path:"account" maxLength:"64" doc:"Name of an account."`
+}
+
+func (a *AccountPath) check() error {
+	if err := config.CheckAccount(a.Account); err != nil {
+		return fault.New(fault.RequestInvalid, "account: %v", err)
+	}
+	return nil
+}
+
+type balanceOfIn struct {
+	AccountPath
+	BalanceTime
+}
+
+func (s *Server) balanceOf(ctx context.Context, in *balanceOfIn) (*struct{ Body AccountCredits }, error) {
+	if err := in.check(); err != nil {
+		return nil, err
+	}
+	return s.balanceAt(ctx, in.Account, in.At)
+}
+
+func (s *Server) balanceAt(ctx context.Context, name string, at time.Time) (*struct{ Body AccountCredits }, error) {
+	if at.IsZero() {
+		at = s.cfg.Now()
+	}
+	a, err := s.cfg.Node.Store.Account(ctx, name, at.UnixMicro())
+	if err != nil {
+		return nil, err
+	}
+	n, err := s.cfg.Node.Store.Unended(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	rules := s.cfg.Rules(name)
+	b := a.Balance(at.UnixMicro())
+	return &struct{ Body AccountCredits }{AccountCredits{
+		Account: name, AsOf: at.UTC(), Metered: !rules.Unmetered, Balance: b.Available + b.Held, Credits: b,
+		LiveRuns: n.Live, Queued: n.Queued, LiveLimit: rules.LiveLimit(),
+	}}, nil
+}
+
+// An Entry is one movement of credits. Entries are never changed.
+type Entry struct {
+	Number uint64      `json:"number"`
+	Key    string      `json:"key"`
+	Kind   string      `json:"kind" enum:"grant,reserve,extend,settle,release,adjust,expire,void"`
+	At     time.Time   `json:"at"`
+	Amount int64       `json:"amount"`
+	Lots   []LotAmount `json:"lots" doc:"The parts of the amount, by lot."`
+	RunID  string      `json:"runId,omitempty"`
+	Note   string      `json:"note,omitempty"`
+}
+
+// A LotAmount is an amount of one lot.
+type LotAmount struct {
+	Lot    string `json:"lot"`
+	Amount int64  `json:"amount"`
+}
+
+func (s *Server) entries(ctx context.Context, in *Paging) (*listed[Entry], error) {
+	list := "entries " + account(ctx)
+	after, err := s.placeNumber(list, in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.cfg.Node.Store.Entries(ctx, account(ctx), after, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	data := make([]Entry, len(found))
+	for i, e := range found {
+		data[i] = Entry{Number: after + uint64(i) + 1, Key: e.Key, Kind: e.Kind.String(), At: stamp(e.At), Amount: e.Amount(), RunID: e.Run, Note: e.Note, Lots: []LotAmount{}}
+		for _, p := range e.Parts {
+			data[i].Lots = append(data[i].Lots, LotAmount{p.Lot, p.Amount})
+		}
+	}
+	next := ""
+	if len(found) == in.Limit {
+		next = number(after + uint64(len(found)))
+	}
+	return page(s, requestFrom(ctx), list, next, data), nil
+}
+
+// A Lot is a grant and what has become of it.
+type Lot struct {
+	Key         string     `json:"key"`
+	Amount      int64      `json:"amount"`
+	Kind        string     `json:"kind" enum:"paid,promotional"`
+	Priority    int32      `json:"priority" doc:"Lots with a lower one are used first."`
+	EffectiveAt time.Time  `json:"effectiveAt"`
+	ExpiresAt   *time.Time `json:"expiresAt,omitempty"`
+	CreatedAt   time.Time  `json:"createdAt"`
+	Free        int64      `json:"free"`
+	Held        int64      `json:"held"`
+	Spent       int64      `json:"spent"`
+	Expired     int64      `json:"expired"`
+	Voided      int64      `json:"voided"`
+}
+
+func lotOf(l *ledger.Lot) Lot {
+	return Lot{
+		Key: l.ID, Amount: l.Granted, Kind: string(l.Terms.Source), Priority: l.Terms.Priority, EffectiveAt: stamp(l.Terms.Effective),
+		ExpiresAt: stampOr(l.Terms.Expires), CreatedAt: stamp(l.Created), Free: l.Free, Held: l.Held, Spent: l.Spent, Expired: l.Expired, Voided: l.Voided,
+	}
+}
+
+func (s *Server) lots(ctx context.Context, in *Paging) (*listed[Lot], error) {
+	list := "lots " + account(ctx)
+	after, err := s.placeNumber(list, in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.cfg.Node.Store.Account(ctx, account(ctx), s.cfg.Now().UnixMicro())
+	if err != nil {
+		return nil, err
+	}
+	all := a.Lots()
+	all = all[min(uint64(len(all)), after):]
+	next := ""
+	if len(all) > in.Limit {
+		all, next = all[:in.Limit], number(after+uint64(in.Limit))
+	}
+	data := make([]Lot, len(all))
+	for i := range all {
+		data[i] = lotOf(&all[i])
+	}
+	return page(s, requestFrom(ctx), list, next, data), nil
+}
+
+type grantIn struct {
+	AccountPath
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" doc:"Names the lot if the body does not."`
+	Body           struct {
+		Key         string    `json:"key,omitempty" maxLength:"200" doc:"Names the lot; a repeated grant with the same key changes nothing."`
+		Amount      int64     `json:"amount" minimum:"1" maximum:"9007199254740991"`
+		Kind        string    `json:"kind,omitempty" enum:"paid,promotional" default:"paid"`
+		Priority    int32     `json:"priority,omitempty" doc:"Lots with a lower one are used first."`
+		EffectiveAt time.Time `json:"effectiveAt,omitempty"`
+		ExpiresAt   time.Time `json:"expiresAt,omitempty"`
+	}
+}
+
+func (s *Server) grant(ctx context.Context, in *grantIn) (*struct{ Body Lot }, error) {
+	if err := in.check(); err != nil {
+		return nil, err
+	}
+	key := cmp.Or(in.Body.Key, in.IdempotencyKey)
+	if key == "" {
+		return nil, fault.New(fault.RequestInvalid, "a grant needs a key in the body, or an Idempotency-Key: a repeated request would grant twice")
+	}
+	terms := ledger.Terms{Source: ledger.Source(cmp.Or(in.Body.Kind, string(ledger.Paid))), Priority: in.Body.Priority}
+	if !in.Body.EffectiveAt.IsZero() {
+		terms.Effective = in.Body.EffectiveAt.UnixMicro()
+	}
+	if !in.Body.ExpiresAt.IsZero() {
+		terms.Expires = in.Body.ExpiresAt.UnixMicro()
+	}
+	lot, err := s.cfg.Node.Engine.Grant(ctx, engine.GrantRequest{Account: in.Account, Key: key, Amount: in.Body.Amount, Terms: terms})
+	return &struct{ Body Lot }{lotOf(&lot)}, err
+}
+
+type voidIn struct {
+	AccountPath
+	Lot  string `path:"lot" maxLength:"200" doc:"Key of the grant."`
+	Body *struct {
+		Note string `json:"note,omitempty" maxLength:"500"`
+	}
+}
+
+func (s *Server) void(ctx context.Context, in *voidIn) (*struct{ Body Lot }, error) {
+	if err := in.check(); err != nil {
+		return nil, err
+	}
+	note := ""
+	if in.Body != nil {
+		note = in.Body.Note
+	}
+	lot, err := s.cfg.Node.Engine.VoidLot(ctx, in.Account, in.Lot, note)
+	return &struct{ Body Lot }{lotOf(&lot)}, err
+}

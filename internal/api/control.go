@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/access"
+	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// A RunPath names a run.
+type RunPath struct {
+	ID string `path:"id" maxLength:"64" doc:"Id of a run."`
+}
+
+// A reasonIn is a request with a reason for the journal.
+type reasonIn struct {
+	RunPath
+	Body *struct {
+		Reason      string `json:"reason,omitempty" maxLength:"1000" doc:"Why, for the journal."`
+		ResumeToken string `json:"resumeToken,omitempty" maxLength:"64" doc:"That of the run as it was read; a run that has gone on since answers 409."`
+	}
+}
+
+// reason and token are those of the body, which may be absent.
+func (in *reasonIn) reason() string {
+	if in.Body == nil {
+		return ""
+	}
+	return in.Body.Reason
+}
+
+func (in *reasonIn) token() string {
+	if in.Body == nil {
+		return ""
+	}
+	return in.Body.ResumeToken
+}
+
+type executionFound struct {
+	ETag string `header:"ETag"`
+	Body executionBody
+}
+
+func (s *Server) controlRoutes() {
+	control := needs(access.RunsControl)
+	handle(s, op("executions-cancel", http.MethodPost, "/v1/recipe-executions/{id}/cancel", "Cancel a run"), control, s.cancel)
+	handle(s, op("executions-pause", http.MethodPost, "/v1/recipe-executions/{id}/pause", "Let no further attempt of a run begin"), control, s.pause)
+	handle(s, op("executions-unpause", http.MethodPost, "/v1/recipe-executions/{id}/unpause", "Let a paused run go on"), control, s.unpause)
+	handle(s, op("executions-retry", http.MethodPost, "/v1/recipe-executions/{id}/retry", "Run an ended run again, from what failed or from a step"), control, s.retry)
+	handle(s, op("executions-signal", http.MethodPost, "/v1/recipe-executions/{id}/signal", "Send a run the signal that it waits for"), control, s.signal)
+	release := needs(access.ServerAdmin)
+	handle(s, op("executions-release", http.MethodPost, "/v1/recipe-executions/{id}/release", "Release a run from quarantine"), release, s.release)
+}
+
+// current checks a resume token: it is that of the run as a client has seen it.
+func (s *Server) current(ctx context.Context, run, token string) error {
+	if token == "" {
+		return nil
+	}
+	state, err := s.cfg.Node.Engine.State(ctx, account(ctx), run, 0)
+	if err != nil {
+		return err
+	}
+	if state.ResumeToken() != token {
+		return fault.New(fault.Conflict, "the resumeToken is not that of the run now: it has gone on since it was read")
+	}
+	return nil
+}
+
+// changed carries out a change and answers with the run as it stands then.
+func (s *Server) changed(ctx context.Context, run, token string, fn func() error) (*executionFound, error) {
+	if err := s.current(ctx, run, token); err != nil {
+		return nil, err
+	}
+	if err := fn(); err != nil {
+		return nil, err
+	}
+	e, err := s.execution(ctx, run, false)
+	if err != nil {
+		return nil, err
+	}
+	return &executionFound{ETag: e.etag(), Body: *e}, nil
+}
+
+func (s *Server) cancel(ctx context.Context, in *reasonIn) (*executionFound, error) {
+	return s.changed(ctx, in.ID, in.token(), func() error {
+		return s.cfg.Node.Engine.Cancel(ctx, account(ctx), in.ID, in.reason())
+	})
+}
+
+func (s *Server) pause(ctx context.Context, in *reasonIn) (*executionFound, error) {
+	return s.changed(ctx, in.ID, in.token(), func() error {
+		return s.cfg.Node.Engine.Pause(ctx, account(ctx), in.ID, in.reason())
+	})
+}
+
+func (s *Server) unpause(ctx context.Context, in *reasonIn) (*executionFound, error) {
+	return s.changed(ctx, in.ID, in.token(), func() error {
+		return s.cfg.Node.Engine.Unpause(ctx, account(ctx), in.ID)
+	})
+}
+
+func (s *Server) release(ctx context.Context, in *reasonIn) (*executionFound, error) {
+	return s.changed(ctx, in.ID, in.token(), func() error {
+		return s.cfg.Node.Engine.Release(ctx, account(ctx), in.ID)
+	})
+}
+
+// A RetryRequest opens a new generation of a run that has ended.
+type RetryRequest struct {
+	From        string          `json:"from,omitempty" maxLength:"1000" doc:"Step to start from. Default: what failed."`
+	Input       json.RawMessage `json:"input,omitempty" doc:"Fields of the run's input that are replaced, an object; steps that read them run again."`
+	Limits      *Limits         `json:"limits,omitempty" doc:"Limits of the run that are raised."`
+	ResumeToken string          `json:"resumeToken,omitempty" maxLength:"64"`
+}
+
+// Limits are limits of a run, named as in recipes.
+type Limits struct {
+	MaxTotalSteps     int64 `json:"max_total_steps,omitempty" minimum:"1"`
+	MaxLoopItems      int64 `json:"max_loop_items,omitempty" minimum:"1"`
+	MemoryLimitMB     int64 `json:"memory_limit_mb,omitempty" minimum:"1" maximum:"1048576"`
+	MaxExpressionCost int64 `json:"max_expression_cost,omitempty" minimum:"1"`
+}
+
+type retryIn struct {
+	RunPath
+	Body *RetryRequest
+}
+
+func (s *Server) retry(ctx context.Context, in *retryIn) (*executionFound, error) {
+	if in.Body == nil {
+		in.Body = &RetryRequest{}
+	}
+	edits, err := parameters(in.Body.Input)
+	if err != nil {
+		return nil, err
+	}
+	req := engine.RetryRequest{From: in.Body.From, Edits: edits}
+	if l := in.Body.Limits; l != nil {
+		req.Limits = plan.Limits{TotalSteps: l.MaxTotalSteps, LoopItems: l.MaxLoopItems, MemoryBytes: l.MemoryLimitMB << 20, ExpressionCost: l.MaxExpressionCost}
+	}
+	return s.changed(ctx, in.ID, in.Body.ResumeToken, func() error {
+		return s.cfg.Node.Engine.Retry(ctx, account(ctx), in.ID, req)
+	})
+}
+
+type signalIn struct {
+	RunPath
+	Body struct {
+		Name        string          `json:"name" minLength:"1" maxLength:"200" doc:"Of the signal that a wait step waits for."`
+		Payload     json.RawMessage `json:"payload,omitempty" doc:"Any JSON value; the output of the step."`
+		ResumeToken string          `json:"resumeToken,omitempty" maxLength:"64"`
+	}
+}
+
+func (s *Server) signal(ctx context.Context, in *signalIn) (*executionFound, error) {
+	var data any
+	if len(in.Body.Payload) > 0 {
+		var err error
+		if data, err = jsonx.Decode(in.Body.Payload, bodyLimits); err != nil {
+			return nil, fault.Wrap(fault.RequestInvalid, err, "payload: %v", plainError(err))
+		}
+	}
+	return s.changed(ctx, in.ID, in.Body.ResumeToken, func() error {
+		return s.cfg.Node.Engine.Signal(ctx, account(ctx), in.ID, in.Body.Name, data)
+	})
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/access"
+)
+
+// The times of a stream. Tests shorten them.
+var (
+	// heartbeat is how often a stream without events says that it lives (R43).
+	heartbeat = 15 * time.Second
+	// slowest is how long a client may take for one write. One that takes longer is cut
+	// off, and reads on with its cursor (F37).
+	slowest = 30 * time.Second
+)
+
+// reconnect is how long a client waits before it connects again, in milliseconds (R43).
+const reconnect = 2000
+
+func (s *Server) eventRoutes() {
+	stream := needs(access.RunsRead)
+	stream.stream = true
+	o := op("executions-events", http.MethodGet, "/v1/recipe-executions/{id}/events", "Follow the events of a run (server-sent events)")
+	streamed(&o)
+	handle(s, o, stream, s.runEvents)
+	j := op("jobs-events", http.MethodGet, "/jobs/{id}/events", "Follow the events of a run in the words of jobs (server-sent events)")
+	streamed(&j)
+	handle(s, j, stream, s.runEvents)
+	w := op("workflows-events", http.MethodGet, "/execute/workflows/{id}/events", "Follow the 22 types of events of the flow source (X197)")
+	streamed(&w)
+	handle(s, w, stream, s.flowEvents)
+	handle(s, op("workflows-stop", http.MethodPost, "/execute/workflows/{id}/stop", "Cancel a run (X221)"), needs(access.RunsControl), s.cancel)
+	f := op("feed-events", http.MethodGet, "/v1/feed", "Follow the changes of the account (server-sent events)")
+	streamed(&f)
+	handle(s, f, stream, s.feedEvents)
+}
+
+// streamed documents that an operation answers with server-sent events.
+func streamed(o *huma.Operation) {
+	o.Responses = map[string]*huma.Response{"200": {
+		Description: "Frames with id, event and data; data is a JSON object on one line.",
+		Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
+	}, "204": {Description: "There is nothing after the cursor, and there never will be: do not connect again."}}
+}
+
+// CursorInput is where a stream begins. The parameter beats the header (X182).
+type CursorInput struct {
+	After       string `query:"afterEventId" maxLength:"20" doc:"Number of the last event that the client has."`
+	LastEventID string `header:"Last-Event-ID" maxLength:"20" doc:"The same, as browsers send it."`
+}
+
+func (c *CursorInput) number() (uint64, error) {
+	text, name := c.After, "afterEventId"
+	if text == "" {
+		text, name = c.LastEventID, "Last-Event-ID"
+	}
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 63)
+	if err != nil {
+		return 0, fault.New(fault.RequestMalformed, "%s is not the number of an event", name)
+	}
+	return n, nil
+}
+
+type eventsIn struct {
+	RunPath
+	CursorInput
+	Types    string `query:"types" maxLength:"2000" doc:"Only events of these types, separated by commas; a type may end with .* ."`
+	Coalesce string `query:"coalesce" enum:"0,1" doc:"0 sends every delta; else those of a step are joined."`
+}
+
+// A streamOut is an answer that is written as it comes.
+type streamOut struct {
+	Body func(huma.Context)
+}
+
+// A sink takes the frames of a stream.
+type sink interface {
+	// event adds a frame. data is JSON on one line. Without an id it does not move the cursor.
+	event(id uint64, name string, data []byte)
+	// flush sends what was added.
+	flush() error
+	// unsent is how many bytes were added and not sent.
+	unsent() int
+}
+
+// A frames writes server-sent events.
+type frames struct {
+	w   http.ResponseWriter
+	ctl *http.ResponseController
+	buf []byte
+}
+
+// begin sends the headers of a stream (X183).
+func (s *Server) begin(h huma.Context) *frames {
+	h.SetHeader("Content-Type", "text/event-stream; charset=utf-8")
+	h.SetHeader("Cache-Control", "no-cache, no-transform")
+	h.SetHeader("Connection", "keep-alive")
+	h.SetHeader("X-Accel-Buffering", "no")
+	h.SetStatus(http.StatusOK)
+	w := requestFrom(h.Context()).writer
+	f := &frames{w: w, ctl: http.NewResponseController(w)}
+	f.buf = append(f.buf, "retry: "...)
+	f.buf = strconv.AppendInt(f.buf, reconnect, 10)
+	f.buf = append(f.buf, "\n\n"...)
+	return f
+}
+
+// event implements sink.
+func (f *frames) event(id uint64, name string, data []byte) {
+	if id != 0 {
+		f.buf = append(f.buf, "id: "...)
+		f.buf = strconv.AppendUint(f.buf, id, 10)
+		f.buf = append(f.buf, '\n')
+	}
+	f.buf = append(f.buf, "event: "...)
+	f.buf = append(f.buf, name...)
+	f.buf = append(f.buf, "\ndata: "...)
+	f.buf = append(f.buf, data...)
+	f.buf = append(f.buf, "\n\n"...)
+}
+
+// unsent implements sink.
+func (f *frames) unsent() int { return len(f.buf) }
+
+// flush implements sink.
+func (f *frames) flush() error {
+	if len(f.buf) == 0 {
+		return nil
+	}
+	if err := f.ctl.SetWriteDeadline(time.Now().Add(slowest)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	_, err := f.w.Write(f.buf)
+	f.buf = f.buf[:0]
+	if cap(f.buf) > 64<<10 {
+		f.buf = nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.ctl.Flush()
+}
+
+// streaming runs a stream until fn returns, the server stops, or the key is revoked.
+func (s *Server) streaming(ctx context.Context, fn func(context.Context) error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.stopping, cancel)()
+	s.streams.Add(1)
+	defer s.streams.Done()
+	if err := fn(ctx); err != nil && ctx.Err() == nil {
+		r := requestFrom(ctx)
+		s.cfg.Logger.DebugContext(ctx, "a stream ended", "request", r.id, "operation", r.operation, "error", err)
+	}
+}

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/access"
+	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/resource"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/view"
+)
+
+// executionBody is an execution as its JSON, which is made while the fold stands still.
+type executionBody struct {
+	data          []byte
+	last          uint64
+	status, state string
+}
+
+// MarshalJSON implements json.Marshaler.
+func (e executionBody) MarshalJSON() ([]byte, error) { return e.data, nil }
+
+// Schema implements huma.SchemaProvider.
+func (executionBody) Schema(r huma.Registry) *huma.Schema {
+	return r.Schema(reflect.TypeFor[resource.Execution](), true, "Execution")
+}
+
+// jobBody is the same for a job.
+type jobBody struct{ data []byte }
+
+// MarshalJSON implements json.Marshaler.
+func (j jobBody) MarshalJSON() ([]byte, error) { return j.data, nil }
+
+// Schema implements huma.SchemaProvider.
+func (jobBody) Schema(r huma.Registry) *huma.Schema {
+	return r.Schema(reflect.TypeFor[resource.Job](), true, "Job")
+}
+
+func (e *executionBody) etag() string { return etag(e.last) }
+
+func (s *Server) executionRoutes() {
+	execute := needs(access.RunsExecute)
+	execute.once = onceItself
+	start := op("executions-start", http.MethodPost, "/v1/recipes/{id}/execute", "Start a run of a recipe")
+	start.DefaultStatus = http.StatusAccepted
+	handle(s, start, execute, s.execute)
+	estimate := needs(access.RunsExecute)
+	estimate.once = onceNot
+	handle(s, op("executions-estimate", http.MethodPost, "/v1/recipes/{id}/estimate", "Estimate what a run may cost"), estimate, s.estimate)
+	handle(s, op("executions-estimate-query", http.MethodGet, "/v1/recipes/{id}/estimate", "Estimate what a run may cost, for simple inputs"), estimate, s.estimateByQuery)
+
+	read := needs(access.RunsRead)
+	o := op("executions-list", http.MethodGet, "/v1/recipe-executions", "List runs, the newest first")
+	o.Parameters = []*huma.Param{{Name: "label.{key}", In: "query", Description: "Only runs with this value of the label {key}.", Schema: &huma.Schema{Type: huma.TypeString}}}
+	handle(s, o, read, s.listExecutions)
+	handle(s, op("executions-delete", http.MethodDelete, "/v1/recipe-executions/{id}", "Delete a run that has ended: it is hidden, and removed when it is no longer kept"), needs(access.RunsControl), s.deleteExecution)
+	handle(s, op("jobs-delete", http.MethodDelete, "/jobs/{id}", "Delete a run that has ended (X98)"), needs(access.RunsControl), s.deleteJob)
+	handle(s, op("executions-get", http.MethodGet, "/v1/recipe-executions/{id}", "Get a run"), read, s.getExecution)
+	handle(s, op("executions-tags", http.MethodGet, "/v1/recipe-executions/{id}/tags", "List the tags of a run (X228)"), read, s.tags)
+	handle(s, op("jobs-get", http.MethodGet, "/jobs/{id}", "Get a run in the words of jobs"), read, s.job)
+	handle(s, op("jobs-graph", http.MethodGet, "/jobs/{id}/graph", "Get the shadow graph of a run (X196)"), read, s.job)
+}
+
+type executionIn struct {
+	RunPath
+	Expand      string `query:"expand" enum:"outputs" doc:"outputs adds the outputs of the steps."`
+	IfNoneMatch string `header:"If-None-Match" maxLength:"100"`
+}
+
+func (s *Server) getExecution(ctx context.Context, in *executionIn) (*executionFound, error) {
+	e, err := s.execution(ctx, in.ID, in.Expand == "outputs")
+	if err != nil {
+		return nil, err
+	}
+	if in.IfNoneMatch == e.etag() {
+		return nil, &Problem{Status: http.StatusNotModified}
+	}
+	return &executionFound{ETag: e.etag(), Body: *e}, nil
+}
+
+// key names a run of the account.
+func key(ctx context.Context, run string) store.Key {
+	return store.Key{Account: account(ctx), Run: run}
+}
+
+// execution returns a run as it stands.
+func (s *Server) execution(ctx context.Context, run string, outputs bool) (*executionBody, error) {
+	head, err := s.cfg.Node.Engine.Head(ctx, account(ctx), run)
+	if err != nil {
+		return nil, err
+	}
+	facts := s.facts(ctx, &head)
+	var out *executionBody
+	err = s.views.with(ctx, s, &head, outputs, func(f *folded) error {
+		var err error
+		out, err = f.execution(facts, outputs)
+		return err
+	})
+	return out, err
+}
+
+// facts are what the events of a run do not say.
+func (s *Server) facts(ctx context.Context, head *store.Head) resource.Facts {
+	f := resource.Facts{Quarantine: head.Quarantine}
+	if cause, _, more := strings.Cut(head.Quarantine, ": "); more {
+		f.Quarantine = cause // what follows may be the text of a panic
+	}
+	if r, err := s.cfg.Recipes.Recipe(ctx, head.Account, head.Recipe); err == nil {
+		f.RecipeID = r.ID
+	}
+	return f
+}
+
+func (s *Server) deleteExecution(ctx context.Context, in *RunPath) (*struct{}, error) {
+	return nil, s.cfg.Node.Engine.SoftDelete(ctx, account(ctx), in.ID)
+}
+
+// deleteJob answers with the job as it is from then on: DELETED.
+func (s *Server) deleteJob(ctx context.Context, in *RunPath) (*struct{ Body jobBody }, error) {
+	head, err := s.cfg.Node.Engine.Head(ctx, account(ctx), in.ID)
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.views.fold(ctx, s, &head, true)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.read(ctx, s, 0); err != nil {
+		return nil, err
+	}
+	if err := s.cfg.Node.Engine.SoftDelete(ctx, account(ctx), in.ID); err != nil {
+		return nil, err
+	}
+	facts := s.facts(ctx, &head)
+	facts.DeletedAt = s.cfg.Now().UnixMicro()
+	data, err := encodeJSON(f.run.Job(facts))
+	return &struct{ Body jobBody }{jobBody{data}}, err
+}
+
+type jobIn struct {
+	RunPath
+	At uint64 `query:"at" doc:"The graph as it was after this event; 0 = now."`
+}
+
+func (s *Server) job(ctx context.Context, in *jobIn) (*struct{ Body jobBody }, error) {
+	head, err := s.cfg.Node.Engine.Head(ctx, account(ctx), in.ID)
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.views.fold(ctx, s, &head, true)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.read(ctx, s, in.At); err != nil {
+		return nil, err
+	}
+	if in.At > f.run.Last() {
+		return nil, fault.New(fault.RequestInvalid, "at: the run has no event %d yet; the last one is %d", in.At, f.run.Last())
+	}
+	data, err := encodeJSON(f.run.Job(s.facts(ctx, &head)))
+	return &struct{ Body jobBody }{jobBody{data}}, err
+}
+
+// ExecutionSummary is a run in a list.
+type ExecutionSummary struct {
+	ID            string            `json:"id"`
+	RecipeID      string            `json:"recipeId"`
+	RecipeName    string            `json:"recipeName"`
+	RecipeVersion string            `json:"recipeVersion,omitempty"`
+	Status        string            `json:"status" enum:"pending,running,completed,failed,cancelled"`
+	State         string            `json:"state"`
+	CreditsUsed   int64             `json:"creditsUsed"`
+	HasFailures   bool              `json:"hasFailures"`
+	Quarantined   bool              `json:"quarantined"`
+	ErrorCode     string            `json:"errorCode,omitempty"`
+	Labels        map[string]string `json:"labels,omitempty"`
+	DeletedAt     *time.Time        `json:"deletedAt,omitempty"`
+	CreatedAt     time.Time         `json:"createdAt"`
+	CompletedAt   *time.Time        `json:"completedAt,omitempty"`
+}
+
+type executionsIn struct {
+	Paging
+	Status        string    `query:"status" maxLength:"100" doc:"pending, running, completed, failed or cancelled, or a state such as queued."`
+	Recipe        string    `query:"recipe" maxLength:"300" doc:"Name or id of a recipe."`
+	Parent        string    `query:"parent" maxLength:"64" doc:"Only the child runs of this run."`
+	CreatedAfter  time.Time `query:"createdAfter" doc:"Only runs that were created at this time or later, RFC 3339."`
+	CreatedBefore time.Time `query:"createdBefore" doc:"Only runs that were created before this time."`
+	Q             string    `query:"q" maxLength:"200" doc:"Only runs with this text in recipe, id, error or the value of a label."`
+	Deleted       bool      `query:"deleted" doc:"Only runs that were deleted, instead of the others."`
+}
+
+// labelsOf are the labels that a query asks for: label.NAME=VALUE.
+func labelsOf(q url.Values) map[string]string {
+	var labels map[string]string
+	for name, values := range q {
+		if label, ok := strings.CutPrefix(name, "label."); ok {
+			if labels == nil {
+				labels = map[string]string{}
+			}
+			labels[label] = values[0]
+		}
+	}
+	return labels
+}
+
+func (s *Server) listExecutions(ctx context.Context, in *executionsIn) (*listed[ExecutionSummary], error) {
+	filters := requestFrom(ctx).http.URL.Query()
+	filters.Del("cursor")
+	filters.Del("limit")
+	list := "executions " + account(ctx) + " " + filters.Encode()
+	place, err := s.cursors.open(list, in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	q := store.Query{Account: account(ctx), Parent: in.Parent, After: place, Limit: in.Limit}
+	if !in.CreatedAfter.IsZero() {
+		q.Since = in.CreatedAfter.UnixMicro()
+	}
+	ids := map[string]string{}
+	if in.Recipe != "" {
+		q.Recipe = in.Recipe
+		if r, err := s.cfg.Recipes.Recipe(ctx, account(ctx), in.Recipe); err == nil {
+			q.Recipe, ids[r.Name] = r.Name, r.ID
+		}
+	}
+	want, err := statesOf(in.Status)
+	if err != nil {
+		return nil, err
+	}
+	q.Statuses, q.Text, q.Deleted, q.Labels = want, in.Q, in.Deleted, labelsOf(requestFrom(ctx).http.URL.Query())
+	if !in.CreatedBefore.IsZero() {
+		q.CreatedBefore = in.CreatedBefore.UnixMicro()
+	}
+	heads, next, err := s.cfg.Node.Store.Search(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	data := make([]ExecutionSummary, len(heads))
+	for i := range heads {
+		data[i] = s.summaryOf(ctx, &heads[i], ids)
+	}
+	return page(s, requestFrom(ctx), list, next, data), nil
+}
+
+// summaryOf describes a head; ids are those of recipes that were looked up before.
+func (s *Server) summaryOf(ctx context.Context, h *store.Head, ids map[string]string) ExecutionSummary {
+	id, known := ids[h.Recipe]
+	if !known {
+		id = h.Recipe
+		if r, err := s.cfg.Recipes.Recipe(ctx, h.Account, h.Recipe); err == nil {
+			id = r.ID
+		}
+		ids[h.Recipe] = id
+	}
+	return ExecutionSummary{
+		ID: h.Run, RecipeID: id, RecipeName: h.Recipe, RecipeVersion: h.Version, Status: executionStatus(h.Status), State: h.Status,
+		CreditsUsed: h.Used, HasFailures: h.Failures, Quarantined: h.Quarantine != "", ErrorCode: string(h.Code), Labels: h.LabelsOf(), DeletedAt: stampOr(h.Deleted),
+		CreatedAt: stamp(h.Created), CompletedAt: stampOr(h.Ended),
+	}
+}
+
+// states are the states of a run by its status in the words of the recipe system.
+var states = map[string][]string{
+	"pending":   {"pending", "queued", "dispatching"},
+	"running":   {"running", "preview"},
+	"completed": {"completed"},
+	"failed":    {"failed", "expired"},
+	"cancelled": {"cancelled"},
+}
+
+func statesOf(status string) ([]string, error) {
+	if status == "" {
+		return nil, nil
+	}
+	if list, ok := states[status]; ok {
+		return list, nil
+	}
+	for _, list := range states {
+		if slices.Contains(list, status) {
+			return []string{status}, nil
+		}
+	}
+	return nil, fault.New(fault.RequestMalformed, "status: want pending, running, completed, failed or cancelled, or one of the states queued, dispatching, preview and expired")
+}
+
+// executionStatus is the status of a state.
+func executionStatus(state string) string {
+	for status, list := range states {
+		if slices.Contains(list, state) {
+			return status
+		}
+	}
+	return state
+}
+
+type tagsIn struct {
+	RunPath
+	Paging
+}
+
+func (s *Server) tags(ctx context.Context, in *tagsIn) (*listed[resource.Tag], error) {
+	list := "tags " + account(ctx) + " " + in.ID
+	after, err := s.placeNumber(list, in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	p, mask, err := s.cfg.Node.Engine.MaskOf(ctx, account(ctx), in.ID)
+	if err != nil {
+		return nil, err
+	}
+	var rows []resource.Tag
+	next := ""
+	err = s.eachMasked(ctx, in.ID, after, mask, func(ev *journal.Event) error {
+		if len(rows) >= in.Limit {
+			next = number(ev.Seq - 1)
+			return errEnough
+		}
+		rows = append(rows, resource.Tags(p, in.ID, ev)...)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return page(s, requestFrom(ctx), list, next, rows), nil
+}
+
+// eachMasked calls fn with the events of a run after a number, as they may be shown.
+func (s *Server) eachMasked(ctx context.Context, run string, after uint64, mask *view.Mask, fn func(*journal.Event) error) error {
+	from := after
+	if mask != nil {
+		from = 0 // the values to mask are in the events from the first one on
+	}
+	for ev, err := range s.cfg.Node.Engine.Feed().Events(ctx, key(ctx, run), from) {
+		if err == nil {
+			if ev.Event = mask.Event(ev.Event); ev.Seq > after {
+				err = fn(ev.Event)
+			}
+		}
+		if errors.Is(err, errEnough) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/access"
+	"github.com/roux-engine/roux/internal/blob"
+)
+
+// A FileResource is a file as it is described when it is uploaded (X158, X159).
+type FileResource struct {
+	Hash      string          `json:"hash" example:"sha256_9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"`
+	Name      string          `json:"name"`
+	MimeType  string          `json:"mimeType"`
+	SizeBytes int64           `json:"sizeBytes"`
+	Extended  json.RawMessage `json:"extended,omitempty" doc:"What inspection found, such as pageCount."`
+	UsedAt    *time.Time      `json:"usedAt,omitempty" doc:"When it was last uploaded or named."`
+	Runs      []string        `json:"runs,omitempty" doc:"Runs that name it, at most 20."`
+}
+
+func fileOf(f action.FileInfo) FileResource {
+	return FileResource{Hash: f.Hash, Name: f.Name, MimeType: f.MimeType, SizeBytes: f.Size, Extended: f.Extended}
+}
+
+// maxRuns bounds FileResource.Runs.
+const maxRuns = 20
+
+func (s *Server) fileRoutes() {
+	upload := op("files-upload", http.MethodPost, "/v1/files", "Upload a file; its content is the body")
+	upload.DefaultStatus = http.StatusCreated
+	upload.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
+	}}
+	write := needs(access.FilesWrite)
+	write.accepts, write.stream, write.once = []string{"*/*"}, true, onceNot
+	handle(s, upload, write, s.uploadFile)
+	read := needs(access.FilesRead)
+	handle(s, op("files-list", http.MethodGet, "/v1/files", "List files"), read, s.listFiles)
+	handle(s, op("files-get", http.MethodGet, "/v1/files/{hash}", "Describe a file"), read, s.getFile)
+	content := op("files-content", http.MethodGet, "/v1/files/{hash}/content", "Download a file, or a range of it")
+	content.Responses = map[string]*huma.Response{
+		"200": {Description: "The content.", Content: map[string]*huma.MediaType{"*/*": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}},
+		"206": {Description: "A range of it.", Content: map[string]*huma.MediaType{"*/*": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}},
+	}
+	stream := needs(access.FilesRead)
+	stream.stream = true
+	handle(s, content, stream, s.fileContent)
+	handle(s, op("files-delete", http.MethodDelete, "/v1/files/{hash}", "Delete a file that no run names"), needs(access.FilesWrite), s.deleteFile)
+}
+
+type uploadIn struct {
+	Name   string `query:"name" maxLength:"255" doc:"Name of the file, for people and for actions."`
+	Digest string `header:"X-Content-Sha256" maxLength:"71" doc:"SHA-256 of the content, hexadecimal; an upload with another one is refused."`
+	Type   string `header:"Content-Type" maxLength:"200"`
+}
+
+type fileFound struct {
+	Location string `header:"Location"`
+	ETag     string `header:"ETag"`
+	Body     FileResource
+}
+
+func (s *Server) uploadFile(ctx context.Context, in *uploadIn) (*fileFound, error) {
+	r := requestFrom(ctx)
+	body := &paced{r.http.Body, http.NewResponseController(r.writer)}
+	f, err := s.cfg.Node.Files.Put(ctx, account(ctx), body, in.Name, mediaType(in.Type))
+	if err != nil {
+		return nil, err
+	}
+	if want := strings.TrimPrefix(strings.ToLower(in.Digest), "sha256_"); want != "" && "sha256_"+want != f.Hash {
+		err := fault.New(fault.RequestInvalid, "the content has another SHA-256 than the request says: it is %s", f.Hash)
+		err.Remedy = "Send the file again: it was changed on the way, or the header belongs to another file. What arrived is kept as an unnamed upload."
+		return nil, err
+	}
+	return &fileFound{Location: "/v1/files/" + f.Hash, ETag: `"` + f.Hash + `"`, Body: fileOf(f)}, nil
+}
+
+// mediaType is what the client says of the type of a file; "" lets the content decide.
+func mediaType(header string) string {
+	kind, _, _ := strings.Cut(header, ";")
+	if kind = strings.TrimSpace(kind); kind == "application/octet-stream" || kind == "application/x-www-form-urlencoded" {
+		return ""
+	}
+	return kind
+}
+
+// paced is the body of an upload, which may take as long as bytes arrive.
+type paced struct {
+	r   io.Reader
+	ctl *http.ResponseController
+}
+
+func (p *paced) Read(b []byte) (int, error) {
+	_ = p.ctl.SetReadDeadline(time.Now().Add(slowest)) // a recorder in a test has no deadlines
+	return p.r.Read(b)
+}
+
+type filesIn struct {
+	Paging
+	Name string `query:"name" maxLength:"255" doc:"Only files with this text in their name."`
+	Type string `query:"type" maxLength:"100" doc:"Only files of this media type, or of a pattern such as image/*."`
+}
+
+func (s *Server) listFiles(ctx context.Context, in *filesIn) (*listed[FileResource], error) {
+	list := "files " + account(ctx) + " " + in.Name + " " + in.Type
+	place, err := s.cursors.open(list, in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	q := blob.Query{Name: in.Name, Type: in.Type, Limit: in.Limit + 1}
+	if hash, at, ok := strings.Cut(place, " "); ok {
+		nanos, err := strconv.ParseInt(at, 10, 64)
+		if err != nil {
+			return nil, fault.New(fault.RequestMalformed, "the cursor is not one of this list")
+		}
+		q.After = blob.Entry{Info: action.FileInfo{Hash: hash}, Stored: time.Unix(0, nanos)}
+	}
+	entries, err := s.cfg.Node.Files.List(ctx, account(ctx), q)
+	if err != nil {
+		return nil, err
+	}
+	next := ""
+	if len(entries) > in.Limit {
+		entries = entries[:in.Limit]
+		last := &entries[in.Limit-1]
+		next = last.Info.Hash + " " + strconv.FormatInt(last.Stored.UnixNano(), 10)
+	}
+	data := make([]FileResource, len(entries))
+	for i, e := range entries {
+		data[i] = fileOf(e.Info)
+	}
+	return page(s, requestFrom(ctx), list, next, data), nil
+}
+
+// A FilePath names a file.
+type FilePath struct {
+	Hash string `path:"hash" maxLength:"71" doc:"sha256_ and the SHA-256 of the content."`
+}
+
+// file returns a file by its whole hash.
+func (s *Server) file(ctx context.Context, hash string) (blob.Entry, error) {
+	e, err := s.cfg.Node.Files.Find(ctx, account(ctx), hash)
+	if err == nil && e.Info.Hash != hash {
+		err = fault.New(fault.FileNotFound, "the account has no such file")
+	}
+	return e, err
+}
+
+func (s *Server) getFile(ctx context.Context, in *FilePath) (*fileFound, error) {
+	e, err := s.file(ctx, in.Hash)
+	if err != nil {
+		return nil, err
+	}
+	out := &fileFound{ETag: `"` + e.Info.Hash + `"`, Body: fileOf(e.Info)}
+	out.Body.Runs, err = s.cfg.Node.Engine.Files().NamedBy(ctx, account(ctx), e.Info.Hash, maxRuns)
+	return out, err
+}
+
+type contentIn struct {
+	FilePath
+	Range string `header:"Range" maxLength:"100" doc:"One range of bytes, such as bytes=0-1023."`
+}
+
+func (s *Server) fileContent(ctx context.Context, in *contentIn) (*streamOut, error) {
+	e, err := s.file(ctx, in.Hash)
+	if err != nil {
+		return nil, err
+	}
+	from, n, part, err := byteRange(in.Range, e.Info.Size)
+	if err != nil {
+		p := s.problemOf(ctx, err)
+		p.set("Content-Range", "bytes */"+strconv.FormatInt(e.Info.Size, 10))
+		return nil, p
+	}
+	var r io.ReadCloser
+	if part {
+		r, _, err = s.cfg.Node.Files.Part(ctx, account(ctx), e.Info.Hash, from, n)
+	} else {
+		r, err = s.cfg.Node.Files.Open(ctx, account(ctx), e.Info.Hash) // it checks the hash
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &streamOut{func(h huma.Context) {
+		defer func() { _ = r.Close() }()
+		// Nothing that a file contains may run in the origin of the server (A22).
+		h.SetHeader("Content-Type", e.Info.MimeType)
+		h.SetHeader("Content-Disposition", "attachment")
+		h.SetHeader("Content-Security-Policy", "sandbox; default-src 'none'")
+		h.SetHeader("Cache-Control", "private, immutable, max-age=86400")
+		h.SetHeader("ETag", `"`+e.Info.Hash+`"`)
+		h.SetHeader("Accept-Ranges", "bytes")
+		h.SetHeader("Content-Length", strconv.FormatInt(n, 10))
+		status := http.StatusOK
+		if part {
+			h.SetHeader("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, from+n-1, e.Info.Size))
+			status = http.StatusPartialContent
+		}
+		h.SetStatus(status)
+		w := requestFrom(ctx).writer
+		if _, err := io.Copy(&pacedWriter{w, http.NewResponseController(w)}, r); err != nil {
+			// The client sees fewer bytes than announced.
+			s.cfg.Logger.WarnContext(ctx, "a file was not sent to its end", "request", requestFrom(ctx).id, "error", err)
+			panic(http.ErrAbortHandler)
+		}
+	}}, nil
+}
+
+// pacedWriter is the target of a download, which may take as long as the client reads.
+type pacedWriter struct {
+	w   io.Writer
+	ctl *http.ResponseController
+}
+
+func (p *pacedWriter) Write(b []byte) (int, error) {
+	_ = p.ctl.SetWriteDeadline(time.Now().Add(slowest)) // a recorder in a test has no deadlines
+	return p.w.Write(b)
+}
+
+// byteRange reads a header Range of one range. A header of another form is ignored, as RFC
+// 9110 says.
+func byteRange(header string, size int64) (from, n int64, part bool, err error) {
+	text, ok := strings.CutPrefix(header, "bytes=")
+	if !ok || strings.Contains(text, ",") {
+		return 0, size, false, nil
+	}
+	begin, end, ok := strings.Cut(text, "-")
+	if !ok {
+		return 0, size, false, nil
+	}
+	last := size - 1
+	if begin == "" {
+		count, err := strconv.ParseInt(end, 10, 64)
+		if err != nil || count < 0 {
+			return 0, size, false, nil
+		}
+		from = max(0, size-count)
+	} else {
+		if from, err = strconv.ParseInt(begin, 10, 64); err != nil {
+			return 0, size, false, nil
+		}
+		if end != "" {
+			if last, err = strconv.ParseInt(end, 10, 64); err != nil || last < from {
+				return 0, size, false, nil
+			}
+			last = min(last, size-1)
+		}
+	}
+	if from > last {
+		return 0, 0, false, fault.New(fault.RangeInvalid, "the file has %d bytes", size)
+	}
+	return from, last - from + 1, true, nil
+}
+
+func (s *Server) deleteFile(ctx context.Context, in *FilePath) (*struct{}, error) {
+	e, err := s.file(ctx, in.Hash)
+	if err != nil {
+		return nil, err
+	}
+	return nil, s.cfg.Node.Engine.Files().RemoveFile(ctx, account(ctx), e.Info.Hash)
+}

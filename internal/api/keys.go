@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/access"
+	"github.com/roux-engine/roux/internal/config"
+	"github.com/roux-engine/roux/internal/ledger"
+)
+
+// A KeyResource is a key, without its token.
+type KeyResource struct {
+	ID        string     `json:"id"`
+	Account   string     `json:"account"`
+	Name      string     `json:"name"`
+	Role      string     `json:"role,omitempty"`
+	Scopes    []string   `json:"scopes"`
+	Limit     *KeyLimit  `json:"limit,omitempty"`
+	Start     string     `json:"start" doc:"First characters of the token, to recognise it by."`
+	CreatedAt time.Time  `json:"createdAt"`
+	CreatedBy string     `json:"createdBy,omitempty" doc:"Id of the key that made it."`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+	RevokedAt *time.Time `json:"revokedAt,omitempty"`
+}
+
+// A KeyLimit is what may be spent with a key.
+type KeyLimit struct {
+	Credits int64  `json:"credits" minimum:"1" maximum:"9007199254740991"`
+	Reset   string `json:"reset,omitempty" enum:"none,daily,weekly,monthly" default:"none"`
+	Mode    string `json:"mode,omitempty" enum:"enforce,audit" default:"enforce" doc:"audit reports and refuses nothing."`
+}
+
+// A NewKey is a key with its token, which is never shown again.
+type NewKey struct {
+	KeyResource
+	Token string `json:"token" doc:"Keep it: it is not stored."`
+}
+
+func keyOf(k *access.Key) KeyResource {
+	out := KeyResource{
+		ID: k.ID, Account: k.Account, Name: k.Name, Role: string(k.Role), Start: k.Start, CreatedAt: stamp(k.Created), CreatedBy: k.By,
+		ExpiresAt: stampOr(k.Expires), RevokedAt: stampOr(k.Revoked), Scopes: []string{},
+	}
+	for _, s := range k.Scopes {
+		out.Scopes = append(out.Scopes, string(s))
+	}
+	if l := k.Limit; l != nil {
+		out.Limit = &KeyLimit{Credits: l.Credits, Reset: string(cmp.Or(l.Reset, ledger.Never)), Mode: "enforce"}
+		if l.Audit {
+			out.Limit.Mode = "audit"
+		}
+	}
+	return out
+}
+
+func (s *Server) keyRoutes() {
+	write := needs(access.KeysWrite)
+	write.once = onceNot // the answer has a token, which is not stored
+	create := op("keys-create", http.MethodPost, "/v1/keys", "Make a key")
+	create.DefaultStatus = http.StatusCreated
+	handle(s, create, write, s.createKey)
+	handle(s, op("keys-list", http.MethodGet, "/v1/keys", "List the keys of the account"), write, s.listKeys)
+	handle(s, op("keys-get", http.MethodGet, "/v1/keys/{id}", "Get a key"), write, s.getKey)
+	handle(s, op("keys-revoke", http.MethodDelete, "/v1/keys/{id}", "Revoke a key; what it has begun ends at once"), write, s.revokeKey)
+	handle(s, op("keys-whoami", http.MethodGet, "/v1/me", "Get who makes the request"), needs(access.AccountRead), s.whoami)
+}
+
+// checked fails where the server checks no keys.
+func (s *Server) keys() (*access.Keys, error) {
+	if s.cfg.Keys == nil {
+		return nil, fault.New(fault.NotAvailable, "this server checks no keys: it serves its own user only")
+	}
+	return s.cfg.Keys, nil
+}
+
+type createKeyIn struct {
+	Body struct {
+		Account   string    `json:"account,omitempty" maxLength:"64" doc:"Another account than that of the request, for keys that administer accounts."`
+		Name      string    `json:"name" minLength:"1" maxLength:"100" doc:"What it is for."`
+		Role      string    `json:"role,omitempty" enum:"viewer,operator,developer,owner,admin"`
+		Scopes    []string  `json:"scopes,omitempty" maxItems:"20" doc:"Instead of a role, or beside it."`
+		ExpiresAt time.Time `json:"expiresAt,omitempty"`
+		Limit     *KeyLimit `json:"limit,omitempty" doc:"What may be spent with the key."`
+	}
+}
+
+func (s *Server) createKey(ctx context.Context, in *createKeyIn) (*struct{ Body NewKey }, error) {
+	keys, err := s.keys()
+	if err != nil {
+		return nil, err
+	}
+	who := access.From(ctx)
+	spec := access.Spec{Account: cmp.Or(in.Body.Account, who.Account), Name: in.Body.Name, Role: access.Role(in.Body.Role)}
+	if spec.Account != who.Account {
+		if err := who.Check(access.AccountsAdmin); err != nil {
+			return nil, err
+		}
+	}
+	if err := config.CheckAccount(spec.Account); err != nil {
+		return nil, fault.New(fault.RequestInvalid, "account: %v", err)
+	}
+	for _, name := range in.Body.Scopes {
+		spec.Scopes = append(spec.Scopes, access.Scope(name))
+	}
+	if !in.Body.ExpiresAt.IsZero() {
+		spec.Expires = in.Body.ExpiresAt.UnixMicro()
+	}
+	if l := in.Body.Limit; l != nil {
+		spec.Limit = &access.Limit{Credits: l.Credits, Reset: ledger.Reset(cmp.Or(l.Reset, string(ledger.Never))), Audit: l.Mode == "audit"}
+	}
+	k, token, err := keys.Create(ctx, who, spec)
+	if err != nil {
+		return nil, err
+	}
+	return &struct{ Body NewKey }{NewKey{keyOf(k), token}}, nil
+}
+
+func (s *Server) listKeys(ctx context.Context, _ *struct{}) (*listed[KeyResource], error) {
+	keys, err := s.keys()
+	if err != nil {
+		return nil, err
+	}
+	list, err := keys.List(ctx, account(ctx))
+	if err != nil {
+		return nil, err
+	}
+	data := make([]KeyResource, len(list))
+	for i, k := range list {
+		data[i] = keyOf(k)
+	}
+	return page(s, requestFrom(ctx), "", "", data), nil
+}
+
+type keyIn struct {
+	ID string `path:"id" maxLength:"64"`
+}
+
+func (s *Server) getKey(ctx context.Context, in *keyIn) (*struct{ Body KeyResource }, error) {
+	keys, err := s.keys()
+	if err != nil {
+		return nil, err
+	}
+	k, err := keys.Get(ctx, account(ctx), in.ID)
+	if err != nil {
+		return nil, err
+	}
+	return &struct{ Body KeyResource }{keyOf(k)}, nil
+}
+
+func (s *Server) revokeKey(ctx context.Context, in *keyIn) (*struct{ Body KeyResource }, error) {
+	keys, err := s.keys()
+	if err != nil {
+		return nil, err
+	}
+	k, err := keys.Revoke(context.WithoutCancel(ctx), account(ctx), in.ID) // a key may revoke itself
+	if err != nil {
+		return nil, err
+	}
+	return &struct{ Body KeyResource }{keyOf(k)}, nil
+}
+
+// A Me is who makes a request.
+type Me struct {
+	Account string   `json:"account"`
+	Key     string   `json:"key,omitempty"`
+	Name    string   `json:"name"`
+	Scopes  []string `json:"scopes"`
+}
+
+func (s *Server) whoami(ctx context.Context, _ *struct{}) (*struct{ Body Me }, error) {
+	p := access.From(ctx)
+	out := Me{Account: p.Account, Key: p.Key, Name: p.Name, Scopes: []string{}}
+	for _, scope := range p.Scopes {
+		out.Scopes = append(out.Scopes, string(scope))
+	}
+	return &struct{ Body Me }{out}, nil
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// A Problem is the body of an answer that reports an error (RFC 9457).
+type Problem struct {
+	Type     string `json:"type" doc:"Path of a page that explains the code." example:"/docs/errors#RECIPE_NOT_FOUND"`
+	Title    string `json:"title" doc:"What the code means."`
+	Status   int    `json:"status" doc:"The HTTP status." example:"404"`
+	Detail   string `json:"detail,omitempty" doc:"What was wrong with this request."`
+	Instance string `json:"instance,omitempty" doc:"Path of the request."`
+	Code     string `json:"code" doc:"For programs; a published code never changes its meaning." example:"RECIPE_NOT_FOUND"`
+	Legacy   string `json:"legacyCode,omitempty" doc:"The code E001 to E005 of the same error."`
+
+	Retryable  bool   `json:"retryable" doc:"Whether the same request can succeed later."`
+	RetryAfter int    `json:"retryAfter,omitempty" doc:"Seconds to wait before it is sent again."`
+	Remedy     string `json:"remedy" doc:"What to do."`
+	RequestID  string `json:"requestId" doc:"Names the request in the logs of the server."`
+
+	LimitSource string     `json:"limitSource,omitempty" doc:"What limits the credits: account, run, day or key:ID."`
+	Missing     int64      `json:"missing,omitempty" doc:"Credits that are missing."`
+	Until       *time.Time `json:"until,omitempty" doc:"When the credits may be there if nothing is done."`
+
+	Quota *Quota `json:"quota,omitempty" doc:"The quota that is exceeded."`
+
+	Errors []ProblemError `json:"errors,omitempty" doc:"The places that are wrong, all of them as far as known."`
+
+	header http.Header
+}
+
+// A Quota says which limit of an account a request exceeds.
+type Quota struct {
+	Name  string `json:"name" example:"liveRuns"`
+	Used  int64  `json:"used"`
+	Limit int64  `json:"limit"`
+}
+
+// A ProblemError is one place of a request or of a recipe that is wrong.
+type ProblemError struct {
+	Pointer string `json:"pointer,omitempty" doc:"JSON pointer into the body, or the name of a parameter."`
+	Line    int    `json:"line,omitempty" doc:"In the text of a recipe, from 1."`
+	Column  int    `json:"column,omitempty" doc:"In characters, from 1."`
+	Code    string `json:"code,omitempty"`
+	Rule    string `json:"rule,omitempty"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+	Warning bool   `json:"warning,omitempty" doc:"It does not keep the recipe from running."`
+}
+
+// ContentType implements huma.ContentTypeFilter.
+func (*Problem) ContentType(string) string { return "application/problem+json" }
+
+// GetStatus implements huma.StatusError.
+func (p *Problem) GetStatus() int { return p.Status }
+
+// GetHeaders implements huma.HeadersError.
+func (p *Problem) GetHeaders() http.Header { return p.header }
+
+func (p *Problem) Error() string { return p.Code + ": " + p.Detail }
+
+// problemOf describes an error for its client. What is no fault.Error is a defect or a
+// failure inside, whose text stays in the log.
+func (s *Server) problemOf(ctx context.Context, err error) *Problem {
+	var p *Problem
+	if errors.As(err, &p) {
+		return p
+	}
+	r := requestFrom(ctx)
+	code := fault.CodeOf(err)
+	switch {
+	case errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), new(*fault.Error)):
+		err = context.Cause(ctx) // the key was revoked
+		code = fault.CodeOf(err)
+	case errors.Is(err, context.DeadlineExceeded):
+		err = fault.New(fault.ServiceUnavailable, "the server did not answer in time")
+		code = fault.ServiceUnavailable
+	}
+	row, known := fault.Lookup(code)
+	if !known {
+		row, _ = fault.Lookup(fault.InternalError)
+	}
+	p = &Problem{
+		Type: "/docs/errors#" + string(row.Code), Title: row.Meaning, Status: row.HTTP, Code: string(row.Code), Legacy: row.Legacy,
+		Retryable: row.Retryable, Remedy: fault.RemedyOf(err), RequestID: r.id, Instance: r.path,
+	}
+	var e *fault.Error
+	if !errors.As(err, &e) {
+		s.cfg.Logger.ErrorContext(ctx, "a request failed inside", "request", r.id, "operation", r.operation, "error", err)
+		p.Detail = "the request failed inside the server, which logged the reason under its id"
+		return p
+	}
+	if row.HTTP >= http.StatusInternalServerError {
+		s.cfg.Logger.WarnContext(ctx, "a request failed", "request", r.id, "operation", r.operation, "code", string(row.Code), "error", err)
+	}
+	p.Detail = fault.Message(err)
+	p.addDiagnostics(e.Diags)
+	if l := e.Limit; l != nil {
+		p.LimitSource, p.Missing = l.Source, l.Missing
+		if !l.Until.IsZero() {
+			at := l.Until.UTC()
+			p.Until = &at
+		}
+	}
+	if e.RetryAfterMS > 0 {
+		p.retryAfter(time.Duration(e.RetryAfterMS) * time.Millisecond)
+	}
+	return p
+}
+
+// retryAfter says when to send the request again.
+func (p *Problem) retryAfter(d time.Duration) {
+	p.RetryAfter = max(1, int(math.Ceil(d.Seconds())))
+	p.set("Retry-After", strconv.Itoa(p.RetryAfter))
+}
+
+func (p *Problem) set(name, value string) {
+	if p.header == nil {
+		p.header = http.Header{}
+	}
+	p.header.Set(name, value)
+}
+
+func (p *Problem) addDiagnostics(diags []fault.Diagnostic) {
+	p.Errors = append(p.Errors, diagnostics(diags)...)
+}
+
+func diagnostics(diags []fault.Diagnostic) []ProblemError {
+	list := make([]ProblemError, 0, len(diags))
+	for _, d := range diags {
+		list = append(list, ProblemError{
+			Pointer: d.Pointer, Line: d.Pos.Line, Column: d.Pos.Col, Code: string(d.Code), Rule: d.Rule, Message: d.Msg, Hint: d.Hint,
+			Warning: d.Severity == fault.SeverityWarning,
+		})
+	}
+	return list
+}
+
+// ours replaces an error of the library by a Problem. Values that the client sent are not
+// repeated (A20).
+func (s *Server) ours(ctx huma.Context, _ string, v any) (any, error) {
+	m, ok := v.(*huma.ErrorModel)
+	if !ok {
+		return v, nil
+	}
+	code := fault.RequestInvalid
+	switch m.Status {
+	case http.StatusBadRequest, http.StatusRequestTimeout:
+		code = fault.RequestMalformed
+	case http.StatusRequestEntityTooLarge:
+		code = fault.RequestTooLarge
+	case http.StatusUnsupportedMediaType, http.StatusNotAcceptable:
+		code = fault.MediaTypeUnsupported
+	case http.StatusInternalServerError:
+		code = fault.InternalError
+	}
+	detail := m.Detail
+	if len(m.Errors) == 1 {
+		detail = m.Errors[0].Message
+	} else if len(m.Errors) > 1 {
+		detail = strconv.Itoa(len(m.Errors)) + " places of the request are invalid"
+	}
+	p := s.problemOf(ctx.Context(), fault.New(code, "%s", detail))
+	p.Status = m.Status
+	for _, e := range m.Errors {
+		p.Errors = append(p.Errors, ProblemError{Pointer: pointer(e.Location), Message: e.Message})
+	}
+	return p, nil
+}

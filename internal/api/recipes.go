@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/access"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/linediff"
+	"github.com/roux-engine/roux/internal/registry"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/yamlx"
+)
+
+// recipeTypes are the media types of the text of a recipe.
+var recipeTypes = []string{"application/json", "application/yaml", "application/x-yaml", "text/yaml"}
+
+// maxRecipe bounds the body of an operation with the text of a recipe.
+const maxRecipe = 16<<20 + 1
+
+// A RecipeSummary is a version of a recipe in a list, and the answer to its registration
+// (X187).
+type RecipeSummary struct {
+	ID          string    `json:"id" example:"recipe_01K3ABCDEFGHJKMNPQRSTVWXYZ" doc:"Of the recipe; it stays when versions are added."`
+	Name        string    `json:"name" example:"pdf-to-translated-markdown"`
+	Version     string    `json:"version" example:"1.0.0"`
+	Description string    `json:"description,omitempty"`
+	Category    string    `json:"category,omitempty"`
+	Status      string    `json:"status" enum:"draft,active,deprecated"`
+	CreatedAt   time.Time `json:"createdAt"`
+	UpdatedAt   time.Time `json:"updatedAt"`
+	CreatedBy   string    `json:"createdBy" doc:"The account."`
+	HasRun      bool      `json:"hasRun" doc:"A version that has run never changes."`
+	Plan        string    `json:"plan" doc:"Hash of what it compiled to."`
+	Note        string    `json:"note,omitempty" doc:"Why it is deprecated."`
+	Warnings    int       `json:"warnings,omitempty"`
+	Revision    uint64    `json:"revision"`
+}
+
+func summary(account string, v *registry.Version) RecipeSummary {
+	return RecipeSummary{
+		ID: v.Recipe, Name: v.Name, Version: v.Version, Description: v.Description, Category: v.Category, Status: v.Status,
+		CreatedAt: stamp(v.Created), UpdatedAt: stamp(v.Updated), CreatedBy: account, HasRun: v.Ran, Plan: v.Plan, Note: v.Note,
+		Warnings: v.Warnings, Revision: v.Revision,
+	}
+}
+
+// A RecipeText is the text of a recipe as a body.
+type RecipeText struct {
+	RawBody []byte `contentType:"application/octet-stream"`
+}
+
+// A RecipePath names a recipe or a version of it.
+type RecipePath struct {
+	ID string `path:"id" maxLength:"300" doc:"Id or name of a recipe, with an exact version or a range after @, such as pdf-report@1.2. Without one it is the newest active version."`
+}
+
+type registered struct {
+	Status   int
+	Location string `header:"Location"`
+	ETag     string `header:"ETag"`
+	Body     RecipeSummary
+}
+
+// A RecipeDocument is a recipe as it was registered, with what the server knows of it (X2).
+// Its fields are those of the text.
+type RecipeDocument map[string]any
+
+type recipeFound struct {
+	ETag         string `header:"ETag"`
+	Deprecation  string `header:"Deprecation"`
+	LastModified string `header:"Last-Modified"`
+	Body         RecipeDocument
+}
+
+func (s *Server) recipeRoutes() {
+	create := op("recipes-create", http.MethodPost, "/v1/recipes", "Register a recipe, or another version of one")
+	create.DefaultStatus = http.StatusCreated
+	create.MaxBodyBytes = maxRecipe
+	text := needs(access.RecipesWrite)
+	text.accepts = recipeTypes
+	handle(s, create, text, s.createRecipe)
+
+	handle(s, op("recipes-list", http.MethodGet, "/v1/recipes", "List recipes, the newest first"), needs(access.RecipesRead), s.listRecipes)
+	handle(s, op("recipes-get", http.MethodGet, "/v1/recipes/{id}", "Get a recipe"), needs(access.RecipesRead), s.getRecipe)
+	handle(s, op("recipes-versions", http.MethodGet, "/v1/recipes/{id}/versions", "List the versions of a recipe, the newest first"), needs(access.RecipesRead), s.recipeVersions)
+	handle(s, op("recipes-source", http.MethodGet, "/v1/recipes/{id}/source", "Get the text of a recipe as it was registered"), needs(access.RecipesRead), s.recipeSource)
+	handle(s, op("recipes-diff", http.MethodGet, "/v1/recipes/{id}/diff", "Compare two versions of a recipe"), needs(access.RecipesRead), s.diffRecipes)
+
+	replace := op("recipes-replace", http.MethodPut, "/v1/recipes/{id}", "Replace a version that never ran, or add a version")
+	replace.MaxBodyBytes = maxRecipe
+	handle(s, replace, text, s.replaceRecipe)
+	handle(s, op("recipes-deprecate", http.MethodPost, "/v1/recipes/{id}/deprecate", "Deprecate a version, or make it active again"), needs(access.RecipesWrite), s.deprecateRecipe)
+	handle(s, op("recipes-delete", http.MethodDelete, "/v1/recipes/{id}", "Delete a recipe; its runs go on"), needs(access.RecipesWrite), s.deleteRecipe)
+
+	check := op("recipes-check", http.MethodPost, "/v1/recipes/validate", "Validate a recipe without registering it")
+	check.MaxBodyBytes = maxRecipe
+	read := needs(access.RecipesRead)
+	read.accepts, read.once = recipeTypes, onceNot
+	handle(s, check, read, s.checkRecipe)
+	validate := op("recipes-validate", http.MethodPost, "/v1/recipes/{id}/validate", "Validate a registered recipe, or a text in its place")
+	validate.RequestBody = &huma.RequestBody{Content: map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Type: huma.TypeObject}}}}
+	handle(s, validate, read, s.validateRecipe)
+}
+
+func (s *Server) createRecipe(ctx context.Context, in *RecipeText) (*registered, error) {
+	v, existing, _, err := s.cfg.Recipes.Register(ctx, account(ctx), registry.Draft{Text: in.RawBody, File: "body", By: account(ctx)})
+	if err != nil {
+		return nil, err
+	}
+	out := s.registered(ctx, v)
+	out.Status = http.StatusCreated
+	if existing {
+		out.Status = http.StatusOK
+	}
+	return out, nil
+}
+
+func (s *Server) registered(ctx context.Context, v *registry.Version) *registered {
+	return &registered{Location: "/v1/recipes/" + v.ID(), ETag: etag(v.Revision), Body: summary(account(ctx), v)}
+}
+
+type recipesIn struct {
+	Paging
+	Status   string `query:"status" enum:"draft,active,deprecated" doc:"Only recipes whose newest version has this status."`
+	Category string `query:"category" maxLength:"100"`
+	Q        string `query:"q" maxLength:"200" doc:"Only recipes with this text in name, description or category."`
+}
+
+func (s *Server) listRecipes(ctx context.Context, in *recipesIn) (*listed[RecipeSummary], error) {
+	list := "recipes " + account(ctx) + " " + in.Status + " " + in.Category + " " + in.Q
+	place, err := s.cursors.open(list, in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	found, next, err := s.cfg.Recipes.List(ctx, account(ctx), place, in.Limit, func(v *registry.Version) bool {
+		text := strings.ToLower(v.Name + " " + v.Description + " " + v.Category)
+		return (in.Status == "" || v.Status == in.Status) && (in.Category == "" || v.Category == in.Category) && strings.Contains(text, strings.ToLower(in.Q))
+	})
+	if err != nil {
+		return nil, err
+	}
+	data := make([]RecipeSummary, len(found))
+	for i, v := range found {
+		data[i] = summary(account(ctx), v)
+	}
+	return page(s, requestFrom(ctx), list, next, data), nil
+}
+
+func (s *Server) getRecipe(ctx context.Context, in *RecipePath) (*recipeFound, error) {
+	v, err := s.cfg.Recipes.Find(ctx, account(ctx), in.ID)
+	if err != nil {
+		return nil, err
+	}
+	text, err := s.cfg.Recipes.Source(ctx, account(ctx), v)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := document(text)
+	if err != nil {
+		return nil, err
+	}
+	known, err := fieldsOf(summary(account(ctx), v))
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range known {
+		doc[name] = value
+	}
+	out := &recipeFound{ETag: etag(v.Revision), LastModified: stamp(v.Updated).Format(http.TimeFormat), Body: doc}
+	if v.Status == registry.StatusDeprecated {
+		out.Deprecation = deprecated(v)
+	}
+	return out, nil
+}
+
+// deprecated is the value of the header Deprecation (RFC 9745).
+func deprecated(v *registry.Version) string {
+	return "@" + strconv.FormatInt(stamp(v.Updated).Unix(), 10)
+}
+
+// fieldsOf returns a value as the fields of an object.
+func fieldsOf(v any) (map[string]any, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	var out map[string]any
+	return out, json.Unmarshal(data, &out)
+}
+
+func (s *Server) recipeVersions(ctx context.Context, in *RecipePath) (*listed[RecipeSummary], error) {
+	versions, err := s.cfg.Recipes.Versions(ctx, account(ctx), in.ID)
+	if err != nil {
+		return nil, err
+	}
+	data := make([]RecipeSummary, len(versions))
+	for i, v := range versions {
+		data[i] = summary(account(ctx), v)
+	}
+	return page(s, requestFrom(ctx), "", "", data), nil
+}
+
+type textFound struct {
+	ETag        string `header:"ETag"`
+	ContentType string `header:"Content-Type"`
+	Body        []byte
+}
+
+func (s *Server) recipeSource(ctx context.Context, in *RecipePath) (*textFound, error) {
+	v, err := s.cfg.Recipes.Find(ctx, account(ctx), in.ID)
+	if err != nil {
+		return nil, err
+	}
+	text, err := s.cfg.Recipes.Source(ctx, account(ctx), v)
+	return &textFound{ETag: etag(v.Revision), ContentType: "application/" + v.Format, Body: text}, err
+}
+
+type diffIn struct {
+	RecipePath
+	With string `query:"with" required:"true" maxLength:"100" doc:"The version that is compared with the one of the path, such as 1.0.0."`
+}
+
+// A RecipeDiff says how the text of one version differs from that of another.
+type RecipeDiff struct {
+	From    string `json:"from"`
+	To      string `json:"to"`
+	Same    bool   `json:"same" doc:"Whether both mean the same: they compile to the same plan."`
+	Unified string `json:"unified" doc:"The lines that differ, as diff -u shows them."`
+}
+
+func (s *Server) diffRecipes(ctx context.Context, in *diffIn) (*struct{ Body RecipeDiff }, error) {
+	to, err := s.cfg.Recipes.Find(ctx, account(ctx), in.ID)
+	if err != nil {
+		return nil, err
+	}
+	from, err := s.cfg.Recipes.Find(ctx, account(ctx), to.Recipe+"@"+in.With)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.cfg.Recipes.Source(ctx, account(ctx), from)
+	if err != nil {
+		return nil, err
+	}
+	b, err := s.cfg.Recipes.Source(ctx, account(ctx), to)
+	if err != nil {
+		return nil, err
+	}
+	return &struct{ Body RecipeDiff }{RecipeDiff{
+		From: from.Version, To: to.Version, Same: from.Plan == to.Plan,
+		Unified: linediff.Unified(to.Name, a, b),
+	}}, nil
+}
+
+type replaceIn struct {
+	RecipePath
+	RecipeText
+	IfMatch string `header:"If-Match" maxLength:"100" doc:"ETag of the version that is replaced."`
+}
+
+func (s *Server) replaceRecipe(ctx context.Context, in *replaceIn) (*registered, error) {
+	revision, err := revisionOf(in.IfMatch, store.AnyRevision)
+	if err != nil {
+		return nil, err
+	}
+	v, created, _, err := s.cfg.Recipes.Replace(ctx, account(ctx), in.ID, revision, registry.Draft{Text: in.RawBody, File: "body", By: account(ctx)})
+	if err != nil {
+		return nil, err
+	}
+	out := s.registered(ctx, v)
+	out.Status = http.StatusOK
+	if created {
+		out.Status = http.StatusCreated
+	}
+	return out, nil
+}
+
+type deprecateIn struct {
+	RecipePath
+	Body *struct {
+		Status string `json:"status,omitempty" enum:"active,deprecated" default:"deprecated"`
+		Note   string `json:"note,omitempty" maxLength:"500" doc:"For people, such as which version takes its place."`
+	}
+}
+
+func (s *Server) deprecateRecipe(ctx context.Context, in *deprecateIn) (*registered, error) {
+	status, note := registry.StatusDeprecated, ""
+	if in.Body != nil {
+		status, note = cmp.Or(in.Body.Status, status), in.Body.Note
+	}
+	v, err := s.cfg.Recipes.SetStatus(ctx, account(ctx), in.ID, status, note)
+	if err != nil {
+		return nil, err
+	}
+	out := s.registered(ctx, v)
+	out.Status = http.StatusOK
+	return out, nil
+}
+
+func (s *Server) deleteRecipe(ctx context.Context, in *RecipePath) (*struct{}, error) {
+	return nil, s.cfg.Recipes.Delete(ctx, account(ctx), in.ID)
+}
+
+// A Validation is what is wrong in a recipe.
+type Validation struct {
+	Valid       bool           `json:"valid"`
+	Name        string         `json:"name,omitempty"`
+	Version     string         `json:"version,omitempty"`
+	Plan        string         `json:"plan,omitempty" doc:"Hash of what it compiles to."`
+	Steps       int            `json:"steps,omitempty"`
+	Diagnostics []ProblemError `json:"diagnostics"`
+}
+
+func (s *Server) checkRecipe(ctx context.Context, in *RecipeText) (*struct{ Body Validation }, error) {
+	c, diags, err := s.cfg.Recipes.Check(ctx, account(ctx), registry.Draft{Text: in.RawBody, File: "body"})
+	if err != nil && len(diags) == 0 {
+		return nil, err
+	}
+	v := Validation{Valid: err == nil, Diagnostics: diagnostics(diags)}
+	if c != nil {
+		v.Name, v.Version, v.Plan, v.Steps = c.Version.Name, c.Version.Version, c.Version.Plan, len(c.Plan.Steps)
+	}
+	return &struct{ Body Validation }{v}, nil
+}
+
+func (s *Server) validateRecipe(ctx context.Context, in *RecipePath) (*struct{ Body Validation }, error) {
+	v, err := s.cfg.Recipes.Find(ctx, account(ctx), in.ID)
+	if err != nil {
+		return nil, err
+	}
+	// The library has no body that may be absent and has several types.
+	text, err := io.ReadAll(http.MaxBytesReader(requestFrom(ctx).writer, requestFrom(ctx).http.Body, maxRecipe))
+	if err != nil {
+		return nil, fault.Wrap(fault.RequestTooLarge, err, "the text is larger than %d bytes, or did not arrive", maxRecipe-1)
+	}
+	if len(text) == 0 {
+		if text, err = s.cfg.Recipes.Source(ctx, account(ctx), v); err != nil {
+			return nil, err
+		}
+	}
+	return s.checkRecipe(ctx, &RecipeText{text})
+}
+
+// document returns the text of a recipe as an object.
+func document(text []byte) (map[string]any, error) {
+	doc, err := recipeObject(text)
+	if err != nil {
+		return nil, fault.Wrap(fault.StoreCorrupt, err, "the text of the recipe cannot be read: %v", err)
+	}
+	return doc, nil
+}
+
+// recipeObject decodes the text of a recipe, JSON or YAML.
+func recipeObject(text []byte) (map[string]any, error) {
+	limits := jsonx.Limits{Bytes: maxRecipe}
+	parse := yamlx.Parse
+	if strings.HasPrefix(strings.TrimSpace(string(text)), "{") {
+		parse = jsonx.Parse
+	}
+	n, errs := parse(text, limits)
+	if len(errs) > 0 {
+		return nil, errs[0]
+	}
+	limits.Bytes *= 4 // of the same values without anything between them
+	v, err := jsonx.Decode(yamlx.EncodeJSON(n), limits)
+	if err != nil {
+		return nil, err
+	}
+	m, _ := v.(map[string]any)
+	return m, nil
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/access"
+	"github.com/roux-engine/roux/internal/jsonx"
+)
+
+const (
+	// maxSubscriptions is how many runs one socket follows.
+	maxSubscriptions = 100
+	// maxMessage bounds a message of a client.
+	maxMessage = 64 << 10
+	// socketProtocol is the subprotocol of the socket. A page in a browser, which cannot send
+	// headers, offers its key as a second one that begins with keyProtocol: a key in the
+	// path would be in logs.
+	socketProtocol = "roux.v1"
+	keyProtocol    = "roux.key."
+)
+
+func (s *Server) socketRoutes() {
+	stream := needs(access.RunsRead)
+	stream.stream = true
+	o := op("socket-events", http.MethodGet, "/v1/socket", "Follow many runs over one WebSocket (X185)")
+	o.Description = "Messages are JSON objects. A client sends {\"type\":\"subscribe\",\"runId\":…,\"afterEventId\":…,\"types\":…,\"coalesce\":false}, {\"type\":\"unsubscribe\",\"runId\":…} and {\"type\":\"ping\"}. " +
+		"The server sends the events of the runs as the stream of one run has them, and subscribed, unsubscribed, ended, reset, error, pong and heartbeat."
+	o.Responses = map[string]*huma.Response{"101": {Description: "The connection is a WebSocket from now on."}}
+	handle(s, o, stream, s.socket)
+}
+
+// protocolKey is the key that a WebSocket request offers as a subprotocol.
+func protocolKey(r *http.Request) (token string, ok bool) {
+	for _, p := range strings.Split(r.Header.Get("Sec-WebSocket-Protocol"), ",") {
+		if token, ok = strings.CutPrefix(strings.TrimSpace(p), keyProtocol); ok {
+			return token, true
+		}
+	}
+	return "", false
+}
+
+func (s *Server) socket(ctx context.Context, _ *struct{}) (*streamOut, error) {
+	r := requestFrom(ctx)
+	if !strings.EqualFold(r.http.Header.Get("Upgrade"), "websocket") {
+		err := fault.New(fault.RequestMalformed, "the path is a WebSocket: the request does not ask for an upgrade")
+		err.Remedy = "Use a WebSocket client, or the stream of one run, /v1/recipe-executions/{id}/events."
+		return nil, err
+	}
+	return &streamOut{func(huma.Context) {
+		// A page of another origin is refused by the library (A23).
+		c, err := websocket.Accept(r.writer, r.http, &websocket.AcceptOptions{Subprotocols: []string{socketProtocol}})
+		if err != nil {
+			s.cfg.Logger.DebugContext(ctx, "a socket was refused", "request", r.id, "error", err)
+			return // it was answered
+		}
+		c.SetReadLimit(maxMessage)
+		s.streaming(ctx, func(ctx context.Context) error {
+			so := &socket{s: s, conn: c, runs: map[string]context.CancelFunc{}}
+			return so.serve(ctx)
+		})
+	}}, nil
+}
+
+// A socket follows many runs for one client.
+type socket struct {
+	s    *Server
+	conn *websocket.Conn
+	mu   sync.Mutex
+	runs map[string]context.CancelFunc
+	done sync.WaitGroup
+}
+
+// A socketMessage is what a client sends.
+type socketMessage struct {
+	Type     string `json:"type"`
+	Run      string `json:"runId"`
+	After    uint64 `json:"afterEventId"`
+	Types    string `json:"types"`
+	Coalesce *bool  `json:"coalesce"`
+}
+
+// serve reads messages until the client goes, a write takes too long, or ctx ends.
+func (so *socket) serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer so.done.Wait()
+	defer cancel(nil)
+	so.done.Go(func() { so.beat(ctx, cancel) })
+	for {
+		kind, data, err := so.conn.Read(ctx)
+		if err != nil {
+			so.end(ctx)
+			return err
+		}
+		if err := so.take(ctx, kind, data, cancel); err != nil {
+			so.say(cancel, map[string]any{"type": "error", "code": fault.CodeOf(err), "message": fault.Message(err), "remedy": fault.RemedyOf(err)})
+		}
+	}
+}
+
+// end tells the client why the socket ends, if it is not the client that went.
+func (so *socket) end(ctx context.Context) {
+	status, reason := websocket.StatusNormalClosure, ""
+	switch cause := context.Cause(ctx); {
+	case so.s.stopping.Err() != nil:
+		status, reason = websocket.StatusGoingAway, "the server stops: connect again"
+	case errors.As(cause, new(*fault.Error)):
+		status, reason = websocket.StatusPolicyViolation, fault.Message(cause)
+	}
+	_ = so.conn.Close(status, reason) // the client may be gone
+}
+
+// beat sends a heartbeat when a client has been sent nothing else, and notices one that is
+// gone.
+func (so *socket) beat(ctx context.Context, cancel context.CancelCauseFunc) {
+	tick := time.NewTicker(heartbeat)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			so.say(cancel, map[string]any{"type": "heartbeat"})
+		}
+	}
+}
+
+// say sends a message; if that fails, the socket ends.
+func (so *socket) say(cancel context.CancelCauseFunc, v any) {
+	data, err := encodeJSON(v)
+	if err == nil {
+		err = so.write(data)
+	}
+	if err != nil {
+		cancel(err)
+	}
+}
+
+// write sends a message. A client that does not take it in time is cut off, and reads on
+// with its cursors (F37).
+func (so *socket) write(data []byte) error {
+	ctx, cancel := context.WithTimeout(context.Background(), slowest)
+	defer cancel()
+	return so.conn.Write(ctx, websocket.MessageText, data)
+}
+
+// take carries out a message.
+func (so *socket) take(ctx context.Context, kind websocket.MessageType, data []byte, cancel context.CancelCauseFunc) error {
+	if kind != websocket.MessageText {
+		return fault.New(fault.RequestMalformed, "a message is a JSON text")
+	}
+	if err := jsonx.Valid(data, jsonx.Limits{Bytes: maxMessage}); err != nil {
+		return fault.Wrap(fault.RequestMalformed, err, "the message is no JSON: %v", err)
+	}
+	var m socketMessage
+	if err := json.Unmarshal(data, &m); err != nil {
+		return fault.New(fault.RequestInvalid, "the message has a field of another type than it should")
+	}
+	switch m.Type {
+	case "subscribe":
+		return so.subscribe(ctx, &m, cancel)
+	case "unsubscribe":
+		so.mu.Lock()
+		stop := so.runs[m.Run]
+		so.mu.Unlock()
+		if stop == nil {
+			return fault.New(fault.RequestInvalid, "the socket does not follow that run")
+		}
+		stop()
+	case "ping":
+		so.say(cancel, map[string]any{"type": "pong"})
+	default:
+		return fault.New(fault.RequestInvalid, "type: want subscribe, unsubscribe or ping")
+	}
+	return nil
+}
+
+// subscribe begins to follow a run.
+func (so *socket) subscribe(ctx context.Context, m *socketMessage, cancel context.CancelCauseFunc) error {
+	e, err := so.s.eventStream(ctx, m.Run, m.After)
+	if err != nil {
+		return err
+	}
+	so.mu.Lock()
+	defer so.mu.Unlock()
+	switch {
+	case so.runs[m.Run] != nil:
+		return fault.New(fault.Conflict, "the socket follows that run already: unsubscribe first to begin elsewhere")
+	case len(so.runs) >= maxSubscriptions:
+		return fault.New(fault.QuotaExceeded, "a socket follows at most %d runs: open another one", maxSubscriptions)
+	}
+	so.say(cancel, map[string]any{"type": "subscribed", "runId": m.Run, "afterEventId": m.After})
+	if e == nil {
+		so.say(cancel, map[string]any{"type": "ended", "runId": m.Run, "afterEventId": m.After})
+		return nil
+	}
+	e.want, e.coalesce, e.quiet = typeFilter(m.Types), m.Coalesce == nil || *m.Coalesce, true
+	ctx, stop := context.WithCancel(ctx)
+	so.runs[m.Run] = stop
+	so.done.Go(func() {
+		defer stop()
+		err := e.follow(ctx, &socketSink{so: so})
+		so.mu.Lock()
+		delete(so.runs, m.Run)
+		so.mu.Unlock()
+		switch {
+		case err == nil:
+			so.say(cancel, map[string]any{"type": "ended", "runId": m.Run, "afterEventId": e.seen})
+		case ctx.Err() != nil:
+			so.say(cancel, map[string]any{"type": "unsubscribed", "runId": m.Run, "afterEventId": e.seen})
+		}
+	})
+	return nil
+}
+
+// A socketSink sends the frames of one run over a socket.
+type socketSink struct {
+	so   *socket
+	list [][]byte
+	size int
+}
+
+// event implements sink.
+func (k *socketSink) event(_ uint64, _ string, data []byte) {
+	k.list = append(k.list, data)
+	k.size += len(data)
+}
+
+// unsent implements sink.
+func (k *socketSink) unsent() int { return k.size }
+
+// flush implements sink.
+func (k *socketSink) flush() error {
+	for _, data := range k.list {
+		if err := k.so.write(data); err != nil {
+			return err
+		}
+	}
+	k.list, k.size = k.list[:0], 0
+	return nil
+}
