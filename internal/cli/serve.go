@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/config"
+	"github.com/roux-engine/roux/internal/control"
+	"github.com/roux-engine/roux/internal/datadir"
+	"github.com/roux-engine/roux/internal/node"
+	"github.com/roux-engine/roux/internal/service"
+)
+
+const (
+	// defaultListen is where a server listens that is told nothing else.
+	defaultListen = "127.0.0.1:7420"
+	// adminVariable has a key with the role admin, in place of a stored one.
+	adminVariable = "ROUX_ADMIN_KEY"
+)
+
+// A served is what a server says when it begins to listen.
+type served struct {
+	URL      string `json:"url"`
+	Admin    string `json:"adminUrl,omitempty"`
+	Data     string `json:"data"`
+	FirstKey string `json:"firstKey,omitempty"`
+	Keys     bool   `json:"keys"`
+}
+
+// serve is a server that is being started.
+type serve struct {
+	*app
+	listen string
+	admin  string
+	open   bool
+	check  bool
+	drain  time.Duration
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	s := &serve{app: a}
+	limit := int64(defaultSource)
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve recipes, runs, files and credits over HTTP",
+		Long: "Serve recipes, runs, files and credits over HTTP, and carry on every run of the data directory, until SIGTERM or Ctrl-C. " +
+			"The first start prints a key with the role admin, which is not stored and not printed again; with " + adminVariable + " in the environment, that is the key. " +
+			"`/openapi.json` describes the interface.",
+		Example: `roux serve
+roux serve --listen 0.0.0.0:7420 --data /var/lib/roux
+roux serve --check`,
+		Args: wants(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context(), limit) },
+	}
+	cmd.Flags().StringVar(&s.listen, "listen", defaultListen, "address and port; port 0 is one that is free")
+	cmd.Flags().StringVar(&s.admin, "admin", "", "address and port of a second listener with /metrics, /healthz and /readyz, which checks no keys (default: none)")
+	cmd.Flags().BoolVar(&s.open, "no-keys", false, "check no keys: every request is the user's own; only on loopback")
+	cmd.Flags().BoolVar(&s.check, "check", false, "open everything, say what is wrong, and serve nothing")
+	cmd.Flags().DurationVar(&s.drain, "drain", 30*time.Second, "how long attempts in progress may take after SIGTERM; what is not done is attempted again")
+	cmd.Flags().Var((*config.Size)(&limit), "max-source", "largest recipe, up to 16MiB")
+	return cmd
+}
+
+func (s *serve) run(ctx context.Context, limit int64) error {
+	a := s.app
+	if limit < 1 || limit > maxSource {
+		return fault.New(fault.Usage, "--max-source %d: want 1 byte to 16MiB", limit)
+	}
+	node.SetGC(a.getenv("GOGC"))
+	dir, err := a.config.DataDir()
+	if err != nil {
+		return err
+	}
+	st, err := a.openStore(ctx, dir)
+	if err != nil {
+		return err
+	}
+	watched, err := a.telemetry(ctx, s.admin != "")
+	if err != nil {
+		return errors.Join(err, st.Close())
+	}
+	failed := make(chan error, 1)
+	cfg := service.Config{
+		Node: node.Config{
+			Dir: dir, Actions: a.actions, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log, Accounts: a.rules(), Secrets: a.secretsIn(dir),
+			CommitFailed: func(err error) {
+				select {
+				case failed <- err:
+				default:
+				}
+			},
+			Idle: s.check,
+		},
+		Actions: a.built, Account: a.account, AdminToken: a.getenv(adminVariable), Open: s.open, Check: s.check, MaxSource: limit, Release: thisBuild().Version, Logger: a.log,
+	}
+	if watched != nil {
+		defer watched.Close()
+		cfg.Node.Observer, cfg.Metrics = watched, watched.Handler()
+	}
+	srv, err := service.Open(ctx, st, cfg)
+	if err != nil {
+		return datadir.Error(dir, err)
+	}
+	err = s.serve(ctx, srv, dir, failed)
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drain)
+	defer cancel()
+	return errors.Join(err, datadir.Error(dir, srv.Close(drain)))
+}
+
+// serve listens until a signal, the end of ctx or a failure of the store.
+func (s *serve) serve(ctx context.Context, srv *service.Service, dir string, failed <-chan error) error {
+	ln, err := s.bind("--listen", s.listen)
+	if err != nil {
+		return err
+	}
+	out := served{URL: "http://" + ln.Addr().String(), Data: dir, FirstKey: srv.FirstKey, Keys: !s.open}
+	if s.check {
+		s.show(out, func() { s.text("everything is fine: a server would listen on %s\n", out.URL) })
+		return ln.Close()
+	}
+	if err := srv.Serve(ln); err != nil {
+		return err
+	}
+	if s.admin != "" {
+		admin, err := s.bind("--admin", s.admin)
+		if err != nil {
+			return err
+		}
+		out.Admin = "http://" + admin.Addr().String()
+		srv.ServeAdmin(admin)
+	}
+	local := &control.Local{Reader: srv.Node.Store, Node: srv.Node, AccountName: s.account}
+	unhook, err := control.Serve(dir, local.Reader, local.For)
+	if err != nil {
+		return datadir.Error(dir, err)
+	}
+	defer unhook()
+	sigs, stop := interrupts()
+	defer stop()
+	s.announce(&out)
+	select {
+	case <-sigs:
+		s.say("stopping: attempts in progress have %s; Ctrl-C again stops at once", s.drain)
+		s.hurry(sigs)
+		return nil
+	case err := <-failed:
+		return datadir.Error(dir, err)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// bind listens at the address that a flag has.
+func (s *serve) bind(flag, address string) (net.Listener, error) {
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		e := fault.Wrap(fault.Usage, err, "%s %s: %v", flag, address, err)
+		e.Remedy = "Give an address of this machine and a port up to 65535 that no other program has; port 0 is one that is free."
+		return nil, e
+	}
+	return ln, nil
+}
+
+// hurry ends the time of attempts in progress when a second signal comes.
+func (s *serve) hurry(sigs <-chan os.Signal) {
+	go func() {
+		<-sigs
+		os.Exit(fault.ExitInterrupted)
+	}()
+}
+
+// announce says where the server listens, and the first key.
+func (s *serve) announce(out *served) {
+	s.show(out, func() {
+		s.text("listening on %s\n", out.URL)
+		if out.Admin != "" {
+			s.text("metrics at %s/metrics\n", out.Admin)
+		}
+		if out.FirstKey != "" {
+			s.text("first key: %s\n", out.FirstKey)
+		}
+	})
+	switch {
+	case out.FirstKey != "":
+		s.say("the key has the role admin and is not stored: keep it. To try it:\n  curl -H 'Authorization: Bearer %s' %s/v1/me", out.FirstKey, out.URL)
+	case s.open:
+		s.say("no keys are checked: every program of this machine can use the server")
+	}
+}

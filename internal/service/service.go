@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package service runs the server of a data directory.
+//
+// It decides in which order the parts of a server are opened, drained and closed: the store,
+// the keys, the engine, the recipes and the interface over HTTP. It decides nothing about a
+// request, which is the part of package api.
+package service
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/access"
+	"github.com/roux-engine/roux/internal/api"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/node"
+	"github.com/roux-engine/roux/internal/registry"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// Config is what a Service is made of. Fields left zero take the default that their comment
+// names.
+type Config struct {
+	Node    node.Config // required; Budgets is set here
+	Actions *node.Actions
+	// Account is the account of the first key, and of requests where no keys are checked.
+	// Required.
+	Account string
+	// AdminToken is a key with the role admin that is not stored, see access.Config.
+	AdminToken string
+	// Open makes the service check no keys. It then listens on loopback only.
+	Open bool
+	// Check opens everything and makes no first key.
+	Check bool
+	// MaxSource is how many bytes a recipe may have. Required.
+	MaxSource int64
+	// Rate and Burst are those of api.Config.
+	Rate    float64
+	Burst   int
+	Release string
+	// Metrics, when set, is served at /metrics of the administration listener.
+	Metrics http.Handler
+	Logger  *slog.Logger
+}
+
+// A Service is an engine with the interface over HTTP.
+type Service struct {
+	Node *node.Node
+	API  *api.Server
+	// FirstKey is the token of the key that was made because there was none; "" = there was
+	// one, or the engine is idle. It is not stored.
+	FirstKey string
+
+	cfg     Config
+	servers []*http.Server
+	done    sync.WaitGroup
+}
+
+// stored are the records of a store.
+type stored store.Records
+
+// records are those of a store whose engine is opened after the keys were read.
+type records struct {
+	stored
+	node *node.Node
+}
+
+// PutRecords changes them as the owner of the store.
+func (r *records) PutRecords(ctx context.Context, changes ...store.RecordChange) ([]store.Record, error) {
+	return r.node.PutRecords(ctx, changes...)
+}
+
+// Open opens an engine on a store, which the service owns from then on, and carries on the
+// runs in it.
+func Open(ctx context.Context, st node.Store, cfg Config) (*Service, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	now := time.Now
+	ids := journal.NewIDs(rand.Reader, now)
+	rec := &records{stored: st}
+	s := &Service{cfg: cfg}
+	var keys *access.Keys
+	if !cfg.Open {
+		var err error
+		keys, err = access.OpenKeys(ctx, access.Config{
+			Store: rec, Now: now, NewID: func() (string, error) { return ids.ID("key_") }, AdminToken: cfg.AdminToken, AdminAccount: cfg.Account,
+			Logger: cfg.Logger,
+		})
+		if err != nil {
+			return nil, errors.Join(err, st.Close())
+		}
+		cfg.Node.Budgets = keys.Budgets
+	}
+	n, err := node.Open(ctx, st, cfg.Node)
+	if err != nil {
+		return nil, err
+	}
+	rec.node, s.Node = n, n
+	if err := s.open(ctx, cfg, rec, keys, ids, now); err != nil {
+		stopped, cancel := context.WithCancel(context.Background())
+		cancel()
+		return nil, errors.Join(err, n.Stop(stopped))
+	}
+	return s, nil
+}
+
+func (s *Service) open(ctx context.Context, cfg Config, rec *records, keys *access.Keys, ids *journal.IDs, now func() time.Time) error {
+	var open *access.Principal
+	if cfg.Open {
+		open = access.Anyone(cfg.Account)
+	} else if !cfg.Node.Idle { // nobody uses one that only looks
+		if err := s.firstKey(ctx, keys); err != nil {
+			return err
+		}
+	}
+	recipes := registry.NewRecipes(registry.RecipesConfig{
+		Records: rec, Now: now, NewID: func() (string, error) { return ids.ID("recipe_") }, MaxSource: cfg.MaxSource,
+		Actions: func(string) compile.Actions { return cfg.Actions.Catalogue },
+	})
+	server, err := api.New(api.Config{
+		Node: s.Node, Actions: cfg.Actions, Keys: keys, Recipes: recipes, Open: open, Rules: cfg.Node.Rules,
+		Rate: cfg.Rate, Burst: cfg.Burst, Logger: cfg.Logger, Release: cfg.Release,
+	})
+	s.API = server
+	return err
+}
+
+// firstKey makes a key for the operator if no key admits anybody.
+func (s *Service) firstKey(ctx context.Context, keys *access.Keys) error {
+	any, err := keys.Any(ctx)
+	if err != nil || any || s.cfg.Check {
+		return err
+	}
+	_, s.FirstKey, err = keys.Create(ctx, access.Anyone(s.cfg.Account), access.Spec{Account: s.cfg.Account, Name: "first key", Role: access.Admin})
+	return err
+}
+
+// The times of a connection. A stream sets its own.
+const (
+	headerTime = 10 * time.Second
+	idleTime   = 2 * time.Minute
+	// maxHeader bounds the headers of a request (A08).
+	maxHeader = 32 << 10
+)
+
+// Serve answers requests on a listener until Close. A service that checks no keys serves
+// loopback and sockets only (A04).
+func (s *Service) Serve(ln net.Listener) error {
+	if addr := ln.Addr(); s.cfg.Open && !local(addr) {
+		return errors.Join(fault.New(fault.ConfigInvalid, "a server that checks no keys listens on loopback only, not on %s", addr), ln.Close())
+	}
+	s.serve(ln, s.API)
+	return nil
+}
+
+// local reports whether only programs of this machine reach an address.
+func local(addr net.Addr) bool {
+	switch addr := addr.(type) {
+	case *net.TCPAddr:
+		return addr.IP.IsLoopback()
+	case *net.UnixAddr:
+		return true
+	}
+	return false
+}
+
+// ServeAdmin serves metrics and the state of the server on a listener of its own, without
+// keys: who reaches it learns names of recipes and numbers, and nothing of a run.
+func (s *Service) ServeAdmin(ln net.Listener) {
+	mux := http.NewServeMux()
+	for _, path := range []string{"/healthz", "/readyz"} {
+		mux.Handle("GET "+path, s.API)
+	}
+	if s.cfg.Metrics != nil {
+		mux.Handle("GET /metrics", s.cfg.Metrics)
+	}
+	s.serve(ln, mux)
+}
+
+func (s *Service) serve(ln net.Listener, h http.Handler) {
+	server := &http.Server{
+		Handler: h, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug),
+	}
+	s.servers = append(s.servers, server)
+	s.done.Go(func() { _ = server.Serve(ln) }) // ends with Close
+}
+
+// Close drains the service: it takes no new requests, ends streams, lets requests and
+// attempts in progress finish until ctx ends, and closes the store.
+func (s *Service) Close(ctx context.Context) error {
+	s.API.Stop()
+	var failed error
+	for _, server := range s.servers {
+		if err := server.Shutdown(ctx); err != nil {
+			failed = errors.Join(failed, server.Close())
+		}
+	}
+	s.done.Wait()
+	return errors.Join(failed, s.Node.Stop(ctx))
+}
