@@ -26,6 +26,7 @@ var signatures = []struct {
 	words []string
 }{
 	{"Apache-2.0", []string{"apache license version 2.0, january 2004"}},
+	{"ISC", []string{"permission to use, copy, modify, and distribute this software for any purpose with or without fee is hereby granted"}},
 	{"MIT", []string{"permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated documentation files"}},
 	{"ISC", []string{"permission to use, copy, modify, and/or distribute this software for any purpose with or without fee is hereby granted"}},
 	{"blessing", []string{"all of the code and documentation in sqlite has been dedicated to the public domain by the authors"}},

@@ -480,7 +480,7 @@ func (k *Keys) Authenticate(ctx context.Context, token string) (*Principal, erro
 		return nil, errRevoked
 	case !key.Live(k.micros()):
 		err := fault.New(fault.Unauthorized, "the key expired at %s", timeText(key.Expires))
-		err.Remedy = "Make another one with POST /v1/keys and a key that may, or `roux keys create`."
+		err.Remedy = "Make another one with `POST /v1/keys` and a key that may."
 		return nil, err
 	}
 	p := &Principal{Account: key.Account, Key: key.ID, Name: key.Name, Scopes: key.Scopes, Expires: key.Expires}

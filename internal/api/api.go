@@ -71,6 +71,7 @@ type Server struct {
 	// stopping ends streams, which no drain waits for.
 	stopping context.Context
 	stop     context.CancelFunc
+	starting sync.Mutex // no stream begins once Stop has cancelled stopping
 	streams  sync.WaitGroup
 }
 
@@ -141,6 +142,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Stop ends the streams in progress: their clients read on elsewhere, or after a restart.
 // Other requests go on.
 func (s *Server) Stop() {
+	s.starting.Lock()
 	s.stop()
+	s.starting.Unlock()
 	s.streams.Wait()
 }

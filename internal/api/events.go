@@ -159,7 +159,13 @@ func (s *Server) streaming(ctx context.Context, fn func(context.Context) error) 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)()
+	s.starting.Lock()
+	if s.stopping.Err() != nil {
+		s.starting.Unlock()
+		return // Stop may be waiting for the streams by now
+	}
 	s.streams.Add(1)
+	s.starting.Unlock()
 	defer s.streams.Done()
 	if err := fn(ctx); err != nil && ctx.Err() == nil {
 		r := requestFrom(ctx)

@@ -167,7 +167,7 @@ func (s *Server) getRecipe(ctx context.Context, in *RecipePath) (*recipeFound, e
 	if err != nil {
 		return nil, err
 	}
-	doc, err := document(text)
+	doc, err := document(v.Format, text)
 	if err != nil {
 		return nil, err
 	}
@@ -353,19 +353,19 @@ func (s *Server) validateRecipe(ctx context.Context, in *RecipePath) (*struct{ B
 }
 
 // document returns the text of a recipe as an object.
-func document(text []byte) (map[string]any, error) {
-	doc, err := recipeObject(text)
+func document(format string, text []byte) (map[string]any, error) {
+	doc, err := recipeObject(format, text)
 	if err != nil {
 		return nil, fault.Wrap(fault.StoreCorrupt, err, "the text of the recipe cannot be read: %v", err)
 	}
 	return doc, nil
 }
 
-// recipeObject decodes the text of a recipe, JSON or YAML.
-func recipeObject(text []byte) (map[string]any, error) {
+// recipeObject decodes the text of a recipe, in the format json or yaml.
+func recipeObject(format string, text []byte) (map[string]any, error) {
 	limits := jsonx.Limits{Bytes: maxRecipe}
 	parse := yamlx.Parse
-	if strings.HasPrefix(strings.TrimSpace(string(text)), "{") {
+	if format == "json" {
 		parse = jsonx.Parse
 	}
 	n, errs := parse(text, limits)

@@ -254,7 +254,7 @@ func (s *Server) authenticate(ctx context.Context, r *http.Request, p *policy) (
 		return &access.Principal{}, nil
 	case !ok:
 		err := fault.New(fault.Unauthorized, "the request has no key")
-		err.Remedy = "Send one in the header `Authorization: Bearer <key>`; `roux keys create` makes one."
+		err.Remedy = "Send one in the header `Authorization: Bearer <key>`; `POST /v1/keys` makes one."
 		return nil, err
 	}
 	principal, err := s.cfg.Keys.Authenticate(ctx, token)

@@ -29,6 +29,11 @@ func TestX187_RecipeLifeCycle(t *testing.T) {
 		t.Errorf("headers %v", made.header)
 	}
 	s.call(dev, "POST", "/v1/recipes", text).want(200) // the same again
+	s.call(dev, "POST", "/v1/recipes", `{name: flowy, version: 1.0.0, steps: [{id: a, transform: {expression: "1", outputBinding: x}}]}`, "Content-Type", "application/yaml").want(201)
+	if got := s.call(dev, "GET", "/v1/recipes/flowy", nil).want(200); got.get("steps") == nil {
+		t.Errorf("a text in YAML: %s", got.body)
+	}
+	s.call(dev, "DELETE", "/v1/recipes/flowy", nil).want(204)
 	s.call(dev, "POST", "/v1/recipes", strings.Replace(text, "hi ", "ho ", 1)).problem(fault.Conflict)
 
 	got := s.call(dev, "GET", "/v1/recipes/"+id, nil).want(200)

@@ -24,7 +24,7 @@ func TestServicePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	address, metrics := freeAddress(t), freeAddress(t)
-	dir := shortDir(t)
+	dir, files := shortDir(t), t.TempDir()
 	var server *process
 	admin, tried := "", 0
 	var script strings.Builder
@@ -52,6 +52,7 @@ func TestServicePage(t *testing.T) {
 		fmt.Fprintf(&script, "echo '--- %d'\n%s\n", i, text)
 		// The shell starts anew for each block, so it repeats those before.
 		sh := exec.Command("sh", "-e")
+		sh.Dir = files
 		sh.Stdin = strings.NewReader(strings.ReplaceAll(script.String(), "\n", "\necho\n"))
 		var out bytes.Buffer
 		sh.Stdout, sh.Stderr = &out, &out
