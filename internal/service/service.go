@@ -149,6 +149,8 @@ func (s *Service) firstKey(ctx context.Context, keys *access.Keys) error {
 const (
 	headerTime = 10 * time.Second
 	idleTime   = 2 * time.Minute
+	// lastAnswers is how long a service that has no time left lets answers be sent.
+	lastAnswers = time.Second
 	// maxHeader bounds the headers of a request (A08).
 	maxHeader = 32 << 10
 )
@@ -202,9 +204,15 @@ func (s *Service) Close(ctx context.Context) error {
 	s.API.Stop()
 	var failed error
 	for _, server := range s.servers {
-		if err := server.Shutdown(ctx); err != nil {
+		if server.Shutdown(ctx) == nil {
+			continue
+		}
+		// Answers that are complete, such as those of streams, may not have been sent yet.
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAnswers)
+		if server.Shutdown(last) != nil {
 			failed = errors.Join(failed, server.Close())
 		}
+		cancel()
 	}
 	s.done.Wait()
 	return errors.Join(failed, s.Node.Stop(ctx))
