@@ -205,7 +205,7 @@ var table = []Info{
 	{Unauthorized, 401, CauseRequest, false, ExitForbidden, "", nil, "Not allowed.", "Use an account that may do this."},
 	{Forbidden, 403, CauseRequest, false, ExitForbidden, "", nil, "The key does not allow that operation.", "Use a key with the scope that the message names; `POST /v1/keys` makes one."},
 	{KeyNotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "The account has no key of that id.", "`GET /v1/keys` lists the keys of the account."},
-	{NotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "The server has no such path.", "`/openapi.json` lists the paths; `/docs` explains them."},
+	{NotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "The server has no such path.", "`/openapi.json` lists the paths."},
 	{MethodNotAllowed, 405, CauseRequest, false, ExitUsage, "", nil, "The path does not take that method.", "Use a method that the header Allow lists."},
 	{RequestMalformed, 400, CauseRequest, false, ExitUsage, "", nil, "The request is no valid HTTP request of this interface: its body is not JSON, or it names an unknown query parameter.", "Correct what the message names; `/openapi.json` describes the request."},
 	{RequestInvalid, 422, CauseRequest, false, ExitUsage, "", nil, "A field of the request is unknown, missing, read-only or has an invalid value.", "Correct the fields that `errors` names; `/openapi.json` describes the request."},

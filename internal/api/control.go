@@ -165,7 +165,7 @@ func (s *Server) signal(ctx context.Context, in *signalIn) (*executionFound, err
 	if len(in.Body.Payload) > 0 {
 		var err error
 		if data, err = jsonx.Decode(in.Body.Payload, bodyLimits); err != nil {
-			return nil, fault.Wrap(fault.RequestInvalid, err, "payload: %v", plainError(err))
+			return nil, fault.Wrap(fault.RequestInvalid, err, "payload: %v", err)
 		}
 	}
 	return s.changed(ctx, in.ID, in.Body.ResumeToken, func() error {

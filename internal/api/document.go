@@ -3,11 +3,15 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	"html/template"
 	"net/http"
 	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/roux-engine/roux/fault"
 )
 
 // strict makes the library tell Parameters from parameters (A07). It has no setting of a
@@ -39,9 +43,15 @@ func humaConfig(release string) huma.Config {
 // finishDocument completes what the library cannot know.
 func (s *Server) finishDocument() {
 	doc := s.api.OpenAPI()
+	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // the library's own; see ours
+		delete(doc.Components.Schemas.Map(), unused)
+	}
 	for _, item := range doc.Paths {
 		for _, o := range operationsOf(item) {
 			p := s.policies[o.OperationID]
+			if o.OperationID == "server-errors" {
+				o.Responses["200"].Content = map[string]*huma.MediaType{"text/html": {Schema: &huma.Schema{Type: huma.TypeString}}}
+			}
 			if o.OperationID == "recipes-source" || o.OperationID == "server-openapi" {
 				o.Responses["200"].Content = map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}}}
 			}
@@ -67,6 +77,7 @@ func (s *Server) healthRoutes() {
 	public := policy{public: true}
 	handle(s, op("server-health", http.MethodGet, "/healthz", "Whether the server runs"), public, s.health)
 	handle(s, op("server-ready", http.MethodGet, "/readyz", "Whether the server takes requests"), public, s.ready)
+	handle(s, op("server-errors", http.MethodGet, "/docs/errors", "What the codes of problem documents mean (HTML)"), public, s.errorsPage)
 	doc := op("server-openapi", http.MethodGet, "/openapi.json", "This document")
 	handle(s, doc, public, s.openAPI)
 }
@@ -91,6 +102,18 @@ func (s *Server) ready(context.Context, *struct{}) (*readiness, error) {
 	}
 	return &readiness{http.StatusOK, Health{"ok"}}, nil
 }
+
+// errorsPage explains every code, at the anchor that the type of a problem names.
+func (s *Server) errorsPage(context.Context, *struct{}) (*documentOut, error) {
+	var b bytes.Buffer
+	err := errorsTemplate.Execute(&b, fault.All())
+	return &documentOut{"text/html; charset=utf-8", b.Bytes()}, err
+}
+
+var errorsTemplate = template.Must(template.New("errors").Parse(`<!doctype html><html lang="en"><meta charset="utf-8"><title>Roux: errors</title><h1>Errors</h1>
+{{range .}}<h2 id="{{.Code}}">{{.Code}}</h2><p>{{.Meaning}}</p><p>What to do: {{.Remedy}}</p><p>HTTP {{.HTTP}}{{if .Retryable}}; another try can succeed{{end}}{{with .Legacy}}; {{.}}{{end}}</p>
+{{end}}</html>
+`))
 
 type documentOut struct {
 	ContentType string `header:"Content-Type"`

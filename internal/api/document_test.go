@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"html/template"
 	"mime"
 	"net/http"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
@@ -51,6 +53,26 @@ func TestOpenAPIDocument(t *testing.T) {
 	if served := s.call("", "GET", "/openapi.json", nil).want(200); !bytes.Equal(served.body, data) {
 		t.Error("another document is served")
 	}
+}
+
+// R34: the type of a problem is an address, which leads to what the code means.
+func TestR34_TypesOfProblems(t *testing.T) {
+	s := start(t)
+	page := string(s.call("", "GET", "/docs/errors", nil).want(200).body)
+	for _, row := range fault.All() {
+		if !strings.Contains(page, `<h2 id="`+string(row.Code)+`">`) || !strings.Contains(page, template.HTMLEscapeString(row.Remedy)) {
+			t.Errorf("the page does not explain %s", row.Code)
+		}
+	}
+	var p struct{ Type, Code string }
+	if err := json.Unmarshal(s.call("", "GET", "/v1/me", nil).problem(fault.Unauthorized).body, &p); err != nil {
+		t.Fatal(err)
+	}
+	address, anchor, _ := strings.Cut(p.Type, "#")
+	if anchor != p.Code {
+		t.Errorf("the type of %s is %s", p.Code, p.Type)
+	}
+	s.call("", "GET", address, nil).want(200)
 }
 
 // An operation is one of the document.

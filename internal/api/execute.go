@@ -70,7 +70,7 @@ func parameters(raw json.RawMessage) (map[string]any, error) {
 	}
 	v, err := jsonx.Decode(raw, bodyLimits)
 	if err != nil {
-		return nil, fault.Wrap(fault.RequestInvalid, err, "parameters: %v", plainError(err))
+		return nil, fault.Wrap(fault.RequestInvalid, err, "parameters: %v", err)
 	}
 	m, ok := v.(map[string]any)
 	if !ok {

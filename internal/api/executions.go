@@ -101,7 +101,10 @@ func (s *Server) execution(ctx context.Context, run string, outputs bool) (*exec
 	if err != nil {
 		return nil, err
 	}
-	facts := s.facts(ctx, &head)
+	facts, err := s.facts(ctx, &head)
+	if err != nil {
+		return nil, err
+	}
 	var out *executionBody
 	err = s.views.with(ctx, s, &head, outputs, func(f *folded) error {
 		var err error
@@ -112,15 +115,13 @@ func (s *Server) execution(ctx context.Context, run string, outputs bool) (*exec
 }
 
 // facts are what the events of a run do not say.
-func (s *Server) facts(ctx context.Context, head *store.Head) resource.Facts {
-	f := resource.Facts{Quarantine: head.Quarantine}
+func (s *Server) facts(ctx context.Context, head *store.Head) (resource.Facts, error) {
+	id, err := s.cfg.Recipes.ID(ctx, head.Account, head.Recipe)
+	f := resource.Facts{RecipeID: id, Quarantine: head.Quarantine}
 	if cause, _, more := strings.Cut(head.Quarantine, ": "); more {
 		f.Quarantine = cause // what follows may be the text of a panic
 	}
-	if r, err := s.cfg.Recipes.Recipe(ctx, head.Account, head.Recipe); err == nil {
-		f.RecipeID = r.ID
-	}
-	return f
+	return f, err
 }
 
 func (s *Server) deleteExecution(ctx context.Context, in *RunPath) (*struct{}, error) {
@@ -140,10 +141,13 @@ func (s *Server) deleteJob(ctx context.Context, in *RunPath) (*struct{ Body jobB
 	if err := f.read(ctx, s, 0); err != nil {
 		return nil, err
 	}
+	facts, err := s.facts(ctx, &head)
+	if err != nil {
+		return nil, err
+	}
 	if err := s.cfg.Node.Engine.SoftDelete(ctx, account(ctx), in.ID); err != nil {
 		return nil, err
 	}
-	facts := s.facts(ctx, &head)
 	facts.DeletedAt = s.cfg.Now().UnixMicro()
 	data, err := encodeJSON(f.run.Job(facts))
 	return &struct{ Body jobBody }{jobBody{data}}, err
@@ -169,7 +173,11 @@ func (s *Server) job(ctx context.Context, in *jobIn) (*struct{ Body jobBody }, e
 	if in.At > f.run.Last() {
 		return nil, fault.New(fault.RequestInvalid, "at: the run has no event %d yet; the last one is %d", in.At, f.run.Last())
 	}
-	data, err := encodeJSON(f.run.Job(s.facts(ctx, &head)))
+	facts, err := s.facts(ctx, &head)
+	if err != nil {
+		return nil, err
+	}
+	data, err := encodeJSON(f.run.Job(facts))
 	return &struct{ Body jobBody }{jobBody{data}}, err
 }
 
@@ -229,11 +237,10 @@ func (s *Server) listExecutions(ctx context.Context, in *executionsIn) (*listed[
 	if !in.CreatedAfter.IsZero() {
 		q.Since = in.CreatedAfter.UnixMicro()
 	}
-	ids := map[string]string{}
 	if in.Recipe != "" {
 		q.Recipe = in.Recipe
 		if r, err := s.cfg.Recipes.Recipe(ctx, account(ctx), in.Recipe); err == nil {
-			q.Recipe, ids[r.Name] = r.Name, r.ID
+			q.Recipe = r.Name
 		}
 	}
 	want, err := statesOf(in.Status)
@@ -250,26 +257,21 @@ func (s *Server) listExecutions(ctx context.Context, in *executionsIn) (*listed[
 	}
 	data := make([]ExecutionSummary, len(heads))
 	for i := range heads {
-		data[i] = s.summaryOf(ctx, &heads[i], ids)
+		if data[i], err = s.summaryOf(ctx, &heads[i]); err != nil {
+			return nil, err
+		}
 	}
 	return page(s, requestFrom(ctx), list, next, data), nil
 }
 
-// summaryOf describes a head; ids are those of recipes that were looked up before.
-func (s *Server) summaryOf(ctx context.Context, h *store.Head, ids map[string]string) ExecutionSummary {
-	id, known := ids[h.Recipe]
-	if !known {
-		id = h.Recipe
-		if r, err := s.cfg.Recipes.Recipe(ctx, h.Account, h.Recipe); err == nil {
-			id = r.ID
-		}
-		ids[h.Recipe] = id
-	}
+// summaryOf describes a head.
+func (s *Server) summaryOf(ctx context.Context, h *store.Head) (ExecutionSummary, error) {
+	id, err := s.cfg.Recipes.ID(ctx, h.Account, h.Recipe)
 	return ExecutionSummary{
 		ID: h.Run, RecipeID: id, RecipeName: h.Recipe, RecipeVersion: h.Version, Status: executionStatus(h.Status), State: h.Status,
 		CreditsUsed: h.Used, HasFailures: h.Failures, Quarantined: h.Quarantine != "", ErrorCode: string(h.Code), Labels: h.LabelsOf(), DeletedAt: stampOr(h.Deleted),
 		CreatedAt: stamp(h.Created), CompletedAt: stampOr(h.Ended),
-	}
+	}, err
 }
 
 // states are the states of a run by its status in the words of the recipe system.

@@ -235,7 +235,10 @@ func TestBadRequests(t *testing.T) {
 			}
 		})
 	}
-	s.call(dev, "GET", "/v1/recipes?stauts=active", nil).problem(fault.RequestMalformed)
+	p := s.call(dev, "GET", "/v1/recipes?stauts=active", nil).problem(fault.RequestMalformed)
+	if !strings.Contains(string(p.body), `"pointer":"stauts"`) {
+		t.Errorf("the parameter is not named: %s", p.body)
+	}
 	s.call(dev, "GET", "/v1/recipes?limit=0", nil).problem(fault.RequestInvalid)
 	s.call(dev, "GET", "/v1/recipes?limit=10&limit=20", nil).problem(fault.RequestMalformed)
 	s.call(dev, "GET", "/v1/recipes?cursor=AAAAAAAAAAAAAAAAAAAAAAAAAAAA", nil).problem(fault.RequestMalformed)

@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // A Problem is the body of an answer that reports an error (RFC 9457).
@@ -34,18 +35,9 @@ type Problem struct {
 	Missing     int64      `json:"missing,omitempty" doc:"Credits that are missing."`
 	Until       *time.Time `json:"until,omitempty" doc:"When the credits may be there if nothing is done."`
 
-	Quota *Quota `json:"quota,omitempty" doc:"The quota that is exceeded."`
-
 	Errors []ProblemError `json:"errors,omitempty" doc:"The places that are wrong, all of them as far as known."`
 
 	header http.Header
-}
-
-// A Quota says which limit of an account a request exceeds.
-type Quota struct {
-	Name  string `json:"name" example:"liveRuns"`
-	Used  int64  `json:"used"`
-	Limit int64  `json:"limit"`
 }
 
 // A ProblemError is one place of a request or of a recipe that is wrong.
@@ -106,7 +98,10 @@ func (s *Server) problemOf(ctx context.Context, err error) *Problem {
 		s.cfg.Logger.WarnContext(ctx, "a request failed", "request", r.id, "operation", r.operation, "code", string(row.Code), "error", err)
 	}
 	p.Detail = fault.Message(err)
-	p.addDiagnostics(e.Diags)
+	p.Errors = diagnostics(e.Diags)
+	if param := (*paramError)(nil); errors.As(err, &param) {
+		p.Errors = append(p.Errors, ProblemError{Pointer: view.OneLine(view.Cut(param.name, 60)), Message: p.Detail})
+	}
 	if l := e.Limit; l != nil {
 		p.LimitSource, p.Missing = l.Source, l.Missing
 		if !l.Until.IsZero() {
@@ -131,10 +126,6 @@ func (p *Problem) set(name, value string) {
 		p.header = http.Header{}
 	}
 	p.header.Set(name, value)
-}
-
-func (p *Problem) addDiagnostics(diags []fault.Diagnostic) {
-	p.Errors = append(p.Errors, diagnostics(diags)...)
 }
 
 func diagnostics(diags []fault.Diagnostic) []ProblemError {

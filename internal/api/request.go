@@ -4,7 +4,6 @@ package api
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -38,7 +37,7 @@ func jsonFormat() huma.Format {
 			if out, ok := v.(*any); ok {
 				decoded, err := jsonx.Decode(data, bodyLimits)
 				if err != nil {
-					return plainError(err)
+					return err
 				}
 				*out = decoded
 				return nil
@@ -46,15 +45,6 @@ func jsonFormat() huma.Format {
 			return json.Unmarshal(data, v) // its JSON was checked before
 		},
 	}
-}
-
-// plainError is an error of a text without the text itself.
-func plainError(err error) error {
-	var e *jsonx.Error
-	if errors.As(err, &e) {
-		return e
-	}
-	return err
 }
 
 func writeJSON(w io.Writer, v any) error {

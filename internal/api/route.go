@@ -337,7 +337,7 @@ func checkQuery(o *huma.Operation, query string) error {
 	return nil
 }
 
-// A paramError is an error of a parameter.
+// A paramError is an error of a query parameter, which the problem document names.
 type paramError struct {
 	name string
 	err  *fault.Error

@@ -121,8 +121,7 @@ func (so *socket) end(ctx context.Context) {
 	_ = so.conn.Close(status, reason) // the client may be gone
 }
 
-// beat sends a heartbeat when a client has been sent nothing else, and notices one that is
-// gone.
+// beat sends heartbeats, by which a client that is gone is noticed.
 func (so *socket) beat(ctx context.Context, cancel context.CancelCauseFunc) {
 	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()

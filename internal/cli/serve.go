@@ -99,7 +99,7 @@ func (s *serve) run(ctx context.Context, limit int64) error {
 			},
 			Idle: s.check,
 		},
-		Actions: a.built, Account: a.account, AdminToken: a.getenv(adminVariable), Open: s.open, Check: s.check, MaxSource: limit, Release: thisBuild().Version, Logger: a.log,
+		Actions: a.built, Account: a.account, AdminToken: a.getenv(adminVariable), Open: s.open, MaxSource: limit, Release: thisBuild().Version, Logger: a.log,
 	}
 	if watched != nil {
 		defer watched.Close()

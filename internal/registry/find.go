@@ -40,6 +40,34 @@ func (r *Recipes) Recipe(ctx context.Context, account, ref string) (*Recipe, err
 	return out, err
 }
 
+// ID returns the id of the recipe of a name, or the name itself if there is none: a run may
+// be of a recipe that was never registered, or is deleted. It is remembered, because every
+// run that is shown asks for it.
+func (r *Recipes) ID(ctx context.Context, account, name string) (string, error) {
+	key := reference{account, name}
+	r.mu.Lock()
+	changes, had := r.changes[account], r.ids[key]
+	r.mu.Unlock()
+	if had.id != "" && had.changes == changes {
+		return had.id, nil
+	}
+	rec, err := r.named(ctx, account, name)
+	if err != nil {
+		return "", err
+	}
+	id := name
+	if rec != nil {
+		id = rec.ID
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.ids) >= maxNames {
+		clear(r.ids)
+	}
+	r.ids[key] = knownID{changes, id}
+	return id, nil
+}
+
 // notFound is the error for a reference that no recipe of the account has.
 func (r *Recipes) notFound(ctx context.Context, account, ref string) error {
 	names, err := r.names(ctx, account)

@@ -60,6 +60,34 @@ func TestR36_Find(t *testing.T) {
 	}
 }
 
+// A run shows the id of its recipe, which is another one once the recipe was deleted and
+// registered again.
+func TestIDOfAName(t *testing.T) {
+	s := inMemory(t)
+	want := func(account, want string) {
+		t.Helper()
+		for range 2 { // read, and remembered
+			if id, err := s.ID(t.Context(), account, "a"); err != nil || id != want {
+				t.Errorf("the id for %s is %q, %v; want %q", account, id, err, want)
+			}
+		}
+	}
+	want("acme", "a")
+	first := s.register("acme", text("a", "1.0.0", 1)).Recipe
+	want("acme", first)
+	want("rival", "a")
+	if err := s.Delete(t.Context(), "acme", "a"); err != nil {
+		t.Fatal(err)
+	}
+	want("acme", "a")
+	second := s.register("acme", text("a", "1.0.0", 1)).Recipe
+	if second == first {
+		t.Errorf("the recipe is %s again", second)
+	}
+	want("acme", second)
+	want("rival", "a")
+}
+
 // X3: a version becomes deprecated and active again; a draft changes by its text only.
 func TestSetStatus(t *testing.T) {
 	s := inMemory(t)
@@ -215,7 +243,7 @@ func TestA25_Quotas(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	s := newShelf(t, st)
+	s := newFixture(t, st)
 	first := s.register("acme", text("r", "1.0.0", 1))
 	fill := func(n int, record func(i int) store.Record) {
 		t.Helper()

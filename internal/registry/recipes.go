@@ -98,6 +98,13 @@ type Recipes struct {
 	mu       sync.Mutex
 	changes  map[string]uint64 // how often the recipes of an account have changed
 	resolved map[reference]*resolution
+	ids      map[reference]knownID // by name
+}
+
+// A knownID is the id of a recipe, as long as the recipes of the account have not changed.
+type knownID struct {
+	changes uint64
+	id      string
 }
 
 // RecipesConfig is what Recipes are made of. All fields are required.
@@ -113,7 +120,7 @@ type RecipesConfig struct {
 
 // NewRecipes returns Recipes. It reads nothing yet.
 func NewRecipes(cfg RecipesConfig) *Recipes {
-	return &Recipes{cfg: cfg, changes: map[string]uint64{}, resolved: map[reference]*resolution{}}
+	return &Recipes{cfg: cfg, changes: map[string]uint64{}, resolved: map[reference]*resolution{}, ids: map[reference]knownID{}}
 }
 
 // A reference is a name, an id, or one of both with a range, as an account uses it.

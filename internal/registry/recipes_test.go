@@ -19,8 +19,8 @@ import (
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
-// A shelf is a store with registered recipes.
-type shelf struct {
+// A fixture is a store with registered recipes.
+type fixture struct {
 	*Recipes
 	t     *testing.T
 	st    store.Store
@@ -35,9 +35,9 @@ type shelf struct {
 	failed error
 }
 
-func newShelf(t *testing.T, st store.Store) *shelf {
+func newFixture(t *testing.T, st store.Store) *fixture {
 	t.Helper()
-	s := &shelf{t: t, st: st}
+	s := &fixture{t: t, st: st}
 	s.clock.Store(1_800_000_000_000_000)
 	var err error
 	if s.epoch, err = st.Own(t.Context()); err != nil {
@@ -47,10 +47,10 @@ func newShelf(t *testing.T, st store.Store) *shelf {
 	return s
 }
 
-func inMemory(t *testing.T) *shelf { return newShelf(t, memory.New(memory.Options{})) }
+func inMemory(t *testing.T) *fixture { return newFixture(t, memory.New(memory.Options{})) }
 
 // open makes Recipes as a process does that starts.
-func (s *shelf) open() {
+func (s *fixture) open() {
 	s.Recipes = NewRecipes(RecipesConfig{
 		Records: s, MaxSource: 1 << 20,
 		Now:     func() time.Time { return time.UnixMicro(s.clock.Add(1)) },
@@ -59,7 +59,7 @@ func (s *shelf) open() {
 	})
 }
 
-func (s *shelf) Record(ctx context.Context, key store.RecordKey) (store.Record, error) {
+func (s *fixture) Record(ctx context.Context, key store.RecordKey) (store.Record, error) {
 	if f := s.before; f != nil && key.Kind == kindSource {
 		s.before = nil
 		f()
@@ -67,11 +67,11 @@ func (s *shelf) Record(ctx context.Context, key store.RecordKey) (store.Record, 
 	return s.st.Record(ctx, key)
 }
 
-func (s *shelf) RecordNamed(ctx context.Context, account, kind, name string) (store.Record, error) {
+func (s *fixture) RecordNamed(ctx context.Context, account, kind, name string) (store.Record, error) {
 	return s.st.RecordNamed(ctx, account, kind, name)
 }
 
-func (s *shelf) Records(ctx context.Context, q store.RecordQuery) ([]store.Record, bool, error) {
+func (s *fixture) Records(ctx context.Context, q store.RecordQuery) ([]store.Record, bool, error) {
 	page, more, err := s.st.Records(ctx, q)
 	if f := s.onList; f != nil && q.Kind == kindRecipe {
 		s.onList = nil
@@ -80,7 +80,7 @@ func (s *shelf) Records(ctx context.Context, q store.RecordQuery) ([]store.Recor
 	return page, more, err
 }
 
-func (s *shelf) PutRecords(ctx context.Context, changes ...store.RecordChange) ([]store.Record, error) {
+func (s *fixture) PutRecords(ctx context.Context, changes ...store.RecordChange) ([]store.Record, error) {
 	stored, err := s.st.PutRecords(ctx, s.epoch, s.clock.Load(), changes)
 	if err == nil && s.failed != nil {
 		return nil, s.failed
@@ -97,7 +97,7 @@ func text(name, version string, n int, more ...string) []byte {
 	return fmt.Appendf(nil, "%s%ssteps: [{id: one, transform: {expression: '%d'}}]\n", head, strings.Join(more, ""), n)
 }
 
-func (s *shelf) register(account string, text []byte) *Version {
+func (s *fixture) register(account string, text []byte) *Version {
 	s.t.Helper()
 	v, existing, _, err := s.Register(s.t.Context(), account, Draft{Text: text, By: "ann"})
 	if err != nil || existing {
@@ -107,7 +107,7 @@ func (s *shelf) register(account string, text []byte) *Version {
 }
 
 // find fails the test unless a reference stands for a version.
-func (s *shelf) find(account, ref, want string) *Version {
+func (s *fixture) find(account, ref, want string) *Version {
 	s.t.Helper()
 	v, err := s.Find(s.t.Context(), account, ref)
 	if err != nil || v.Version != want {
@@ -422,12 +422,12 @@ func TestI17_AccountsShareNothing(t *testing.T) {
 // What is registered is there after a restart, with its marks.
 func TestRecipesAreDurable(t *testing.T) {
 	dir := t.TempDir()
-	open := func() *shelf {
+	open := func() *fixture {
 		st, err := sqlite.Open(t.Context(), sqlite.Options{Dir: dir})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return newShelf(t, st)
+		return newFixture(t, st)
 	}
 	s := open()
 	v := s.register("acme", text("digest", "1.0.0", 1))
@@ -480,7 +480,7 @@ func TestWriteWithAnError(t *testing.T) {
 func all(*Version) bool { return true }
 
 // put stores a record as no program of ours would.
-func (s *shelf) put(key store.RecordKey, name string, v any) {
+func (s *fixture) put(key store.RecordKey, name string, v any) {
 	s.t.Helper()
 	data, ok := v.([]byte)
 	if !ok {

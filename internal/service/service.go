@@ -39,8 +39,6 @@ type Config struct {
 	AdminToken string
 	// Open makes the service check no keys. It then listens on loopback only.
 	Open bool
-	// Check opens everything and makes no first key.
-	Check bool
 	// MaxSource is how many bytes a recipe may have. Required.
 	MaxSource int64
 	// Rate and Burst are those of api.Config.
@@ -138,7 +136,7 @@ func (s *Service) open(ctx context.Context, cfg Config, rec *records, keys *acce
 // firstKey makes a key for the operator if no key admits anybody.
 func (s *Service) firstKey(ctx context.Context, keys *access.Keys) error {
 	any, err := keys.Any(ctx)
-	if err != nil || any || s.cfg.Check {
+	if err != nil || any {
 		return err
 	}
 	_, s.FirstKey, err = keys.Create(ctx, access.Anyone(s.cfg.Account), access.Spec{Account: s.cfg.Account, Name: "first key", Role: access.Admin})
