@@ -275,13 +275,14 @@ func (s *Server) summaryOf(ctx context.Context, h *store.Head) (ExecutionSummary
 }
 
 // states are the states of a run by its status in the words of the recipe system.
-var states = map[string][]string{
-	"pending":   {"pending", "queued", "dispatching"},
-	"running":   {"running", "preview"},
-	"completed": {"completed"},
-	"failed":    {"failed", "expired"},
-	"cancelled": {"cancelled"},
-}
+var states = func() map[string][]string {
+	m := map[string][]string{}
+	for s := journal.RunPending; s.Known(); s++ {
+		status := resource.ExecutionStatus(s)
+		m[status] = append(m[status], s.String())
+	}
+	return m
+}()
 
 func statesOf(status string) ([]string, error) {
 	if status == "" {

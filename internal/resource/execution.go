@@ -101,8 +101,8 @@ type StepResult struct {
 	Output        json.RawMessage `json:"output,omitempty"`
 }
 
-// executionStatus is the status of a run in the five words of the recipe system.
-func executionStatus(s journal.RunStatus) string {
+// ExecutionStatus is the status of a run in the five words of the recipe system.
+func ExecutionStatus(s journal.RunStatus) string {
 	switch s {
 	case journal.RunPending, journal.RunQueued, journal.RunDispatching:
 		return "pending"
@@ -120,7 +120,7 @@ func executionStatus(s journal.RunStatus) string {
 func (r *Run) Execution(facts Facts, outputs bool) *Execution {
 	e := &Execution{
 		ID: r.id, RecipeID: cmp.Or(facts.RecipeID, r.recipe), RecipeVersion: r.version, AccountID: r.account,
-		Status: executionStatus(r.status), State: r.status.String(), WaitState: r.WaitState(),
+		Status: ExecutionStatus(r.status), State: r.status.String(), WaitState: r.WaitState(),
 		Credits:   Credits{Reserved: r.reserved, Used: r.used.Ceil(), Estimated: r.estimated},
 		Input:     Input{FileHashes: append([]string{}, r.files...), Parameters: r.params},
 		CreatedAt: stamp(r.created), StartedAt: stamp(r.began), CompletedAt: stamp(r.ended), DeletedAt: stamp(facts.DeletedAt),

@@ -104,7 +104,7 @@ func TestX193_Statuses(t *testing.T) {
 		journal.RunFailed: "failed", journal.RunCancelled: "cancelled", journal.RunExpired: "failed",
 	}
 	for s := journal.RunPending; s.Known(); s++ {
-		if got := executionStatus(s); got != want[s] {
+		if got := ExecutionStatus(s); got != want[s] {
 			t.Errorf("%s is %q, want %q", s, got, want[s])
 		}
 	}
