@@ -123,7 +123,7 @@ func (a *app) secretValue(name, file, variable string) (string, error) {
 		if v == "" {
 			return "", fault.New(fault.Usage, "the variable %s is not set or is empty", view.OneLine(view.Cut(variable, 60)))
 		}
-		return v, nil
+		return secrets.Trim(v), nil
 	case file != "":
 		f, _, err := userfile.OpenRegular(file)
 		if err != nil {

@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -68,21 +67,7 @@ func TestSensitiveOutputs(t *testing.T) {
 			hidden(strings.Join(args, " ")+" -o "+form, shown+talk)
 		}
 	}
-	if _, talk, code := inProcess("", "export", "@last", "--out", out); code != 0 {
-		t.Fatal(talk)
-	}
-	data, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range parts(t, data) {
-		if bytes.Contains(text, []byte("hush")) {
-			t.Errorf("%s in the bundle holds a secret:\n%s", name, text)
-		}
-	}
-	if _, err := readBundle(out, false); err != nil {
-		t.Errorf("the bundle cannot be read: %v", err)
-	}
+	exportHides(t, out, "hush")
 	e, err := library.Open(t.Context(), library.Options{Dir: filepath.Join(dir, "data")})
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ package redact
 import (
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -27,7 +28,8 @@ func forms(v string) []string {
 	if plain, err := jsonx.Canonical(v); err == nil {
 		add(string(plain[1 : len(plain)-1]))
 	}
-	add(strings.Trim(strconv.Quote(v), `"`))
+	quoted := strconv.Quote(v)
+	add(quoted[1 : len(quoted)-1])
 	add(asciiEscaped(v))
 	for _, enc := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
 		whole := enc.EncodeToString([]byte(v))
@@ -58,6 +60,16 @@ func forms(v string) []string {
 	add(plus)
 	add(lowerEscapes(plus))
 	return out
+}
+
+// jsonEscaped returns a text as it is inside a JSON string that package json writes: with
+// < > and & escaped, too.
+func jsonEscaped(v string) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return v
+	}
+	return string(b[1 : len(b)-1])
 }
 
 // asciiEscaped returns a text as it is inside a JSON string in which only ASCII is left as it

@@ -16,7 +16,6 @@
 package redact
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -97,18 +96,6 @@ func (s *Set) String(text string) string {
 	st := stream{trie: s.trie}
 	st.write([]byte(text), true)
 	return string(st.out)
-}
-
-// Bytes returns data without the secrets. It never changes data, and returns it if it
-// contains none.
-func (s *Set) Bytes(data []byte) []byte {
-	if s == nil || len(data) < MinLen {
-		return data
-	}
-	if text := string(data); s.trie.occurs(text) {
-		return []byte(s.String(text))
-	}
-	return data
 }
 
 // Value returns a JSON value, as package jsonx decodes it, without the secrets: they are
@@ -223,14 +210,4 @@ func (r *reader) Read(p []byte) (int, error) {
 	n := copy(p, r.st.out[r.read:])
 	r.read += n
 	return n, nil
-}
-
-// jsonEscaped returns a text as it is inside a JSON string that package json writes: with
-// < > and & escaped, too.
-func jsonEscaped(v string) string {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return v
-	}
-	return string(b[1 : len(b)-1])
 }

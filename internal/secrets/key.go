@@ -142,9 +142,6 @@ func (m masterKey) rotate(ctx context.Context) (*keys, error) {
 	}
 	err := m.exclusive(ctx, func(root *os.Root) error {
 		k, err := m.load()
-		if errors.Is(err, fs.ErrNotExist) {
-			return fault.New(fault.SecretNotFound, "there is no master key in %s yet; `roux secrets set NAME` makes one", m.data)
-		}
 		if err != nil {
 			return err
 		}
@@ -162,6 +159,9 @@ func (m masterKey) rotate(ctx context.Context) (*keys, error) {
 		}
 		return m.write(root, h)
 	})
+	if errors.Is(err, fs.ErrNotExist) { // the key, or the data directory
+		return nil, fault.New(fault.SecretNotFound, "there is no master key in %s yet; `roux secrets set NAME` makes one", m.data)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -283,9 +283,12 @@ func TestMasterKey(t *testing.T) {
 func TestRotate(t *testing.T) {
 	s, cfg := open(t, environment{})
 	_, err := s.Vault().Rotate(t.Context())
-	if err == nil {
-		t.Error("there is no key to rotate")
+	wantCode(t, err, fault.SecretNotFound) // there is no data directory
+	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
+		t.Fatal(err)
 	}
+	_, err = s.Vault().Rotate(t.Context())
+	wantCode(t, err, fault.SecretNotFound) // there is no key
 	for _, account := range []string{"local", "acme"} {
 		if err := s.Vault().Set(t.Context(), account, "token", "value of "+account); err != nil {
 			t.Fatal(err)
@@ -308,6 +311,12 @@ func TestRotate(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, s, "local", "token", "value of local")
+	if err := s.vault.records.Put(t.Context(), "acme", "token", before); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Vault().Rotate(t.Context()); !errors.Is(err, fault.SecretInvalid) || !strings.Contains(err.Error(), "account acme") {
+		t.Errorf("a value that cannot be opened: %v; want the account in the error", err)
+	}
 	if left, err := filepath.Glob(filepath.Join(cfg.Data, "*.tmp")); err != nil || left != nil {
 		t.Errorf("left behind: %v, %v", left, err)
 	}

@@ -132,7 +132,7 @@ func (v *Vault) Rotate(ctx context.Context) (int, error) {
 			}
 			value, err := v.open(k, account, name, sealed)
 			if err != nil {
-				return n, err
+				return n, fault.Wrap(fault.SecretInvalid, err, "account %s: %s", account, fault.Message(err))
 			}
 			if err := v.seal(ctx, k, account, name, value); err != nil {
 				return n, err

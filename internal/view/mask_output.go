@@ -121,6 +121,8 @@ func (m *Mask) marksOf(ev *journal.Event) []outputMark {
 		}
 	case journal.EvNodeCompleted, journal.EvNodePreview, journal.EvContract, journal.EvChildEnded:
 		return m.outputs[ev.Step]
+	case journal.EvNodeDelta:
+		return m.outputs[ev.Step] // a part of a text may belong to any part of the output
 	case journal.EvNodeFailed, journal.EvNodeRetried, journal.EvNodeFallback:
 		if ev.Code == fault.OutputContractViolation {
 			return m.outputs[ev.Step]
@@ -129,9 +131,9 @@ func (m *Mask) marksOf(ev *journal.Event) []outputMark {
 	return nil
 }
 
-// output masks an event that has an output with marks, or that says how such an output
-// violates its contract: what it quotes was never recorded as an output, so it is hidden as a
-// whole.
+// output masks an event that has an output with marks. It hides the whole of one that has a
+// piece of such an output, or that quotes one which violates its contract and so was never
+// recorded.
 func (m *Mask) output(ev *journal.Event, marks []outputMark) *journal.Event {
 	switch ev.Kind {
 	case journal.EvRunCompleted, journal.EvNodeCompleted, journal.EvNodePreview, journal.EvChildEnded:

@@ -64,6 +64,7 @@ func TestMaskedOutputs(t *testing.T) {
 		{Kind: journal.EvRunContract, Text: "output", Data: []byte(`["/key: hush"]`)},
 		{Kind: journal.EvNodeFailed, Step: 1, Code: fault.OutputContractViolation, Text: "hush is wrong"},
 		{Kind: journal.EvNodeRetried, Step: 1, Code: fault.OutputContractViolation, Text: "hush is wrong"},
+		{Kind: journal.EvNodeDelta, Step: 0, Text: "hush"},
 	} {
 		if got := m.Event(&ev); strings.Contains(string(got.Data)+got.Text, "hush") {
 			t.Errorf("%v shows %s %s", ev.Kind, got.Data, got.Text)
@@ -71,6 +72,9 @@ func TestMaskedOutputs(t *testing.T) {
 	}
 	if got := m.Event(&journal.Event{Kind: journal.EvNodeFailed, Step: 3, Code: fault.OutputContractViolation, Text: "seen"}); got.Text != "seen" {
 		t.Errorf("a step without marks: %s", got.Text)
+	}
+	if got := m.Event(&journal.Event{Kind: journal.EvNodeDelta, Step: 3, Text: "seen"}); got.Text != "seen" {
+		t.Errorf("a stream without marks: %s", got.Text)
 	}
 }
 

@@ -28,7 +28,8 @@ import (
 type attempt struct {
 	pool     *Pool
 	task     Task
-	files    action.Files // those of the task; the action gets them guarded
+	files    action.Files    // those of the task; the action gets them guarded
+	secrets  *accountSecrets // those that its input has; nil if it has none
 	deadline time.Time
 	links    deadlineLinks              // in the pool's deadlines
 	grace    atomic.Pointer[time.Timer] // set when the attempt was cancelled or timed out
@@ -95,8 +96,9 @@ func (a *attempt) call() Result {
 		return Result{Err: a.redacted(err)}
 	}
 	t.Task.Report = a
-	a.files = t.Task.Files
-	t.Task.Files = a.guarded(t.Task.Files)
+	if a.files = t.Task.Files; a.files != nil {
+		t.Task.Files = guardedFiles{a}
+	}
 	if err := failpoint.Hit(failpoint.ActionBefore); err != nil {
 		return Result{Err: a.failed(err)}
 	}

@@ -44,26 +44,38 @@ type accountSecrets struct {
 	set    *redact.Set
 }
 
-// set returns what is removed from the texts of an account.
-func (k *knownSecrets) set(account string) *redact.Set {
+// has reports whether all of these values are among the secrets.
+func (s *accountSecrets) has(values []string) bool {
+	return s != nil && !slices.ContainsFunc(values, func(v string) bool { return !slices.Contains(s.values, v) })
+}
+
+// set returns what is removed from the texts of an attempt of an account. own is what learn
+// returned to the attempt, nil if it uses no secret: its secrets are removed until it ends,
+// also when they are forgotten meanwhile.
+func (k *knownSecrets) set(account string, own *accountSecrets) *redact.Set {
 	if !k.any.Load() {
 		return nil
 	}
 	k.mu.RLock()
-	defer k.mu.RUnlock()
-	if s := k.of[account]; s != nil {
-		return s.set
+	s := k.of[account]
+	k.mu.RUnlock()
+	if own != nil && !s.has(own.values) {
+		s = own
 	}
-	return nil
+	if s == nil {
+		return nil
+	}
+	return s.set
 }
 
-// learn adds the secrets of an attempt. When there are too many, the oldest are forgotten.
-func (k *knownSecrets) learn(account string, values []string) error {
+// learn adds the secrets of an attempt. When there are too many, the oldest are forgotten. It
+// returns the values with a set that removes them.
+func (k *knownSecrets) learn(account string, values []string) (*accountSecrets, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.of[account]
-	if s != nil && !slices.ContainsFunc(values, func(v string) bool { return !slices.Contains(s.values, v) }) {
-		return nil
+	if s.has(values) {
+		return &accountSecrets{values, s.set}, nil
 	}
 	var all []string
 	if s != nil {
@@ -75,7 +87,7 @@ func (k *knownSecrets) learn(account string, values []string) error {
 	all = append(all, values...)
 	set, err := redact.New(all...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if k.of == nil {
 		k.of = map[string]*accountSecrets{}
@@ -88,7 +100,7 @@ func (k *knownSecrets) learn(account string, values []string) error {
 	}
 	k.of[account] = &accountSecrets{all, set}
 	k.any.Store(true)
-	return nil
+	return &accountSecrets{values, set}, nil
 }
 
 func size(values []string) (n int) {
@@ -99,7 +111,7 @@ func size(values []string) (n int) {
 }
 
 // known returns the secrets to be removed from what the action returns.
-func (a *attempt) known() *redact.Set { return a.pool.known.set(a.task.Task.Account) }
+func (a *attempt) known() *redact.Set { return a.pool.known.set(a.task.Task.Account, a.secrets) }
 
 // fillSecrets replaces the references to secrets in the input by their values. Only the
 // parameters of a recipe have such references: an input from elsewhere cannot use their
@@ -129,7 +141,7 @@ func (a *attempt) fillSecrets() *fault.Error {
 		err = fault.New(fault.SecretInvalid, "the secrets of the step have more than %d bytes together", redact.MaxTotal-maxKnownBytes)
 	}
 	if err == nil {
-		err = a.pool.known.learn(t.Task.Account, values)
+		a.secrets, err = a.pool.known.learn(t.Task.Account, values)
 	}
 	if err != nil {
 		return a.failed(err)
@@ -217,23 +229,18 @@ func (a *attempt) flushDeltas() {
 	}
 }
 
-// guarded returns files into which no secret is written.
-func (a *attempt) guarded(files action.Files) action.Files {
-	if files == nil || a.known() == nil {
-		return files
-	}
-	return guardedFiles{files, a}
+// guardedFiles are the files of an attempt, into which no secret is written: a file is a part
+// of the run, as an output is.
+type guardedFiles struct{ a *attempt }
+
+// Open implements action.Files.
+func (g guardedFiles) Open(ctx context.Context, hash string) (action.File, error) {
+	return g.a.files.Open(ctx, hash)
 }
 
-// guardedFiles are files into which no secret is written: a file is a part of the run, as
-// an output is.
-type guardedFiles struct {
-	action.Files
-	a *attempt
-}
-
-// Put implements action.Files.
+// Put implements action.Files. Another attempt may have used the first secret of the account
+// after this one began.
 func (g guardedFiles) Put(ctx context.Context, r io.Reader, name, mimeType string) (action.FileInfo, error) {
 	known := g.a.known()
-	return g.Files.Put(ctx, known.Reader(r), known.String(name), mimeType)
+	return g.a.files.Put(ctx, known.Reader(r), known.String(name), mimeType)
 }

@@ -207,9 +207,51 @@ func (p putFiles) Put(_ context.Context, r io.Reader, name, _ string) (action.Fi
 	return action.FileInfo{Hash: "sha256_0", Size: int64(len(data))}, err
 }
 
+// TestI18_OwnSecretsOfALongAttempt: the secrets of an attempt are removed until it ends,
+// whatever other attempts have used meanwhile.
+func TestI18_OwnSecretsOfALongAttempt(t *testing.T) {
+	for _, others := range []string{"of the account", "of other accounts"} {
+		w := newWorld(t, Config{Secrets: testSecrets})
+		task := sealedTask(t, func(_ context.Context, task *action.Task) (action.Result, error) {
+			task.Report.Delta("before " + hush[:9])
+			for i := 0; w.pool.known.set("a", nil).String(hush) != hush; i++ { // until it is forgotten
+				account, value := "a", fmt.Sprintf("secret-%05000d", i)
+				if others == "of other accounts" {
+					account, value = fmt.Sprint("account", i), "s3cret"
+				}
+				if _, err := w.pool.known.learn(account, []string{value}); err != nil {
+					return action.Result{}, err
+				}
+			}
+			task.Report.Delta(hush[9:] + " after " + hush)
+			return action.Result{Output: hush}, nil
+		})
+		if res := w.do(task); res.Err != nil || string(res.Output) != `"[redacted]"` {
+			t.Errorf("%s: %s, %v", others, res.Output, res.Err)
+		}
+		if got := w.deltas(); strings.Contains(got, hush) || !strings.HasSuffix(got, " after [redacted]") {
+			t.Errorf("%s: deltas %q", others, got)
+		}
+	}
+}
+
+// TestI18_Files: no secret is written to a file, also if its first use in the process is that
+// of another attempt, after this one has begun.
 func TestI18_Files(t *testing.T) {
 	w := newWorld(t, Config{Secrets: testSecrets})
 	var name, text string
+	late := sealedTask(t, func(ctx context.Context, task *action.Task) (action.Result, error) {
+		if _, err := w.pool.known.learn("a", []string{hush}); err != nil {
+			return action.Result{}, err
+		}
+		_, err := task.Files.Put(ctx, strings.NewReader("x "+hush+" y"), hush+".txt", "text/plain")
+		return action.Result{}, err
+	})
+	late.Task.Input, late.Task.Files = []byte("{}"), putFiles{&name, &text}
+	if res := w.do(late); res.Err != nil || name != "[redacted].txt" || text != "x [redacted] y" {
+		t.Errorf("while the secret was used for the first time: %q %q %v", name, text, res.Err)
+	}
+	name, text = "", ""
 	task := sealedTask(t, func(ctx context.Context, task *action.Task) (action.Result, error) {
 		_, err := task.Files.Put(ctx, strings.NewReader("x "+hush+" y"), hush+".txt", "text/plain")
 		return action.Result{}, err
@@ -259,10 +301,11 @@ func TestI15_KnownSecretsAreBounded(t *testing.T) {
 	var k knownSecrets
 	for i := range 300 {
 		v := fmt.Sprintf("secret-%0200d", i)
-		if err := k.learn("a", []string{v}); err != nil {
+		own, err := k.learn("a", []string{v})
+		if err != nil {
 			t.Fatal(err)
 		}
-		if got := k.set("a").String(v); got != "[redacted]" {
+		if got := k.set("a", own).String(v); got != "[redacted]" {
 			t.Fatalf("secret %d is not removed: %s", i, got)
 		}
 	}
@@ -270,7 +313,7 @@ func TestI15_KnownSecretsAreBounded(t *testing.T) {
 		t.Errorf("%d bytes are remembered", n)
 	}
 	for i := range maxKnownAccounts + 10 {
-		if err := k.learn(fmt.Sprint("account", i), []string{"s3cret"}); err != nil {
+		if _, err := k.learn(fmt.Sprint("account", i), []string{"s3cret"}); err != nil {
 			t.Fatal(err)
 		}
 	}
