@@ -20,7 +20,7 @@ type secretMap map[string]string
 
 func (m secretMap) Secret(_ context.Context, account, name string) (string, error) {
 	if name == "broken" {
-		return "", errors.New("the shelf is broken")
+		return "", errors.New("the disk is broken")
 	}
 	if v, ok := m[account+"/"+name]; ok {
 		return v, nil
@@ -268,7 +268,7 @@ func TestSecretsThatCannotBeUsed(t *testing.T) {
 		msg  string
 	}{
 		"nobody": {fault.SecretNotFound, `the secret "nobody" is not set`},
-		"broken": {fault.SecretInvalid, `the secret "broken" cannot be read: the shelf is broken`},
+		"broken": {fault.SecretInvalid, `the secret "broken" cannot be read: the disk is broken`},
 		"short":  {fault.SecretInvalid, `the value of the secret "short" cannot be used: it has 3 bytes; want at least 6, because a shorter one would be removed from every text that contains it by chance`},
 	} {
 		w := newWorld(t, Config{Secrets: testSecrets})
