@@ -97,17 +97,6 @@ func (s *Server) requestID(r *http.Request) string {
 	return id
 }
 
-// correlation returns what a request belongs to (X209): X-Correlation-ID, else traceparent.
-// Without either, a run's own id takes its place.
-func correlation(r *http.Request) string {
-	for _, name := range []string{"X-Correlation-Id", "Traceparent"} {
-		if v := r.Header.Get(name); printable(v) {
-			return v
-		}
-	}
-	return ""
-}
-
 // loopback reports whether a host, with or without a port, is this machine.
 func loopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/spell"
+	"github.com/roux-engine/roux/internal/telemetry"
 )
 
 // A policy is what an operation demands of a request. Its zero value is none, with which a
@@ -166,6 +167,9 @@ func (s *Server) guard(h huma.Context, next func(huma.Context)) {
 		ctx = access.With(ctx, principal)
 		err = s.admit(h, raw, p, principal)
 	}
+	if err == nil {
+		r.correlation, err = telemetry.Correlation(raw.Header)
+	}
 	if err != nil {
 		s.fail(ctx, h, err)
 		return
@@ -175,7 +179,6 @@ func (s *Server) guard(h huma.Context, next func(huma.Context)) {
 		ctx, end = s.cfg.Keys.Bind(ctx, principal)
 		defer end()
 	}
-	r.correlation = correlation(raw)
 	r.key = raw.Header.Get("Idempotency-Key")
 	begin := s.cfg.Now()
 	if r.key != "" && raw.Method == http.MethodPost && p.once == onceKept {

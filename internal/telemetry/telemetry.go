@@ -22,7 +22,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
@@ -122,9 +121,6 @@ func (t *Telemetry) Traced() bool { return t.traces != nil }
 func (t *Telemetry) Handler() http.Handler {
 	return promhttp.HandlerFor(t.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, EnableOpenMetrics: true})
 }
-
-// Gatherer returns the metrics.
-func (t *Telemetry) Gatherer() prometheus.Gatherer { return t.metrics.registry }
 
 // Commit implements feed.Observer.
 func (t *Telemetry) Commit(transitions int, took time.Duration, err error) {
