@@ -223,6 +223,7 @@ func TestBadRequests(t *testing.T) {
 		{"no file", `{"parameters":{"name":"a"},"fileHashes":["sha256_00"]}`, nil, fault.FileNotFound, ""},
 		{"labels", `{"parameters":{"name":"a"},"labels":{"a b":"c"}}`, nil, fault.RequestInvalid, ""},
 		{"long key", `{}`, []string{"Idempotency-Key", strings.Repeat("k", 300)}, fault.RequestMalformed, ""},
+		{"correlation", `{}`, []string{"X-Correlation-ID", "a b"}, fault.RequestMalformed, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := &server{t: t, url: s.url}

@@ -24,11 +24,11 @@ func Correlation(h http.Header) (string, error) {
 	given := h.Values(CorrelationHeader)
 	switch {
 	case len(given) > 1:
-		return "", fault.New(fault.InputInvalid, "the header %s is given %d times: want it once", CorrelationHeader, len(given))
+		return "", fault.New(fault.RequestMalformed, "the header %s is given %d times: want it once", CorrelationHeader, len(given))
 	case len(given) == 1:
 		text := given[0]
 		if text == "" || len(text) > maxCorrelation || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return "", fault.New(fault.InputInvalid, "the header %s: want 1 to %d letters, digits and signs of ASCII, without spaces", CorrelationHeader, maxCorrelation)
+			return "", fault.New(fault.RequestMalformed, "the header %s: want 1 to %d letters, digits and signs of ASCII, without spaces", CorrelationHeader, maxCorrelation)
 		}
 		return text, nil
 	}

@@ -85,11 +85,11 @@ func TestX209_Correlation(t *testing.T) {
 		{"two", http.Header{"Traceparent": {parent, parent}}, "", ""},
 		{"a long one", http.Header{"Traceparent": {"01" + parent[2:] + "-" + strings.Repeat("x", 128)}}, "", ""},
 		{"128 bytes", http.Header{"X-Correlation-Id": {strings.Repeat("x", 128)}}, strings.Repeat("x", 128), ""},
-		{"129 bytes", http.Header{"X-Correlation-Id": {strings.Repeat("x", 129)}}, "", fault.InputInvalid},
-		{"an empty one", http.Header{"X-Correlation-Id": {""}}, "", fault.InputInvalid},
-		{"a line break", http.Header{"X-Correlation-Id": {"a\nb"}}, "", fault.InputInvalid},
-		{"no ASCII", http.Header{"X-Correlation-Id": {"ä"}}, "", fault.InputInvalid},
-		{"two correlations", http.Header{"X-Correlation-Id": {"a", "b"}}, "", fault.InputInvalid},
+		{"129 bytes", http.Header{"X-Correlation-Id": {strings.Repeat("x", 129)}}, "", fault.RequestMalformed},
+		{"an empty one", http.Header{"X-Correlation-Id": {""}}, "", fault.RequestMalformed},
+		{"a line break", http.Header{"X-Correlation-Id": {"a\nb"}}, "", fault.RequestMalformed},
+		{"no ASCII", http.Header{"X-Correlation-Id": {"ä"}}, "", fault.RequestMalformed},
+		{"two correlations", http.Header{"X-Correlation-Id": {"a", "b"}}, "", fault.RequestMalformed},
 	} {
 		got, err := Correlation(c.h)
 		if got != c.want || fault.CodeOf(err) != c.code {
