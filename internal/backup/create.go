@@ -193,22 +193,12 @@ func (c *creation) copyDatabase() error {
 	c.m.Schema, c.m.Runs = snap.Schema, snap.Runs
 	to, err := c.dir.create(path.Join(partial, datadir.Database))
 	if err == nil {
-		buf, done := make([]byte, 1<<20), int64(0)
-		for err == nil {
-			var n int
-			n, err = snap.Read(buf)
-			if n > 0 {
-				_, werr := to.Write(buf[:n])
-				err = errors.Join(werr, err)
-				done += int64(n)
-				c.progress(Progress{What: "database", Done: snap.Size + done, Total: 2 * snap.Size})
-			}
-			if c.ctx.Err() != nil {
-				err = context.Cause(c.ctx)
-			}
-		}
-		if errors.Is(err, io.EOF) && done == snap.Size {
-			err = nil
+		var n int64
+		n, err = copyBytes(c.ctx, to, snap, func(done int64) {
+			c.progress(Progress{What: "database", Done: snap.Size + done, Total: 2 * snap.Size})
+		})
+		if err == nil && n != snap.Size {
+			err = io.ErrUnexpectedEOF
 		}
 		c.m.Database, err = to.finish(err)
 	}

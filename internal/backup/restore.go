@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 
 	"github.com/roux-engine/roux/fault"
@@ -50,9 +51,12 @@ func (d *dir) verify(ctx context.Context, m *Manifest, progress func(Progress)) 
 		return nil
 	}
 	var listed bool
-	for name, want := range map[string]Part{datadir.Database: m.Database, listName: m.List} {
-		err := d.verifyPart(ctx, m.ID, name, want, progress)
-		if listed = listed || name == listName && err == nil; err == nil {
+	for _, part := range []struct {
+		name string
+		want Part
+	}{{datadir.Database, m.Database}, {listName, m.List}} {
+		err := d.verifyPart(ctx, m.ID, part.name, part.want, progress)
+		if listed = part.name == listName && err == nil; err == nil {
 			continue
 		}
 		if err := complain(err); err != nil {
@@ -100,7 +104,7 @@ func (d *dir) verifyPart(ctx context.Context, id, name string, want Part, progre
 	}
 	got, err := copyPart(ctx, io.Discard, f, want.Size, func(n int64) { progress(Progress{What: "database", Done: n, Total: want.Size}) })
 	if err = errors.Join(err, f.Close()); err != nil {
-		return d.odd(name, err)
+		return d.odd(path.Join(id, name), err)
 	}
 	if got != want {
 		return d.damaged(id, name, "is not as it was written")
@@ -110,25 +114,33 @@ func (d *dir) verifyPart(ctx context.Context, id, name string, want Part, progre
 
 // copyPart copies at most one byte more than there should be.
 func copyPart(ctx context.Context, w io.Writer, r io.Reader, size int64, progress func(int64)) (Part, error) {
-	sum, done, buf := sha256.New(), int64(0), make([]byte, 1<<20)
-	r = io.LimitReader(r, size+1)
+	sum := sha256.New()
+	n, err := copyBytes(ctx, io.MultiWriter(w, sum), io.LimitReader(r, size+1), progress)
+	if err != nil {
+		return Part{}, err
+	}
+	return Part{n, hex.EncodeToString(sum.Sum(nil))}, nil
+}
+
+// copyBytes copies from r to w until r ends. progress is called with the bytes copied so far.
+func copyBytes(ctx context.Context, w io.Writer, r io.Reader, progress func(int64)) (done int64, err error) {
+	buf := make([]byte, 1<<20)
 	for {
 		if ctx.Err() != nil {
-			return Part{}, context.Cause(ctx)
+			return done, context.Cause(ctx)
 		}
 		n, err := r.Read(buf)
-		_, _ = sum.Write(buf[:n])
-		done += int64(n)
 		if _, werr := w.Write(buf[:n]); werr != nil {
-			return Part{}, werr
+			return done, werr
 		}
+		done += int64(n)
+		progress(done)
 		if errors.Is(err, io.EOF) {
-			return Part{done, hex.EncodeToString(sum.Sum(nil))}, nil
+			return done, nil
 		}
 		if err != nil {
-			return Part{}, err
+			return done, err
 		}
-		progress(done)
 	}
 }
 
