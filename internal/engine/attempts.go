@@ -53,11 +53,7 @@ type attempts struct {
 }
 
 func newAttempts(concurrency int) attempts {
-	return attempts{
-		arbiter: newArbiter(concurrency),
-		orphans: map[taskID]*inFlight{},
-		overdue: map[taskID]*slotRequest{},
-	}
+	return attempts{arbiter: newArbiter(concurrency), orphans: map[taskID]*inFlight{}, overdue: map[taskID]*slotRequest{}}
 }
 
 func newArbiter(concurrency int) *slots.Arbiter[holder] { return slots.New[holder](concurrency) }

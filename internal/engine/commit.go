@@ -138,7 +138,7 @@ func (p *pipeline) releaseCommitted() {
 // emit turns a durable command into an effect. The run's state may be ahead of the
 // disk: an attempt that has ended meanwhile is not handed out.
 func (p *pipeline) emit(l *loadedRun, cmd *machine.Command) {
-	if l.dropped && cmd.Kind != machine.CmdCancelTask {
+	if l.refused || l.dropped && cmd.Kind != machine.CmdCancelTask {
 		return
 	}
 	e := effect{kind: cmd.Kind, id: taskID{l.key, cmd.Ref, cmd.Fence}, prog: l.prog}
@@ -196,8 +196,9 @@ func (p *pipeline) refused(b *batch, t *store.Transition, l *loadedRun, v store.
 	if reason := p.c.recovery.quarantined[t.Key]; reason != "" {
 		p.c.recovery.correctMark(t.Key, reason, began)
 	}
-	l.committing = false
+	l.committing, l.refused = false, true
 	p.c.residency.drop(l)
+	p.c.attempts.takeBack(l.key)
 	if t.Group != "" {
 		p.c.recovery.dropTree(t.Key.Account, t.Group)
 		if !began {

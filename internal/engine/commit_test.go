@@ -91,6 +91,33 @@ func TestI1_RefusedTransitionIsNotPublished(t *testing.T) {
 	}
 }
 
+// An attempt whose end the store refuses is in flight as before: its action is not told to
+// stop, and it has one slot, which is free when the attempt has ended (I22).
+func TestI22_RefusedEndOfAnAttempt(t *testing.T) {
+	st := &refusingStore{Store: memory.New(memory.Options{})}
+	h := newHarness(t, st, Config{}, noop())
+	key := h.run(acc, planOf(t, "name: x\nsteps:\n  - {id: a, action: {name: noop}, timeout: 2s}\n", noop()), nil)
+	st.refuse = func(tr *store.Transition) bool { return tr.Key == key }
+	held := func(want int) {
+		t.Helper()
+		if attempts, slots := (&Stage{e: &Engine{core: h.c}}).Held(); len(h.tasks) != want || attempts != want || slots != want {
+			t.Errorf("%d actions run, %d attempts are in flight, and %d slots are taken, want %d", len(h.tasks), attempts, slots, want)
+		}
+	}
+	for range 2 {
+		h.now += 3_000_000
+		h.handle()
+		if !h.commit() {
+			t.Fatal("the attempt does not end")
+		}
+		held(1)
+	}
+	st.refuse = nil
+	h.runUntilIdle()
+	h.wantStatus(key, "failed")
+	held(0)
+}
+
 // A start that the store refuses leaves no run: not in memory, where it would accept
 // inputs and hold slots, not for watchers, and not in the store.
 func TestRefusedStartLeavesNothing(t *testing.T) {

@@ -35,6 +35,7 @@ type loadedRun struct {
 	interrupted bool // loaded with attempts whose process has ended
 	released    bool // just released; its attempts were told to stop when it was quarantined
 	dropped     bool // removed from memory; pointers to it are stale
+	refused     bool // dropped because the store refused its last transition
 
 	// Of a run in a tree of runs.
 	root    string         // its root; "" = the run starts no other runs and is no child run
