@@ -138,6 +138,50 @@ func TestI21_FailedCheckpointStopsAcknowledging(t *testing.T) {
 	wantRuns(t, s, 1)
 }
 
+// I21: closing a store whose disk has failed neither syncs nor writes, because what the
+// kernel then reports as written may be lost already.
+func TestI21_CloseAfterAFailedSync(t *testing.T) {
+	armed, failed, after := false, false, 0
+	touched := func() {
+		if failed {
+			after++
+		}
+	}
+	s := openOn(t, &disk{
+		write: func(bool, []byte, int64) int32 {
+			touched()
+			return 0
+		},
+		sync: func(bool) int32 {
+			touched()
+			if !armed || failed {
+				return 0
+			}
+			failed = true
+			return lib.SQLITE_IOERR_FSYNC
+		},
+	})
+	own(t, s)
+	if err := tryCommit(t, s, 0); err != nil {
+		t.Fatal(err)
+	}
+	armed = true
+	if err := tryCommit(t, s, 1); !errors.Is(err, fault.StoreFailed) {
+		t.Fatalf("Commit = %v, want STORE_FAILED", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if after != 0 {
+		t.Errorf("%d writes and syncs after the disk had failed", after)
+	}
+	again := open(t, filepath.Dir(s.path)) // in the same process
+	own(t, again)
+	if err := tryCommit(t, again, 2); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // fullAfter is a disk that is full after *left writes, and never while that is
 // negative. It counts the writes that it refuses.
 func fullAfter(left, full *int) *disk {

@@ -322,7 +322,9 @@ func (s *Store) Close() error {
 		errs = append(errs, s.q.close(), s.read.Close())
 	}
 	whole := s.emptyLog()
-	if s.up.db != nil {
+	// The connection that closes last checkpoints, which must not follow a failed sync (I21):
+	// then this one stays open until the process ends.
+	if s.up.db != nil && s.failed == nil {
 		_ = s.up.db.Close() // the writer's close reports what matters
 	}
 	if s.db != nil { // closed last, because the connection that closes last checkpoints and keeps the log
