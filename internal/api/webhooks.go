@@ -202,14 +202,14 @@ func (s *Server) getWebhook(ctx context.Context, in *WebhookPath) (*webhookFound
 	return s.webhookFound(ctx, h, err)
 }
 
-// A webhookMatch guards a change.
-type webhookMatch struct {
+// A WebhookMatch guards a change.
+type WebhookMatch struct {
 	IfMatch string `header:"If-Match" maxLength:"100" doc:"ETag of the webhook as it was read."`
 }
 
 type webhookUpdateIn struct {
 	WebhookPath
-	webhookMatch
+	WebhookMatch
 	Body webhookText
 }
 
@@ -224,7 +224,7 @@ func (s *Server) updateWebhook(ctx context.Context, in *webhookUpdateIn) (*webho
 
 type webhookDeleteIn struct {
 	WebhookPath
-	webhookMatch
+	WebhookMatch
 }
 
 func (s *Server) deleteWebhook(ctx context.Context, in *webhookDeleteIn) (*struct{}, error) {
