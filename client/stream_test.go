@@ -295,7 +295,7 @@ func TestControl(t *testing.T) {
 	if run, err = c.Runs.Unpause(t.Context(), started.ID, client.Reason{}); err != nil || run.Paused {
 		t.Fatal(run, err)
 	}
-	if run, err = c.Runs.Cancel(t.Context(), started.ID, client.Reason{Reason: "enough"}); err != nil {
+	if _, err = c.Runs.Cancel(t.Context(), started.ID, client.Reason{Reason: "enough"}); err != nil {
 		t.Fatal(err)
 	}
 	if run, err = c.Runs.Wait(t.Context(), started.ID); err != nil || run.Status != "cancelled" || fault.CodeOf(run.Failure()) != fault.ExecutionCancelled {
