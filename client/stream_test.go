@@ -87,6 +87,51 @@ func TestX182_EventsThroughCuts(t *testing.T) {
 	}
 }
 
+// The same of the feed of the account.
+func TestX182_FeedThroughCuts(t *testing.T) {
+	s := startServer(t)
+	direct := s.client()
+	register(t, direct, greet)
+	for i := range 20 {
+		started := execute(t, direct, "greet", client.ExecuteRequest{Parameters: map[string]any{"name": fmt.Sprint(i)}})
+		if _, err := direct.Runs.Wait(t.Context(), started.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended := func(c *client.Client) (all []client.Change) {
+		for change, err := range c.Feed(t.Context(), 0) {
+			if err != nil || change.Number != uint64(len(all))+1 || change.Time.IsZero() {
+				t.Fatalf("change %+v, %v, after %d others", change, err, len(all))
+			}
+			all = append(all, change)
+			runs := map[string]bool{}
+			for i := range all {
+				if all[i].Status == "completed" {
+					runs[all[i].RunID] = true
+				}
+			}
+			if len(runs) == 20 {
+				break
+			}
+		}
+		return all
+	}
+	want, cuts := ended(direct), 0
+	for seed := range uint64(10) {
+		p := newProxy(t, func() string { return s.address }, 5_000, seed)
+		got := ended(open(t, client.Config{URL: p.url(), Key: admin}))
+		if !slices.EqualFunc(got, want, func(a, b client.Change) bool { return a.Number == b.Number && a.RunID == b.RunID && a.State == b.State }) {
+			t.Errorf("seed %d: %d changes, want %d", seed, len(got), len(want))
+		}
+		p.mu.Lock()
+		cuts += p.cuts
+		p.mu.Unlock()
+	}
+	if cuts < 10 {
+		t.Errorf("only %d cuts", cuts)
+	}
+}
+
 // A follower of a run outlives a restart of the server, and so do those of the feed and one
 // that waits.
 func TestStreamsOutliveTheServer(t *testing.T) {
