@@ -352,7 +352,7 @@ func (c *core) offer(l *loadedRun, in *machine.Input) error {
 		in.Available = math.MaxInt64 // the store refuses it, unless its key has started a run
 		return nil
 	}
-	if in.Kind != machine.InGranted && start.Child == nil {
+	if in.Kind != machine.InGranted && in.Kind != machine.InChildExtended && start.Child == nil {
 		if err := c.purses.Readable(l.key.Account); err != nil {
 			return err
 		}
