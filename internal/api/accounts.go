@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/rest"
 )
 
 // AccountCredits are the state of an account's credits at one time.
@@ -28,18 +29,18 @@ type AccountCredits struct {
 }
 
 func (s *Server) accountRoutes() {
-	read := needs(access.CreditsRead)
-	handle(s, op("credits-balance", http.MethodGet, "/v1/credits", "Get the balance of the account"), read, s.balance)
-	handle(s, op("credits-entries", http.MethodGet, "/v1/credits/entries", "List the entries of the account's credits, the oldest first"), read, s.entries)
-	handle(s, op("credits-lots", http.MethodGet, "/v1/credits/lots", "List the lots of the account's credits"), read, s.lots)
-	admin := needs(access.AccountsAdmin)
-	handle(s, op("accounts-balance", http.MethodGet, "/v1/accounts/{account}/credits", "Get the balance of an account"), admin, s.balanceOf)
-	grant := needs(access.AccountsAdmin)
-	grant.once = onceItself
-	o := op("accounts-grant", http.MethodPost, "/v1/accounts/{account}/grants", "Grant credits to an account, as a lot")
+	read := rest.Needs(access.CreditsRead)
+	rest.Handle(s.rest, rest.Op("credits-balance", http.MethodGet, "/v1/credits", "Get the balance of the account"), read, s.balance)
+	rest.Handle(s.rest, rest.Op("credits-entries", http.MethodGet, "/v1/credits/entries", "List the entries of the account's credits, the oldest first"), read, s.entries)
+	rest.Handle(s.rest, rest.Op("credits-lots", http.MethodGet, "/v1/credits/lots", "List the lots of the account's credits"), read, s.lots)
+	admin := rest.Needs(access.AccountsAdmin)
+	rest.Handle(s.rest, rest.Op("accounts-balance", http.MethodGet, "/v1/accounts/{account}/credits", "Get the balance of an account"), admin, s.balanceOf)
+	grant := rest.Needs(access.AccountsAdmin)
+	grant.Once = rest.OnceItself
+	o := rest.Op("accounts-grant", http.MethodPost, "/v1/accounts/{account}/grants", "Grant credits to an account, as a lot")
 	o.DefaultStatus = http.StatusCreated
-	handle(s, o, grant, s.grant)
-	handle(s, op("accounts-void", http.MethodPost, "/v1/accounts/{account}/grants/{lot}/void", "Take back what is left of a grant"), admin, s.void)
+	rest.Handle(s.rest, o, grant, s.grant)
+	rest.Handle(s.rest, rest.Op("accounts-void", http.MethodPost, "/v1/accounts/{account}/grants/{lot}/void", "Take back what is left of a grant"), admin, s.void)
 }
 
 // BalanceTime is the time of a balance.
@@ -48,7 +49,7 @@ type BalanceTime struct {
 }
 
 func (s *Server) balance(ctx context.Context, in *BalanceTime) (*struct{ Body AccountCredits }, error) {
-	return s.balanceAt(ctx, account(ctx), in.At)
+	return s.balanceAt(ctx, rest.Account(ctx), in.At)
 }
 
 // An AccountPath names an account.
@@ -113,19 +114,19 @@ type LotAmount struct {
 	Amount int64  `json:"amount"`
 }
 
-func (s *Server) entries(ctx context.Context, in *Paging) (*listed[Entry], error) {
-	list := "entries " + account(ctx)
-	after, err := s.placeNumber(list, in.Cursor)
+func (s *Server) entries(ctx context.Context, in *rest.Paging) (*rest.Listed[Entry], error) {
+	list := "entries " + rest.Account(ctx)
+	after, err := s.rest.PlaceNumber(list, in.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.cfg.Node.Store.Entries(ctx, account(ctx), after, in.Limit)
+	found, err := s.cfg.Node.Store.Entries(ctx, rest.Account(ctx), after, in.Limit)
 	if err != nil {
 		return nil, err
 	}
 	data := make([]Entry, len(found))
 	for i, e := range found {
-		data[i] = Entry{Number: after + uint64(i) + 1, Key: e.Key, Kind: e.Kind.String(), At: stamp(e.At), Amount: e.Amount(), RunID: e.Run, Note: e.Note, Lots: []LotAmount{}}
+		data[i] = Entry{Number: after + uint64(i) + 1, Key: e.Key, Kind: e.Kind.String(), At: rest.Stamp(e.At), Amount: e.Amount(), RunID: e.Run, Note: e.Note, Lots: []LotAmount{}}
 		for _, p := range e.Parts {
 			data[i].Lots = append(data[i].Lots, LotAmount{p.Lot, p.Amount})
 		}
@@ -134,7 +135,7 @@ func (s *Server) entries(ctx context.Context, in *Paging) (*listed[Entry], error
 	if len(found) == in.Limit {
 		next = number(after + uint64(len(found)))
 	}
-	return page(s, requestFrom(ctx), list, next, data), nil
+	return rest.PageOf(ctx, s.rest, list, next, data), nil
 }
 
 // A Lot is a grant and what has become of it.
@@ -155,18 +156,18 @@ type Lot struct {
 
 func lotOf(l *ledger.Lot) Lot {
 	return Lot{
-		Key: l.ID, Amount: l.Granted, Kind: string(l.Terms.Source), Priority: l.Terms.Priority, EffectiveAt: stamp(l.Terms.Effective),
-		ExpiresAt: stampOr(l.Terms.Expires), CreatedAt: stamp(l.Created), Free: l.Free, Held: l.Held, Spent: l.Spent, Expired: l.Expired, Voided: l.Voided,
+		Key: l.ID, Amount: l.Granted, Kind: string(l.Terms.Source), Priority: l.Terms.Priority, EffectiveAt: rest.Stamp(l.Terms.Effective),
+		ExpiresAt: rest.StampOr(l.Terms.Expires), CreatedAt: rest.Stamp(l.Created), Free: l.Free, Held: l.Held, Spent: l.Spent, Expired: l.Expired, Voided: l.Voided,
 	}
 }
 
-func (s *Server) lots(ctx context.Context, in *Paging) (*listed[Lot], error) {
-	list := "lots " + account(ctx)
-	after, err := s.placeNumber(list, in.Cursor)
+func (s *Server) lots(ctx context.Context, in *rest.Paging) (*rest.Listed[Lot], error) {
+	list := "lots " + rest.Account(ctx)
+	after, err := s.rest.PlaceNumber(list, in.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.cfg.Node.Store.Account(ctx, account(ctx), s.cfg.Now().UnixMicro())
+	a, err := s.cfg.Node.Store.Account(ctx, rest.Account(ctx), s.cfg.Now().UnixMicro())
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +181,7 @@ func (s *Server) lots(ctx context.Context, in *Paging) (*listed[Lot], error) {
 	for i := range all {
 		data[i] = lotOf(&all[i])
 	}
-	return page(s, requestFrom(ctx), list, next, data), nil
+	return rest.PageOf(ctx, s.rest, list, next, data), nil
 }
 
 type grantIn struct {

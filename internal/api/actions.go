@@ -11,6 +11,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/rest"
 )
 
 // An ActionResource is an action that recipes may call (X10 to X12).
@@ -43,23 +44,23 @@ func actionOf(a *action.Action) ActionResource {
 }
 
 func (s *Server) actionRoutes() {
-	read := needs(access.RecipesRead)
-	handle(s, op("actions-list", http.MethodGet, "/v1/actions", "List the actions that recipes may call"), read, s.listActions)
-	handle(s, op("actions-get", http.MethodGet, "/v1/actions/{name}", "Describe an action"), read, s.getAction)
+	read := rest.Needs(access.RecipesRead)
+	rest.Handle(s.rest, rest.Op("actions-list", http.MethodGet, "/v1/actions", "List the actions that recipes may call"), read, s.listActions)
+	rest.Handle(s.rest, rest.Op("actions-get", http.MethodGet, "/v1/actions/{name}", "Describe an action"), read, s.getAction)
 }
 
 // actionsOf are the actions that the recipes of an account may call.
 func (s *Server) actionsOf(string) compile.Actions { return s.cfg.Actions.Catalogue }
 
-func (s *Server) listActions(ctx context.Context, _ *struct{}) (*listed[ActionResource], error) {
-	actions := s.actionsOf(account(ctx))
+func (s *Server) listActions(ctx context.Context, _ *struct{}) (*rest.Listed[ActionResource], error) {
+	actions := s.actionsOf(rest.Account(ctx))
 	var data []ActionResource
 	for _, name := range actions.Names() {
 		for _, version := range actions.Versions(name) {
 			data = append(data, actionOf(actions.Find(name, version)))
 		}
 	}
-	return page(s, requestFrom(ctx), "", "", data), nil
+	return rest.PageOf(ctx, s.rest, "", "", data), nil
 }
 
 type actionIn struct {
@@ -68,7 +69,7 @@ type actionIn struct {
 }
 
 func (s *Server) getAction(ctx context.Context, in *actionIn) (*struct{ Body ActionResource }, error) {
-	a := s.actionsOf(account(ctx)).Find(in.Name, in.Version)
+	a := s.actionsOf(rest.Account(ctx)).Find(in.Name, in.Version)
 	if a == nil {
 		return nil, fault.New(fault.ActionNotFound, "no action of that name and version is registered")
 	}

@@ -2,11 +2,11 @@
 
 // Package api serves recipes, runs, files and credits over HTTP.
 //
-// It decides what a request and an answer look like: paths, fields, statuses, problem
-// documents, pages, streams, and the OpenAPI document that describes them, which is made
-// from the handlers. Every operation declares the scope that it needs; one that declares
-// none does not start (A03). The account of a request is that of its key and nothing else:
-// an operation on the runs, recipes and files of an account takes no other (I17).
+// It decides which operations there are and what their requests and answers look like:
+// paths, fields, statuses and streams. What they have in common, such as keys, problem
+// documents, pages and the OpenAPI document that is made from them, is that of package rest.
+// An operation on the runs, recipes and files of an account takes no account but that of its
+// key (I17).
 //
 // It decides nothing about runs: it passes requests on to the engine, and shows what the
 // engine has made durable.
@@ -14,22 +14,18 @@ package api
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
-	"path"
 	"sync"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
-
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/engine"
-	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/registry"
+	"github.com/roux-engine/roux/internal/rest"
 )
 
 // Config is what a Server is made of.
@@ -58,15 +54,8 @@ type Config struct {
 // A Server answers requests. It is an http.Handler.
 type Server struct {
 	cfg       Config
-	ids       *journal.IDs
-	api       huma.API
-	mux       *http.ServeMux
-	policies  map[string]*policy // by the id of an operation
-	repeated  []string           // ids that more than one operation has
-	rates     rates
+	rest      *rest.Router
 	views     views
-	answers   answers
-	cursors   cursors
 	durations durations
 	// stopping ends streams, which no drain waits for.
 	stopping context.Context
@@ -95,22 +84,15 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Burst == 0 {
 		cfg.Burst = 400
 	}
-	s := &Server{
-		cfg: cfg, ids: journal.NewIDs(rand.Reader, cfg.Now), mux: http.NewServeMux(), policies: map[string]*policy{},
-		rates: newRates(cfg.Rate, cfg.Burst), views: newViews(), answers: newAnswers(), durations: newDurations(),
-	}
-	s.cursors.key = make([]byte, 32)
-	_, _ = rand.Read(s.cursors.key) // never fails (crypto/rand)
+	s := &Server{cfg: cfg, views: newViews(), durations: newDurations()}
+	s.rest = rest.New(rest.Config{
+		Records: cfg.Node, Keys: cfg.Keys, Open: cfg.Open, Rate: cfg.Rate, Burst: cfg.Burst, Logger: cfg.Logger, Now: cfg.Now, Release: cfg.Release,
+	})
 	s.stopping, s.stop = context.WithCancel(context.Background())
-	doc := humaConfig(cfg.Release)
-	doc.Transformers = []huma.Transformer{s.ours}
-	s.api = humago.New(s.mux, doc)
-	s.api.UseMiddleware(s.guard)
 	s.routes()
-	if err := s.checkPolicies(); err != nil {
-		return nil, err
+	if err := s.rest.Start(); err != nil {
+		return nil, fmt.Errorf("api: %w", err)
 	}
-	s.finishDocument()
 	return s, nil
 }
 
@@ -128,16 +110,11 @@ func (s *Server) routes() {
 	s.healthRoutes()
 }
 
-// ServeHTTP implements http.Handler. A path that no operation has is answered like any other
-// error.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h, pattern := s.mux.Handler(r)
-	if pattern != "" && path.Clean(r.URL.Path) == r.URL.Path { // else the mux would redirect
-		s.mux.ServeHTTP(w, r)
-		return
-	}
-	s.unmatched(w, r, h)
-}
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.rest.ServeHTTP(w, r) }
+
+// Document returns the OpenAPI document.
+func (s *Server) Document() ([]byte, error) { return s.rest.Document() }
 
 // Stop ends the streams in progress: their clients read on elsewhere, or after a restart.
 // Other requests go on.

@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/rest"
 )
 
 // A RunPath names a run.
@@ -49,14 +50,14 @@ type executionFound struct {
 }
 
 func (s *Server) controlRoutes() {
-	control := needs(access.RunsControl)
-	handle(s, op("executions-cancel", http.MethodPost, "/v1/recipe-executions/{id}/cancel", "Cancel a run"), control, s.cancel)
-	handle(s, op("executions-pause", http.MethodPost, "/v1/recipe-executions/{id}/pause", "Let no further attempt of a run begin"), control, s.pause)
-	handle(s, op("executions-unpause", http.MethodPost, "/v1/recipe-executions/{id}/unpause", "Let a paused run go on"), control, s.unpause)
-	handle(s, op("executions-retry", http.MethodPost, "/v1/recipe-executions/{id}/retry", "Run an ended run again, from what failed or from a step"), control, s.retry)
-	handle(s, op("executions-signal", http.MethodPost, "/v1/recipe-executions/{id}/signal", "Send a run the signal that it waits for"), control, s.signal)
-	release := needs(access.ServerAdmin)
-	handle(s, op("executions-release", http.MethodPost, "/v1/recipe-executions/{id}/release", "Release a run from quarantine"), release, s.release)
+	control := rest.Needs(access.RunsControl)
+	rest.Handle(s.rest, rest.Op("executions-cancel", http.MethodPost, "/v1/recipe-executions/{id}/cancel", "Cancel a run"), control, s.cancel)
+	rest.Handle(s.rest, rest.Op("executions-pause", http.MethodPost, "/v1/recipe-executions/{id}/pause", "Let no further attempt of a run begin"), control, s.pause)
+	rest.Handle(s.rest, rest.Op("executions-unpause", http.MethodPost, "/v1/recipe-executions/{id}/unpause", "Let a paused run go on"), control, s.unpause)
+	rest.Handle(s.rest, rest.Op("executions-retry", http.MethodPost, "/v1/recipe-executions/{id}/retry", "Run an ended run again, from what failed or from a step"), control, s.retry)
+	rest.Handle(s.rest, rest.Op("executions-signal", http.MethodPost, "/v1/recipe-executions/{id}/signal", "Send a run the signal that it waits for"), control, s.signal)
+	release := rest.Needs(access.ServerAdmin)
+	rest.Handle(s.rest, rest.Op("executions-release", http.MethodPost, "/v1/recipe-executions/{id}/release", "Release a run from quarantine"), release, s.release)
 }
 
 // current checks a resume token: it is that of the run as a client has seen it.
@@ -64,7 +65,7 @@ func (s *Server) current(ctx context.Context, run, token string) error {
 	if token == "" {
 		return nil
 	}
-	state, err := s.cfg.Node.Engine.State(ctx, account(ctx), run, 0)
+	state, err := s.cfg.Node.Engine.State(ctx, rest.Account(ctx), run, 0)
 	if err != nil {
 		return err
 	}
@@ -91,25 +92,25 @@ func (s *Server) changed(ctx context.Context, run, token string, fn func() error
 
 func (s *Server) cancel(ctx context.Context, in *reasonIn) (*executionFound, error) {
 	return s.changed(ctx, in.ID, in.token(), func() error {
-		return s.cfg.Node.Engine.Cancel(ctx, account(ctx), in.ID, in.reason())
+		return s.cfg.Node.Engine.Cancel(ctx, rest.Account(ctx), in.ID, in.reason())
 	})
 }
 
 func (s *Server) pause(ctx context.Context, in *reasonIn) (*executionFound, error) {
 	return s.changed(ctx, in.ID, in.token(), func() error {
-		return s.cfg.Node.Engine.Pause(ctx, account(ctx), in.ID, in.reason())
+		return s.cfg.Node.Engine.Pause(ctx, rest.Account(ctx), in.ID, in.reason())
 	})
 }
 
 func (s *Server) unpause(ctx context.Context, in *reasonIn) (*executionFound, error) {
 	return s.changed(ctx, in.ID, in.token(), func() error {
-		return s.cfg.Node.Engine.Unpause(ctx, account(ctx), in.ID)
+		return s.cfg.Node.Engine.Unpause(ctx, rest.Account(ctx), in.ID)
 	})
 }
 
 func (s *Server) release(ctx context.Context, in *reasonIn) (*executionFound, error) {
 	return s.changed(ctx, in.ID, in.token(), func() error {
-		return s.cfg.Node.Engine.Release(ctx, account(ctx), in.ID)
+		return s.cfg.Node.Engine.Release(ctx, rest.Account(ctx), in.ID)
 	})
 }
 
@@ -147,7 +148,7 @@ func (s *Server) retry(ctx context.Context, in *retryIn) (*executionFound, error
 		req.Limits = plan.Limits{TotalSteps: l.MaxTotalSteps, LoopItems: l.MaxLoopItems, MemoryBytes: l.MemoryLimitMB << 20, ExpressionCost: l.MaxExpressionCost}
 	}
 	return s.changed(ctx, in.ID, in.Body.ResumeToken, func() error {
-		return s.cfg.Node.Engine.Retry(ctx, account(ctx), in.ID, req)
+		return s.cfg.Node.Engine.Retry(ctx, rest.Account(ctx), in.ID, req)
 	})
 }
 
@@ -164,11 +165,11 @@ func (s *Server) signal(ctx context.Context, in *signalIn) (*executionFound, err
 	var data any
 	if len(in.Body.Payload) > 0 {
 		var err error
-		if data, err = jsonx.Decode(in.Body.Payload, bodyLimits); err != nil {
+		if data, err = jsonx.Decode(in.Body.Payload, rest.BodyLimits); err != nil {
 			return nil, fault.Wrap(fault.RequestInvalid, err, "payload: %v", err)
 		}
 	}
 	return s.changed(ctx, in.ID, in.Body.ResumeToken, func() error {
-		return s.cfg.Node.Engine.Signal(ctx, account(ctx), in.ID, in.Body.Name, data)
+		return s.cfg.Node.Engine.Signal(ctx, rest.Account(ctx), in.ID, in.Body.Name, data)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile/estimate"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/registry"
+	"github.com/roux-engine/roux/internal/rest"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -38,7 +39,7 @@ func newDurations() durations { return durations{new(sync.Mutex), map[[2]string]
 // estimatedDuration is how long a run of a recipe is expected to take, ISO 8601: the median
 // of past runs of the version, or the middle of what its actions declare (X202).
 func (s *Server) estimatedDuration(ctx context.Context, c *registry.Compiled) string {
-	key, now := [2]string{account(ctx), c.Version.ID()}, s.cfg.Now()
+	key, now := [2]string{rest.Account(ctx), c.Version.ID()}, s.cfg.Now()
 	s.durations.mu.Lock()
 	had, ok := s.durations.of[key]
 	s.durations.mu.Unlock()
@@ -48,13 +49,13 @@ func (s *Server) estimatedDuration(ctx context.Context, c *registry.Compiled) st
 	var past []int64
 	// Without past runs the declared times remain, so an error of the list changes nothing
 	// that is promised.
-	heads, _ := s.cfg.Node.Store.List(ctx, store.Query{Account: account(ctx), Recipe: c.Version.Name, Status: "completed", Limit: samples})
+	heads, _ := s.cfg.Node.Store.List(ctx, store.Query{Account: rest.Account(ctx), Recipe: c.Version.Name, Status: "completed", Limit: samples})
 	for i := range heads {
 		if heads[i].Version == c.Version.Version {
 			past = append(past, (heads[i].Ended-heads[i].Created)/1000)
 		}
 	}
-	text := plan.FormatISO(estimate.Duration(c.Plan, s.actionsOf(account(ctx)), estimate.Known{}, past))
+	text := plan.FormatISO(estimate.Duration(c.Plan, s.actionsOf(rest.Account(ctx)), estimate.Known{}, past))
 	s.durations.mu.Lock()
 	defer s.durations.mu.Unlock()
 	if len(s.durations.of) >= maxDurations {

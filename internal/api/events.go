@@ -13,6 +13,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
+	"github.com/roux-engine/roux/internal/rest"
 )
 
 // The times of a stream. Tests shorten them.
@@ -28,21 +29,21 @@ var (
 const reconnect = 2000
 
 func (s *Server) eventRoutes() {
-	stream := needs(access.RunsRead)
-	stream.stream = true
-	o := op("executions-events", http.MethodGet, "/v1/recipe-executions/{id}/events", "Follow the events of a run (server-sent events)")
+	stream := rest.Needs(access.RunsRead)
+	stream.Stream = true
+	o := rest.Op("executions-events", http.MethodGet, "/v1/recipe-executions/{id}/events", "Follow the events of a run (server-sent events)")
 	streamed(&o)
-	handle(s, o, stream, s.runEvents)
-	j := op("jobs-events", http.MethodGet, "/jobs/{id}/events", "Follow the events of a run in the words of jobs (server-sent events)")
+	rest.Handle(s.rest, o, stream, s.runEvents)
+	j := rest.Op("jobs-events", http.MethodGet, "/jobs/{id}/events", "Follow the events of a run in the words of jobs (server-sent events)")
 	streamed(&j)
-	handle(s, j, stream, s.runEvents)
-	w := op("workflows-events", http.MethodGet, "/execute/workflows/{id}/events", "Follow the 22 types of events of the flow source (X197)")
+	rest.Handle(s.rest, j, stream, s.runEvents)
+	w := rest.Op("workflows-events", http.MethodGet, "/execute/workflows/{id}/events", "Follow the 22 types of events of the flow source (X197)")
 	streamed(&w)
-	handle(s, w, stream, s.flowEvents)
-	handle(s, op("workflows-stop", http.MethodPost, "/execute/workflows/{id}/stop", "Cancel a run (X221)"), needs(access.RunsControl), s.cancel)
-	f := op("feed-events", http.MethodGet, "/v1/feed", "Follow the changes of the account (server-sent events)")
+	rest.Handle(s.rest, w, stream, s.flowEvents)
+	rest.Handle(s.rest, rest.Op("workflows-stop", http.MethodPost, "/execute/workflows/{id}/stop", "Cancel a run (X221)"), rest.Needs(access.RunsControl), s.cancel)
+	f := rest.Op("feed-events", http.MethodGet, "/v1/feed", "Follow the changes of the account (server-sent events)")
 	streamed(&f)
-	handle(s, f, stream, s.feedEvents)
+	rest.Handle(s.rest, f, stream, s.feedEvents)
 }
 
 // streamed documents that an operation answers with server-sent events.
@@ -110,7 +111,7 @@ func (s *Server) begin(h huma.Context) *frames {
 	h.SetHeader("Connection", "keep-alive")
 	h.SetHeader("X-Accel-Buffering", "no")
 	h.SetStatus(http.StatusOK)
-	w := requestFrom(h.Context()).writer
+	w := rest.From(h.Context()).Writer
 	f := &frames{w: w, ctl: http.NewResponseController(w)}
 	f.buf = append(f.buf, "retry: "...)
 	f.buf = strconv.AppendInt(f.buf, reconnect, 10)
@@ -168,7 +169,7 @@ func (s *Server) streaming(ctx context.Context, fn func(context.Context) error) 
 	s.starting.Unlock()
 	defer s.streams.Done()
 	if err := fn(ctx); err != nil && ctx.Err() == nil {
-		r := requestFrom(ctx)
-		s.cfg.Logger.DebugContext(ctx, "a stream ended", "request", r.id, "operation", r.operation, "error", err)
+		r := rest.From(ctx)
+		s.cfg.Logger.DebugContext(ctx, "a stream ended", "request", r.ID, "operation", r.Operation, "error", err)
 	}
 }

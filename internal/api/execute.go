@@ -17,6 +17,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/registry"
+	"github.com/roux-engine/roux/internal/rest"
 )
 
 // maxWait is how long a request may wait for the end of a run.
@@ -68,7 +69,7 @@ func parameters(raw json.RawMessage) (map[string]any, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
 	}
-	v, err := jsonx.Decode(raw, bodyLimits)
+	v, err := jsonx.Decode(raw, rest.BodyLimits)
 	if err != nil {
 		return nil, fault.Wrap(fault.RequestInvalid, err, "parameters: %v", err)
 	}
@@ -83,7 +84,7 @@ func parameters(raw json.RawMessage) (map[string]any, error) {
 func (s *Server) files(ctx context.Context, hashes []string) ([]journal.File, error) {
 	var list []journal.File
 	for i, hash := range hashes {
-		f, err := s.cfg.Node.Files.Find(ctx, account(ctx), hash)
+		f, err := s.cfg.Node.Files.Find(ctx, rest.Account(ctx), hash)
 		if err == nil && f.Info.Hash != hash {
 			err = fault.New(fault.FileNotFound, "no such file")
 		}
@@ -112,8 +113,8 @@ func (s *Server) startRequest(ctx context.Context, c *registry.Compiled, in *Exe
 		return engine.StartRequest{}, err
 	}
 	return engine.StartRequest{
-		Account: account(ctx), Plan: c.Plan, Recipe: c.Version.Name, Version: c.Version.Version, Parameters: params, Files: files,
-		Correlation: requestFrom(ctx).correlation, Labels: in.Labels, MaxCredits: in.MaxCredits, Key: access.From(ctx).Budget,
+		Account: rest.Account(ctx), Plan: c.Plan, Recipe: c.Version.Name, Version: c.Version.Version, Parameters: params, Files: files,
+		Correlation: rest.From(ctx).Correlation, Labels: in.Labels, MaxCredits: in.MaxCredits, Key: access.From(ctx).Budget,
 	}, nil
 }
 
@@ -159,7 +160,7 @@ func waitFor(prefer string, async *bool) (d time.Duration, applied string) {
 }
 
 func (s *Server) execute(ctx context.Context, in *executeIn) (*accepted, error) {
-	c, err := s.cfg.Recipes.Resolve(ctx, account(ctx), in.ID)
+	c, err := s.cfg.Recipes.Resolve(ctx, rest.Account(ctx), in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +176,7 @@ func (s *Server) execute(ctx context.Context, in *executeIn) (*accepted, error) 
 		err.Remedy = "Send dryRun: true to check it, or register the text with status active."
 		return nil, err
 	}
-	if err := s.cfg.Recipes.MarkRan(ctx, account(ctx), &c.Version); err != nil {
+	if err := s.cfg.Recipes.MarkRan(ctx, rest.Account(ctx), &c.Version); err != nil {
 		return nil, err
 	}
 	req.IdempotencyKey = in.IdempotencyKey
@@ -216,7 +217,7 @@ func (s *Server) await(ctx context.Context, in *executeIn, out *accepted, run st
 	out.Applied = applied
 	wait, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	_, err := s.cfg.Node.Engine.Wait(wait, account(ctx), run)
+	_, err := s.cfg.Node.Engine.Wait(wait, rest.Account(ctx), run)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -250,7 +251,7 @@ func (s *Server) dryRun(ctx context.Context, c *registry.Compiled, req *engine.S
 }
 
 func (s *Server) quote(ctx context.Context, req *engine.StartRequest) (*engine.Quote, error) {
-	return engine.QuoteStart(req, s.actionsOf(account(ctx)), s.cfg.Rules(account(ctx)))
+	return engine.QuoteStart(req, s.actionsOf(rest.Account(ctx)), s.cfg.Rules(rest.Account(ctx)))
 }
 
 // An Estimate is what a run may cost and how long it may take (X192).
@@ -287,7 +288,7 @@ func (s *Server) estimateByQuery(ctx context.Context, in *estimateQuery) (*struc
 }
 
 func (s *Server) estimate(ctx context.Context, in *estimateIn) (*struct{ Body Estimate }, error) {
-	c, err := s.cfg.Recipes.Resolve(ctx, account(ctx), in.ID)
+	c, err := s.cfg.Recipes.Resolve(ctx, rest.Account(ctx), in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -308,7 +309,7 @@ func (s *Server) estimate(ctx context.Context, in *estimateIn) (*struct{ Body Es
 		out.CreditsReserved = 0
 	} else {
 		out.CreditsReserved = quote.Credits.Reserved
-		a, err := s.cfg.Node.Store.Account(ctx, account(ctx), s.cfg.Now().UnixMicro())
+		a, err := s.cfg.Node.Store.Account(ctx, rest.Account(ctx), s.cfg.Now().UnixMicro())
 		if err != nil {
 			return nil, err
 		}

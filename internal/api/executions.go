@@ -18,6 +18,7 @@ import (
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/resource"
+	"github.com/roux-engine/roux/internal/rest"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -48,29 +49,29 @@ func (jobBody) Schema(r huma.Registry) *huma.Schema {
 	return r.Schema(reflect.TypeFor[resource.Job](), true, "Job")
 }
 
-func (e *executionBody) etag() string { return etag(e.last) }
+func (e *executionBody) etag() string { return rest.ETag(e.last) }
 
 func (s *Server) executionRoutes() {
-	execute := needs(access.RunsExecute)
-	execute.once = onceItself
-	start := op("executions-start", http.MethodPost, "/v1/recipes/{id}/execute", "Start a run of a recipe")
+	execute := rest.Needs(access.RunsExecute)
+	execute.Once = rest.OnceItself
+	start := rest.Op("executions-start", http.MethodPost, "/v1/recipes/{id}/execute", "Start a run of a recipe")
 	start.DefaultStatus = http.StatusAccepted
-	handle(s, start, execute, s.execute)
-	estimate := needs(access.RunsExecute)
-	estimate.once = onceNot
-	handle(s, op("executions-estimate", http.MethodPost, "/v1/recipes/{id}/estimate", "Estimate what a run may cost"), estimate, s.estimate)
-	handle(s, op("executions-estimate-query", http.MethodGet, "/v1/recipes/{id}/estimate", "Estimate what a run may cost, for simple inputs"), estimate, s.estimateByQuery)
+	rest.Handle(s.rest, start, execute, s.execute)
+	estimate := rest.Needs(access.RunsExecute)
+	estimate.Once = rest.OnceNot
+	rest.Handle(s.rest, rest.Op("executions-estimate", http.MethodPost, "/v1/recipes/{id}/estimate", "Estimate what a run may cost"), estimate, s.estimate)
+	rest.Handle(s.rest, rest.Op("executions-estimate-query", http.MethodGet, "/v1/recipes/{id}/estimate", "Estimate what a run may cost, for simple inputs"), estimate, s.estimateByQuery)
 
-	read := needs(access.RunsRead)
-	o := op("executions-list", http.MethodGet, "/v1/recipe-executions", "List runs, the newest first")
+	read := rest.Needs(access.RunsRead)
+	o := rest.Op("executions-list", http.MethodGet, "/v1/recipe-executions", "List runs, the newest first")
 	o.Parameters = []*huma.Param{{Name: "label.{key}", In: "query", Description: "Only runs with this value of the label {key}.", Schema: &huma.Schema{Type: huma.TypeString}}}
-	handle(s, o, read, s.listExecutions)
-	handle(s, op("executions-delete", http.MethodDelete, "/v1/recipe-executions/{id}", "Delete a run that has ended: it is hidden, and removed when it is no longer kept"), needs(access.RunsControl), s.deleteExecution)
-	handle(s, op("jobs-delete", http.MethodDelete, "/jobs/{id}", "Delete a run that has ended (X98)"), needs(access.RunsControl), s.deleteJob)
-	handle(s, op("executions-get", http.MethodGet, "/v1/recipe-executions/{id}", "Get a run"), read, s.getExecution)
-	handle(s, op("executions-tags", http.MethodGet, "/v1/recipe-executions/{id}/tags", "List the tags of a run (X228)"), read, s.tags)
-	handle(s, op("jobs-get", http.MethodGet, "/jobs/{id}", "Get a run in the words of jobs"), read, s.job)
-	handle(s, op("jobs-graph", http.MethodGet, "/jobs/{id}/graph", "Get the shadow graph of a run (X196)"), read, s.job)
+	rest.Handle(s.rest, o, read, s.listExecutions)
+	rest.Handle(s.rest, rest.Op("executions-delete", http.MethodDelete, "/v1/recipe-executions/{id}", "Delete a run that has ended: it is hidden, and removed when it is no longer kept"), rest.Needs(access.RunsControl), s.deleteExecution)
+	rest.Handle(s.rest, rest.Op("jobs-delete", http.MethodDelete, "/jobs/{id}", "Delete a run that has ended (X98)"), rest.Needs(access.RunsControl), s.deleteJob)
+	rest.Handle(s.rest, rest.Op("executions-get", http.MethodGet, "/v1/recipe-executions/{id}", "Get a run"), read, s.getExecution)
+	rest.Handle(s.rest, rest.Op("executions-tags", http.MethodGet, "/v1/recipe-executions/{id}/tags", "List the tags of a run (X228)"), read, s.tags)
+	rest.Handle(s.rest, rest.Op("jobs-get", http.MethodGet, "/jobs/{id}", "Get a run in the words of jobs"), read, s.job)
+	rest.Handle(s.rest, rest.Op("jobs-graph", http.MethodGet, "/jobs/{id}/graph", "Get the shadow graph of a run (X196)"), read, s.job)
 }
 
 type executionIn struct {
@@ -85,19 +86,19 @@ func (s *Server) getExecution(ctx context.Context, in *executionIn) (*executionF
 		return nil, err
 	}
 	if in.IfNoneMatch == e.etag() {
-		return nil, &Problem{Status: http.StatusNotModified}
+		return nil, &rest.Problem{Status: http.StatusNotModified}
 	}
 	return &executionFound{ETag: e.etag(), Body: *e}, nil
 }
 
 // key names a run of the account.
 func key(ctx context.Context, run string) store.Key {
-	return store.Key{Account: account(ctx), Run: run}
+	return store.Key{Account: rest.Account(ctx), Run: run}
 }
 
 // execution returns a run as it stands.
 func (s *Server) execution(ctx context.Context, run string, outputs bool) (*executionBody, error) {
-	head, err := s.cfg.Node.Engine.Head(ctx, account(ctx), run)
+	head, err := s.cfg.Node.Engine.Head(ctx, rest.Account(ctx), run)
 	if err != nil {
 		return nil, err
 	}
@@ -125,12 +126,12 @@ func (s *Server) facts(ctx context.Context, head *store.Head) (resource.Facts, e
 }
 
 func (s *Server) deleteExecution(ctx context.Context, in *RunPath) (*struct{}, error) {
-	return nil, s.cfg.Node.Engine.SoftDelete(ctx, account(ctx), in.ID)
+	return nil, s.cfg.Node.Engine.SoftDelete(ctx, rest.Account(ctx), in.ID)
 }
 
 // deleteJob answers with the job as it is from then on: DELETED.
 func (s *Server) deleteJob(ctx context.Context, in *RunPath) (*struct{ Body jobBody }, error) {
-	head, err := s.cfg.Node.Engine.Head(ctx, account(ctx), in.ID)
+	head, err := s.cfg.Node.Engine.Head(ctx, rest.Account(ctx), in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +146,7 @@ func (s *Server) deleteJob(ctx context.Context, in *RunPath) (*struct{ Body jobB
 	if err != nil {
 		return nil, err
 	}
-	if err := s.cfg.Node.Engine.SoftDelete(ctx, account(ctx), in.ID); err != nil {
+	if err := s.cfg.Node.Engine.SoftDelete(ctx, rest.Account(ctx), in.ID); err != nil {
 		return nil, err
 	}
 	facts.DeletedAt = s.cfg.Now().UnixMicro()
@@ -159,7 +160,7 @@ type jobIn struct {
 }
 
 func (s *Server) job(ctx context.Context, in *jobIn) (*struct{ Body jobBody }, error) {
-	head, err := s.cfg.Node.Engine.Head(ctx, account(ctx), in.ID)
+	head, err := s.cfg.Node.Engine.Head(ctx, rest.Account(ctx), in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +201,7 @@ type ExecutionSummary struct {
 }
 
 type executionsIn struct {
-	Paging
+	rest.Paging
 	Status        string    `query:"status" maxLength:"100" doc:"pending, running, completed, failed or cancelled, or a state such as queued."`
 	Recipe        string    `query:"recipe" maxLength:"300" doc:"Name or id of a recipe."`
 	Parent        string    `query:"parent" maxLength:"64" doc:"Only the child runs of this run."`
@@ -224,22 +225,22 @@ func labelsOf(q url.Values) map[string]string {
 	return labels
 }
 
-func (s *Server) listExecutions(ctx context.Context, in *executionsIn) (*listed[ExecutionSummary], error) {
-	filters := requestFrom(ctx).http.URL.Query()
+func (s *Server) listExecutions(ctx context.Context, in *executionsIn) (*rest.Listed[ExecutionSummary], error) {
+	filters := rest.From(ctx).HTTP.URL.Query()
 	filters.Del("cursor")
 	filters.Del("limit")
-	list := "executions " + account(ctx) + " " + filters.Encode()
-	place, err := s.cursors.open(list, in.Cursor)
+	list := "executions " + rest.Account(ctx) + " " + filters.Encode()
+	place, err := s.rest.Place(list, in.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	q := store.Query{Account: account(ctx), Parent: in.Parent, After: place, Limit: in.Limit}
+	q := store.Query{Account: rest.Account(ctx), Parent: in.Parent, After: place, Limit: in.Limit}
 	if !in.CreatedAfter.IsZero() {
 		q.Since = in.CreatedAfter.UnixMicro()
 	}
 	if in.Recipe != "" {
 		q.Recipe = in.Recipe
-		if r, err := s.cfg.Recipes.Recipe(ctx, account(ctx), in.Recipe); err == nil {
+		if r, err := s.cfg.Recipes.Recipe(ctx, rest.Account(ctx), in.Recipe); err == nil {
 			q.Recipe = r.Name
 		}
 	}
@@ -247,7 +248,7 @@ func (s *Server) listExecutions(ctx context.Context, in *executionsIn) (*listed[
 	if err != nil {
 		return nil, err
 	}
-	q.Statuses, q.Text, q.Deleted, q.Labels = want, in.Q, in.Deleted, labelsOf(requestFrom(ctx).http.URL.Query())
+	q.Statuses, q.Text, q.Deleted, q.Labels = want, in.Q, in.Deleted, labelsOf(rest.From(ctx).HTTP.URL.Query())
 	if !in.CreatedBefore.IsZero() {
 		q.CreatedBefore = in.CreatedBefore.UnixMicro()
 	}
@@ -261,7 +262,7 @@ func (s *Server) listExecutions(ctx context.Context, in *executionsIn) (*listed[
 			return nil, err
 		}
 	}
-	return page(s, requestFrom(ctx), list, next, data), nil
+	return rest.PageOf(ctx, s.rest, list, next, data), nil
 }
 
 // summaryOf describes a head.
@@ -269,8 +270,8 @@ func (s *Server) summaryOf(ctx context.Context, h *store.Head) (ExecutionSummary
 	id, err := s.cfg.Recipes.ID(ctx, h.Account, h.Recipe)
 	return ExecutionSummary{
 		ID: h.Run, RecipeID: id, RecipeName: h.Recipe, RecipeVersion: h.Version, Status: executionStatus(h.Status), State: h.Status,
-		CreditsUsed: h.Used, HasFailures: h.Failures, Quarantined: h.Quarantine != "", ErrorCode: string(h.Code), Labels: h.LabelsOf(), DeletedAt: stampOr(h.Deleted),
-		CreatedAt: stamp(h.Created), CompletedAt: stampOr(h.Ended),
+		CreditsUsed: h.Used, HasFailures: h.Failures, Quarantined: h.Quarantine != "", ErrorCode: string(h.Code), Labels: h.LabelsOf(), DeletedAt: rest.StampOr(h.Deleted),
+		CreatedAt: rest.Stamp(h.Created), CompletedAt: rest.StampOr(h.Ended),
 	}, err
 }
 
@@ -311,16 +312,16 @@ func executionStatus(state string) string {
 
 type tagsIn struct {
 	RunPath
-	Paging
+	rest.Paging
 }
 
-func (s *Server) tags(ctx context.Context, in *tagsIn) (*listed[resource.Tag], error) {
-	list := "tags " + account(ctx) + " " + in.ID
-	after, err := s.placeNumber(list, in.Cursor)
+func (s *Server) tags(ctx context.Context, in *tagsIn) (*rest.Listed[resource.Tag], error) {
+	list := "tags " + rest.Account(ctx) + " " + in.ID
+	after, err := s.rest.PlaceNumber(list, in.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	p, mask, err := s.cfg.Node.Engine.MaskOf(ctx, account(ctx), in.ID)
+	p, mask, err := s.cfg.Node.Engine.MaskOf(ctx, rest.Account(ctx), in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -337,7 +338,7 @@ func (s *Server) tags(ctx context.Context, in *tagsIn) (*listed[resource.Tag], e
 	if err != nil {
 		return nil, err
 	}
-	return page(s, requestFrom(ctx), list, next, rows), nil
+	return rest.PageOf(ctx, s.rest, list, next, rows), nil
 }
 
 // eachMasked calls fn with the events of a run after a number, as they may be shown.

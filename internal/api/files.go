@@ -18,6 +18,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/rest"
 )
 
 // A FileResource is a file as it is described when it is uploaded (X158, X159).
@@ -39,26 +40,26 @@ func fileOf(f action.FileInfo) FileResource {
 const maxRuns = 20
 
 func (s *Server) fileRoutes() {
-	upload := op("files-upload", http.MethodPost, "/v1/files", "Upload a file; its content is the body")
+	upload := rest.Op("files-upload", http.MethodPost, "/v1/files", "Upload a file; its content is the body")
 	upload.DefaultStatus = http.StatusCreated
 	upload.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
 	}}
-	write := needs(access.FilesWrite)
-	write.accepts, write.stream, write.once = []string{"*/*"}, true, onceNot
-	handle(s, upload, write, s.uploadFile)
-	read := needs(access.FilesRead)
-	handle(s, op("files-list", http.MethodGet, "/v1/files", "List files"), read, s.listFiles)
-	handle(s, op("files-get", http.MethodGet, "/v1/files/{hash}", "Describe a file"), read, s.getFile)
-	content := op("files-content", http.MethodGet, "/v1/files/{hash}/content", "Download a file, or a range of it")
+	write := rest.Needs(access.FilesWrite)
+	write.Accepts, write.Stream, write.Once = []string{"*/*"}, true, rest.OnceNot
+	rest.Handle(s.rest, upload, write, s.uploadFile)
+	read := rest.Needs(access.FilesRead)
+	rest.Handle(s.rest, rest.Op("files-list", http.MethodGet, "/v1/files", "List files"), read, s.listFiles)
+	rest.Handle(s.rest, rest.Op("files-get", http.MethodGet, "/v1/files/{hash}", "Describe a file"), read, s.getFile)
+	content := rest.Op("files-content", http.MethodGet, "/v1/files/{hash}/content", "Download a file, or a range of it")
 	content.Responses = map[string]*huma.Response{
 		"200": {Description: "The content.", Content: map[string]*huma.MediaType{"*/*": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}},
 		"206": {Description: "A range of it.", Content: map[string]*huma.MediaType{"*/*": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}},
 	}
-	stream := needs(access.FilesRead)
-	stream.stream = true
-	handle(s, content, stream, s.fileContent)
-	handle(s, op("files-delete", http.MethodDelete, "/v1/files/{hash}", "Delete a file that no run names"), needs(access.FilesWrite), s.deleteFile)
+	stream := rest.Needs(access.FilesRead)
+	stream.Stream = true
+	rest.Handle(s.rest, content, stream, s.fileContent)
+	rest.Handle(s.rest, rest.Op("files-delete", http.MethodDelete, "/v1/files/{hash}", "Delete a file that no run names"), rest.Needs(access.FilesWrite), s.deleteFile)
 }
 
 type uploadIn struct {
@@ -74,9 +75,9 @@ type fileFound struct {
 }
 
 func (s *Server) uploadFile(ctx context.Context, in *uploadIn) (*fileFound, error) {
-	r := requestFrom(ctx)
-	body := &paced{r.http.Body, http.NewResponseController(r.writer)}
-	f, err := s.cfg.Node.Files.Put(ctx, account(ctx), body, in.Name, mediaType(in.Type))
+	r := rest.From(ctx)
+	body := &paced{r.HTTP.Body, http.NewResponseController(r.Writer)}
+	f, err := s.cfg.Node.Files.Put(ctx, rest.Account(ctx), body, in.Name, mediaType(in.Type))
 	if err != nil {
 		return nil, err
 	}
@@ -109,14 +110,14 @@ func (p *paced) Read(b []byte) (int, error) {
 }
 
 type filesIn struct {
-	Paging
+	rest.Paging
 	Name string `query:"name" maxLength:"255" doc:"Only files with this text in their name."`
 	Type string `query:"type" maxLength:"100" doc:"Only files of this media type, or of a pattern such as image/*."`
 }
 
-func (s *Server) listFiles(ctx context.Context, in *filesIn) (*listed[FileResource], error) {
-	list := "files " + account(ctx) + " " + in.Name + " " + in.Type
-	place, err := s.cursors.open(list, in.Cursor)
+func (s *Server) listFiles(ctx context.Context, in *filesIn) (*rest.Listed[FileResource], error) {
+	list := "files " + rest.Account(ctx) + " " + in.Name + " " + in.Type
+	place, err := s.rest.Place(list, in.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +129,7 @@ func (s *Server) listFiles(ctx context.Context, in *filesIn) (*listed[FileResour
 		}
 		q.After = blob.Entry{Info: action.FileInfo{Hash: hash}, Stored: time.Unix(0, nanos)}
 	}
-	entries, err := s.cfg.Node.Files.List(ctx, account(ctx), q)
+	entries, err := s.cfg.Node.Files.List(ctx, rest.Account(ctx), q)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +143,7 @@ func (s *Server) listFiles(ctx context.Context, in *filesIn) (*listed[FileResour
 	for i, e := range entries {
 		data[i] = fileOf(e.Info)
 	}
-	return page(s, requestFrom(ctx), list, next, data), nil
+	return rest.PageOf(ctx, s.rest, list, next, data), nil
 }
 
 // A FilePath names a file.
@@ -152,7 +153,7 @@ type FilePath struct {
 
 // file returns a file by its whole hash.
 func (s *Server) file(ctx context.Context, hash string) (blob.Entry, error) {
-	e, err := s.cfg.Node.Files.Find(ctx, account(ctx), hash)
+	e, err := s.cfg.Node.Files.Find(ctx, rest.Account(ctx), hash)
 	if err == nil && e.Info.Hash != hash {
 		err = fault.New(fault.FileNotFound, "the account has no such file")
 	}
@@ -165,7 +166,7 @@ func (s *Server) getFile(ctx context.Context, in *FilePath) (*fileFound, error) 
 		return nil, err
 	}
 	out := &fileFound{ETag: `"` + e.Info.Hash + `"`, Body: fileOf(e.Info)}
-	out.Body.Runs, err = s.cfg.Node.Engine.Files().NamedBy(ctx, account(ctx), e.Info.Hash, maxRuns)
+	out.Body.Runs, err = s.cfg.Node.Engine.Files().NamedBy(ctx, rest.Account(ctx), e.Info.Hash, maxRuns)
 	return out, err
 }
 
@@ -181,15 +182,15 @@ func (s *Server) fileContent(ctx context.Context, in *contentIn) (*streamOut, er
 	}
 	from, n, part, err := byteRange(in.Range, e.Info.Size)
 	if err != nil {
-		p := s.problemOf(ctx, err)
-		p.set("Content-Range", "bytes */"+strconv.FormatInt(e.Info.Size, 10))
+		p := s.rest.Problem(ctx, err)
+		p.Set("Content-Range", "bytes */"+strconv.FormatInt(e.Info.Size, 10))
 		return nil, p
 	}
 	var r io.ReadCloser
 	if part {
-		r, _, err = s.cfg.Node.Files.Part(ctx, account(ctx), e.Info.Hash, from, n)
+		r, _, err = s.cfg.Node.Files.Part(ctx, rest.Account(ctx), e.Info.Hash, from, n)
 	} else {
-		r, err = s.cfg.Node.Files.Open(ctx, account(ctx), e.Info.Hash) // it checks the hash
+		r, err = s.cfg.Node.Files.Open(ctx, rest.Account(ctx), e.Info.Hash) // it checks the hash
 	}
 	if err != nil {
 		return nil, err
@@ -210,10 +211,10 @@ func (s *Server) fileContent(ctx context.Context, in *contentIn) (*streamOut, er
 			status = http.StatusPartialContent
 		}
 		h.SetStatus(status)
-		w := requestFrom(ctx).writer
+		w := rest.From(ctx).Writer
 		if _, err := io.Copy(&pacedWriter{w, http.NewResponseController(w)}, r); err != nil {
 			// The client sees fewer bytes than announced.
-			s.cfg.Logger.WarnContext(ctx, "a file was not sent to its end", "request", requestFrom(ctx).id, "error", err)
+			s.cfg.Logger.WarnContext(ctx, "a file was not sent to its end", "request", rest.From(ctx).ID, "error", err)
 			panic(http.ErrAbortHandler)
 		}
 	}}, nil
@@ -270,5 +271,5 @@ func (s *Server) deleteFile(ctx context.Context, in *FilePath) (*struct{}, error
 	if err != nil {
 		return nil, err
 	}
-	return nil, s.cfg.Node.Engine.Files().RemoveFile(ctx, account(ctx), e.Info.Hash)
+	return nil, s.cfg.Node.Engine.Files().RemoveFile(ctx, rest.Account(ctx), e.Info.Hash)
 }

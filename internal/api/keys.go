@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/rest"
 )
 
 // A KeyResource is a key, without its token.
@@ -44,8 +45,8 @@ type NewKey struct {
 
 func keyOf(k *access.Key) KeyResource {
 	out := KeyResource{
-		ID: k.ID, Account: k.Account, Name: k.Name, Role: string(k.Role), Start: k.Start, CreatedAt: stamp(k.Created), CreatedBy: k.By,
-		ExpiresAt: stampOr(k.Expires), RevokedAt: stampOr(k.Revoked), Scopes: []string{},
+		ID: k.ID, Account: k.Account, Name: k.Name, Role: string(k.Role), Start: k.Start, CreatedAt: rest.Stamp(k.Created), CreatedBy: k.By,
+		ExpiresAt: rest.StampOr(k.Expires), RevokedAt: rest.StampOr(k.Revoked), Scopes: []string{},
 	}
 	for _, s := range k.Scopes {
 		out.Scopes = append(out.Scopes, string(s))
@@ -60,15 +61,15 @@ func keyOf(k *access.Key) KeyResource {
 }
 
 func (s *Server) keyRoutes() {
-	write := needs(access.KeysWrite)
-	write.once = onceNot // the answer has a token, which is not stored
-	create := op("keys-create", http.MethodPost, "/v1/keys", "Make a key")
+	write := rest.Needs(access.KeysWrite)
+	write.Once = rest.OnceNot // the answer has a token, which is not stored
+	create := rest.Op("keys-create", http.MethodPost, "/v1/keys", "Make a key")
 	create.DefaultStatus = http.StatusCreated
-	handle(s, create, write, s.createKey)
-	handle(s, op("keys-list", http.MethodGet, "/v1/keys", "List the keys of the account"), write, s.listKeys)
-	handle(s, op("keys-get", http.MethodGet, "/v1/keys/{id}", "Get a key"), write, s.getKey)
-	handle(s, op("keys-revoke", http.MethodDelete, "/v1/keys/{id}", "Revoke a key; what it has begun ends at once"), write, s.revokeKey)
-	handle(s, op("keys-whoami", http.MethodGet, "/v1/me", "Get who makes the request"), needs(access.AccountRead), s.whoami)
+	rest.Handle(s.rest, create, write, s.createKey)
+	rest.Handle(s.rest, rest.Op("keys-list", http.MethodGet, "/v1/keys", "List the keys of the account"), write, s.listKeys)
+	rest.Handle(s.rest, rest.Op("keys-get", http.MethodGet, "/v1/keys/{id}", "Get a key"), write, s.getKey)
+	rest.Handle(s.rest, rest.Op("keys-revoke", http.MethodDelete, "/v1/keys/{id}", "Revoke a key; what it has begun ends at once"), write, s.revokeKey)
+	rest.Handle(s.rest, rest.Op("keys-whoami", http.MethodGet, "/v1/me", "Get who makes the request"), rest.Needs(access.AccountRead), s.whoami)
 }
 
 // checked fails where the server checks no keys.
@@ -121,12 +122,12 @@ func (s *Server) createKey(ctx context.Context, in *createKeyIn) (*struct{ Body 
 	return &struct{ Body NewKey }{NewKey{keyOf(k), token}}, nil
 }
 
-func (s *Server) listKeys(ctx context.Context, _ *struct{}) (*listed[KeyResource], error) {
+func (s *Server) listKeys(ctx context.Context, _ *struct{}) (*rest.Listed[KeyResource], error) {
 	keys, err := s.keys()
 	if err != nil {
 		return nil, err
 	}
-	list, err := keys.List(ctx, account(ctx))
+	list, err := keys.List(ctx, rest.Account(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +135,7 @@ func (s *Server) listKeys(ctx context.Context, _ *struct{}) (*listed[KeyResource
 	for i, k := range list {
 		data[i] = keyOf(k)
 	}
-	return page(s, requestFrom(ctx), "", "", data), nil
+	return rest.PageOf(ctx, s.rest, "", "", data), nil
 }
 
 type keyIn struct {
@@ -146,7 +147,7 @@ func (s *Server) getKey(ctx context.Context, in *keyIn) (*struct{ Body KeyResour
 	if err != nil {
 		return nil, err
 	}
-	k, err := keys.Get(ctx, account(ctx), in.ID)
+	k, err := keys.Get(ctx, rest.Account(ctx), in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +159,7 @@ func (s *Server) revokeKey(ctx context.Context, in *keyIn) (*struct{ Body KeyRes
 	if err != nil {
 		return nil, err
 	}
-	k, err := keys.Revoke(context.WithoutCancel(ctx), account(ctx), in.ID) // a key may revoke itself
+	k, err := keys.Revoke(context.WithoutCancel(ctx), rest.Account(ctx), in.ID) // a key may revoke itself
 	if err != nil {
 		return nil, err
 	}

@@ -19,15 +19,13 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/linediff"
 	"github.com/roux-engine/roux/internal/registry"
+	"github.com/roux-engine/roux/internal/rest"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/yamlx"
 )
 
 // recipeTypes are the media types of the text of a recipe.
 var recipeTypes = []string{"application/json", "application/yaml", "application/x-yaml", "text/yaml"}
-
-// maxRecipe bounds the body of an operation with the text of a recipe.
-const maxRecipe = 16<<20 + 1
 
 // A RecipeSummary is a version of a recipe in a list, and the answer to its registration
 // (X187).
@@ -51,7 +49,7 @@ type RecipeSummary struct {
 func summary(account string, v *registry.Version) RecipeSummary {
 	return RecipeSummary{
 		ID: v.Recipe, Name: v.Name, Version: v.Version, Description: v.Description, Category: v.Category, Status: v.Status,
-		CreatedAt: stamp(v.Created), UpdatedAt: stamp(v.Updated), CreatedBy: account, HasRun: v.Ran, Plan: v.Plan, Note: v.Note,
+		CreatedAt: rest.Stamp(v.Created), UpdatedAt: rest.Stamp(v.Updated), CreatedBy: account, HasRun: v.Ran, Plan: v.Plan, Note: v.Note,
 		Warnings: v.Warnings, Revision: v.Revision,
 	}
 }
@@ -85,37 +83,39 @@ type recipeFound struct {
 }
 
 func (s *Server) recipeRoutes() {
-	create := op("recipes-create", http.MethodPost, "/v1/recipes", "Register a recipe, or another version of one")
+	create := rest.Op("recipes-create", http.MethodPost, "/v1/recipes", "Register a recipe, or another version of one")
 	create.DefaultStatus = http.StatusCreated
-	create.MaxBodyBytes = maxRecipe
-	text := needs(access.RecipesWrite)
-	text.accepts = recipeTypes
-	handle(s, create, text, s.createRecipe)
+	create.MaxBodyBytes = rest.MaxText
+	text := rest.Needs(access.RecipesWrite)
+	text.Accepts = recipeTypes
+	rest.Handle(s.rest, create, text, s.createRecipe)
 
-	handle(s, op("recipes-list", http.MethodGet, "/v1/recipes", "List recipes, the newest first"), needs(access.RecipesRead), s.listRecipes)
-	handle(s, op("recipes-get", http.MethodGet, "/v1/recipes/{id}", "Get a recipe"), needs(access.RecipesRead), s.getRecipe)
-	handle(s, op("recipes-versions", http.MethodGet, "/v1/recipes/{id}/versions", "List the versions of a recipe, the newest first"), needs(access.RecipesRead), s.recipeVersions)
-	handle(s, op("recipes-source", http.MethodGet, "/v1/recipes/{id}/source", "Get the text of a recipe as it was registered"), needs(access.RecipesRead), s.recipeSource)
-	handle(s, op("recipes-diff", http.MethodGet, "/v1/recipes/{id}/diff", "Compare two versions of a recipe"), needs(access.RecipesRead), s.diffRecipes)
+	rest.Handle(s.rest, rest.Op("recipes-list", http.MethodGet, "/v1/recipes", "List recipes, the newest first"), rest.Needs(access.RecipesRead), s.listRecipes)
+	rest.Handle(s.rest, rest.Op("recipes-get", http.MethodGet, "/v1/recipes/{id}", "Get a recipe"), rest.Needs(access.RecipesRead), s.getRecipe)
+	rest.Handle(s.rest, rest.Op("recipes-versions", http.MethodGet, "/v1/recipes/{id}/versions", "List the versions of a recipe, the newest first"), rest.Needs(access.RecipesRead), s.recipeVersions)
+	source := rest.Needs(access.RecipesRead)
+	source.Produces = []string{"application/json", "application/yaml"}
+	rest.Handle(s.rest, rest.Op("recipes-source", http.MethodGet, "/v1/recipes/{id}/source", "Get the text of a recipe as it was registered"), source, s.recipeSource)
+	rest.Handle(s.rest, rest.Op("recipes-diff", http.MethodGet, "/v1/recipes/{id}/diff", "Compare two versions of a recipe"), rest.Needs(access.RecipesRead), s.diffRecipes)
 
-	replace := op("recipes-replace", http.MethodPut, "/v1/recipes/{id}", "Replace a version that never ran, or add a version")
-	replace.MaxBodyBytes = maxRecipe
-	handle(s, replace, text, s.replaceRecipe)
-	handle(s, op("recipes-deprecate", http.MethodPost, "/v1/recipes/{id}/deprecate", "Deprecate a version, or make it active again"), needs(access.RecipesWrite), s.deprecateRecipe)
-	handle(s, op("recipes-delete", http.MethodDelete, "/v1/recipes/{id}", "Delete a recipe; its runs go on"), needs(access.RecipesWrite), s.deleteRecipe)
+	replace := rest.Op("recipes-replace", http.MethodPut, "/v1/recipes/{id}", "Replace a version that never ran, or add a version")
+	replace.MaxBodyBytes = rest.MaxText
+	rest.Handle(s.rest, replace, text, s.replaceRecipe)
+	rest.Handle(s.rest, rest.Op("recipes-deprecate", http.MethodPost, "/v1/recipes/{id}/deprecate", "Deprecate a version, or make it active again"), rest.Needs(access.RecipesWrite), s.deprecateRecipe)
+	rest.Handle(s.rest, rest.Op("recipes-delete", http.MethodDelete, "/v1/recipes/{id}", "Delete a recipe; its runs go on"), rest.Needs(access.RecipesWrite), s.deleteRecipe)
 
-	check := op("recipes-check", http.MethodPost, "/v1/recipes/validate", "Validate a recipe without registering it")
-	check.MaxBodyBytes = maxRecipe
-	read := needs(access.RecipesRead)
-	read.accepts, read.once = recipeTypes, onceNot
-	handle(s, check, read, s.checkRecipe)
-	validate := op("recipes-validate", http.MethodPost, "/v1/recipes/{id}/validate", "Validate a registered recipe, or a text in its place")
+	check := rest.Op("recipes-check", http.MethodPost, "/v1/recipes/validate", "Validate a recipe without registering it")
+	check.MaxBodyBytes = rest.MaxText
+	read := rest.Needs(access.RecipesRead)
+	read.Accepts, read.Once = recipeTypes, rest.OnceNot
+	rest.Handle(s.rest, check, read, s.checkRecipe)
+	validate := rest.Op("recipes-validate", http.MethodPost, "/v1/recipes/{id}/validate", "Validate a registered recipe, or a text in its place")
 	validate.RequestBody = &huma.RequestBody{Content: map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Type: huma.TypeObject}}}}
-	handle(s, validate, read, s.validateRecipe)
+	rest.Handle(s.rest, validate, read, s.validateRecipe)
 }
 
 func (s *Server) createRecipe(ctx context.Context, in *RecipeText) (*registered, error) {
-	v, existing, _, err := s.cfg.Recipes.Register(ctx, account(ctx), registry.Draft{Text: in.RawBody, File: "body", By: account(ctx)})
+	v, existing, _, err := s.cfg.Recipes.Register(ctx, rest.Account(ctx), registry.Draft{Text: in.RawBody, File: "body", By: rest.Account(ctx)})
 	if err != nil {
 		return nil, err
 	}
@@ -128,23 +128,23 @@ func (s *Server) createRecipe(ctx context.Context, in *RecipeText) (*registered,
 }
 
 func (s *Server) registered(ctx context.Context, v *registry.Version) *registered {
-	return &registered{Location: "/v1/recipes/" + v.ID(), ETag: etag(v.Revision), Body: summary(account(ctx), v)}
+	return &registered{Location: "/v1/recipes/" + v.ID(), ETag: rest.ETag(v.Revision), Body: summary(rest.Account(ctx), v)}
 }
 
 type recipesIn struct {
-	Paging
+	rest.Paging
 	Status   string `query:"status" enum:"draft,active,deprecated" doc:"Only recipes whose newest version has this status."`
 	Category string `query:"category" maxLength:"100"`
 	Q        string `query:"q" maxLength:"200" doc:"Only recipes with this text in name, description or category."`
 }
 
-func (s *Server) listRecipes(ctx context.Context, in *recipesIn) (*listed[RecipeSummary], error) {
-	list := "recipes " + account(ctx) + " " + in.Status + " " + in.Category + " " + in.Q
-	place, err := s.cursors.open(list, in.Cursor)
+func (s *Server) listRecipes(ctx context.Context, in *recipesIn) (*rest.Listed[RecipeSummary], error) {
+	list := "recipes " + rest.Account(ctx) + " " + in.Status + " " + in.Category + " " + in.Q
+	place, err := s.rest.Place(list, in.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	found, next, err := s.cfg.Recipes.List(ctx, account(ctx), place, in.Limit, func(v *registry.Version) bool {
+	found, next, err := s.cfg.Recipes.List(ctx, rest.Account(ctx), place, in.Limit, func(v *registry.Version) bool {
 		text := strings.ToLower(v.Name + " " + v.Description + " " + v.Category)
 		return (in.Status == "" || v.Status == in.Status) && (in.Category == "" || v.Category == in.Category) && strings.Contains(text, strings.ToLower(in.Q))
 	})
@@ -153,17 +153,17 @@ func (s *Server) listRecipes(ctx context.Context, in *recipesIn) (*listed[Recipe
 	}
 	data := make([]RecipeSummary, len(found))
 	for i, v := range found {
-		data[i] = summary(account(ctx), v)
+		data[i] = summary(rest.Account(ctx), v)
 	}
-	return page(s, requestFrom(ctx), list, next, data), nil
+	return rest.PageOf(ctx, s.rest, list, next, data), nil
 }
 
 func (s *Server) getRecipe(ctx context.Context, in *RecipePath) (*recipeFound, error) {
-	v, err := s.cfg.Recipes.Find(ctx, account(ctx), in.ID)
+	v, err := s.cfg.Recipes.Find(ctx, rest.Account(ctx), in.ID)
 	if err != nil {
 		return nil, err
 	}
-	text, err := s.cfg.Recipes.Source(ctx, account(ctx), v)
+	text, err := s.cfg.Recipes.Source(ctx, rest.Account(ctx), v)
 	if err != nil {
 		return nil, err
 	}
@@ -171,14 +171,14 @@ func (s *Server) getRecipe(ctx context.Context, in *RecipePath) (*recipeFound, e
 	if err != nil {
 		return nil, err
 	}
-	known, err := fieldsOf(summary(account(ctx), v))
+	known, err := fieldsOf(summary(rest.Account(ctx), v))
 	if err != nil {
 		return nil, err
 	}
 	for name, value := range known {
 		doc[name] = value
 	}
-	out := &recipeFound{ETag: etag(v.Revision), LastModified: stamp(v.Updated).Format(http.TimeFormat), Body: doc}
+	out := &recipeFound{ETag: rest.ETag(v.Revision), LastModified: rest.Stamp(v.Updated).Format(http.TimeFormat), Body: doc}
 	if v.Status == registry.StatusDeprecated {
 		out.Deprecation = deprecated(v)
 	}
@@ -187,7 +187,7 @@ func (s *Server) getRecipe(ctx context.Context, in *RecipePath) (*recipeFound, e
 
 // deprecated is the value of the header Deprecation (RFC 9745).
 func deprecated(v *registry.Version) string {
-	return "@" + strconv.FormatInt(stamp(v.Updated).Unix(), 10)
+	return "@" + strconv.FormatInt(rest.Stamp(v.Updated).Unix(), 10)
 }
 
 // fieldsOf returns a value as the fields of an object.
@@ -200,16 +200,16 @@ func fieldsOf(v any) (map[string]any, error) {
 	return out, json.Unmarshal(data, &out)
 }
 
-func (s *Server) recipeVersions(ctx context.Context, in *RecipePath) (*listed[RecipeSummary], error) {
-	versions, err := s.cfg.Recipes.Versions(ctx, account(ctx), in.ID)
+func (s *Server) recipeVersions(ctx context.Context, in *RecipePath) (*rest.Listed[RecipeSummary], error) {
+	versions, err := s.cfg.Recipes.Versions(ctx, rest.Account(ctx), in.ID)
 	if err != nil {
 		return nil, err
 	}
 	data := make([]RecipeSummary, len(versions))
 	for i, v := range versions {
-		data[i] = summary(account(ctx), v)
+		data[i] = summary(rest.Account(ctx), v)
 	}
-	return page(s, requestFrom(ctx), "", "", data), nil
+	return rest.PageOf(ctx, s.rest, "", "", data), nil
 }
 
 type textFound struct {
@@ -219,12 +219,12 @@ type textFound struct {
 }
 
 func (s *Server) recipeSource(ctx context.Context, in *RecipePath) (*textFound, error) {
-	v, err := s.cfg.Recipes.Find(ctx, account(ctx), in.ID)
+	v, err := s.cfg.Recipes.Find(ctx, rest.Account(ctx), in.ID)
 	if err != nil {
 		return nil, err
 	}
-	text, err := s.cfg.Recipes.Source(ctx, account(ctx), v)
-	return &textFound{ETag: etag(v.Revision), ContentType: "application/" + v.Format, Body: text}, err
+	text, err := s.cfg.Recipes.Source(ctx, rest.Account(ctx), v)
+	return &textFound{ETag: rest.ETag(v.Revision), ContentType: "application/" + v.Format, Body: text}, err
 }
 
 type diffIn struct {
@@ -241,19 +241,19 @@ type RecipeDiff struct {
 }
 
 func (s *Server) diffRecipes(ctx context.Context, in *diffIn) (*struct{ Body RecipeDiff }, error) {
-	to, err := s.cfg.Recipes.Find(ctx, account(ctx), in.ID)
+	to, err := s.cfg.Recipes.Find(ctx, rest.Account(ctx), in.ID)
 	if err != nil {
 		return nil, err
 	}
-	from, err := s.cfg.Recipes.Find(ctx, account(ctx), to.Recipe+"@"+in.With)
+	from, err := s.cfg.Recipes.Find(ctx, rest.Account(ctx), to.Recipe+"@"+in.With)
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.cfg.Recipes.Source(ctx, account(ctx), from)
+	a, err := s.cfg.Recipes.Source(ctx, rest.Account(ctx), from)
 	if err != nil {
 		return nil, err
 	}
-	b, err := s.cfg.Recipes.Source(ctx, account(ctx), to)
+	b, err := s.cfg.Recipes.Source(ctx, rest.Account(ctx), to)
 	if err != nil {
 		return nil, err
 	}
@@ -270,11 +270,11 @@ type replaceIn struct {
 }
 
 func (s *Server) replaceRecipe(ctx context.Context, in *replaceIn) (*registered, error) {
-	revision, err := revisionOf(in.IfMatch, store.AnyRevision)
+	revision, err := rest.Revision(in.IfMatch, store.AnyRevision)
 	if err != nil {
 		return nil, err
 	}
-	v, created, _, err := s.cfg.Recipes.Replace(ctx, account(ctx), in.ID, revision, registry.Draft{Text: in.RawBody, File: "body", By: account(ctx)})
+	v, created, _, err := s.cfg.Recipes.Replace(ctx, rest.Account(ctx), in.ID, revision, registry.Draft{Text: in.RawBody, File: "body", By: rest.Account(ctx)})
 	if err != nil {
 		return nil, err
 	}
@@ -299,7 +299,7 @@ func (s *Server) deprecateRecipe(ctx context.Context, in *deprecateIn) (*registe
 	if in.Body != nil {
 		status, note = cmp.Or(in.Body.Status, status), in.Body.Note
 	}
-	v, err := s.cfg.Recipes.SetStatus(ctx, account(ctx), in.ID, status, note)
+	v, err := s.cfg.Recipes.SetStatus(ctx, rest.Account(ctx), in.ID, status, note)
 	if err != nil {
 		return nil, err
 	}
@@ -309,25 +309,25 @@ func (s *Server) deprecateRecipe(ctx context.Context, in *deprecateIn) (*registe
 }
 
 func (s *Server) deleteRecipe(ctx context.Context, in *RecipePath) (*struct{}, error) {
-	return nil, s.cfg.Recipes.Delete(ctx, account(ctx), in.ID)
+	return nil, s.cfg.Recipes.Delete(ctx, rest.Account(ctx), in.ID)
 }
 
 // A Validation is what is wrong in a recipe.
 type Validation struct {
-	Valid       bool           `json:"valid"`
-	Name        string         `json:"name,omitempty"`
-	Version     string         `json:"version,omitempty"`
-	Plan        string         `json:"plan,omitempty" doc:"Hash of what it compiles to."`
-	Steps       int            `json:"steps,omitempty"`
-	Diagnostics []ProblemError `json:"diagnostics"`
+	Valid       bool                `json:"valid"`
+	Name        string              `json:"name,omitempty"`
+	Version     string              `json:"version,omitempty"`
+	Plan        string              `json:"plan,omitempty" doc:"Hash of what it compiles to."`
+	Steps       int                 `json:"steps,omitempty"`
+	Diagnostics []rest.ProblemError `json:"diagnostics"`
 }
 
 func (s *Server) checkRecipe(ctx context.Context, in *RecipeText) (*struct{ Body Validation }, error) {
-	c, diags, err := s.cfg.Recipes.Check(ctx, account(ctx), registry.Draft{Text: in.RawBody, File: "body"})
+	c, diags, err := s.cfg.Recipes.Check(ctx, rest.Account(ctx), registry.Draft{Text: in.RawBody, File: "body"})
 	if err != nil && len(diags) == 0 {
 		return nil, err
 	}
-	v := Validation{Valid: err == nil, Diagnostics: diagnostics(diags)}
+	v := Validation{Valid: err == nil, Diagnostics: rest.Places(diags)}
 	if c != nil {
 		v.Name, v.Version, v.Plan, v.Steps = c.Version.Name, c.Version.Version, c.Version.Plan, len(c.Plan.Steps)
 	}
@@ -335,17 +335,17 @@ func (s *Server) checkRecipe(ctx context.Context, in *RecipeText) (*struct{ Body
 }
 
 func (s *Server) validateRecipe(ctx context.Context, in *RecipePath) (*struct{ Body Validation }, error) {
-	v, err := s.cfg.Recipes.Find(ctx, account(ctx), in.ID)
+	v, err := s.cfg.Recipes.Find(ctx, rest.Account(ctx), in.ID)
 	if err != nil {
 		return nil, err
 	}
 	// The library has no body that may be absent and has several types.
-	text, err := io.ReadAll(http.MaxBytesReader(requestFrom(ctx).writer, requestFrom(ctx).http.Body, maxRecipe))
+	text, err := io.ReadAll(http.MaxBytesReader(rest.From(ctx).Writer, rest.From(ctx).HTTP.Body, rest.MaxText))
 	if err != nil {
-		return nil, fault.Wrap(fault.RequestTooLarge, err, "the text is larger than %d bytes, or did not arrive", maxRecipe-1)
+		return nil, fault.Wrap(fault.RequestTooLarge, err, "the text is larger than %d bytes, or did not arrive", rest.MaxText-1)
 	}
 	if len(text) == 0 {
-		if text, err = s.cfg.Recipes.Source(ctx, account(ctx), v); err != nil {
+		if text, err = s.cfg.Recipes.Source(ctx, rest.Account(ctx), v); err != nil {
 			return nil, err
 		}
 	}
@@ -363,7 +363,7 @@ func document(format string, text []byte) (map[string]any, error) {
 
 // recipeObject decodes the text of a recipe, in the format json or yaml.
 func recipeObject(format string, text []byte) (map[string]any, error) {
-	limits := jsonx.Limits{Bytes: maxRecipe}
+	limits := jsonx.Limits{Bytes: rest.MaxText}
 	parse := yamlx.Parse
 	if format == "json" {
 		parse = jsonx.Parse

@@ -17,6 +17,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/rest"
 )
 
 const (
@@ -25,44 +26,32 @@ const (
 	// maxMessage bounds a message of a client.
 	maxMessage = 64 << 10
 	// socketProtocol is the subprotocol of the socket. A page in a browser, which cannot send
-	// headers, offers its key as a second one that begins with keyProtocol: a key in the
-	// path would be in logs.
+	// headers, offers its key as a second one: a key in the path would be in logs.
 	socketProtocol = "roux.v1"
-	keyProtocol    = "roux.key."
 )
 
 func (s *Server) socketRoutes() {
-	stream := needs(access.RunsRead)
-	stream.stream = true
-	o := op("socket-events", http.MethodGet, "/v1/socket", "Follow many runs over one WebSocket (X185)")
+	stream := rest.Needs(access.RunsRead)
+	stream.Stream = true
+	o := rest.Op("socket-events", http.MethodGet, "/v1/socket", "Follow many runs over one WebSocket (X185)")
 	o.Description = "Messages are JSON objects. A client sends {\"type\":\"subscribe\",\"runId\":…,\"afterEventId\":…,\"types\":…,\"coalesce\":false}, {\"type\":\"unsubscribe\",\"runId\":…} and {\"type\":\"ping\"}. " +
 		"The server sends the events of the runs as the stream of one run has them, and subscribed, unsubscribed, ended, reset, error, pong and heartbeat."
 	o.Responses = map[string]*huma.Response{"101": {Description: "The connection is a WebSocket from now on."}}
-	handle(s, o, stream, s.socket)
-}
-
-// protocolKey is the key that a WebSocket request offers as a subprotocol.
-func protocolKey(r *http.Request) (token string, ok bool) {
-	for _, p := range strings.Split(r.Header.Get("Sec-WebSocket-Protocol"), ",") {
-		if token, ok = strings.CutPrefix(strings.TrimSpace(p), keyProtocol); ok {
-			return token, true
-		}
-	}
-	return "", false
+	rest.Handle(s.rest, o, stream, s.socket)
 }
 
 func (s *Server) socket(ctx context.Context, _ *struct{}) (*streamOut, error) {
-	r := requestFrom(ctx)
-	if !strings.EqualFold(r.http.Header.Get("Upgrade"), "websocket") {
+	r := rest.From(ctx)
+	if !strings.EqualFold(r.HTTP.Header.Get("Upgrade"), "websocket") {
 		err := fault.New(fault.RequestMalformed, "the path is a WebSocket: the request does not ask for an upgrade")
 		err.Remedy = "Use a WebSocket client, or the stream of one run, /v1/recipe-executions/{id}/events."
 		return nil, err
 	}
 	return &streamOut{func(huma.Context) {
 		// A page of another origin is refused by the library (A23).
-		c, err := websocket.Accept(r.writer, r.http, &websocket.AcceptOptions{Subprotocols: []string{socketProtocol}})
+		c, err := websocket.Accept(r.Writer, r.HTTP, &websocket.AcceptOptions{Subprotocols: []string{socketProtocol}})
 		if err != nil {
-			s.cfg.Logger.DebugContext(ctx, "a socket was refused", "request", r.id, "error", err)
+			s.cfg.Logger.DebugContext(ctx, "a socket was refused", "request", r.ID, "error", err)
 			return // it was answered
 		}
 		c.SetReadLimit(maxMessage)

@@ -17,6 +17,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/resource"
+	"github.com/roux-engine/roux/internal/rest"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -47,7 +48,7 @@ func (s *Server) streamRun(ctx context.Context, in *eventsIn, want func(string) 
 		return nil, err
 	}
 	if e == nil {
-		return nil, &Problem{Status: http.StatusNoContent} // R43: nothing to follow
+		return nil, &rest.Problem{Status: http.StatusNoContent} // R43: nothing to follow
 	}
 	e.want, e.coalesce = want, in.Coalesce != "0"
 	return &streamOut{func(h huma.Context) {
@@ -57,7 +58,7 @@ func (s *Server) streamRun(ctx context.Context, in *eventsIn, want func(string) 
 
 // eventStream returns a stream of a run, or nil when nothing comes after the cursor.
 func (s *Server) eventStream(ctx context.Context, run string, after uint64) (*eventStream, error) {
-	p, mask, err := s.cfg.Node.Engine.MaskOf(ctx, account(ctx), run)
+	p, mask, err := s.cfg.Node.Engine.MaskOf(ctx, rest.Account(ctx), run)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +66,7 @@ func (s *Server) eventStream(ctx context.Context, run string, after uint64) (*ev
 	if err != nil {
 		return nil, err
 	}
-	head, err := s.cfg.Node.Engine.Head(ctx, account(ctx), run)
+	head, err := s.cfg.Node.Engine.Head(ctx, rest.Account(ctx), run)
 	if err != nil || after > page.Last || after == page.Last && head.Ended != 0 {
 		return nil, err
 	}
@@ -243,7 +244,7 @@ type Change struct {
 }
 
 func changeOf(c *store.Change) Change {
-	out := Change{Number: c.N, Timestamp: stamp(c.At), RunID: c.Run, RootRunID: c.Root, Recipe: c.Recipe, Code: string(c.Code), CompletedAt: stampOr(c.Ended), Quarantined: c.Quarantined}
+	out := Change{Number: c.N, Timestamp: rest.Stamp(c.At), RunID: c.Run, RootRunID: c.Root, Recipe: c.Recipe, Code: string(c.Code), CompletedAt: rest.StampOr(c.Ended), Quarantined: c.Quarantined}
 	switch {
 	case c.Run != "" && (c.Deleted || c.Hidden):
 		out.Type = "run.deleted"
@@ -263,7 +264,7 @@ func (s *Server) feedEvents(ctx context.Context, in *feedIn) (*streamOut, error)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.cfg.Node.Store.Changes(ctx, account(ctx), after, 1); err != nil {
+	if _, err := s.cfg.Node.Store.Changes(ctx, rest.Account(ctx), after, 1); err != nil {
 		return nil, err
 	}
 	return &streamOut{func(h huma.Context) {
@@ -275,7 +276,7 @@ func (s *Server) followFeed(ctx context.Context, out *frames, after uint64) erro
 	if err := out.flush(); err != nil {
 		return err
 	}
-	follow := s.cfg.Node.Engine.Feed().FollowChanges(account(ctx), after)
+	follow := s.cfg.Node.Engine.Feed().FollowChanges(rest.Account(ctx), after)
 	defer follow.Close()
 	for {
 		wait, cancel := context.WithTimeout(ctx, heartbeat)

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/resource"
 	"github.com/roux-engine/roux/internal/store"
@@ -138,16 +137,3 @@ func encodeJSON(v any) ([]byte, error) {
 }
 
 func number(n uint64) string { return strconv.FormatUint(n, 10) }
-
-// placeNumber reads the number in a cursor.
-func (s *Server) placeNumber(list, cursor string) (uint64, error) {
-	place, err := s.cursors.open(list, cursor)
-	if err != nil || place == "" {
-		return 0, err
-	}
-	n, err := strconv.ParseUint(place, 10, 63)
-	if err != nil {
-		return 0, fault.New(fault.RequestMalformed, "the cursor is not one of this list")
-	}
-	return n, nil
-}

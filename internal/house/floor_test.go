@@ -48,6 +48,7 @@ var floors = []struct {
 	{"6, copies of a data directory", []string{"internal/backup"}},
 	{"6, the library", []string{"."}},
 	{"7, settings", []string{"internal/config"}},
+	{"7, what operations over HTTP have in common", []string{"internal/rest"}},
 	{"7", []string{"internal/api", "client", "internal/ui"}},
 	{"7, the server", []string{"internal/service"}},
 	{"7, who holds a data directory", []string{"internal/control"}},
@@ -118,8 +119,8 @@ var wrappers = map[string][]string{
 	"pgregory.net/rapid":                                              {"internal/store/storetest"},
 	"github.com/google/go-cmp":                                        {"internal/store/storetest"},
 	"github.com/tink-crypto/tink-go/v2":                               {"internal/secrets"},
-	"github.com/danielgtaylor/huma/v2":                                {"internal/api"},
-	"golang.org/x/time":                                               {"internal/api"},
+	"github.com/danielgtaylor/huma/v2":                                {"internal/api", "internal/rest"},
+	"golang.org/x/time":                                               {"internal/rest"},
 	"github.com/coder/websocket":                                      {"internal/api"},
 }
 

@@ -46,9 +46,8 @@ type tracer struct {
 	log    *slog.Logger
 	failed bool // the last export has
 
-	stop   context.CancelFunc
-	closed chan struct{}
-	done   chan struct{}
+	stop context.CancelFunc
+	done chan struct{}
 }
 
 type traceJob struct {
@@ -59,7 +58,7 @@ type traceJob struct {
 
 func newTracer(cfg Config, m *metrics) *tracer {
 	t := &tracer{
-		jobs: make(chan traceJob, maxTraces), attached: make(chan struct{}), closed: make(chan struct{}), done: make(chan struct{}),
+		jobs: make(chan traceJob, maxTraces), attached: make(chan struct{}), done: make(chan struct{}),
 		exporter: cfg.Exporter, timeout: cfg.ExportTimeout, m: m, log: cfg.Logger,
 	}
 	t.provider = sdktrace.NewTracerProvider(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package api
+package rest
 
 import (
 	"bytes"
@@ -51,9 +51,9 @@ type answer struct {
 
 // once carries out a request with an idempotency key, or repeats the answer to the first
 // one.
-func (a *answers) once(ctx context.Context, s *Server, h huma.Context, next func(huma.Context)) {
-	r := requestFrom(ctx)
-	sum := sha256.Sum256([]byte(strconv.Itoa(len(r.operation)) + r.operation + strconv.Itoa(len(r.path)) + r.path + r.key))
+func (a *answers) once(ctx context.Context, rt *Router, h huma.Context, next func(huma.Context)) {
+	r := From(ctx)
+	sum := sha256.Sum256([]byte(strconv.Itoa(len(r.Operation)) + r.Operation + strconv.Itoa(len(r.Path)) + r.Path + r.Key))
 	key := store.RecordKey{Account: access.From(ctx).Account, Kind: kindAnswer, ID: hex.EncodeToString(sum[:])}
 	name := key.Account + "/" + key.ID
 	a.mu.Lock()
@@ -61,7 +61,7 @@ func (a *answers) once(ctx context.Context, s *Server, h huma.Context, next func
 	a.inFlight[name] = true
 	a.mu.Unlock()
 	if busy {
-		s.fail(ctx, h, &fault.Error{Code: fault.RequestInFlight, Msg: "a request with that idempotency key is being carried out", RetryAfterMS: 1000})
+		rt.fail(ctx, h, &fault.Error{Code: fault.RequestInFlight, Msg: "a request with that idempotency key is being carried out", RetryAfterMS: 1000})
 		return
 	}
 	defer func() {
@@ -69,19 +69,19 @@ func (a *answers) once(ctx context.Context, s *Server, h huma.Context, next func
 		defer a.mu.Unlock()
 		delete(a.inFlight, name)
 	}()
-	body, err := io.ReadAll(http.MaxBytesReader(r.writer, r.http.Body, maxRecipe))
+	body, err := io.ReadAll(http.MaxBytesReader(r.Writer, r.HTTP.Body, MaxText))
 	if err != nil {
-		s.fail(ctx, h, fault.Wrap(fault.RequestTooLarge, err, "the body is larger than %d bytes, or did not arrive", maxRecipe))
+		rt.fail(ctx, h, fault.Wrap(fault.RequestTooLarge, err, "the body is larger than %d bytes, or did not arrive", MaxText))
 		return
 	}
 	hash := hashOf(body)
-	kept, err := a.load(ctx, s, key)
+	kept, err := a.load(ctx, rt, key)
 	switch {
 	case err != nil:
-		s.fail(ctx, h, err)
+		rt.fail(ctx, h, err)
 		return
 	case kept != nil && kept.Body != hash:
-		s.fail(ctx, h, fault.New(fault.IdempotencyMismatch, "the idempotency key was used with another request"))
+		rt.fail(ctx, h, fault.New(fault.IdempotencyMismatch, "the idempotency key was used with another request"))
 		return
 	case kept != nil:
 		for name, value := range kept.Header {
@@ -94,7 +94,7 @@ func (a *answers) once(ctx context.Context, s *Server, h huma.Context, next func
 	}
 	c := &captured{under: huma.WithContext(h, ctx), body: bytes.NewReader(body), header: map[string]string{}}
 	next(c)
-	a.keep(ctx, s, key, hash, c)
+	a.keep(ctx, rt, key, hash, c)
 	c.send(h)
 }
 
@@ -103,14 +103,14 @@ func hashOf(body []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func (a *answers) load(ctx context.Context, s *Server, key store.RecordKey) (*answer, error) {
-	rec, err := s.cfg.Node.Record(ctx, key)
+func (a *answers) load(ctx context.Context, rt *Router, key store.RecordKey) (*answer, error) {
+	rec, err := rt.cfg.Records.Record(ctx, key)
 	switch {
 	case fault.CodeOf(err) == fault.RecordNotFound:
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case rec.Until != 0 && rec.Until < s.cfg.Now().UnixMicro():
+	case rec.Until != 0 && rec.Until < rt.cfg.Now().UnixMicro():
 		return nil, nil
 	}
 	kept := new(answer)
@@ -122,19 +122,19 @@ func (a *answers) load(ctx context.Context, s *Server, key store.RecordKey) (*an
 
 // keep stores an answer, before it is sent. Failures that another try may not meet are not
 // kept.
-func (a *answers) keep(ctx context.Context, s *Server, key store.RecordKey, hash string, c *captured) {
+func (a *answers) keep(ctx context.Context, rt *Router, key store.RecordKey, hash string, c *captured) {
 	if c.status >= http.StatusInternalServerError || c.status == http.StatusTooManyRequests || c.out.Len() > maxAnswer {
 		return
 	}
 	data, err := json.Marshal(answer{hash, c.status, c.header, c.out.Bytes()})
 	if err == nil {
-		now := s.cfg.Now()
-		_, err = s.cfg.Node.PutRecords(context.WithoutCancel(ctx), store.RecordChange{Record: store.Record{
+		now := rt.cfg.Now()
+		_, err = rt.cfg.Records.PutRecords(context.WithoutCancel(ctx), store.RecordChange{Record: store.Record{
 			RecordKey: key, Revision: store.AnyRevision, Until: now.Add(keptAnswer).UnixMicro(), Data: data,
 		}})
 	}
 	if err != nil {
-		s.cfg.Logger.WarnContext(ctx, "the answer to a request could not be kept", "request", requestFrom(ctx).id, "error", err)
+		rt.cfg.Logger.WarnContext(ctx, "the answer to a request could not be kept", "request", From(ctx).ID, "error", err)
 	}
 }
 

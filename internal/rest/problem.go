@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package api
+package rest
 
 import (
 	"context"
@@ -63,14 +63,14 @@ func (p *Problem) GetHeaders() http.Header { return p.header }
 
 func (p *Problem) Error() string { return p.Code + ": " + p.Detail }
 
-// problemOf describes an error for its client. What is no fault.Error is a defect or a
+// Problem describes an error for its client. What is no fault.Error is a defect or a
 // failure inside, whose text stays in the log.
-func (s *Server) problemOf(ctx context.Context, err error) *Problem {
+func (rt *Router) Problem(ctx context.Context, err error) *Problem {
 	var p *Problem
 	if errors.As(err, &p) {
 		return p
 	}
-	r := requestFrom(ctx)
+	r := From(ctx)
 	code := fault.CodeOf(err)
 	switch {
 	case errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), new(*fault.Error)):
@@ -86,19 +86,19 @@ func (s *Server) problemOf(ctx context.Context, err error) *Problem {
 	}
 	p = &Problem{
 		Type: "/docs/errors#" + string(row.Code), Title: row.Meaning, Status: row.HTTP, Code: string(row.Code), Legacy: row.Legacy,
-		Retryable: row.Retryable, Remedy: fault.RemedyOf(err), RequestID: r.id, Instance: r.path,
+		Retryable: row.Retryable, Remedy: fault.RemedyOf(err), RequestID: r.ID, Instance: r.Path,
 	}
 	var e *fault.Error
 	if !errors.As(err, &e) {
-		s.cfg.Logger.ErrorContext(ctx, "a request failed inside", "request", r.id, "operation", r.operation, "error", err)
+		rt.cfg.Logger.ErrorContext(ctx, "a request failed inside", "request", r.ID, "operation", r.Operation, "error", err)
 		p.Detail = "the request failed inside the server, which logged the reason under its id"
 		return p
 	}
 	if row.HTTP >= http.StatusInternalServerError {
-		s.cfg.Logger.WarnContext(ctx, "a request failed", "request", r.id, "operation", r.operation, "code", string(row.Code), "error", err)
+		rt.cfg.Logger.WarnContext(ctx, "a request failed", "request", r.ID, "operation", r.Operation, "code", string(row.Code), "error", err)
 	}
 	p.Detail = fault.Message(err)
-	p.Errors = diagnostics(e.Diags)
+	p.Errors = Places(e.Diags)
 	if param := (*paramError)(nil); errors.As(err, &param) {
 		p.Errors = append(p.Errors, ProblemError{Pointer: view.OneLine(view.Cut(param.name, 60)), Message: p.Detail})
 	}
@@ -118,17 +118,19 @@ func (s *Server) problemOf(ctx context.Context, err error) *Problem {
 // retryAfter says when to send the request again.
 func (p *Problem) retryAfter(d time.Duration) {
 	p.RetryAfter = max(1, int(math.Ceil(d.Seconds())))
-	p.set("Retry-After", strconv.Itoa(p.RetryAfter))
+	p.Set("Retry-After", strconv.Itoa(p.RetryAfter))
 }
 
-func (p *Problem) set(name, value string) {
+// Set sets a header of the answer.
+func (p *Problem) Set(name, value string) {
 	if p.header == nil {
 		p.header = http.Header{}
 	}
 	p.header.Set(name, value)
 }
 
-func diagnostics(diags []fault.Diagnostic) []ProblemError {
+// Places are the problems of a recipe.
+func Places(diags []fault.Diagnostic) []ProblemError {
 	list := make([]ProblemError, 0, len(diags))
 	for _, d := range diags {
 		list = append(list, ProblemError{
@@ -141,7 +143,7 @@ func diagnostics(diags []fault.Diagnostic) []ProblemError {
 
 // ours replaces an error of the library by a Problem. Values that the client sent are not
 // repeated (A20).
-func (s *Server) ours(ctx huma.Context, _ string, v any) (any, error) {
+func (rt *Router) ours(ctx huma.Context, _ string, v any) (any, error) {
 	m, ok := v.(*huma.ErrorModel)
 	if !ok {
 		return v, nil
@@ -163,7 +165,7 @@ func (s *Server) ours(ctx huma.Context, _ string, v any) (any, error) {
 	} else if len(m.Errors) > 1 {
 		detail = strconv.Itoa(len(m.Errors)) + " places of the request are invalid"
 	}
-	p := s.problemOf(ctx.Context(), fault.New(code, "%s", detail))
+	p := rt.Problem(ctx.Context(), fault.New(code, "%s", detail))
 	p.Status = m.Status
 	for _, e := range m.Errors {
 		p.Errors = append(p.Errors, ProblemError{Pointer: pointer(e.Location), Message: e.Message})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package api
+package rest
 
 import (
 	"encoding/json"
@@ -21,12 +21,15 @@ var problemType = reflect.TypeFor[Problem]()
 // maxBody is the size of the largest body of most operations; see A08.
 const maxBody = 1 << 20
 
+// MaxText bounds the body of an operation with the text of a recipe.
+const MaxText = 16<<20 + 1
+
 // maxDepth is how deep the values of a body may nest.
 const maxDepth = 64
 
-// bodyLimits bound the JSON of a request. Most of its memory is that of small values, so
+// BodyLimits bound the JSON of a request. Most of its memory is that of small values, so
 // their number is bounded, too.
-var bodyLimits = jsonx.Limits{Bytes: maxBody, Depth: maxDepth, Tokens: 200_000}
+var BodyLimits = jsonx.Limits{Bytes: maxBody, Depth: maxDepth, Tokens: 200_000}
 
 // jsonFormat reads and writes JSON. Names that are repeated, trailing text and numbers that
 // do not fit are refused (A07).
@@ -35,7 +38,7 @@ func jsonFormat() huma.Format {
 		Marshal: writeJSON,
 		Unmarshal: func(data []byte, v any) error {
 			if out, ok := v.(*any); ok {
-				decoded, err := jsonx.Decode(data, bodyLimits)
+				decoded, err := jsonx.Decode(data, BodyLimits)
 				if err != nil {
 					return err
 				}
@@ -86,11 +89,11 @@ func printable(s string) bool {
 }
 
 // requestID returns the id of a request: the client's own, if it is one, else a new one.
-func (s *Server) requestID(r *http.Request) string {
+func (rt *Router) requestID(r *http.Request) string {
 	if id := r.Header.Get("X-Request-Id"); printable(id) {
 		return id
 	}
-	id, err := s.ids.ID("req_")
+	id, err := rt.ids.ID("req_")
 	if err != nil {
 		return "req_unknown"
 	}

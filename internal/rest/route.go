@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package api
+package rest
 
 import (
 	"context"
@@ -22,65 +22,68 @@ import (
 	"github.com/roux-engine/roux/internal/telemetry"
 )
 
-// A policy is what an operation demands of a request. Its zero value is none, with which a
+// A Policy is what an operation demands of a request. Its zero value is none, with which a
 // server does not start.
-type policy struct {
-	// scope is what the key must allow. Exactly one of scope and public is set.
-	scope access.Scope
-	// public operations need no key: they show nothing of any account.
-	public bool
-	// accepts are the media types of the body. Default: application/json.
-	accepts []string
-	// stream operations read or write for as long as both sides like.
-	stream bool
-	// once is how a repeated request with one idempotency key is recognised. Default: the
+type Policy struct {
+	// Scope is what the key must allow. Exactly one of Scope and Public is set.
+	Scope access.Scope
+	// Public operations need no key: they show nothing of any account.
+	Public bool
+	// Accepts are the media types of the body. Default: application/json.
+	Accepts []string
+	// Produces are the media types of the answer, if its body is no Go value but bytes.
+	Produces []string
+	// Stream operations read or write for as long as both sides like.
+	Stream bool
+	// Once is how a repeated request with one idempotency key is recognised. Default: the
 	// answer to the first is kept and sent again.
-	once once
+	Once Once
 }
 
-// once is how an operation treats an Idempotency-Key.
-type once uint8
+// Once is how an operation treats an Idempotency-Key.
+type Once uint8
 
+// The ways.
 const (
-	onceKept   once = iota // the answer is kept
-	onceItself             // the operation is told the key and takes care of it
-	onceNot                // the key is ignored, because a repeated request changes nothing
+	OnceKept   Once = iota // the answer is kept
+	OnceItself             // the operation is told the key and takes care of it
+	OnceNot                // the key is ignored, because a repeated request changes nothing
 )
 
-// needs is the policy of an operation with a scope.
-func needs(s access.Scope) policy { return policy{scope: s} }
+// Needs is the policy of an operation with a scope.
+func Needs(s access.Scope) Policy { return Policy{Scope: s} }
 
-// op describes an operation in a few words.
-func op(id, method, path, summary string) huma.Operation {
+// Op describes an operation in a few words.
+func Op(id, method, path, summary string) huma.Operation {
 	tag, _, _ := strings.Cut(id, "-")
 	return huma.Operation{OperationID: id, Method: method, Path: path, Summary: summary, Tags: []string{tag}}
 }
 
-// handle registers an operation. Errors of fn become problem documents.
-func handle[I, O any](s *Server, o huma.Operation, p policy, fn func(context.Context, *I) (*O, error)) {
-	if p.accepts == nil {
-		p.accepts = []string{"application/json"}
+// Handle registers an operation. Errors of fn become problem documents.
+func Handle[I, O any](rt *Router, o huma.Operation, p Policy, fn func(context.Context, *I) (*O, error)) {
+	if p.Accepts == nil {
+		p.Accepts = []string{"application/json"}
 	}
-	if s.policies[o.OperationID] != nil {
-		s.repeated = append(s.repeated, o.OperationID)
+	if rt.policies[o.OperationID] != nil {
+		rt.repeated = append(rt.repeated, o.OperationID)
 	}
-	s.policies[o.OperationID] = &p
+	rt.policies[o.OperationID] = &p
 	if o.Responses == nil {
 		o.Responses = map[string]*huma.Response{}
 	}
 	for _, status := range []string{"4XX", "5XX"} {
 		o.Responses[status] = &huma.Response{
 			Description: "A problem document that says what was wrong and what to do.",
-			Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: problemSchema(s.api)}},
+			Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: problemSchema(rt.api)}},
 		}
 	}
-	if !p.public {
-		o.Security = []map[string][]string{{"key": {string(p.scope)}}}
+	if !p.Public {
+		o.Security = []map[string][]string{{"key": {string(p.Scope)}}}
 	}
-	huma.Register(s.api, o, func(ctx context.Context, in *I) (*O, error) {
+	huma.Register(rt.api, o, func(ctx context.Context, in *I) (*O, error) {
 		out, err := fn(ctx, in)
 		if err != nil {
-			return nil, s.problemOf(ctx, err)
+			return nil, rt.Problem(ctx, err)
 		}
 		return out, nil
 	})
@@ -92,14 +95,14 @@ func problemSchema(api huma.API) *huma.Schema {
 }
 
 // checkPolicies fails if an operation has no policy or one that says nothing (A03).
-func (s *Server) checkPolicies() error {
-	if len(s.repeated) > 0 {
-		return fmt.Errorf("api: two operations are called %s", s.repeated[0])
+func (rt *Router) checkPolicies() error {
+	if len(rt.repeated) > 0 {
+		return fmt.Errorf("api: two operations are called %s", rt.repeated[0])
 	}
-	for path, item := range s.api.OpenAPI().Paths {
+	for path, item := range rt.api.OpenAPI().Paths {
 		for _, o := range operationsOf(item) {
-			p := s.policies[o.OperationID]
-			if p == nil || (p.scope == "") == !p.public {
+			p := rt.policies[o.OperationID]
+			if p == nil || (p.Scope == "") == !p.Public {
 				return fmt.Errorf("api: %s %s declares no policy", o.Method, path)
 			}
 		}
@@ -116,29 +119,29 @@ func operationsOf(item *huma.PathItem) (list []*huma.Operation) {
 	return list
 }
 
-// A request is what is known of a request besides its input.
-type request struct {
-	id          string
-	path        string
-	operation   string
-	correlation string
-	http        *http.Request
-	writer      http.ResponseWriter
-	key         string // its Idempotency-Key
+// A Request is what is known of a request besides its input.
+type Request struct {
+	ID          string // names the request in the logs
+	Path        string
+	Operation   string // id of the operation
+	Correlation string // see telemetry.Correlation
+	HTTP        *http.Request
+	Writer      http.ResponseWriter
+	Key         string // its Idempotency-Key
 }
 
 type requestKey struct{}
 
-// requestFrom returns the request of a context.
-func requestFrom(ctx context.Context) *request {
-	if r, ok := ctx.Value(requestKey{}).(*request); ok {
+// From returns the request of a context.
+func From(ctx context.Context) *Request {
+	if r, ok := ctx.Value(requestKey{}).(*Request); ok {
 		return r
 	}
-	return &request{}
+	return &Request{}
 }
 
-// account returns the account of a request: that of its key.
-func account(ctx context.Context) string { return access.From(ctx).Account }
+// Account returns the account of a request: that of its key.
+func Account(ctx context.Context) string { return access.From(ctx).Account }
 
 // The times that a request may take. Streams have none.
 const (
@@ -148,52 +151,52 @@ const (
 
 // guard stands before every operation. It decides on the operation that the path has
 // matched, never on the text of the path (A03).
-func (s *Server) guard(h huma.Context, next func(huma.Context)) {
+func (rt *Router) guard(h huma.Context, next func(huma.Context)) {
 	raw, w := humago.Unwrap(h)
 	o := h.Operation()
-	p := s.policies[o.OperationID]
-	r := &request{id: s.requestID(raw), path: raw.URL.Path, operation: o.OperationID, http: raw, writer: w}
+	p := rt.policies[o.OperationID]
+	r := &Request{ID: rt.requestID(raw), Path: raw.URL.Path, Operation: o.OperationID, HTTP: raw, Writer: w}
 	ctx := context.WithValue(raw.Context(), requestKey{}, r)
-	h.SetHeader("X-Request-Id", r.id)
+	h.SetHeader("X-Request-Id", r.ID)
 	h.SetHeader("X-Content-Type-Options", "nosniff")
 	h.SetHeader("Cache-Control", "no-store")
-	s.deadlines(w, p)
+	rt.deadlines(w, p)
 	if p == nil {
-		s.fail(ctx, h, fault.New(fault.Forbidden, "the operation has no policy"))
+		rt.fail(ctx, h, fault.New(fault.Forbidden, "the operation has no policy"))
 		return
 	}
-	principal, err := s.authenticate(ctx, raw, p)
+	principal, err := rt.authenticate(ctx, raw, p)
 	if err == nil {
 		ctx = access.With(ctx, principal)
-		err = s.admit(h, raw, p, principal)
+		err = rt.admit(h, raw, p, principal)
 	}
 	if err == nil {
-		r.correlation, err = telemetry.Correlation(raw.Header)
+		r.Correlation, err = telemetry.Correlation(raw.Header)
 	}
 	if err != nil {
-		s.fail(ctx, h, err)
+		rt.fail(ctx, h, err)
 		return
 	}
-	if s.cfg.Keys != nil {
+	if rt.cfg.Keys != nil {
 		var end func()
-		ctx, end = s.cfg.Keys.Bind(ctx, principal)
+		ctx, end = rt.cfg.Keys.Bind(ctx, principal)
 		defer end()
 	}
-	r.key = raw.Header.Get("Idempotency-Key")
-	begin := s.cfg.Now()
-	if r.key != "" && raw.Method == http.MethodPost && p.once == onceKept {
-		s.answers.once(ctx, s, h, next)
+	r.Key = raw.Header.Get("Idempotency-Key")
+	begin := rt.cfg.Now()
+	if r.Key != "" && raw.Method == http.MethodPost && p.Once == OnceKept {
+		rt.answers.once(ctx, rt, h, next)
 	} else {
 		next(huma.WithContext(h, ctx))
 	}
-	s.cfg.Logger.DebugContext(ctx, "request", "request", r.id, "operation", r.operation, "account", principal.Account, "status", h.Status(), "duration", s.cfg.Now().Sub(begin))
+	rt.cfg.Logger.DebugContext(ctx, "request", "request", r.ID, "operation", r.Operation, "account", principal.Account, "status", h.Status(), "duration", rt.cfg.Now().Sub(begin))
 }
 
 // unmatched answers a request that no operation takes; h is what the mux would do.
-func (s *Server) unmatched(w http.ResponseWriter, r *http.Request, h http.Handler) {
+func (rt *Router) unmatched(w http.ResponseWriter, r *http.Request, h http.Handler) {
 	rec := &statusOnly{header: http.Header{}}
 	h.ServeHTTP(rec, r)
-	ctx := context.WithValue(r.Context(), requestKey{}, &request{id: s.requestID(r), path: r.URL.Path})
+	ctx := context.WithValue(r.Context(), requestKey{}, &Request{ID: rt.requestID(r), Path: r.URL.Path})
 	err := fault.New(fault.NotFound, "the server has no such path")
 	if path.Clean(r.URL.Path) != r.URL.Path {
 		err.Remedy = "Write the path without empty and dotted parts."
@@ -202,7 +205,7 @@ func (s *Server) unmatched(w http.ResponseWriter, r *http.Request, h http.Handle
 		err = fault.New(fault.MethodNotAllowed, "the path takes %s", rec.header.Get("Allow"))
 		w.Header().Set("Allow", rec.header.Get("Allow"))
 	}
-	p := s.problemOf(ctx, err)
+	p := rt.Problem(ctx, err)
 	w.Header().Set("X-Request-Id", p.RequestID)
 	w.Header().Set("Content-Type", p.ContentType(""))
 	w.WriteHeader(p.Status)
@@ -220,8 +223,8 @@ func (s *statusOnly) Write(b []byte) (int, error) { return len(b), nil }
 func (s *statusOnly) WriteHeader(status int)      { s.status = status }
 
 // fail answers with a problem document.
-func (s *Server) fail(ctx context.Context, h huma.Context, err error) {
-	p := s.problemOf(ctx, err)
+func (rt *Router) fail(ctx context.Context, h huma.Context, err error) {
+	p := rt.Problem(ctx, err)
 	for name, values := range p.header {
 		h.SetHeader(name, values[0])
 	}
@@ -233,38 +236,52 @@ func (s *Server) fail(ctx context.Context, h huma.Context, err error) {
 	_ = writeJSON(h.BodyWriter(), p) // an error means that the client has gone
 }
 
-func (s *Server) deadlines(w http.ResponseWriter, p *policy) {
-	if p != nil && p.stream {
+func (rt *Router) deadlines(w http.ResponseWriter, p *Policy) {
+	if p != nil && p.Stream {
 		return
 	}
 	ctl := http.NewResponseController(w)
-	now := s.cfg.Now()
+	now := rt.cfg.Now()
 	_ = ctl.SetReadDeadline(now.Add(readTime)) // a recorder in a test has no deadlines
 	_ = ctl.SetWriteDeadline(now.Add(writeTime))
 }
 
 // authenticate returns who makes a request.
-func (s *Server) authenticate(ctx context.Context, r *http.Request, p *policy) (*access.Principal, error) {
-	if s.cfg.Keys == nil {
-		return s.cfg.Open, checkOrigin(r)
+func (rt *Router) authenticate(ctx context.Context, r *http.Request, p *Policy) (*access.Principal, error) {
+	if rt.cfg.Keys == nil {
+		return rt.cfg.Open, checkOrigin(r)
 	}
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok && p.stream {
+	if !ok && p.Stream {
 		token, ok = protocolKey(r)
 	}
 	switch {
-	case !ok && p.public:
+	case !ok && p.Public:
 		return &access.Principal{}, nil
 	case !ok:
 		err := fault.New(fault.Unauthorized, "the request has no key")
 		err.Remedy = "Send one in the header `Authorization: Bearer <key>`; `POST /v1/keys` makes one."
 		return nil, err
 	}
-	principal, err := s.cfg.Keys.Authenticate(ctx, token)
-	if err != nil && p.public && fault.CodeOf(err) == fault.Unauthorized {
+	principal, err := rt.cfg.Keys.Authenticate(ctx, token)
+	if err != nil && p.Public && fault.CodeOf(err) == fault.Unauthorized {
 		return &access.Principal{}, nil
 	}
 	return principal, err
+}
+
+// keyProtocol begins the subprotocol in which a WebSocket request offers its key: pages in
+// browsers cannot set its headers.
+const keyProtocol = "roux.key."
+
+// protocolKey is the key that a WebSocket request offers as a subprotocol.
+func protocolKey(r *http.Request) (token string, ok bool) {
+	for _, p := range strings.Split(r.Header.Get("Sec-WebSocket-Protocol"), ",") {
+		if token, ok = strings.CutPrefix(strings.TrimSpace(p), keyProtocol); ok {
+			return token, true
+		}
+	}
+	return "", false
 }
 
 // checkOrigin refuses what a page in a browser sends to a server that checks no keys
@@ -284,12 +301,12 @@ func checkOrigin(r *http.Request) error {
 
 // admit refuses a request that the key does not allow, that comes too soon, or that the
 // operation cannot read.
-func (s *Server) admit(h huma.Context, r *http.Request, p *policy, who *access.Principal) error {
-	if !p.public {
-		if err := who.Check(p.scope); err != nil {
+func (rt *Router) admit(h huma.Context, r *http.Request, p *Policy, who *access.Principal) error {
+	if !p.Public {
+		if err := who.Check(p.Scope); err != nil {
 			return err
 		}
-		if err := s.rates.take(h, who.Account, s.cfg.Now()); err != nil {
+		if err := rt.rates.take(h, who.Account, rt.cfg.Now()); err != nil {
 			return err
 		}
 	}
@@ -350,7 +367,7 @@ func (e *paramError) Error() string { return e.err.Error() }
 func (e *paramError) Unwrap() error { return e.err }
 
 // checkBody refuses a body of a type that the operation does not read (A10).
-func checkBody(o *huma.Operation, r *http.Request, p *policy) error {
+func checkBody(o *huma.Operation, r *http.Request, p *Policy) error {
 	if r.ContentLength == 0 || r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return nil
 	}
@@ -358,12 +375,12 @@ func checkBody(o *huma.Operation, r *http.Request, p *policy) error {
 		return fault.New(fault.MediaTypeUnsupported, "bodies are not taken with a Content-Encoding")
 	}
 	text := r.Header.Get("Content-Type")
-	if text == "" && slices.Contains(p.accepts, "application/json") {
+	if text == "" && slices.Contains(p.Accepts, "application/json") {
 		return nil
 	}
 	kind, _, err := mime.ParseMediaType(text)
-	if err != nil || !slices.Contains(p.accepts, kind) && !slices.Contains(p.accepts, "*/*") {
-		return fault.New(fault.MediaTypeUnsupported, "the operation takes a body of the type %s", strings.Join(p.accepts, " or "))
+	if err != nil || !slices.Contains(p.Accepts, kind) && !slices.Contains(p.Accepts, "*/*") {
+		return fault.New(fault.MediaTypeUnsupported, "the operation takes a body of the type %s", strings.Join(p.Accepts, " or "))
 	}
 	return nil
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package api
+package rest
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -27,8 +28,8 @@ type Paging struct {
 	Cursor string `query:"cursor" maxLength:"400" doc:"nextCursor of the page before."`
 }
 
-// listed is the answer of a list.
-type listed[T any] struct {
+// Listed is the answer of a list.
+type Listed[T any] struct {
 	Link string `header:"Link"`
 	Body Page[T]
 }
@@ -63,18 +64,34 @@ func (c *cursors) open(list, cursor string) (string, error) {
 	return string(data[sumBytes:]), nil
 }
 
-// page fills the answer of a list. place is where the next page begins; "" = this is the
+// Place returns the place of a cursor of a list, as [PageOf] was given it; "" for no cursor.
+func (rt *Router) Place(list, cursor string) (string, error) { return rt.cursors.open(list, cursor) }
+
+// PlaceNumber is Place for a list whose places are numbers.
+func (rt *Router) PlaceNumber(list, cursor string) (uint64, error) {
+	place, err := rt.Place(list, cursor)
+	if err != nil || place == "" {
+		return 0, err
+	}
+	n, err := strconv.ParseUint(place, 10, 63)
+	if err != nil {
+		return 0, fault.New(fault.RequestMalformed, "the cursor is not one of this list")
+	}
+	return n, nil
+}
+
+// PageOf fills the answer of a list. place is where the next page begins; "" = this is the
 // last one.
-func page[T any](s *Server, r *request, list, place string, data []T) *listed[T] {
-	out := &listed[T]{Body: Page[T]{Data: data}}
+func PageOf[T any](ctx context.Context, rt *Router, list, place string, data []T) *Listed[T] {
+	out := &Listed[T]{Body: Page[T]{Data: data}}
 	if out.Body.Data == nil {
 		out.Body.Data = []T{}
 	}
 	if place == "" {
 		return out
 	}
-	cursor := s.cursors.seal(list, place)
-	u := *r.http.URL
+	cursor := rt.cursors.seal(list, place)
+	u := *From(ctx).HTTP.URL
 	q := u.Query()
 	q.Set("cursor", cursor)
 	u.RawQuery = q.Encode()
@@ -84,23 +101,23 @@ func page[T any](s *Server, r *request, list, place string, data []T) *listed[T]
 	return out
 }
 
-// stamp is a time of the store as answers have it.
-func stamp(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
+// Stamp is a time of the store as answers have it.
+func Stamp(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 
-// stampOr is a time, or nil for none.
-func stampOr(micros int64) *time.Time {
+// StampOr is a time, or nil for none.
+func StampOr(micros int64) *time.Time {
 	if micros == 0 {
 		return nil
 	}
-	t := stamp(micros)
+	t := Stamp(micros)
 	return &t
 }
 
-// etag is the entity tag of a revision.
-func etag(revision uint64) string { return `"` + strconv.FormatUint(revision, 10) + `"` }
+// ETag is the entity tag of a revision.
+func ETag(revision uint64) string { return `"` + strconv.FormatUint(revision, 10) + `"` }
 
-// revisionOf reads an If-Match; any is returned when there is none.
-func revisionOf(ifMatch string, any uint64) (uint64, error) {
+// Revision reads an If-Match; any is returned when there is none.
+func Revision(ifMatch string, any uint64) (uint64, error) {
 	if ifMatch == "" || ifMatch == "*" {
 		return any, nil
 	}
