@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"io"
 	"net"
@@ -13,14 +12,15 @@ import (
 	"sync"
 	"time"
 
-	_ "modernc.org/sqlite" // the driver of the store
+	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 )
 
 // A bareServer is the floor of a server: a handler of net/http that commits the bytes of a
 // request to a SQLite file, with the journal mode and the synchronous setting of the
 // store. Requests that arrive during a commit share the next one.
 type bareServer struct {
-	db   *sql.DB
+	begin, insert, commit, rollback *conn.Stmt
+
 	data []byte // of each request
 	join chan chan error
 }
@@ -32,12 +32,20 @@ const maxShared = 1024
 // reports until its standard input ends.
 func (p *part) bare(ctx context.Context) (f figures, err error) {
 	s := &bareServer{data: make([]byte, p.n), join: make(chan chan error, maxShared)}
-	if s.db, err = sql.Open("sqlite", filepath.Join(p.dir, "floor.db")+"?_pragma=journal_mode(wal)&_pragma=synchronous(full)"); err != nil {
+	db, err := conn.Open(filepath.Join(p.dir, "floor.db") + "?_pragma=journal_mode(wal)&_pragma=synchronous(full)")
+	if err != nil {
 		return nil, err
 	}
-	s.db.SetMaxOpenConns(1)
-	if _, err := s.db.ExecContext(ctx, "CREATE TABLE bytes (id INTEGER PRIMARY KEY, data BLOB)"); err != nil {
-		return nil, err
+	if err := db.Once("CREATE TABLE bytes (id INTEGER PRIMARY KEY, data BLOB)"); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	for _, q := range []struct {
+		to   **conn.Stmt
+		text string
+	}{{&s.begin, "BEGIN IMMEDIATE"}, {&s.insert, "INSERT INTO bytes (data) VALUES (?)"}, {&s.commit, "COMMIT"}, {&s.rollback, "ROLLBACK"}} {
+		if *q.to, err = db.Prepare(q.text); err != nil {
+			return nil, errors.Join(err, db.Close())
+		}
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -85,24 +93,24 @@ func (s *bareServer) commits(ctx context.Context) {
 		for len(group) < maxShared && len(s.join) > 0 {
 			group = append(group, <-s.join)
 		}
-		err := s.commit(ctx, len(group))
+		err := s.write(len(group))
 		for _, done := range group {
 			done <- err
 		}
 	}
 }
 
-func (s *bareServer) commit(ctx context.Context, n int) error {
-	tx, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
+// write commits the bytes of n requests.
+func (s *bareServer) write(n int) error {
+	if _, err := s.begin.Exec(); err != nil {
 		return err
 	}
-	insert, err := tx.PrepareContext(ctx, "INSERT INTO bytes (data) VALUES (?)")
-	for i := 0; i < n && err == nil; i++ {
-		_, err = insert.ExecContext(ctx, s.data)
+	for range n {
+		if _, err := s.insert.Exec(s.data); err != nil {
+			_, rerr := s.rollback.Exec()
+			return errors.Join(err, rerr)
+		}
 	}
-	if err != nil {
-		return errors.Join(err, tx.Rollback())
-	}
-	return tx.Commit()
+	_, err := s.commit.Exec()
+	return err
 }

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// A conn is one connection of a client. It writes requests that were encoded beforehand, so
-// that the processor time of the client disturbs the server on the same machine little.
-type conn struct {
+// A client is one connection to a server. It writes requests that were encoded beforehand, so
+// that the processor time of clients disturbs the server on the same machine little.
+type client struct {
 	net.Conn
 	r    *bufio.Reader
 	body []byte
@@ -24,19 +24,19 @@ type conn struct {
 }
 
 // dial connects to host:port.
-func dial(ctx context.Context, address string) (*conn, error) {
+func dial(ctx context.Context, address string) (*client, error) {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	return &conn{Conn: c, r: bufio.NewReaderSize(c, 8<<10)}, nil
+	return &client{Conn: c, r: bufio.NewReaderSize(c, 8<<10)}, nil
 }
 
 // requestTime bounds a request, so that a server that hangs ends the benchmark.
 const requestTime = time.Minute
 
 // do sends a request. The body is valid until the next call.
-func (c *conn) do(request []byte) (status int, body []byte, err error) {
+func (c *client) do(request []byte) (status int, body []byte, err error) {
 	if err := c.SetDeadline(time.Now().Add(requestTime)); err != nil {
 		return 0, nil, err
 	}
@@ -88,7 +88,7 @@ type load struct {
 // and must not keep the body. Answers that do not have the wanted status are counted.
 func press(ctx context.Context, address string, n int, d time.Duration, want int, next func(conn, i int) []byte, seen func(conn int, body []byte)) (*load, error) {
 	l := &load{other: map[int]int{}}
-	conns := make([]*conn, n)
+	conns := make([]*client, n)
 	defer func() {
 		for _, c := range conns {
 			if c != nil {

@@ -124,7 +124,7 @@ func (s *server) rss() float64 { return rssOf(s.cmd.Process.Pid) }
 type tenant struct{ account, key string }
 
 // call sends one request as the administrator or as a tenant, and decodes the answer.
-func (c *conn) call(method, path, key, body string, want int, into any) error {
+func (c *client) call(method, path, key, body string, want int, into any) error {
 	status, data, err := c.do(request(method, path, key, body))
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", method, path, err)
@@ -170,7 +170,7 @@ type started struct {
 }
 
 // ended waits until a run has completed.
-func (c *conn) ended(ctx context.Context, run, key string) error {
+func (c *client) ended(ctx context.Context, run, key string) error {
 	for {
 		var got struct{ Status string }
 		if err := c.call("GET", "/v1/recipe-executions/"+run, key, "", 200, &got); err != nil {

@@ -23,6 +23,7 @@ var dialNames = []string{
 var mayDial = map[string]string{
 	"internal/egress/egress.go":  "the guarded dialer itself",
 	"internal/control/client.go": "a unix socket in the data directory",
+	"bench/client.go":            "a server on loopback that the benchmark has started",
 }
 
 // TestI19_OneWayOut: every outgoing connection is dialled by package egress.
