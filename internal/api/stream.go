@@ -205,8 +205,12 @@ func (e *eventStream) pass(silent bool) error {
 	return e.out.flush()
 }
 
-// reset tells the client that the stream ends early, and where to read on.
+// reset tells the client that the stream ends early, and where to read on. What is held is
+// sent before, because the place to read on is after it.
 func (e *eventStream) reset(ctx context.Context, err error) error {
+	for _, env := range e.joined.Flush() {
+		e.send(env)
+	}
 	cause := err
 	if c := context.Cause(ctx); c != nil {
 		cause = c

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// A frame is one of a stream of server-sent events.
+type frame struct {
+	id   uint64 // 0 = it does not move the cursor
+	name string
+	data []byte
+}
+
+// A stream follows a stream of the server. It connects again, with the number of the last
+// frame that it has passed on, until the server says that nothing more follows.
+type stream struct {
+	c     *Client
+	call  func() *call
+	after uint64
+	// ends reports whether a frame may be the last one of the stream; nil = it has no end.
+	ends func(frame) bool
+
+	last      frame         // that was passed on
+	hint      time.Duration // how long to wait before connecting again, as the server said
+	connected bool
+}
+
+// errSilent is why a connection is given up that says nothing.
+var errSilent = errors.New("the stream is silent")
+
+// errStopped is returned when whoever reads the stream wants no more of it.
+var errStopped = errors.New("stopped")
+
+// errDone is returned at the end of the stream.
+var errDone = errors.New("done")
+
+// frames returns the frames with a number, each once and in order. After an error it ends.
+func (s *stream) frames(ctx context.Context) iter.Seq2[frame, error] {
+	return func(yield func(frame, error) bool) {
+		for failed := 0; ; {
+			before := s.after
+			err := s.read(ctx, yield)
+			switch {
+			case errors.Is(err, errStopped), errors.Is(err, errDone):
+				return
+			case ctx.Err() != nil:
+				yield(frame{}, fmt.Errorf("following %s: %w", s.call().path, context.Cause(ctx)))
+				return
+			case lasting(err):
+				yield(frame{}, err)
+				return
+			}
+			if failed++; s.after > before {
+				failed = 1
+			}
+			if !s.connected && failed >= s.c.cfg.Attempts {
+				yield(frame{}, err)
+				return
+			}
+			if serr := s.c.cfg.Sleep(ctx, s.pause(failed, err)); serr != nil {
+				yield(frame{}, fmt.Errorf("following %s: %w", s.call().path, serr))
+				return
+			}
+		}
+	}
+}
+
+// pause returns how long to wait before connecting again.
+func (s *stream) pause(failed int, err error) time.Duration {
+	wait := s.c.backoff(failed)
+	if s.connected {
+		wait = max(wait, jitter(s.hint))
+	}
+	var p *Problem
+	if errors.As(err, &p) {
+		wait = max(wait, min(p.RetryAfter, s.c.cfg.MaxRetryAfter))
+	}
+	return wait
+}
+
+// lasting reports whether connecting again would not help: the server has said no.
+func lasting(err error) bool {
+	var p *Problem
+	if errors.As(err, &p) {
+		return p.Status < 500 && p.Status != http.StatusTooManyRequests && p.Status != http.StatusRequestTimeout || p.Status == http.StatusNotImplemented
+	}
+	return !errors.Is(err, fault.ServerUnreachable)
+}
+
+// read passes on the frames of one connection. The error says why it ended.
+func (s *stream) read(ctx context.Context, yield func(frame, error) bool) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	quiet := time.AfterFunc(s.c.cfg.Silence, func() { cancel(errSilent) })
+	defer quiet.Stop()
+	cl := s.call().set("Accept", "text/event-stream").with("afterEventId", number(s.after))
+	res, err := s.c.once(ctx, cl)
+	if err != nil {
+		return silent(ctx, err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode == http.StatusNoContent {
+		return errDone
+	}
+	s.connected = true
+	r := frameReader{lines: bufio.NewScanner(res.Body)}
+	r.lines.Buffer(make([]byte, 0, 64<<10), maxFrame)
+	for {
+		f, err := r.next(func() { quiet.Reset(s.c.cfg.Silence) })
+		if r.retry > 0 {
+			s.hint = r.retry
+		}
+		switch {
+		case errors.Is(err, bufio.ErrTooLong):
+			return fault.New(fault.ValueTooLarge, "the stream has an event of more than %d bytes", maxFrame)
+		case err != nil:
+			return silent(ctx, unreachable(ctx, cl, err))
+		case f == nil && s.ends != nil && s.ends(s.last) && whole(res):
+			return errDone
+		case f == nil || f.name == "reset":
+			return fault.New(fault.ServerUnreachable, "the stream was cut off")
+		case f.id <= s.after:
+			continue // a heartbeat, or what was passed on before
+		}
+		// What follows may take its time: a slow reader is no silent server.
+		quiet.Stop()
+		s.after, s.last = f.id, *f
+		if !yield(*f, nil) {
+			return errStopped
+		}
+		quiet.Reset(s.c.cfg.Silence)
+	}
+}
+
+// silent replaces the end of a connection that said nothing.
+func silent(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), errSilent) {
+		return fault.Wrap(fault.ServerUnreachable, errSilent, "the stream is silent")
+	}
+	return err
+}
+
+// whole reports whether the end of the body is the end that the server has meant: without
+// chunks it may be that of a connection that was cut off.
+func whole(res *http.Response) bool {
+	return res.ProtoMajor >= 2 || slices.Contains(res.TransferEncoding, "chunked")
+}
+
+// maxFrame bounds a line of a stream.
+const maxFrame = 64 << 20
+
+// A frameReader reads server-sent events (the section of the HTML standard).
+type frameReader struct {
+	lines *bufio.Scanner
+	retry time.Duration
+}
+
+// next returns the next frame, or nil at the end. A frame that was cut off is left out.
+func (r *frameReader) next(alive func()) (*frame, error) {
+	f := &frame{}
+	seen := false
+	for r.lines.Scan() {
+		alive()
+		line := r.lines.Bytes()
+		if len(line) == 0 {
+			if seen {
+				return f, nil
+			}
+			continue
+		}
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch string(name) {
+		case "id":
+			id, err := strconv.ParseUint(string(value), 10, 63)
+			if err != nil {
+				return nil, fmt.Errorf("an event has a number that is none: %w", err)
+			}
+			f.id, seen = id, true
+		case "event":
+			f.name, seen = string(value), true
+		case "data":
+			if len(f.data) > 0 {
+				f.data = append(f.data, '\n')
+			}
+			f.data, seen = append(f.data, value...), true
+		case "retry":
+			if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil {
+				r.retry = time.Duration(ms) * time.Millisecond
+			}
+		}
+	}
+	return nil, r.lines.Err()
+}
+
+// decoded turns frames into values.
+func decoded[T any](ctx context.Context, s *stream, keep func(*T) bool) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		for f, err := range s.frames(ctx) {
+			if err != nil {
+				yield(none, err)
+				return
+			}
+			var v T
+			if err := json.Unmarshal(f.data, &v); err != nil {
+				yield(none, fault.Wrap(fault.InternalError, err, "the event %d cannot be read: %v", f.id, err))
+				return
+			}
+			if keep != nil && !keep(&v) {
+				continue
+			}
+			if !yield(v, nil) {
+				return
+			}
+		}
+	}
+}
