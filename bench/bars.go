@@ -45,6 +45,11 @@ var bars = []bar{
 	{shape: "wide", figure: "growth", want: 1.5, what: "cost of a step in a run of 10,000 ÷ in a run of 10"},
 	{shape: "lanes", n: 100_000, figure: "seconds", want: 2, what: "100,000 steps in 100 lanes, s"},
 	{shape: "books", figure: "us_per_run", want: 60, what: "proving the credits of a run from its journal, µs"},
+	{shape: "execute", figure: "steps_per_s", least: true, want: 3_000, aim: 8_000, what: "starts of three steps over HTTP, accepted and durable, /s"},
+	{shape: "execute", figure: "p99_us", want: 60_000, what: "such a start, p99, µs"},
+	{shape: "get", figure: "steps_per_s", least: true, want: 15_000, what: "runs read over HTTP, /s"},
+	{shape: "get-large", figure: "p50_us", want: 5_000, what: "a run of 100,000 events read over HTTP, µs"},
+	{shape: "ready", figure: "p50_us", want: 300_000, what: "from the start of roux serve to /readyz, µs"},
 	{shape: "fairness", figure: "worst_in_tasks", want: 2, what: "the longest wait, in tasks"},
 }
 

@@ -217,6 +217,8 @@ func (p *part) play(ctx context.Context, role string, stdin io.Reader, stdout io
 			f, err = p.takeOver(ctx)
 			err = closing(stop, err)
 		}
+	case "bare":
+		f, err = p.bare(ctx)
 	default:
 		err = fmt.Errorf("no role %q", role)
 	}

@@ -69,6 +69,9 @@ var shapes = []shape{
 	{"disk", disk},
 	{"books", books},
 	{"steady", steady},
+	{"execute", execute},
+	{"get", gets},
+	{"ready", ready},
 }
 
 // A bench is one invocation of the command.
@@ -78,6 +81,7 @@ type bench struct {
 	waiting int
 	done    int
 	steady  time.Duration
+	press   time.Duration
 	observe bool
 	profile string
 	stderr  io.Writer
@@ -123,6 +127,7 @@ type options struct {
 	profile, dir string
 	waiting      int
 	steady       time.Duration
+	press        time.Duration
 	part         part
 }
 
@@ -144,6 +149,7 @@ func (o *options) parse(args []string, stderr io.Writer) error {
 	f.IntVar(&o.part.done, "done", 20, "how many steps each of them has done before")
 	f.BoolVar(&o.observe, "observe", false, "metrics are on in many, metered and slow, as in a service")
 	f.DurationVar(&o.steady, "steady", time.Minute, "how long steady lasts")
+	f.DurationVar(&o.press, "press", 10*time.Second, "how long execute and get send requests")
 	f.StringVar(&o.part.signal, "signal", "", "for the processes that this one starts")
 	f.DurationVar(&o.part.rest, "rest", 0, "for the processes that this one starts")
 	f.DurationVar(&o.part.idle, "idle", 0, "for the processes that this one starts")
@@ -157,6 +163,9 @@ func (o *options) parse(args []string, stderr io.Writer) error {
 }
 
 func run(ctx context.Context, began time.Time, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if os.Getenv(roleVariable) == "serve" {
+		return serveRole(ctx, args, stdin, stdout, stderr)
+	}
 	var o options
 	if err := o.parse(args, stderr); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -196,7 +205,7 @@ func (o *options) measure(ctx context.Context, stdout, stderr io.Writer) (err er
 		return err
 	}
 	defer func() { err = closing(func() error { return os.RemoveAll(dir) }, err) }()
-	b := &bench{dir: dir, smoke: o.smoke, waiting: o.waiting, done: o.part.done, steady: o.steady, observe: o.observe, profile: o.profile, stderr: stderr}
+	b := &bench{dir: dir, smoke: o.smoke, waiting: o.waiting, done: o.part.done, steady: o.steady, press: o.press, observe: o.observe, profile: o.profile, stderr: stderr}
 	if b.smoke {
 		b.steady = min(b.steady, time.Second)
 	}

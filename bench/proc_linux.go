@@ -25,6 +25,31 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
+// cpuOf returns the CPU time of another process so far, to 10 ms.
+func cpuOf(pid int) time.Duration {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0
+	}
+	// The name of the program, in parentheses, may have spaces; see proc_pid_stat(5).
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	const utime, stime, ticksPerSecond = 11, 12, 100
+	var ticks int64
+	for _, i := range []int{utime, stime} {
+		if i < len(fields) {
+			v, _ := strconv.ParseInt(string(fields[i]), 10, 64)
+			ticks += v
+		}
+	}
+	return time.Duration(ticks) * time.Second / ticksPerSecond
+}
+
+// rssOf returns the resident memory of another process in MiB.
+func rssOf(pid int) float64 {
+	v, _ := field("/proc/"+strconv.Itoa(pid)+"/status", "VmRSS:")
+	return float64(v) / 1024
+}
+
 // rss returns the resident memory of this process in MiB.
 func rss() float64 {
 	v, _ := field("/proc/self/status", "VmRSS:")

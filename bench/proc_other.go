@@ -18,4 +18,7 @@ func rss() float64       { return 0 }
 func pss() float64       { return 0 }
 func written() int64     { return 0 }
 
+func cpuOf(int) time.Duration { return 0 }
+func rssOf(int) float64       { return 0 }
+
 func machine(string) map[string]string { return map[string]string{} }

@@ -198,9 +198,11 @@ func (s *Server) execute(ctx context.Context, in *executeIn) (*accepted, error) 
 
 // acceptedBody describes a run that has been accepted.
 func (s *Server) acceptedBody(ctx context.Context, c *registry.Compiled, started engine.Started) Accepted {
-	base, state := "/v1/recipe-executions/"+started.Run, "dispatching"
-	if head, err := s.cfg.Node.Store.Head(ctx, key(ctx, started.Run)); err == nil {
-		state = head.Status
+	base, state := "/v1/recipe-executions/"+started.Run, started.Status.String()
+	if started.Existing { // it has gone on since it was started
+		if head, err := s.cfg.Node.Store.Head(ctx, key(ctx, started.Run)); err == nil {
+			state = head.Status
+		}
 	}
 	return Accepted{
 		ExecutionID: started.Run, Status: executionStatus(state), State: state, CreditsReserved: started.Reserved,

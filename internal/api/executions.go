@@ -33,6 +33,9 @@ type executionBody struct {
 // MarshalJSON implements json.Marshaler.
 func (e executionBody) MarshalJSON() ([]byte, error) { return e.data, nil }
 
+// EncodedJSON implements rest.Encoded.
+func (e executionBody) EncodedJSON() []byte { return e.data }
+
 // Schema implements huma.SchemaProvider.
 func (executionBody) Schema(r huma.Registry) *huma.Schema {
 	return r.Schema(reflect.TypeFor[resource.Execution](), true, "Execution")
@@ -43,6 +46,9 @@ type jobBody struct{ data []byte }
 
 // MarshalJSON implements json.Marshaler.
 func (j jobBody) MarshalJSON() ([]byte, error) { return j.data, nil }
+
+// EncodedJSON implements rest.Encoded.
+func (j jobBody) EncodedJSON() []byte { return j.data }
 
 // Schema implements huma.SchemaProvider.
 func (jobBody) Schema(r huma.Registry) *huma.Schema {

@@ -205,9 +205,10 @@ func (e *eventStream) pass(silent bool) error {
 	return e.out.flush()
 }
 
-// reset tells the client that the stream ends early, and where to read on.
+// reset tells the client that the stream ends early, and where to read on. What is held is
+// sent before, because the place to read on is after it.
 func (e *eventStream) reset(ctx context.Context, err error) error {
-	for _, env := range e.joined.Flush() { // seen is past it
+	for _, env := range e.joined.Flush() {
 		e.send(env)
 	}
 	return reset(ctx, e.out, e.run, e.seen, err)

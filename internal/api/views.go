@@ -39,6 +39,8 @@ type folded struct {
 	key  store.Key
 	run  *resource.Run // nil until it is first read
 	mask *view.Mask
+	// head is the one that was stored before the events were last read.
+	head store.Head
 	// made is the answer to the last request, as long as nothing has changed.
 	made  *executionBody
 	facts resource.Facts
@@ -67,9 +69,13 @@ func (v *views) with(ctx context.Context, s *Server, head *store.Head, outputs b
 		}
 		f.run, f.mask = fresh.run, fresh.mask
 	}
-	if err := f.read(ctx, s, 0); err != nil {
-		f.run, f.made = nil, nil
-		return err
+	// A run that has settled has no further events until a user acts, which changes its head.
+	if !head.Settled() || f.head != *head {
+		if err := f.read(ctx, s, 0); err != nil {
+			f.run, f.made, f.head = nil, nil, store.Head{}
+			return err
+		}
+		f.head = *head
 	}
 	return fn(f)
 }

@@ -138,11 +138,14 @@ func (s *serve) serve(ctx context.Context, srv *service.Service, dir string, fai
 		srv.ServeAdmin(admin)
 	}
 	local := &control.Local{Reader: srv.Node.Store, Node: srv.Node, AccountName: s.account}
-	unhook, err := control.Serve(dir, local.Reader, local.For)
+	unhook, err := control.Serve(dir, local.Reader, local.For, srv.Local())
 	if err != nil {
 		return datadir.Error(dir, err)
 	}
-	defer unhook()
+	defer func() {
+		srv.API.Stop() // what is streamed over the socket would keep it open
+		unhook()
+	}()
 	sigs, stop := interrupts()
 	defer stop()
 	s.announce(&out)

@@ -47,8 +47,9 @@ type StartRequest struct {
 // A Started is the answer to a start. The run is durable when it is returned.
 type Started struct {
 	Run      string
-	Existing bool  // an earlier request with the same key started it
-	Reserved int64 // credits that are held for it; of an existing run 0
+	Existing bool              // an earlier request with the same key started it
+	Reserved int64             // credits that are held for it; of an existing run 0
+	Status   journal.RunStatus // after its first turn, which is durable; of an existing run 0
 }
 
 // Start begins a run.
@@ -63,7 +64,7 @@ func (e *Engine) Start(ctx context.Context, req StartRequest) (Started, error) {
 		return Started{}, err
 	}
 	out := e.request(ctx, in)
-	started := Started{Run: out.run, Existing: out.existing}
+	started := Started{Run: out.run, Existing: out.existing, Status: out.status}
 	if c := in.m.Start.Credits; c != nil && !out.existing {
 		started.Reserved = c.Reserved
 	}

@@ -267,7 +267,7 @@ func (c *core) startChild(parent *loadedRun, child *program.Child, start *journa
 	in := &input{kind: inStart, key: store.Key{Account: parent.key.Account, Run: start.Run},
 		start: &runStart{prog: child.Program, recipe: child.Recipe, version: child.Version}}
 	in.m = machine.Input{Kind: machine.InStart, Start: start}
-	if err := c.start(in); err != nil && !parent.dropped {
+	if err := c.start(in).err; err != nil && !parent.dropped {
 		end := &machine.ChildEnd{Status: journal.RunFailed, Code: fault.CodeOf(err), Msg: fault.Message(err), Recipe: child.Recipe}
 		// It can only panic, which quarantines the parent and is logged.
 		_ = c.inject(parent, machine.Input{Kind: machine.InChildEnded, Ref: start.Child.Ref(), Fence: start.Child.Fence(), End: end})

@@ -130,7 +130,7 @@ func (c *core) busy() bool {
 func (c *core) handleInput(in *input) {
 	switch in.kind {
 	case inStart:
-		in.out = answer{run: in.key.Run, err: c.start(in)}
+		in.out = c.start(in)
 	case inRun:
 		if len(c.tree.away) > 0 && c.tree.away[in.key] && (in.reply == nil || c.tree.returnAt == 0) {
 			c.tree.postponed = append(c.tree.postponed, in)
@@ -165,17 +165,14 @@ func (c *core) handleInput(in *input) {
 }
 
 // start starts a run.
-func (c *core) start(in *input) error {
+func (c *core) start(in *input) answer {
 	if c.closing {
-		return errStopping
+		return answer{run: in.key.Run, err: errStopping}
 	}
 	prog := in.start.prog
 	capacity := min(max(prog.TailCapacity, minTail), maxTail)
 	l := &loadedRun{storedState: storedState{tail: make([]byte, 0, capacity)}, key: in.key, prog: prog, run: machine.NewRun(prog.Machine()), start: in.start}
-	l.head = store.Head{
-		Key: in.key, Recipe: in.start.recipe, Version: in.start.version,
-		PlanHash: prog.Key(), Created: c.now,
-	}
+	l.head = store.Head{Key: in.key, Recipe: in.start.recipe, Version: in.start.version, PlanHash: prog.Key(), Created: c.now}
 	l.setPlace(in.m.Start)
 	if l.place != nil {
 		l.head.Root, l.head.Parent = l.place.Root, l.place.Parent
@@ -186,7 +183,7 @@ func (c *core) start(in *input) error {
 	terms := in.m.Start.Credits
 	if terms != nil && l.place == nil {
 		if err := c.purses.Readable(in.key.Account); err != nil {
-			return err
+			return answer{run: in.key.Run, err: err}
 		}
 	}
 	c.residency.add(l)
@@ -199,7 +196,7 @@ func (c *core) start(in *input) error {
 	if err != nil {
 		c.residency.drop(l)
 	}
-	return err
+	return answer{run: in.key.Run, status: l.run.Status(), err: err}
 }
 
 // deliver passes an input to its run.
@@ -352,7 +349,7 @@ func (c *core) offer(l *loadedRun, in *machine.Input) error {
 		in.Available = math.MaxInt64 // the store refuses it, unless its key has started a run
 		return nil
 	}
-	if in.Kind != machine.InGranted && start.Child == nil {
+	if in.Kind != machine.InGranted && in.Kind != machine.InChildExtended && start.Child == nil {
 		if err := c.purses.Readable(l.key.Account); err != nil {
 			return err
 		}

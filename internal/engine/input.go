@@ -70,7 +70,8 @@ type runStart struct {
 // An answer is what a request returns.
 type answer struct {
 	run      string
-	existing bool // the idempotency key had already started this run
+	existing bool              // the idempotency key had already started this run
+	status   journal.RunStatus // of a run that was started, after its first turn
 	err      error
 }
 

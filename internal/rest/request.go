@@ -50,7 +50,15 @@ func jsonFormat() huma.Format {
 	}
 }
 
+// Encoded is the body of an answer that is JSON already. It is sent as it is: the encoder
+// would read all of it again.
+type Encoded interface{ EncodedJSON() []byte }
+
 func writeJSON(w io.Writer, v any) error {
+	if e, ok := v.(Encoded); ok {
+		_, err := w.Write(e.EncodedJSON())
+		return err
+	}
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	return e.Encode(v)

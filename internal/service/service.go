@@ -163,6 +163,15 @@ func (s *Service) Serve(ln net.Listener) error {
 	return nil
 }
 
+// Local returns the interface for a listener that lets in nobody but the user whose data
+// directory it is, who could open the directory and needs no key: requests are made by the
+// operator, of the account that the header Roux-Account names.
+func (s *Service) Local() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.API.ServeHTTP(w, r.WithContext(access.With(r.Context(), access.Anyone(s.cfg.Account))))
+	})
+}
+
 // local reports whether only programs of this machine reach an address.
 func local(addr net.Addr) bool {
 	switch addr := addr.(type) {

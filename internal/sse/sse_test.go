@@ -23,7 +23,7 @@ import (
 func TestVectors(t *testing.T) {
 	dir := os.Getenv("ROUX_SHARED")
 	if dir == "" {
-		t.Skip("no vectors (set ROUX_SHARED)")
+		t.Skip("no shared data (set ROUX_SHARED)")
 	}
 	raw, err := os.ReadFile(filepath.Join(dir, "data", "vectors", "sse-parse.json"))
 	if err != nil {
