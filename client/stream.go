@@ -3,12 +3,11 @@
 package client
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"net/http"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/sse"
 )
 
 // A frame is one of a stream of server-sent events.
@@ -117,15 +117,14 @@ func (s *stream) read(ctx context.Context, yield func(frame, error) bool) error 
 		return errDone
 	}
 	s.connected = true
-	r := frameReader{lines: bufio.NewScanner(res.Body)}
-	r.lines.Buffer(make([]byte, 0, 64<<10), maxFrame)
+	r := sse.NewReader(heard{res.Body, func() { quiet.Reset(s.c.cfg.Silence) }}, maxFrame)
 	for {
-		f, err := r.next(func() { quiet.Reset(s.c.cfg.Silence) })
-		if r.retry > 0 {
-			s.hint = r.retry
+		f, err := next(r)
+		if r.Retry() > 0 {
+			s.hint = r.Retry()
 		}
 		switch {
-		case errors.Is(err, bufio.ErrTooLong):
+		case errors.Is(err, sse.ErrTooLong):
 			return fault.New(fault.ValueTooLarge, "the stream has an event of more than %d bytes", maxFrame)
 		case err != nil:
 			return silent(ctx, unreachable(ctx, cl, err))
@@ -160,51 +159,39 @@ func whole(res *http.Response) bool {
 	return res.ProtoMajor >= 2 || slices.Contains(res.TransferEncoding, "chunked")
 }
 
-// maxFrame bounds a line of a stream.
+// maxFrame bounds an event of a stream.
 const maxFrame = 64 << 20
 
-// A frameReader reads server-sent events (the section of the HTML standard).
-type frameReader struct {
-	lines *bufio.Scanner
-	retry time.Duration
+// A heard calls alive whenever its reader has said something.
+type heard struct {
+	io.Reader
+	alive func()
+}
+
+func (h heard) Read(p []byte) (int, error) {
+	n, err := h.Reader.Read(p)
+	if n > 0 {
+		h.alive()
+	}
+	return n, err
 }
 
 // next returns the next frame, or nil at the end. A frame that was cut off is left out.
-func (r *frameReader) next(alive func()) (*frame, error) {
-	f := &frame{}
-	seen := false
-	for r.lines.Scan() {
-		alive()
-		line := r.lines.Bytes()
-		if len(line) == 0 {
-			if seen {
-				return f, nil
-			}
-			continue
-		}
-		name, value, _ := bytes.Cut(line, []byte(":"))
-		value = bytes.TrimPrefix(value, []byte(" "))
-		switch string(name) {
-		case "id":
-			id, err := strconv.ParseUint(string(value), 10, 63)
-			if err != nil {
-				return nil, fmt.Errorf("an event has a number that is none: %w", err)
-			}
-			f.id, seen = id, true
-		case "event":
-			f.name, seen = string(value), true
-		case "data":
-			if len(f.data) > 0 {
-				f.data = append(f.data, '\n')
-			}
-			f.data, seen = append(f.data, value...), true
-		case "retry":
-			if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil {
-				r.retry = time.Duration(ms) * time.Millisecond
-			}
+func next(r *sse.Reader) (*frame, error) {
+	ev, err := r.Next()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	f := &frame{name: ev.Name, data: slices.Clone(ev.Data)}
+	if ev.Own {
+		if f.id, err = strconv.ParseUint(ev.ID, 10, 63); err != nil {
+			return nil, fmt.Errorf("an event has a number that is none: %w", err)
 		}
 	}
-	return nil, r.lines.Err()
+	return f, nil
 }
 
 // decoded turns frames into values.

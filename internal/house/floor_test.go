@@ -23,7 +23,7 @@ var floors = []struct {
 	packages []string
 }{
 	{"fault", []string{"fault"}},
-	{"leaves", []string{"internal/failpoint", "internal/cputime", "internal/datadir", "internal/wire", "internal/heap", "internal/clock", "internal/spell", "internal/linediff", "internal/pattern"}},
+	{"leaves", []string{"internal/failpoint", "internal/cputime", "internal/datadir", "internal/wire", "internal/heap", "internal/clock", "internal/spell", "internal/linediff", "internal/pattern", "internal/sse"}},
 	{"0", []string{"action", "internal/mutation"}},
 	{"0, what is embedded", []string{"examples"}},
 	{"1, JSON", []string{"internal/jsonx"}},
