@@ -20,7 +20,7 @@ import (
 func TestWebhooksPage(t *testing.T) {
 	for _, tool := range []string{"curl", "python3"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip(tool + " is not installed")
+			t.Skipf("a tool of the page is not installed: %s", tool)
 		}
 	}
 	page, err := os.ReadFile("../../docs/webhooks.md")
