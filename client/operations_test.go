@@ -127,7 +127,24 @@ var operations = map[string]func(context.Context, *client.Client) error{
 	"jobs-events": func(ctx context.Context, c *client.Client) error {
 		return drain(c.Jobs.Events(ctx, "x", client.EventOptions{}))
 	},
-	"feed-events": func(ctx context.Context, c *client.Client) error { return drain(c.Feed(ctx, 1)) },
+	"webhooks-create": func(ctx context.Context, c *client.Client) error {
+		return last(c.Webhooks.Create(ctx, client.WebhookChange{}))
+	},
+	"webhooks-rotate": func(ctx context.Context, c *client.Client) error {
+		return last(c.Webhooks.Rotate(ctx, "x", client.Rotation{}))
+	},
+	"webhooks-list": func(ctx context.Context, c *client.Client) error { return drain(c.Webhooks.List(ctx)) },
+	"webhooks-get":  func(ctx context.Context, c *client.Client) error { return last(c.Webhooks.Get(ctx, "x")) },
+	"webhooks-update": func(ctx context.Context, c *client.Client) error {
+		return last(c.Webhooks.Update(ctx, "x", client.WebhookChange{}, `"1"`))
+	},
+	"webhooks-delete":      func(ctx context.Context, c *client.Client) error { return c.Webhooks.Delete(ctx, "x", `"1"`) },
+	"webhooks-public-keys": func(ctx context.Context, c *client.Client) error { return drain(c.Webhooks.PublicKeys(ctx, "x")) },
+	"webhooks-deliveries":  func(ctx context.Context, c *client.Client) error { return drain(c.Webhooks.Deliveries(ctx, "x")) },
+	"webhooks-delivery":    func(ctx context.Context, c *client.Client) error { return last(c.Webhooks.Delivery(ctx, "x", "y")) },
+	"webhooks-resend":      func(ctx context.Context, c *client.Client) error { return last(c.Webhooks.Resend(ctx, "x", "y")) },
+	"webhooks-test":        func(ctx context.Context, c *client.Client) error { return last(c.Webhooks.Test(ctx, "x")) },
+	"feed-events":          func(ctx context.Context, c *client.Client) error { return drain(c.Feed(ctx, 1)) },
 }
 
 // without are operations that need no method.
@@ -255,6 +272,8 @@ var schemas = map[string]any{
 	"ProblemError": client.ProblemError{}, "Quarantine": client.Quarantine{}, "ReasonInBody": client.Reason{}, "RecipeDiff": client.RecipeDiff{},
 	"RecipeSummary": client.Recipe{}, "RetryRequest": client.RetryRequest{}, "SignalInBody": client.Signal{}, "StepMetadata": client.StepMetadata{}, "StepOutcome": client.StepOutcome{},
 	"StepOutcomes": client.StepOutcomes{}, "StepResult": client.StepResult{}, "Tag": client.Tag{}, "Validation": client.Validation{}, "WaitingFor": client.WaitingFor{},
+	"NewWebhook": client.NewWebhook{}, "WebhookAttempt": client.DeliveryAttempt{}, "WebhookDelivery": client.Delivery{}, "WebhookKey": client.WebhookKey{},
+	"WebhookResource": client.Webhook{}, "WebhookRotateInBody": client.Rotation{}, "WebhookText": client.WebhookChange{},
 }
 
 // unread are fields that the client leaves out on purpose.
