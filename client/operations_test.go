@@ -113,7 +113,9 @@ var operations = map[string]func(context.Context, *client.Client) error{
 	"executions-signal": func(ctx context.Context, c *client.Client) error {
 		return last(c.Runs.Signal(ctx, "x", client.Signal{Name: "y"}))
 	},
-	"executions-tags": func(ctx context.Context, c *client.Client) error { return drain(c.Runs.Tags(ctx, "x")) },
+	"executions-explain": func(ctx context.Context, c *client.Client) error { return last(c.Runs.Explain(ctx, "x", "y")) },
+	"executions-ledger":  func(ctx context.Context, c *client.Client) error { return last(c.Runs.Ledger(ctx, "x")) },
+	"executions-tags":    func(ctx context.Context, c *client.Client) error { return drain(c.Runs.Tags(ctx, "x")) },
 	"executions-events": func(ctx context.Context, c *client.Client) error {
 		return drain(c.Runs.Events(ctx, "x", client.EventOptions{After: 1, Types: []string{"node.*"}, Every: true}))
 	},
@@ -272,6 +274,8 @@ var schemas = map[string]any{
 	"ProblemError": client.ProblemError{}, "Quarantine": client.Quarantine{}, "ReasonInBody": client.Reason{}, "RecipeDiff": client.RecipeDiff{},
 	"RecipeSummary": client.Recipe{}, "RetryRequest": client.RetryRequest{}, "SignalInBody": client.Signal{}, "StepMetadata": client.StepMetadata{}, "StepOutcome": client.StepOutcome{},
 	"StepOutcomes": client.StepOutcomes{}, "StepResult": client.StepResult{}, "Tag": client.Tag{}, "Validation": client.Validation{}, "WaitingFor": client.WaitingFor{},
+	"Adjusted": client.Adjustment{}, "Bill": client.Bill{}, "Charge": client.Charge{}, "Dependency": client.Dependency{}, "ExecutionExplanation": client.Explanation{},
+	"Extension": client.Extension{}, "Fact": client.Fact{}, "GenerationBill": client.GenerationBill{}, "Part": client.LotAmount{}, "Standing": client.BudgetUse{}, "StepExplanation": client.StepExplanation{},
 	"NewWebhook": client.NewWebhook{}, "WebhookAttempt": client.DeliveryAttempt{}, "WebhookDelivery": client.Delivery{}, "WebhookKey": client.WebhookKey{},
 	"WebhookResource": client.Webhook{}, "WebhookRotateInBody": client.Rotation{}, "WebhookText": client.WebhookChange{},
 }
