@@ -108,6 +108,9 @@ var operations = map[string]func(context.Context, *client.Client) error{
 		return last(c.Runs.Release(ctx, "x", client.Reason{}))
 	},
 	"executions-retry": func(ctx context.Context, c *client.Client) error {
+		if _, err := c.Runs.RetryPlan(ctx, "x", client.RetryRequest{}); err != nil {
+			return err
+		}
 		return last(c.Runs.Retry(ctx, "x", client.RetryRequest{}))
 	},
 	"executions-signal": func(ctx context.Context, c *client.Client) error {
@@ -275,13 +278,14 @@ var schemas = map[string]any{
 	"RecipeSummary": client.Recipe{}, "RetryRequest": client.RetryRequest{}, "SignalInBody": client.Signal{}, "StepMetadata": client.StepMetadata{}, "StepOutcome": client.StepOutcome{},
 	"StepOutcomes": client.StepOutcomes{}, "StepResult": client.StepResult{}, "Tag": client.Tag{}, "Validation": client.Validation{}, "WaitingFor": client.WaitingFor{},
 	"Adjusted": client.Adjustment{}, "Bill": client.Bill{}, "Charge": client.Charge{}, "Dependency": client.Dependency{}, "ExecutionExplanation": client.Explanation{},
-	"Extension": client.Extension{}, "Fact": client.Fact{}, "GenerationBill": client.GenerationBill{}, "Part": client.LotAmount{}, "Standing": client.BudgetUse{}, "StepExplanation": client.StepExplanation{},
+	"Extension": client.Extension{}, "RetryPlan": client.RetryPlan{}, "Fact": client.Fact{}, "GenerationBill": client.GenerationBill{}, "Part": client.LotAmount{}, "Standing": client.BudgetUse{}, "StepExplanation": client.StepExplanation{},
 	"NewWebhook": client.NewWebhook{}, "WebhookAttempt": client.DeliveryAttempt{}, "WebhookDelivery": client.Delivery{}, "WebhookKey": client.WebhookKey{},
 	"WebhookResource": client.Webhook{}, "WebhookRotateInBody": client.Rotation{}, "WebhookText": client.WebhookChange{},
 }
 
 // unread are fields that the client leaves out on purpose.
 var unread = map[string]string{
+	"RetryRequest.dryRun":  "the method RetryPlan sets it",
 	"ExecuteRequest.async": "the field Wait sends the header Prefer, which says how long",
 }
 

@@ -68,3 +68,41 @@ func TestX153_LedgerOfARun(t *testing.T) {
 	free := s.key("local", access.Developer)
 	s.call(free, "GET", "/v1/recipe-executions/"+run+"/ledger", nil).problem(fault.RunNotFound)
 }
+
+// A dry run of a retry says what would run again and what it would cost, and changes nothing.
+func TestX198_RetryPlan(t *testing.T) {
+	s := start(t)
+	dev := s.key("acme", access.Developer)
+	s.register(dev, `{"name":"halfway","version":"1.0.0","steps":[{"id":"a","action":{"name":"costly"}},{"id":"b","dependsOn":["a"],"transform":{"expression":"[1][input.n]"}},{"id":"c","dependsOn":["b"],"action":{"name":"costly"}}]}`)
+	s.grant("acme", 100)
+	run := s.execute(dev, "halfway", `{"parameters":{"n":1}}`)
+	s.events(dev, run, "", func(event) bool { return true })
+	path := "/v1/recipe-executions/" + run
+	before := s.call(dev, "GET", path, nil).want(200)
+	steps := func(a answer) string {
+		t.Helper()
+		var list []string
+		for _, x := range a.get("steps").([]any) {
+			list = append(list, x.(string))
+		}
+		return strings.Join(list, " ")
+	}
+	dry := s.call(dev, "POST", path+"/retry", `{"dryRun":true}`).want(200)
+	if steps(dry) != "b c" || dry.get("generation") != float64(2) || dry.get("creditsEstimated") != float64(5) || dry.get("creditsAvailable") != float64(95) || dry.get("payable") != true {
+		t.Errorf("from what failed: %s", dry.body)
+	}
+	if all := s.call(dev, "POST", path+"/retry", `{"dryRun":true,"from":"a"}`).want(200); steps(all) != "a b c" || all.get("creditsEstimated") != float64(10) {
+		t.Errorf("from the first step: %s", all.body)
+	}
+	s.call(dev, "POST", path+"/retry", `{"dryRun":true,"from":"none"}`).problem(fault.StepNotFound)
+	if after := s.call(dev, "GET", path, nil).want(200); string(after.body) != string(before.body) {
+		t.Errorf("the run has changed: %s", after.body)
+	}
+	token := dry.text("resumeToken")
+	s.call(dev, "POST", path+"/retry", `{"input":{"n":0},"resumeToken":"`+token+`"}`).want(200)
+	s.call(dev, "POST", path+"/retry", `{"resumeToken":"`+token+`","dryRun":true}`).problem(fault.Conflict)
+	s.events(dev, run, "?types=run.completed", func(event) bool { return true })
+	if done := s.call(dev, "GET", path, nil).want(200); done.text("status") != "completed" || done.get("credits.used") != float64(10) {
+		t.Errorf("after the retry: %s", done.body)
+	}
+}
