@@ -42,7 +42,10 @@ var operations = map[string]func(context.Context, *client.Client) error{
 	"credits-entries": func(ctx context.Context, c *client.Client) error { return drain(c.Credits.Entries(ctx)) },
 	"credits-lots":    func(ctx context.Context, c *client.Client) error { return drain(c.Credits.Lots(ctx)) },
 	"actions-list":    func(ctx context.Context, c *client.Client) error { return drain(c.Actions.List(ctx)) },
-	"actions-get":     func(ctx context.Context, c *client.Client) error { return last(c.Actions.Get(ctx, "x", "1")) },
+	"actions-call": func(ctx context.Context, c *client.Client) error {
+		return last(c.Actions.Call(ctx, "x", "1", client.ExecuteRequest{}))
+	},
+	"actions-get": func(ctx context.Context, c *client.Client) error { return last(c.Actions.Get(ctx, "x", "1")) },
 
 	"files-list": func(ctx context.Context, c *client.Client) error { return drain(c.Files.List(ctx, client.FileQuery{})) },
 	"files-upload": func(ctx context.Context, c *client.Client) error {

@@ -4,17 +4,13 @@ package api
 
 import (
 	"context"
-	"math"
 	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/roux-engine/roux/internal/journal"
-	"github.com/roux-engine/roux/internal/jsonx"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/resource"
 	"github.com/roux-engine/roux/internal/rest"
-	"github.com/roux-engine/roux/internal/view"
 )
 
 // A RetryPlan is what a retry would do.
@@ -54,10 +50,6 @@ func (retryBody) Schema(r huma.Registry) *huma.Schema {
 	}}
 }
 
-// maxTurns bounds how many turns of a retry are decided to find what it resets. A turn has up
-// to machine.MaxEvents events.
-const maxTurns = 20
-
 // retryPlan decides a retry on a copy of the run, of which nothing is stored. Limits that
 // would be raised change nothing of what would run again.
 func (s *Server) retryPlan(ctx context.Context, in *retryIn, edits map[string]any) (*retried, error) {
@@ -81,48 +73,13 @@ func (s *Server) retryPlan(ctx context.Context, in *retryIn, edits map[string]an
 		}
 		out.CreditsAvailable = a.Balance(s.cfg.Now().UnixMicro()).Available
 	}
-	m := machine.Input{Kind: machine.InRetry, Name: in.Body.From, At: s.cfg.Now().UnixMicro(), Available: math.MaxInt64}
-	if len(edits) > 0 {
-		m.Kind = machine.InEdit
-		if m.Data, err = jsonx.Canonical(edits); err != nil {
-			return nil, err
-		}
-	}
-	if err := out.decide(run, &m); err != nil {
+	reset, err := program.Retried(run, in.Body.From, edits, s.cfg.Now().UnixMicro())
+	if err != nil {
 		return nil, err
 	}
+	out.Generation, out.Steps, out.MoreSteps = int64(run.Generation()), append(out.Steps, reset.Steps...), reset.More
+	out.CreditsReserved, out.CreditsEstimated = reset.Reserved, reset.Expected
 	out.Payable = out.CreditsReserved <= out.CreditsAvailable || out.CreditsReserved == 0
 	data, err := encodeJSON(out)
 	return &retried{ETag: rest.ETag(run.Last()), Body: retryBody{data}}, err
-}
-
-// decide adds what a retry would do to a run, which it changes.
-func (out *RetryPlan) decide(run *machine.Run, in *machine.Input) error {
-	before := run.Last()
-	for turn := 0; turn < maxTurns; turn++ {
-		var t machine.Turn
-		run.Decide(in, &t)
-		if t.Err != nil {
-			return t.Err
-		}
-		for i := range t.Events {
-			ev := &t.Events[i]
-			switch ev.Kind {
-			case journal.EvNodeInvalidated:
-				if len(out.Steps) == view.MaxSteps {
-					out.MoreSteps++
-				} else {
-					out.Steps = append(out.Steps, journal.StepPath(run.Plan(), ev.Ref()))
-				}
-			case journal.EvCreditsReserved:
-				out.CreditsReserved, out.CreditsEstimated = ev.Credits(), ev.Expected()
-			}
-		}
-		if len(t.Events) == 0 || run.Last() == before {
-			break
-		}
-		before, in = run.Last(), &machine.Input{Kind: machine.InContinue, At: in.At}
-	}
-	out.Generation = int64(run.Generation())
-	return nil
 }
