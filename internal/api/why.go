@@ -87,7 +87,7 @@ func (s *Server) explain(ctx context.Context, in *explainIn) (*struct{ Body Exec
 	}
 	out := ExecutionExplanation{ExecutionID: head.Run, Status: executionStatus(v.Status.String()), State: v.Status.String(), Paused: v.Paused, Quarantined: facts.Quarantine, Steps: []*StepExplanation{}}
 	if v.Error != nil {
-		out.ErrorCode, out.Error = string(v.Error.Code), v.Error.Message
+		out.ErrorCode, out.Error = v.Error.Code, v.Error.Message
 		if row, ok := fault.Lookup(fault.Code(v.Error.Code)); ok {
 			out.Remedy = row.Remedy
 		}
