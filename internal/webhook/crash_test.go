@@ -128,3 +128,47 @@ func killAtRandom(t *testing.T, dice *rand.Rand, seed uint64) {
 		}
 	}
 }
+
+// A cursor is stored when the deliveries of the changes before it are durable, and not
+// earlier: a crash right after it would lose them.
+func TestCursorFollowsDeliveries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		hook := w.hook("run.completed")
+		stored := 0
+		check := func(changes []store.RecordChange) error {
+			if changes[0].Kind != kindAccount {
+				return nil
+			}
+			stored++
+			c, err := decodeRecord[cursor](&changes[0].Record)
+			if err != nil {
+				return err
+			}
+			feed, err := w.st.Changes(t.Context(), acme, 0, 1000)
+			if err != nil {
+				return err
+			}
+			want := map[string]bool{}
+			for i := range feed {
+				e := EventOf(&feed[i])
+				if ok, err := hook.matches(&e, nil); err == nil && ok && e.Change.N <= c.After {
+					want[message(hook.ID, &e)] = true
+				}
+			}
+			heads, err := w.st.List(t.Context(), store.Query{Account: Account(acme, hook.ID), Limit: 500})
+			if err == nil && len(heads) < len(want) {
+				t.Errorf("the cursor is stored at %d with %d deliveries, want %d", c.After, len(heads), len(want))
+			}
+			return err
+		}
+		w.records.stop.Store(&check)
+		for range 5 {
+			w.run(acme)
+			w.settle()
+		}
+		if stored < 5 {
+			t.Errorf("the cursor was stored %d times", stored)
+		}
+	})
+}
