@@ -115,18 +115,43 @@ type frames struct {
 	times
 }
 
-// begin sends the headers of a stream (X183). ctx is that of the stream.
-func (s *Server) begin(ctx context.Context, h huma.Context) *frames {
+// stream returns an answer whose frames fn sends.
+func (s *Server) stream(ctx context.Context, fn func(ctx context.Context, out *frames) error) *streamOut {
+	return &streamOut{func(h huma.Context) {
+		s.streaming(ctx, func(ctx context.Context) error {
+			begin(h)
+			out, end := newFrames(ctx, rest.From(h.Context()).Writer, s.times)
+			defer end()
+			return fn(ctx, out)
+		})
+	}}
+}
+
+// begin sets the status and the headers of a stream (X183).
+func begin(h huma.Context) {
 	h.SetHeader("Content-Type", "text/event-stream; charset=utf-8")
 	h.SetHeader("Cache-Control", "no-cache, no-transform")
 	h.SetHeader("Connection", "keep-alive")
 	h.SetHeader("X-Accel-Buffering", "no")
 	h.SetStatus(http.StatusOK)
-	w := rest.From(h.Context()).Writer
-	f := &frames{ctx: ctx, w: w, ctl: http.NewResponseController(w), times: s.times}
-	context.AfterFunc(ctx, func() { _ = f.within(f.parting) })
+}
+
+// newFrames returns frames for a stream that lasts as long as ctx. end is called before the
+// handler returns: from then on the connection serves another request, whose deadline is not
+// changed any more.
+func newFrames(ctx context.Context, w http.ResponseWriter, t times) (f *frames, end func()) {
+	f = &frames{ctx: ctx, w: w, ctl: http.NewResponseController(w), times: t}
 	f.buf = sse.AppendRetry(f.buf, reconnect)
-	return f
+	parted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(parted)
+		_ = f.within(f.parting)
+	})
+	return f, func() {
+		if !stop() {
+			<-parted
+		}
+	}
 }
 
 // event implements sink.

@@ -3,10 +3,15 @@
 package api
 
 import (
+	"context"
 	"errors"
+	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
@@ -38,5 +43,40 @@ func TestI14_ResetSendsWhatIsHeld(t *testing.T) {
 	}
 	if !slices.Equal(out.names, []string{"node.stream.delta", "reset"}) || !strings.Contains(out.data[1], `"afterEventId":7`) {
 		t.Errorf("frames %v: %v", out.names, out.data)
+	}
+}
+
+// A sharedWriter is the answer on a connection that another request uses from some time on.
+type sharedWriter struct {
+	*httptest.ResponseRecorder
+	over, late atomic.Bool
+	ran        chan struct{}
+}
+
+func (w *sharedWriter) SetWriteDeadline(time.Time) error {
+	for range 100 {
+		runtime.Gosched()
+	}
+	if w.over.Load() {
+		w.late.Store(true)
+	}
+	close(w.ran)
+	return nil
+}
+
+// F36: a stream that must end changes no deadline once its handler has returned: the
+// connection has another request by then.
+func TestF36_DeadlineOfAStreamThatEnds(t *testing.T) {
+	for range 1000 {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := &sharedWriter{ResponseRecorder: httptest.NewRecorder(), ran: make(chan struct{})}
+		_, end := newFrames(ctx, w, streamTimes)
+		cancel()
+		end()
+		w.over.Store(true)
+		<-w.ran
+		if w.late.Load() {
+			t.Fatal("the deadline was changed after the end")
+		}
 	}
 }

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
@@ -51,9 +49,7 @@ func (s *Server) streamRun(ctx context.Context, in *eventsIn, want func(string) 
 		return nil, &rest.Problem{Status: http.StatusNoContent} // R43: nothing to follow
 	}
 	e.want, e.coalesce = want, in.Coalesce != "0"
-	return &streamOut{func(h huma.Context) {
-		s.streaming(ctx, func(ctx context.Context) error { return e.follow(ctx, s.begin(ctx, h)) })
-	}}, nil
+	return s.stream(ctx, func(ctx context.Context, out *frames) error { return e.follow(ctx, out) }), nil
 }
 
 // eventStream returns a stream of a run, or nil when nothing comes after the cursor.
@@ -283,9 +279,7 @@ func (s *Server) feedEvents(ctx context.Context, in *feedIn) (*streamOut, error)
 	if _, err := s.cfg.Node.Store.Changes(ctx, rest.Account(ctx), after, 1); err != nil {
 		return nil, err
 	}
-	return &streamOut{func(h huma.Context) {
-		s.streaming(ctx, func(ctx context.Context) error { return s.followFeed(ctx, s.begin(ctx, h), after) })
-	}}, nil
+	return s.stream(ctx, func(ctx context.Context, out *frames) error { return s.followFeed(ctx, out, after) }), nil
 }
 
 func (s *Server) followFeed(ctx context.Context, out *frames, after uint64) error {
