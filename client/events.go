@@ -36,8 +36,8 @@ type EventOptions struct {
 	After uint64 // only events after this number
 	// Types are the types of events that are wanted; one may end with .* . Default: all.
 	Types []string
-	// Every asks for every piece of streamed text; else the server joins those of a step that
-	// come within 100 ms.
+	// Every asks for each event of streamed text as it is stored; else the server joins those
+	// of a step that follow one another and are there at the same time.
 	Every bool
 }
 

@@ -144,7 +144,7 @@ func (w *Webhooks) Update(ctx context.Context, id string, req WebhookChange, eta
 	if err != nil {
 		return nil, err
 	}
-	cl.once = true // an answer that was lost may have changed the ETag
+	cl.once = etag != "" // an answer that was lost may have changed it
 	return w.one(ctx, cl)
 }
 

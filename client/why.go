@@ -84,6 +84,9 @@ type Bill struct {
 	Generations []*GenerationBill `json:"generations"`
 	Charges     []Charge          `json:"charges"`
 	Truncated   bool              `json:"truncated,omitempty"` // there are more charges
+	// EntriesUnread is set if the account has more entries than were read since the run began:
+	// lots and adjustments may be missing.
+	EntriesUnread bool `json:"entriesUnread,omitempty"`
 }
 
 // A BudgetUse is how much of a budget is used now, by all runs.

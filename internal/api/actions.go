@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
@@ -13,7 +14,6 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/jsonschema"
-	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/rest"
 )
@@ -111,24 +111,14 @@ func (s *Server) callAction(ctx context.Context, in *callIn) (*accepted, error) 
 	if in.Body.DryRun {
 		return s.dryRun(ctx, c, &req)
 	}
-	req.IdempotencyKey = in.IdempotencyKey
-	started, err := s.cfg.Node.Engine.Start(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	out := &accepted{Status: http.StatusAccepted, Body: s.acceptedBody(ctx, c, started)}
-	out.Location = out.Body.ProgressURL
-	if started.Existing {
-		out.Replayed = "true"
-	}
 	if in.Body.Async == nil {
 		in.Body.Async = new(bool)
 	}
-	return out, s.await(ctx, &executeIn{Prefer: in.Prefer, Body: in.Body}, out, started.Run)
+	return s.start(ctx, c, &req, &executeIn{Prefer: in.Prefer, IdempotencyKey: in.IdempotencyKey, Body: in.Body})
 }
 
-// giveFiles fills the fields of an action's input that take files and are not given: with the
-// only file of the request, or with all where a list is taken.
+// giveFiles fills the fields of an action's input that take files and are not given: the only
+// one that takes a file with the only file of the request, and lists with all.
 func giveFiles(a *action.Action, req *engine.StartRequest) {
 	if len(req.Files) == 0 {
 		return
@@ -136,60 +126,25 @@ func giveFiles(a *action.Action, req *engine.StartRequest) {
 	if req.Parameters == nil {
 		req.Parameters = map[string]any{}
 	}
-	for _, name := range jsonschema.FileFields(a.Input) {
-		if _, given := req.Parameters[name]; !given && len(req.Files) == 1 {
-			req.Parameters[name] = req.Files[0].Hash
+	given := func(name string) bool {
+		_, ok := req.Parameters[name]
+		return ok
+	}
+	if names := slices.DeleteFunc(jsonschema.FileFields(a.Input), given); len(names) == 1 && len(req.Files) == 1 {
+		req.Parameters[names[0]] = req.Files[0].Hash
+	}
+	for _, name := range slices.DeleteFunc(jsonschema.FileLists(a.Input), given) {
+		hashes := make([]any, len(req.Files))
+		for i := range req.Files {
+			hashes[i] = req.Files[i].Hash
 		}
-	}
-	var schema struct {
-		Properties map[string]struct {
-			Type  string `json:"type"`
-			Items struct {
-				Format string `json:"format"`
-			} `json:"items"`
-		} `json:"properties"`
-	}
-	if json.Unmarshal(a.Input, &schema) != nil {
-		return // it has fields whose type is no text, and of lists there are none
-	}
-	for name, f := range schema.Properties {
-		if _, given := req.Parameters[name]; !given && f.Type == "array" && f.Items.Format == "file" {
-			hashes := make([]any, len(req.Files))
-			for i := range req.Files {
-				hashes[i] = req.Files[i].Hash
-			}
-			req.Parameters[name] = hashes
-		}
+		req.Parameters[name] = hashes
 	}
 }
 
-// oneStep returns the recipe of a single call with an input. The input is that of the run, and
-// never text of the recipe: it is data even if it looks like a template. What it holds is what
-// the action costs, without the quarter more of a recipe.
+// oneStep returns the recipe of a single call with an input.
 func (s *Server) oneStep(ctx context.Context, a *action.Action, input map[string]any) (*registry.Compiled, error) {
-	binds := map[string]string{}
-	for name := range input {
-		quoted, err := json.Marshal(name)
-		if err != nil {
-			return nil, err
-		}
-		binds[name] = "input[" + string(quoted) + "]"
-	}
-	price, err := compile.Price(a) // beside the whole credits of its cost
-	if err != nil {
-		return nil, err
-	}
-	doc := map[string]any{
-		"name": "call", "version": "1.0.0", "outputs": map[string]string{"output": "steps.call.output"},
-		"steps": []any{map[string]any{"id": "call", "action": map[string]any{"name": a.Name, "version": a.Version}, "inputBindings": binds}},
-	}
-	if len(a.Input) > 0 {
-		doc["inputSchema"] = a.Input
-	}
-	if most := price.Plus(ledger.Whole(a.Cost)).Ceil(); most > 0 {
-		doc["creditEstimation"] = map[string]any{"strategy": "fixed", "fixedCredits": most, "maxCredits": most}
-	}
-	text, err := json.Marshal(doc)
+	text, err := compile.CallText(a, input, nil, true)
 	if err != nil {
 		return nil, err
 	}

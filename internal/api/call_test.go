@@ -62,3 +62,19 @@ func TestInputOfASingleAction(t *testing.T) {
 		t.Errorf("counted: %s", made.body)
 	}
 }
+
+// A file of the request is given to the only field that takes one. A file of another account
+// does not exist.
+func TestFilesOfASingleAction(t *testing.T) {
+	s := start(t)
+	dev := s.key("local", access.Developer)
+	file := s.call(dev, "POST", "/v1/files?name=a.txt", "two words", "Content-Type", "text/plain").want(201).text("hash")
+	made := s.call(dev, "POST", "/v1/actions/file-inspect/call", `{"fileHashes":["`+file+`"]}`).want(200)
+	if made.get("execution.outputs.output.sizeBytes") != float64(9) {
+		t.Errorf("inspected: %s", made.body)
+	}
+	s.call(dev, "POST", "/v1/actions/file-inspect/call", `{}`).problem(fault.InputInvalid)
+	second := s.call(dev, "POST", "/v1/files?name=b.txt", "more words", "Content-Type", "text/plain").want(201).text("hash")
+	s.call(dev, "POST", "/v1/actions/file-inspect/call", `{"fileHashes":["`+file+`","`+second+`"]}`).problem(fault.InputInvalid)
+	s.call(s.key("rival", access.Developer), "POST", "/v1/actions/file-inspect/call", `{"fileHashes":["`+file+`"]}`).problem(fault.FileNotFound)
+}

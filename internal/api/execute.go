@@ -17,6 +17,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/registry"
+	"github.com/roux-engine/roux/internal/resource"
 	"github.com/roux-engine/roux/internal/rest"
 )
 
@@ -179,8 +180,13 @@ func (s *Server) execute(ctx context.Context, in *executeIn) (*accepted, error) 
 	if err := s.cfg.Recipes.MarkRan(ctx, rest.Account(ctx), &c.Version); err != nil {
 		return nil, err
 	}
+	return s.start(ctx, c, &req, in)
+}
+
+// start starts a run, and waits for its end as long as its request says.
+func (s *Server) start(ctx context.Context, c *registry.Compiled, req *engine.StartRequest, in *executeIn) (*accepted, error) {
 	req.IdempotencyKey = in.IdempotencyKey
-	started, err := s.cfg.Node.Engine.Start(ctx, req)
+	started, err := s.cfg.Node.Engine.Start(ctx, *req)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +211,7 @@ func (s *Server) acceptedBody(ctx context.Context, c *registry.Compiled, started
 		}
 	}
 	return Accepted{
-		ExecutionID: started.Run, Status: executionStatus(state), State: state, CreditsReserved: started.Reserved,
+		ExecutionID: started.Run, Status: resource.StatusOf(state), State: state, CreditsReserved: started.Reserved,
 		EstimatedDuration: s.estimatedDuration(ctx, c), ProgressURL: base, EventsURL: base + "/events", CancelURL: base + "/cancel",
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/resource"
 	"github.com/roux-engine/roux/internal/rest"
 	"github.com/roux-engine/roux/internal/store"
@@ -166,7 +167,7 @@ func (s *Server) deleteJob(ctx context.Context, in *RunPath) (*struct{ Body jobB
 		return nil, err
 	}
 	facts.DeletedAt = s.cfg.Now().UnixMicro()
-	data, err := encodeJSON(f.run.Job(facts))
+	data, err := jsonx.Marshal(f.run.Job(facts))
 	return &struct{ Body jobBody }{jobBody{data}}, err
 }
 
@@ -194,7 +195,7 @@ func (s *Server) job(ctx context.Context, in *jobIn) (*struct{ Body jobBody }, e
 	if err != nil {
 		return nil, err
 	}
-	data, err := encodeJSON(f.run.Job(facts))
+	data, err := jsonx.Marshal(f.run.Job(facts))
 	return &struct{ Body jobBody }{jobBody{data}}, err
 }
 
@@ -285,7 +286,7 @@ func (s *Server) listExecutions(ctx context.Context, in *executionsIn) (*rest.Li
 func (s *Server) summaryOf(ctx context.Context, h *store.Head) (ExecutionSummary, error) {
 	id, err := s.cfg.Recipes.ID(ctx, h.Account, h.Recipe)
 	return ExecutionSummary{
-		ID: h.Run, RecipeID: id, RecipeName: h.Recipe, RecipeVersion: h.Version, Status: executionStatus(h.Status), State: h.Status,
+		ID: h.Run, RecipeID: id, RecipeName: h.Recipe, RecipeVersion: h.Version, Status: resource.StatusOf(h.Status), State: h.Status,
 		CreditsUsed: h.Used, HasFailures: h.Failures, Quarantined: h.Quarantine != "", ErrorCode: string(h.Code), Labels: h.LabelsOf(), DeletedAt: rest.StampOr(h.Deleted),
 		CreatedAt: rest.Stamp(h.Created), CompletedAt: rest.StampOr(h.Ended),
 	}, err
@@ -314,16 +315,6 @@ func statesOf(status string) ([]string, error) {
 		}
 	}
 	return nil, fault.New(fault.RequestMalformed, "status: want pending, running, completed, failed or cancelled, or one of the states queued, dispatching, preview and expired")
-}
-
-// executionStatus is the status of a state.
-func executionStatus(state string) string {
-	for status, list := range states {
-		if slices.Contains(list, state) {
-			return status
-		}
-	}
-	return state
 }
 
 type tagsIn struct {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/resource"
 	"github.com/roux-engine/roux/internal/rest"
@@ -65,7 +66,7 @@ func (s *Server) retryPlan(ctx context.Context, in *retryIn, edits map[string]an
 	if err != nil {
 		return nil, err
 	}
-	out := RetryPlan{ExecutionID: head.Run, DryRun: true, ResumeToken: run.ResumeToken(), Steps: []string{}, Payable: true}
+	out := RetryPlan{ExecutionID: head.Run, DryRun: true, ResumeToken: run.ResumeToken(), Steps: []string{}}
 	if start := run.Start(); start != nil && start.Credits != nil && start.Child == nil {
 		a, err := s.cfg.Node.Store.Account(ctx, account, s.cfg.Now().UnixMicro())
 		if err != nil {
@@ -79,7 +80,7 @@ func (s *Server) retryPlan(ctx context.Context, in *retryIn, edits map[string]an
 	}
 	out.Generation, out.Steps, out.MoreSteps = int64(run.Generation()), append(out.Steps, reset.Steps...), reset.More
 	out.CreditsReserved, out.CreditsEstimated = reset.Reserved, reset.Expected
-	out.Payable = out.CreditsReserved <= out.CreditsAvailable || out.CreditsReserved == 0
-	data, err := encodeJSON(out)
+	out.Payable = out.CreditsReserved <= out.CreditsAvailable
+	data, err := jsonx.Marshal(out)
 	return &retried{ETag: rest.ETag(run.Last()), Body: retryBody{data}}, err
 }

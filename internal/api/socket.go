@@ -143,7 +143,7 @@ func (so *socket) beat(ctx context.Context, cancel context.CancelCauseFunc) {
 
 // say sends a message; if that fails, the socket ends.
 func (so *socket) say(cancel context.CancelCauseFunc, v any) {
-	data, err := encodeJSON(v)
+	data, err := jsonx.Marshal(v)
 	if err == nil {
 		err = so.write(data)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/resource"
 	"github.com/roux-engine/roux/internal/rest"
@@ -77,8 +78,7 @@ func typeFilter(types string) func(string) bool {
 	names := strings.Split(types, ",")
 	return func(name string) bool {
 		return slices.ContainsFunc(names, func(want string) bool {
-			group, all := strings.CutSuffix(want, "*")
-			return want == name || all && strings.HasPrefix(name, group)
+			return journal.Covers(want, name)
 		})
 	}
 }
@@ -178,7 +178,7 @@ func (e *eventStream) send(env journal.Envelope) {
 	if !e.want(env.Type) {
 		return
 	}
-	data, err := encodeJSON(env)
+	data, err := jsonx.Marshal(env)
 	if err != nil {
 		return // an envelope has nothing that cannot be encoded
 	}
@@ -224,7 +224,7 @@ func reset(ctx context.Context, out sink, run string, after uint64, err error) e
 	if run != "" {
 		frame["runId"] = run
 	}
-	if data, merr := encodeJSON(frame); merr == nil {
+	if data, merr := jsonx.Marshal(frame); merr == nil {
 		out.event(0, "reset", data)
 		_ = out.flush() // the error that ends the stream is returned
 	}
@@ -261,7 +261,7 @@ func changeOf(c *store.Change) Change {
 	case c.Run != "" && (c.Deleted || c.Hidden):
 		out.Type = "run.deleted"
 	case c.Run != "":
-		out.Type, out.Status, out.State = "run.changed", executionStatus(c.Status), c.Status
+		out.Type, out.Status, out.State = "run.changed", resource.StatusOf(c.Status), c.Status
 	case c.Entry != 0:
 		out.Type, out.Entry, out.Kind = "credits.entry", c.Entry, c.Kind.String()
 	default:
@@ -298,7 +298,7 @@ func (s *Server) followFeed(ctx context.Context, out *frames, after uint64) erro
 		}
 		for i := range changes {
 			c := changeOf(&changes[i])
-			data, err := encodeJSON(c)
+			data, err := jsonx.Marshal(c)
 			if err != nil {
 				return err
 			}

@@ -3,15 +3,14 @@
 package api
 
 import (
-	"bytes"
 	"container/list"
 	"context"
-	"encoding/json"
 	"errors"
 	"strconv"
 	"sync"
 
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/resource"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
@@ -126,20 +125,12 @@ func (f *folded) execution(facts resource.Facts, outputs bool) (*executionBody, 
 		return f.made, nil
 	}
 	e := f.run.Execution(facts, outputs)
-	data, err := encodeJSON(e)
+	data, err := jsonx.Marshal(e)
 	if err != nil {
 		return nil, err
 	}
 	f.made, f.facts = &executionBody{data: data, last: f.run.Last(), status: e.Status, state: e.State}, facts
 	return f.made, nil
-}
-
-func encodeJSON(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 func number(n uint64) string { return strconv.FormatUint(n, 10) }

@@ -8,10 +8,12 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
-	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/program"
+	"github.com/roux-engine/roux/internal/purse"
+	"github.com/roux-engine/roux/internal/resource"
 	"github.com/roux-engine/roux/internal/rest"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
@@ -20,8 +22,8 @@ import (
 const (
 	// maxExplained is how many steps the explanation of a run explains.
 	maxExplained = 20
-	// entriesPage is how many entries of the ledger are read at once.
-	entriesPage = 500
+	// maxEntries is how many entries of an account the bill of a run is made of.
+	maxEntries = 100_000
 )
 
 func (s *Server) whyRoutes() {
@@ -59,33 +61,24 @@ type explainIn struct {
 	Step string `query:"step" maxLength:"1000" doc:"Path of a step, such as pages[3].resize. Default: what decides the status of the run."`
 }
 
-// shown calls fn for the events of a run, as they are shown.
-func (s *Server) shown(ctx context.Context, run string, fn func(*journal.Event) error) error {
-	_, mask, err := s.cfg.Node.Engine.MaskOf(ctx, rest.Account(ctx), run)
-	if err != nil {
-		return err
-	}
-	return store.EachEvent(ctx, s.cfg.Node.Store, key(ctx, run), 0, func(ev *journal.Event) error { return fn(mask.Event(ev)) })
-}
-
 func (s *Server) explain(ctx context.Context, in *explainIn) (*struct{ Body ExecutionExplanation }, error) {
 	head, err := s.cfg.Node.Engine.Head(ctx, rest.Account(ctx), in.ID)
 	if err != nil {
 		return nil, err
 	}
-	p, _, err := s.cfg.Node.Engine.MaskOf(ctx, head.Account, head.Run)
+	p, mask, err := s.cfg.Node.Engine.MaskOf(ctx, head.Account, head.Run)
 	if err != nil {
 		return nil, err
 	}
 	v := view.NewRun(p, head.Run)
-	if err := s.shown(ctx, head.Run, v.Apply); err != nil {
+	if err := s.eachMasked(ctx, head.Run, 0, mask, v.Apply); err != nil {
 		return nil, err
 	}
 	facts, err := s.facts(ctx, &head)
 	if err != nil {
 		return nil, err
 	}
-	out := ExecutionExplanation{ExecutionID: head.Run, Status: executionStatus(v.Status.String()), State: v.Status.String(), Paused: v.Paused, Quarantined: facts.Quarantine, Steps: []*StepExplanation{}}
+	out := ExecutionExplanation{ExecutionID: head.Run, Status: resource.ExecutionStatus(v.Status), State: v.Status.String(), Paused: v.Paused, Quarantined: facts.Quarantine, Steps: []*StepExplanation{}}
 	if v.Error != nil {
 		out.ErrorCode, out.Error = v.Error.Code, v.Error.Message
 		if row, ok := fault.Lookup(fault.Code(v.Error.Code)); ok {
@@ -99,7 +92,7 @@ func (s *Server) explain(ctx context.Context, in *explainIn) (*struct{ Body Exec
 	if len(refs) > maxExplained {
 		out.MoreSteps, refs = len(refs)-maxExplained, refs[:maxExplained]
 	}
-	out.Steps, err = s.explainSteps(ctx, p, v, refs)
+	out.Steps, err = s.explainSteps(ctx, v, mask, refs)
 	return &struct{ Body ExecutionExplanation }{out}, err
 }
 
@@ -139,12 +132,12 @@ func asked(p *plan.Plan, v *view.Run, step string) ([]journal.Ref, error) {
 }
 
 // explainSteps explains steps, in one pass over the events of their run.
-func (s *Server) explainSteps(ctx context.Context, p *plan.Plan, v *view.Run, refs []journal.Ref) ([]*StepExplanation, error) {
+func (s *Server) explainSteps(ctx context.Context, v *view.Run, mask *view.Mask, refs []journal.Ref) ([]*StepExplanation, error) {
 	explainers := make([]*view.Explainer, len(refs))
 	for i, ref := range refs {
-		explainers[i] = view.NewExplainer(p, v.ID, ref)
+		explainers[i] = view.NewExplainer(v.Plan, v.ID, ref)
 	}
-	err := s.shown(ctx, v.ID, func(ev *journal.Event) error {
+	err := s.eachMasked(ctx, v.ID, 0, mask, func(ev *journal.Event) error {
 		for _, x := range explainers {
 			if err := x.Apply(ev); err != nil {
 				return err
@@ -173,16 +166,13 @@ func (s *Server) bill(ctx context.Context, in *RunPath) (*struct{ Body *view.Bil
 		return nil, err
 	}
 	x := view.NewBiller(p, head.Run)
-	if err := s.shown(ctx, head.Run, x.Apply); err != nil {
+	if err := s.eachMasked(ctx, head.Run, 0, mask, x.Apply); err != nil {
 		return nil, err
 	}
 	b := x.Bill()
 	b.Imported = head.Imported()
-	if start := x.Start(); start != nil && mask == nil && p.Estimate != nil && p.Estimate.Formula != "" {
-		// The values of a run with a mask are not shown. An action may no longer be registered.
-		if q, err := engine.QuoteStart(&engine.StartRequest{Plan: p, Parameters: start.Parameters, Files: start.Files}, s.cfg.Actions.Catalogue, engine.AccountRules{Unmetered: true}); err == nil {
-			b.Expanded = q.Budget.Expanded
-		}
+	if mask == nil {
+		b.Expanded = program.Expanded(p, s.cfg.Actions.Catalogue, x.Start())
 	}
 	if b.Metered && !b.Imported && b.Root == "" { // else the entries are elsewhere, if at all
 		err = s.entriesOf(ctx, &head, b, x.Entry)
@@ -190,9 +180,8 @@ func (s *Server) bill(ctx context.Context, in *RunPath) (*struct{ Body *view.Bil
 	return &struct{ Body *view.Bill }{b}, err
 }
 
-// entriesOf calls fn for the entries of a run's account from the start of the run on, of which
-// the last may be about the run: it can be adjusted at any time. It adds what the budgets of
-// the run are.
+// entriesOf calls fn for the entries of a run's account since the run began, and adds the
+// budgets of the run.
 func (s *Server) entriesOf(ctx context.Context, head *store.Head, b *view.Bill, fn func(*ledger.Entry)) error {
 	budgets := s.cfg.Rules(head.Account).Budgets
 	if budgets.Day.Limit != 0 || b.Key != "" {
@@ -203,21 +192,7 @@ func (s *Server) entriesOf(ctx context.Context, head *store.Head, b *view.Bill, 
 		}
 		b.Budgets = budgets.Standings(account, b.Key, max(now, account.At()))
 	}
-	before, err := s.cfg.Node.Store.Account(ctx, head.Account, head.Created-1)
-	if err != nil {
-		return err
-	}
-	for after := before.Seq(); ; {
-		entries, err := s.cfg.Node.Store.Entries(ctx, head.Account, after, entriesPage)
-		if err != nil {
-			return err
-		}
-		for _, e := range entries {
-			fn(e)
-		}
-		if len(entries) < entriesPage {
-			return nil
-		}
-		after += uint64(len(entries))
-	}
+	all, err := purse.EachEntry(ctx, s.cfg.Node.Store, head.Account, head.Created, maxEntries, fn)
+	b.Unread = !all
+	return err
 }

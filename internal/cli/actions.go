@@ -332,8 +332,7 @@ roux actions call file-inspect --file scan.png -o json`,
 	return cmd
 }
 
-// call runs a recipe of one step. Inputs are passed as inputs of the run and never
-// as text of the recipe, because they are data even if they look like a template.
+// call runs a recipe of one step.
 func (a *app) call(ctx context.Context, act *action.Action, in, files []string) error {
 	params, err := inputs(in, act.Input, a.stdin)
 	if err != nil {
@@ -349,21 +348,15 @@ func (a *app) call(ctx context.Context, act *action.Action, in, files []string) 
 		return err
 	}
 	binds := map[string]string{}
-	for name := range params {
-		binds[name] = "input[" + string(mustJSON(name)) + "]"
-	}
-	for name, f := range schema.Properties {
-		if _, given := params[name]; !given && f.Type == "array" && len(files) > 0 && isFileList(act.Input, name) {
+	for _, name := range jsonschema.FileLists(act.Input) {
+		if _, given := params[name]; !given && len(files) > 0 {
 			binds[name] = "fileHashes"
 		}
 	}
-	text := mustJSON(map[string]any{
-		"name": "call-" + act.Name,
-		"steps": []any{map[string]any{
-			"id": "call", "action": map[string]any{"name": act.Name, "version": act.Version}, "inputBindings": binds,
-		}},
-		"outputs": map[string]string{"output": "steps.call.output"},
-	})
+	text, err := compile.CallText(act, params, binds, false)
+	if err != nil {
+		return err
+	}
 	c := &compiled{text: text, name: "call"}
 	c.plan, c.recipe, c.source, c.diags = compile.Source(c.name, text, compile.Options{Actions: a.actions})
 	if c.plan == nil {
@@ -406,24 +399,12 @@ func checkCall(act *action.Action, schema *objectSchema, params map[string]any, 
 			}
 			continue
 		}
-		if !isFileList(act.Input, name) {
+		if !slices.Contains(jsonschema.FileLists(act.Input), name) {
 			return fault.New(fault.Usage, "%s needs the input %q: `roux actions call %s --input %s=…`; `roux actions get %s` describes it",
 				act.Name, name, act.Name, name, act.Name)
 		}
 	}
 	return nil
-}
-
-// isFileList reports whether a property is a list of files.
-func isFileList(schema json.RawMessage, name string) bool {
-	var s struct {
-		Properties map[string]struct {
-			Items struct {
-				Format string `json:"format"`
-			} `json:"items"`
-		} `json:"properties"`
-	}
-	return json.Unmarshal(schema, &s) == nil && s.Properties[name].Items.Format == "file"
 }
 
 func mustJSON(v any) []byte {

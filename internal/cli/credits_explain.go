@@ -9,10 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/internal/control"
-	"github.com/roux-engine/roux/internal/engine"
-	"github.com/roux-engine/roux/internal/journal"
-	"github.com/roux-engine/roux/internal/ledger"
-	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/program"
+	"github.com/roux-engine/roux/internal/purse"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -55,9 +53,7 @@ func (a *app) billOf(ctx context.Context, r control.Reader, head store.Head) (*v
 	}
 	b := x.Bill()
 	b.Imported = head.Imported()
-	if start := x.Start(); start != nil {
-		b.Expanded = a.expanded(p, start)
-	}
+	b.Expanded = program.Expanded(p, a.actions, x.Start())
 	if !b.Metered || b.Imported || b.Root != "" {
 		return b, nil // the entries are elsewhere, if at all
 	}
@@ -70,42 +66,8 @@ func (a *app) billOf(ctx context.Context, r control.Reader, head store.Head) (*v
 		}
 		b.Budgets = budgets.Standings(account, b.Key, max(now, account.At()))
 	}
-	return b, eachEntry(ctx, r, head, x.Entry)
-}
-
-// eachEntry calls fn for the entries of a run's account, from the start of the run on. The
-// last of them may be about the run: it can be adjusted at any time after its end.
-func eachEntry(ctx context.Context, r control.Reader, head store.Head, fn func(e *ledger.Entry)) error {
-	before, err := r.Account(ctx, head.Account, head.Created-1)
-	if err != nil {
-		return err
-	}
-	for after := before.Seq(); ; {
-		entries, err := r.Entries(ctx, head.Account, after, maxEntries)
-		if err != nil {
-			return err
-		}
-		for _, e := range entries {
-			fn(e)
-		}
-		if len(entries) < maxEntries {
-			return nil
-		}
-		after += uint64(len(entries))
-	}
-}
-
-// expanded returns the formula of a recipe with the values of a run. They are left out
-// if some of them are not to be shown.
-func (a *app) expanded(p *plan.Plan, start *journal.Start) string {
-	if p.Estimate == nil || p.Estimate.Formula == "" || view.NewMask(p) != nil {
-		return ""
-	}
-	q, err := engine.QuoteStart(&engine.StartRequest{Plan: p, Parameters: start.Parameters, Files: start.Files}, a.actions, engine.AccountRules{Unmetered: true})
-	if err != nil {
-		return "" // an action may no longer be registered
-	}
-	return q.Budget.Expanded
+	_, err = purse.EachEntry(ctx, r, head.Account, head.Created, 0, x.Entry)
+	return b, err
 }
 
 func (a *app) printBill(b *view.Bill) {

@@ -277,6 +277,14 @@ func (h *harness) wantStatus(key store.Key, status string) {
 	}
 }
 
+// wantNoSlots checks that no slot is taken, nor will be freed later (I22).
+func (h *harness) wantNoSlots() {
+	h.t.Helper()
+	if n := h.c.attempts.arbiter.InUse(); n != 0 || len(h.c.attempts.overdue) != 0 {
+		h.t.Errorf("%d slots are held, %d overdue", n, len(h.c.attempts.overdue))
+	}
+}
+
 func (h *harness) trace(key store.Key, p *plan.Plan) []string {
 	h.t.Helper()
 	return trace(h.t, h.st, p, key.Account, key.Run)

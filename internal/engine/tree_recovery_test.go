@@ -102,9 +102,7 @@ func TestI22_HeldSlotOfATree(t *testing.T) {
 			h.release(bad.id.key)
 			h.finishTasks()
 			h.wantStatus(root, "completed")
-			if n := h.c.attempts.arbiter.InUse(); n != 0 || len(h.c.attempts.overdue) != 0 {
-				t.Errorf("%d slots are still held, %d overdue", n, len(h.c.attempts.overdue))
-			}
+			h.wantNoSlots()
 		})
 	}
 }
@@ -176,9 +174,7 @@ steps:
 	h.finishTasks()
 	h.wantStatus(child, "cancelled")
 	h.wantStatus(root, "cancelled")
-	if n := h.c.attempts.arbiter.InUse(); n != 0 || len(h.c.attempts.overdue) != 0 {
-		t.Errorf("%d slots are held at the end, %d overdue", n, len(h.c.attempts.overdue))
-	}
+	h.wantNoSlots()
 }
 
 // I3, I22: an attempt of a run that is cancelled while a child run beside it goes on. If it
@@ -229,9 +225,7 @@ steps:
 			h.finishTasks()
 			h.wantStatus(child, "cancelled")
 			h.wantStatus(root, "cancelled")
-			if n := h.c.attempts.arbiter.InUse(); n != 0 || len(h.c.attempts.overdue) != 0 {
-				t.Errorf("%d slots are held at the end, %d overdue", n, len(h.c.attempts.overdue))
-			}
+			h.wantNoSlots()
 		})
 	}
 }

@@ -42,6 +42,13 @@ func Time(us int64) string {
 	return time.UnixMicro(us).UTC().Format("2006-01-02T15:04:05.000000Z07:00")
 }
 
+// Covers reports whether what a user asks for, a type of event or the beginning of some and
+// "*", covers a type.
+func Covers(want, name string) bool {
+	group, all := strings.CutSuffix(want, "*")
+	return want == name || all && strings.HasPrefix(name, group)
+}
+
 // Render returns the public form of an event of a run.
 func Render(p *plan.Plan, run string, ev *Event) Envelope {
 	env := Envelope{EventID: ev.Seq, Sequence: ev.Seq, Type: ev.Name(), RunID: run, Timestamp: Time(ev.At)}

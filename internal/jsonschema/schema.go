@@ -279,6 +279,26 @@ func FileFields(raw []byte) []string {
 	return out
 }
 
+// FileLists returns the top-level properties that are lists of values of format "file", sorted.
+func FileLists(raw []byte) []string {
+	var s objectSchema
+	if json.Unmarshal(raw, &s) != nil {
+		return nil
+	}
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		var p struct {
+			Items struct {
+				Format string `json:"format"`
+			} `json:"items"`
+		}
+		if json.Unmarshal(s.Properties[name], &p) == nil && p.Items.Format == "file" {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
 // Required returns the top-level required properties, sorted.
 func Required(raw []byte) []string {
 	var s objectSchema

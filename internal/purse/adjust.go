@@ -30,29 +30,43 @@ type Books interface {
 // ReadAdjustment reads what an adjustment of a run depends on. begun is when the run
 // started, UTC µs, or 0 if that is not known.
 func ReadAdjustment(ctx context.Context, b Books, account, run, key string, begun int64) (*Adjustment, error) {
-	const page = 10_000
-	before, err := b.Account(ctx, account, begun-1)
+	a := &Adjustment{Run: run, Key: key}
+	_, err := EachEntry(ctx, b, account, begun, 0, func(e *ledger.Entry) {
+		switch {
+		case e.Kind == ledger.Settle && e.Run == run:
+			a.Charges = append(a.Charges, e)
+		case e.Kind == ledger.Adjust && (e.Run == run || e.Key == adjustKey(e.Hold, key)):
+			a.Back = append(a.Back, e)
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
-	a := &Adjustment{Run: run, Key: key}
-	for after := before.Seq(); ; after += page {
-		entries, err := b.Entries(ctx, account, after, page)
+	return a, nil
+}
+
+// EachEntry calls fn for the entries of an account from a time on, UTC µs, the oldest first.
+// The last of them may be about a run that began then: it can be adjusted at any time after
+// its end. After about most entries it stops, and all is false; 0 = never.
+func EachEntry(ctx context.Context, b Books, account string, from int64, most int, fn func(*ledger.Entry)) (all bool, err error) {
+	const page = 10_000
+	before, err := b.Account(ctx, account, from-1)
+	if err != nil {
+		return false, err
+	}
+	for n := 0; most == 0 || n < most; n += page {
+		entries, err := b.Entries(ctx, account, before.Seq()+uint64(n), page)
 		if err != nil {
-			return nil, err
+			return false, err
 		}
 		for _, e := range entries {
-			switch {
-			case e.Kind == ledger.Settle && e.Run == run:
-				a.Charges = append(a.Charges, e)
-			case e.Kind == ledger.Adjust && (e.Run == run || e.Key == adjustKey(e.Hold, key)):
-				a.Back = append(a.Back, e)
-			}
+			fn(e)
 		}
 		if len(entries) < page {
-			return a, nil
+			return true, nil
 		}
 	}
+	return false, nil
 }
 
 // adjustKey is the key of the entry that gives back credits of a reservation.

@@ -114,6 +114,16 @@ func ExecutionStatus(s journal.RunStatus) string {
 	return s.String()
 }
 
+// StatusOf is ExecutionStatus for a state by its name. A name of none is returned as it is.
+func StatusOf(state string) string {
+	for s := journal.RunPending; s.Known(); s++ {
+		if s.String() == state {
+			return ExecutionStatus(s)
+		}
+	}
+	return state
+}
+
 // Execution returns the run as it is after the last event. With outputs it has those of
 // the steps, if the run was made to keep them. Later events do not change what is returned,
 // which the caller must not modify.

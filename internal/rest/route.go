@@ -42,10 +42,10 @@ type Policy struct {
 	Once Once
 }
 
-// Once is how an operation treats an Idempotency-Key.
+// Once is how a repeated request is recognised.
 type Once uint8
 
-// The ways.
+// How an operation treats an Idempotency-Key.
 const (
 	OnceKept   Once = iota // the answer is kept
 	OnceItself             // the operation is told the key and takes care of it

@@ -47,6 +47,9 @@ type Bill struct {
 	Generations []*GenerationBill `json:"generations"`
 	Charges     []Charge          `json:"charges"` // at most MaxSteps
 	Truncated   bool              `json:"truncated,omitempty"`
+	// Unread is set if the account has more entries since the run began than were read: lots
+	// and adjustments may be missing.
+	Unread bool `json:"entriesUnread,omitempty"`
 }
 
 // A GenerationBill is what one generation of a run reserved and paid.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -179,7 +180,7 @@ func (h *Hooks) Test(ctx context.Context, account, hook string) (*Delivery, erro
 	if err != nil {
 		return nil, err
 	}
-	body, err := encode(payload{Ping, journal.Time(h.now()), Data{WebhookID: hook}})
+	body, err := jsonx.Marshal(payload{Ping, journal.Time(h.now()), Data{WebhookID: hook}})
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@
 package webhook
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/json"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/resource"
 	"github.com/roux-engine/roux/internal/spell"
 	"github.com/roux-engine/roux/internal/store"
@@ -109,7 +109,7 @@ func message(hook string, e *Event) string {
 // run, and is called only if the hook asks for some.
 func (h *Hook) matches(e *Event, labels func() (map[string]string, error)) (bool, error) {
 	c := e.Change
-	if !h.Enabled || c.N <= h.After || !slices.ContainsFunc(h.Events, func(want string) bool { return covers(want, e.Type) }) {
+	if !h.Enabled || c.N <= h.After || !slices.ContainsFunc(h.Events, func(want string) bool { return journal.Covers(want, e.Type) }) {
 		return false, nil
 	}
 	if c.Run == "" {
@@ -133,19 +133,13 @@ func (h *Hook) matches(e *Event, labels func() (map[string]string, error)) (bool
 	return true, nil
 }
 
-// covers reports whether a type, or a beginning with "*", covers a type of event.
-func covers(want, name string) bool {
-	group, all := strings.CutSuffix(want, "*")
-	return want == name || all && strings.HasPrefix(name, group)
-}
-
 // checkEvents refuses a type that no event has.
 func checkEvents(events []string) error {
 	if len(events) == 0 || len(events) > maxFilters {
 		return fault.New(fault.RequestInvalid, "events: want 1 to %d types of events, such as \"run.completed\" or \"run.*\"", maxFilters)
 	}
 	for i, want := range events {
-		if slices.ContainsFunc(Types(), func(name string) bool { return covers(want, name) }) {
+		if slices.ContainsFunc(Types(), func(name string) bool { return journal.Covers(want, name) }) {
 			continue
 		}
 		if near := spell.Nearest(want, Types()); near != "" {
@@ -199,7 +193,7 @@ func (h *Hook) body(e *Event, execution json.RawMessage) ([]byte, error) {
 	if h.Payload == Full {
 		switch {
 		case c.Run != "":
-			d.RecipeName, d.Status, d.State, d.ErrorCode = c.Recipe, statusOf(c.Status), c.Status, string(c.Code)
+			d.RecipeName, d.Status, d.State, d.ErrorCode = c.Recipe, resource.StatusOf(c.Status), c.Status, string(c.Code)
 			if c.Ended != 0 {
 				d.CompletedAt = journal.Time(c.Ended)
 			}
@@ -212,23 +206,5 @@ func (h *Hook) body(e *Event, execution json.RawMessage) ([]byte, error) {
 			d.Execution = execution
 		}
 	}
-	return encode(payload{e.Type, journal.Time(c.At), d})
-}
-
-// statusOf is the status of a run in the five words of the recipe system.
-func statusOf(state string) string {
-	for s := journal.RunPending; s.Known(); s++ {
-		if s.String() == state {
-			return resource.ExecutionStatus(s)
-		}
-	}
-	return state
-}
-
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+	return jsonx.Marshal(payload{e.Type, journal.Time(c.At), d})
 }

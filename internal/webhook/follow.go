@@ -240,7 +240,7 @@ type delivery struct {
 
 // match returns the deliveries of changes.
 func (r *reader) match(ctx context.Context, changes []store.Change) (all []delivery, err error) {
-	hooks, err := r.h.list(ctx, r.account)
+	hooks, err := r.h.List(ctx, r.account)
 	if err != nil {
 		return nil, err
 	}

@@ -122,7 +122,7 @@ func (h *Hooks) Create(ctx context.Context, account, by string, spec *Spec) (*Cr
 	hook.PublicKeys = all.public()
 	h.writing.Lock()
 	defer h.writing.Unlock()
-	list, err := h.list(ctx, account)
+	list, err := h.List(ctx, account)
 	if err != nil {
 		return nil, err
 	}
@@ -206,19 +206,12 @@ func accountKey(account string) store.RecordKey {
 
 // List returns the hooks of an account, the oldest first.
 func (h *Hooks) List(ctx context.Context, account string) ([]*Hook, error) {
-	return h.list(ctx, account)
-}
-
-func (h *Hooks) list(ctx context.Context, account string) ([]*Hook, error) {
 	h.mu.Lock()
+	defer h.mu.Unlock() // a change that is made meanwhile is forgotten after it, not before
 	list, ok := h.known[account]
-	h.mu.Unlock()
 	if ok {
 		return list, nil
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock() // a change that is made meanwhile is forgotten after it, not before
-	list = nil
 	page, _, err := h.cfg.Records.Records(ctx, store.RecordQuery{Account: account, Kind: kindHook, Limit: 5 * MaxHooks})
 	if err != nil {
 		return nil, err
@@ -237,7 +230,7 @@ func (h *Hooks) list(ctx context.Context, account string) ([]*Hook, error) {
 
 // Get returns a hook, or fault.RecordNotFound, also when it belongs to another account.
 func (h *Hooks) Get(ctx context.Context, account, id string) (*Hook, error) {
-	list, err := h.list(ctx, account)
+	list, err := h.List(ctx, account)
 	if err != nil {
 		return nil, err
 	}
@@ -309,7 +302,7 @@ func (h *Hooks) Delete(ctx context.Context, account, id string, revision uint64)
 	if revision != store.AnyRevision && revision != hook.Revision {
 		return fault.New(fault.PreconditionFailed, "the webhook has changed since it was read")
 	}
-	list, err := h.list(ctx, account)
+	list, err := h.List(ctx, account)
 	if err != nil {
 		return err
 	}
