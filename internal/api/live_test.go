@@ -152,7 +152,9 @@ func until(t *testing.T, what string, fact func() bool) {
 func narrow(ctx context.Context, network, address string) (net.Conn, error) {
 	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		var serr error
-		err := c.Control(func(fd uintptr) { serr = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4<<10) })
+		err := c.Control(func(fd uintptr) {
+			serr = syscall.SetsockoptInt(socketOf(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4<<10)
+		})
 		if err == nil {
 			err = serr
 		}

@@ -407,14 +407,6 @@ func checkCall(act *action.Action, schema *objectSchema, params map[string]any, 
 	return nil
 }
 
-func mustJSON(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // strings and maps of strings always encode
-	}
-	return b
-}
-
 // completeActions completes names of actions.
 func (a *app) completeActions(_ *cobra.Command, args []string, _ string) (list []string, _ cobra.ShellCompDirective) {
 	if len(args) == 0 {
