@@ -107,6 +107,8 @@ type frames struct {
 	w   http.ResponseWriter
 	ctl *http.ResponseController
 	buf []byte
+	// end is called before the handler returns: then the connection has another user.
+	end func()
 }
 
 // begin sends the headers of a stream (X183). ctx is that of the stream.
@@ -118,7 +120,16 @@ func (s *Server) begin(ctx context.Context, h huma.Context) *frames {
 	h.SetStatus(http.StatusOK)
 	w := rest.From(h.Context()).Writer
 	f := &frames{ctx: ctx, w: w, ctl: http.NewResponseController(w)}
-	context.AfterFunc(ctx, func() { _ = f.within(parting) })
+	parted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(parted)
+		_ = f.within(parting)
+	})
+	f.end = func() {
+		if !stop() {
+			<-parted
+		}
+	}
 	f.buf = sse.AppendRetry(f.buf, reconnect)
 	return f
 }

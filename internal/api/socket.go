@@ -58,7 +58,8 @@ func (s *Server) socket(ctx context.Context, _ *struct{}) (*streamOut, error) {
 		s.streaming(ctx, func(ctx context.Context) error {
 			lasting, end := context.WithCancel(context.WithoutCancel(ctx))
 			defer end()
-			defer context.AfterFunc(ctx, func() { time.AfterFunc(parting, end) })()
+			wait := parting
+			defer context.AfterFunc(ctx, func() { time.AfterFunc(wait, end) })()
 			so := &socket{s: s, conn: c, lasting: lasting, runs: map[string]context.CancelFunc{}}
 			return so.serve(ctx)
 		})

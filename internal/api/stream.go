@@ -52,7 +52,11 @@ func (s *Server) streamRun(ctx context.Context, in *eventsIn, want func(string) 
 	}
 	e.want, e.coalesce = want, in.Coalesce != "0"
 	return &streamOut{func(h huma.Context) {
-		s.streaming(ctx, func(ctx context.Context) error { return e.follow(ctx, s.begin(ctx, h)) })
+		s.streaming(ctx, func(ctx context.Context) error {
+			out := s.begin(ctx, h)
+			defer out.end()
+			return e.follow(ctx, out)
+		})
 	}}, nil
 }
 
@@ -284,7 +288,11 @@ func (s *Server) feedEvents(ctx context.Context, in *feedIn) (*streamOut, error)
 		return nil, err
 	}
 	return &streamOut{func(h huma.Context) {
-		s.streaming(ctx, func(ctx context.Context) error { return s.followFeed(ctx, s.begin(ctx, h), after) })
+		s.streaming(ctx, func(ctx context.Context) error {
+			out := s.begin(ctx, h)
+			defer out.end()
+			return s.followFeed(ctx, out, after)
+		})
 	}}, nil
 }
 
