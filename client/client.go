@@ -59,6 +59,8 @@ type Client struct {
 	Actions *Actions // what recipes may call
 	Credits *Credits // of the account
 	Keys    *Keys    // of the account
+	// Webhooks are URLs that events of the account are sent to.
+	Webhooks *Webhooks
 	// Accounts are other accounts, for a key that administers them.
 	Accounts *Accounts
 
@@ -91,7 +93,7 @@ func New(cfg Config) (*Client, error) {
 	}
 	c := &Client{cfg: cfg, base: base}
 	c.Recipes, c.Runs, c.Jobs, c.Files = &Recipes{c}, &Runs{c}, &Jobs{c}, &Files{c}
-	c.Actions, c.Credits, c.Keys, c.Accounts = &Actions{c}, &Credits{c}, &Keys{c}, &Accounts{c}
+	c.Actions, c.Credits, c.Keys, c.Webhooks, c.Accounts = &Actions{c}, &Credits{c}, &Keys{c}, &Webhooks{c}, &Accounts{c}
 	return c, nil
 }
 
