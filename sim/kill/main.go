@@ -223,6 +223,9 @@ func (b *bench) randomKills(ctx context.Context, o *options) ([]string, error) {
 		left := o.kills - int(b.kills.Load())
 		n++
 		name, seed := fmt.Sprintf("r%d", n), o.seed+uint64(n)
+		if o.http {
+			name = fmt.Sprintf("h%d", n)
+		}
 		return func() ([]string, error) {
 			r, err := b.newRound(name, seed, b.plainBinary)
 			if err != nil {
