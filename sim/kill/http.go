@@ -48,8 +48,8 @@ var served = []string{"mixed", "chain", "wide", "gate", "undo", "nested", "bulky
 type server struct {
 	*round
 	url, address string
-	web          *http.Client // without cuts
-	key          string       // of the account that pays
+	web          *webClient // without cuts
+	key          string     // of the account that pays
 
 	process *process
 	mu      sync.Mutex
@@ -74,7 +74,7 @@ func (r *round) overHTTP(ctx context.Context, kills int) (problems []string, err
 	}
 	s := &server{
 		round: r, address: ln.Addr().String(), url: "http://" + ln.Addr().String(), more: make(chan struct{}),
-		web: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: starters}},
+		web: newWebClient(),
 	}
 	if err := ln.Close(); err != nil { // the server gets its port
 		return nil, err

@@ -9,38 +9,16 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
 
 	"github.com/roux-engine/roux/internal/sse"
 )
-
-// errCut is the end of a connection that is cut at a random byte.
-var errCut = errors.New("the connection is cut")
-
-// A cutConn is a connection that is cut after a number of bytes from the server.
-type cutConn struct {
-	net.Conn
-	left atomic.Int64
-}
-
-func (c *cutConn) Read(p []byte) (int, error) {
-	left := c.left.Load()
-	if left <= 0 {
-		_ = c.Close()
-		return 0, errCut
-	}
-	n, err := c.Conn.Read(p[:min(int64(len(p)), left)])
-	c.left.Add(int64(-n))
-	return n, err
-}
 
 // A watch follows every run of a server over server-sent events and over a WebSocket, and the
 // feed of the account. Each connection is cut at a random byte or moment.
@@ -80,18 +58,7 @@ func (p *patience) time(ms int64) time.Duration {
 }
 
 // cutAt returns a client for one connection, which is cut at a random byte.
-func (w *watch) cutAt(p *patience) *http.Client {
-	bytes := p.bytes(100 + w.draw(6000))
-	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := new(net.Dialer).DialContext(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		cut := &cutConn{Conn: c}
-		cut.left.Store(bytes)
-		return cut, nil
-	}}}
-}
+func (w *watch) cutAt(p *patience) *webClient { return cutClient(p.bytes(100 + w.draw(6000))) }
 
 // all follows until every run has ended that was started before started was closed.
 func (w *watch) all(ctx context.Context, started <-chan struct{}) error {
@@ -154,7 +121,7 @@ type frame struct {
 // read reads one connection of a stream after a cursor, and calls fn with each frame that has
 // a number, until fn returns false or the connection ends. over means that the server has
 // nothing more for this cursor.
-func (w *watch) read(ctx context.Context, web *http.Client, path string, after uint64, fn func(frame) bool) (over bool, err error) {
+func (w *watch) read(ctx context.Context, web *webClient, path string, after uint64, fn func(frame) bool) (over bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.s.url+path, nil)
