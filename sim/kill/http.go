@@ -51,6 +51,7 @@ type server struct {
 	web          *webClient // without cuts
 	key          string     // of the account that pays
 
+	end     func() // the round
 	process *process
 	mu      sync.Mutex
 	order   []string      // the runs that were started
@@ -58,11 +59,13 @@ type server struct {
 	bad     []string
 }
 
-// problem records what must not be.
+// problem records what must not be, and ends the round: what a client does after it may have
+// no end.
 func (s *server) problem(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.bad = append(s.bad, s.name+": "+fmt.Sprintf(format, args...))
+	s.end()
 }
 
 // overHTTP is a round with that number of kills.
@@ -81,6 +84,7 @@ func (r *round) overHTTP(ctx context.Context, kills int) (problems []string, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, errors.New("the round has not ended within 5 minutes (I6)"))
 	defer cancel()
+	s.end = cancel
 	// The commands that read the records afterwards are of the account that pays.
 	r.c.env = append(r.c.env, "ROUX_ACCOUNT="+payer)
 	if err := s.begin(); err != nil {
@@ -89,15 +93,19 @@ func (r *round) overHTTP(ctx context.Context, kills int) (problems []string, err
 	if err := s.prepare(ctx); err != nil {
 		return nil, errors.Join(err, s.kill9())
 	}
-	if err := s.work(ctx, kills); err != nil {
-		return nil, errors.Join(err, s.kill9())
+	if err := s.work(ctx, kills); err != nil || len(s.bad) > 0 {
+		kerr := s.kill9()
+		if len(s.bad) > 0 {
+			err = nil // it follows from that
+		}
+		return s.bad, errors.Join(err, kerr)
 	}
 	s.process.signal(syscall.SIGTERM)
 	if code, err := s.process.within(maxCommandTime); err != nil || code != 0 {
 		return nil, errors.Join(err, fmt.Errorf("%s: the server stopped with exit code %d\n%s", r.name, code, s.process.stderr()))
 	}
 	more, err := r.compare()
-	return slices.Concat(s.bad, r.slow, more), err
+	return slices.Concat(r.slow, more), err
 }
 
 // begin starts the process, and waits until it serves.
@@ -256,6 +264,9 @@ func (s *server) work(ctx context.Context, kills int) error {
 	})
 	group.Go(func() { fail(w.all(ctx, started)) })
 	for range kills {
+		if ctx.Err() != nil {
+			break
+		}
 		time.Sleep(time.Duration(s.rng.Int64N(2 * int64(meanLife)))) // what happens meanwhile is what is tested
 		if err := s.kill9(); err != nil {
 			fail(err)
