@@ -271,6 +271,15 @@ func (c *Client) Ready(ctx context.Context) error {
 	return err
 }
 
+// AsyncAPI returns the document that describes the streams of the server.
+func (c *Client) AsyncAPI(ctx context.Context) (json.RawMessage, error) {
+	a, err := c.do(ctx, at(http.MethodGet, "asyncapi.json"), nil)
+	if err != nil {
+		return nil, err
+	}
+	return a.body, nil
+}
+
 // OpenAPI returns the document that describes the operations of the server.
 func (c *Client) OpenAPI(ctx context.Context) (json.RawMessage, error) {
 	a, err := c.do(ctx, at(http.MethodGet, "openapi.json"), nil)

@@ -22,10 +22,11 @@ import (
 
 // operations are the methods of the client by the operation of the server that they ask for.
 var operations = map[string]func(context.Context, *client.Client) error{
-	"server-health":  func(ctx context.Context, c *client.Client) error { return c.Healthy(ctx) },
-	"server-ready":   func(ctx context.Context, c *client.Client) error { return c.Ready(ctx) },
-	"server-openapi": func(ctx context.Context, c *client.Client) error { return last(c.OpenAPI(ctx)) },
-	"keys-whoami":    func(ctx context.Context, c *client.Client) error { return last(c.Me(ctx)) },
+	"server-health":   func(ctx context.Context, c *client.Client) error { return c.Healthy(ctx) },
+	"server-ready":    func(ctx context.Context, c *client.Client) error { return c.Ready(ctx) },
+	"server-asyncapi": func(ctx context.Context, c *client.Client) error { return last(c.AsyncAPI(ctx)) },
+	"server-openapi":  func(ctx context.Context, c *client.Client) error { return last(c.OpenAPI(ctx)) },
+	"keys-whoami":     func(ctx context.Context, c *client.Client) error { return last(c.Me(ctx)) },
 	"keys-create": func(ctx context.Context, c *client.Client) error {
 		return last(c.Keys.Create(ctx, client.KeyRequest{}))
 	},

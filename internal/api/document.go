@@ -20,6 +20,7 @@ func (s *Server) healthRoutes() {
 	rest.Handle(s.rest, rest.Op("server-ready", http.MethodGet, "/readyz", "Whether the server takes requests"), public, s.ready)
 	rest.Handle(s.rest, rest.Op("server-errors", http.MethodGet, "/docs/errors", "What the codes of problem documents mean (HTML)"), page, s.errorsPage)
 	rest.Handle(s.rest, rest.Op("server-openapi", http.MethodGet, "/openapi.json", "This document"), document, s.openAPI)
+	rest.Handle(s.rest, rest.Op("server-asyncapi", http.MethodGet, "/asyncapi.json", "The streams of events, as an AsyncAPI document"), document, s.asyncAPI)
 }
 
 // A Health is the state of the server.

@@ -26,6 +26,7 @@ var mayDial = map[string]string{
 	"internal/control/client.go": "a unix socket in the data directory",
 	"client/client.go":           "the client of a server that its user names",
 	"bench/client.go":            "a server on loopback that the benchmark has started",
+	"sim/kill/connect.go":        "a server on loopback that the bench has started",
 }
 
 // TestI19_OneWayOut: every outgoing connection is dialled by package egress.

@@ -123,7 +123,7 @@ var wrappers = map[string][]string{
 	"github.com/danielgtaylor/huma/v2":                                {"internal/api", "internal/rest"},
 	"golang.org/x/time":                                               {"internal/rest"},
 	"github.com/standard-webhooks/standard-webhooks/libraries":        {"internal/webhook"},
-	"github.com/coder/websocket":                                      {"internal/api"},
+	"github.com/coder/websocket":                                      {"internal/api", "sim/kill"},
 }
 
 func TestFloorPlan(t *testing.T) {

@@ -2,7 +2,11 @@
 
 package journal
 
-import "github.com/roux-engine/roux/fault"
+import (
+	"slices"
+
+	"github.com/roux-engine/roux/fault"
+)
 
 // EventKind is what happened. Its numbers are journal format: they are only added, and
 // how a published kind is applied never changes; a new meaning is a new kind. Several
@@ -156,6 +160,18 @@ func (k EventKind) Name() string {
 		return "unknown"
 	}
 	return names[k]
+}
+
+// Types lists the published names, each once, sorted.
+func Types() []string {
+	list := []string{"node.timed_out"}
+	for _, name := range names {
+		if name != "" {
+			list = append(list, name)
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // Known reports whether there is such a kind.

@@ -64,6 +64,7 @@ func (r *round) compare() (problems []string, err error) {
 		return nil, err
 	}
 	r.checkShown(byID, bad)
+	r.checkStarts(runs, byTag, bad)
 	effects, err := r.rec.since(r.offset, r.name+".")
 	if err != nil {
 		return nil, err

@@ -153,3 +153,24 @@ func TestASetApartRunIsReleased(t *testing.T) {
 		t.Errorf("%d released, %v, %v", r.released.Load()-before, problems, err)
 	}
 }
+
+// TestF36_KilledServer kills a server while clients start runs, and follow them and the feed of
+// their account over connections that are cut at random bytes, by server-sent events and by
+// WebSocket: what all connections had together is the journal (I14, X180, X182, X185), each
+// start has started one run (I13), and effects and credits agree with it.
+func TestF36_KilledServer(t *testing.T) {
+	b := *benchOf(t)
+	b.servingLimit = maxCommandTime
+	o := &options{kills: 4, parallel: 1, seed: 1, http: true}
+	problems, err := b.randomKills(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s (seed %d)", p, o.seed)
+	}
+	if b.kills.Load() < 4 || b.cuts.Load() < 100 || b.frames.Load() < 500 || b.paid.Load() == 0 || b.unanswered.Load() == 0 {
+		t.Errorf("%d kills, %d connections cut, %d frames, %d requests without an answer, %d credits: too little to prove anything",
+			b.kills.Load(), b.cuts.Load(), b.frames.Load(), b.unanswered.Load(), b.paid.Load())
+	}
+}

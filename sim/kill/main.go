@@ -3,18 +3,21 @@
 // Command kill kills the real binary again and again, and compares independent records
 // of what happened.
 //
-//	go run ./sim/kill -kills 2000 [-seed 1] [-failpoints] [-faults]
+//	go run ./sim/kill -kills 2000 [-seed 1] [-http] [-failpoints] [-faults]
 //
 // Three processes keep three records: the journal (Roux's own), the effects (a
 // recorder that syncs each before it answers), and what a client was shown. A round
 // has a new data directory. In it the command line runs recipes, is killed at random
-// moments, and resumes until all runs have ended. Then the bench checks:
+// moments, and resumes until all runs have ended. With -http it is a server that is killed,
+// while clients start runs, follow them over connections that are cut at random bytes, and
+// repeat what was not answered. Then the bench checks:
 //   - everything that was shown is in the journal
 //   - every effect belongs to an attempt that had begun in the journal
 //   - an effect is repeated only with the same key and after an attempt whose outcome was unknown
 //   - a completed step had its effect, and no step settled twice
 //   - a parent and its child runs agree on how these ended
 //   - in rounds that pay, what a tree of runs was charged was settled once, nothing is held, and every grant that was shown is in the ledger
+//   - over HTTP, one idempotency key has started one run, and the frames of all connections together are the journal and the feed, without gap or duplicate
 //   - the content of every file fits its name
 //   - replay and doctor find nothing
 //
@@ -65,6 +68,7 @@ type options struct {
 	kills, parallel int
 	seed            uint64
 	points, faults  bool
+	http            bool
 	dir, only, tags string
 	serving         time.Duration
 }
@@ -74,6 +78,7 @@ func (o *options) declare(set *flag.FlagSet) {
 	set.IntVar(&o.kills, "kills", 50, "how many processes to kill at random moments")
 	set.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "what decides who is killed when; the machine decides the rest")
 	set.BoolVar(&o.points, "failpoints", false, "then inject each fault at every failpoint of a test build")
+	set.BoolVar(&o.http, "http", false, "kill a server, with clients that repeat what was not answered and follow runs over cut connections")
 	set.StringVar(&o.only, "only", "", "of the failpoints, or of the faults, those whose name begins so")
 	set.StringVar(&o.tags, "tags", "", "build tags of the binary that is killed, such as one that leaves out a guard: then there must be violations")
 	set.BoolVar(&o.faults, "faults", false, "then make system calls of the real binary fail (Linux, with strace)")
@@ -99,6 +104,9 @@ type summary struct {
 	Children   int64    `json:"child_runs"`
 	Paid       int64    `json:"credits_settled"`
 	Released   int64    `json:"runs_released"`
+	Unanswered int64    `json:"requests_unanswered,omitempty"`
+	Cuts       int64    `json:"connections_cut,omitempty"`
+	Frames     int64    `json:"frames_received,omitempty"`
 	Restarts   int64    `json:"restarts"`
 	ServingAvg float64  `json:"serving_avg_ms"`
 	ServingMax float64  `json:"serving_max_ms"`
@@ -165,6 +173,7 @@ func (b *bench) summary(o *options, spent time.Duration, kills int64) *summary {
 	s := &summary{
 		Seed: o.seed, Kills: b.kills.Load(), Stops: b.stops.Load(), Hits: b.hits.Load(), Runs: b.runs.Load(), Effects: b.effects.Load(), Repeats: b.repeats.Load(),
 		Files: b.named.Load(), Lost: b.lost.Load(), Children: b.children.Load(), Paid: b.paid.Load(), Released: b.released.Load(), Restarts: b.restarts.Load(), Late: b.late.Load(),
+		Unanswered: b.unanswered.Load(), Cuts: b.cuts.Load(), Frames: b.frames.Load(),
 		ServingMax: float64(b.slowest.Load()) / 1e6, ServingAvg: float64(b.restarting.Load()) / 1e6 / float64(max(b.restarts.Load(), 1)),
 		PerKill: spent.Seconds() / float64(max(kills, 1)),
 	}
@@ -214,13 +223,18 @@ func (b *bench) randomKills(ctx context.Context, o *options) ([]string, error) {
 		left := o.kills - int(b.kills.Load())
 		n++
 		name, seed := fmt.Sprintf("r%d", n), o.seed+uint64(n)
+		if o.http {
+			name = fmt.Sprintf("h%d", n)
+		}
 		return func() ([]string, error) {
 			r, err := b.newRound(name, seed, b.plainBinary)
 			if err != nil {
 				return nil, err
 			}
 			var problems []string
-			if seed%mixedEvery == 1 {
+			if o.http {
+				problems, err = r.overHTTP(ctx, min(left, killsARound))
+			} else if seed%mixedEvery == 1 {
 				problems, err = r.mixed(r.stopsAndKills())
 			} else {
 				problems, err = r.random(min(left, killsARound))

@@ -261,7 +261,7 @@ func (r *round) resumeAll() (problems []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		r.restarted(p)
+		r.restarted(p.serving())
 		if bad := r.checkExit(p, code); bad != "" {
 			problems = append(problems, bad)
 		}

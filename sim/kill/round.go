@@ -49,6 +49,7 @@ type bench struct {
 	kills, stops, hits, runs, effects, repeats, lost, released atomic.Int64
 	named                                                      atomic.Int64 // how many files events named
 	children, paid                                             atomic.Int64 // child runs, and credits that runs have settled
+	unanswered, cuts, frames                                   atomic.Int64 // over HTTP: starts without an answer, connections that were cut, frames of streams
 	scenarios                                                  atomic.Int64 // scenarios that were run
 	slowest                                                    atomic.Int64 // ns to the first line after a kill
 	restarts                                                   atomic.Int64
@@ -90,12 +91,13 @@ type round struct {
 	tags   map[string]string // the recipe of each tag
 	slow   []string          // restarts that served too late
 
-	pays         bool     // its account pays for the runs
-	tolerate     []string // codes of injected failures
-	hasExpired   bool     // retention has something to remove
-	lostAttempts int      // attempts that are lost in the journals
-	killed       int      // killed processes of this round; they count only if onlyKills is set
-	onlyKills    bool     // no process ended in another way
+	started      map[string]string // over HTTP: by tag, the run that a start was answered with
+	pays         bool              // its account pays for the runs
+	tolerate     []string          // codes of injected failures
+	hasExpired   bool              // retention has something to remove
+	lostAttempts int               // attempts that are lost in the journals
+	killed       int               // killed processes of this round; they count only if onlyKills is set
+	onlyKills    bool              // no process ended in another way
 }
 
 func (b *bench) newRound(name string, seed uint64, exe string) (*round, error) {
@@ -266,7 +268,7 @@ func (r *round) random(kills int) (problems []string, err error) {
 		if err = errors.Join(err, stop()); err != nil {
 			return nil, err
 		}
-		r.restarted(p)
+		r.restarted(p.serving())
 		if killed {
 			done++
 			continue
@@ -346,8 +348,7 @@ func (r *round) checkExit(p *process, code int) string {
 }
 
 // restarted records how soon a restarted process served.
-func (r *round) restarted(p *process) {
-	took := p.serving()
+func (r *round) restarted(took time.Duration) {
 	if took == 0 {
 		return
 	}
