@@ -127,9 +127,10 @@ func TestX206_LiveRuns(t *testing.T) {
 		for s.call(dev, "GET", "/v1/recipe-executions/"+run, nil).want(200).text("state") == "queued" {
 		}
 	}
-	s.set("acme", `{"liveRunLimit":10}`) // those that were live without a limit were counted
+	s.execute(dev, "waits", `{}`)
+	s.set("acme", `{"liveRunLimit":11}`) // those that began without a limit are counted
 	if got := s.call(dev, "POST", "/v1/recipes/waits/execute", `{}`).want(202); got.text("state") != "queued" {
-		t.Errorf("the eleventh: %s", got.body)
+		t.Errorf("the twelfth: %s", got.body)
 	}
 	s.call(dev, "POST", "/v1/recipe-executions/"+first+"/cancel", `{}`)
 	for s.call(dev, "GET", "/v1/account", nil).want(200).get("usage.queuedRuns") != 0.0 {
@@ -208,6 +209,7 @@ func TestX205_AllowedActions(t *testing.T) {
 	dev, rival := s.key("acme", access.Developer), s.key("rival", access.Developer)
 	s.register(dev, gated)
 	running := s.execute(dev, "gated", `{}`)
+	s.call(dev, "POST", "/v1/recipes/gated/estimate", `{}`).want(200) // the server has compiled it
 	s.set("acme", `{"actions":["costly","text-*"]}`)
 
 	var names []string
@@ -450,4 +452,41 @@ func TestRotateKey(t *testing.T) {
 	}
 	s.call(owner, "POST", "/v1/keys/"+fresh.text("id")+"/rotate", nil).problem(fault.Conflict)
 	s.call(s.key("rival", access.Owner), "POST", "/v1/keys/"+last.text("id")+"/rotate", nil).problem(fault.KeyNotFound)
+}
+
+// A21: a stream ends when its key expires, also if that is long after it began, and when its
+// key was rotated.
+func TestA21_ExpiredKeyEndsStreams(t *testing.T) {
+	s := start(t)
+	owner := s.key("acme", access.Owner)
+	s.register(owner, waits)
+	run := s.execute(owner, "waits", `{}`)
+	for _, way := range []string{"expires", "rotated"} {
+		body := map[string]any{"name": way, "role": "viewer"}
+		ends := time.Now().Add(1500 * time.Millisecond)
+		if way == "expires" {
+			body["expiresAt"] = ends
+		}
+		key := s.call(owner, "POST", "/v1/keys", body).want(201)
+		req, err := http.NewRequestWithContext(t.Context(), "GET", s.url+"/v1/recipe-executions/"+run+"/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+key.text("token"))
+		stream, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil || stream.StatusCode != 200 {
+			t.Fatal(stream, err)
+		}
+		if way == "rotated" {
+			ends = time.Now().Add(time.Second)
+			s.call(owner, "POST", "/v1/keys/"+key.text("id")+"/rotate", `{"overlapSeconds":1}`).want(200)
+		}
+		var rest bytes.Buffer
+		_, _ = rest.ReadFrom(stream.Body) // it ends, cleanly or not
+		stream.Body.Close()
+		if late := time.Since(ends); late < -100*time.Millisecond || late > time.Second {
+			t.Errorf("%s: the stream ended %v after its key", way, late)
+		}
+		s.call(key.text("token"), "GET", "/v1/me", nil).problem(fault.Unauthorized)
+	}
 }
