@@ -62,6 +62,7 @@ type Server struct {
 	cfg       Config
 	rest      *rest.Router
 	views     views
+	times     times
 	durations durations
 	// stopping ends streams, which no drain waits for.
 	stopping context.Context
@@ -90,7 +91,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Burst == 0 {
 		cfg.Burst = 400
 	}
-	s := &Server{cfg: cfg, views: newViews(), durations: newDurations()}
+	s := &Server{cfg: cfg, views: newViews(), times: streamTimes, durations: newDurations()}
 	s.rest = rest.New(rest.Config{
 		Records: cfg.Node, Keys: cfg.Keys, Open: cfg.Open, Rate: cfg.Rate, Burst: cfg.Burst, RateOf: cfg.Accounts.Rate, Admit: cfg.Accounts.Admit, Logger: cfg.Logger, Now: cfg.Now, Release: cfg.Release,
 	})
