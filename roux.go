@@ -103,7 +103,7 @@ func Open(ctx context.Context, opt Options) (*Engine, error) {
 		rules[name] = own
 	}
 	n, err := node.Open(ctx, st, node.Config{
-		Dir: opt.Dir, Actions: actions.Catalogue, Retention: retention.Policy(opt.Retention), Concurrency: opt.Concurrency, Logger: opt.Logger,
+		Dir: opt.Dir, Actions: actions.Catalogue, Retention: retention.Policy{Runs: opt.Retention.Runs, Files: opt.Retention.Files, Uploads: opt.Retention.Uploads}, Concurrency: opt.Concurrency, Logger: opt.Logger,
 		Accounts: rules, Secrets: opt.Secrets,
 	})
 	if err != nil {

@@ -182,6 +182,7 @@ type Key struct {
 	Role      string     `json:"role,omitempty"`
 	Scopes    []string   `json:"scopes"`
 	Limit     *KeyLimit  `json:"limit,omitempty"` // what may be spent with it
+	Usage     *KeyUsage  `json:"usage,omitempty"` // how much of it was; not in a list
 	Start     string     `json:"start"`           // first characters of the token, to recognise it by
 	CreatedAt time.Time  `json:"createdAt"`
 	CreatedBy string     `json:"createdBy,omitempty"` // id of the key that made it

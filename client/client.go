@@ -63,6 +63,8 @@ type Client struct {
 	Webhooks *Webhooks
 	// Accounts are other accounts, for a key that administers them.
 	Accounts *Accounts
+	// Secrets are those that the account keeps on the server.
+	Secrets *Secrets
 
 	cfg  Config
 	base *url.URL
@@ -93,7 +95,7 @@ func New(cfg Config) (*Client, error) {
 	}
 	c := &Client{cfg: cfg, base: base}
 	c.Recipes, c.Runs, c.Jobs, c.Files = &Recipes{c}, &Runs{c}, &Jobs{c}, &Files{c}
-	c.Actions, c.Credits, c.Keys, c.Webhooks, c.Accounts = &Actions{c}, &Credits{c}, &Keys{c}, &Webhooks{c}, &Accounts{c}
+	c.Actions, c.Credits, c.Keys, c.Webhooks, c.Accounts, c.Secrets = &Actions{c}, &Credits{c}, &Keys{c}, &Webhooks{c}, &Accounts{c}, &Secrets{c}
 	return c, nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/roux-engine/roux/client"
 	"github.com/roux-engine/roux/internal/rest"
@@ -153,7 +154,20 @@ var operations = map[string]func(context.Context, *client.Client) error{
 	"webhooks-delivery":    func(ctx context.Context, c *client.Client) error { return last(c.Webhooks.Delivery(ctx, "x", "y")) },
 	"webhooks-resend":      func(ctx context.Context, c *client.Client) error { return last(c.Webhooks.Resend(ctx, "x", "y")) },
 	"webhooks-test":        func(ctx context.Context, c *client.Client) error { return last(c.Webhooks.Test(ctx, "x")) },
-	"feed-events":          func(ctx context.Context, c *client.Client) error { return drain(c.Feed(ctx, 1)) },
+	"accounts-list":        func(ctx context.Context, c *client.Client) error { return drain(c.Accounts.List(ctx)) },
+	"accounts-get":         func(ctx context.Context, c *client.Client) error { return last(c.Accounts.Get(ctx, "x")) },
+	"accounts-replace": func(ctx context.Context, c *client.Client) error {
+		return last(c.Accounts.Replace(ctx, "x", client.AccountSettings{}, `"1"`))
+	},
+	"accounts-update": func(ctx context.Context, c *client.Client) error {
+		return last(c.Accounts.Update(ctx, "x", client.AccountSettings{}, ""))
+	},
+	"account-get":    func(ctx context.Context, c *client.Client) error { return last(c.Account(ctx)) },
+	"secrets-list":   func(ctx context.Context, c *client.Client) error { return drain(c.Secrets.List(ctx)) },
+	"secrets-set":    func(ctx context.Context, c *client.Client) error { return last(c.Secrets.Set(ctx, "x", "y")) },
+	"secrets-delete": func(ctx context.Context, c *client.Client) error { return c.Secrets.Delete(ctx, "x") },
+	"keys-rotate":    func(ctx context.Context, c *client.Client) error { return last(c.Keys.Rotate(ctx, "x", time.Hour)) },
+	"feed-events":    func(ctx context.Context, c *client.Client) error { return drain(c.Feed(ctx, 1)) },
 }
 
 // without are operations that need no method.
@@ -284,7 +298,8 @@ var schemas = map[string]any{
 	"Adjusted": client.Adjustment{}, "Bill": client.Bill{}, "Charge": client.Charge{}, "Dependency": client.Dependency{}, "ExecutionExplanation": client.Explanation{},
 	"Extension": client.Extension{}, "RetryPlan": client.RetryPlan{}, "Fact": client.Fact{}, "GenerationBill": client.GenerationBill{}, "Part": client.LotAmount{}, "Standing": client.BudgetUse{}, "StepExplanation": client.StepExplanation{},
 	"NewWebhook": client.NewWebhook{}, "WebhookAttempt": client.DeliveryAttempt{}, "WebhookDelivery": client.Delivery{}, "WebhookKey": client.WebhookKey{},
-	"WebhookResource": client.Webhook{}, "WebhookRotateInBody": client.Rotation{}, "WebhookText": client.WebhookChange{},
+	"Settings": client.AccountSettings{}, "AccountLimits": client.AccountLimits{}, "AccountUsage": client.AccountUsage{}, "AccountResource": client.Account{}, "OwnAccount": client.OwnAccount{},
+	"DayBudget": client.DayBudget{}, "SecretResource": client.Secret{}, "KeyUsage": client.KeyUsage{}, "WebhookResource": client.Webhook{}, "WebhookRotateInBody": client.Rotation{}, "WebhookText": client.WebhookChange{},
 }
 
 // unread are fields that the client leaves out on purpose.
@@ -294,7 +309,7 @@ var unread = map[string]string{
 }
 
 // aside are schemas that are no types of the client.
-var aside = regexp.MustCompile(`^(Page.*|Health|Metadata|TypeDefinition|BranchCondition|DurationRange|DeprecateInBody|VoidInBody)$`)
+var aside = regexp.MustCompile(`^(Page.*|Health|Metadata|TypeDefinition|BranchCondition|DurationRange|DeprecateInBody|VoidInBody|RotateKeyInBody|SetSecretInBody)$`)
 
 // Every field of the server's answers and requests is one of the client's types.
 func TestEveryFieldIsKnown(t *testing.T) {

@@ -33,6 +33,14 @@ type Problem struct {
 	Missing     int64     `json:"missing"`
 	Until       time.Time `json:"until"`
 
+	// Quota names the quota of the account that is reached, such as live_runs; Used and Limit
+	// say how much of it is used and how much there is, and ResetAt when there is more if
+	// nothing is done.
+	Quota   string    `json:"quota"`
+	Used    int64     `json:"used"`
+	Limit   int64     `json:"limit"`
+	ResetAt time.Time `json:"resetAt"`
+
 	// RetryAfter is how long to wait before the request is sent again; 0 = not said.
 	RetryAfter time.Duration `json:"-"`
 }
@@ -82,6 +90,9 @@ func problemOf(res *http.Response) error {
 	e := &fault.Error{Code: p.Code, Msg: cmp.Or(p.Detail, p.Title), Remedy: p.Remedy, RetryAfterMS: p.RetryAfter.Milliseconds(), Err: p}
 	if p.LimitSource != "" {
 		e.Limit = &fault.Limit{Source: p.LimitSource, Missing: p.Missing, Until: p.Until}
+	}
+	if p.Quota != "" {
+		e.Quota = &fault.Quota{Name: p.Quota, Used: p.Used, Limit: p.Limit, Reset: p.ResetAt}
 	}
 	for i := range p.Errors {
 		e.Diags = append(e.Diags, p.Errors[i].Diagnostic())

@@ -96,6 +96,7 @@ const (
 	ConfigInvalid           Code = "CONFIG_INVALID"
 	HTTPStatus              Code = "HTTP_STATUS"
 	Forbidden               Code = "FORBIDDEN"
+	AccountDisabled         Code = "ACCOUNT_DISABLED"
 	KeyNotFound             Code = "KEY_NOT_FOUND"
 	RecordNotFound          Code = "RECORD_NOT_FOUND"
 	NotFound                Code = "NOT_FOUND"
@@ -155,7 +156,7 @@ var table = []Info{
 	{InputInvalid, 422, CauseInput, false, ExitUsage, "", nil, "An input is invalid: the run's input does not match the recipe's inputSchema, or a step's input does not match its action's.", "Correct the input the message names; `--input name=value` sets a field of a run's input."},
 	{InsufficientCredits, 402, CauseRequest, false, ExitCredits, "", nil, "The balance does not cover the reservation.", "Add credits with `roux credits grant N --account NAME`, or let the run pay less with `--max-credits`."},
 	{PriceUnknown, 422, CauseDefinition, false, ExitCredits, "", nil, "The price of an action is not known, so a run that calls it does not start.", "Set the action's price, or call another action."},
-	{QuotaExceeded, 429, CauseRateLimit, true, ExitCredits, "", nil, "The account's limit of concurrent runs is reached.", "Wait for a run to end or raise the quota."},
+	{QuotaExceeded, 429, CauseRateLimit, true, ExitCredits, "", nil, "A quota of the account is reached, such as that of its live runs or of its storage.", "Wait for a run to end, delete what is not needed, or let the operator raise the quota that the message names."},
 	{StepFailed, 500, CauseProvider, false, ExitFailed, "", nil, "A step's action reported a failure.", "Read the step's error; `roux explain RUN STEP` shows what led to it."},
 	{StepTimeout, 504, CauseTimeout, true, ExitFailed, "", []string{"TIMEOUT", "timeout"}, "A step ran longer than its timeout.", "Raise `timeout`, or add a retryPolicy that names TIMEOUT."},
 	{WaitTimeout, 504, CauseTimeout, false, ExitFailed, "", nil, "A wait ended without its signal.", "Send the signal in time, or raise the wait's timeout."},
@@ -204,6 +205,7 @@ var table = []Info{
 	{Stopping, 503, CauseRequest, true, ExitInterrupted, "", nil, "The engine is stopping and accepts no new work.", "Try again after it has started."},
 	{Unauthorized, 401, CauseRequest, false, ExitForbidden, "", nil, "Not allowed.", "Use an account that may do this."},
 	{Forbidden, 403, CauseRequest, false, ExitForbidden, "", nil, "The key does not allow that operation.", "Use a key with the scope that the message names; `POST /v1/keys` makes one."},
+	{AccountDisabled, 403, CauseRequest, false, ExitForbidden, "", nil, "The operator has disabled the account.", "Ask the operator of the server; runs that were in progress go on."},
 	{KeyNotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "The account has no key of that id.", "`GET /v1/keys` lists the keys of the account."},
 	{NotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "The server has no such path.", "`/openapi.json` lists the paths."},
 	{MethodNotAllowed, 405, CauseRequest, false, ExitUsage, "", nil, "The path does not take that method.", "Use a method that the header Allow lists."},

@@ -25,7 +25,7 @@ type Code string
 func (c Code) Error() string { return string(c) }
 
 // An Error says what failed to a program (Code), a person (Msg) and the log (Err).
-// Only Code, Msg, Remedy, Diags and Limit leave the process.
+// Only Code, Msg, Remedy, Diags, Limit and Quota leave the process.
 type Error struct {
 	Code Code
 	Msg  string
@@ -39,6 +39,20 @@ type Error struct {
 	Remedy string
 	// Limit is set where credits are missing (InsufficientCredits).
 	Limit *Limit
+	// Quota is set where a quota of the account is reached (QuotaExceeded,
+	// RequestRateExceeded).
+	Quota *Quota
+}
+
+// A Quota is a limit of an account, other than of its credits, that a request would exceed.
+type Quota struct {
+	// Name is what is limited: "live_runs", "storage_bytes", "requests", "keys", "recipes" or
+	// "versions".
+	Name  string `json:"quota"`
+	Used  int64  `json:"used"`
+	Limit int64  `json:"limit"`
+	// Reset is when more is allowed if nothing is done; zero = waiting alone does not help.
+	Reset time.Time `json:"reset,omitzero"`
 }
 
 // A Limit is what keeps a run from the credits that it needs.

@@ -38,6 +38,7 @@ const (
 	KeysWrite     Scope = "keys:write"    // also reads them
 	WebhooksRead  Scope = "webhooks:read" // also what was sent to them
 	WebhooksWrite Scope = "webhooks:write"
+	SecretsRead   Scope = "secrets:read" // their names: nothing answers a value
 	SecretsWrite  Scope = "secrets:write"
 	AccountRead   Scope = "account:read"
 	AccountsAdmin Scope = "accounts:admin" // other accounts, their limits and grants
@@ -60,7 +61,7 @@ const (
 var (
 	viewer    = []Scope{RecipesRead, RunsRead, FilesRead, CreditsRead, AccountRead}
 	operator  = append(slices.Clone(viewer), RunsExecute, RunsControl, FilesWrite)
-	developer = append(slices.Clone(operator), RecipesWrite, WebhooksRead)
+	developer = append(slices.Clone(operator), RecipesWrite, WebhooksRead, SecretsRead)
 	owner     = append(slices.Clone(developer), KeysWrite, WebhooksWrite, SecretsWrite)
 	admin     = append(slices.Clone(owner), AccountsAdmin, ServerAdmin)
 )

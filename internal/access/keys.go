@@ -36,19 +36,22 @@ const (
 
 // A Key is an API key as it is stored and shown. The token is in neither.
 type Key struct {
-	ID       string  `json:"id"`
-	Account  string  `json:"account"`
-	Name     string  `json:"name"`
-	Role     Role    `json:"role,omitempty"`
-	Scopes   []Scope `json:"scopes"`
-	Limit    *Limit  `json:"limit,omitempty"`
-	Created  int64   `json:"created"`      // UTC µs
-	By       string  `json:"by,omitempty"` // id of the key that made it
-	Expires  int64   `json:"expires,omitempty"`
-	Revoked  int64   `json:"revoked,omitempty"`
-	Hash     string  `json:"hash"`
-	Start    string  `json:"start"` // first characters of the token, for people
-	Revision uint64  `json:"-"`
+	ID      string  `json:"id"`
+	Account string  `json:"account"`
+	Name    string  `json:"name"`
+	Role    Role    `json:"role,omitempty"`
+	Scopes  []Scope `json:"scopes"`
+	Limit   *Limit  `json:"limit,omitempty"`
+	Created int64   `json:"created"`      // UTC µs
+	By      string  `json:"by,omitempty"` // id of the key that made it
+	Expires int64   `json:"expires,omitempty"`
+	Revoked int64   `json:"revoked,omitempty"`
+	// Budget is the id of the first key of a row of rotations: what is spent with any of them
+	// counts against one limit. "" = the key is the first.
+	Budget   string `json:"budget,omitempty"`
+	Hash     string `json:"hash"`
+	Start    string `json:"start"` // first characters of the token, for people
+	Revision uint64 `json:"-"`
 }
 
 // A Limit is what may be spent with a key.
@@ -62,6 +65,9 @@ type Limit struct {
 func (l *Limit) Budget() ledger.Budget {
 	return ledger.Budget{Limit: l.Credits, Reset: cmp.Or(l.Reset, ledger.Never), Audit: l.Audit}
 }
+
+// BudgetName is the name under which the account's budgets have the spending limit.
+func (k *Key) BudgetName() string { return cmp.Or(k.Budget, k.ID) }
 
 // Live reports whether the key admits requests at a time in UTC µs.
 func (k *Key) Live(at int64) bool {
@@ -94,7 +100,12 @@ type Keys struct {
 }
 
 // A use is a request or a stream in progress.
-type use struct{ end context.CancelCauseFunc }
+type use struct {
+	end     context.CancelCauseFunc
+	account string
+	admin   bool        // its key administers accounts
+	timer   *time.Timer // ends it when the key does, after a rotation; nil = none
+}
 
 // Config is what Keys are made of.
 type Config struct {
@@ -235,22 +246,27 @@ func (k *Keys) Create(ctx context.Context, by *Principal, spec Spec) (*Key, stri
 	}
 	k.writing.Lock()
 	defer k.writing.Unlock()
+	return k.create(ctx, &Key{Account: spec.Account, Name: spec.Name, Role: spec.Role, Scopes: scopes, Limit: spec.Limit, Created: now, By: by.Key, Expires: spec.Expires})
+}
+
+// create stores a new key, of which the caller has checked everything but the number. The
+// caller holds k.writing.
+func (k *Keys) create(ctx context.Context, key *Key) (*Key, string, error) {
 	n := 0
-	if err := k.each(ctx, spec.Account, func(*Key) error { n++; return nil }); err != nil {
+	if err := k.each(ctx, key.Account, func(*Key) error { n++; return nil }); err != nil {
 		return nil, "", err
 	}
 	if n >= MaxKeys {
-		return nil, "", fault.New(fault.QuotaExceeded, "account %s has %d keys, the most it may have: revoke some", spec.Account, n)
+		err := fault.New(fault.QuotaExceeded, "account %s has %d keys, the most it may have: revoke some", key.Account, n)
+		err.Quota = &fault.Quota{Name: "keys", Used: int64(n), Limit: MaxKeys}
+		return nil, "", err
 	}
 	id, err := k.newID()
 	if err != nil {
 		return nil, "", err
 	}
 	token, hash := newToken(id)
-	key := &Key{
-		ID: id, Account: spec.Account, Name: spec.Name, Role: spec.Role, Scopes: scopes, Limit: spec.Limit,
-		Created: now, By: by.Key, Expires: spec.Expires, Hash: hash, Start: token[:len(tokenPrefix)+8],
-	}
+	key.ID, key.Hash, key.Start = id, hash, token[:len(tokenPrefix)+8]
 	if err := k.put(ctx, key); err != nil {
 		return nil, "", err
 	}
@@ -344,9 +360,9 @@ func (k *Keys) Budgets(account string, b ledger.Budgets) ledger.Budgets {
 		keys[name] = budget
 	}
 	now := k.micros()
-	for id, key := range k.limited[account] {
+	for _, key := range k.limited[account] {
 		if key.Live(now) {
-			keys[id] = key.Limit.Budget()
+			keys[key.BudgetName()] = key.Limit.Budget()
 		}
 	}
 	b.Keys = keys
@@ -381,6 +397,11 @@ func (k *Keys) List(ctx context.Context, account string) ([]*Key, error) {
 func (k *Keys) Revoke(ctx context.Context, account, id string) (*Key, error) {
 	k.writing.Lock()
 	defer k.writing.Unlock()
+	return k.revoke(ctx, account, id)
+}
+
+// revoke is Revoke; the caller holds k.writing.
+func (k *Keys) revoke(ctx context.Context, account, id string) (*Key, error) {
 	key, err := k.Get(ctx, account, id)
 	if err != nil {
 		return nil, err
@@ -405,6 +426,20 @@ func (k *Keys) Revoke(ctx context.Context, account, id string) (*Key, error) {
 		u.end(errRevoked)
 	}
 	return key, nil
+}
+
+// End cancels the requests and streams in progress of an account, except for those of keys
+// that administer accounts.
+func (k *Keys) End(account string, why error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, uses := range k.open {
+		for u := range uses {
+			if u.account == account && !u.admin {
+				u.end(why)
+			}
+		}
+	}
 }
 
 var errRevoked = fault.New(fault.Unauthorized, "the key was revoked")
@@ -485,7 +520,7 @@ func (k *Keys) Authenticate(ctx context.Context, token string) (*Principal, erro
 	}
 	p := &Principal{Account: key.Account, Key: key.ID, Name: key.Name, Scopes: key.Scopes, Expires: key.Expires}
 	if key.Limit != nil {
-		p.Budget = key.ID
+		p.Budget = key.BudgetName()
 	}
 	return p, nil
 }
@@ -500,11 +535,11 @@ func (k *Keys) Bind(ctx context.Context, p *Principal) (context.Context, func())
 	if p.Expires != 0 {
 		left := time.Duration(min(p.Expires-k.micros(), maxLeft)) * time.Microsecond
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, left, fault.New(fault.Unauthorized, "the key has expired"))
+		ctx, cancel = context.WithTimeoutCause(ctx, left, errExpired)
 		stop = cancel
 	}
 	ctx, end := context.WithCancelCause(ctx)
-	u := &use{end}
+	u := &use{end: end, account: p.Account, admin: p.Allows(AccountsAdmin)}
 	k.mu.Lock()
 	if k.open[p.Key] == nil {
 		k.open[p.Key] = map[*use]bool{}
@@ -517,10 +552,17 @@ func (k *Keys) Bind(ctx context.Context, p *Principal) (context.Context, func())
 		end(err)
 	case key == nil || key.Revoked != 0:
 		end(errRevoked)
+	case key.Expires != p.Expires: // it was rotated since it was checked
+		k.mu.Lock()
+		u.timer = time.AfterFunc(time.Duration(key.Expires-k.micros())*time.Microsecond, func() { end(errExpired) })
+		k.mu.Unlock()
 	}
 	return ctx, func() {
 		k.mu.Lock()
 		delete(k.open[p.Key], u)
+		if u.timer != nil {
+			u.timer.Stop()
+		}
 		if len(k.open[p.Key]) == 0 {
 			delete(k.open, p.Key)
 		}

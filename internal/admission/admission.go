@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/mutation"
@@ -107,15 +108,23 @@ func (p place) compare(other place) int {
 type Queues struct {
 	host   Host
 	byName map[string]*queue
-	ready  []*queue // may have room for a run that waits
-	next   int64    // when Tick has something to do; 0 = never
+	ready  []*queue     // may have room for a run that waits
+	next   int64        // when Tick has something to do; 0 = never
+	limits *atomic.Bool // they have changed
 }
 
 // New returns queues that are empty; the caller adds the runs that the store has.
-func New(host Host) *Queues { return &Queues{host: host, byName: map[string]*queue{}} }
+func New(host Host) *Queues {
+	return &Queues{host: host, byName: map[string]*queue{}, limits: new(atomic.Bool)}
+}
 
 // Reset forgets everything, because nobody knows what was written.
-func (qs *Queues) Reset() { *qs = *New(qs.host) }
+func (qs *Queues) Reset() { qs.byName, qs.ready, qs.next = map[string]*queue{}, nil, 0 }
+
+// LimitsChanged makes the next Tick ask for the limits of accounts again. It may be called
+// by any goroutine. An account that had no limit must not get one, because its runs were not
+// counted.
+func (qs *Queues) LimitsChanged() { qs.limits.Store(true) }
 
 // Next is when Tick has something to do at the latest, UTC µs; 0 = never.
 func (qs *Queues) Next() int64 { return qs.next }
@@ -175,10 +184,11 @@ func (qs *Queues) Full(account string) bool {
 func (qs *Queues) Refuses(account string) error {
 	q := qs.of(account)
 	qs.count(q)
-	if n := q.live + q.queued(); q.limit == 0 || n < Most*q.limit {
+	if q.limit == 0 || q.live+q.queued() < Most*q.limit {
 		return nil
 	}
-	return &fault.Error{Code: fault.QuotaExceeded, RetryAfterMS: retryAfter / 1000, Msg: fmt.Sprintf(
+	quota := &fault.Quota{Name: "live_runs", Used: int64(q.live + q.queued()), Limit: int64(Most * q.limit)}
+	return &fault.Error{Code: fault.QuotaExceeded, RetryAfterMS: retryAfter / 1000, Quota: quota, Msg: fmt.Sprintf(
 		"account %s has %d live runs of at most %d, and %d are queued, which is all that may wait (limitSource account): "+
 			"try again when a run of the account has ended, or cancel some", q.account, q.live, q.limit, q.queued())}
 }
@@ -279,6 +289,14 @@ func (qs *Queues) Serve() bool {
 // Tick looks again at the accounts that could not be counted, and at those of which a run
 // could not be read.
 func (qs *Queues) Tick() {
+	if qs.limits.Swap(false) {
+		for name, q := range qs.byName {
+			q.limit = qs.host.Limit(name)
+		}
+		for _, name := range qs.names() {
+			qs.wake(qs.byName[name])
+		}
+	}
 	if qs.next == 0 || qs.host.Now() < qs.next {
 		return
 	}

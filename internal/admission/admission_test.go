@@ -161,3 +161,35 @@ func TestX206_AccountsAreForgotten(t *testing.T) {
 		t.Errorf("%d accounts are left", n)
 	}
 }
+
+// A limit that is raised admits those that wait, with the next tick, and one that is lowered
+// keeps others from beginning.
+func TestX206_LimitsChange(t *testing.T) {
+	e := newQueues(1)
+	for i := range 4 {
+		key := store.Key{Account: "a", Run: fmt.Sprint("r", i)}
+		if !e.qs.Full("a") {
+			e.qs.Moved(key, None, Live)
+			continue
+		}
+		e.qs.Moved(key, None, Queued)
+		e.qs.Add(key, int64(i))
+	}
+	e.settled = 9
+	if got := e.serve(); len(got) != 0 {
+		t.Fatalf("%v begin above the limit", got)
+	}
+	e.limit = 3
+	e.qs.LimitsChanged()
+	e.qs.Tick()
+	if got := e.serve(); !slices.Equal(got, []string{"r1", "r2"}) {
+		t.Errorf("%v begin after the limit was raised", got)
+	}
+	e.limit = 1
+	e.qs.LimitsChanged()
+	e.qs.Tick()
+	e.qs.Moved(store.Key{Account: "a", Run: "r0"}, Live, None)
+	if got := e.serve(); len(got) != 0 || !e.qs.Full("a") {
+		t.Errorf("%v begin after it was lowered", got)
+	}
+}

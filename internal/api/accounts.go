@@ -10,6 +10,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
+	"github.com/roux-engine/roux/internal/account"
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/ledger"
@@ -92,7 +93,7 @@ func (s *Server) balanceAt(ctx context.Context, name string, at time.Time) (*str
 	b := a.Balance(at.UnixMicro())
 	return &struct{ Body AccountCredits }{AccountCredits{
 		Account: name, AsOf: at.UTC(), Metered: !rules.Unmetered, Balance: b.Available + b.Held, Credits: b,
-		LiveRuns: n.Live, Queued: n.Queued, LiveLimit: rules.LiveLimit(),
+		LiveRuns: n.Live, Queued: n.Queued, LiveLimit: account.LiveLimit(rules),
 	}}, nil
 }
 

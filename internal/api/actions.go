@@ -57,7 +57,7 @@ func (s *Server) actionRoutes() {
 }
 
 // actionsOf are the actions that the recipes of an account may call.
-func (s *Server) actionsOf(string) compile.Actions { return s.cfg.Actions.Catalogue }
+func (s *Server) actionsOf(account string) compile.Actions { return s.cfg.Accounts.Actions(account) }
 
 func (s *Server) listActions(ctx context.Context, _ *struct{}) (*rest.Listed[ActionResource], error) {
 	actions := s.actionsOf(rest.Account(ctx))

@@ -22,20 +22,24 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/internal/access"
+	"github.com/roux-engine/roux/internal/account"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/rest"
+	"github.com/roux-engine/roux/internal/secrets"
 	"github.com/roux-engine/roux/internal/webhook"
 )
 
 // Config is what a Server is made of.
 type Config struct {
-	Node    *node.Node        // required
-	Actions *node.Actions     // required
-	Keys    *access.Keys      // nil = no keys are checked, and every request is Open's
-	Recipes *registry.Recipes // required
-	Hooks   *webhook.Hooks    // required
+	Node     *node.Node        // required
+	Actions  *node.Actions     // required
+	Keys     *access.Keys      // nil = no keys are checked, and every request is Open's
+	Recipes  *registry.Recipes // required
+	Hooks    *webhook.Hooks    // required
+	Accounts *account.Accounts // required
+	Secrets  *secrets.Secrets  // required
 	// Open is who makes requests where no keys are checked.
 	Open *access.Principal
 	// Rules returns what applies to the runs of an account. Required.
@@ -69,8 +73,8 @@ type Server struct {
 
 // New returns a server. It starts no goroutine and listens nowhere.
 func New(cfg Config) (*Server, error) {
-	if cfg.Node == nil || cfg.Actions == nil || cfg.Recipes == nil || cfg.Hooks == nil || cfg.Rules == nil {
-		return nil, errors.New("api: a node, actions, recipes, hooks and rules are required")
+	if cfg.Node == nil || cfg.Actions == nil || cfg.Recipes == nil || cfg.Hooks == nil || cfg.Rules == nil || cfg.Accounts == nil || cfg.Secrets == nil {
+		return nil, errors.New("api: a node, actions, recipes, hooks, rules, accounts and secrets are required")
 	}
 	if (cfg.Keys == nil) == (cfg.Open == nil) {
 		return nil, errors.New("api: either keys are checked, or every request is made by Open")
@@ -89,7 +93,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, views: newViews(), times: streamTimes, durations: newDurations()}
 	s.rest = rest.New(rest.Config{
-		Records: cfg.Node, Keys: cfg.Keys, Open: cfg.Open, Rate: cfg.Rate, Burst: cfg.Burst, Logger: cfg.Logger, Now: cfg.Now, Release: cfg.Release,
+		Records: cfg.Node, Keys: cfg.Keys, Open: cfg.Open, Rate: cfg.Rate, Burst: cfg.Burst, RateOf: cfg.Accounts.Rate, Admit: cfg.Accounts.Admit, Logger: cfg.Logger, Now: cfg.Now, Release: cfg.Release,
 	})
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.routes()
@@ -110,7 +114,9 @@ func (s *Server) routes() {
 	s.fileRoutes()
 	s.actionRoutes()
 	s.accountRoutes()
+	s.settingsRoutes()
 	s.keyRoutes()
+	s.secretRoutes()
 	s.webhookRoutes()
 	s.healthRoutes()
 }

@@ -23,6 +23,7 @@ type KeyResource struct {
 	Role      string     `json:"role,omitempty"`
 	Scopes    []string   `json:"scopes"`
 	Limit     *KeyLimit  `json:"limit,omitempty"`
+	Usage     *KeyUsage  `json:"usage,omitempty" doc:"Of the limit; not in lists."`
 	Start     string     `json:"start" doc:"First characters of the token, to recognise it by."`
 	CreatedAt time.Time  `json:"createdAt"`
 	CreatedBy string     `json:"createdBy,omitempty" doc:"Id of the key that made it."`
@@ -35,6 +36,14 @@ type KeyLimit struct {
 	Credits int64  `json:"credits" minimum:"1" maximum:"9007199254740991"`
 	Reset   string `json:"reset,omitempty" enum:"none,daily,weekly,monthly" default:"none"`
 	Mode    string `json:"mode,omitempty" enum:"enforce,audit" default:"enforce" doc:"audit reports and refuses nothing."`
+}
+
+// A KeyUsage is how much of its limit was spent with a key, and with those that it has taken
+// the place of.
+type KeyUsage struct {
+	Used    int64      `json:"used" doc:"Credits held and spent in this period."`
+	Left    int64      `json:"left"`
+	ResetAt *time.Time `json:"resetAt,omitempty" doc:"When the next period begins."`
 }
 
 // A NewKey is a key with its token, which is never shown again.
@@ -68,6 +77,7 @@ func (s *Server) keyRoutes() {
 	rest.Handle(s.rest, create, write, s.createKey)
 	rest.Handle(s.rest, rest.Op("keys-list", http.MethodGet, "/v1/keys", "List the keys of the account"), write, s.listKeys)
 	rest.Handle(s.rest, rest.Op("keys-get", http.MethodGet, "/v1/keys/{id}", "Get a key"), write, s.getKey)
+	rest.Handle(s.rest, rest.Op("keys-rotate", http.MethodPost, "/v1/keys/{id}/rotate", "Make a key that takes the place of another, which goes on for a while"), write, s.rotateKey)
 	rest.Handle(s.rest, rest.Op("keys-revoke", http.MethodDelete, "/v1/keys/{id}", "Revoke a key; what it has begun ends at once"), write, s.revokeKey)
 	rest.Handle(s.rest, rest.Op("keys-whoami", http.MethodGet, "/v1/me", "Get who makes the request"), rest.Needs(access.AccountRead), s.whoami)
 }
@@ -119,7 +129,7 @@ func (s *Server) createKey(ctx context.Context, in *createKeyIn) (*struct{ Body 
 	if err != nil {
 		return nil, err
 	}
-	return &struct{ Body NewKey }{NewKey{keyOf(k), token}}, nil
+	return &struct{ Body NewKey }{NewKey{keyOf(k), token}}, s.limitsChanged(ctx, k)
 }
 
 func (s *Server) listKeys(ctx context.Context, _ *struct{}) (*rest.Listed[KeyResource], error) {
@@ -151,7 +161,60 @@ func (s *Server) getKey(ctx context.Context, in *keyIn) (*struct{ Body KeyResour
 	if err != nil {
 		return nil, err
 	}
-	return &struct{ Body KeyResource }{keyOf(k)}, nil
+	out := keyOf(k)
+	out.Usage, err = s.usageOf(ctx, k)
+	return &struct{ Body KeyResource }{out}, err
+}
+
+// usageOf returns how much of its limit was spent with a key; nil if it has none, or admits
+// nobody any more.
+func (s *Server) usageOf(ctx context.Context, k *access.Key) (*KeyUsage, error) {
+	now := s.cfg.Now().UnixMicro()
+	if k.Limit == nil || !k.Live(now) {
+		return nil, nil
+	}
+	a, err := s.cfg.Node.Store.Account(ctx, k.Account, now)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range s.cfg.Rules(k.Account).Budgets.Standings(a, k.BudgetName(), now) {
+		if b.Source == "key:"+k.BudgetName() {
+			return &KeyUsage{Used: b.Used, Left: max(0, b.Limit-b.Used), ResetAt: rest.StampOr(b.Until)}, nil
+		}
+	}
+	return nil, nil
+}
+
+type rotateKeyIn struct {
+	ID   string `path:"id" maxLength:"64"`
+	Body *struct {
+		OverlapSeconds int `json:"overlapSeconds,omitempty" minimum:"0" maximum:"604800" doc:"How long the earlier key goes on. Default: it ends at once."`
+	}
+}
+
+func (s *Server) rotateKey(ctx context.Context, in *rotateKeyIn) (*struct{ Body NewKey }, error) {
+	keys, err := s.keys()
+	if err != nil {
+		return nil, err
+	}
+	overlap := time.Duration(0)
+	if in.Body != nil {
+		overlap = time.Duration(in.Body.OverlapSeconds) * time.Second
+	}
+	ctx = context.WithoutCancel(ctx) // a key may rotate itself
+	k, token, err := keys.Rotate(ctx, access.From(ctx), rest.Account(ctx), in.ID, overlap)
+	if err != nil {
+		return nil, err
+	}
+	return &struct{ Body NewKey }{NewKey{keyOf(k), token}}, s.limitsChanged(ctx, k)
+}
+
+// limitsChanged makes the engine count what is spent with a key that has a limit.
+func (s *Server) limitsChanged(ctx context.Context, k *access.Key) error {
+	if k.Limit == nil {
+		return nil
+	}
+	return s.cfg.Node.Engine.RulesChanged(ctx)
 }
 
 func (s *Server) revokeKey(ctx context.Context, in *keyIn) (*struct{ Body KeyResource }, error) {

@@ -8,9 +8,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,6 +33,7 @@ type server struct {
 	url   string
 	svc   *service.Service
 	admin string        // token of the operator
+	stop  func()        // closes it; it may be called more than once
 	gate  chan struct{} // an attempt of the action gate returns when it receives or is closed
 }
 
@@ -99,7 +104,7 @@ func startWith(t testing.TB, dir string, rate float64, burst int) *server {
 	}
 	web := httptest.NewServer(svc.API)
 	s := &server{t: t, url: web.URL, svc: svc, admin: strings.Repeat("operator-", 5), gate: gate}
-	t.Cleanup(func() {
+	s.stop = sync.OnceFunc(func() {
 		svc.API.Stop()
 		web.CloseClientConnections()
 		web.Close()
@@ -109,6 +114,7 @@ func startWith(t testing.TB, dir string, rate float64, burst int) *server {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(s.stop)
 	return s
 }
 
@@ -247,4 +253,22 @@ func (s *server) register(token, text string) string {
 func (s *server) execute(token, recipe string, body any) string {
 	s.t.Helper()
 	return s.call(token, "POST", "/v1/recipes/"+recipe+"/execute", body).want(202).text("executionId")
+}
+
+// everything is the content of all files of a directory.
+func everything(t *testing.T, dir string) string {
+	t.Helper()
+	var all bytes.Buffer
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		all.Write(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all.String()
 }

@@ -63,6 +63,9 @@ type Config struct {
 	Inspect func(ctx context.Context, file action.File) (json.RawMessage, error)
 	// InspectFor is how long Inspect may take. Default 5 s.
 	InspectFor time.Duration
+	// Quota returns how many bytes the files of an account may have together; 0 = any number.
+	// It may change. Default: no account has a quota.
+	Quota func(account string) int64
 	// Now is the wall clock for the time when a file is stored. When it is set back
 	// while the store is open, the store goes on by the monotonic clock. Default
 	// time.Now.
@@ -82,6 +85,7 @@ type Store struct {
 	// one after the other, because Windows refuses to replace an open file: the second
 	// call then finds the file and leaves it.
 	stripes [64]sync.Mutex
+	usage   usages
 	broken  atomic.Bool // a sync failed: nothing more is acknowledged
 	// durable are directories whose names this process has synced. remembered counts
 	// them, including those that were dropped from the map.
@@ -105,7 +109,7 @@ func Open(cfg Config) (*Store, error) {
 		_ = root.Close()
 		return nil, storageFault(err, "create the file store %s", cfg.Dir)
 	}
-	s := &Store{root: root, maxBytes: cfg.MaxBytes, look: cfg.Inspect, lookFor: cmp.Or(max(cfg.InspectFor, 0), inspectFor), now: monotonic(cfg.Now)}
+	s := &Store{root: root, maxBytes: cfg.MaxBytes, look: cfg.Inspect, lookFor: cmp.Or(max(cfg.InspectFor, 0), inspectFor), now: monotonic(cfg.Now), usage: usages{quota: cfg.Quota}}
 	if cfg.KeepPartial {
 		return s, nil
 	}

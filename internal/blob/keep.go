@@ -99,7 +99,7 @@ func (s *Store) Remove(ctx context.Context, account, hash string, notAfter time.
 	if err := failpoint.Hit(failpoint.BlobRemove); err != nil {
 		return false, storageFault(err, "remove file %s", hash)
 	}
-	if err := s.root.Remove(p.file()); err != nil {
+	if err := s.usage.remove(account, info.Size(), func() error { return s.root.Remove(p.file()) }); err != nil {
 		return false, storageFault(err, "remove file %s", hash)
 	}
 	return true, nil

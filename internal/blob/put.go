@@ -50,9 +50,13 @@ func (s *Store) Put(ctx context.Context, account string, r io.Reader, name, mime
 			_ = s.root.Remove(temp)
 		}
 	}()
-	w := &writer{f: f, hash: sha256.New(), left: s.maxBytes}
+	most := s.usage.most(account, s.maxBytes)
+	w := &writer{f: f, hash: sha256.New(), left: most}
 	if err := s.fill(ctx, w, r); err != nil {
 		_ = f.Close()
+		if most < s.maxBytes && errors.Is(err, fault.FileTooLarge) {
+			err = s.usage.larger(ctx, s, account, most)
+		}
 		return none, err
 	}
 	err = failpoint.Hit(failpoint.BlobWritten)
@@ -85,8 +89,8 @@ func (s *Store) Put(ctx context.Context, account string, r io.Reader, name, mime
 		return none, err
 	}
 	if !s.alreadyStored(ctx, p, w.size) {
-		if err := s.root.Rename(temp, p.file()); err != nil {
-			return none, storageFault(err, "name file %s", hash)
+		if err := s.name(ctx, account, temp, p, w.size); err != nil {
+			return none, err
 		}
 		renamed = true
 		if err := failpoint.Hit(failpoint.BlobRenamed); err != nil {
@@ -122,6 +126,19 @@ func (s *Store) Put(ctx context.Context, account string, r io.Reader, name, mime
 		info.Name, info.MimeType = came.Name, came.MimeType
 	}
 	return info, nil
+}
+
+// name gives the bytes of a temporary file their name, if the quota of the account has room.
+func (s *Store) name(ctx context.Context, account, temp string, p place, size int64) error {
+	if damaged, err := s.regular(p); err == nil { // it is replaced
+		size -= damaged.Size()
+	}
+	return s.usage.add(ctx, s, account, size, func() error {
+		if err := s.root.Rename(temp, p.file()); err != nil {
+			return storageFault(err, "name file %s", p.name)
+		}
+		return nil
+	})
 }
 
 // fill copies r into the temporary file in pieces, so that a cancelled caller does not

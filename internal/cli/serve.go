@@ -101,7 +101,7 @@ func (s *serve) run(ctx context.Context, limit int64) error {
 			Idle: s.check,
 		},
 		Actions: a.built, Account: a.account, AdminToken: a.getenv(adminVariable), Open: s.open, MaxSource: limit, Release: thisBuild().Version, Logger: a.log,
-		Sealer: secrets.NewSealer(dir, a.getenv),
+		Secrets: a.secretsIn(dir), Sealer: secrets.NewSealer(dir, a.getenv),
 	}
 	if watched != nil {
 		defer watched.Close()

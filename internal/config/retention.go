@@ -21,7 +21,7 @@ const maxRetention = 36_500 * 24 * time.Hour
 // Retention returns how long the data directory keeps what it holds.
 func (c *Config) Retention() retention.Policy {
 	get := func(key string) time.Duration {
-		d, err := parseRetention(c.Get(key).Value)
+		d, err := ParseRetention(c.Get(key).Value)
 		if err != nil {
 			return 0 // such a value was refused before
 		}
@@ -30,9 +30,9 @@ func (c *Config) Retention() retention.Policy {
 	return retention.Policy{Runs: get("retain.runs"), Files: get("retain.files"), Uploads: get("retain.uploads")}
 }
 
-// parseRetention reads days ("7d"), a duration as in recipes ("36h", "P2W") or
+// ParseRetention reads days ("7d"), a duration as in recipes ("36h", "P2W") or
 // "forever", for which it returns a negative duration.
-func parseRetention(text string) (time.Duration, error) {
+func ParseRetention(text string) (time.Duration, error) {
 	if text == forever {
 		return -1, nil
 	}
@@ -55,6 +55,6 @@ func parseRetention(text string) (time.Duration, error) {
 }
 
 func checkRetention(text string) error {
-	_, err := parseRetention(text)
+	_, err := ParseRetention(text)
 	return err
 }

@@ -3,8 +3,6 @@
 package engine
 
 import (
-	"context"
-
 	"github.com/roux-engine/roux/internal/admission"
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/machine"
@@ -24,11 +22,6 @@ func (r AccountRules) LiveLimit() int {
 		return 0
 	}
 	return DefaultMaxLiveRuns
-}
-
-// Unended counts the runs of an account that have not ended, as of the last commit.
-func (e *Engine) Unended(ctx context.Context, account string) (store.Unended, error) {
-	return e.cfg.Store.Unended(ctx, account)
 }
 
 // An admitting run is how a run in memory counts against the limit of its account.

@@ -60,8 +60,8 @@ type Config struct {
 	// has no bound of its own.
 	ProviderSlots map[string]int
 
-	// Accounts returns what applies to the runs of an account. It must not block, and its
-	// answers must not change while the engine runs. Default: all but LocalAccount pay.
+	// Accounts returns what applies to the runs of an account. It must not block; see
+	// [Engine.RulesChanged]. Default: all but LocalAccount pay.
 	Accounts func(account string) AccountRules
 
 	// MaxLoaded is how many runs stay in memory. Quiet runs beyond it are suspended.

@@ -235,8 +235,12 @@ func (e *Engine) Entries(ctx context.Context, account string, after uint64, limi
 	return e.cfg.Store.Entries(ctx, account, after, limit)
 }
 
-// Rules returns what applies to the runs of an account.
-func (e *Engine) Rules(account string) AccountRules { return e.cfg.Accounts(account) }
+// RulesChanged returns when what Config.Accounts now answers applies, also to runs that wait.
+func (e *Engine) RulesChanged(ctx context.Context) error {
+	e.core.purses.RulesChanged()
+	e.core.queues.LimitsChanged()
+	return e.Sync(ctx)
+}
 
 // A waiter is a step that is blocked because its account has too few credits.
 type waiter struct {

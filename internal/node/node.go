@@ -136,6 +136,12 @@ type Config struct {
 	// Accounts are the rules of the accounts that have some of their own. Any other
 	// account pays, except engine.LocalAccount.
 	Accounts map[string]engine.AccountRules
+	// Override, when set, changes the rules of an account by what the service keeps of it. It
+	// is called at every start.
+	Override func(account string, rules engine.AccountRules) engine.AccountRules
+	// Storage, when set, returns how many bytes the files of an account may have; see
+	// blob.Config.
+	Storage func(account string) int64
 	// Budgets, when set, adds budgets to those of an account, such as those of its API keys.
 	// It is called at every start.
 	Budgets func(account string, b ledger.Budgets) ledger.Budgets
@@ -176,6 +182,9 @@ func (cfg Config) Rules(account string) engine.AccountRules {
 	if !ok {
 		rules = engine.DefaultRules(account)
 	}
+	if cfg.Override != nil {
+		rules = cfg.Override(account, rules)
+	}
 	if cfg.Budgets != nil {
 		rules.Budgets = cfg.Budgets(account, rules.Budgets)
 	}
@@ -203,7 +212,7 @@ type Node struct {
 // Open opens the files of a data directory and an engine on its store. The node owns the
 // store from then on; if Open fails, it closes the store.
 func Open(ctx context.Context, st Store, cfg Config) (*Node, error) {
-	files, err := blob.Open(blob.Config{Dir: filepath.Join(cfg.Dir, datadir.Files), Inspect: builtin.AtUpload()})
+	files, err := blob.Open(blob.Config{Dir: filepath.Join(cfg.Dir, datadir.Files), Inspect: builtin.AtUpload(), Quota: cfg.Storage})
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
 	}

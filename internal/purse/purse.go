@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
@@ -86,15 +87,20 @@ type Purses[W any] struct {
 	byName map[string]*purse[W]
 	grown  []*purse[W] // perhaps some that wait can go on
 	next   int64       // the earliest next of all
+	rules  *atomic.Bool
 }
 
 // New returns purses that are read when they are asked for.
 func New[W any](host Host[W]) *Purses[W] {
-	return &Purses[W]{host: host, byName: map[string]*purse[W]{}}
+	return &Purses[W]{host: host, byName: map[string]*purse[W]{}, rules: new(atomic.Bool)}
 }
 
+// RulesChanged makes the next Tick ask for the budgets and the levels of accounts again. It
+// may be called by any goroutine.
+func (ps *Purses[W]) RulesChanged() { ps.rules.Store(true) }
+
 // Reset forgets all accounts, because nobody knows which entries were written.
-func (ps *Purses[W]) Reset() { *ps = *New(ps.host) }
+func (ps *Purses[W]) Reset() { ps.byName, ps.grown, ps.next = map[string]*purse[W]{}, nil, 0 }
 
 // Next is when Tick has something to do at the latest, UTC µs; 0 = never.
 func (ps *Purses[W]) Next() int64 { return ps.next }
@@ -409,6 +415,12 @@ func (ps *Purses[W]) Serve() (moved bool) {
 // Tick records the lots that have ended, and lets steps go on when one takes effect.
 func (ps *Purses[W]) Tick() {
 	now := ps.host.Now()
+	if ps.rules.Swap(false) {
+		for name, p := range ps.byName {
+			p.budgets, p.watch, p.counted = ps.host.Budgets(name), ps.host.Watch(name), false
+		}
+		ps.next = now
+	}
 	if ps.next == 0 || now < ps.next {
 		return
 	}

@@ -276,7 +276,9 @@ func conflict(old *Version) error {
 func (r *Recipes) checkQuota(ctx context.Context, account string) error {
 	n, err := r.count(ctx, store.RecordQuery{Account: account, Kind: kindRecipe, Named: true}, MaxRecipes)
 	if err == nil && n >= MaxRecipes {
-		err = fault.New(fault.QuotaExceeded, "account %s has %d recipes, the most it may have: delete some", account, n)
+		full := fault.New(fault.QuotaExceeded, "account %s has %d recipes, the most it may have: delete some", account, n)
+		full.Quota = &fault.Quota{Name: "recipes", Used: int64(n), Limit: MaxRecipes}
+		return full
 	}
 	return err
 }
@@ -285,7 +287,9 @@ func (r *Recipes) checkQuota(ctx context.Context, account string) error {
 func (r *Recipes) checkVersions(ctx context.Context, account string, rec *Recipe) error {
 	n, err := r.count(ctx, store.RecordQuery{Account: account, Kind: kindVersion, Prefix: rec.ID + "@"}, MaxVersions)
 	if err == nil && n >= MaxVersions {
-		err = fault.New(fault.QuotaExceeded, "the recipe %q has %d versions, the most it may have: register the text under another name", rec.Name, n)
+		full := fault.New(fault.QuotaExceeded, "the recipe %q has %d versions, the most it may have: register the text under another name", rec.Name, n)
+		full.Quota = &fault.Quota{Name: "versions", Used: int64(n), Limit: MaxVersions}
+		return full
 	}
 	return err
 }
@@ -401,6 +405,10 @@ func (r *Recipes) write(ctx context.Context, account string, v *Version, text []
 	v.Revision = stored[len(more)].Revision
 	return nil
 }
+
+// ActionsChanged forgets what the recipes of an account compiled to, because it may call other
+// actions now.
+func (r *Recipes) ActionsChanged(account string) { r.changed(account) }
 
 // changed forgets what references stood for.
 func (r *Recipes) changed(account string) {

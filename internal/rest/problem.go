@@ -35,6 +35,11 @@ type Problem struct {
 	Missing     int64      `json:"missing,omitempty" doc:"Credits that are missing."`
 	Until       *time.Time `json:"until,omitempty" doc:"When the credits may be there if nothing is done."`
 
+	Quota   string     `json:"quota,omitempty" doc:"Which quota of the account is reached, such as live_runs or storage_bytes."`
+	Used    *int64     `json:"used,omitempty" doc:"How much of it is used."`
+	Limit   *int64     `json:"limit,omitempty" doc:"How much of it there is."`
+	ResetAt *time.Time `json:"resetAt,omitempty" doc:"When more is allowed if nothing is done; absent where waiting alone does not help."`
+
 	Errors []ProblemError `json:"errors,omitempty" doc:"The places that are wrong, all of them as far as known."`
 
 	header http.Header
@@ -107,6 +112,13 @@ func (rt *Router) Problem(ctx context.Context, err error) *Problem {
 		if !l.Until.IsZero() {
 			at := l.Until.UTC()
 			p.Until = &at
+		}
+	}
+	if q := e.Quota; q != nil {
+		p.Quota, p.Used, p.Limit = q.Name, &q.Used, &q.Limit
+		if !q.Reset.IsZero() {
+			at := q.Reset.UTC()
+			p.ResetAt = &at
 		}
 	}
 	if e.RetryAfterMS > 0 {

@@ -33,7 +33,7 @@ type Records interface {
 	PutRecords(ctx context.Context, changes ...store.RecordChange) ([]store.Record, error)
 }
 
-// Config is what a Router is made of. Every field but Keys, Open and Release is required.
+// Config is what a Router is made of. Every field but Keys, Open, RateOf, Admit and Release is required.
 type Config struct {
 	Records Records
 	Keys    *access.Keys // nil = no keys are checked, and every request is Open's
@@ -43,6 +43,12 @@ type Config struct {
 	// many at once. A negative Rate is no limit.
 	Rate  float64
 	Burst int
+	// RateOf returns the rate and the burst of an account that has others; 0 = it has not.
+	// Default: none has.
+	RateOf func(account string) (perSecond float64, burst int)
+	// Admit refuses the requests of an account, unless the key administers accounts. Default:
+	// none is refused.
+	Admit func(account string) error
 	// Logger gets a line for each request that fails inside, and for each request at the
 	// level debug.
 	Logger *slog.Logger
@@ -71,7 +77,7 @@ type Router struct {
 func New(cfg Config) *Router {
 	rt := &Router{
 		cfg: cfg, ids: journal.NewIDs(rand.Reader, cfg.Now), mux: http.NewServeMux(), policies: map[string]*Policy{},
-		rates: newRates(cfg.Rate, cfg.Burst), answers: newAnswers(),
+		rates: newRates(cfg.Rate, cfg.Burst, cfg.RateOf), answers: newAnswers(),
 	}
 	rt.cursors.key = make([]byte, 32)
 	_, _ = rand.Read(rt.cursors.key) // never fails (crypto/rand)

@@ -205,6 +205,11 @@ func (rt *Router) guard(h huma.Context, next func(huma.Context)) {
 		var end func()
 		ctx, end = rt.cfg.Keys.Bind(ctx, principal)
 		defer end()
+		// The account may have been disabled since it was admitted. From here on that ends ctx.
+		if err := rt.disabled(p, principal); err != nil {
+			rt.fail(ctx, h, err)
+			return
+		}
 	}
 	r.Key = raw.Header.Get("Idempotency-Key")
 	begin := rt.cfg.Now()
@@ -347,6 +352,9 @@ func checkOrigin(r *http.Request) error {
 // operation cannot read.
 func (rt *Router) admit(h huma.Context, r *http.Request, p *Policy, who *access.Principal) error {
 	if !p.Public {
+		if err := rt.disabled(p, who); err != nil {
+			return err
+		}
 		if err := who.Check(p.Scope); err != nil {
 			return err
 		}
@@ -361,6 +369,14 @@ func (rt *Router) admit(h huma.Context, r *http.Request, p *Policy, who *access.
 		return fault.New(fault.RequestMalformed, "the Idempotency-Key is longer than %d bytes", maxKey)
 	}
 	return checkBody(h.Operation(), r, p)
+}
+
+// disabled refuses a request of an account that the operator has disabled.
+func (rt *Router) disabled(p *Policy, who *access.Principal) error {
+	if p.Public || rt.cfg.Admit == nil || who.Allows(access.AccountsAdmin) {
+		return nil
+	}
+	return rt.cfg.Admit(who.Account)
 }
 
 // maxKey bounds an idempotency key.

@@ -34,6 +34,36 @@ type Policy struct {
 	Runs    time.Duration // after a run has settled. Default 7 days
 	Files   time.Duration // after the last run that names a file has settled. Default 7 days
 	Uploads time.Duration // after the last use of a file that no run names. Default 24 h
+	// Accounts are those that have times of their own. Default: none has.
+	Accounts Accounts
+}
+
+// Accounts know how long what belongs to an account is kept. Their policies have no zero
+// fields.
+type Accounts interface {
+	Retention(account string) Policy
+	// Shortest returns the shortest times of all accounts: nothing that is younger is removed.
+	Shortest() Policy
+}
+
+// of returns what applies to an account.
+func (p *Policy) of(account string) Policy {
+	if p.Accounts == nil {
+		return *p
+	}
+	own := p.Accounts.Retention(account)
+	own.SetDefaults()
+	return own
+}
+
+// shortest returns the shortest times of all accounts.
+func (p *Policy) shortest() Policy {
+	if p.Accounts == nil {
+		return *p
+	}
+	least := p.Accounts.Shortest()
+	least.SetDefaults()
+	return least
 }
 
 // The defaults, and the minimum for uploads: within it an action must return the file
@@ -70,6 +100,9 @@ const (
 	cycleInterval = time.Hour // between the starts of two cycles
 	// RunsStep is how many runs one step looks at.
 	RunsStep = 200
+	// keptPages is how many further pages of runs one step looks at, as long as it removes
+	// none of them: those of accounts that keep them for longer.
+	keptPages = 50
 
 	keysStep, recordsStep, filesStep, changesStep = 1_000, 200, 1_000, 1_000
 	// maxListed bounds the lists of what was removed.
@@ -237,32 +270,46 @@ func (s *pass) step(ctx context.Context, st *state) error {
 }
 
 func (s *pass) runs(ctx context.Context, st *state) error {
-	keep := s.c.Policy.Runs
+	keep := s.c.Policy.shortest().Runs
 	if keep < 0 {
 		return s.keys(ctx, st)
 	}
-	ended, err := s.c.Store.Ended(ctx, s.now-keep.Microseconds(), st.Run, RunsStep)
-	if err != nil {
-		return err
-	}
-	if s.dry {
-		for _, w := range ended {
-			s.wouldRemove[w.Key] = w.At
-			s.addRun(w.Key)
-			if err := s.addTree(ctx, w.Key); err != nil {
+	for range keptPages {
+		page, err := s.c.Store.Ended(ctx, s.now-keep.Microseconds(), st.Run, RunsStep)
+		if err != nil {
+			return err
+		}
+		ended := slices.DeleteFunc(slices.Clone(page), func(w store.Wake) bool { return s.keeps(&w) })
+		if s.dry {
+			for _, w := range ended {
+				s.wouldRemove[w.Key] = w.At
+				s.addRun(w.Key)
+				if err := s.addTree(ctx, w.Key); err != nil {
+					return err
+				}
+			}
+		} else if len(ended) > 0 {
+			if err := s.delete(ctx, ended); err != nil {
 				return err
 			}
 		}
-	} else if err := s.delete(ctx, ended); err != nil {
-		return err
+		if len(page) > 0 {
+			st.Run = page[len(page)-1]
+		}
+		switch {
+		case len(page) < RunsStep:
+			return s.keys(ctx, st)
+		case len(ended) > 0:
+			return nil
+		}
 	}
-	if len(ended) > 0 {
-		st.Run = ended[len(ended)-1]
-	}
-	if len(ended) == RunsStep {
-		return nil
-	}
-	return s.keys(ctx, st)
+	return nil
+}
+
+// keeps reports whether the account of a run that has ended keeps it for longer than others.
+func (s *pass) keeps(w *store.Wake) bool {
+	keep := s.c.Policy.of(w.Account).Runs
+	return keep < 0 || w.At > s.now-keep.Microseconds()
 }
 
 // addTree notes the runs below a root that a dry run would remove.
@@ -353,6 +400,7 @@ func (s *pass) keys(ctx context.Context, st *state) error {
 // changes removes changes of accounts that are older than any run that is kept after its
 // end. After the last of them all that concerns runs is done.
 func (s *pass) changes(ctx context.Context, st *state) error {
+	// The feeds of all accounts go back as far as the policy of the server says.
 	if keep := s.c.Policy.Runs; !s.dry && keep >= 0 {
 		next, err := s.c.Store.ForgetChanges(ctx, s.c.Epoch, s.now-keep.Microseconds(), st.Feed, changesStep)
 		if err != nil {
@@ -366,17 +414,19 @@ func (s *pass) changes(ctx context.Context, st *state) error {
 
 // files checks the next files and removes those that are no longer kept.
 func (s *pass) files(ctx context.Context, from string) (next string, err error) {
-	if s.c.Blobs == nil || s.c.Policy.Uploads < 0 {
+	least := s.c.Policy.shortest().Uploads
+	if s.c.Blobs == nil || least < 0 {
 		return "", nil
 	}
 	// Files carry times of the wall clock, which may be behind the engine's (I10).
 	now := time.UnixMicro(min(s.now, s.c.Wall().UnixMicro()))
-	notAfter := now.Add(-s.c.Policy.Uploads)
 	return s.c.Blobs.Walk(ctx, from, filesStep, func(f blob.Entry) error {
-		if f.Stored.After(notAfter) {
+		keep := s.c.Policy.of(f.Account)
+		notAfter := now.Add(-keep.Uploads)
+		if keep.Uploads < 0 || f.Stored.After(notAfter) {
 			return nil
 		}
-		referenced, err := s.referenced(ctx, f)
+		referenced, err := s.referenced(ctx, f, keep.Files)
 		if err != nil || referenced {
 			return err
 		}
@@ -408,7 +458,7 @@ func (s *pass) files(ctx context.Context, from string) (next string, err error) 
 
 // referenced reports whether a stored run names the file, or did until a short time
 // ago.
-func (s *pass) referenced(ctx context.Context, f blob.Entry) (bool, error) {
+func (s *pass) referenced(ctx context.Context, f blob.Entry, keep time.Duration) (bool, error) {
 	refs, err := s.c.Store.References(ctx, f.Account, f.Info.Hash, 1+len(s.wouldRemove))
 	if err != nil {
 		return true, err
@@ -420,7 +470,6 @@ func (s *pass) referenced(ctx context.Context, f blob.Entry) (bool, error) {
 		}
 		refs.Released = max(refs.Released, ended)
 	}
-	keep := s.c.Policy.Files
 	return refs.Released != 0 && (keep < 0 || refs.Released > s.now-keep.Microseconds()), nil
 }
 

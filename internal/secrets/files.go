@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/roux-engine/roux/internal/datadir"
 )
@@ -109,6 +110,20 @@ func (f files) Get(_ context.Context, account, name string) ([]byte, error) {
 	}
 	defer func() { _ = file.Close() }()
 	return io.ReadAll(io.LimitReader(file, maxSealed))
+}
+
+// Written implements Records.
+func (f files) Written(_ context.Context, account, name string) (time.Time, error) {
+	root, err := f.open(account)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer func() { _ = root.Close() }()
+	info, err := root.Lstat(hex.EncodeToString([]byte(name)))
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.ModTime(), nil
 }
 
 // Names implements Records.

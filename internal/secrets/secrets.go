@@ -21,6 +21,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/datadir"
@@ -226,6 +227,8 @@ type Listed struct {
 	// From is where it is: "vault" or "directory". A variable of the environment counts
 	// before both, and a directory before the vault.
 	From string `json:"from"`
+	// Set is when the value was stored in the vault.
+	Set time.Time `json:"-"`
 }
 
 // List returns the secrets of an account that are in files, sorted by name.
@@ -237,7 +240,14 @@ func (s *Secrets) List(ctx context.Context, account string) ([]Listed, error) {
 			return nil, err
 		}
 		for _, name := range names {
-			all = append(all, Listed{name, "vault"})
+			set, err := s.vault.records.Written(ctx, account, name)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // deleted meanwhile
+			}
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, Listed{name, "vault", set})
 		}
 	}
 	if s.cfg.Dir != "" {
@@ -252,7 +262,7 @@ func (s *Secrets) List(ctx context.Context, account string) ([]Listed, error) {
 		}
 		for _, e := range entries {
 			if jsonx.SecretName(e.Name()) && !e.IsDir() {
-				all = append(all, Listed{e.Name(), "directory"})
+				all = append(all, Listed{Name: e.Name(), From: "directory"})
 			}
 		}
 	}

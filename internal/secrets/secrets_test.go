@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/datadir"
@@ -77,7 +78,7 @@ func TestSources(t *testing.T) {
 	want(t, s, "local", "api-token", "from a variable")
 	want(t, s, "acme", "api-token", "vault of acme")
 	list, err := s.List(t.Context(), "local")
-	if err != nil || !slices.Equal(list, []Listed{{"api-token", "directory"}, {"api-token", "vault"}}) {
+	if err != nil || len(list) != 2 || list[0] != (Listed{Name: "api-token", From: "directory"}) || list[1].From != "vault" || time.Since(list[1].Set) > time.Hour {
 		t.Errorf("%v, %v", list, err)
 	}
 	delete(env, "ROUX_SECRET_API_TOKEN")
@@ -370,4 +371,61 @@ func TestHostileVault(t *testing.T) {
 	}
 	_, err := s.Secret(t.Context(), "local", "token")
 	wantCode(t, err, fault.SecretInvalid)
+}
+
+// A rotation puts back no value that is changed or deleted meanwhile.
+func TestRotateBesideChanges(t *testing.T) {
+	s := New(Config{Data: t.TempDir(), Getenv: func(string) string { return "" }})
+	v := s.Vault()
+	for i := range 20 {
+		if err := v.Set(t.Context(), "acme", fmt.Sprint("changed-", i), "earlier value"); err != nil {
+			t.Fatal(err)
+		}
+		if err := v.Set(t.Context(), "acme", fmt.Sprint("deleted-", i), "earlier value"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	late := &lateRecords{Records: v.records}
+	late.then = func(name string) {
+		done := make(chan struct{})
+		late.changes.Go(func() {
+			defer close(done)
+			var err error
+			if strings.HasPrefix(name, "changed-") {
+				err = v.Set(t.Context(), "acme", name, "later value")
+			} else {
+				err = v.Delete(t.Context(), "acme", name)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		select {
+		case <-done: // nothing keeps it back
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	slow := &Vault{records: late, key: v.key}
+	if _, err := slow.Rotate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	late.changes.Wait()
+	for i := range 20 {
+		want(t, s, "acme", fmt.Sprint("changed-", i), "later value")
+		_, err := s.Secret(t.Context(), "acme", fmt.Sprint("deleted-", i))
+		wantCode(t, err, fault.SecretNotFound)
+	}
+}
+
+// lateRecords tell what was read before they return it.
+type lateRecords struct {
+	Records
+	then    func(name string)
+	changes sync.WaitGroup
+}
+
+func (l *lateRecords) Get(ctx context.Context, account, name string) ([]byte, error) {
+	sealed, err := l.Records.Get(ctx, account, name)
+	l.then(name)
+	return sealed, err
 }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
+	"time"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/redact"
@@ -23,6 +25,8 @@ type Records interface {
 	Names(ctx context.Context, account string) ([]string, error)
 	// Delete removes a value, or returns fs.ErrNotExist.
 	Delete(ctx context.Context, account, name string) error
+	// Written returns when a value was stored, or fs.ErrNotExist.
+	Written(ctx context.Context, account, name string) (time.Time, error)
 	// Accounts returns the accounts that have values, sorted.
 	Accounts(ctx context.Context) ([]string, error)
 }
@@ -46,7 +50,11 @@ func (v *Vault) Set(ctx context.Context, account, name, value string) error {
 	if err != nil {
 		return err
 	}
-	return v.seal(ctx, k, account, name, value)
+	if err := ensure(v.key.data); err != nil {
+		return err
+	}
+	// A rotation that has read the earlier value must not put it back.
+	return v.key.exclusive(ctx, func(*os.Root) error { return v.seal(ctx, k, account, name, value) })
 }
 
 func (v *Vault) seal(ctx context.Context, k *keys, account, name, value string) error {
@@ -95,7 +103,7 @@ func (v *Vault) Delete(ctx context.Context, account, name string) error {
 	if err := CheckName(name); err != nil {
 		return err
 	}
-	err := v.records.Delete(ctx, account, name)
+	err := v.key.exclusive(ctx, func(*os.Root) error { return v.records.Delete(ctx, account, name) })
 	if errors.Is(err, fs.ErrNotExist) {
 		f := fault.New(fault.SecretNotFound, "the secret %q is not in the vault", name)
 		f.Remedy = "`roux secrets list` shows those that are."
@@ -123,24 +131,30 @@ func (v *Vault) Rotate(ctx context.Context) (int, error) {
 			return n, err
 		}
 		for _, name := range names {
-			sealed, err := v.records.Get(ctx, account, name)
+			err := v.key.exclusive(ctx, func(*os.Root) error { return v.reseal(ctx, k, account, name) })
 			if errors.Is(err, fs.ErrNotExist) {
 				continue // deleted meanwhile
 			}
 			if err != nil {
 				return n, err
 			}
-			value, err := v.open(k, account, name, sealed)
-			if err != nil {
-				return n, fault.Wrap(fault.SecretInvalid, err, "account %s: %s", account, fault.Message(err))
-			}
-			if err := v.seal(ctx, k, account, name, value); err != nil {
-				return n, err
-			}
 			n++
 		}
 	}
 	return n, nil
+}
+
+// reseal seals a value with the primary key. Nobody may change it meanwhile.
+func (v *Vault) reseal(ctx context.Context, k *keys, account, name string) error {
+	sealed, err := v.records.Get(ctx, account, name)
+	if err != nil {
+		return err
+	}
+	value, err := v.open(k, account, name, sealed)
+	if err != nil {
+		return fault.Wrap(fault.SecretInvalid, err, "account %s: %s", account, fault.Message(err))
+	}
+	return v.seal(ctx, k, account, name, value)
 }
 
 // binding is what a sealed value is bound to. No account or name contains a zero byte.

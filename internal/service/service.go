@@ -13,6 +13,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -21,8 +22,9 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
+	"github.com/roux-engine/roux/internal/account"
 	"github.com/roux-engine/roux/internal/api"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/registry"
@@ -34,7 +36,7 @@ import (
 // Config is what a Service is made of. Fields left zero take the default that their comment
 // names.
 type Config struct {
-	Node    node.Config   // required; Actions, Budgets and Internal are set here
+	Node    node.Config   // required; Actions, Override, Storage, Budgets and Internal are set here
 	Actions *node.Actions // required
 	// Account is the account of the first key, and of requests where no keys are checked.
 	// Required.
@@ -51,6 +53,9 @@ type Config struct {
 	Release string
 	// Metrics, when set, is served at /metrics of the administration listener.
 	Metrics http.Handler
+	// Secrets are the secrets that accounts keep over HTTP. Default: the vault of the data
+	// directory and the environment, as for node.Config.Secrets.
+	Secrets *secrets.Secrets
 	// Sealer seals the keys of webhooks. Default: with the master key of the data directory
 	// or of the environment.
 	Sealer *secrets.Sealer
@@ -66,9 +71,10 @@ type Service struct {
 	// one, or the engine is idle. It is not stored.
 	FirstKey string
 
-	cfg     Config
-	servers []*http.Server
-	done    sync.WaitGroup
+	cfg      Config
+	accounts *account.Accounts
+	servers  []*http.Server
+	done     sync.WaitGroup
 }
 
 // stored are the records of a store.
@@ -91,6 +97,12 @@ func Open(ctx context.Context, st node.Store, cfg Config) (*Service, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Secrets == nil {
+		cfg.Secrets = secrets.New(secrets.Config{EnvAccount: engine.LocalAccount, Data: cfg.Node.Dir})
+	}
+	if cfg.Node.Secrets == nil {
+		cfg.Node.Secrets = cfg.Secrets
+	}
 	now := time.Now
 	ids := journal.NewIDs(rand.Reader, now)
 	rec := &records{stored: st}
@@ -107,6 +119,15 @@ func Open(ctx context.Context, st node.Store, cfg Config) (*Service, error) {
 		}
 		cfg.Node.Budgets = keys.Budgets
 	}
+	accounts, err := account.Open(ctx, account.Config{
+		Store: rec, Actions: cfg.Actions.Catalogue, Configured: cfg.Node.Rules, Retention: cfg.Node.Retention, Logger: cfg.Logger,
+		Named: append(slices.Collect(maps.Keys(cfg.Node.Accounts)), cfg.Account),
+	})
+	if err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	s.accounts = accounts
+	cfg.Node.Override, cfg.Node.Storage, cfg.Node.Retention.Accounts = accounts.Rules, accounts.Storage, accounts
 	hooks, err := webhook.New(webhook.Config{
 		Records: rec, Sealer: cmp.Or(cfg.Sealer, secrets.NewSealer(cfg.Node.Dir, nil)), NewID: func() (string, error) { return ids.ID(webhook.IDPrefix) },
 		Send: cfg.Actions.Send, Now: now, Logger: cfg.Logger,
@@ -133,6 +154,7 @@ func Open(ctx context.Context, st node.Store, cfg Config) (*Service, error) {
 }
 
 func (s *Service) open(ctx context.Context, cfg Config, rec *records, keys *access.Keys, ids *journal.IDs, now func() time.Time) error {
+	accounts := s.accounts
 	var open *access.Principal
 	if cfg.Open {
 		open = access.Anyone(cfg.Account)
@@ -143,11 +165,18 @@ func (s *Service) open(ctx context.Context, cfg Config, rec *records, keys *acce
 	}
 	recipes := registry.NewRecipes(registry.RecipesConfig{
 		Records: rec, Now: now, NewID: func() (string, error) { return ids.ID("recipe_") }, MaxSource: cfg.MaxSource,
-		Actions: func(string) compile.Actions { return cfg.Actions.Catalogue },
+		Actions: accounts.Actions,
+	})
+	accounts.Watch(func(ctx context.Context, account string) error {
+		recipes.ActionsChanged(account)
+		if why := accounts.Admit(account); why != nil && keys != nil {
+			keys.End(account, why)
+		}
+		return s.Node.Engine.RulesChanged(ctx)
 	})
 	server, err := api.New(api.Config{
 		Node: s.Node, Actions: cfg.Actions, Keys: keys, Recipes: recipes, Open: open, Rules: cfg.Node.Rules,
-		Rate: cfg.Rate, Burst: cfg.Burst, Logger: cfg.Logger, Release: cfg.Release, Hooks: s.Hooks,
+		Rate: cfg.Rate, Burst: cfg.Burst, Logger: cfg.Logger, Release: cfg.Release, Hooks: s.Hooks, Accounts: accounts, Secrets: cfg.Secrets,
 	})
 	if err != nil {
 		return err
