@@ -212,6 +212,8 @@ type FileInfo struct {
 type Reporter interface {
 	Progress(fraction float64, text string)
 	Log(level, text string)
+	// Delta sends a piece of a text that is streamed. Pieces are joined for at most 100 ms
+	// or up to 4 KiB before they are an event.
 	Delta(text string)
 	Preview(value any)
 }

@@ -36,6 +36,7 @@ const (
 	FilesWrite    Scope = "files:write"
 	CreditsRead   Scope = "credits:read"
 	KeysWrite     Scope = "keys:write" // also reads them
+	WebhooksRead  Scope = "webhooks:read" // also what was sent to them
 	WebhooksWrite Scope = "webhooks:write"
 	SecretsWrite  Scope = "secrets:write"
 	AccountRead   Scope = "account:read"
@@ -59,7 +60,7 @@ const (
 var (
 	viewer    = []Scope{RecipesRead, RunsRead, FilesRead, CreditsRead, AccountRead}
 	operator  = append(slices.Clone(viewer), RunsExecute, RunsControl, FilesWrite)
-	developer = append(slices.Clone(operator), RecipesWrite)
+	developer = append(slices.Clone(operator), RecipesWrite, WebhooksRead)
 	owner     = append(slices.Clone(developer), KeysWrite, WebhooksWrite, SecretsWrite)
 	admin     = append(slices.Clone(owner), AccountsAdmin, ServerAdmin)
 )

@@ -16,8 +16,8 @@ import (
 // does not imply changing, and to run recipes does not imply to edit them.
 func TestA05_RolesAndScopes(t *testing.T) {
 	lacks := map[Role][]Scope{
-		Viewer:    {RunsExecute, RunsControl, RecipesWrite, FilesWrite, KeysWrite, WebhooksWrite, SecretsWrite, AccountsAdmin, ServerAdmin},
-		Operator:  {RecipesWrite, KeysWrite, WebhooksWrite, SecretsWrite, AccountsAdmin, ServerAdmin},
+		Viewer:    {RunsExecute, RunsControl, RecipesWrite, FilesWrite, KeysWrite, WebhooksRead, WebhooksWrite, SecretsWrite, AccountsAdmin, ServerAdmin},
+		Operator:  {RecipesWrite, KeysWrite, WebhooksRead, WebhooksWrite, SecretsWrite, AccountsAdmin, ServerAdmin},
 		Developer: {KeysWrite, WebhooksWrite, SecretsWrite, AccountsAdmin, ServerAdmin},
 		Owner:     {AccountsAdmin, ServerAdmin},
 		Admin:     nil,

@@ -26,6 +26,7 @@ import (
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/rest"
+	"github.com/roux-engine/roux/internal/webhook"
 )
 
 // Config is what a Server is made of.
@@ -34,6 +35,7 @@ type Config struct {
 	Actions *node.Actions     // required
 	Keys    *access.Keys      // nil = no keys are checked, and every request is Open's
 	Recipes *registry.Recipes // required
+	Hooks   *webhook.Hooks    // required
 	// Open is who makes requests where no keys are checked.
 	Open *access.Principal
 	// Rules returns what applies to the runs of an account. Required.
@@ -66,8 +68,8 @@ type Server struct {
 
 // New returns a server. It starts no goroutine and listens nowhere.
 func New(cfg Config) (*Server, error) {
-	if cfg.Node == nil || cfg.Actions == nil || cfg.Recipes == nil || cfg.Rules == nil {
-		return nil, errors.New("api: a node, actions, recipes and rules are required")
+	if cfg.Node == nil || cfg.Actions == nil || cfg.Recipes == nil || cfg.Hooks == nil || cfg.Rules == nil {
+		return nil, errors.New("api: a node, actions, recipes, hooks and rules are required")
 	}
 	if (cfg.Keys == nil) == (cfg.Open == nil) {
 		return nil, errors.New("api: either keys are checked, or every request is made by Open")
@@ -107,6 +109,7 @@ func (s *Server) routes() {
 	s.actionRoutes()
 	s.accountRoutes()
 	s.keyRoutes()
+	s.webhookRoutes()
 	s.healthRoutes()
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/rest"
+	"github.com/roux-engine/roux/internal/sse"
 )
 
 // The times of a stream. Tests shorten them.
@@ -23,10 +24,13 @@ var (
 	// slowest is how long a client may take for one write. One that takes longer is cut
 	// off, and reads on with its cursor (F37).
 	slowest = 30 * time.Second
+	// parting is how long it may take once the stream must end, because the key was revoked
+	// or the server stops. A client that reads nothing holds neither up.
+	parting = time.Second
 )
 
-// reconnect is how long a client waits before it connects again, in milliseconds (R43).
-const reconnect = 2000
+// reconnect is how long a client waits before it connects again (R43).
+const reconnect = 2 * time.Second
 
 func (s *Server) eventRoutes() {
 	stream := rest.Needs(access.RunsRead)
@@ -79,7 +83,7 @@ type eventsIn struct {
 	RunPath
 	CursorInput
 	Types    string `query:"types" maxLength:"2000" doc:"Only events of these types, separated by commas; a type may end with .* ."`
-	Coalesce string `query:"coalesce" enum:"0,1" doc:"0 sends every delta; else those of a step are joined."`
+	Coalesce string `query:"coalesce" enum:"0,1" doc:"0 sends every delta as it is stored; else those of a step that are there at the same time are joined, up to 4 KiB."`
 }
 
 // A streamOut is an answer that is written as it comes.
@@ -99,50 +103,54 @@ type sink interface {
 
 // A frames writes server-sent events.
 type frames struct {
+	ctx context.Context
 	w   http.ResponseWriter
 	ctl *http.ResponseController
 	buf []byte
 }
 
-// begin sends the headers of a stream (X183).
-func (s *Server) begin(h huma.Context) *frames {
+// begin sends the headers of a stream (X183). ctx is that of the stream.
+func (s *Server) begin(ctx context.Context, h huma.Context) *frames {
 	h.SetHeader("Content-Type", "text/event-stream; charset=utf-8")
 	h.SetHeader("Cache-Control", "no-cache, no-transform")
 	h.SetHeader("Connection", "keep-alive")
 	h.SetHeader("X-Accel-Buffering", "no")
 	h.SetStatus(http.StatusOK)
 	w := rest.From(h.Context()).Writer
-	f := &frames{w: w, ctl: http.NewResponseController(w)}
-	f.buf = append(f.buf, "retry: "...)
-	f.buf = strconv.AppendInt(f.buf, reconnect, 10)
-	f.buf = append(f.buf, "\n\n"...)
+	f := &frames{ctx: ctx, w: w, ctl: http.NewResponseController(w)}
+	context.AfterFunc(ctx, func() { _ = f.within(parting) })
+	f.buf = sse.AppendRetry(f.buf, reconnect)
 	return f
 }
 
 // event implements sink.
 func (f *frames) event(id uint64, name string, data []byte) {
-	if id != 0 {
-		f.buf = append(f.buf, "id: "...)
-		f.buf = strconv.AppendUint(f.buf, id, 10)
-		f.buf = append(f.buf, '\n')
-	}
-	f.buf = append(f.buf, "event: "...)
-	f.buf = append(f.buf, name...)
-	f.buf = append(f.buf, "\ndata: "...)
-	f.buf = append(f.buf, data...)
-	f.buf = append(f.buf, "\n\n"...)
+	f.buf = sse.Append(f.buf, id, name, data)
 }
 
 // unsent implements sink.
 func (f *frames) unsent() int { return len(f.buf) }
+
+// within bounds the write in progress and those that follow.
+func (f *frames) within(d time.Duration) error {
+	if err := f.ctl.SetWriteDeadline(time.Now().Add(d)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
+}
 
 // flush implements sink.
 func (f *frames) flush() error {
 	if len(f.buf) == 0 {
 		return nil
 	}
-	if err := f.ctl.SetWriteDeadline(time.Now().Add(slowest)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := f.within(slowest); err != nil {
 		return err
+	}
+	if f.ctx.Err() != nil { // it may have ended before that
+		if err := f.within(parting); err != nil {
+			return err
+		}
 	}
 	_, err := f.w.Write(f.buf)
 	f.buf = f.buf[:0]
@@ -155,11 +163,14 @@ func (f *frames) flush() error {
 	return f.ctl.Flush()
 }
 
+// errStops is why the streams of a server that stops end.
+var errStops = fault.New(fault.Stopping, "the server stops: connect again")
+
 // streaming runs a stream until fn returns, the server stops, or the key is revoked.
 func (s *Server) streaming(ctx context.Context, fn func(context.Context) error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.stopping, cancel)()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.stopping, func() { cancel(errStops) })()
 	s.starting.Lock()
 	if s.stopping.Err() != nil {
 		s.starting.Unlock()

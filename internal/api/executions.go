@@ -4,6 +4,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -119,6 +120,15 @@ func (s *Server) execution(ctx context.Context, run string, outputs bool) (*exec
 		return err
 	})
 	return out, err
+}
+
+// Execution returns a run of an account as it stands, as a request for it shows it.
+func (s *Server) Execution(ctx context.Context, account, run string) (json.RawMessage, error) {
+	e, err := s.execution(access.With(ctx, &access.Principal{Account: account}), run, false)
+	if err != nil {
+		return nil, err
+	}
+	return e.data, nil
 }
 
 // facts are what the events of a run do not say.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -32,7 +33,8 @@ type server struct {
 }
 
 // testActions are called by the recipes of these tests. gate waits until the test lets it
-// go on; costly has a price.
+// go on; chat streams two texts and waits after each; flood streams 3.6 MiB; costly has a
+// price.
 func testActions(gate chan struct{}) []action.Action {
 	object := json.RawMessage(`{"type":"object"}`)
 	return []action.Action{
@@ -43,6 +45,24 @@ func testActions(gate chan struct{}) []action.Action {
 			case <-ctx.Done():
 				return action.Result{}, ctx.Err()
 			}
+		}},
+		{Name: "chat", Version: "1.0.0", Input: object, Output: object, Run: func(ctx context.Context, task *action.Task) (action.Result, error) {
+			for _, text := range []string{"once ", "upon ", "", "a ", "time", ""} {
+				if task.Report.Delta(text); text == "" {
+					select {
+					case <-gate:
+					case <-ctx.Done():
+						return action.Result{}, ctx.Err()
+					}
+				}
+			}
+			return action.Result{Output: map[string]any{"ok": true}}, nil
+		}},
+		{Name: "flood", Version: "1.0.0", Input: object, Output: object, Run: func(_ context.Context, task *action.Task) (action.Result, error) {
+			for i := range 900 {
+				task.Report.Delta(fmt.Sprintf("%d %s", i, strings.Repeat("x", 4<<10)))
+			}
+			return action.Result{Output: map[string]any{"ok": true}}, nil
 		}},
 		{Name: "costly", Version: "1.0.0", Input: object, Output: object, Cost: 5, Metadata: action.Metadata{DurationRange: &action.DurationRange{Min: "1s", Max: "2s"}},
 			Run: func(context.Context, *action.Task) (action.Result, error) {

@@ -56,7 +56,10 @@ func (s *Server) socket(ctx context.Context, _ *struct{}) (*streamOut, error) {
 		}
 		c.SetReadLimit(maxMessage)
 		s.streaming(ctx, func(ctx context.Context) error {
-			so := &socket{s: s, conn: c, runs: map[string]context.CancelFunc{}}
+			lasting, end := context.WithCancel(context.WithoutCancel(ctx))
+			defer end()
+			defer context.AfterFunc(ctx, func() { time.AfterFunc(parting, end) })()
+			so := &socket{s: s, conn: c, lasting: lasting, runs: map[string]context.CancelFunc{}}
 			return so.serve(ctx)
 		})
 	}}, nil
@@ -66,9 +69,14 @@ func (s *Server) socket(ctx context.Context, _ *struct{}) (*streamOut, error) {
 type socket struct {
 	s    *Server
 	conn *websocket.Conn
-	mu   sync.Mutex
-	runs map[string]context.CancelFunc
-	done sync.WaitGroup
+	// lasting ends a while after the context of the socket has. What is read and written with
+	// it can still say why the socket ends: the library drops a connection with its context.
+	lasting context.Context
+	mu      sync.Mutex
+	ending  bool // no other run is followed from here on
+	runs    map[string]context.CancelFunc
+	follow  sync.WaitGroup // the runs
+	done    sync.WaitGroup // the rest
 }
 
 // A socketMessage is what a client sends.
@@ -86,10 +94,14 @@ func (so *socket) serve(ctx context.Context) error {
 	defer so.done.Wait()
 	defer cancel(nil)
 	so.done.Go(func() { so.beat(ctx, cancel) })
+	so.done.Add(1)
+	context.AfterFunc(ctx, func() {
+		defer so.done.Done()
+		so.end(ctx)
+	})
 	for {
-		kind, data, err := so.conn.Read(ctx)
+		kind, data, err := so.conn.Read(so.lasting)
 		if err != nil {
-			so.end(ctx)
 			return err
 		}
 		if err := so.take(ctx, kind, data, cancel); err != nil {
@@ -98,8 +110,13 @@ func (so *socket) serve(ctx context.Context) error {
 	}
 }
 
-// end tells the client why the socket ends, if it is not the client that went.
+// end tells the client why the socket ends, if it is not the client that went, once its runs
+// have said where to read on.
 func (so *socket) end(ctx context.Context) {
+	so.mu.Lock()
+	so.ending = true
+	so.mu.Unlock()
+	so.follow.Wait()
 	status, reason := websocket.StatusNormalClosure, ""
 	switch cause := context.Cause(ctx); {
 	case so.s.stopping.Err() != nil:
@@ -138,7 +155,7 @@ func (so *socket) say(cancel context.CancelCauseFunc, v any) {
 // write sends a message. A client that does not take it in time is cut off, and reads on
 // with its cursors (F37).
 func (so *socket) write(data []byte) error {
-	ctx, cancel := context.WithTimeout(context.Background(), slowest)
+	ctx, cancel := context.WithTimeout(so.lasting, slowest)
 	defer cancel()
 	return so.conn.Write(ctx, websocket.MessageText, data)
 }
@@ -183,6 +200,8 @@ func (so *socket) subscribe(ctx context.Context, m *socketMessage, cancel contex
 	so.mu.Lock()
 	defer so.mu.Unlock()
 	switch {
+	case so.ending:
+		return fault.New(fault.Stopping, "the socket ends: connect again")
 	case so.runs[m.Run] != nil:
 		return fault.New(fault.Conflict, "the socket follows that run already: unsubscribe first to begin elsewhere")
 	case len(so.runs) >= maxSubscriptions:
@@ -196,7 +215,7 @@ func (so *socket) subscribe(ctx context.Context, m *socketMessage, cancel contex
 	e.want, e.coalesce, e.quiet = typeFilter(m.Types), m.Coalesce == nil || *m.Coalesce, true
 	ctx, stop := context.WithCancel(ctx)
 	so.runs[m.Run] = stop
-	so.done.Go(func() {
+	so.follow.Go(func() {
 		defer stop()
 		err := e.follow(ctx, &socketSink{so: so})
 		so.mu.Lock()
@@ -205,7 +224,7 @@ func (so *socket) subscribe(ctx context.Context, m *socketMessage, cancel contex
 		switch {
 		case err == nil:
 			so.say(cancel, map[string]any{"type": "ended", "runId": m.Run, "afterEventId": e.seen})
-		case ctx.Err() != nil:
+		case errors.Is(context.Cause(ctx), context.Canceled): // of this run alone; else it was reset
 			so.say(cancel, map[string]any{"type": "unsubscribed", "runId": m.Run, "afterEventId": e.seen})
 		}
 	})

@@ -52,7 +52,7 @@ func (s *Server) streamRun(ctx context.Context, in *eventsIn, want func(string) 
 	}
 	e.want, e.coalesce = want, in.Coalesce != "0"
 	return &streamOut{func(h huma.Context) {
-		s.streaming(ctx, func(ctx context.Context) error { return e.follow(ctx, s.begin(h)) })
+		s.streaming(ctx, func(ctx context.Context) error { return e.follow(ctx, s.begin(ctx, h)) })
 	}}, nil
 }
 
@@ -123,19 +123,19 @@ func (e *eventStream) follow(ctx context.Context, out sink) error {
 		e.render.Note(e.mask.Event(ev))
 		return nil
 	})
-	if err != nil && !errors.Is(err, errEnough) {
-		return err
-	}
 	e.seen = e.after
+	if err != nil && !errors.Is(err, errEnough) {
+		return e.reset(ctx, err)
+	}
 	w, err := e.s.cfg.Node.Engine.Feed().Follow(ctx, key(ctx, e.run), e.after, e.event)
 	if err != nil {
-		return err
+		return e.reset(ctx, err)
 	}
 	defer w.Close()
 	for !w.Ended() {
 		quiet := heartbeat
-		if at, held := e.joined.Due(); held {
-			quiet = min(quiet, max(0, time.UnixMicro(at).Sub(e.s.cfg.Now())))
+		if e.joined.Holds() {
+			quiet = 0 // joined with what is there already, and with nothing that is to come
 		}
 		wait, cancel := context.WithTimeout(ctx, quiet)
 		err := w.Next(ctx, wait)
@@ -165,11 +165,11 @@ func (e *eventStream) event(ev feed.Event, err error) bool {
 	shown := e.mask.Event(ev.Event)
 	env := e.render.Render(shown)
 	e.seen = ev.Seq
-	if !e.coalesce {
-		e.send(env)
-		return true
-	}
-	for _, env := range e.joined.Add(shown, env) {
+	if e.coalesce {
+		for _, env := range e.joined.Add(shown, env) {
+			e.send(env)
+		}
+	} else {
 		e.send(env)
 	}
 	if e.out.unsent() >= maxUnsent {
@@ -205,16 +205,32 @@ func (e *eventStream) pass(silent bool) error {
 	return e.out.flush()
 }
 
-// reset tells the client that the stream ends early, and where to read on.
+// reset tells the client that the stream ends early, and where to read on. What is held is
+// sent before, because the place to read on is after it.
 func (e *eventStream) reset(ctx context.Context, err error) error {
+	for _, env := range e.joined.Flush() {
+		e.send(env)
+	}
+	return reset(ctx, e.out, e.run, e.seen, err)
+}
+
+// reset sends a frame that tells a client why its stream ends early, and the cursor with which
+// it reads on. It returns err.
+func reset(ctx context.Context, out sink, run string, after uint64, err error) error {
 	cause := err
 	if c := context.Cause(ctx); c != nil {
 		cause = c
 	}
-	data, merr := encodeJSON(map[string]any{"type": "reset", "runId": e.run, "afterEventId": e.seen, "code": fault.CodeOf(cause), "message": fault.Message(cause)})
-	if merr == nil {
-		e.out.event(0, "reset", data)
-		_ = e.out.flush() // the error that ends the stream is returned
+	if errors.Is(cause, context.Canceled) {
+		return err // the client is gone, or wants no more of it
+	}
+	frame := map[string]any{"type": "reset", "afterEventId": after, "code": fault.CodeOf(cause), "message": fault.Message(cause)}
+	if run != "" {
+		frame["runId"] = run
+	}
+	if data, merr := encodeJSON(frame); merr == nil {
+		out.event(0, "reset", data)
+		_ = out.flush() // the error that ends the stream is returned
 	}
 	return err
 }
@@ -268,7 +284,7 @@ func (s *Server) feedEvents(ctx context.Context, in *feedIn) (*streamOut, error)
 		return nil, err
 	}
 	return &streamOut{func(h huma.Context) {
-		s.streaming(ctx, func(ctx context.Context) error { return s.followFeed(ctx, s.begin(h), after) })
+		s.streaming(ctx, func(ctx context.Context) error { return s.followFeed(ctx, s.begin(ctx, h), after) })
 	}}, nil
 }
 
@@ -283,8 +299,8 @@ func (s *Server) followFeed(ctx context.Context, out *frames, after uint64) erro
 		changes, err := follow.Next(ctx, wait)
 		silent := wait.Err() != nil && ctx.Err() == nil
 		cancel()
-		if err != nil && !silent {
-			return err
+		if err != nil && (!silent || !errors.Is(err, context.DeadlineExceeded)) {
+			return reset(ctx, out, "", after, err)
 		}
 		for i := range changes {
 			c := changeOf(&changes[i])
@@ -293,6 +309,7 @@ func (s *Server) followFeed(ctx context.Context, out *frames, after uint64) erro
 				return err
 			}
 			out.event(c.Number, c.Type, data)
+			after = c.Number
 		}
 		if len(changes) == 0 {
 			out.event(0, "heartbeat", []byte(`{"type":"heartbeat"}`))

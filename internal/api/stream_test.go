@@ -3,7 +3,6 @@
 package api_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,13 +15,15 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/internal/access"
+	"github.com/roux-engine/roux/internal/sse"
 )
 
 // An event is a frame of a stream.
 type event struct {
-	id   string
-	name string
-	data map[string]any
+	id    string
+	name  string
+	data  map[string]any
+	retry time.Duration // what the stream had said by then
 }
 
 func (e event) step() string {
@@ -53,33 +54,26 @@ func (s *server) stream(token, path string, headers []string, fn func(event) boo
 	return res, frames(res.Body, fn)
 }
 
-// frames reads server-sent events.
+// frames reads server-sent events. Those without a number of their own have no id.
 func frames(r io.Reader, fn func(event) bool) error {
-	in := bufio.NewReader(r)
-	var e event
+	in := sse.NewReader(r, 0)
 	for {
-		line, err := in.ReadString('\n')
+		f, err := in.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
-		switch name {
-		case "id":
-			e.id = value
-		case "event":
-			e.name = value
-		case "data":
-			if err := json.Unmarshal([]byte(value), &e.data); err != nil {
-				return err
-			}
-		case "":
-			if e.name != "" && !fn(e) {
-				return nil
-			}
-			e = event{}
+		e := event{name: f.Name, retry: in.Retry()}
+		if f.Own {
+			e.id = f.ID
+		}
+		if err := json.Unmarshal(f.Data, &e.data); err != nil {
+			return err
+		}
+		if !fn(e) {
+			return nil
 		}
 	}
 }
@@ -112,8 +106,11 @@ func TestX183_Stream(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
+	if res.ContentLength != -1 || !slices.Equal(res.TransferEncoding, []string{"chunked"}) || len(res.Header["Transfer-Encoding"]) != 0 {
+		t.Errorf("the length is %d, the encoding %v", res.ContentLength, res.TransferEncoding)
+	}
 	for i, e := range all {
-		if e.id != strconv.Itoa(i+1) || e.data["eventId"] != float64(i+1) || e.data["type"] != e.name || e.data["runId"] != run || e.data["workflowId"] != "greet" {
+		if e.id != strconv.Itoa(i+1) || e.data["eventId"] != float64(i+1) || e.data["sequence"] != float64(i+1) || e.retry != 2*time.Second || e.data["type"] != e.name || e.data["runId"] != run || e.data["workflowId"] != "greet" {
 			t.Errorf("event %d: %+v", i+1, e)
 		}
 	}
@@ -144,27 +141,56 @@ func TestX183_Stream(t *testing.T) {
 	}
 }
 
-// X197, R30: the path of the flow source has its 22 types of events and no others, unless
-// they are asked for; the path of jobs has all.
+// flowTypes are the 22 types of events that a client of the flow source knows; heartbeat has
+// no number.
+var flowTypes = strings.Fields(`run.started run.status.changed run.completed run.failed run.cancelled run.timed_out run.recovered heartbeat
+	node.queued node.started node.stream.delta node.log node.retried node.completed node.failed node.cancelled node.skipped node.timed_out node.blocked node.invalidated
+	moderation.flagged contract.violated`)
+
+// X175 to X178, X186, X197, R30: the path of the flow source has its 22 types of events and no
+// others, unless they are asked for; the path of jobs has all, under the same numbers.
 func TestX197_FlowEvents(t *testing.T) {
 	s := start(t)
 	dev := s.key("acme", access.Developer)
 	s.grant("acme", 1000)
-	s.register(dev, `{"name":"paid","version":"1.0.0","steps":[{"id":"a","action":{"name":"costly"}}],"creditEstimation":{"strategy":"fixed","fixedCredits":10,"maxCredits":50}}`)
+	s.register(dev, `{"name":"paid","version":"1.0.0","steps":[{"id":"each","loop":{"over":"[1,2]","as":"it","steps":[{"id":"b","transform":{"expression":"it","outputBinding":"x"}}]}},
+		{"id":"a","action":{"name":"costly"}},{"id":"ask","wait":{"signal":"approved"}}],"creditEstimation":{"strategy":"fixed","fixedCredits":10,"maxCredits":50}}`)
 	run := s.execute(dev, "paid", `{}`)
+	signalled := false
 	names := func(path string) (list []string) {
-		if _, err := s.stream(dev, path, nil, func(e event) bool { list = append(list, e.name); return true }); err != nil {
+		if _, err := s.stream(dev, path, nil, func(e event) bool {
+			list = append(list, e.id+" "+e.name)
+			if e.name == "node.waiting" && !signalled {
+				signalled = true
+				s.call(dev, "POST", "/v1/recipe-executions/"+run+"/signal", `{"name":"approved"}`).want(200)
+			}
+			return true
+		}); err != nil {
 			t.Error(err)
 		}
 		return list
 	}
 	all := names("/jobs/" + run + "/events")
-	flow := names("/execute/workflows/" + run + "/events?afterEventId=0")
-	if !slices.Contains(all, "credits.settled") || len(flow) >= len(all) || slices.ContainsFunc(flow, func(n string) bool { return !strings.HasPrefix(n, "run.") && !strings.HasPrefix(n, "node.") }) {
-		t.Errorf("all %v, flow %v", all, flow)
+	var known, others []string
+	for _, one := range all {
+		if _, name, _ := strings.Cut(one, " "); slices.Contains(flowTypes, name) {
+			known = append(known, one)
+		} else if others = append(others, name); strings.Count(strings.Join(others, " "), name) == 1 {
+			if got := names("/execute/workflows/" + run + "/events?types=" + name); len(got) == 0 || !strings.HasSuffix(got[0], name) {
+				t.Errorf("types=%s: %v", name, got)
+			}
+		}
 	}
-	if got := names("/execute/workflows/" + run + "/events?types=credits.*"); len(got) == 0 || slices.ContainsFunc(got, func(n string) bool { return !strings.HasPrefix(n, "credits.") }) {
-		t.Errorf("types: %v", got)
+	if len(flowTypes) != 22 || len(known) < 5 || len(known) == len(all) {
+		t.Errorf("%d types; of %v the flow has %v", len(flowTypes), all, known)
+	}
+	for _, want := range []string{"credits.settled", "node.progress", "node.waiting", "run.signalled"} {
+		if !slices.Contains(others, want) {
+			t.Errorf("the jobs' stream has no %s: %v", want, others)
+		}
+	}
+	if flow := names("/execute/workflows/" + run + "/events?afterEventId=0"); !slices.Equal(flow, known) {
+		t.Errorf("the flow has %v, want %v", flow, known)
 	}
 	s.register(dev, waits)
 	other := s.execute(dev, "waits", `{}`)

@@ -195,27 +195,9 @@ func statusFault(resp *http.Response, now time.Time) error {
 	}
 	err := fault.New(code, "%s %s answered %d %s", resp.Request.Method, egress.Show(resp.Request.URL), resp.StatusCode, http.StatusText(resp.StatusCode))
 	if code != fault.HTTPStatus {
-		err.RetryAfterMS = retryAfter(resp.Header.Get("Retry-After"), now)
+		err.RetryAfterMS = egress.RetryAfter(resp.Header.Get("Retry-After"), now)
 	}
 	return err
-}
-
-// retryAfter reads Retry-After, in seconds or as an HTTP date, and returns
-// milliseconds; 0 where it is missing, invalid or in the past. More than an
-// hour counts as an hour, which is also the engine's limit.
-func retryAfter(value string, now time.Time) int64 {
-	const most = int64(time.Hour / time.Millisecond)
-	if at, err := http.ParseTime(value); err == nil {
-		return min(max(at.Sub(now).Milliseconds(), 0), most)
-	}
-	ms := int64(0)
-	for _, c := range value {
-		if c < '0' || c > '9' {
-			return 0
-		}
-		ms = min(ms*10+int64(c-'0')*1000, most)
-	}
-	return ms
 }
 
 // A limitedBody is the body of a response within the step's limit. Reading past

@@ -23,6 +23,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/action/actiontest"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/egress"
 )
 
 // The meaning of a status: for success by expectStatus, for retries by its
@@ -97,7 +98,7 @@ func TestF26_RetryAfter(t *testing.T) {
 		"Wed, 02 Jan 2030 03:04:00 GMT":     0,
 		"Thu, 03 Jan 2030 03:04:05 GMT":     hour,
 	} {
-		if got := retryAfter(value, now); got != want {
+		if got := egress.RetryAfter(value, now); got != want {
 			t.Errorf("%q: %d, want %d", value, got, want)
 		}
 	}

@@ -26,7 +26,7 @@ func TestHolderEndsWhileItIsFollowed(t *testing.T) {
 			h, _ := hostedAt(t, dir)
 			h.unhook() // control.Serve below listens instead
 			left := &endingHolder{Reader: h.Reader, answers: answered, leave: make(chan struct{})}
-			unhook, err := control.Serve(h.dir, left, h.For)
+			unhook, err := control.Serve(h.dir, left, h.For, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

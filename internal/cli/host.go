@@ -170,7 +170,7 @@ func (a *app) openIdle(ctx context.Context, idle bool, choose func(context.Conte
 	if h.Node, err = node.Open(ctx, st, cfg); err != nil {
 		return nil, datadir.Error(dir, err)
 	}
-	if h.unhook, err = control.Serve(dir, st, h.For); err != nil {
+	if h.unhook, err = control.Serve(dir, st, h.For, nil); err != nil {
 		h.unhook = func() {}
 		return nil, errors.Join(datadir.Error(dir, err), h.stop(0))
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/node"
+	"github.com/roux-engine/roux/internal/secrets"
 	"github.com/roux-engine/roux/internal/service"
 )
 
@@ -100,6 +101,7 @@ func (s *serve) run(ctx context.Context, limit int64) error {
 			Idle: s.check,
 		},
 		Actions: a.built, Account: a.account, AdminToken: a.getenv(adminVariable), Open: s.open, MaxSource: limit, Release: thisBuild().Version, Logger: a.log,
+		Sealer: secrets.NewSealer(dir, a.getenv),
 	}
 	if watched != nil {
 		defer watched.Close()
@@ -138,11 +140,14 @@ func (s *serve) serve(ctx context.Context, srv *service.Service, dir string, fai
 		srv.ServeAdmin(admin)
 	}
 	local := &control.Local{Reader: srv.Node.Store, Node: srv.Node, AccountName: s.account}
-	unhook, err := control.Serve(dir, local.Reader, local.For)
+	unhook, err := control.Serve(dir, local.Reader, local.For, srv.Local())
 	if err != nil {
 		return datadir.Error(dir, err)
 	}
-	defer unhook()
+	defer func() {
+		srv.API.Stop() // what is streamed over the socket would keep it open
+		unhook()
+	}()
 	sigs, stop := interrupts()
 	defer stop()
 	s.announce(&out)

@@ -47,7 +47,7 @@ func TestServicePage(t *testing.T) {
 			admin, _, _ = strings.Cut(key, "'")
 			continue
 		}
-		text := strings.NewReplacer("127.0.0.1:7420", address, "ADMIN=roux_…", "ADMIN="+admin).Replace(b[2])
+		text := strings.NewReplacer("127.0.0.1:7420", address, "ADMIN=roux_…", "ADMIN="+admin, "./data/socket", dir+"/socket").Replace(b[2])
 		tried += len(shownLines(text))
 		fmt.Fprintf(&script, "echo '--- %d'\n%s\n", i, text)
 		// The shell starts anew for each block, so it repeats those before.

@@ -251,7 +251,7 @@ func TestSlowAnswersAreNotCutOff(t *testing.T) {
 	shortened(t, &callTime, 30*time.Millisecond)
 	h, _ := hosted(t)
 	dir := secondDir(t)
-	stop, err := Serve(dir, &recording{Reader: h, delay: 10 * callTime}, h.For)
+	stop, err := Serve(dir, &recording{Reader: h, delay: 10 * callTime}, h.For, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +333,7 @@ func TestAskedForTooMuch(t *testing.T) {
 	h, _ := hosted(t)
 	dir := secondDir(t)
 	j, s := &recording{Reader: h}, &listing{Service: h}
-	stop, err := Serve(dir, j, func(string) Service { return s })
+	stop, err := Serve(dir, j, func(string) Service { return s }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -522,7 +522,7 @@ func hosted(t *testing.T) (*holder, *Remote) {
 		t.Fatal(err)
 	}
 	h := &holder{&Local{Reader: st, Node: n, AccountName: config.Account, Dir: dir}, dir}
-	stop, err := Serve(dir, st, h.For)
+	stop, err := Serve(dir, st, h.For, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,8 +68,9 @@ type newest struct {
 
 // Serve answers other commands of the same user while this process holds the
 // directory. Requests about files, and those that change something, go to the service of
-// their account. The returned function stops it.
-func Serve(dir string, r Reader, of func(account string) Service) (stop func(), err error) {
+// their account. What is no operation of theirs goes to api; nil = nothing answers it. The
+// returned function stops it.
+func Serve(dir string, r Reader, of func(account string) Service, api http.Handler) (stop func(), err error) {
 	ln, cleanup, err := listen(dir)
 	if err != nil {
 		return nil, err
@@ -128,6 +129,9 @@ func Serve(dir string, r Reader, of func(account string) Service) (stop func(), 
 	serveFiles(mux, on, of)
 	mux.HandleFunc("POST /backup", func(w http.ResponseWriter, r *http.Request) { serveBackup(w, r, of) })
 	serveCredits(on, r, of)
+	if api != nil {
+		mux.Handle("/", api)
+	}
 	// Errors of connections are not logged: they would appear between the lines that
 	// show the run.
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: callTime, IdleTimeout: 2 * time.Minute, ErrorLog: log.New(io.Discard, "", 0)}

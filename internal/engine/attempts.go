@@ -120,8 +120,11 @@ func (a *attempts) finish(l *loadedRun, id taskID) (attempt *inFlight) {
 // because a child run beside it has not ended, the slot no longer waits for that.
 func (a *attempts) stop(l *loadedRun, id taskID) *inFlight {
 	attempt := a.finish(l, id)
-	if req := l.requests.Get(id.ref); attempt != nil && !l.dropped && req != nil && req.Fence == id.fence {
-		l.requests.Remove(req)
+	if req := l.requests.Get(id.ref); !l.dropped && req != nil && req.Fence == id.fence {
+		if l.requests.Remove(req); attempt == nil { // it was not handed out, or has returned
+			a.arbiter.Withdraw(req)
+			return nil
+		}
 		a.overdue[id] = req
 	}
 	return attempt

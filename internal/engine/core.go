@@ -172,10 +172,7 @@ func (c *core) start(in *input) answer {
 	prog := in.start.prog
 	capacity := min(max(prog.TailCapacity, minTail), maxTail)
 	l := &loadedRun{storedState: storedState{tail: make([]byte, 0, capacity)}, key: in.key, prog: prog, run: machine.NewRun(prog.Machine()), start: in.start}
-	l.head = store.Head{
-		Key: in.key, Recipe: in.start.recipe, Version: in.start.version,
-		PlanHash: prog.Key(), Created: c.now,
-	}
+	l.head = store.Head{Key: in.key, Recipe: in.start.recipe, Version: in.start.version, PlanHash: prog.Key(), Created: c.now}
 	l.setPlace(in.m.Start)
 	if l.place != nil {
 		l.head.Root, l.head.Parent = l.place.Root, l.place.Parent
@@ -352,7 +349,7 @@ func (c *core) offer(l *loadedRun, in *machine.Input) error {
 		in.Available = math.MaxInt64 // the store refuses it, unless its key has started a run
 		return nil
 	}
-	if in.Kind != machine.InGranted && start.Child == nil {
+	if in.Kind != machine.InGranted && in.Kind != machine.InChildExtended && start.Child == nil {
 		if err := c.purses.Readable(l.key.Account); err != nil {
 			return err
 		}

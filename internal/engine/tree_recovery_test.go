@@ -181,6 +181,61 @@ steps:
 	}
 }
 
+// I3, I22: an attempt of a run that is cancelled while a child run beside it goes on. If it
+// has not been handed out it is not any more, and if it is not in flight its slot is free for
+// the compensation of the child.
+func TestI3_NotHandedOutBesideAChildRun(t *testing.T) {
+	for name, reported := range map[string]bool{"before it is handed out": false, "together with its loss": true} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, memory.New(memory.Options{}), Config{Concurrency: 1}, noop())
+			root := h.run(acc, planOf(t, `
+name: outer
+order: none
+steps:
+  - {id: a, recipe: {inline: {name: inner, steps: [{id: x, action: {name: noop}, compensate: {action: {name: noop}}}, {id: y, wait: {signal: go}}]}}}
+  - {id: first, action: {name: noop}}
+  - {id: second, dependsOn: [first], action: {name: noop}}
+  - {id: b, dependsOn: [second], action: {name: noop}}
+`, noop()), nil)
+			child := h.children(root)[0]
+			task, inner := h.takeTask(), false
+			for ; task.task.StepPath != "second"; task = h.takeTask() {
+				inner = inner || task.id.key == child
+				h.runUntilIdle(success(task, `{}`))
+			}
+			if !inner {
+				t.Fatal("the child run has done nothing that is to be compensated")
+			}
+			cancel := request(root, machine.Input{Kind: machine.InCancel})
+			if reported {
+				h.runUntilIdle(success(task, `{}`))
+				last := h.takeTask()
+				h.handle(cancel, &input{kind: inRun, key: root, m: machine.Input{Kind: machine.InWorkerLost, Ref: last.id.ref, Fence: last.id.fence}})
+			} else {
+				h.handle(success(task, `{}`))
+				h.handle(cancel)
+			}
+			h.commit()
+			if len(h.freed) != 0 {
+				t.Errorf("an action was called and told to stop")
+			}
+			h.runUntilIdle()
+			if len(h.tasks) != 1 || h.tasks[0].id.key != child {
+				t.Fatalf("%d attempts are under way, want the compensation of the child run alone", len(h.tasks))
+			}
+			if n := h.c.attempts.arbiter.InUse(); n != 1 {
+				t.Errorf("%d slots are held, want 1", n)
+			}
+			h.finishTasks()
+			h.wantStatus(child, "cancelled")
+			h.wantStatus(root, "cancelled")
+			if n := h.c.attempts.arbiter.InUse(); n != 0 || len(h.c.attempts.overdue) != 0 {
+				t.Errorf("%d slots are held at the end, %d overdue", n, len(h.c.attempts.overdue))
+			}
+		})
+	}
+}
+
 // A child run that panics as it starts is not stored: the run above it is quarantined, so
 // that it is not started again and again.
 func TestI16_PanicAsAChildStarts(t *testing.T) {

@@ -19,10 +19,12 @@ var dialNames = []string{
 }
 
 // mayDial are the files that may use them: the guard, and the code for the socket in the
-// data directory, which is local.
+// data directory, which is local, and the client of a server, whose address is no value of a
+// recipe.
 var mayDial = map[string]string{
 	"internal/egress/egress.go":  "the guarded dialer itself",
 	"internal/control/client.go": "a unix socket in the data directory",
+	"client/client.go":           "the client of a server that its user names",
 	"bench/client.go":            "a server on loopback that the benchmark has started",
 }
 

@@ -23,7 +23,7 @@ var floors = []struct {
 	packages []string
 }{
 	{"fault", []string{"fault"}},
-	{"leaves", []string{"internal/failpoint", "internal/cputime", "internal/datadir", "internal/wire", "internal/heap", "internal/clock", "internal/spell", "internal/linediff", "internal/pattern"}},
+	{"leaves", []string{"internal/failpoint", "internal/cputime", "internal/datadir", "internal/wire", "internal/heap", "internal/clock", "internal/spell", "internal/linediff", "internal/pattern", "internal/sse"}},
 	{"0", []string{"action", "internal/mutation"}},
 	{"0, what is embedded", []string{"examples"}},
 	{"1, JSON", []string{"internal/jsonx"}},
@@ -44,6 +44,7 @@ var floors = []struct {
 	{"3, files that a user names", []string{"internal/userfile"}},
 	{"4", []string{"internal/provider", "internal/builtin", "internal/secrets", "internal/worker", "internal/slots", "internal/purse", "internal/admission", "internal/program", "internal/crashes", "internal/feed", "internal/access", "internal/retention", "internal/reconcile", "internal/loops"}},
 	{"5", []string{"internal/engine", "internal/registry", "action/actiontest"}},
+	{"5, webhooks out", []string{"internal/webhook"}},
 	{"6", []string{"internal/telemetry", "internal/telemetry/otlp", "internal/simulate", "internal/node"}},
 	{"6, copies of a data directory", []string{"internal/backup"}},
 	{"6, the library", []string{"."}},
@@ -121,6 +122,7 @@ var wrappers = map[string][]string{
 	"github.com/tink-crypto/tink-go/v2":                               {"internal/secrets"},
 	"github.com/danielgtaylor/huma/v2":                                {"internal/api", "internal/rest"},
 	"golang.org/x/time":                                               {"internal/rest"},
+	"github.com/standard-webhooks/standard-webhooks/libraries":        {"internal/webhook"},
 	"github.com/coder/websocket":                                      {"internal/api"},
 }
 

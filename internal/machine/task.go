@@ -36,7 +36,7 @@ type Task struct {
 }
 
 // Task captures the attempt of a CmdDispatch; nil when the fence is no longer the
-// current one.
+// current one, or its step is to be cancelled.
 func (r *Run) Task(ref journal.Ref, fence journal.Fence) *Task {
 	t := new(Task)
 	if !r.TaskInto(t, ref, fence) {
@@ -57,7 +57,7 @@ func (r *Run) TaskInto(t *Task, ref journal.Ref, fence journal.Fence) bool {
 		return false
 	}
 	st, step := &s.steps[i], s.step(r.plan, i)
-	if st.status != journal.Running || s.comps[i] != nil || st.attempt != fence.Attempt || fence.Gen != r.gen {
+	if st.status != journal.Running || s.state == scopeSweep || s.comps[i] != nil || st.attempt != fence.Attempt || fence.Gen != r.gen {
 		return false
 	}
 	brief := r.brief(s, i)

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -108,6 +109,9 @@ func (a *Actions) SetPrices(prices map[string]string) error {
 	return nil
 }
 
+// Send sends a request to an address that actions may connect to, and follows no redirect.
+func (a *Actions) Send(req *http.Request) (*http.Response, error) { return a.egress.RoundTrip(req) }
+
 // Close closes idle connections.
 func (a *Actions) Close() { a.egress.Close() }
 
@@ -135,6 +139,9 @@ type Config struct {
 	// Budgets, when set, adds budgets to those of an account, such as those of its API keys.
 	// It is called at every start.
 	Budgets func(account string, b ledger.Budgets) ledger.Budgets
+	// Internal, when set, reports whether an account is one of the service itself. Its runs
+	// cost nothing.
+	Internal func(account string) bool
 	// Secrets are the secrets that steps may use. Default: those in the environment, for
 	// the account local, and in the vault of the data directory.
 	Secrets worker.SecretSource
@@ -162,6 +169,9 @@ const flushFor = 2 * time.Second
 
 // Rules returns what applies to the runs of an account.
 func (cfg Config) Rules(account string) engine.AccountRules {
+	if cfg.Internal != nil && cfg.Internal(account) {
+		return engine.AccountRules{Unmetered: true}
+	}
 	rules, ok := cfg.Accounts[account]
 	if !ok {
 		rules = engine.DefaultRules(account)

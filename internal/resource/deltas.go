@@ -8,15 +8,15 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 )
 
-const (
-	// DeltaBytes is how much text a joined delta holds, unless one delta alone is larger.
-	DeltaBytes = 4 << 10
-	// DeltaMicros is how much time a joined delta covers, in µs.
-	DeltaMicros = 100_000
-)
+// DeltaBytes is how much text a joined delta holds, unless one delta alone is larger.
+const DeltaBytes = 4 << 10
 
 // A Coalescer joins the deltas of a step for a reader who wants fewer frames: those that
-// follow one another without another event between them, within 100 ms and up to 4 KiB.
+// follow one another without another event between them, up to 4 KiB.
+//
+// Each delta is already what an action has streamed in up to 100 ms (package worker). A
+// reader who catches up gets minutes of a slow text in one frame; for one who has caught up
+// a delta is flushed at once, because waiting would only delay it.
 //
 // A joined frame has the number and the time of its last event, so that a reader resumes
 // after it as after any event and misses nothing and gets nothing twice. Its payload has the
@@ -25,7 +25,6 @@ const (
 // step: then an event in between would have a lower number than the frame.
 type Coalescer struct {
 	held  journal.Envelope
-	at    int64 // of the first event that is held
 	step  journal.Ref
 	try   uint32
 	text  strings.Builder
@@ -39,14 +38,14 @@ func (c *Coalescer) Add(ev *journal.Event, env journal.Envelope) (frames []journ
 	if ev.Kind != journal.EvNodeDelta {
 		return append(c.Flush(), env)
 	}
-	if c.any && (ev.Step != c.step.Step || ev.Path != c.step.Path || ev.Attempt != c.try || ev.At-c.at >= DeltaMicros || c.text.Len()+len(ev.Text) > DeltaBytes) {
+	if c.any && (ev.Step != c.step.Step || ev.Path != c.step.Path || ev.Attempt != c.try || c.text.Len()+len(ev.Text) > DeltaBytes) {
 		frames = c.Flush()
 	}
 	parent := env.Correlation
 	if c.any {
 		parent = c.held.Correlation // what caused the first
 	} else {
-		c.any, c.at, c.first, c.try = true, ev.At, ev.DeltaIndex(), ev.Attempt
+		c.any, c.first, c.try = true, ev.DeltaIndex(), ev.Attempt
 		c.step = journal.Ref{Path: journal.Path(strings.Clone(string(ev.Path))), Step: ev.Step}
 	}
 	c.held, c.held.Correlation = env, parent
@@ -54,9 +53,8 @@ func (c *Coalescer) Add(ev *journal.Event, env journal.Envelope) (frames []journ
 	return frames
 }
 
-// Due is when the frame that is held must be sent at the latest, UTC µs; ok is false if none
-// is held.
-func (c *Coalescer) Due() (at int64, ok bool) { return c.at + DeltaMicros, c.any }
+// Holds reports whether a frame is held.
+func (c *Coalescer) Holds() bool { return c.any }
 
 // Flush returns the frame that is held, if there is one.
 func (c *Coalescer) Flush() []journal.Envelope {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
+	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/spell"
 	"github.com/roux-engine/roux/internal/telemetry"
 )
@@ -248,6 +249,9 @@ func (rt *Router) deadlines(w http.ResponseWriter, p *Policy) {
 
 // authenticate returns who makes a request.
 func (rt *Router) authenticate(ctx context.Context, r *http.Request, p *Policy) (*access.Principal, error) {
+	if who := access.From(r.Context()); who.Account != "" && r.Header.Get("Authorization") == "" {
+		return chosen(who, r.Header.Get(accountHeader))
+	}
 	if rt.cfg.Keys == nil {
 		return rt.cfg.Open, checkOrigin(r)
 	}
@@ -268,6 +272,23 @@ func (rt *Router) authenticate(ctx context.Context, r *http.Request, p *Policy) 
 		return &access.Principal{}, nil
 	}
 	return principal, err
+}
+
+// accountHeader chooses the account of a request that comes over a listener whose callers are
+// known already, such as the socket of a data directory. Other listeners ignore it.
+const accountHeader = "Roux-Account"
+
+// chosen returns a caller that the listener knows, as one of the account that it names.
+func chosen(who *access.Principal, account string) (*access.Principal, error) {
+	if account == "" || account == who.Account {
+		return who, nil
+	}
+	if err := config.CheckAccount(account); err != nil {
+		return nil, fault.New(fault.RequestInvalid, "%s: %v", accountHeader, err)
+	}
+	other := *who
+	other.Account = account
+	return &other, nil
 }
 
 // keyProtocol begins the subprotocol in which a WebSocket request offers its key: pages in

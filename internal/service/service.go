@@ -8,12 +8,14 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,14 +26,16 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/registry"
+	"github.com/roux-engine/roux/internal/secrets"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/webhook"
 )
 
 // Config is what a Service is made of. Fields left zero take the default that their comment
 // names.
 type Config struct {
-	Node    node.Config // required; Budgets is set here
-	Actions *node.Actions
+	Node    node.Config   // required; Actions, Budgets and Internal are set here
+	Actions *node.Actions // required
 	// Account is the account of the first key, and of requests where no keys are checked.
 	// Required.
 	Account string
@@ -47,13 +51,17 @@ type Config struct {
 	Release string
 	// Metrics, when set, is served at /metrics of the administration listener.
 	Metrics http.Handler
-	Logger  *slog.Logger
+	// Sealer seals the keys of webhooks. Default: with the master key of the data directory
+	// or of the environment.
+	Sealer *secrets.Sealer
+	Logger *slog.Logger
 }
 
 // A Service is an engine with the interface over HTTP.
 type Service struct {
-	Node *node.Node
-	API  *api.Server
+	Node  *node.Node
+	API   *api.Server
+	Hooks *webhook.Hooks
 	// FirstKey is the token of the key that was made because there was none; "" = there was
 	// one, or the engine is idle. It is not stored.
 	FirstKey string
@@ -99,6 +107,18 @@ func Open(ctx context.Context, st node.Store, cfg Config) (*Service, error) {
 		}
 		cfg.Node.Budgets = keys.Budgets
 	}
+	hooks, err := webhook.New(webhook.Config{
+		Records: rec, Sealer: cmp.Or(cfg.Sealer, secrets.NewSealer(cfg.Node.Dir, nil)), NewID: func() (string, error) { return ids.ID(webhook.IDPrefix) },
+		Send: cfg.Actions.Send, Now: now, Logger: cfg.Logger,
+	})
+	if err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	s.Hooks = hooks
+	// The recipes of users do not find the action of deliveries: they are compiled with the
+	// catalogue of cfg.Actions.
+	cfg.Node.Actions = node.Catalogue(append(slices.Clone(cfg.Actions.List), hooks.Action()))
+	cfg.Node.Internal = webhook.Internal
 	n, err := node.Open(ctx, st, cfg.Node)
 	if err != nil {
 		return nil, err
@@ -127,10 +147,18 @@ func (s *Service) open(ctx context.Context, cfg Config, rec *records, keys *acce
 	})
 	server, err := api.New(api.Config{
 		Node: s.Node, Actions: cfg.Actions, Keys: keys, Recipes: recipes, Open: open, Rules: cfg.Node.Rules,
-		Rate: cfg.Rate, Burst: cfg.Burst, Logger: cfg.Logger, Release: cfg.Release,
+		Rate: cfg.Rate, Burst: cfg.Burst, Logger: cfg.Logger, Release: cfg.Release, Hooks: s.Hooks,
 	})
+	if err != nil {
+		return err
+	}
 	s.API = server
-	return err
+	host := webhook.Host{Engine: s.Node.Engine, Store: s.Node.Store, Execution: server.Execution}
+	if cfg.Node.Idle {
+		s.Hooks.Attach(host)
+		return nil
+	}
+	return s.Hooks.Start(ctx, host)
 }
 
 // firstKey makes a key for the operator if no key admits anybody.
@@ -161,6 +189,15 @@ func (s *Service) Serve(ln net.Listener) error {
 	}
 	s.serve(ln, s.API)
 	return nil
+}
+
+// Local returns the interface for a listener that lets in nobody but the user whose data
+// directory it is, who could open the directory and needs no key: requests are made by the
+// operator, of the account that the header Roux-Account names.
+func (s *Service) Local() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.API.ServeHTTP(w, r.WithContext(access.With(r.Context(), access.Anyone(s.cfg.Account))))
+	})
 }
 
 // local reports whether only programs of this machine reach an address.
@@ -213,5 +250,6 @@ func (s *Service) Close(ctx context.Context) error {
 		cancel()
 	}
 	s.done.Wait()
+	s.Hooks.Stop()
 	return errors.Join(failed, s.Node.Stop(ctx))
 }

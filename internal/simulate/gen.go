@@ -66,9 +66,26 @@ func (Drawn) Case(n uint64) (*Case, error) {
 	case 0:
 		c.Files = nil // the file is missing
 	case 1:
-		c.Answer = drawLarge
+		if !loopsInside(p) { // they would fill the memory, and each check reads it all again
+			c.Answer = drawLarge
+		}
 	}
 	return c, nil
+}
+
+// loopsInside reports whether a loop of a plan contains a loop or a child run.
+func loopsInside(p *plan.Plan) bool {
+	for i := range p.Steps {
+		if s := &p.Steps[i]; s.Kind != plan.Loop && s.Kind != plan.Recipe {
+			continue
+		}
+		for g := p.Steps[i].Graph; p.Graphs[g].Owner >= 0; g = p.Steps[p.Graphs[g].Owner].Graph {
+			if p.Graphs[g].Role == plan.Body {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // estimate makes two recipes of three expect less than they cost, so that their runs

@@ -46,8 +46,11 @@ func (pl *Player) Play(seed uint64) (res Result, err error) {
 		pl.n, pl.progs, pl.plans = n, prepare(pl.c), program.NewCache(10)
 	}
 	plans := pl.plans
-	if seed%16 == 0 {
+	switch {
+	case seed%16 == 0:
 		plans = nil // a process then reads its plans from the store at every start
+	case len(pl.c.Prices) > 0 && changesPrices(seed):
+		plans = program.NewCache(10) // a program keeps what its recipe costs at the first prices
 	}
 	w := newWorld(seed, pl.c, pl.progs, plans, &pl.opt)
 	res = Result{Seed: seed, Case: pl.c}

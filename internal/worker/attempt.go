@@ -16,7 +16,6 @@ import (
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/ledger"
-	"github.com/roux-engine/roux/internal/redact"
 )
 
 // attempt is one call of an action. It is also the call's context and its reporter,
@@ -47,10 +46,7 @@ type attempt struct {
 	cancelled cancelState
 
 	limiter reportLimiter
-	// deltas is what removes secrets from the texts of Delta, with the set that it removes.
-	// The lock of limiter protects both.
-	deltas   *redact.Stream
-	deltaSet *redact.Set
+	deltas  *deltas // nil until the action streams text
 }
 
 func (a *attempt) timeout() time.Duration { return time.Duration(a.task.TimeoutMS) * time.Millisecond }
@@ -69,13 +65,11 @@ func (a *attempt) run() {
 				res = Result{Err: a.panicked(v)}
 				return
 			}
-			a.flushDeltas()
 			a.finish(Result{Err: fault.New(fault.StepFailed, "action %s called runtime.Goexit instead of returning", a.task.Action.Name)})
 		}()
 		res = a.call()
 		normal = true
 	}()
-	a.flushDeltas()
 	a.finish(res)
 }
 
@@ -254,16 +248,15 @@ func (a *attempt) failed(err error) *fault.Error {
 // expire is called at the deadline: the attempt has failed, whatever the action still
 // does (soft limit of X115). Its slot stays occupied during the grace period.
 func (a *attempt) expire() {
-	a.flushDeltas()
 	a.mu.Lock()
 	if a.settled {
 		a.mu.Unlock()
 		return
 	}
 	a.settled, a.reporting = true, true
-	dropped := a.limiter.close()
 	a.grace.Store(time.AfterFunc(a.pool.cfg.Grace, a.giveUp))
 	a.mu.Unlock()
+	dropped := a.closeReports()
 	a.end(errTimeout)
 	a.done(Result{Err: a.timeoutFault(), Dropped: dropped, Holding: true})
 	a.mu.Lock()
@@ -296,7 +289,6 @@ func (a *attempt) abort() {
 // giveUp frees the slot of an action that did not return within its grace period. Its
 // goroutine cannot be killed; it is counted as abandoned until it ends by itself.
 func (a *attempt) giveUp() {
-	a.flushDeltas()
 	a.mu.Lock()
 	if a.returned || a.freed {
 		a.mu.Unlock()
@@ -304,8 +296,8 @@ func (a *attempt) giveUp() {
 	}
 	report, later := !a.settled, a.reporting
 	a.settled, a.freed, a.freeAfterReport = true, true, later
-	dropped := a.limiter.close()
 	a.mu.Unlock()
+	dropped := a.closeReports()
 	a.pool.countAbandoned(1)
 	a.pool.cfg.Logger.Warn("action did not return after it was cancelled", "run", a.task.Task.Run, "step", a.task.Task.Step,
 		"attempt", a.task.Task.Attempt, "action", a.task.Action.Name)
@@ -330,8 +322,8 @@ func (a *attempt) finish(res Result) {
 	report, freed, later := !a.settled, a.freed, a.reporting
 	a.settled = true
 	a.freeAfterReport = a.freeAfterReport || later
-	res.Dropped = a.limiter.close()
 	a.mu.Unlock()
+	res.Dropped = a.closeReports()
 	a.stopTimer()
 	a.end(context.Canceled)
 	switch {

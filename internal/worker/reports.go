@@ -30,15 +30,6 @@ type reportLimiter struct {
 	begun    bool
 }
 
-// close ends reporting and returns how many reports were dropped. Later reports of an
-// action that keeps running are discarded.
-func (s *reportLimiter) close() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	return s.dropped
-}
-
 // report passes a report on if it is within the bounds. It holds the lock meanwhile, so
 // that reports arrive in the order in which they were made, and none after the result.
 func (a *attempt) report(r Report) {
@@ -47,6 +38,10 @@ func (a *attempt) report(r Report) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || sink == nil {
+		return
+	}
+	if r.Kind == Delta {
+		a.addDelta(r.Text)
 		return
 	}
 	size := len(r.Text)
@@ -69,9 +64,7 @@ func (a *attempt) report(r Report) {
 	if r.Kind == Log {
 		s.logs++
 	}
-	if r.Kind == Delta && r.Text == "" && size > 0 {
-		return // all of it is held back
-	}
+	a.sendDelta() // it came before
 	r.ID, r.Owner = a.task.ID, a.task.Owner
 	sink(r)
 }

@@ -193,39 +193,15 @@ func (a *attempt) redacted(f *fault.Error) *fault.Error {
 	return out
 }
 
-// redactReport removes secrets from a report. The caller holds the lock of the limiter. Of
-// a delta, the end is held back if it may be the beginning of a secret.
+// redactReport removes secrets from a report that is no delta.
 func (a *attempt) redactReport(r *Report) {
 	known := a.known()
-	if known == nil && a.deltas == nil {
+	if known == nil {
 		return
 	}
-	if r.Kind != Delta {
-		r.Text = known.String(r.Text)
-		if r.Value != nil {
-			r.Value = known.JSON(r.Value, outputLimits(r.Value))
-		}
-		return
-	}
-	held := ""
-	if a.deltas != nil && known != a.deltaSet { // another attempt has used another secret
-		held, a.deltas = a.deltas.End(), nil
-	}
-	if a.deltas == nil {
-		a.deltas, a.deltaSet = known.Stream(), known
-	}
-	r.Text = held + a.deltas.Next(r.Text)
-}
-
-// flushDeltas reports what was held back of the deltas.
-func (a *attempt) flushDeltas() {
-	a.limiter.mu.Lock()
-	defer a.limiter.mu.Unlock()
-	if a.limiter.closed || a.deltas == nil || a.pool.cfg.Report == nil {
-		return
-	}
-	if text := a.deltas.End(); text != "" {
-		a.pool.cfg.Report(Report{ID: a.task.ID, Owner: a.task.Owner, Kind: Delta, Text: validUTF8(text)})
+	r.Text = known.String(r.Text)
+	if r.Value != nil {
+		r.Value = known.JSON(r.Value, outputLimits(r.Value))
 	}
 }
 

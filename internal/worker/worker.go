@@ -124,6 +124,10 @@ type Config struct {
 	Logger *slog.Logger
 	// Secrets has the secrets that inputs refer to. Default: none.
 	Secrets SecretSource
+	// DeltaWait is how long streamed text is collected before it is reported as one delta
+	// (4 KiB are reported at once). Negative: every piece is reported as it was made.
+	// Default 100 ms.
+	DeltaWait time.Duration
 	// Grace is how long a cancelled attempt may take to return before its slot is freed
 	// (X115). Default 5 s.
 	Grace time.Duration
@@ -159,6 +163,9 @@ func New(cfg Config) *Pool {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.DeltaWait == 0 {
+		cfg.DeltaWait = 100 * time.Millisecond
 	}
 	if cfg.Grace <= 0 {
 		cfg.Grace = 5 * time.Second
@@ -286,7 +293,7 @@ func (p *Pool) Stop(ctx context.Context) (abandoned int) {
 	p.mu.Unlock()
 	for _, a := range left {
 		a.stopTimer()
-		a.limiter.close()
+		a.closeReports()
 		a.end(errStopping)
 	}
 	if calls > 0 {
