@@ -35,7 +35,7 @@ const (
 	FilesRead     Scope = "files:read"
 	FilesWrite    Scope = "files:write"
 	CreditsRead   Scope = "credits:read"
-	KeysWrite     Scope = "keys:write" // also reads them
+	KeysWrite     Scope = "keys:write"    // also reads them
 	WebhooksRead  Scope = "webhooks:read" // also what was sent to them
 	WebhooksWrite Scope = "webhooks:write"
 	SecretsWrite  Scope = "secrets:write"

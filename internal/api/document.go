@@ -13,6 +13,23 @@ import (
 	"github.com/roux-engine/roux/internal/rest"
 )
 
+// groups describe the operations by what begins their ids.
+var groups = map[string]string{
+	"accounts":   "Accounts, their limits and their credits, for the operator of the server.",
+	"actions":    "What the steps of recipes can call.",
+	"credits":    "The credits of the account: balance, entries and grants.",
+	"executions": "Runs in the words of recipes: start, read, control.",
+	"feed":       "All changes of the account, as a stream.",
+	"files":      "Files of the account, by the hash of their content.",
+	"jobs":       "Runs in the words of jobs, with their graphs.",
+	"keys":       "The keys of the account, their scopes and spending limits.",
+	"recipes":    "Registered recipes and their versions.",
+	"server":     "The state of the server, and its pages.",
+	"socket":     "The streams of many runs over one WebSocket.",
+	"webhooks":   "Changes of the account, delivered to addresses of its own.",
+	"workflows":  "Runs in the words of flows.",
+}
+
 func (s *Server) healthRoutes() {
 	public := rest.Policy{Public: true}
 	page, document := public, public

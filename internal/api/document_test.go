@@ -120,6 +120,9 @@ var document = sync.OnceValue(func() (d struct {
 			if err := json.Unmarshal(raw, o); err != nil {
 				panic(err)
 			}
+			if len(o.Security) == 1 && len(o.Security[0]) == 0 {
+				o.Security = nil // it says that it needs no key
+			}
 			d.operations = append(d.operations, o)
 		}
 	}
