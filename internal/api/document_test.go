@@ -84,6 +84,7 @@ type operation struct {
 	Parameters []struct {
 		Name, In string
 		Required bool
+		Schema   json.RawMessage
 	} `json:"parameters"`
 	RequestBody *struct {
 		Content map[string]struct {

@@ -51,9 +51,19 @@ func (s *Server) streamRun(ctx context.Context, in *eventsIn, want func(string) 
 		return nil, &rest.Problem{Status: http.StatusNoContent} // R43: nothing to follow
 	}
 	e.want, e.coalesce = want, in.Coalesce != "0"
+	return s.streamOf(ctx, func(ctx context.Context, out *frames) error { return e.follow(ctx, out) }), nil
+}
+
+// streamOf returns the answer that follow writes. That to HEAD has no body, so it ends with
+// its headers: a stream would keep the connection from its next request.
+func (s *Server) streamOf(ctx context.Context, follow func(context.Context, *frames) error) *streamOut {
 	return &streamOut{func(h huma.Context) {
-		s.streaming(ctx, func(ctx context.Context) error { return e.follow(ctx, s.begin(ctx, h)) })
-	}}, nil
+		if h.Method() == http.MethodHead {
+			s.begin(context.WithoutCancel(ctx), h)
+			return
+		}
+		s.streaming(ctx, func(ctx context.Context) error { return follow(ctx, s.begin(ctx, h)) })
+	}}
 }
 
 // eventStream returns a stream of a run, or nil when nothing comes after the cursor.
@@ -283,9 +293,7 @@ func (s *Server) feedEvents(ctx context.Context, in *feedIn) (*streamOut, error)
 	if _, err := s.cfg.Node.Store.Changes(ctx, rest.Account(ctx), after, 1); err != nil {
 		return nil, err
 	}
-	return &streamOut{func(h huma.Context) {
-		s.streaming(ctx, func(ctx context.Context) error { return s.followFeed(ctx, s.begin(ctx, h), after) })
-	}}, nil
+	return s.streamOf(ctx, func(ctx context.Context, out *frames) error { return s.followFeed(ctx, out, after) }), nil
 }
 
 func (s *Server) followFeed(ctx context.Context, out *frames, after uint64) error {
