@@ -31,8 +31,16 @@ func FuzzRoutes(f *testing.F) {
 	owner := s.key("acme", access.Owner)
 	mine := s.own("acme", owner)
 	mine["keys"] = s.call(owner, "POST", "/v1/keys", `{"name":"another","role":"viewer"}`).want(201).text("id")
-	site := &fuzzed{server: s, mine: mine, tokens: []string{owner, owner, owner, owner, s.admin, s.key("rival", access.Viewer), "", "roux_wrong"}}
-	for seed := range uint64(3 * len(document().operations)) {
+	doomed := s.key("doomed", access.Owner)
+	site := &fuzzed{
+		server: s, mine: mine, owner: owner, lost: s.own("doomed", doomed), loser: doomed,
+		others: []string{s.admin, s.key("rival", access.Viewer), "", "roux_wrong"},
+	}
+	rounds := 20
+	if testing.Short() {
+		rounds = 3
+	}
+	for seed := range uint64(rounds * len(document().operations)) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
@@ -48,8 +56,11 @@ func FuzzRoutes(f *testing.F) {
 // fuzzed is a server that random requests are sent to.
 type fuzzed struct {
 	*server
-	mine   resources
-	tokens []string
+	mine   resources // what operations find
+	owner  string    // the key of their account
+	lost   resources // what may be deleted
+	loser  string    // the key of that account
+	others []string  // other keys
 }
 
 // request sends one random request to an operation.
@@ -59,13 +70,23 @@ func (s *fuzzed) request(t *testing.T, m *maker, o *operation) {
 	if m.one(20) {
 		method = m.pick("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW")
 	}
-	path, header := m.path(o, s.mine), http.Header{}
+	of, token := s.mine, s.owner
+	switch {
+	case o.method == http.MethodDelete:
+		of, token = s.lost, s.loser
+	case strings.HasPrefix(o.path, "/v1/accounts"):
+		token = s.admin
+	}
+	if m.one(10) {
+		token = m.pick(s.others...)
+	}
+	path, header := m.path(o, of), http.Header{}
 	for _, p := range o.Parameters {
-		if p.In == "header" && !m.one(3) {
+		if p.In == "header" && m.one(4) {
 			header.Set(p.Name, m.header(p.Schema))
 		}
 	}
-	if token := m.pick(s.tokens...); token != "" {
+	if token != "" {
 		header.Set("Authorization", "Bearer "+token)
 	}
 	var body []byte
@@ -147,7 +168,7 @@ var nasty = []string{
 // path fills in the parameters of the path and of the query.
 func (m *maker) path(o *operation, mine resources) string {
 	path := mine.fill(o)
-	if m.one(3) {
+	if m.one(4) {
 		path = parameter.ReplaceAllStringFunc(o.path, func(string) string { return url.PathEscape(m.pick(nasty...)) })
 	}
 	query := url.Values{}
@@ -184,7 +205,7 @@ func (m *maker) header(schema json.RawMessage) string {
 }
 
 func (m *maker) contentType(o *operation) string {
-	if m.one(10) {
+	if m.one(20) {
 		return m.pick("", "text/html", "application/json; charset=latin1", "a/b/c", "application/xml", "multipart/form-data")
 	}
 	if o.RequestBody == nil {
@@ -193,7 +214,7 @@ func (m *maker) contentType(o *operation) string {
 	return m.pick(slices.Sorted(maps.Keys(o.RequestBody.Content))...)
 }
 
-// body makes a body of an operation, one in six of which is broken as text.
+// body makes a body of an operation, one in twelve of which is broken as text.
 func (m *maker) body(o *operation) []byte {
 	if o.RequestBody == nil {
 		if m.one(4) {
@@ -211,7 +232,7 @@ func (m *maker) body(o *operation) []byte {
 	default:
 		data, _ = json.Marshal(m.value(decoded(content.Schema), 6)) // values of JSON
 	}
-	if len(data) == 0 || !m.one(6) {
+	if len(data) == 0 || !m.one(12) {
 		return data
 	}
 	switch at := m.IntN(len(data)); m.IntN(5) {
@@ -235,12 +256,12 @@ func decoded(schema json.RawMessage) map[string]any {
 	return v
 }
 
-// value makes a value of a schema, one in twelve of which is another one.
+// value makes a value of a schema, one in 25 of which is another one.
 func (m *maker) value(schema map[string]any, depth int) any {
 	if ref, ok := schema["$ref"].(string); ok {
 		return m.value(component(ref), depth)
 	}
-	if m.one(12) || depth == 0 {
+	if m.one(25) || depth == 0 {
 		return m.anything()
 	}
 	if options, ok := schema["enum"].([]any); ok && len(options) > 0 {
@@ -286,7 +307,7 @@ func (m *maker) object(schema map[string]any, depth int) map[string]any {
 			out[m.pick(append(nasty, "team", "name")...)] = m.value(more, depth-1)
 		}
 	}
-	if m.one(8) {
+	if m.one(16) {
 		out[m.pick("x", "ID", "createdAt", "account", "")] = m.anything()
 	}
 	return out
