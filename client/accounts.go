@@ -42,6 +42,14 @@ func (a *Actions) Get(ctx context.Context, name, version string) (*Action, error
 	return result(out, err)
 }
 
+// Call calls an action outside a recipe, as a run of one step, and waits up to a minute for its
+// end: the output is the field output of the outputs of the run. The parameters are the input
+// of the action; version is as in Get.
+func (a *Actions) Call(ctx context.Context, name, version string, req ExecuteRequest) (*Started, error) {
+	cl := at(http.MethodPost, "v1", "actions", name, "call").with("version", version)
+	return a.c.execute(ctx, cl, "action:"+name+"@"+version, req)
+}
+
 // Credits are those of the account.
 type Credits struct{ c *Client }
 

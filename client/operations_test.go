@@ -42,7 +42,10 @@ var operations = map[string]func(context.Context, *client.Client) error{
 	"credits-entries": func(ctx context.Context, c *client.Client) error { return drain(c.Credits.Entries(ctx)) },
 	"credits-lots":    func(ctx context.Context, c *client.Client) error { return drain(c.Credits.Lots(ctx)) },
 	"actions-list":    func(ctx context.Context, c *client.Client) error { return drain(c.Actions.List(ctx)) },
-	"actions-get":     func(ctx context.Context, c *client.Client) error { return last(c.Actions.Get(ctx, "x", "1")) },
+	"actions-call": func(ctx context.Context, c *client.Client) error {
+		return last(c.Actions.Call(ctx, "x", "1", client.ExecuteRequest{}))
+	},
+	"actions-get": func(ctx context.Context, c *client.Client) error { return last(c.Actions.Get(ctx, "x", "1")) },
 
 	"files-list": func(ctx context.Context, c *client.Client) error { return drain(c.Files.List(ctx, client.FileQuery{})) },
 	"files-upload": func(ctx context.Context, c *client.Client) error {
@@ -108,12 +111,17 @@ var operations = map[string]func(context.Context, *client.Client) error{
 		return last(c.Runs.Release(ctx, "x", client.Reason{}))
 	},
 	"executions-retry": func(ctx context.Context, c *client.Client) error {
+		if _, err := c.Runs.RetryPlan(ctx, "x", client.RetryRequest{}); err != nil {
+			return err
+		}
 		return last(c.Runs.Retry(ctx, "x", client.RetryRequest{}))
 	},
 	"executions-signal": func(ctx context.Context, c *client.Client) error {
 		return last(c.Runs.Signal(ctx, "x", client.Signal{Name: "y"}))
 	},
-	"executions-tags": func(ctx context.Context, c *client.Client) error { return drain(c.Runs.Tags(ctx, "x")) },
+	"executions-explain": func(ctx context.Context, c *client.Client) error { return last(c.Runs.Explain(ctx, "x", "y")) },
+	"executions-ledger":  func(ctx context.Context, c *client.Client) error { return last(c.Runs.Ledger(ctx, "x")) },
+	"executions-tags":    func(ctx context.Context, c *client.Client) error { return drain(c.Runs.Tags(ctx, "x")) },
 	"executions-events": func(ctx context.Context, c *client.Client) error {
 		return drain(c.Runs.Events(ctx, "x", client.EventOptions{After: 1, Types: []string{"node.*"}, Every: true}))
 	},
@@ -272,6 +280,8 @@ var schemas = map[string]any{
 	"Problem": client.Problem{}, "ProblemError": client.ProblemError{}, "Quarantine": client.Quarantine{}, "ReasonInBody": client.Reason{}, "RecipeDiff": client.RecipeDiff{},
 	"RecipeSummary": client.Recipe{}, "RetryRequest": client.RetryRequest{}, "SignalInBody": client.Signal{}, "StepMetadata": client.StepMetadata{}, "StepOutcome": client.StepOutcome{},
 	"StepOutcomes": client.StepOutcomes{}, "StepResult": client.StepResult{}, "Tag": client.Tag{}, "Validation": client.Validation{}, "WaitingFor": client.WaitingFor{},
+	"Adjusted": client.Adjustment{}, "Bill": client.Bill{}, "Charge": client.Charge{}, "Dependency": client.Dependency{}, "ExecutionExplanation": client.Explanation{},
+	"Extension": client.Extension{}, "RetryPlan": client.RetryPlan{}, "Fact": client.Fact{}, "GenerationBill": client.GenerationBill{}, "Part": client.LotAmount{}, "Standing": client.BudgetUse{}, "StepExplanation": client.StepExplanation{},
 	"NewWebhook": client.NewWebhook{}, "WebhookAttempt": client.DeliveryAttempt{}, "WebhookDelivery": client.Delivery{}, "WebhookKey": client.WebhookKey{},
 	"WebhookResource": client.Webhook{}, "WebhookRotateInBody": client.Rotation{}, "WebhookText": client.WebhookChange{},
 }
@@ -282,6 +292,7 @@ var unread = map[string]string{
 	"Problem.legacyCode":   "the name that Code had in the source",
 	"Problem.retryAfter":   "the client reads the header Retry-After, which proxies send, too",
 	"Problem.type":         "a page that explains Code",
+	"RetryRequest.dryRun":  "the method RetryPlan sets it",
 	"ExecuteRequest.async": "the field Wait sends the header Prefer, which says how long",
 }
 

@@ -244,7 +244,12 @@ type Started struct {
 
 // Execute starts a run of a recipe.
 func (r *Recipes) Execute(ctx context.Context, id string, req ExecuteRequest) (*Started, error) {
-	cl, err := at(http.MethodPost, "v1", "recipes", id, "execute").send(req)
+	return r.c.execute(ctx, at(http.MethodPost, "v1", "recipes", id, "execute"), id, req)
+}
+
+// execute sends the request that starts a run of what id names.
+func (c *Client) execute(ctx context.Context, cl *call, id string, req ExecuteRequest) (*Started, error) {
+	cl, err := cl.send(req)
 	if err != nil {
 		return nil, err
 	}
@@ -258,7 +263,7 @@ func (r *Recipes) Execute(ctx context.Context, id string, req ExecuteRequest) (*
 		cl.set("Prefer", "wait="+strconv.FormatInt(min(seconds, 60), 10))
 	}
 	s := new(Started)
-	a, err := r.c.do(ctx, cl, s)
+	a, err := c.do(ctx, cl, s)
 	if err != nil {
 		return nil, err
 	}

@@ -268,6 +268,34 @@ type Tag struct {
 	Metadata map[string]any `json:"metadata"`
 }
 
+// A RetryPlan is what a retry would do.
+type RetryPlan struct {
+	ExecutionID      string   `json:"executionId"`
+	DryRun           bool     `json:"dryRun"`
+	ResumeToken      string   `json:"resumeToken"` // for the retry: fault.Conflict if the run has gone on since
+	Generation       int64    `json:"generation"`  // that the retry would open
+	Steps            []string `json:"steps"`       // paths of those that would run again
+	MoreSteps        int      `json:"moreSteps,omitempty"`
+	CreditsEstimated int64    `json:"creditsEstimated"`
+	CreditsReserved  int64    `json:"creditsReserved"`
+	CreditsAvailable int64    `json:"creditsAvailable"`
+	Payable          bool     `json:"payable"`
+}
+
+// RetryPlan returns what a retry would run again and what that would cost. It changes nothing.
+func (r *Runs) RetryPlan(ctx context.Context, id string, req RetryRequest) (*RetryPlan, error) {
+	cl, err := r.at(http.MethodPost, id, "retry").send(struct {
+		RetryRequest
+		DryRun bool `json:"dryRun"`
+	}{req, true})
+	if err != nil {
+		return nil, err
+	}
+	out := new(RetryPlan)
+	_, err = r.c.do(ctx, cl, out)
+	return result(out, err)
+}
+
 // Tags returns the tags of a run, the oldest first.
 func (r *Runs) Tags(ctx context.Context, id string) iter.Seq2[Tag, error] {
 	return list[Tag](ctx, r.c, func() *call { return r.at(http.MethodGet, id, "tags") })

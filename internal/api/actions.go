@@ -11,6 +11,10 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/jsonschema"
+	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/rest"
 )
 
@@ -46,6 +50,9 @@ func actionOf(a *action.Action) ActionResource {
 func (s *Server) actionRoutes() {
 	read := rest.Needs(access.RecipesRead)
 	rest.Handle(s.rest, rest.Op("actions-list", http.MethodGet, "/v1/actions", "List the actions that recipes may call"), read, s.listActions)
+	call := rest.Needs(access.RunsExecute)
+	call.Once = rest.OnceItself
+	rest.Handle(s.rest, rest.Op("actions-call", http.MethodPost, "/v1/actions/{name}/call", "Call an action outside a recipe, as a run of one step"), call, s.callAction)
 	rest.Handle(s.rest, rest.Op("actions-get", http.MethodGet, "/v1/actions/{name}", "Describe an action"), read, s.getAction)
 }
 
@@ -63,15 +70,133 @@ func (s *Server) listActions(ctx context.Context, _ *struct{}) (*rest.Listed[Act
 	return rest.PageOf(ctx, s.rest, "", "", data), nil
 }
 
-type actionIn struct {
+// An ActionPath names an action.
+type ActionPath struct {
 	Name    string `path:"name" maxLength:"64" doc:"Name or alias of an action."`
 	Version string `query:"version" maxLength:"50" doc:"A version or a range. Default: the newest."`
 }
 
-func (s *Server) getAction(ctx context.Context, in *actionIn) (*struct{ Body ActionResource }, error) {
+func (s *Server) getAction(ctx context.Context, in *ActionPath) (*struct{ Body ActionResource }, error) {
 	a := s.actionsOf(rest.Account(ctx)).Find(in.Name, in.Version)
 	if a == nil {
 		return nil, fault.New(fault.ActionNotFound, "no action of that name and version is registered")
 	}
 	return &struct{ Body ActionResource }{actionOf(a)}, nil
+}
+
+type callIn struct {
+	ActionPath
+	Prefer         string `header:"Prefer" maxLength:"100" doc:"wait=N waits up to N seconds (at most 60) for the end of the run. Default 60."`
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" doc:"A repeated request with the same key is answered with the run that the first one started."`
+	Body           ExecuteRequest
+}
+
+// callAction starts a run of one step (X154). It holds what the action costs, and pays it at
+// its end, as every run does.
+func (s *Server) callAction(ctx context.Context, in *callIn) (*accepted, error) {
+	a := s.actionsOf(rest.Account(ctx)).Find(in.Name, in.Version)
+	if a == nil {
+		return nil, fault.New(fault.ActionNotFound, "no action of that name and version is registered")
+	}
+	req, err := s.startRequest(ctx, &registry.Compiled{}, &in.Body)
+	if err != nil {
+		return nil, err
+	}
+	giveFiles(a, &req)
+	c, err := s.oneStep(ctx, a, req.Parameters)
+	if err != nil {
+		return nil, err
+	}
+	req.Plan, req.Recipe, req.Version = c.Plan, c.Version.Name, c.Version.Version
+	if in.Body.DryRun {
+		return s.dryRun(ctx, c, &req)
+	}
+	req.IdempotencyKey = in.IdempotencyKey
+	started, err := s.cfg.Node.Engine.Start(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	out := &accepted{Status: http.StatusAccepted, Body: s.acceptedBody(ctx, c, started)}
+	out.Location = out.Body.ProgressURL
+	if started.Existing {
+		out.Replayed = "true"
+	}
+	if in.Body.Async == nil {
+		in.Body.Async = new(bool)
+	}
+	return out, s.await(ctx, &executeIn{Prefer: in.Prefer, Body: in.Body}, out, started.Run)
+}
+
+// giveFiles fills the fields of an action's input that take files and are not given: with the
+// only file of the request, or with all where a list is taken.
+func giveFiles(a *action.Action, req *engine.StartRequest) {
+	if len(req.Files) == 0 {
+		return
+	}
+	if req.Parameters == nil {
+		req.Parameters = map[string]any{}
+	}
+	for _, name := range jsonschema.FileFields(a.Input) {
+		if _, given := req.Parameters[name]; !given && len(req.Files) == 1 {
+			req.Parameters[name] = req.Files[0].Hash
+		}
+	}
+	var schema struct {
+		Properties map[string]struct {
+			Type  string `json:"type"`
+			Items struct {
+				Format string `json:"format"`
+			} `json:"items"`
+		} `json:"properties"`
+	}
+	if json.Unmarshal(a.Input, &schema) != nil {
+		return // it has fields whose type is no text, and of lists there are none
+	}
+	for name, f := range schema.Properties {
+		if _, given := req.Parameters[name]; !given && f.Type == "array" && f.Items.Format == "file" {
+			hashes := make([]any, len(req.Files))
+			for i := range req.Files {
+				hashes[i] = req.Files[i].Hash
+			}
+			req.Parameters[name] = hashes
+		}
+	}
+}
+
+// oneStep returns the recipe of a single call with an input. The input is that of the run, and
+// never text of the recipe: it is data even if it looks like a template. What it holds is what
+// the action costs, without the quarter more of a recipe.
+func (s *Server) oneStep(ctx context.Context, a *action.Action, input map[string]any) (*registry.Compiled, error) {
+	binds := map[string]string{}
+	for name := range input {
+		quoted, err := json.Marshal(name)
+		if err != nil {
+			return nil, err
+		}
+		binds[name] = "input[" + string(quoted) + "]"
+	}
+	price, err := compile.Price(a) // beside the whole credits of its cost
+	if err != nil {
+		return nil, err
+	}
+	doc := map[string]any{
+		"name": "call", "version": "1.0.0", "outputs": map[string]string{"output": "steps.call.output"},
+		"steps": []any{map[string]any{"id": "call", "action": map[string]any{"name": a.Name, "version": a.Version}, "inputBindings": binds}},
+	}
+	if len(a.Input) > 0 {
+		doc["inputSchema"] = a.Input
+	}
+	if most := price.Plus(ledger.Whole(a.Cost)).Ceil(); most > 0 {
+		doc["creditEstimation"] = map[string]any{"strategy": "fixed", "fixedCredits": most, "maxCredits": most}
+	}
+	text, err := json.Marshal(doc)
+	if err != nil {
+		return nil, err
+	}
+	p, _, _, diags := compile.Source("call", text, compile.Options{Actions: s.actionsOf(rest.Account(ctx))})
+	if p == nil {
+		return nil, fault.Invalid(fault.RecipeInvalid, diags)
+	}
+	name := "action:" + a.Name // the name of no recipe
+	return &registry.Compiled{Plan: p, Version: registry.Version{Recipe: name, Name: name, Version: a.Version}}, nil
 }

@@ -103,6 +103,7 @@ func (s *Server) routes() {
 	s.recipeRoutes()
 	s.executionRoutes()
 	s.controlRoutes()
+	s.whyRoutes()
 	s.eventRoutes()
 	s.socketRoutes()
 	s.fileRoutes()

@@ -120,6 +120,7 @@ type RetryRequest struct {
 	Input       json.RawMessage `json:"input,omitempty" doc:"Fields of the run's input that are replaced, an object; steps that read them run again."`
 	Limits      *Limits         `json:"limits,omitempty" doc:"Limits of the run that are raised."`
 	ResumeToken string          `json:"resumeToken,omitempty" maxLength:"64"`
+	DryRun      bool            `json:"dryRun,omitempty" doc:"Change nothing, and answer what would run again and what it would cost."`
 }
 
 // Limits are limits of a run, named as in recipes.
@@ -135,7 +136,7 @@ type retryIn struct {
 	Body *RetryRequest
 }
 
-func (s *Server) retry(ctx context.Context, in *retryIn) (*executionFound, error) {
+func (s *Server) retry(ctx context.Context, in *retryIn) (*retried, error) {
 	if in.Body == nil {
 		in.Body = &RetryRequest{}
 	}
@@ -143,13 +144,20 @@ func (s *Server) retry(ctx context.Context, in *retryIn) (*executionFound, error
 	if err != nil {
 		return nil, err
 	}
+	if in.Body.DryRun {
+		return s.retryPlan(ctx, in, edits)
+	}
 	req := engine.RetryRequest{From: in.Body.From, Edits: edits}
 	if l := in.Body.Limits; l != nil {
 		req.Limits = plan.Limits{TotalSteps: l.MaxTotalSteps, LoopItems: l.MaxLoopItems, MemoryBytes: l.MemoryLimitMB << 20, ExpressionCost: l.MaxExpressionCost}
 	}
-	return s.changed(ctx, in.ID, in.Body.ResumeToken, func() error {
+	out, err := s.changed(ctx, in.ID, in.Body.ResumeToken, func() error {
 		return s.cfg.Node.Engine.Retry(ctx, rest.Account(ctx), in.ID, req)
 	})
+	if err != nil {
+		return nil, err
+	}
+	return &retried{ETag: out.ETag, Body: retryBody{out.Body.data}}, nil
 }
 
 type signalIn struct {

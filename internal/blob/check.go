@@ -33,7 +33,7 @@ func (s *Store) Check(ctx context.Context, complain func(error) error) (read Che
 			continue
 		}
 		err := s.wantDir(dir)
-		if _, known := s.accountOf(dir); err == nil && !known && dir != tmpDir {
+		if _, known := s.accountOf(dir); err == nil && !known && dir != tmpDir && !s.begun(dir) {
 			err = fault.New(fault.FileInvalid, "the files in %s belong to no known account: %s there is damaged or missing", dir, path.Join(dir, accountFile))
 		}
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -58,6 +58,19 @@ func (s *Store) Check(ctx context.Context, complain func(error) error) (read Che
 		return nil
 	}, complain)
 	return read, err
+}
+
+// begun reports whether a directory of an account has no file yet: a process that ended while
+// it put the first one has left it, and the next one to put a file completes it.
+func (s *Store) begun(dir string) bool {
+	inside, err := s.names(dir)
+	for _, name := range inside {
+		var files []string
+		if files, err = s.names(path.Join(dir, name)); err != nil || len(files) > 0 {
+			return false
+		}
+	}
+	return err == nil
 }
 
 // readWhole reads a file to its end, where its reader compares the hash, and reads its

@@ -61,6 +61,40 @@ func TestCheckNamesFlips(t *testing.T) {
 	}
 }
 
+// F01: a process that is killed while it puts the first file of an account leaves a directory
+// without its name and without files. That is no damage, and the next file completes it.
+func TestF01_CheckOfADirectoryThatWasBegun(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	info := put(t, s, "late", "content", "")
+	at := filepath.Join(dir, accountDir("late"))
+	if err := os.Remove(filepath.Join(at, accountFile)); err != nil {
+		t.Fatal(err)
+	}
+	found := func() (n int) {
+		if _, err := s.Check(t.Context(), func(error) error { n++; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if found() != 1 {
+		t.Error("a file of an unknown account is not reported")
+	}
+	p := placeOf("late", info.Hash)
+	for _, name := range []string{p.file(), p.sidecar()} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	if found() != 0 {
+		t.Error("a directory that was begun is reported")
+	}
+	put(t, s, "late", "content", "")
+	if found() != 0 {
+		t.Error("it is not completed")
+	}
+}
+
 // Check continues while complain returns nil, and stops with its first error.
 func TestCheckGoesOn(t *testing.T) {
 	dir := t.TempDir()

@@ -143,6 +143,9 @@ func TestShownCommands(t *testing.T) {
 		line := s.line
 		if s.whole {
 			line = strings.ReplaceAll(strings.TrimSuffix(line, " &"), "&& ", "| ")
+			if strings.HasPrefix(line, "until ") {
+				line = strings.ReplaceAll(strings.TrimSuffix(line, "; done"), "; do ", " | ")
+			}
 			// The shell is meant to expand these patterns.
 			line = strings.ReplaceAll(line, `recipes/*.yaml`, "recipes/a.yaml")
 			line = strings.ReplaceAll(line, `scans/*.jpg`, "scans/a.jpg")

@@ -64,6 +64,7 @@ type Router struct {
 	mux      *http.ServeMux
 	policies map[string]*Policy // by the id of an operation
 	repeated []string           // ids that more than one operation has
+	hidden   []string           // parts of inputs that would be ignored
 	rates    rates
 	answers  answers
 	cursors  cursors
@@ -85,7 +86,8 @@ func New(cfg Config) *Router {
 }
 
 // Start completes the document when every operation is registered. It fails if one of them
-// has no policy or one that says nothing, if two have one id, or if one has no group.
+// has no policy or one that says nothing, if two have one id, if one has no group, or if an
+// input has an embedded type that is not exported.
 func (rt *Router) Start() error {
 	if err := rt.checkPolicies(); err != nil {
 		return err

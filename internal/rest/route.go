@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -69,6 +70,7 @@ func Handle[I, O any](rt *Router, o huma.Operation, p Policy, fn func(context.Co
 		rt.repeated = append(rt.repeated, o.OperationID)
 	}
 	rt.policies[o.OperationID] = &p
+	rt.hidden = append(rt.hidden, hidden(o.OperationID, reflect.TypeFor[I]())...)
 	if o.Responses == nil {
 		o.Responses = map[string]*huma.Response{}
 	}
@@ -91,6 +93,21 @@ func Handle[I, O any](rt *Router, o huma.Operation, p Policy, fn func(context.Co
 	})
 }
 
+// hidden names the embedded fields of an input that the library passes over, because their
+// type is not exported: their parameters would be ignored.
+func hidden(id string, t reflect.Type) (list []string) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		switch {
+		case f.Anonymous && !f.IsExported():
+			list = append(list, id+": "+f.Name)
+		case f.Anonymous && f.Type.Kind() == reflect.Struct:
+			list = append(list, hidden(id, f.Type)...)
+		}
+	}
+	return list
+}
+
 // problemSchema returns a reference to the schema of a Problem.
 func problemSchema(api huma.API) *huma.Schema {
 	return api.OpenAPI().Components.Schemas.Schema(problemType, true, "Problem")
@@ -99,17 +116,20 @@ func problemSchema(api huma.API) *huma.Schema {
 // checkPolicies fails if an operation has no policy or one that says nothing (A03).
 func (rt *Router) checkPolicies() error {
 	if len(rt.repeated) > 0 {
-		return fmt.Errorf("api: two operations are called %s", rt.repeated[0])
+		return fmt.Errorf("two operations are called %s", rt.repeated[0])
+	}
+	if len(rt.hidden) > 0 {
+		return fmt.Errorf("the parameters of a type that is not exported would be ignored: %s", rt.hidden[0])
 	}
 	for path, item := range rt.api.OpenAPI().Paths {
 		for _, o := range operationsOf(item) {
 			p := rt.policies[o.OperationID]
 			if p == nil || (p.Scope == "") == !p.Public {
-				return fmt.Errorf("api: %s %s declares no policy", o.Method, path)
+				return fmt.Errorf("%s %s declares no policy", o.Method, path)
 			}
 			for _, tag := range o.Tags {
 				if rt.cfg.Tags[tag] == "" {
-					return fmt.Errorf("api: %s %s is of the group %s, which has no description", o.Method, path, tag)
+					return fmt.Errorf("%s %s is of the group %s, which has no description", o.Method, path, tag)
 				}
 			}
 		}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/access"
+	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/rest"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/view"
+)
+
+const (
+	// maxExplained is how many steps the explanation of a run explains.
+	maxExplained = 20
+	// entriesPage is how many entries of the ledger are read at once.
+	entriesPage = 500
+)
+
+func (s *Server) whyRoutes() {
+	rest.Handle(s.rest, rest.Op("executions-explain", http.MethodGet, "/v1/recipe-executions/{id}/explain", "Explain why a run, or a step of it, has its status"), rest.Needs(access.RunsRead), s.explain)
+	rest.Handle(s.rest, rest.Op("executions-ledger", http.MethodGet, "/v1/recipe-executions/{id}/ledger", "Explain what a run reserved, used and paid, and with which lots"), rest.Needs(access.CreditsRead), s.bill)
+}
+
+// An ExecutionExplanation is why a run has its status, by the steps that decide it. Each fact
+// names the event that proves it.
+type ExecutionExplanation struct {
+	ExecutionID string             `json:"executionId"`
+	Status      string             `json:"status" enum:"pending,running,completed,failed,cancelled"`
+	State       string             `json:"state"`
+	Paused      bool               `json:"paused"`
+	Quarantined string             `json:"quarantined,omitempty" doc:"Why it is quarantined."`
+	ErrorCode   string             `json:"errorCode,omitempty"`
+	Error       string             `json:"error,omitempty"`
+	Remedy      string             `json:"remedy,omitempty" doc:"What the code of the error asks for."`
+	Steps       []*StepExplanation `json:"steps" doc:"The step that was asked for. Without one: the first that failed, or those that are open."`
+	MoreSteps   int                `json:"moreSteps,omitempty" doc:"Open steps that are not explained; ask for one by its path."`
+}
+
+// A StepExplanation is why a step has its status.
+type StepExplanation struct {
+	Step      string            `json:"step" doc:"Its path."`
+	Status    string            `json:"status"`
+	Why       []string          `json:"why"`
+	DependsOn []view.Dependency `json:"dependsOn,omitempty"`
+	Facts     []view.Fact       `json:"facts"`
+	ChildRun  string            `json:"childRunId,omitempty" doc:"The run of a nested recipe, which has an explanation of its own."`
+}
+
+type explainIn struct {
+	RunPath
+	Step string `query:"step" maxLength:"1000" doc:"Path of a step, such as pages[3].resize. Default: what decides the status of the run."`
+}
+
+// shown calls fn for the events of a run, as they are shown.
+func (s *Server) shown(ctx context.Context, run string, fn func(*journal.Event) error) error {
+	_, mask, err := s.cfg.Node.Engine.MaskOf(ctx, rest.Account(ctx), run)
+	if err != nil {
+		return err
+	}
+	return store.EachEvent(ctx, s.cfg.Node.Store, key(ctx, run), 0, func(ev *journal.Event) error { return fn(mask.Event(ev)) })
+}
+
+func (s *Server) explain(ctx context.Context, in *explainIn) (*struct{ Body ExecutionExplanation }, error) {
+	head, err := s.cfg.Node.Engine.Head(ctx, rest.Account(ctx), in.ID)
+	if err != nil {
+		return nil, err
+	}
+	p, _, err := s.cfg.Node.Engine.MaskOf(ctx, head.Account, head.Run)
+	if err != nil {
+		return nil, err
+	}
+	v := view.NewRun(p, head.Run)
+	if err := s.shown(ctx, head.Run, v.Apply); err != nil {
+		return nil, err
+	}
+	facts, err := s.facts(ctx, &head)
+	if err != nil {
+		return nil, err
+	}
+	out := ExecutionExplanation{ExecutionID: head.Run, Status: executionStatus(v.Status.String()), State: v.Status.String(), Paused: v.Paused, Quarantined: facts.Quarantine, Steps: []*StepExplanation{}}
+	if v.Error != nil {
+		out.ErrorCode, out.Error = v.Error.Code, v.Error.Message
+		if row, ok := fault.Lookup(fault.Code(v.Error.Code)); ok {
+			out.Remedy = row.Remedy
+		}
+	}
+	refs, err := asked(p, v, in.Step)
+	if err != nil {
+		return nil, err
+	}
+	if len(refs) > maxExplained {
+		out.MoreSteps, refs = len(refs)-maxExplained, refs[:maxExplained]
+	}
+	out.Steps, err = s.explainSteps(ctx, p, v, refs)
+	return &struct{ Body ExecutionExplanation }{out}, err
+}
+
+// asked returns the steps that an explanation is about.
+func asked(p *plan.Plan, v *view.Run, step string) ([]journal.Ref, error) {
+	if step != "" {
+		ref, err := journal.ParseRef(p, step)
+		if err != nil {
+			return nil, fault.Wrap(fault.StepNotFound, err, "step: the run has no step of that path")
+		}
+		return []journal.Ref{ref}, nil
+	}
+	var refs []journal.Ref
+	for _, x := range v.Order {
+		if v.ByPath[x.Path] != x { // an earlier instance of the step
+			continue
+		}
+		switch x.Status {
+		case "failed", "timed_out":
+			if v.Error == nil || len(refs) > 0 {
+				continue
+			}
+		case "blocked", "queued", "running", "waiting", "retrying":
+			if v.Done() {
+				continue
+			}
+		default:
+			continue
+		}
+		ref, err := journal.ParseRef(p, x.Path)
+		if err != nil {
+			return nil, err
+		}
+		refs = append(refs, ref)
+	}
+	return refs, nil
+}
+
+// explainSteps explains steps, in one pass over the events of their run.
+func (s *Server) explainSteps(ctx context.Context, p *plan.Plan, v *view.Run, refs []journal.Ref) ([]*StepExplanation, error) {
+	explainers := make([]*view.Explainer, len(refs))
+	for i, ref := range refs {
+		explainers[i] = view.NewExplainer(p, v.ID, ref)
+	}
+	err := s.shown(ctx, v.ID, func(ev *journal.Event) error {
+		for _, x := range explainers {
+			if err := x.Apply(ev); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	list := make([]*StepExplanation, len(refs))
+	for i, x := range explainers {
+		e := x.Explain()
+		list[i] = &StepExplanation{Step: e.Step, Status: e.Status, Why: e.Why, DependsOn: e.DependsOn, Facts: e.Facts}
+		if step := v.ByPath[e.Step]; step != nil && step.Child != nil {
+			list[i].ChildRun = step.Child.Run
+		}
+	}
+	return list, err
+}
+
+func (s *Server) bill(ctx context.Context, in *RunPath) (*struct{ Body *view.Bill }, error) {
+	head, err := s.cfg.Node.Engine.Head(ctx, rest.Account(ctx), in.ID)
+	if err != nil {
+		return nil, err
+	}
+	p, mask, err := s.cfg.Node.Engine.MaskOf(ctx, head.Account, head.Run)
+	if err != nil {
+		return nil, err
+	}
+	x := view.NewBiller(p, head.Run)
+	if err := s.shown(ctx, head.Run, x.Apply); err != nil {
+		return nil, err
+	}
+	b := x.Bill()
+	b.Imported = head.Imported()
+	if start := x.Start(); start != nil && mask == nil && p.Estimate != nil && p.Estimate.Formula != "" {
+		// The values of a run with a mask are not shown. An action may no longer be registered.
+		if q, err := engine.QuoteStart(&engine.StartRequest{Plan: p, Parameters: start.Parameters, Files: start.Files}, s.cfg.Actions.Catalogue, engine.AccountRules{Unmetered: true}); err == nil {
+			b.Expanded = q.Budget.Expanded
+		}
+	}
+	if b.Metered && !b.Imported && b.Root == "" { // else the entries are elsewhere, if at all
+		err = s.entriesOf(ctx, &head, b, x.Entry)
+	}
+	return &struct{ Body *view.Bill }{b}, err
+}
+
+// entriesOf calls fn for the entries of a run's account from the start of the run on, of which
+// the last may be about the run: it can be adjusted at any time. It adds what the budgets of
+// the run are.
+func (s *Server) entriesOf(ctx context.Context, head *store.Head, b *view.Bill, fn func(*ledger.Entry)) error {
+	budgets := s.cfg.Rules(head.Account).Budgets
+	if budgets.Day.Limit != 0 || b.Key != "" {
+		now := s.cfg.Now().UnixMicro()
+		account, err := s.cfg.Node.Store.Account(ctx, head.Account, now)
+		if err != nil {
+			return err
+		}
+		b.Budgets = budgets.Standings(account, b.Key, max(now, account.At()))
+	}
+	before, err := s.cfg.Node.Store.Account(ctx, head.Account, head.Created-1)
+	if err != nil {
+		return err
+	}
+	for after := before.Seq(); ; {
+		entries, err := s.cfg.Node.Store.Entries(ctx, head.Account, after, entriesPage)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			fn(e)
+		}
+		if len(entries) < entriesPage {
+			return nil
+		}
+		after += uint64(len(entries))
+	}
+}
