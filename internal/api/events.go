@@ -153,10 +153,7 @@ func (f *frames) flush() error {
 		}
 	}
 	_, err := f.w.Write(f.buf)
-	f.buf = f.buf[:0]
-	if cap(f.buf) > 64<<10 {
-		f.buf = nil
-	}
+	f.buf = nil // most streams are silent most of the time
 	if err != nil {
 		return err
 	}
