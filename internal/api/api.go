@@ -58,6 +58,7 @@ type Server struct {
 	cfg       Config
 	rest      *rest.Router
 	views     views
+	times     times
 	durations durations
 	// stopping ends streams, which no drain waits for.
 	stopping context.Context
@@ -86,7 +87,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Burst == 0 {
 		cfg.Burst = 400
 	}
-	s := &Server{cfg: cfg, views: newViews(), durations: newDurations()}
+	s := &Server{cfg: cfg, views: newViews(), times: streamTimes, durations: newDurations()}
 	s.rest = rest.New(rest.Config{
 		Records: cfg.Node, Keys: cfg.Keys, Open: cfg.Open, Rate: cfg.Rate, Burst: cfg.Burst, Logger: cfg.Logger, Now: cfg.Now, Tags: groups, Release: cfg.Release,
 	})
