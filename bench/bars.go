@@ -50,6 +50,11 @@ var bars = []bar{
 	{shape: "get", figure: "steps_per_s", least: true, want: 15_000, what: "runs read over HTTP, /s"},
 	{shape: "get-large", figure: "p50_us", want: 5_000, what: "a run of 100,000 events read over HTTP, µs"},
 	{shape: "ready", figure: "p50_us", want: 300_000, what: "from the start of roux serve to /readyz, µs"},
+	{shape: "subscribers", n: 10_000, figure: "rss_mb", want: 400, what: "10,000 silent streams, MiB"},
+	{shape: "readers", figure: "writers_kept", least: true, want: 0.9, what: "starts at half of the peak beside streams that catch up ÷ alone"},
+	{shape: "overload", figure: "goodput", least: true, want: 0.9, what: "starts accepted with four times the clients ÷ the peak"},
+	{shape: "overload", figure: "other_p99_ratio", want: 2, what: "p99 of another account then ÷ at the peak"},
+	{shape: "overload", figure: "lost", zero: true, what: "accepted runs that were not carried out"},
 	{shape: "fairness", figure: "worst_in_tasks", want: 2, what: "the longest wait, in tasks"},
 }
 

@@ -55,7 +55,7 @@ func smoke(t *testing.T, args ...string) []Line {
 }
 
 // floorless are the shapes without floors of the store.
-var floorless = []string{"fairness", "disk", "children", "towers", "books", "execute", "get", "get-large", "ready"}
+var floorless = []string{"fairness", "disk", "children", "towers", "books", "execute", "get", "get-large", "ready", "subscribers", "readers", "overload"}
 
 // Every shape runs, and its lines have the keys that readers expect.
 

@@ -72,6 +72,9 @@ var shapes = []shape{
 	{"execute", execute},
 	{"get", gets},
 	{"ready", ready},
+	{"subscribers", subscribers},
+	{"readers", readers},
+	{"overload", overload},
 }
 
 // A bench is one invocation of the command.
@@ -82,6 +85,7 @@ type bench struct {
 	done    int
 	steady  time.Duration
 	press   time.Duration
+	streams int
 	observe bool
 	profile string
 	stderr  io.Writer
@@ -128,6 +132,7 @@ type options struct {
 	waiting      int
 	steady       time.Duration
 	press        time.Duration
+	streams      int
 	part         part
 }
 
@@ -149,7 +154,8 @@ func (o *options) parse(args []string, stderr io.Writer) error {
 	f.IntVar(&o.part.done, "done", 20, "how many steps each of them has done before")
 	f.BoolVar(&o.observe, "observe", false, "metrics are on in many, metered and slow, as in a service")
 	f.DurationVar(&o.steady, "steady", time.Minute, "how long steady lasts")
-	f.DurationVar(&o.press, "press", 10*time.Second, "how long execute and get send requests")
+	f.DurationVar(&o.press, "press", 10*time.Second, "how long execute, get, readers and overload send requests")
+	f.IntVar(&o.streams, "streams", 10_000, "how many streams subscribers and readers open")
 	f.StringVar(&o.part.signal, "signal", "", "for the processes that this one starts")
 	f.DurationVar(&o.part.rest, "rest", 0, "for the processes that this one starts")
 	f.DurationVar(&o.part.idle, "idle", 0, "for the processes that this one starts")
@@ -205,7 +211,7 @@ func (o *options) measure(ctx context.Context, stdout, stderr io.Writer) (err er
 		return err
 	}
 	defer func() { err = closing(func() error { return os.RemoveAll(dir) }, err) }()
-	b := &bench{dir: dir, smoke: o.smoke, waiting: o.waiting, done: o.part.done, steady: o.steady, press: o.press, observe: o.observe, profile: o.profile, stderr: stderr}
+	b := &bench{dir: dir, smoke: o.smoke, waiting: o.waiting, done: o.part.done, steady: o.steady, press: o.press, streams: o.streams, observe: o.observe, profile: o.profile, stderr: stderr}
 	if b.smoke {
 		b.steady = min(b.steady, time.Second)
 	}

@@ -23,7 +23,7 @@ import (
 // A server is `roux serve` in another process.
 type server struct {
 	cmd     *exec.Cmd
-	stdin   io.Closer
+	stdin   io.WriteCloser
 	address string // host:port
 	admin   string // of its other listener
 }
@@ -35,13 +35,18 @@ const adminKey = "a-key-with-the-role-admin-of-a-benchmark"
 const profileVariable = "ROUX_BENCH_PROFILE"
 
 // serveRole is the main function of a server. It ends, as after SIGTERM, when its standard
-// input does, which also happens when the process that started it dies.
+// input does, which also happens when the process that started it dies. A byte there makes
+// it return free memory to the system, as an idle process does every two minutes.
 func serveRole(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
-		_, _ = io.Copy(io.Discard, stdin)
-		cancel()
+		for b := make([]byte, 1); ; freeMemory() {
+			if _, err := stdin.Read(b); err != nil {
+				cancel()
+				return
+			}
+		}
 	}()
 	if path := os.Getenv(profileVariable); path != "" {
 		f, err := os.Create(path)
@@ -119,6 +124,12 @@ func (s *server) used() time.Duration { return cpuOf(s.cmd.Process.Pid) }
 
 // rss is its resident memory in MiB.
 func (s *server) rss() float64 { return rssOf(s.cmd.Process.Pid) }
+
+// free makes the server return free memory to the system.
+func (s *server) free() error {
+	_, err := s.stdin.Write([]byte{0})
+	return err
+}
 
 // A tenant is an account of a server, with the key of one of its operators.
 type tenant struct{ account, key string }

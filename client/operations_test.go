@@ -292,7 +292,7 @@ var schemas = map[string]any{
 	"ExecuteRequest": client.ExecuteRequest{}, "Execution": client.Run{}, "ExecutionSummary": client.RunSummary{}, "FileResource": client.File{}, "GrantInBody": client.Grant{},
 	"Graph": client.Graph{}, "Input": client.RunInput{}, "Job": client.Job{}, "KeyLimit": client.KeyLimit{}, "KeyResource": client.Key{}, "Limits": client.RunLimits{}, "Lot": client.Lot{},
 	"LotAmount": client.LotAmount{}, "Me": client.Principal{}, "NewKey": client.NewKey{}, "Node": client.Node{}, "Operation": client.Operation{}, "Progress": client.Progress{},
-	"ProblemError": client.ProblemError{}, "Quarantine": client.Quarantine{}, "ReasonInBody": client.Reason{}, "RecipeDiff": client.RecipeDiff{},
+	"Problem": client.Problem{}, "ProblemError": client.ProblemError{}, "Quarantine": client.Quarantine{}, "ReasonInBody": client.Reason{}, "RecipeDiff": client.RecipeDiff{},
 	"RecipeSummary": client.Recipe{}, "RetryRequest": client.RetryRequest{}, "SignalInBody": client.Signal{}, "StepMetadata": client.StepMetadata{}, "StepOutcome": client.StepOutcome{},
 	"StepOutcomes": client.StepOutcomes{}, "StepResult": client.StepResult{}, "Tag": client.Tag{}, "Validation": client.Validation{}, "WaitingFor": client.WaitingFor{},
 	"Adjusted": client.Adjustment{}, "Bill": client.Bill{}, "Charge": client.Charge{}, "Dependency": client.Dependency{}, "ExecutionExplanation": client.Explanation{},
@@ -304,6 +304,10 @@ var schemas = map[string]any{
 
 // unread are fields that the client leaves out on purpose.
 var unread = map[string]string{
+	"Problem.instance":     "the path that the client has asked for",
+	"Problem.legacyCode":   "the name that Code had in the source",
+	"Problem.retryAfter":   "the client reads the header Retry-After, which proxies send, too",
+	"Problem.type":         "a page that explains Code",
 	"RetryRequest.dryRun":  "the method RetryPlan sets it",
 	"ExecuteRequest.async": "the field Wait sends the header Prefer, which says how long",
 }

@@ -93,7 +93,8 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, views: newViews(), times: streamTimes, durations: newDurations()}
 	s.rest = rest.New(rest.Config{
-		Records: cfg.Node, Keys: cfg.Keys, Open: cfg.Open, Rate: cfg.Rate, Burst: cfg.Burst, RateOf: cfg.Accounts.Rate, Admit: cfg.Accounts.Admit, Logger: cfg.Logger, Now: cfg.Now, Release: cfg.Release,
+		Records: cfg.Node, Keys: cfg.Keys, Open: cfg.Open, Rate: cfg.Rate, Burst: cfg.Burst, RateOf: cfg.Accounts.Rate, Admit: cfg.Accounts.Admit,
+		Logger: cfg.Logger, Now: cfg.Now, Tags: groups, Release: cfg.Release,
 	})
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.routes()

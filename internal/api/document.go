@@ -5,12 +5,32 @@ package api
 import (
 	"bytes"
 	"context"
-	"html/template"
+	"fmt"
+	"html"
 	"net/http"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/rest"
 )
+
+// groups describe the operations by what begins their ids.
+var groups = map[string]string{
+	"account":    "The settings and the usage of the account.",
+	"accounts":   "Accounts, their limits and their credits, for the operator of the server.",
+	"actions":    "What the steps of recipes can call.",
+	"credits":    "The credits of the account: balance, entries and grants.",
+	"executions": "Runs in the words of recipes: start, read, control.",
+	"feed":       "All changes of the account, as a stream.",
+	"files":      "Files of the account, by the hash of their content.",
+	"jobs":       "Runs in the words of jobs, with their graphs.",
+	"keys":       "The keys of the account, their scopes and spending limits.",
+	"recipes":    "Registered recipes and their versions.",
+	"secrets":    "The names of the account's secrets; nothing answers a value.",
+	"server":     "The state of the server, and its pages.",
+	"socket":     "The streams of many runs over one WebSocket.",
+	"webhooks":   "Changes of the account, delivered to addresses of its own.",
+	"workflows":  "Runs in the words of flows.",
+}
 
 func (s *Server) healthRoutes() {
 	public := rest.Policy{Public: true}
@@ -44,17 +64,26 @@ func (s *Server) ready(context.Context, *struct{}) (*readiness, error) {
 	return &readiness{http.StatusOK, Health{"ok"}}, nil
 }
 
-// errorsPage explains every code, at the anchor that the type of a problem names.
+// errorsPage explains every code, at the anchor that the type of a problem names. It is
+// written without html/template: a program with templates keeps every exported method of
+// every type that it has, because a template may name it, which is a seventh of the binary.
 func (s *Server) errorsPage(context.Context, *struct{}) (*documentOut, error) {
 	var b bytes.Buffer
-	err := errorsTemplate.Execute(&b, fault.All())
-	return &documentOut{"text/html; charset=utf-8", b.Bytes()}, err
+	b.WriteString("<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Roux: errors</title><h1>Errors</h1>\n")
+	for _, row := range fault.All() {
+		code := html.EscapeString(string(row.Code))
+		fmt.Fprintf(&b, "<h2 id=%q>%s</h2><p>%s</p><p>What to do: %s</p><p>HTTP %d", code, code, html.EscapeString(row.Meaning), html.EscapeString(row.Remedy), row.HTTP)
+		if row.Retryable {
+			b.WriteString("; another try can succeed")
+		}
+		if row.Legacy != "" {
+			b.WriteString("; " + html.EscapeString(row.Legacy))
+		}
+		b.WriteString("</p>\n")
+	}
+	b.WriteString("</html>\n")
+	return &documentOut{"text/html; charset=utf-8", b.Bytes()}, nil
 }
-
-var errorsTemplate = template.Must(template.New("errors").Parse(`<!doctype html><html lang="en"><meta charset="utf-8"><title>Roux: errors</title><h1>Errors</h1>
-{{range .}}<h2 id="{{.Code}}">{{.Code}}</h2><p>{{.Meaning}}</p><p>What to do: {{.Remedy}}</p><p>HTTP {{.HTTP}}{{if .Retryable}}; another try can succeed{{end}}{{with .Legacy}}; {{.}}{{end}}</p>
-{{end}}</html>
-`))
 
 type documentOut struct {
 	ContentType string `header:"Content-Type"`

@@ -84,6 +84,7 @@ type operation struct {
 	Parameters []struct {
 		Name, In string
 		Required bool
+		Schema   json.RawMessage
 	} `json:"parameters"`
 	RequestBody *struct {
 		Content map[string]struct {
@@ -119,6 +120,9 @@ var document = sync.OnceValue(func() (d struct {
 			o := &operation{method: strings.ToUpper(method), path: path}
 			if err := json.Unmarshal(raw, o); err != nil {
 				panic(err)
+			}
+			if len(o.Security) == 1 && len(o.Security[0]) == 0 {
+				o.Security = nil // it says that it needs no key
 			}
 			d.operations = append(d.operations, o)
 		}

@@ -115,9 +115,14 @@ type frames struct {
 	times
 }
 
-// stream returns an answer whose frames fn sends.
+// stream returns an answer whose frames fn sends. That to HEAD has no body, so it ends with
+// its headers: a stream would keep the connection from its next request.
 func (s *Server) stream(ctx context.Context, fn func(ctx context.Context, out *frames) error) *streamOut {
 	return &streamOut{func(h huma.Context) {
+		if h.Method() == http.MethodHead {
+			begin(h)
+			return
+		}
 		s.streaming(ctx, func(ctx context.Context) error {
 			begin(h)
 			out, end := newFrames(ctx, rest.From(h.Context()).Writer, s.times)
@@ -184,10 +189,7 @@ func (f *frames) flush() error {
 		}
 	}
 	_, err := f.w.Write(f.buf)
-	f.buf = f.buf[:0]
-	if cap(f.buf) > 64<<10 {
-		f.buf = nil
-	}
+	f.buf = nil // most streams are silent most of the time
 	if err != nil {
 		return err
 	}

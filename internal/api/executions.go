@@ -85,7 +85,7 @@ func (s *Server) executionRoutes() {
 type executionIn struct {
 	RunPath
 	Expand      string `query:"expand" enum:"outputs" doc:"outputs adds the outputs of the steps."`
-	IfNoneMatch string `header:"If-None-Match" maxLength:"100"`
+	IfNoneMatch string `header:"If-None-Match" maxLength:"100" doc:"ETag of an earlier answer: while the run is the same, the answer is 304."`
 }
 
 func (s *Server) getExecution(ctx context.Context, in *executionIn) (*executionFound, error) {

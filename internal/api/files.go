@@ -65,7 +65,7 @@ func (s *Server) fileRoutes() {
 type uploadIn struct {
 	Name   string `query:"name" maxLength:"255" doc:"Name of the file, for people and for actions."`
 	Digest string `header:"X-Content-Sha256" maxLength:"71" doc:"SHA-256 of the content, hexadecimal; an upload with another one is refused."`
-	Type   string `header:"Content-Type" maxLength:"200"`
+	Type   string `header:"Content-Type" maxLength:"200" doc:"Type of the file, which is compared with its content."`
 }
 
 type fileFound struct {

@@ -149,7 +149,7 @@ func (s *Server) listKeys(ctx context.Context, _ *struct{}) (*rest.Listed[KeyRes
 }
 
 type keyIn struct {
-	ID string `path:"id" maxLength:"64"`
+	ID string `path:"id" maxLength:"64" doc:"Id of a key."`
 }
 
 func (s *Server) getKey(ctx context.Context, in *keyIn) (*struct{ Body KeyResource }, error) {

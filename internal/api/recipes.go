@@ -131,7 +131,7 @@ func (s *Server) registered(ctx context.Context, v *registry.Version) *registere
 type recipesIn struct {
 	rest.Paging
 	Status   string `query:"status" enum:"draft,active,deprecated" doc:"Only recipes whose newest version has this status."`
-	Category string `query:"category" maxLength:"100"`
+	Category string `query:"category" maxLength:"100" doc:"Only recipes of this category."`
 	Q        string `query:"q" maxLength:"200" doc:"Only recipes with this text in name, description or category."`
 }
 

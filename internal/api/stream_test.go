@@ -254,3 +254,29 @@ func TestFeedStream(t *testing.T) {
 	}
 	s.call(dev, "GET", "/v1/feed?afterEventId=999", nil).want(422)
 }
+
+// HEAD of a stream ends with its headers, and leaves the connection to the next request.
+func TestX183_HeadOfAStream(t *testing.T) {
+	s := start(t)
+	dev := s.key("acme", access.Developer)
+	s.register(dev, waits)
+	run := s.execute(dev, "waits", `{}`)
+	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}, Timeout: 30 * time.Second}
+	defer client.CloseIdleConnections()
+	for _, path := range []string{"/v1/recipe-executions/" + run + "/events", "/v1/feed", "/jobs/" + run + "/events"} {
+		for _, method := range []string{"HEAD", "HEAD"} {
+			req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer "+dev)
+			res, err := client.Do(req)
+			if err != nil {
+				t.Fatalf("%s %s: %v", method, path, err)
+			}
+			if res.Body.Close(); res.StatusCode != 200 || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
+				t.Errorf("%s %s: %d %v", method, path, res.StatusCode, res.Header)
+			}
+		}
+	}
+}

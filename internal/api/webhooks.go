@@ -181,7 +181,7 @@ func (s *Server) listWebhooks(ctx context.Context, _ *struct{}) (*rest.Listed[We
 
 // A WebhookPath names a webhook.
 type WebhookPath struct {
-	ID string `path:"id" maxLength:"64"`
+	ID string `path:"id" maxLength:"64" doc:"Id of a webhook."`
 }
 
 type webhookFound struct {
@@ -286,7 +286,7 @@ func (s *Server) listDeliveries(ctx context.Context, in *deliveriesIn) (*rest.Li
 
 type deliveryIn struct {
 	WebhookPath
-	Delivery string `path:"delivery" maxLength:"64"`
+	Delivery string `path:"delivery" maxLength:"64" doc:"Id of a delivery, which is a run."`
 }
 
 type deliveryFound struct{ Body WebhookDelivery }

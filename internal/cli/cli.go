@@ -202,7 +202,7 @@ func (a *app) addGroups(root *cobra.Command) {
 		commands []*cobra.Command
 	}{
 		{"to begin", []*cobra.Command{a.demoCommand(), a.initCommand(), a.runCommand(), a.resumeCommand()}},
-		{"to write recipes", []*cobra.Command{a.validateCommand(), a.estimateCommand(), a.simCommand(), a.fmtCommand(), a.schemaCommand(), a.actionsCommand()}},
+		{"to write recipes", slices.Concat([]*cobra.Command{a.validateCommand(), a.estimateCommand()}, a.simulatorCommands(), []*cobra.Command{a.fmtCommand(), a.schemaCommand(), a.actionsCommand()})},
 		{"to look at runs", []*cobra.Command{a.runsCommand(), a.traceCommand(), a.graphCommand(), a.explainCommand(), a.eventsCommand(),
 			a.logsCommand(), a.feedCommand(), a.diffCommand(), a.replayCommand()}},
 		{"to pay for runs", []*cobra.Command{a.accountsCommand(), a.creditsCommand()}},

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !small
+
 package cli
 
 import (
@@ -59,6 +61,9 @@ type simViolation struct {
 	Replay  string   `json:"replay"`
 	Last    []string `json:"last"` // the last things that happened, a line each
 }
+
+// simulatorCommands are the commands that a small binary does not have.
+func (a *app) simulatorCommands() []*cobra.Command { return []*cobra.Command{a.simCommand()} }
 
 func (a *app) simCommand() *cobra.Command {
 	var in, files, answers, signals []string

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-	_ "time/tzdata" // for machines that have no time zones of their own
 
 	"github.com/roux-engine/roux/internal/ledger"
 )
@@ -23,7 +22,7 @@ type Budget struct {
 func (r *AccountRules) Budgets() (b ledger.Budgets, err error) {
 	if r.TimeZone != "" {
 		if b.Zone, err = time.LoadLocation(r.TimeZone); err != nil || r.TimeZone == "Local" {
-			return b, fmt.Errorf("time_zone %q: want a name such as Europe/Berlin", r.TimeZone)
+			return b, fmt.Errorf("time_zone %q: want a name such as Europe/Berlin%s", r.TimeZone, zonesNote)
 		}
 	}
 	if r.Day != nil {

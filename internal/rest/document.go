@@ -3,6 +3,9 @@
 package rest
 
 import (
+	"maps"
+	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -41,9 +44,13 @@ func (rt *Router) finishDocument() {
 	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // the library's own; see ours
 		delete(doc.Components.Schemas.Map(), unused)
 	}
+	for _, name := range slices.Sorted(maps.Keys(rt.cfg.Tags)) {
+		doc.Tags = append(doc.Tags, &huma.Tag{Name: name, Description: rt.cfg.Tags[name]})
+	}
 	for _, item := range doc.Paths {
 		for _, o := range operationsOf(item) {
 			p := rt.policies[o.OperationID]
+			o.Description = strings.TrimSpace(o.Description + " " + p.describe(o.Method))
 			if len(p.Produces) > 0 {
 				o.Responses["200"].Content = content(p.Produces, "")
 			}
@@ -55,6 +62,26 @@ func (rt *Router) finishDocument() {
 			}
 		}
 	}
+}
+
+// describe says for people what the policy demands.
+func (p *Policy) describe(method string) string {
+	text := "Needs no key."
+	if !p.Public {
+		text = "Needs a key with the scope `" + string(p.Scope) + "`."
+	}
+	if p.Stream {
+		text += " The request lasts until one side ends it."
+	}
+	if method == http.MethodPost {
+		switch p.Once {
+		case OnceKept:
+			text += " With the header `Idempotency-Key`, a repeated request gets the answer of the first one for 24 hours."
+		case OnceNot:
+			text += " A repeated request changes nothing."
+		}
+	}
+	return text
 }
 
 // content describes a body that is no Go value, in each of its types.

@@ -54,6 +54,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
+	// Tags describe the groups of operations by their names, which begin the ids of the
+	// operations. An operation of a group without a description does not start.
+	Tags map[string]string
 	// Release is the release of the server, for people.
 	Release string
 }
@@ -89,8 +92,8 @@ func New(cfg Config) *Router {
 }
 
 // Start completes the document when every operation is registered. It fails if one of them
-// has no policy or one that says nothing, if two have one id, or if an input has an embedded
-// type that is not exported.
+// has no policy or one that says nothing, if two have one id, if one has no group, or if an
+// input has an embedded type that is not exported.
 func (rt *Router) Start() error {
 	if err := rt.checkPolicies(); err != nil {
 		return err

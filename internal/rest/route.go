@@ -83,8 +83,9 @@ func Handle[I, O any](rt *Router, o huma.Operation, p Policy, fn func(context.Co
 			Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: problemSchema(rt.api)}},
 		}
 	}
+	o.Security = []map[string][]string{{}}
 	if !p.Public {
-		o.Security = []map[string][]string{{"key": {string(p.Scope)}}}
+		o.Security[0]["key"] = []string{string(p.Scope)}
 	}
 	huma.Register(rt.api, o, func(ctx context.Context, in *I) (*O, error) {
 		out, err := fn(ctx, in)
@@ -110,9 +111,9 @@ func hidden(id string, t reflect.Type) (list []string) {
 	return list
 }
 
-// problemSchema returns the schema of a Problem.
+// problemSchema returns a reference to the schema of a Problem.
 func problemSchema(api huma.API) *huma.Schema {
-	return huma.SchemaFromType(api.OpenAPI().Components.Schemas, problemType)
+	return api.OpenAPI().Components.Schemas.Schema(problemType, true, "Problem")
 }
 
 // checkPolicies fails if an operation has no policy or one that says nothing (A03).
@@ -128,6 +129,11 @@ func (rt *Router) checkPolicies() error {
 			p := rt.policies[o.OperationID]
 			if p == nil || (p.Scope == "") == !p.Public {
 				return fmt.Errorf("%s %s declares no policy", o.Method, path)
+			}
+			for _, tag := range o.Tags {
+				if rt.cfg.Tags[tag] == "" {
+					return fmt.Errorf("%s %s is of the group %s, which has no description", o.Method, path, tag)
+				}
 			}
 		}
 	}

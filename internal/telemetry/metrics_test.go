@@ -303,7 +303,7 @@ func TestI15_NothingWaitsForTelemetry(t *testing.T) {
 	w := stuck{make(chan struct{})}
 	defer close(w.release)
 	e := &hanging{}
-	s := newSite(t, Config{Steps: NewLogger(w, LogJSON, nil, nil), Exporter: e, ExportTimeout: time.Hour}, noop())
+	s := newSite(t, Config{Steps: NewLogger(w, LogJSON, nil, nil), Exporter: ExportTo(e), ExportTimeout: time.Hour}, noop())
 	p := s.plan("name: many\nsteps: [{id: a, transform: {expression: '1'}}, {id: b, transform: {expression: '2'}}, {id: c, action: {name: noop}}]")
 	const runs = 6_000
 	limit := make(chan struct{}, 200)

@@ -28,12 +28,20 @@ import (
 	"github.com/roux-engine/roux/internal/feed"
 )
 
-// An Exporter sends spans to where they are kept.
-type Exporter = sdktrace.SpanExporter
+// An Exporter sends spans to where they are kept. A program in which nothing makes one, as
+// with -tags small, does not contain the SDK of OpenTelemetry.
+type Exporter struct {
+	begin func(Config, *metrics) *tracer
+}
+
+// ExportTo returns an Exporter that makes spans of OpenTelemetry and gives them to e.
+func ExportTo(e sdktrace.SpanExporter) *Exporter {
+	return &Exporter{func(cfg Config, m *metrics) *tracer { return newTracer(cfg, e, m) }}
+}
 
 // NewExporter makes an exporter that sends to an endpoint, and takes no longer for one
 // export than timeout.
-type NewExporter = func(ctx context.Context, endpoint string, timeout time.Duration) (Exporter, error)
+type NewExporter = func(ctx context.Context, endpoint string, timeout time.Duration) (*Exporter, error)
 
 // Config configures Telemetry. Optional fields left zero take the default that their
 // comment names.
@@ -48,7 +56,7 @@ type Config struct {
 	Steps *slog.Logger
 	// Exporter gets the spans of runs that have ended. Default: none. It is shut down by
 	// Close.
-	Exporter Exporter
+	Exporter *Exporter
 	// ExportTimeout is how long one export may take. Default 5 s.
 	ExportTimeout time.Duration
 	// Version is that of this program, for traces.
@@ -100,7 +108,7 @@ func New(cfg Config) *Telemetry {
 		t.steps = newStepLog(cfg.Steps, t.metrics)
 	}
 	if cfg.Exporter != nil {
-		t.traces = newTracer(cfg, t.metrics)
+		t.traces = cfg.Exporter.begin(cfg, t.metrics)
 	}
 	t.ended.Go(t.observe)
 	return t

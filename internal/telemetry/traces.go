@@ -56,10 +56,10 @@ type traceJob struct {
 	last bool
 }
 
-func newTracer(cfg Config, m *metrics) *tracer {
+func newTracer(cfg Config, e sdktrace.SpanExporter, m *metrics) *tracer {
 	t := &tracer{
 		jobs: make(chan traceJob, maxTraces), attached: make(chan struct{}), done: make(chan struct{}),
-		exporter: cfg.Exporter, timeout: cfg.ExportTimeout, m: m, log: cfg.Logger,
+		exporter: e, timeout: cfg.ExportTimeout, m: m, log: cfg.Logger,
 	}
 	t.provider = sdktrace.NewTracerProvider(
 		sdktrace.WithSampler(sdktrace.AlwaysSample()),

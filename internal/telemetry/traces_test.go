@@ -68,7 +68,7 @@ func tree(all []sdktrace.ReadOnlySpan) string {
 // X226, X227: one trace for a tree of runs, with a span per step and attempt.
 func TestX226_X227_Trace(t *testing.T) {
 	e := &spans{}
-	s := newSite(t, Config{Exporter: e}, noop(), flaky(1))
+	s := newSite(t, Config{Exporter: ExportTo(e)}, noop(), flaky(1))
 	head := s.run(engine.StartRequest{Plan: s.plan(nested), Recipe: "outer"})
 	s.stop()
 	all := e.get()
@@ -120,7 +120,7 @@ func TestX226_X227_Trace(t *testing.T) {
 // X226: a trace begins at the caller's span, and is recorded only if the caller does.
 func TestX226_TraceOfTheCaller(t *testing.T) {
 	e := &spans{}
-	s := newSite(t, Config{Exporter: e}, noop())
+	s := newSite(t, Config{Exporter: ExportTo(e)}, noop())
 	p := s.plan("name: a\nsteps: [{id: a, action: {name: noop}}]")
 	const caller = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0"
 	s.run(engine.StartRequest{Plan: p, Recipe: "silent", Correlation: caller + "0"})
@@ -155,7 +155,7 @@ func TestX226_ActionsGetTheirSpan(t *testing.T) {
 	}}
 	const src = "name: a\nsteps: [{id: a, action: {name: call}, retryPolicy: {maxAttempts: 3, initialDelay: 1ms, jitter: 0}}]"
 	e := &spans{}
-	s := newSite(t, Config{Exporter: e}, a)
+	s := newSite(t, Config{Exporter: ExportTo(e)}, a)
 	s.run(engine.StartRequest{Plan: s.plan(src), Recipe: "a"})
 	s.stop()
 	var want []string
@@ -189,7 +189,7 @@ func TestX226_TraceAfterARestartAndARetry(t *testing.T) {
 		}
 		return action.Result{Output: map[string]any{}}, nil
 	}}
-	s := newSite(t, Config{Exporter: &spans{}}, noop(), a)
+	s := newSite(t, Config{Exporter: ExportTo(&spans{})}, noop(), a)
 	p := s.plan("name: r\nsteps: [{id: a, action: {name: noop}}, {id: w, wait: {signal: go}}, {id: b, action: {name: once}}]")
 	started, err := s.node.Engine.Start(t.Context(), engine.StartRequest{Account: account, Plan: p, Recipe: "r"})
 	if err != nil {
@@ -198,7 +198,7 @@ func TestX226_TraceAfterARestartAndARetry(t *testing.T) {
 	s.want(map[string]float64{`recipe_step_duration_seconds_count{action="noop",kind="action",status="completed"}`: 1})
 	s.stop()
 	e := &spans{}
-	s.open(Config{Exporter: e})
+	s.open(Config{Exporter: ExportTo(e)})
 	if err := s.node.Engine.Signal(t.Context(), account, started.Run, "go", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func TestA20_NoValues(t *testing.T) {
 		task.Report.Progress(0.5, string(task.Input))
 		return action.Result{Output: task.Input}, nil
 	}}
-	s := newSite(t, Config{Exporter: e, Steps: NewLogger(&log, LogJSON, nil, nil), Accounts: 5}, says)
+	s := newSite(t, Config{Exporter: ExportTo(e), Steps: NewLogger(&log, LogJSON, nil, nil), Accounts: 5}, says)
 	p := s.plan(`
 name: talks
 steps:

@@ -18,6 +18,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/egress"
+	"github.com/roux-engine/roux/internal/telemetry"
 )
 
 // everywhere are all addresses. The operator, and no recipe, names the collector, which is
@@ -28,7 +29,7 @@ var everywhere = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustPa
 // http://localhost:4318; without a path to /v1/traces there. Headers, for example for
 // authentication, are those of the variable OTEL_EXPORTER_OTLP_HEADERS. An export that
 // fails is not tried again, and takes no longer than timeout.
-func New(ctx context.Context, endpoint string, timeout time.Duration) (sdktrace.SpanExporter, error) {
+func New(ctx context.Context, endpoint string, timeout time.Duration) (*telemetry.Exporter, error) {
 	u, err := egress.ParseURL(endpoint)
 	if err != nil {
 		return nil, fault.New(fault.ConfigInvalid, "trace.endpoint: %s", fault.Message(err))
@@ -47,7 +48,7 @@ func New(ctx context.Context, endpoint string, timeout time.Duration) (sdktrace.
 	if err != nil {
 		return nil, fault.New(fault.ConfigInvalid, "trace.endpoint: %v", err)
 	}
-	return &exporter{e, out}, nil
+	return telemetry.ExportTo(&exporter{e, out}), nil
 }
 
 type exporter struct {

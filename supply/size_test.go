@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// The binary is at most 60 MiB without symbols, and 40 MiB with -tags small.
+func TestSizes(t *testing.T) {
+	for _, c := range []struct {
+		tags string
+		most int64 // MiB
+	}{{"", 60}, {"small", 40}} {
+		path := filepath.Join(t.TempDir(), "roux")
+		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-tags", c.tags, "-o", path, "../cmd/roux")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
+		if text, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("go build -tags %q: %v\n%s", c.tags, err, text)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := info.Size(); got > c.most<<20 {
+			t.Errorf("-tags %q: the binary has %d bytes (%.1f MiB), want at most %d MiB: see internal/house/small_test.go for what a small binary leaves out", c.tags, got, float64(got)/(1<<20), c.most)
+		}
+	}
+}
