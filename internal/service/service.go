@@ -119,12 +119,23 @@ func Open(ctx context.Context, st node.Store, cfg Config) (*Service, error) {
 	// catalogue of cfg.Actions.
 	cfg.Node.Actions = node.Catalogue(append(slices.Clone(cfg.Actions.List), hooks.Action()))
 	cfg.Node.Internal = webhook.Internal
+	recipes := registry.NewRecipes(registry.RecipesConfig{
+		Records: rec, Now: now, NewID: func() (string, error) { return ids.ID("recipe_") }, MaxSource: cfg.MaxSource,
+		Actions: func(string) compile.Actions { return cfg.Actions.Catalogue },
+	})
+	cfg.Node.RecipeID = func(account, name string) string {
+		id, err := recipes.ID(context.Background(), account, name)
+		if err != nil {
+			return name // it is only logged
+		}
+		return id
+	}
 	n, err := node.Open(ctx, st, cfg.Node)
 	if err != nil {
 		return nil, err
 	}
 	rec.node, s.Node = n, n
-	if err := s.open(ctx, cfg, rec, keys, ids, now); err != nil {
+	if err := s.open(ctx, cfg, keys, recipes); err != nil {
 		stopped, cancel := context.WithCancel(context.Background())
 		cancel()
 		return nil, errors.Join(err, n.Stop(stopped))
@@ -132,7 +143,7 @@ func Open(ctx context.Context, st node.Store, cfg Config) (*Service, error) {
 	return s, nil
 }
 
-func (s *Service) open(ctx context.Context, cfg Config, rec *records, keys *access.Keys, ids *journal.IDs, now func() time.Time) error {
+func (s *Service) open(ctx context.Context, cfg Config, keys *access.Keys, recipes *registry.Recipes) error {
 	var open *access.Principal
 	if cfg.Open {
 		open = access.Anyone(cfg.Account)
@@ -141,10 +152,6 @@ func (s *Service) open(ctx context.Context, cfg Config, rec *records, keys *acce
 			return err
 		}
 	}
-	recipes := registry.NewRecipes(registry.RecipesConfig{
-		Records: rec, Now: now, NewID: func() (string, error) { return ids.ID("recipe_") }, MaxSource: cfg.MaxSource,
-		Actions: func(string) compile.Actions { return cfg.Actions.Catalogue },
-	})
 	server, err := api.New(api.Config{
 		Node: s.Node, Actions: cfg.Actions, Keys: keys, Recipes: recipes, Open: open, Rules: cfg.Node.Rules,
 		Rate: cfg.Rate, Burst: cfg.Burst, Logger: cfg.Logger, Release: cfg.Release, Hooks: s.Hooks,
