@@ -61,6 +61,8 @@ type Client struct {
 	Keys    *Keys    // of the account
 	// Webhooks are URLs that events of the account are sent to.
 	Webhooks *Webhooks
+	// Bulks do one thing to many runs.
+	Bulks *Bulks
 	// Accounts are other accounts, for a key that administers them.
 	Accounts *Accounts
 
@@ -93,7 +95,7 @@ func New(cfg Config) (*Client, error) {
 	}
 	c := &Client{cfg: cfg, base: base}
 	c.Recipes, c.Runs, c.Jobs, c.Files = &Recipes{c}, &Runs{c}, &Jobs{c}, &Files{c}
-	c.Actions, c.Credits, c.Keys, c.Webhooks, c.Accounts = &Actions{c}, &Credits{c}, &Keys{c}, &Webhooks{c}, &Accounts{c}
+	c.Actions, c.Credits, c.Keys, c.Webhooks, c.Bulks, c.Accounts = &Actions{c}, &Credits{c}, &Keys{c}, &Webhooks{c}, &Bulks{c}, &Accounts{c}
 	return c, nil
 }
 

@@ -152,7 +152,17 @@ var operations = map[string]func(context.Context, *client.Client) error{
 	"webhooks-delivery":    func(ctx context.Context, c *client.Client) error { return last(c.Webhooks.Delivery(ctx, "x", "y")) },
 	"webhooks-resend":      func(ctx context.Context, c *client.Client) error { return last(c.Webhooks.Resend(ctx, "x", "y")) },
 	"webhooks-test":        func(ctx context.Context, c *client.Client) error { return last(c.Webhooks.Test(ctx, "x")) },
-	"feed-events":          func(ctx context.Context, c *client.Client) error { return drain(c.Feed(ctx, 1)) },
+	"bulk-create": func(ctx context.Context, c *client.Client) error {
+		if _, err := c.Bulks.Preview(ctx, client.BulkRequest{}); err != nil {
+			return err
+		}
+		return last(c.Bulks.Create(ctx, client.BulkRequest{}))
+	},
+	"bulk-list":   func(ctx context.Context, c *client.Client) error { return drain(c.Bulks.List(ctx)) },
+	"bulk-get":    func(ctx context.Context, c *client.Client) error { return last(c.Bulks.Get(ctx, "x")) },
+	"bulk-items":  func(ctx context.Context, c *client.Client) error { return drain(c.Bulks.Items(ctx, "x")) },
+	"bulk-cancel": func(ctx context.Context, c *client.Client) error { return last(c.Bulks.Cancel(ctx, "x")) },
+	"feed-events": func(ctx context.Context, c *client.Client) error { return drain(c.Feed(ctx, 1)) },
 }
 
 // without are operations that need no method.
@@ -282,6 +292,7 @@ var schemas = map[string]any{
 	"StepOutcomes": client.StepOutcomes{}, "StepResult": client.StepResult{}, "Tag": client.Tag{}, "Validation": client.Validation{}, "WaitingFor": client.WaitingFor{},
 	"Adjusted": client.Adjustment{}, "Bill": client.Bill{}, "Charge": client.Charge{}, "Dependency": client.Dependency{}, "ExecutionExplanation": client.Explanation{},
 	"Extension": client.Extension{}, "RetryPlan": client.RetryPlan{}, "Fact": client.Fact{}, "GenerationBill": client.GenerationBill{}, "Part": client.LotAmount{}, "Standing": client.BudgetUse{}, "StepExplanation": client.StepExplanation{},
+	"BulkFilter": client.BulkFilter{}, "BulkGroup": client.BulkGroup{}, "BulkItem": client.BulkItem{}, "BulkRequest": client.BulkRequest{}, "BulkResource": client.Bulk{},
 	"NewWebhook": client.NewWebhook{}, "WebhookAttempt": client.DeliveryAttempt{}, "WebhookDelivery": client.Delivery{}, "WebhookKey": client.WebhookKey{},
 	"WebhookResource": client.Webhook{}, "WebhookRotateInBody": client.Rotation{}, "WebhookText": client.WebhookChange{},
 }
@@ -289,6 +300,7 @@ var schemas = map[string]any{
 // unread are fields that the client leaves out on purpose.
 var unread = map[string]string{
 	"RetryRequest.dryRun":  "the method RetryPlan sets it",
+	"BulkRequest.dryRun":   "the method Preview sets it",
 	"ExecuteRequest.async": "the field Wait sends the header Prefer, which says how long",
 }
 

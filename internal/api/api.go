@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/internal/access"
+	"github.com/roux-engine/roux/internal/bulk"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/registry"
@@ -36,6 +37,7 @@ type Config struct {
 	Keys    *access.Keys      // nil = no keys are checked, and every request is Open's
 	Recipes *registry.Recipes // required
 	Hooks   *webhook.Hooks    // required
+	Bulks   *bulk.Bulks       // required
 	// Open is who makes requests where no keys are checked.
 	Open *access.Principal
 	// Rules returns what applies to the runs of an account. Required.
@@ -68,8 +70,8 @@ type Server struct {
 
 // New returns a server. It starts no goroutine and listens nowhere.
 func New(cfg Config) (*Server, error) {
-	if cfg.Node == nil || cfg.Actions == nil || cfg.Recipes == nil || cfg.Hooks == nil || cfg.Rules == nil {
-		return nil, errors.New("api: a node, actions, recipes, hooks and rules are required")
+	if cfg.Node == nil || cfg.Actions == nil || cfg.Recipes == nil || cfg.Hooks == nil || cfg.Bulks == nil || cfg.Rules == nil {
+		return nil, errors.New("api: a node, actions, recipes, hooks, bulks and rules are required")
 	}
 	if (cfg.Keys == nil) == (cfg.Open == nil) {
 		return nil, errors.New("api: either keys are checked, or every request is made by Open")
@@ -111,6 +113,7 @@ func (s *Server) routes() {
 	s.accountRoutes()
 	s.keyRoutes()
 	s.webhookRoutes()
+	s.bulkRoutes()
 	s.healthRoutes()
 }
 

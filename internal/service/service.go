@@ -22,6 +22,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/api"
+	"github.com/roux-engine/roux/internal/bulk"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/node"
@@ -62,6 +63,7 @@ type Service struct {
 	Node  *node.Node
 	API   *api.Server
 	Hooks *webhook.Hooks
+	Bulks *bulk.Bulks
 	// FirstKey is the token of the key that was made because there was none; "" = there was
 	// one, or the engine is idle. It is not stored.
 	FirstKey string
@@ -115,6 +117,10 @@ func Open(ctx context.Context, st node.Store, cfg Config) (*Service, error) {
 		return nil, errors.Join(err, st.Close())
 	}
 	s.Hooks = hooks
+	s.Bulks, err = bulk.New(bulk.Config{Records: rec, NewID: func() (string, error) { return ids.ID(bulk.IDPrefix) }, Now: now, Logger: cfg.Logger})
+	if err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
 	// The recipes of users do not find the action of deliveries: they are compiled with the
 	// catalogue of cfg.Actions.
 	cfg.Node.Actions = node.Catalogue(append(slices.Clone(cfg.Actions.List), hooks.Action()))
@@ -154,18 +160,26 @@ func (s *Service) open(ctx context.Context, cfg Config, keys *access.Keys, recip
 	}
 	server, err := api.New(api.Config{
 		Node: s.Node, Actions: cfg.Actions, Keys: keys, Recipes: recipes, Open: open, Rules: cfg.Node.Rules,
-		Rate: cfg.Rate, Burst: cfg.Burst, Logger: cfg.Logger, Release: cfg.Release, Hooks: s.Hooks,
+		Rate: cfg.Rate, Burst: cfg.Burst, Logger: cfg.Logger, Release: cfg.Release, Hooks: s.Hooks, Bulks: s.Bulks,
 	})
 	if err != nil {
 		return err
 	}
 	s.API = server
+	s.Bulks.Attach(s.Node.Engine, s.Node.Store)
 	host := webhook.Host{Engine: s.Node.Engine, Store: s.Node.Store, Execution: server.Execution}
 	if cfg.Node.Idle {
 		s.Hooks.Attach(host)
 		return nil
 	}
-	return s.Hooks.Start(ctx, host)
+	if err := s.Bulks.Start(ctx); err != nil {
+		return err
+	}
+	if err := s.Hooks.Start(ctx, host); err != nil {
+		s.Bulks.Stop()
+		return err
+	}
+	return nil
 }
 
 // firstKey makes a key for the operator if no key admits anybody.
@@ -257,6 +271,7 @@ func (s *Service) Close(ctx context.Context) error {
 		cancel()
 	}
 	s.done.Wait()
+	s.Bulks.Stop()
 	s.Hooks.Stop()
 	return errors.Join(failed, s.Node.Stop(ctx))
 }
