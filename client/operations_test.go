@@ -81,7 +81,7 @@ var operations = map[string]func(context.Context, *client.Client) error{
 		if _, err := c.Recipes.Activate(ctx, "x"); err != nil {
 			return err
 		}
-		return last(c.Recipes.Deprecate(ctx, "x", "why"))
+		return last(c.Recipes.Deprecate(ctx, "x", client.Deprecation{Note: "why"}))
 	},
 	"recipes-delete":   func(ctx context.Context, c *client.Client) error { return c.Recipes.Delete(ctx, "x") },
 	"recipes-check":    func(ctx context.Context, c *client.Client) error { return last(c.Recipes.Check(ctx, []byte("x"))) },

@@ -50,7 +50,7 @@ func (s *server) own(account string, token string) resources {
 	delivery := s.call(token, "POST", "/v1/webhooks/"+hook+"/test", nil).want(202).text("id")
 	return resources{
 		"webhooks": hook, "delivery": delivery,
-		"bulk": s.call(token, "POST", "/v1/bulk", `{"verb":"unpause","ids":["`+run+`"]}`).want(202).text("id"),
+		"bulk":    s.call(token, "POST", "/v1/bulk", `{"verb":"unpause","ids":["`+run+`"]}`).want(202).text("id"),
 		"recipes": "waits", "executions": run, "jobs": run, "workflows": run, "hash": hash, "account": account, "lot": "lot", "name": "file-inspect",
 		"keys": s.call(token, "GET", "/v1/me", nil).want(200).text("key"),
 	}
