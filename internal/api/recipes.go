@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/jsonx"
@@ -110,9 +108,8 @@ func (s *Server) recipeRoutes() {
 	read := rest.Needs(access.RecipesRead)
 	read.Accepts, read.Once = recipeTypes, rest.OnceNot
 	rest.Handle(s.rest, check, read, s.checkRecipe)
-	validate := rest.Op("recipes-validate", http.MethodPost, "/v1/recipes/{id}/validate", "Validate a registered recipe, or a text in its place")
-	validate.RequestBody = &huma.RequestBody{Content: map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Type: huma.TypeObject}}}}
-	rest.Handle(s.rest, validate, read, s.validateRecipe)
+	read.OwnBody = true
+	rest.Handle(s.rest, rest.Op("recipes-validate", http.MethodPost, "/v1/recipes/{id}/validate", "Validate a registered recipe, or a text in its place"), read, s.validateRecipe)
 }
 
 func (s *Server) createRecipe(ctx context.Context, in *RecipeText) (*registered, error) {

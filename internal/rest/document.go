@@ -47,6 +47,9 @@ func (rt *Router) finishDocument() {
 			if len(p.Produces) > 0 {
 				o.Responses["200"].Content = content(p.Produces, "")
 			}
+			if p.OwnBody {
+				o.RequestBody = new(huma.RequestBody)
+			}
 			if o.RequestBody != nil && len(p.Accepts) > 1 {
 				o.RequestBody.Content = content(p.Accepts, "A recipe; `roux schema recipe` prints its schema.")
 			}

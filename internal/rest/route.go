@@ -34,6 +34,9 @@ type Policy struct {
 	Public bool
 	// Accepts are the media types of the body. Default: application/json.
 	Accepts []string
+	// OwnBody operations read their body themselves: it may be absent, and has several types,
+	// which the library has no input for.
+	OwnBody bool
 	// Produces are the media types of the answer, if its body is no Go value but bytes.
 	Produces []string
 	// Stream operations read or write for as long as both sides like.
