@@ -18,6 +18,7 @@ func (s *Server) healthRoutes() {
 	page.Produces, document.Produces = []string{"text/html"}, []string{"application/json"}
 	rest.Handle(s.rest, rest.Op("server-health", http.MethodGet, "/healthz", "Whether the server runs"), public, s.health)
 	rest.Handle(s.rest, rest.Op("server-ready", http.MethodGet, "/readyz", "Whether the server takes requests"), public, s.ready)
+	rest.Handle(s.rest, rest.Op("server-docs", http.MethodGet, "/docs", "The interface for people (HTML)"), page, s.docsPage)
 	rest.Handle(s.rest, rest.Op("server-errors", http.MethodGet, "/docs/errors", "What the codes of problem documents mean (HTML)"), page, s.errorsPage)
 	rest.Handle(s.rest, rest.Op("server-openapi", http.MethodGet, "/openapi.json", "This document"), document, s.openAPI)
 }

@@ -218,7 +218,7 @@ func decoded(t *testing.T, text string) (v any) {
 	return v
 }
 
-// X187, X191, X193, X202, X153, X223, X225: the requests of the source, sent as they are
+// X187, X191, X193, X99, X100, X202, X153, X223, X225: the requests of the source, sent as they are
 // written, get the answers, log lines and metrics that it shows. Ids, times and measured
 // durations differ.
 func TestX191_TheSourceWordForWord(t *testing.T) {
