@@ -60,6 +60,7 @@ type Server struct {
 	cfg       Config
 	rest      *rest.Router
 	views     views
+	times     times
 	durations durations
 	docs      docs
 	// stopping ends streams, which no drain waits for.
@@ -89,7 +90,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Burst == 0 {
 		cfg.Burst = 400
 	}
-	s := &Server{cfg: cfg, views: newViews(), durations: newDurations(), docs: docs{once: new(sync.Once)}}
+	s := &Server{cfg: cfg, views: newViews(), times: streamTimes, durations: newDurations(), docs: docs{once: new(sync.Once)}}
 	s.rest = rest.New(rest.Config{
 		Records: cfg.Node, Keys: cfg.Keys, Open: cfg.Open, Rate: cfg.Rate, Burst: cfg.Burst, Logger: cfg.Logger, Now: cfg.Now, Release: cfg.Release,
 	})

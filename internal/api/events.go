@@ -17,17 +17,22 @@ import (
 	"github.com/roux-engine/roux/internal/sse"
 )
 
-// The times of a stream. Tests shorten them.
-var (
+// slowest is how long a client may take for one write, or for the next part of an upload. One
+// that takes longer is cut off, and reads on with its cursor (F37).
+const slowest = 30 * time.Second
+
+// times are those of streams.
+type times struct {
 	// heartbeat is how often a stream without events says that it lives (R43).
-	heartbeat = 15 * time.Second
-	// slowest is how long a client may take for one write. One that takes longer is cut
-	// off, and reads on with its cursor (F37).
-	slowest = 30 * time.Second
-	// parting is how long it may take once the stream must end, because the key was revoked
-	// or the server stops. A client that reads nothing holds neither up.
-	parting = time.Second
-)
+	heartbeat time.Duration
+	slowest   time.Duration
+	// parting is how long a client may take once its stream must end, because the key was
+	// revoked or the server stops. One that reads nothing holds neither up.
+	parting time.Duration
+}
+
+// streamTimes are those of a server that is made. Tests shorten them.
+var streamTimes = times{heartbeat: 15 * time.Second, slowest: slowest, parting: time.Second}
 
 // reconnect is how long a client waits before it connects again (R43).
 const reconnect = 2 * time.Second
@@ -107,6 +112,7 @@ type frames struct {
 	w   http.ResponseWriter
 	ctl *http.ResponseController
 	buf []byte
+	times
 }
 
 // begin sends the headers of a stream (X183). ctx is that of the stream.
@@ -117,8 +123,8 @@ func (s *Server) begin(ctx context.Context, h huma.Context) *frames {
 	h.SetHeader("X-Accel-Buffering", "no")
 	h.SetStatus(http.StatusOK)
 	w := rest.From(h.Context()).Writer
-	f := &frames{ctx: ctx, w: w, ctl: http.NewResponseController(w)}
-	context.AfterFunc(ctx, func() { _ = f.within(parting) })
+	f := &frames{ctx: ctx, w: w, ctl: http.NewResponseController(w), times: s.times}
+	context.AfterFunc(ctx, func() { _ = f.within(f.parting) })
 	f.buf = sse.AppendRetry(f.buf, reconnect)
 	return f
 }
@@ -144,11 +150,11 @@ func (f *frames) flush() error {
 	if len(f.buf) == 0 {
 		return nil
 	}
-	if err := f.within(slowest); err != nil {
+	if err := f.within(f.slowest); err != nil {
 		return err
 	}
 	if f.ctx.Err() != nil { // it may have ended before that
-		if err := f.within(parting); err != nil {
+		if err := f.within(f.parting); err != nil {
 			return err
 		}
 	}

@@ -58,7 +58,7 @@ func (s *Server) socket(ctx context.Context, _ *struct{}) (*streamOut, error) {
 		s.streaming(ctx, func(ctx context.Context) error {
 			lasting, end := context.WithCancel(context.WithoutCancel(ctx))
 			defer end()
-			defer context.AfterFunc(ctx, func() { time.AfterFunc(parting, end) })()
+			defer context.AfterFunc(ctx, func() { time.AfterFunc(s.times.parting, end) })()
 			so := &socket{s: s, conn: c, lasting: lasting, runs: map[string]context.CancelFunc{}}
 			return so.serve(ctx)
 		})
@@ -129,7 +129,7 @@ func (so *socket) end(ctx context.Context) {
 
 // beat sends heartbeats, by which a client that is gone is noticed.
 func (so *socket) beat(ctx context.Context, cancel context.CancelCauseFunc) {
-	tick := time.NewTicker(heartbeat)
+	tick := time.NewTicker(so.s.times.heartbeat)
 	defer tick.Stop()
 	for {
 		select {
@@ -155,7 +155,7 @@ func (so *socket) say(cancel context.CancelCauseFunc, v any) {
 // write sends a message. A client that does not take it in time is cut off, and reads on
 // with its cursors (F37).
 func (so *socket) write(data []byte) error {
-	ctx, cancel := context.WithTimeout(so.lasting, slowest)
+	ctx, cancel := context.WithTimeout(so.lasting, so.s.times.slowest)
 	defer cancel()
 	return so.conn.Write(ctx, websocket.MessageText, data)
 }

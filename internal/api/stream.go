@@ -133,7 +133,7 @@ func (e *eventStream) follow(ctx context.Context, out sink) error {
 	}
 	defer w.Close()
 	for !w.Ended() {
-		quiet := heartbeat
+		quiet := e.s.times.heartbeat
 		if e.joined.Holds() {
 			quiet = 0 // joined with what is there already, and with nothing that is to come
 		}
@@ -295,7 +295,7 @@ func (s *Server) followFeed(ctx context.Context, out *frames, after uint64) erro
 	follow := s.cfg.Node.Engine.Feed().FollowChanges(rest.Account(ctx), after)
 	defer follow.Close()
 	for {
-		wait, cancel := context.WithTimeout(ctx, heartbeat)
+		wait, cancel := context.WithTimeout(ctx, s.times.heartbeat)
 		changes, err := follow.Next(ctx, wait)
 		silent := wait.Err() != nil && ctx.Err() == nil
 		cancel()
