@@ -129,7 +129,9 @@ func docsOf(data []byte) ([]byte, error) {
 	}
 	tags := slices.Sorted(maps.Keys(groups))
 	for _, tag := range tags {
-		slices.SortFunc(groups[tag], func(a, b *apiOperation) int { return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.method, b.method)) })
+		slices.SortFunc(groups[tag], func(a, b *apiOperation) int {
+			return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.method, b.method))
+		})
 	}
 	p.contents(tags, groups)
 	for _, tag := range tags {

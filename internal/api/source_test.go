@@ -232,6 +232,31 @@ func TestX98_SearchAndDelete(t *testing.T) {
 	}
 }
 
+// X194: the child runs of a run are listed by their parent, and not among the others.
+func TestX194_Children(t *testing.T) {
+	s := start(t)
+	dev := s.key("acme", access.Developer)
+	s.register(dev, `{"name":"outer","version":"1.0.0","steps":[{"id":"inner","recipe":{"inline":{"name":"part","steps":[{"id":"ask","wait":{"signal":"go"}}]}}}]}`)
+	run := s.execute(dev, "outer", `{}`)
+	list := func(query string) []any {
+		t.Helper()
+		return s.call(dev, "GET", "/v1/recipe-executions"+query, nil).want(200).get("data").([]any)
+	}
+	var children []any
+	for deadline := time.Now().Add(10 * time.Second); len(children) == 0 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		children = list("?parent=" + run) // its row is written after it has begun
+	}
+	if len(children) != 1 || children[0].(map[string]any)["recipeName"] != "part" {
+		t.Fatalf("children: %v", children)
+	}
+	if roots := list(""); len(roots) != 1 || roots[0].(map[string]any)["id"] != run {
+		t.Errorf("runs: %v", roots)
+	}
+	if foreign := s.call(s.key("rival", access.Viewer), "GET", "/v1/recipe-executions?parent="+run, nil).want(200).get("data").([]any); len(foreign) != 0 {
+		t.Errorf("of another account: %v", foreign)
+	}
+}
+
 // X83, X84, X196: the same run in the words of jobs, also as it was.
 func TestX196_Jobs(t *testing.T) {
 	s := start(t)
