@@ -61,6 +61,8 @@ type Client struct {
 	Keys    *Keys    // of the account
 	// Webhooks are URLs that events of the account are sent to.
 	Webhooks *Webhooks
+	// Bulks do one thing to many runs.
+	Bulks *Bulks
 	// Accounts are other accounts, for a key that administers them.
 	Accounts *Accounts
 	// Secrets are those that the account keeps on the server.
@@ -95,7 +97,8 @@ func New(cfg Config) (*Client, error) {
 	}
 	c := &Client{cfg: cfg, base: base}
 	c.Recipes, c.Runs, c.Jobs, c.Files = &Recipes{c}, &Runs{c}, &Jobs{c}, &Files{c}
-	c.Actions, c.Credits, c.Keys, c.Webhooks, c.Accounts, c.Secrets = &Actions{c}, &Credits{c}, &Keys{c}, &Webhooks{c}, &Accounts{c}, &Secrets{c}
+	c.Actions, c.Credits, c.Keys, c.Webhooks, c.Bulks = &Actions{c}, &Credits{c}, &Keys{c}, &Webhooks{c}, &Bulks{c}
+	c.Accounts, c.Secrets = &Accounts{c}, &Secrets{c}
 	return c, nil
 }
 

@@ -83,7 +83,7 @@ var operations = map[string]func(context.Context, *client.Client) error{
 		if _, err := c.Recipes.Activate(ctx, "x"); err != nil {
 			return err
 		}
-		return last(c.Recipes.Deprecate(ctx, "x", "why"))
+		return last(c.Recipes.Deprecate(ctx, "x", client.Deprecation{Note: "why"}))
 	},
 	"recipes-delete":   func(ctx context.Context, c *client.Client) error { return c.Recipes.Delete(ctx, "x") },
 	"recipes-check":    func(ctx context.Context, c *client.Client) error { return last(c.Recipes.Check(ctx, []byte("x"))) },
@@ -167,7 +167,17 @@ var operations = map[string]func(context.Context, *client.Client) error{
 	"secrets-set":    func(ctx context.Context, c *client.Client) error { return last(c.Secrets.Set(ctx, "x", "y")) },
 	"secrets-delete": func(ctx context.Context, c *client.Client) error { return c.Secrets.Delete(ctx, "x") },
 	"keys-rotate":    func(ctx context.Context, c *client.Client) error { return last(c.Keys.Rotate(ctx, "x", time.Hour)) },
-	"feed-events":    func(ctx context.Context, c *client.Client) error { return drain(c.Feed(ctx, 1)) },
+	"bulk-create": func(ctx context.Context, c *client.Client) error {
+		if _, err := c.Bulks.Preview(ctx, client.BulkRequest{}); err != nil {
+			return err
+		}
+		return last(c.Bulks.Create(ctx, client.BulkRequest{}))
+	},
+	"bulk-list":   func(ctx context.Context, c *client.Client) error { return drain(c.Bulks.List(ctx)) },
+	"bulk-get":    func(ctx context.Context, c *client.Client) error { return last(c.Bulks.Get(ctx, "x")) },
+	"bulk-items":  func(ctx context.Context, c *client.Client) error { return drain(c.Bulks.Items(ctx, "x")) },
+	"bulk-cancel": func(ctx context.Context, c *client.Client) error { return last(c.Bulks.Cancel(ctx, "x")) },
+	"feed-events": func(ctx context.Context, c *client.Client) error { return drain(c.Feed(ctx, 1)) },
 }
 
 // without are operations that need no method.
@@ -297,6 +307,7 @@ var schemas = map[string]any{
 	"StepOutcomes": client.StepOutcomes{}, "StepResult": client.StepResult{}, "Tag": client.Tag{}, "Validation": client.Validation{}, "WaitingFor": client.WaitingFor{},
 	"Adjusted": client.Adjustment{}, "Bill": client.Bill{}, "Charge": client.Charge{}, "Dependency": client.Dependency{}, "ExecutionExplanation": client.Explanation{},
 	"Extension": client.Extension{}, "RetryPlan": client.RetryPlan{}, "Fact": client.Fact{}, "GenerationBill": client.GenerationBill{}, "Part": client.LotAmount{}, "Standing": client.BudgetUse{}, "StepExplanation": client.StepExplanation{},
+	"BulkFilter": client.BulkFilter{}, "BulkGroup": client.BulkGroup{}, "BulkItem": client.BulkItem{}, "BulkRequest": client.BulkRequest{}, "BulkResource": client.Bulk{},
 	"NewWebhook": client.NewWebhook{}, "WebhookAttempt": client.DeliveryAttempt{}, "WebhookDelivery": client.Delivery{}, "WebhookKey": client.WebhookKey{},
 	"Settings": client.AccountSettings{}, "AccountLimits": client.AccountLimits{}, "AccountUsage": client.AccountUsage{}, "AccountResource": client.Account{}, "OwnAccount": client.OwnAccount{},
 	"DayBudget": client.DayBudget{}, "SecretResource": client.Secret{}, "KeyUsage": client.KeyUsage{}, "WebhookResource": client.Webhook{}, "WebhookRotateInBody": client.Rotation{}, "WebhookText": client.WebhookChange{},
@@ -309,6 +320,7 @@ var unread = map[string]string{
 	"Problem.retryAfter":   "the client reads the header Retry-After, which proxies send, too",
 	"Problem.type":         "a page that explains Code",
 	"RetryRequest.dryRun":  "the method RetryPlan sets it",
+	"BulkRequest.dryRun":   "the method Preview sets it",
 	"ExecuteRequest.async": "the field Wait sends the header Prefer, which says how long",
 }
 

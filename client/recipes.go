@@ -39,6 +39,8 @@ type Recipe struct {
 	Note        string    `json:"note,omitempty"`     // why it is deprecated
 	Warnings    int       `json:"warnings,omitempty"` // how many
 	Revision    uint64    `json:"revision"`           // changes with the version; see Replace
+	// SunsetAt is from when on a deprecated version may be gone; nil = nobody has said.
+	SunsetAt *time.Time `json:"sunsetAt,omitempty"`
 	// Document is the whole recipe, with its steps. Only Get sets it.
 	Document json.RawMessage `json:"-"`
 }
@@ -131,19 +133,28 @@ func (r *Recipes) Diff(ctx context.Context, id, from string) (*RecipeDiff, error
 	return result(d, err)
 }
 
-// Deprecate marks a version as one that should not be used; runs of it get a warning. note says
-// why, for people.
-func (r *Recipes) Deprecate(ctx context.Context, id, note string) (*Recipe, error) {
-	return r.setStatus(ctx, id, "deprecated", note)
+// A Deprecation says why a version should not be used, for people, and from when on it may be
+// gone. Nothing happens by itself then.
+type Deprecation struct {
+	Note   string     `json:"note,omitempty"`
+	Sunset *time.Time `json:"sunset,omitempty"`
+}
+
+// Deprecate marks a version as one that should not be used; starts of it get a warning.
+func (r *Recipes) Deprecate(ctx context.Context, id string, why Deprecation) (*Recipe, error) {
+	return r.setStatus(ctx, id, "deprecated", why)
 }
 
 // Activate takes Deprecate back.
 func (r *Recipes) Activate(ctx context.Context, id string) (*Recipe, error) {
-	return r.setStatus(ctx, id, "active", "")
+	return r.setStatus(ctx, id, "active", Deprecation{})
 }
 
-func (r *Recipes) setStatus(ctx context.Context, id, status, note string) (*Recipe, error) {
-	cl, err := at(http.MethodPost, "v1", "recipes", id, "deprecate").send(map[string]string{"status": status, "note": note})
+func (r *Recipes) setStatus(ctx context.Context, id, status string, why Deprecation) (*Recipe, error) {
+	cl, err := at(http.MethodPost, "v1", "recipes", id, "deprecate").send(struct {
+		Status string `json:"status"`
+		Deprecation
+	}{status, why})
 	if err != nil {
 		return nil, err
 	}

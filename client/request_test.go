@@ -298,7 +298,7 @@ func TestLostAnswersChangeNothingTwice(t *testing.T) {
 	if _, err := c.Accounts.Grant(t.Context(), "acme", client.Grant{Amount: 10}); err != nil {
 		t.Fatal(err)
 	}
-	v, err := c.Recipes.Deprecate(t.Context(), "greet", "old")
+	v, err := c.Recipes.Deprecate(t.Context(), "greet", client.Deprecation{Note: "old"})
 	if err != nil || v.Status != "deprecated" {
 		t.Fatal(v, err)
 	}

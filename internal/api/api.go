@@ -23,6 +23,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/account"
+	"github.com/roux-engine/roux/internal/bulk"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/registry"
@@ -38,6 +39,7 @@ type Config struct {
 	Keys     *access.Keys      // nil = no keys are checked, and every request is Open's
 	Recipes  *registry.Recipes // required
 	Hooks    *webhook.Hooks    // required
+	Bulks    *bulk.Bulks       // required
 	Accounts *account.Accounts // required
 	Secrets  *secrets.Secrets  // required
 	// Open is who makes requests where no keys are checked.
@@ -64,6 +66,7 @@ type Server struct {
 	views     views
 	times     times
 	durations durations
+	docs      docs
 	// stopping ends streams, which no drain waits for.
 	stopping context.Context
 	stop     context.CancelFunc
@@ -73,8 +76,8 @@ type Server struct {
 
 // New returns a server. It starts no goroutine and listens nowhere.
 func New(cfg Config) (*Server, error) {
-	if cfg.Node == nil || cfg.Actions == nil || cfg.Recipes == nil || cfg.Hooks == nil || cfg.Rules == nil || cfg.Accounts == nil || cfg.Secrets == nil {
-		return nil, errors.New("api: a node, actions, recipes, hooks, rules, accounts and secrets are required")
+	if cfg.Node == nil || cfg.Actions == nil || cfg.Recipes == nil || cfg.Hooks == nil || cfg.Bulks == nil || cfg.Rules == nil || cfg.Accounts == nil || cfg.Secrets == nil {
+		return nil, errors.New("api: a node, actions, recipes, hooks, bulks, rules, accounts and secrets are required")
 	}
 	if (cfg.Keys == nil) == (cfg.Open == nil) {
 		return nil, errors.New("api: either keys are checked, or every request is made by Open")
@@ -91,7 +94,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Burst == 0 {
 		cfg.Burst = 400
 	}
-	s := &Server{cfg: cfg, views: newViews(), times: streamTimes, durations: newDurations()}
+	s := &Server{cfg: cfg, views: newViews(), times: streamTimes, durations: newDurations(), docs: docs{once: new(sync.Once)}}
 	s.rest = rest.New(rest.Config{
 		Records: cfg.Node, Keys: cfg.Keys, Open: cfg.Open, Rate: cfg.Rate, Burst: cfg.Burst, RateOf: cfg.Accounts.Rate, Admit: cfg.Accounts.Admit,
 		Logger: cfg.Logger, Now: cfg.Now, Tags: groups, Release: cfg.Release,
@@ -119,6 +122,7 @@ func (s *Server) routes() {
 	s.keyRoutes()
 	s.secretRoutes()
 	s.webhookRoutes()
+	s.bulkRoutes()
 	s.healthRoutes()
 }
 

@@ -18,6 +18,7 @@ var groups = map[string]string{
 	"account":    "The settings and the usage of the account.",
 	"accounts":   "Accounts, their limits and their credits, for the operator of the server.",
 	"actions":    "What the steps of recipes can call.",
+	"bulk":       "One thing done to many runs.",
 	"credits":    "The credits of the account: balance, entries and grants.",
 	"executions": "Runs in the words of recipes: start, read, control.",
 	"feed":       "All changes of the account, as a stream.",
@@ -38,6 +39,7 @@ func (s *Server) healthRoutes() {
 	page.Produces, document.Produces = []string{"text/html"}, []string{"application/json"}
 	rest.Handle(s.rest, rest.Op("server-health", http.MethodGet, "/healthz", "Whether the server runs"), public, s.health)
 	rest.Handle(s.rest, rest.Op("server-ready", http.MethodGet, "/readyz", "Whether the server takes requests"), public, s.ready)
+	rest.Handle(s.rest, rest.Op("server-docs", http.MethodGet, "/docs", "The interface for people (HTML)"), page, s.docsPage)
 	rest.Handle(s.rest, rest.Op("server-errors", http.MethodGet, "/docs/errors", "What the codes of problem documents mean (HTML)"), page, s.errorsPage)
 	rest.Handle(s.rest, rest.Op("server-openapi", http.MethodGet, "/openapi.json", "This document"), document, s.openAPI)
 	rest.Handle(s.rest, rest.Op("server-asyncapi", http.MethodGet, "/asyncapi.json", "The streams of events, as an AsyncAPI document"), document, s.asyncAPI)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
+	"github.com/roux-engine/roux/internal/service"
 )
 
 // estimated is the formula of the source, which reads the output of a step.
@@ -56,6 +57,32 @@ func TestR35_R15_Estimates(t *testing.T) {
 		"?fileHashes=sha256_" + strings.Repeat("0", 64): fault.FileNotFound, "?parameter=1": fault.RequestMalformed,
 	} {
 		s.call(dev, "GET", path+query, nil).problem(code)
+	}
+}
+
+// R15: what a formula reads is not known when the run starts, so the most is reserved. Once it
+// is known the run is estimated again, and holds no more than before.
+func TestR15_EstimatedAgain(t *testing.T) {
+	s := startService(t, t.TempDir(), sourceActions(), func(*service.Config) {})
+	dev := s.key("acme", access.Developer)
+	s.register(dev, `{"name":"late","version":"1.0.0","steps":[
+		{"id":"step_1","action":{"name":"measure"},"outputBinding":"inspection"},
+		{"id":"step_2","dependsOn":["step_1"],"action":{"name":"gate"}}],
+		"creditEstimation":{"strategy":"calculated","formula":"10 + inspection.pageCount * 5","maxCredits":200}}`)
+	s.grant("acme", 1000)
+	made := s.call(dev, "POST", "/v1/recipes/late/execute", `{}`).want(202)
+	if made.get("creditsReserved") != float64(200) {
+		t.Errorf("started: %s", made.body)
+	}
+	run := made.text("executionId")
+	s.events(dev, run, "", func(e event) bool { return e.name != "node.started" || e.step() != "step_2" })
+	if got := s.call(dev, "GET", "/v1/recipe-executions/"+run, nil).want(200); got.get("credits.estimated") != float64(45) || got.get("credits.reserved").(float64) > 200 {
+		t.Errorf("once it is known: %s", got.body)
+	}
+	close(s.gate)
+	s.events(dev, run, "", func(event) bool { return true })
+	if b := s.call(dev, "GET", "/v1/credits", nil).want(200); b.get("balance") != float64(995) || b.get("credits.held") != float64(0) {
+		t.Errorf("balance: %s", b.body)
 	}
 }
 

@@ -57,12 +57,12 @@ type Accepted struct {
 }
 
 type accepted struct {
-	Status      int
-	Location    string `header:"Location"`
-	Replayed    string `header:"Idempotent-Replayed"`
-	Applied     string `header:"Preference-Applied"`
-	Deprecation string `header:"Deprecation"`
-	Body        Accepted
+	Ending
+	Status   int
+	Location string `header:"Location"`
+	Replayed string `header:"Idempotent-Replayed"`
+	Applied  string `header:"Preference-Applied"`
+	Body     Accepted
 }
 
 // parameters decodes the input of a run.
@@ -195,11 +195,24 @@ func (s *Server) start(ctx context.Context, c *registry.Compiled, req *engine.St
 	if started.Existing {
 		out.Replayed = "true"
 	}
-	if c.Version.Status == registry.StatusDeprecated {
-		out.Deprecation = deprecated(&c.Version)
-		out.Body.Warnings = append(out.Body.Warnings, "version "+c.Version.Version+" is deprecated: "+c.Version.Note)
-	}
+	warn(out, &c.Version)
 	return out, s.await(ctx, in, out, started.Run)
+}
+
+// warn says in an answer that the version is deprecated.
+func warn(out *accepted, v *registry.Version) {
+	out.Ending = ending(v)
+	if v.Status != registry.StatusDeprecated {
+		return
+	}
+	text := "version " + v.Version + " is deprecated"
+	if v.Sunset != 0 {
+		text += " and may be gone from " + rest.Stamp(v.Sunset).Format(time.RFC3339) + " on"
+	}
+	if v.Note != "" {
+		text += ": " + v.Note
+	}
+	out.Body.Warnings = append(out.Body.Warnings, text)
 }
 
 // acceptedBody describes a run that has been accepted.
@@ -255,6 +268,7 @@ func (s *Server) dryRun(ctx context.Context, c *registry.Compiled, req *engine.S
 	if quote.Credits != nil {
 		out.Body.CreditsReserved = quote.Credits.Reserved
 	}
+	warn(out, &c.Version)
 	return out, nil
 }
 

@@ -255,12 +255,7 @@ func (s *Server) listExecutions(ctx context.Context, in *executionsIn) (*rest.Li
 	if !in.CreatedAfter.IsZero() {
 		q.Since = in.CreatedAfter.UnixMicro()
 	}
-	if in.Recipe != "" {
-		q.Recipe = in.Recipe
-		if r, err := s.cfg.Recipes.Recipe(ctx, rest.Account(ctx), in.Recipe); err == nil {
-			q.Recipe = r.Name
-		}
-	}
+	q.Recipe = s.recipeName(ctx, in.Recipe)
 	want, err := statesOf(in.Status)
 	if err != nil {
 		return nil, err
@@ -280,6 +275,18 @@ func (s *Server) listExecutions(ctx context.Context, in *executionsIn) (*rest.Li
 		}
 	}
 	return rest.PageOf(ctx, s.rest, list, next, data), nil
+}
+
+// recipeName is the name of the recipe that a filter names by its id. A name may be that of a
+// recipe that was deleted, or of none.
+func (s *Server) recipeName(ctx context.Context, ref string) string {
+	if ref == "" {
+		return ""
+	}
+	if r, err := s.cfg.Recipes.Recipe(ctx, rest.Account(ctx), ref); err == nil {
+		return r.Name
+	}
+	return ref
 }
 
 // summaryOf describes a head.

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -40,15 +39,17 @@ type RecipeSummary struct {
 	HasRun      bool      `json:"hasRun" doc:"A version that has run never changes."`
 	Plan        string    `json:"plan" doc:"Hash of what it compiled to."`
 	Note        string    `json:"note,omitempty" doc:"Why it is deprecated."`
-	Warnings    int       `json:"warnings,omitempty"`
-	Revision    uint64    `json:"revision"`
+	// SunsetAt is what the owner of the recipe intends.
+	SunsetAt *time.Time `json:"sunsetAt,omitempty" doc:"From when on a deprecated version may be gone."`
+	Warnings int        `json:"warnings,omitempty"`
+	Revision uint64     `json:"revision"`
 }
 
 func summary(account string, v *registry.Version) RecipeSummary {
 	return RecipeSummary{
 		ID: v.Recipe, Name: v.Name, Version: v.Version, Description: v.Description, Category: v.Category, Status: v.Status,
 		CreatedAt: rest.Stamp(v.Created), UpdatedAt: rest.Stamp(v.Updated), CreatedBy: account, HasRun: v.Ran, Plan: v.Plan, Note: v.Note,
-		Warnings: v.Warnings, Revision: v.Revision,
+		Warnings: v.Warnings, Revision: v.Revision, SunsetAt: rest.StampOr(v.Sunset),
 	}
 }
 
@@ -74,8 +75,8 @@ type registered struct {
 type RecipeDocument map[string]any
 
 type recipeFound struct {
+	Ending
 	ETag         string `header:"ETag"`
-	Deprecation  string `header:"Deprecation"`
 	LastModified string `header:"Last-Modified"`
 	Body         RecipeDocument
 }
@@ -175,16 +176,25 @@ func (s *Server) getRecipe(ctx context.Context, in *RecipePath) (*recipeFound, e
 	for name, value := range known {
 		doc[name] = value
 	}
-	out := &recipeFound{ETag: rest.ETag(v.Revision), LastModified: rest.Stamp(v.Updated).Format(http.TimeFormat), Body: doc}
-	if v.Status == registry.StatusDeprecated {
-		out.Deprecation = deprecated(v)
-	}
-	return out, nil
+	return &recipeFound{Ending: ending(v), ETag: rest.ETag(v.Revision), LastModified: rest.Stamp(v.Updated).Format(http.TimeFormat), Body: doc}, nil
 }
 
-// deprecated is the value of the header Deprecation (RFC 9745).
-func deprecated(v *registry.Version) string {
-	return "@" + strconv.FormatInt(rest.Stamp(v.Updated).Unix(), 10)
+// An Ending are the headers that say that something is deprecated (RFC 9745), and from when
+// on it may be gone (RFC 8594).
+type Ending struct {
+	Deprecation string `header:"Deprecation"`
+	Sunset      string `header:"Sunset"`
+}
+
+func ending(v *registry.Version) (e Ending) {
+	if v.Status != registry.StatusDeprecated {
+		return e
+	}
+	e.Deprecation = rest.DeprecatedSince(rest.Stamp(cmp.Or(v.Deprecated, v.Updated)))
+	if v.Sunset != 0 {
+		e.Sunset = rest.Stamp(v.Sunset).Format(http.TimeFormat)
+	}
+	return e
 }
 
 // fieldsOf returns a value as the fields of an object.
@@ -286,17 +296,21 @@ func (s *Server) replaceRecipe(ctx context.Context, in *replaceIn) (*registered,
 type deprecateIn struct {
 	RecipePath
 	Body *struct {
-		Status string `json:"status,omitempty" enum:"active,deprecated" default:"deprecated"`
-		Note   string `json:"note,omitempty" maxLength:"500" doc:"For people, such as which version takes its place."`
+		Status string     `json:"status,omitempty" enum:"active,deprecated" default:"deprecated"`
+		Note   string     `json:"note,omitempty" maxLength:"500" doc:"For people, such as which version takes its place."`
+		Sunset *time.Time `json:"sunset,omitempty" doc:"From when on the version may be gone, for the header Sunset of its answers. Nothing happens by itself then."`
 	}
 }
 
 func (s *Server) deprecateRecipe(ctx context.Context, in *deprecateIn) (*registered, error) {
-	status, note := registry.StatusDeprecated, ""
+	to := registry.Standing{Status: registry.StatusDeprecated}
 	if in.Body != nil {
-		status, note = cmp.Or(in.Body.Status, status), in.Body.Note
+		to.Status, to.Note = cmp.Or(in.Body.Status, to.Status), in.Body.Note
+		if in.Body.Sunset != nil {
+			to.Sunset = in.Body.Sunset.UnixMicro()
+		}
 	}
-	v, err := s.cfg.Recipes.SetStatus(ctx, rest.Account(ctx), in.ID, status, note)
+	v, err := s.cfg.Recipes.SetStatus(ctx, rest.Account(ctx), in.ID, to)
 	if err != nil {
 		return nil, err
 	}

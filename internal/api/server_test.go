@@ -89,16 +89,24 @@ func startAt(t testing.TB, dir string) *server {
 
 func startWith(t testing.TB, dir string, rate float64, burst int) *server {
 	t.Helper()
+	return startService(t, dir, nil, func(c *service.Config) { c.Rate, c.Burst = rate, burst })
+}
+
+// startService starts a server with more actions, and settings that set changes.
+func startService(t testing.TB, dir string, more []action.Action, set func(*service.Config)) *server {
+	t.Helper()
 	gate := make(chan struct{})
-	actions := node.NewActions(nil, testActions(gate)...)
+	actions := node.NewActions(nil, append(testActions(gate), more...)...)
 	st, err := node.OpenStore(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	svc, err := service.Open(t.Context(), st, service.Config{
+	cfg := service.Config{
 		Node:    node.Config{Dir: dir, Actions: actions.Catalogue, Retention: retention.Policy{}, Accounts: map[string]engine.AccountRules{"acme": {MaxLiveRuns: 1000}}},
-		Actions: actions, Account: "local", AdminToken: strings.Repeat("operator-", 5), MaxSource: 1 << 20, Rate: rate, Burst: burst, Release: "test",
-	})
+		Actions: actions, Account: "local", AdminToken: strings.Repeat("operator-", 5), MaxSource: 1 << 20, Rate: -1, Release: "test",
+	}
+	set(&cfg)
+	svc, err := service.Open(t.Context(), st, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

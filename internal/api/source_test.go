@@ -65,9 +65,19 @@ func TestX187_RecipeLifeCycle(t *testing.T) {
 	}
 
 	// X248: deprecated versions run with a warning, deleted ones do not.
-	s.call(dev, "POST", "/v1/recipes/greet@1.1.0/deprecate", `{"note":"use 2"}`).want(200)
-	if old := s.call(dev, "POST", "/v1/recipes/greet@1.1.0/execute", `{"parameters":{"name":"ana"}}`).want(202); old.header.Get("Deprecation") == "" || !strings.Contains(string(old.body), "use 2") {
-		t.Errorf("deprecated: %v %s", old.header, old.body)
+	s.call(dev, "POST", "/v1/recipes/greet@1.1.0/deprecate", `{"note":"use 2","sunset":"2030-01-02T03:04:05Z"}`).want(200)
+	for path, old := range map[string]answer{
+		"execute": s.call(dev, "POST", "/v1/recipes/greet@1.1.0/execute", `{"parameters":{"name":"ana"}}`).want(202),
+		"dry run": s.call(dev, "POST", "/v1/recipes/greet@1.1.0/execute", `{"parameters":{"name":"ana"},"dryRun":true}`).want(200),
+		"get":     s.call(dev, "GET", "/v1/recipes/greet@1.1.0", nil).want(200),
+	} {
+		if !strings.HasPrefix(old.header.Get("Deprecation"), "@") || old.header.Get("Sunset") != "Wed, 02 Jan 2030 03:04:05 GMT" || !strings.Contains(string(old.body), "2030-01-02T03:04:05Z") || !strings.Contains(string(old.body), "use 2") {
+			t.Errorf("%s: %v %s", path, old.header, old.body)
+		}
+	}
+	s.call(dev, "POST", "/v1/recipes/greet@1.1.0/deprecate", `{"sunset":"2020-01-02T03:04:05Z"}`).problem(fault.InputInvalid)
+	if same := s.call(dev, "GET", "/v1/recipes/greet@1.0.0", nil).want(200); same.header.Get("Deprecation") != "" || same.header.Get("Sunset") != "" {
+		t.Errorf("a version that is not deprecated: %v", same.header)
 	}
 	s.call(dev, "DELETE", "/v1/recipes/greet", nil).want(204)
 	s.call(dev, "GET", "/v1/recipes/greet", nil).problem(fault.RecipeNotFound)
@@ -220,6 +230,29 @@ func TestX98_SearchAndDelete(t *testing.T) {
 	if got := ids("deleted=true"); got != a {
 		t.Errorf("deleted: %s", got)
 	}
+}
+
+// X194: the child runs of a run are listed by their parent, and not among the others.
+func TestX194_Children(t *testing.T) {
+	s := start(t)
+	dev := s.key("acme", access.Developer)
+	s.register(dev, `{"name":"outer","version":"1.0.0","steps":[{"id":"inner","recipe":{"inline":{"name":"part","steps":[{"id":"ask","wait":{"signal":"go"}}]}}}]}`)
+	run := s.execute(dev, "outer", `{}`)
+	list := func(query string) []any {
+		t.Helper()
+		return s.call(dev, "GET", "/v1/recipe-executions"+query, nil).want(200).get("data").([]any)
+	}
+	var children []any
+	for deadline := time.Now().Add(10 * time.Second); len(children) == 0 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		children = list("?parent=" + run) // its row is written after it has begun
+	}
+	if len(children) != 1 || children[0].(map[string]any)["recipeName"] != "part" {
+		t.Fatalf("children: %v", children)
+	}
+	if roots := list(""); len(roots) != 1 || roots[0].(map[string]any)["id"] != run {
+		t.Errorf("runs: %v", roots)
+	}
+	s.call(s.key("rival", access.Viewer), "GET", "/v1/recipe-executions?parent="+run, nil).problem(fault.RunNotFound) // as one that does not exist
 }
 
 // X83, X84, X196: the same run in the words of jobs, also as it was.

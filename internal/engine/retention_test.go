@@ -75,7 +75,7 @@ func startWithFiles(t testing.TB, e *Engine, p *plan.Plan, params map[string]any
 	return s.Run
 }
 
-// X158, design section 7: unnamed uploads are kept for 24 h, runs for 7 days after they
+// X158, X102, design section 7: unnamed uploads are kept for 24 h, runs for 7 days after they
 // settled, files for 7 days after the last run that names them, as an input, in a
 // value, or as the output of a step. What a live run names stays. The engine removes
 // the rest on its own.

@@ -59,6 +59,9 @@ type Host struct {
 	Load  func() Load
 	// LogSize returns the size of the write-ahead log in bytes; 0 = not known.
 	LogSize func() int64
+	// RecipeID returns the id of the recipe that an account has registered under a name, or
+	// the name. nil = no recipes are registered.
+	RecipeID func(account, name string) string
 }
 
 // Accounts is a store that knows which accounts there are.

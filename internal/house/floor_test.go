@@ -45,6 +45,7 @@ var floors = []struct {
 	{"4", []string{"internal/provider", "internal/builtin", "internal/secrets", "internal/worker", "internal/slots", "internal/purse", "internal/admission", "internal/program", "internal/crashes", "internal/feed", "internal/access", "internal/retention", "internal/reconcile", "internal/loops"}},
 	{"5", []string{"internal/engine", "internal/registry", "action/actiontest"}},
 	{"5, webhooks out", []string{"internal/webhook"}},
+	{"5, one thing done to many runs", []string{"internal/bulk"}},
 	{"6", []string{"internal/telemetry", "internal/telemetry/otlp", "internal/simulate", "internal/node"}},
 	{"6, copies of a data directory", []string{"internal/backup"}},
 	{"6, the library", []string{"."}},

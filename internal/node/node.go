@@ -157,6 +157,8 @@ type Config struct {
 	CommitFailed func(error)
 	// Observer makes metrics, logs and traces of what the node does. Default: nil, none.
 	Observer Observer
+	// RecipeID is that of feed.Host.
+	RecipeID func(account, name string) string
 }
 
 // An Observer is what package telemetry has for a node.
@@ -231,7 +233,7 @@ func Open(ctx context.Context, st Store, cfg Config) (*Node, error) {
 		return nil, errors.Join(err, files.Close(), st.Close())
 	}
 	if cfg.Observer != nil {
-		cfg.Observer.Attach(feed.Host{Store: st, Load: e.Load, LogSize: cfg.logSize})
+		cfg.Observer.Attach(feed.Host{Store: st, Load: e.Load, LogSize: cfg.logSize, RecipeID: cfg.RecipeID})
 	}
 	return &Node{Store: st, Files: files, Engine: e, observer: cfg.Observer}, nil
 }

@@ -94,21 +94,39 @@ func TestSetStatus(t *testing.T) {
 	s.register("acme", text("a", "1.0.0", 1))
 	s.register("acme", text("a", "2.0.0", 1))
 	s.register("acme", text("a", "3.0.0", 1, "status: draft\n"))
-	v, err := s.SetStatus(t.Context(), "acme", "a@2.0.0", StatusDeprecated, "use 1.0.0")
+	v, err := s.SetStatus(t.Context(), "acme", "a@2.0.0", Standing{Status: StatusDeprecated, Note: "use 1.0.0"})
 	if err != nil || v.Status != StatusDeprecated || v.Note != "use 1.0.0" || v.Updated <= v.Created {
 		t.Fatal(v, err)
 	}
+	if v.Deprecated != v.Updated {
+		t.Errorf("it is deprecated since %d", v.Deprecated)
+	}
+	since := v.Deprecated
+	for what, to := range map[string]Standing{
+		"a sunset that is over": {Status: StatusDeprecated, Sunset: v.Updated}, "of an active version": {Status: StatusActive, Sunset: 1 << 60},
+	} {
+		_, err := s.SetStatus(t.Context(), "acme", "a@2.0.0", to)
+		wantCode(t, what, err, fault.InputInvalid)
+	}
+	v, err = s.SetStatus(t.Context(), "acme", "a@2.0.0", Standing{StatusDeprecated, "use 1.0.0", 1 << 60})
+	if err != nil || v.Sunset != 1<<60 || v.Deprecated != since || v.Updated <= since {
+		t.Fatal(v, err)
+	}
+	v, err = s.SetStatus(t.Context(), "acme", "a@2.0.0", Standing{Status: StatusDeprecated, Note: "use 1.0.0"})
+	if err != nil || v.Sunset != 0 {
+		t.Fatal(v, err)
+	}
 	s.find("acme", "a", "1.0.0")
-	if same, err := s.SetStatus(t.Context(), "acme", "a@2.0.0", StatusDeprecated, "use 1.0.0"); err != nil || *same != *v {
+	if same, err := s.SetStatus(t.Context(), "acme", "a@2.0.0", Standing{Status: StatusDeprecated, Note: "use 1.0.0"}); err != nil || *same != *v {
 		t.Errorf("the same status: %+v, %v", same, err)
 	}
-	if v, err := s.SetStatus(t.Context(), "acme", "a@2.0.0", StatusActive, ""); err != nil || v.Note != "" {
+	if v, err := s.SetStatus(t.Context(), "acme", "a@2.0.0", Standing{Status: StatusActive, Note: ""}); err != nil || v.Note != "" || v.Deprecated != 0 {
 		t.Error(v, err)
 	}
 	s.find("acme", "a", "2.0.0")
-	_, err = s.SetStatus(t.Context(), "acme", "a@3.0.0", StatusActive, "")
+	_, err = s.SetStatus(t.Context(), "acme", "a@3.0.0", Standing{Status: StatusActive, Note: ""})
 	wantCode(t, "a draft", err, fault.Conflict)
-	_, err = s.SetStatus(t.Context(), "acme", "a@1.0.0", StatusDraft, "")
+	_, err = s.SetStatus(t.Context(), "acme", "a@1.0.0", Standing{Status: StatusDraft, Note: ""})
 	wantCode(t, "back to a draft", err, fault.InputInvalid)
 	if v, _, _, err := s.Replace(t.Context(), "acme", "a", store.AnyRevision, Draft{Text: text("a", "3.0.0", 1)}); err != nil || v.Status != StatusActive {
 		t.Errorf("a draft with the text of an active version: %+v, %v", v, err)

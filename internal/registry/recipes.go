@@ -70,7 +70,10 @@ type Version struct {
 	By          string `json:"by"`
 	Ran         bool   `json:"ran,omitempty"`
 	Note        string `json:"note,omitempty"` // why it is deprecated
-	Revision    uint64 `json:"-"`
+	// Deprecated is since when it is, and Sunset from when on it may be gone; 0 = not known.
+	Deprecated int64  `json:"deprecated,omitempty"`
+	Sunset     int64  `json:"sunset,omitempty"`
+	Revision   uint64 `json:"-"`
 }
 
 // ID names the version: the id of its recipe, "@" and the version.
@@ -436,11 +439,23 @@ func (r *Recipes) Source(ctx context.Context, account string, v *Version) ([]byt
 	return rec.Data, err
 }
 
-// SetStatus makes a version active or deprecated, with a note for people. A draft becomes
-// active by a text that says so.
-func (r *Recipes) SetStatus(ctx context.Context, account, ref, status, note string) (*Version, error) {
-	if status != StatusActive && status != StatusDeprecated {
+// A Standing is what users are told of a version.
+type Standing struct {
+	Status string // active or deprecated
+	Note   string // for people
+	// Sunset is from when on a deprecated version may be gone, UTC µs; 0 = not known. It says
+	// what its owner intends: the server removes nothing by itself.
+	Sunset int64
+}
+
+// SetStatus makes a version active or deprecated. A draft becomes active by a text that says
+// so.
+func (r *Recipes) SetStatus(ctx context.Context, account, ref string, to Standing) (*Version, error) {
+	switch {
+	case to.Status != StatusActive && to.Status != StatusDeprecated:
 		return nil, fault.New(fault.InputInvalid, "a version can be made %s or %s", StatusActive, StatusDeprecated)
+	case to.Sunset != 0 && to.Status == StatusActive:
+		return nil, fault.New(fault.InputInvalid, "sunset: only a deprecated version has one")
 	}
 	r.writing.Lock()
 	defer r.writing.Unlock()
@@ -451,11 +466,19 @@ func (r *Recipes) SetStatus(ctx context.Context, account, ref, status, note stri
 	if v.Status == StatusDraft {
 		return nil, fault.New(fault.Conflict, "version %s of the recipe %q is a draft: register its text with another status", v.Version, v.Name)
 	}
-	if v.Status == status && v.Note == note {
+	if v.Status == to.Status && v.Note == to.Note && v.Sunset == to.Sunset {
 		return v, nil
 	}
 	now := r.cfg.Now().UnixMicro()
-	v.Status, v.Note, v.Updated = status, note, now
+	switch {
+	case to.Sunset != 0 && to.Sunset != v.Sunset && to.Sunset <= now:
+		return nil, fault.New(fault.InputInvalid, "sunset: want a time to come, so that users can act before it")
+	case to.Status == StatusActive:
+		v.Deprecated = 0
+	case v.Status == StatusActive:
+		v.Deprecated = now
+	}
+	v.Status, v.Note, v.Sunset, v.Updated = to.Status, to.Note, to.Sunset, now
 	return v, r.write(ctx, account, v, nil, nil)
 }
 

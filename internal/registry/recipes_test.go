@@ -353,7 +353,10 @@ func TestX189_Delete(t *testing.T) {
 					_, _, _, err := s.Replace(t.Context(), "acme", ref, store.AnyRevision, Draft{Text: text("digest", "1.0.0", 2)})
 					return err
 				},
-				"status": func() error { _, err := s.SetStatus(t.Context(), "acme", ref, StatusDeprecated, ""); return err },
+				"status": func() error {
+					_, err := s.SetStatus(t.Context(), "acme", ref, Standing{Status: StatusDeprecated, Note: ""})
+					return err
+				},
 			} {
 				wantCode(t, what+" "+ref, call(), fault.RecipeNotFound)
 			}
@@ -434,7 +437,7 @@ func TestRecipesAreDurable(t *testing.T) {
 	s.register("acme", text("digest", "1.1.0", 1))
 	s.register("acme", text("gone", "1.0.0", 1))
 	err := errors.Join(s.MarkRan(t.Context(), "acme", v), s.Delete(t.Context(), "acme", "gone"))
-	if _, e := s.SetStatus(t.Context(), "acme", "digest@1.1.0", StatusDeprecated, "use 1.0.0"); errors.Join(err, e, s.st.Close()) != nil {
+	if _, e := s.SetStatus(t.Context(), "acme", "digest@1.1.0", Standing{Status: StatusDeprecated, Note: "use 1.0.0"}); errors.Join(err, e, s.st.Close()) != nil {
 		t.Fatal(err, e)
 	}
 	s = open()

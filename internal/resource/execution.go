@@ -23,12 +23,12 @@ type Execution struct {
 	AccountID     string `json:"accountId"`
 	// Status is one of five words; State is the status of the run, which may be another:
 	//
-	//	state                          status
-	//	pending, queued, dispatching   pending
-	//	running, preview               running
-	//	completed                      completed
-	//	failed, expired                failed
-	//	cancelled                      cancelled
+	//	state                           status
+	//	pending, queued                 pending
+	//	dispatching, running, preview   running
+	//	completed                       completed
+	//	failed, expired                 failed
+	//	cancelled                       cancelled
 	//
 	// The code of the error of an expired run is EXECUTION_EXPIRED.
 	Status    string   `json:"status"`
@@ -101,12 +101,13 @@ type StepResult struct {
 	Output        json.RawMessage `json:"output,omitempty"`
 }
 
-// ExecutionStatus is the status of a run in the five words of the recipe system.
+// ExecutionStatus is the status of a run in the five words of the recipe system. A run
+// that is ready to dispatch is running there: the answer to its start says so (X191).
 func ExecutionStatus(s journal.RunStatus) string {
 	switch s {
-	case journal.RunPending, journal.RunQueued, journal.RunDispatching:
+	case journal.RunPending, journal.RunQueued:
 		return "pending"
-	case journal.RunRunning, journal.RunPreview:
+	case journal.RunDispatching, journal.RunRunning, journal.RunPreview:
 		return "running"
 	case journal.RunExpired:
 		return "failed"

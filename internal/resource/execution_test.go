@@ -99,7 +99,7 @@ func TestX193_TheExampleOfTheSource(t *testing.T) {
 // X193: status has the five words of the source, state ours (R2).
 func TestX193_Statuses(t *testing.T) {
 	want := map[journal.RunStatus]string{
-		journal.RunPending: "pending", journal.RunQueued: "pending", journal.RunDispatching: "pending",
+		journal.RunPending: "pending", journal.RunQueued: "pending", journal.RunDispatching: "running",
 		journal.RunRunning: "running", journal.RunPreview: "running", journal.RunCompleted: "completed",
 		journal.RunFailed: "failed", journal.RunCancelled: "cancelled", journal.RunExpired: "failed",
 	}

@@ -11,6 +11,7 @@ import (
 	"path"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -40,6 +41,9 @@ type Policy struct {
 	Produces []string
 	// Stream operations read or write for as long as both sides like.
 	Stream bool
+	// Deprecated is since when clients should no longer use the operation, and Sunset from
+	// when on it may be gone. Zero = it stays. The document and the answers say so.
+	Deprecated, Sunset time.Time
 	// Once is how a repeated request with one idempotency key is recognised. Default: the
 	// answer to the first is kept and sent again.
 	Once Once
@@ -81,6 +85,13 @@ func Handle[I, O any](rt *Router, o huma.Operation, p Policy, fn func(context.Co
 		o.Responses[status] = &huma.Response{
 			Description: "A problem document that says what was wrong and what to do.",
 			Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: problemSchema(rt.api)}},
+		}
+	}
+	if !p.Deprecated.IsZero() {
+		o.Deprecated = true
+		o.Description = strings.TrimSpace(o.Description + " Deprecated since " + p.Deprecated.UTC().Format(time.DateOnly) + ".")
+		if !p.Sunset.IsZero() {
+			o.Description += " It may be gone from " + p.Sunset.UTC().Format(time.DateOnly) + " on."
 		}
 	}
 	o.Security = []map[string][]string{{}}
@@ -134,6 +145,9 @@ func (rt *Router) checkPolicies() error {
 				if rt.cfg.Tags[tag] == "" {
 					return fmt.Errorf("%s %s is of the group %s, which has no description", o.Method, path, tag)
 				}
+			}
+			if !p.Sunset.IsZero() && !p.Sunset.After(p.Deprecated) {
+				return fmt.Errorf("%s %s has a sunset that is not after its deprecation", o.Method, path)
 			}
 		}
 	}
@@ -195,6 +209,7 @@ func (rt *Router) guard(h huma.Context, next func(huma.Context)) {
 		rt.fail(ctx, h, fault.New(fault.Forbidden, "the operation has no policy"))
 		return
 	}
+	p.ending(h)
 	principal, err := rt.authenticate(ctx, raw, p)
 	if err == nil {
 		ctx = access.With(ctx, principal)
@@ -226,6 +241,20 @@ func (rt *Router) guard(h huma.Context, next func(huma.Context)) {
 	}
 	rt.cfg.Logger.DebugContext(ctx, "request", "request", r.ID, "operation", r.Operation, "account", principal.Account, "status", h.Status(), "duration", rt.cfg.Now().Sub(begin))
 }
+
+// ending sets the headers of a deprecated operation (RFC 9745, RFC 8594).
+func (p *Policy) ending(h huma.Context) {
+	if p.Deprecated.IsZero() {
+		return
+	}
+	h.SetHeader("Deprecation", DeprecatedSince(p.Deprecated))
+	if !p.Sunset.IsZero() {
+		h.SetHeader("Sunset", p.Sunset.UTC().Format(http.TimeFormat))
+	}
+}
+
+// DeprecatedSince is the value of the header Deprecation (RFC 9745).
+func DeprecatedSince(t time.Time) string { return "@" + strconv.FormatInt(t.Unix(), 10) }
 
 // unmatched answers a request that no operation takes; h is what the mux would do.
 func (rt *Router) unmatched(w http.ResponseWriter, r *http.Request, h http.Handler) {

@@ -24,6 +24,7 @@ import (
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/account"
 	"github.com/roux-engine/roux/internal/api"
+	"github.com/roux-engine/roux/internal/bulk"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/node"
@@ -67,6 +68,7 @@ type Service struct {
 	Node  *node.Node
 	API   *api.Server
 	Hooks *webhook.Hooks
+	Bulks *bulk.Bulks
 	// FirstKey is the token of the key that was made because there was none; "" = there was
 	// one, or the engine is idle. It is not stored.
 	FirstKey string
@@ -136,16 +138,31 @@ func Open(ctx context.Context, st node.Store, cfg Config) (*Service, error) {
 		return nil, errors.Join(err, st.Close())
 	}
 	s.Hooks = hooks
+	s.Bulks, err = bulk.New(bulk.Config{Records: rec, NewID: func() (string, error) { return ids.ID(bulk.IDPrefix) }, Now: now, Logger: cfg.Logger})
+	if err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
 	// The recipes of users do not find the action of deliveries: they are compiled with the
 	// catalogue of cfg.Actions.
 	cfg.Node.Actions = node.Catalogue(append(slices.Clone(cfg.Actions.List), hooks.Action()))
 	cfg.Node.Internal = webhook.Internal
+	recipes := registry.NewRecipes(registry.RecipesConfig{
+		Records: rec, Now: now, NewID: func() (string, error) { return ids.ID("recipe_") }, MaxSource: cfg.MaxSource,
+		Actions: accounts.Actions,
+	})
+	cfg.Node.RecipeID = func(account, name string) string {
+		id, err := recipes.ID(context.Background(), account, name)
+		if err != nil {
+			return name // it is only logged
+		}
+		return id
+	}
 	n, err := node.Open(ctx, st, cfg.Node)
 	if err != nil {
 		return nil, err
 	}
 	rec.node, s.Node = n, n
-	if err := s.open(ctx, cfg, rec, keys, ids, now); err != nil {
+	if err := s.open(ctx, cfg, keys, recipes); err != nil {
 		stopped, cancel := context.WithCancel(context.Background())
 		cancel()
 		return nil, errors.Join(err, n.Stop(stopped))
@@ -153,8 +170,7 @@ func Open(ctx context.Context, st node.Store, cfg Config) (*Service, error) {
 	return s, nil
 }
 
-func (s *Service) open(ctx context.Context, cfg Config, rec *records, keys *access.Keys, ids *journal.IDs, now func() time.Time) error {
-	accounts := s.accounts
+func (s *Service) open(ctx context.Context, cfg Config, keys *access.Keys, recipes *registry.Recipes) error {
 	var open *access.Principal
 	if cfg.Open {
 		open = access.Anyone(cfg.Account)
@@ -163,10 +179,7 @@ func (s *Service) open(ctx context.Context, cfg Config, rec *records, keys *acce
 			return err
 		}
 	}
-	recipes := registry.NewRecipes(registry.RecipesConfig{
-		Records: rec, Now: now, NewID: func() (string, error) { return ids.ID("recipe_") }, MaxSource: cfg.MaxSource,
-		Actions: accounts.Actions,
-	})
+	accounts := s.accounts
 	accounts.Watch(func(ctx context.Context, account string) error {
 		recipes.ActionsChanged(account)
 		if why := accounts.Admit(account); why != nil && keys != nil {
@@ -176,18 +189,27 @@ func (s *Service) open(ctx context.Context, cfg Config, rec *records, keys *acce
 	})
 	server, err := api.New(api.Config{
 		Node: s.Node, Actions: cfg.Actions, Keys: keys, Recipes: recipes, Open: open, Rules: cfg.Node.Rules,
-		Rate: cfg.Rate, Burst: cfg.Burst, Logger: cfg.Logger, Release: cfg.Release, Hooks: s.Hooks, Accounts: accounts, Secrets: cfg.Secrets,
+		Rate: cfg.Rate, Burst: cfg.Burst, Logger: cfg.Logger, Release: cfg.Release,
+		Hooks: s.Hooks, Bulks: s.Bulks, Accounts: accounts, Secrets: cfg.Secrets,
 	})
 	if err != nil {
 		return err
 	}
 	s.API = server
+	s.Bulks.Attach(s.Node.Engine, s.Node.Store)
 	host := webhook.Host{Engine: s.Node.Engine, Store: s.Node.Store, Execution: server.Execution}
 	if cfg.Node.Idle {
 		s.Hooks.Attach(host)
 		return nil
 	}
-	return s.Hooks.Start(ctx, host)
+	if err := s.Bulks.Start(ctx); err != nil {
+		return err
+	}
+	if err := s.Hooks.Start(ctx, host); err != nil {
+		s.Bulks.Stop()
+		return err
+	}
+	return nil
 }
 
 // firstKey makes a key for the operator if no key admits anybody.
@@ -279,6 +301,7 @@ func (s *Service) Close(ctx context.Context) error {
 		cancel()
 	}
 	s.done.Wait()
+	s.Bulks.Stop()
 	s.Hooks.Stop()
 	return errors.Join(failed, s.Node.Stop(ctx))
 }

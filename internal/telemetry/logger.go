@@ -5,6 +5,7 @@ package telemetry
 import (
 	"io"
 	"log/slog"
+	"strings"
 )
 
 // The formats of a log.
@@ -15,7 +16,7 @@ const (
 )
 
 // NewLogger returns a logger that writes lines of a format to w. Durations are written as
-// Go writes them, such as 1.5s (R20). replace, if it is not nil, sees every attribute and
+// Go writes them, such as 1.5s (R20), and levels in lower case (X225). replace, if it is not nil, sees every attribute and
 // returns what is written in its place, for example without secrets.
 func NewLogger(w io.Writer, format string, level slog.Leveler, replace func(groups []string, a slog.Attr) slog.Attr) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
@@ -24,6 +25,9 @@ func NewLogger(w io.Writer, format string, level slog.Leveler, replace func(grou
 		}
 		if a.Value.Kind() == slog.KindDuration {
 			a.Value = slog.StringValue(a.Value.Duration().String())
+		}
+		if l, ok := a.Value.Any().(slog.Level); ok && a.Key == slog.LevelKey && len(groups) == 0 {
+			a.Value = slog.StringValue(strings.ToLower(l.String()))
 		}
 		return a
 	}}

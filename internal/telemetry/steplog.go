@@ -5,6 +5,7 @@ package telemetry
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/roux-engine/roux/internal/journal"
@@ -18,6 +19,8 @@ type stepLog struct {
 	m     *metrics
 	lines chan line
 	done  chan struct{}
+	// recipeID is that of feed.Host. Until it is set, a line has the name of a recipe.
+	recipeID atomic.Pointer[func(account, name string) string]
 }
 
 // maxLines is how many lines may wait to be written; more are left out.
@@ -68,6 +71,15 @@ func (l *stepLog) add(level slog.Level, msg string, attrs ...slog.Attr) {
 	}
 }
 
+// recipe is the id of the recipe of a run.
+func (l *stepLog) recipe(o *commit) slog.Attr {
+	id := o.start.Recipe
+	if find := l.recipeID.Load(); find != nil {
+		id = (*find)(o.key.Account, id)
+	}
+	return slog.String("recipeId", id)
+}
+
 // step adds the line of a step, or of a try that is followed by another.
 func (l *stepLog) step(o *commit, out *view.Outcome) {
 	level := slog.LevelInfo
@@ -81,7 +93,7 @@ func (l *stepLog) step(o *commit, out *view.Outcome) {
 	step := &p.Steps[out.Ref.Step]
 	attrs := append(make([]slog.Attr, 0, 12),
 		slog.String("executionId", o.key.Run),
-		slog.String("recipeId", o.start.Recipe),
+		l.recipe(o),
 		slog.String("stepId", journal.StepPath(p, out.Ref)),
 		slog.String("stepName", p.Label(out.Ref.Step)),
 		slog.Duration("duration", time.Duration(out.Micros)*time.Microsecond),
@@ -108,7 +120,7 @@ func (l *stepLog) run(o *commit) {
 	}
 	attrs := append(make([]slog.Attr, 0, 8),
 		slog.String("executionId", o.key.Run),
-		slog.String("recipeId", o.start.Recipe),
+		l.recipe(o),
 		slog.Duration("duration", time.Duration(h.Ended-h.Created)*time.Microsecond),
 		slog.Int64("creditsUsed", h.Used),
 	)

@@ -34,7 +34,7 @@ func TestX225_X209_StepLines(t *testing.T) {
 		}
 	}
 	for key, want := range map[string]any{
-		"level": "INFO", "msg": "recipe step completed", "executionId": head.Run, "recipeId": "outer", "stepId": "first", "stepName": "first",
+		"level": "info", "msg": "recipe step completed", "executionId": head.Run, "recipeId": "outer", "stepId": "first", "stepName": "first",
 		"creditsUsed": 2.0, "outputBinding": "greeting", "accountId": account, "correlationId": "order-17", "attempt": 1.0,
 	} {
 		if first[key] != want {

@@ -117,6 +117,9 @@ func New(cfg Config) *Telemetry {
 // Attach implements node.Observer.
 func (t *Telemetry) Attach(host feed.Host) {
 	t.scrape.attach(host)
+	if t.steps != nil && host.RecipeID != nil {
+		t.steps.recipeID.Store(&host.RecipeID)
+	}
 	if t.traces != nil {
 		t.traces.attach(host.Store)
 	}
