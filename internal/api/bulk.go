@@ -162,7 +162,7 @@ type bulkFound struct{ Body BulkResource }
 
 // A BulkPath names a bulk.
 type BulkPath struct {
-	ID string `path:"id" maxLength:"64"`
+	ID string `path:"id" maxLength:"64" doc:"Id of a bulk operation."`
 }
 
 func (s *Server) getBulk(ctx context.Context, in *BulkPath) (*bulkFound, error) {

@@ -186,7 +186,7 @@ func (s *Server) usageOf(ctx context.Context, k *access.Key) (*KeyUsage, error) 
 }
 
 type rotateKeyIn struct {
-	ID   string `path:"id" maxLength:"64"`
+	ID   string `path:"id" maxLength:"64" doc:"Id of a key."`
 	Body *struct {
 		OverlapSeconds int `json:"overlapSeconds,omitempty" minimum:"0" maximum:"604800" doc:"How long the earlier key goes on. Default: it ends at once."`
 	}

@@ -21,7 +21,7 @@ import (
 func TestDeprecatedOperations(t *testing.T) {
 	since, gone := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC), time.Date(2027, 11, 1, 0, 0, 0, 0, time.UTC)
 	router := func(p rest.Policy) (*rest.Router, error) {
-		rt := rest.New(rest.Config{Open: access.Anyone("acme"), Rate: -1, Logger: slog.New(slog.DiscardHandler), Now: time.Now})
+		rt := rest.New(rest.Config{Open: access.Anyone("acme"), Rate: -1, Logger: slog.New(slog.DiscardHandler), Now: time.Now, Tags: map[string]string{"old": "Old ones.", "new": "New ones."}})
 		answer := func(context.Context, *struct{}) (*struct{ Body struct{ OK bool } }, error) {
 			return &struct{ Body struct{ OK bool } }{}, nil
 		}
