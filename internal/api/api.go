@@ -55,6 +55,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
+	// CursorKey is that of rest.Config.
+	CursorKey []byte
 	// Release is the release of the server, for people.
 	Release string
 }
@@ -97,7 +99,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, views: newViews(), times: streamTimes, durations: newDurations(), docs: docs{once: new(sync.Once)}}
 	s.rest = rest.New(rest.Config{
 		Records: cfg.Node, Keys: cfg.Keys, Open: cfg.Open, Rate: cfg.Rate, Burst: cfg.Burst, RateOf: cfg.Accounts.Rate, Admit: cfg.Accounts.Admit,
-		Logger: cfg.Logger, Now: cfg.Now, Tags: groups, Release: cfg.Release,
+		Logger: cfg.Logger, Now: cfg.Now, Tags: groups, CursorKey: cfg.CursorKey, Release: cfg.Release,
 	})
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.routes()

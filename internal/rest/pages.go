@@ -5,6 +5,7 @@ package rest
 import (
 	"context"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"strconv"
@@ -36,6 +37,13 @@ type Listed[T any] struct {
 
 // cursors signs cursors, so that nobody makes one that reads from elsewhere (A24).
 type cursors struct{ key []byte }
+
+// NewCursorKey returns a key for [Config].
+func NewCursorKey() []byte {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // never fails (crypto/rand)
+	return key
+}
 
 // seal returns a cursor that continues a list of an account after a place.
 func (c *cursors) seal(list, place string) string {

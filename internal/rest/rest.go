@@ -33,7 +33,7 @@ type Records interface {
 	PutRecords(ctx context.Context, changes ...store.RecordChange) ([]store.Record, error)
 }
 
-// Config is what a Router is made of. Every field but Keys, Open, RateOf, Admit and Release is required.
+// Config is what a Router is made of. Every field but Keys, Open, RateOf, Admit, CursorKey and Release is required.
 type Config struct {
 	Records Records
 	Keys    *access.Keys // nil = no keys are checked, and every request is Open's
@@ -57,6 +57,9 @@ type Config struct {
 	// Tags describe the groups of operations by their names, which begin the ids of the
 	// operations. An operation of a group without a description does not start.
 	Tags map[string]string
+	// CursorKey signs the cursors of lists. With the same key they go on after a restart.
+	// Default: a new one.
+	CursorKey []byte
 	// Release is the release of the server, for people.
 	Release string
 }
@@ -82,8 +85,9 @@ func New(cfg Config) *Router {
 		cfg: cfg, ids: journal.NewIDs(rand.Reader, cfg.Now), mux: http.NewServeMux(), policies: map[string]*Policy{},
 		rates: newRates(cfg.Rate, cfg.Burst, cfg.RateOf), answers: newAnswers(),
 	}
-	rt.cursors.key = make([]byte, 32)
-	_, _ = rand.Read(rt.cursors.key) // never fails (crypto/rand)
+	if rt.cursors.key = cfg.CursorKey; rt.cursors.key == nil {
+		rt.cursors.key = NewCursorKey()
+	}
 	doc := humaConfig(cfg.Release)
 	doc.Transformers = []huma.Transformer{rt.ours}
 	rt.api = humago.New(rt.mux, doc)

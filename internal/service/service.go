@@ -29,6 +29,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/registry"
+	"github.com/roux-engine/roux/internal/rest"
 	"github.com/roux-engine/roux/internal/secrets"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/webhook"
@@ -187,10 +188,14 @@ func (s *Service) open(ctx context.Context, cfg Config, keys *access.Keys, recip
 		}
 		return s.Node.Engine.RulesChanged(ctx)
 	})
+	cursors, err := s.cursorKey(ctx)
+	if err != nil {
+		return err
+	}
 	server, err := api.New(api.Config{
 		Node: s.Node, Actions: cfg.Actions, Keys: keys, Recipes: recipes, Open: open, Rules: cfg.Node.Rules,
 		Rate: cfg.Rate, Burst: cfg.Burst, Logger: cfg.Logger, Release: cfg.Release,
-		Hooks: s.Hooks, Bulks: s.Bulks, Accounts: accounts, Secrets: cfg.Secrets,
+		Hooks: s.Hooks, Bulks: s.Bulks, Accounts: accounts, Secrets: cfg.Secrets, CursorKey: cursors,
 	})
 	if err != nil {
 		return err
@@ -220,6 +225,24 @@ func (s *Service) firstKey(ctx context.Context, keys *access.Keys) error {
 	}
 	_, s.FirstKey, err = keys.Create(ctx, access.Anyone(s.cfg.Account), access.Spec{Account: s.cfg.Account, Name: "first key", Role: access.Admin})
 	return err
+}
+
+// cursorKey returns the key that signs cursors of lists, so that a list which is read when the
+// server restarts goes on. It protects nothing secret: whoever has the store can read the lists.
+func (s *Service) cursorKey(ctx context.Context) ([]byte, error) {
+	name := store.RecordKey{Kind: "cursor.key", ID: "lists"}
+	r, err := s.Node.Record(ctx, name)
+	switch code := fault.CodeOf(err); {
+	case err == nil:
+		return r.Data, nil
+	case code != fault.RecordNotFound && code != fault.StoreCorrupt:
+		return nil, err
+	case s.cfg.Node.Idle: // it writes nothing
+		return nil, nil
+	}
+	r = store.Record{RecordKey: name, Revision: store.AnyRevision, Data: rest.NewCursorKey()}
+	_, err = s.Node.PutRecords(ctx, store.RecordChange{Record: r})
+	return r.Data, err
 }
 
 // The times of a connection. A stream sets its own.

@@ -287,6 +287,9 @@ func TestF45_CloseAndReopen(t *testing.T) {
 		ended <- lines.Err()
 	}()
 	<-following
+	ask(t, "POST", url+"/v1/recipes", key, `{"name": "other", "version": "1.0.0", "steps": [{"id": "wait", "action": {"name": "hold"}}]}`)
+	_, out = ask(t, "GET", url+"/v1/recipes?limit=1", key, "")
+	next, _ := out["next"].(string)
 	now, cancel := context.WithCancel(t.Context())
 	cancel() // no time for the attempt
 	if err := s.Close(now); err != nil {
@@ -315,6 +318,9 @@ func TestF45_CloseAndReopen(t *testing.T) {
 	}
 	if status, out = ask(t, "GET", url+"/v1/recipes/held", key, ""); status != 200 || out["version"] != "1.0.0" {
 		t.Errorf("the recipe: %d %v", status, out)
+	}
+	if status, out = ask(t, "GET", url+next, key, ""); status != 200 || len(out["data"].([]any)) != 1 || out["hasMore"] != false {
+		t.Errorf("the list goes on with %d %v", status, out)
 	}
 	p.close(s)
 	if err := s.Close(t.Context()); err != nil {
