@@ -56,12 +56,17 @@ func benchOf(t *testing.T) *bench {
 	return b
 }
 
+// counting returns a bench with the same binaries that has counted nothing yet.
+func counting(t *testing.T) *bench {
+	b := benchOf(t)
+	return &bench{plainBinary: b.plainBinary, failpointBinary: b.failpointBinary, dir: b.dir, files: b.files, rec: b.rec, servingLimit: maxCommandTime}
+}
+
 // TestF01_Kill9 kills the real binary at random moments (F01, F02, F03, F16); `go run
 // ./sim/kill` does so more often. Only the bench checks how soon a restarted process
 // serves, because tests must not depend on time.
 func TestF01_Kill9(t *testing.T) {
-	b := *benchOf(t)
-	b.servingLimit = maxCommandTime
+	b := counting(t)
 	o := &options{kills: 20, parallel: 2, seed: 1}
 	problems, err := b.randomKills(t.Context(), o)
 	if err != nil {
@@ -159,8 +164,7 @@ func TestASetApartRunIsReleased(t *testing.T) {
 // WebSocket: what all connections had together is the journal (I14, X180, X182, X185), each
 // start has started one run (I13), and effects and credits agree with it.
 func TestF36_KilledServer(t *testing.T) {
-	b := *benchOf(t)
-	b.servingLimit = maxCommandTime
+	b := counting(t)
 	o := &options{kills: 4, parallel: 1, seed: 1, http: true}
 	problems, err := b.randomKills(t.Context(), o)
 	if err != nil {
