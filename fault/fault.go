@@ -46,13 +46,20 @@ type Error struct {
 
 // A Quota is a limit of an account, other than of its credits, that a request would exceed.
 type Quota struct {
-	// Name is what is limited: "live_runs", "storage_bytes", "requests", "keys", "recipes" or
-	// "versions".
+	// Name is what is limited: "live_runs", "storage_bytes", "requests", "keys", "recipes",
+	// "versions", "webhooks" or "bulks".
 	Name  string `json:"quota"`
 	Used  int64  `json:"used"`
 	Limit int64  `json:"limit"`
 	// Reset is when more is allowed if nothing is done; zero = waiting alone does not help.
 	Reset time.Time `json:"reset,omitzero"`
+}
+
+// OverQuota returns the error of a request for one more of what is limited.
+func OverQuota(name string, used, limit int, format string, args ...any) *Error {
+	e := New(QuotaExceeded, format, args...)
+	e.Quota = &Quota{Name: name, Used: int64(used), Limit: int64(limit)}
+	return e
 }
 
 // A Limit is what keeps a run from the credits that it needs.

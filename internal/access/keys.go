@@ -257,9 +257,7 @@ func (k *Keys) create(ctx context.Context, key *Key) (*Key, string, error) {
 		return nil, "", err
 	}
 	if n >= MaxKeys {
-		err := fault.New(fault.QuotaExceeded, "account %s has %d keys, the most it may have: revoke some", key.Account, n)
-		err.Quota = &fault.Quota{Name: "keys", Used: int64(n), Limit: MaxKeys}
-		return nil, "", err
+		return nil, "", fault.OverQuota("keys", n, MaxKeys, "account %s has %d keys, the most it may have: revoke some", key.Account, n)
 	}
 	id, err := k.newID()
 	if err != nil {

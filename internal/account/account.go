@@ -185,7 +185,7 @@ func (a *Accounts) Change(ctx context.Context, account string, revision uint64, 
 	if err := a.complete(e); err != nil {
 		return Record{}, err
 	}
-	data, err := json.Marshal(stored(e.Settings))
+	data, err := json.Marshal(e.Settings)
 	if err != nil {
 		return Record{}, err
 	}
@@ -205,22 +205,6 @@ func (a *Accounts) Change(ctx context.Context, account string, revision uint64, 
 	}
 	return e.Record, failed
 }
-
-// stored are settings as they are kept: an empty list of actions differs from none.
-func stored(s Settings) any {
-	type plain Settings
-	out := struct {
-		plain
-		Actions *[]string `json:"actions,omitempty"`
-	}{plain: plain(s)}
-	if s.Actions != nil {
-		out.Actions = &s.Actions
-	}
-	return out
-}
-
-// MarshalJSON tells an empty list of actions from none.
-func (s Settings) MarshalJSON() ([]byte, error) { return json.Marshal(stored(s)) }
 
 // Rules puts what is set for an account in the place of what the configuration says. An
 // account without a limit of live runs gets one that none reaches, see noLimit.

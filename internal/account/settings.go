@@ -4,6 +4,7 @@ package account
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -32,7 +33,7 @@ type Settings struct {
 	Rate          *float64   `json:"requestsPerSecond,omitempty" minimum:"0.01" maximum:"100000"`
 	Burst         *int       `json:"requestBurst,omitempty" minimum:"1" maximum:"1000000" doc:"Requests that may come at once."`
 	Storage       *int64     `json:"storageBytes,omitempty" minimum:"0" maximum:"9007199254740991" doc:"Bytes of all files of the account. 0 = no limit."`
-	Actions       []string   `json:"actions,omitempty" maxItems:"200" nullable:"false" doc:"Names of the actions that its recipes may call, where * stands for any characters (X205). Absent = all, an empty list = none." example:"[\"file-*\",\"http\"]"`
+	Actions       []string   `json:"actions,omitzero" required:"false" maxItems:"200" nullable:"false" doc:"Names of the actions that its recipes may call, where * stands for any characters (X205). Absent = all, an empty list = none." example:"[\"file-*\",\"http\"]"`
 	RetainRuns    *string    `json:"retainRuns,omitempty" maxLength:"40" doc:"How long runs are kept after their end, such as 30d, or forever."`
 	RetainFiles   *string    `json:"retainFiles,omitempty" maxLength:"40" doc:"How long a file is kept after the end of the last run that names it."`
 	RetainUploads *string    `json:"retainUploads,omitempty" maxLength:"40" doc:"How long a file is kept that no run names."`
@@ -51,12 +52,7 @@ type resolved struct {
 	retain retention.Policy // zero fields = as configured
 }
 
-// Check reports what is wrong with settings.
-func (s *Settings) Check() error {
-	_, err := s.resolve()
-	return err
-}
-
+// resolve checks settings.
 func (s *Settings) resolve() (*resolved, error) {
 	r := &resolved{Settings: *s}
 	wrong := func(field, format string, args ...any) (*resolved, error) {
@@ -131,27 +127,8 @@ func (r *resolved) disabled() bool { return r.Disabled != nil && *r.Disabled }
 
 // allows reports whether a recipe of the account may call an action.
 func (r *resolved) allows(action string) bool {
-	return r.Actions == nil || slices.ContainsFunc(r.Actions, func(p string) bool { return match(p, action) })
-}
-
-// match reports whether a name fits a pattern, in which * stands for any characters.
-func match(pattern, name string) bool {
-	first, rest, wild := strings.Cut(pattern, "*")
-	if !wild {
-		return pattern == name
-	}
-	name, ok := strings.CutPrefix(name, first)
-	if !ok {
-		return false
-	}
-	for parts := strings.Split(rest, "*"); ; parts = parts[1:] {
-		if len(parts) == 1 {
-			return strings.HasSuffix(name, parts[0])
-		}
-		_, after, found := strings.Cut(name, parts[0])
-		if !found {
-			return false
-		}
-		name = after
-	}
+	return r.Actions == nil || slices.ContainsFunc(r.Actions, func(pattern string) bool {
+		ok, _ := path.Match(pattern, action) // a pattern has no character that is special there but *
+		return ok
+	})
 }

@@ -18,7 +18,7 @@ import (
 	"sync"
 )
 
-// docsStyle is the only style of the page. It loads nothing from elsewhere.
+// docsStyle is the only style of pages. It loads nothing from elsewhere.
 const docsStyle = `body{font:15px/1.5 system-ui,sans-serif;margin:0 auto;max-width:62rem;padding:1rem;color:#16191d;background:#fff}
 h1,h2,h3{line-height:1.2}h2{margin-top:3rem;border-bottom:1px solid #8a929c}h3{margin-top:2rem}
 code,.path{font-family:ui-monospace,monospace;font-size:13px}table{border-collapse:collapse;width:100%;font-size:14px}
@@ -48,13 +48,13 @@ func (s *Server) docsPage(context.Context, *struct{}) (*pageOut, error) {
 			s.docs.page, s.docs.err = docsOf(data)
 		}
 	})
-	return &pageOut{"text/html; charset=utf-8", docsPolicy(), s.docs.page}, s.docs.err
+	return s.docs.page, s.docs.err
 }
 
 // docs is the page, made when somebody first asks for it.
 type docs struct {
 	once *sync.Once
-	page []byte
+	page *pageOut
 	err  error
 }
 
@@ -107,17 +107,15 @@ type apiSchema struct {
 	MaxItems             *int
 }
 
-// docsOf renders a document. It is written without a template, which would keep every method
-// of every type in the binary.
-func docsOf(data []byte) ([]byte, error) {
+// docsOf renders a document.
+func docsOf(data []byte) (*pageOut, error) {
 	d := new(apiDocument)
 	if err := json.Unmarshal(data, d); err != nil {
 		return nil, fmt.Errorf("the OpenAPI document cannot be read: %w", err)
 	}
 	p := new(docsWriter)
-	p.write("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"/><title>%s: the interface over HTTP</title><style>", d.Info.Title)
-	p.b.WriteString(docsStyle)
-	p.write("</style></head><body>\n<h1>%s %s</h1><p>%s</p>\n", d.Info.Title, d.Info.Version, d.Info.Description)
+	p.begin(d.Info.Title + ": the interface over HTTP")
+	p.write("<h1>%s %s</h1><p>%s</p>\n", d.Info.Title, d.Info.Version, d.Info.Description)
 	p.write("<p><a href=\"/openapi.json\">OpenAPI document</a>, for programs. <a href=\"/docs/errors\">Errors</a>: what each code means and what to do.</p>\n")
 	groups := map[string][]*apiOperation{}
 	for path, item := range d.Paths {
@@ -154,12 +152,26 @@ func docsOf(data []byte) ([]byte, error) {
 		}
 		p.fields(s)
 	}
-	p.write("</body></html>\n")
-	return p.b.Bytes(), nil
+	return p.page(), nil
 }
 
-// A docsWriter writes HTML.
+// A docsWriter writes pages of HTML. It uses no package template: a program with templates
+// keeps every exported method of every type that it has, because a template may name it, which
+// is a seventh of the binary.
 type docsWriter struct{ b bytes.Buffer }
+
+// begin writes what comes before the body of a page.
+func (p *docsWriter) begin(title string) {
+	p.write("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"/><title>%s</title><style>", title)
+	p.b.WriteString(docsStyle)
+	p.write("</style></head><body>\n")
+}
+
+// page ends the page and returns it.
+func (p *docsWriter) page() *pageOut {
+	p.write("</body></html>\n")
+	return &pageOut{"text/html; charset=utf-8", docsPolicy(), p.b.Bytes()}
+}
 
 // write writes a text. What is filled in is escaped.
 func (p *docsWriter) write(format string, args ...any) {

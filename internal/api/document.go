@@ -3,10 +3,7 @@
 package api
 
 import (
-	"bytes"
 	"context"
-	"fmt"
-	"html"
 	"net/http"
 
 	"github.com/roux-engine/roux/fault"
@@ -66,25 +63,22 @@ func (s *Server) ready(context.Context, *struct{}) (*readiness, error) {
 	return &readiness{http.StatusOK, Health{"ok"}}, nil
 }
 
-// errorsPage explains every code, at the anchor that the type of a problem names. It is
-// written without html/template: a program with templates keeps every exported method of
-// every type that it has, because a template may name it, which is a seventh of the binary.
-func (s *Server) errorsPage(context.Context, *struct{}) (*documentOut, error) {
-	var b bytes.Buffer
-	b.WriteString("<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Roux: errors</title><h1>Errors</h1>\n")
+// errorsPage explains every code, at the anchor that the type of a problem names.
+func (s *Server) errorsPage(context.Context, *struct{}) (*pageOut, error) {
+	p := new(docsWriter)
+	p.begin("Roux: errors")
+	p.write("<h1>Errors</h1>\n")
 	for _, row := range fault.All() {
-		code := html.EscapeString(string(row.Code))
-		fmt.Fprintf(&b, "<h2 id=%q>%s</h2><p>%s</p><p>What to do: %s</p><p>HTTP %d", code, code, html.EscapeString(row.Meaning), html.EscapeString(row.Remedy), row.HTTP)
+		p.write("<h2 id=\"%s\">%s</h2><p>%s</p><p>What to do: %s</p><p>HTTP %v", row.Code, row.Code, row.Meaning, row.Remedy, row.HTTP)
 		if row.Retryable {
-			b.WriteString("; another try can succeed")
+			p.write("; another try can succeed")
 		}
 		if row.Legacy != "" {
-			b.WriteString("; " + html.EscapeString(row.Legacy))
+			p.write("; %s", row.Legacy)
 		}
-		b.WriteString("</p>\n")
+		p.write("</p>\n")
 	}
-	b.WriteString("</html>\n")
-	return &documentOut{"text/html; charset=utf-8", b.Bytes()}, nil
+	return p.page(), nil
 }
 
 type documentOut struct {

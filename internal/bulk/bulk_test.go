@@ -326,7 +326,8 @@ func TestBounds(t *testing.T) {
 		for range MaxOpen {
 			ids = append(ids, w.create(Spec{Verb: Pause, Filter: &Filter{Recipe: "asks"}}).ID)
 		}
-		if _, err := w.b.Create(t.Context(), acme, &Spec{Verb: Pause, IDs: []string{"a"}}); fault.CodeOf(err) != fault.QuotaExceeded {
+		_, err := w.b.Create(t.Context(), acme, &Spec{Verb: Pause, IDs: []string{"a"}})
+		if e := (*fault.Error)(nil); !errors.As(err, &e) || e.Code != fault.QuotaExceeded || e.Quota == nil || e.Quota.Name != "bulks" {
 			t.Errorf("one too many: %v", err)
 		}
 		if _, err := w.b.Create(t.Context(), "rival", &Spec{Verb: Pause, IDs: []string{"a"}}); err != nil {

@@ -155,7 +155,7 @@ func (b *Bulks) Create(ctx context.Context, account string, spec *Spec) (*Bulk, 
 	n := len(b.open[account])
 	b.mu.Unlock()
 	if n >= MaxOpen {
-		return nil, fault.New(fault.QuotaExceeded, "the account has %d bulks that have not ended, which is the most: wait for one, or cancel one", n)
+		return nil, fault.OverQuota("bulks", n, MaxOpen, "the account has %d bulks that have not ended, which is the most: wait for one, or cancel one", n)
 	}
 	id, err := b.cfg.NewID()
 	if err != nil {

@@ -279,9 +279,7 @@ func conflict(old *Version) error {
 func (r *Recipes) checkQuota(ctx context.Context, account string) error {
 	n, err := r.count(ctx, store.RecordQuery{Account: account, Kind: kindRecipe, Named: true}, MaxRecipes)
 	if err == nil && n >= MaxRecipes {
-		full := fault.New(fault.QuotaExceeded, "account %s has %d recipes, the most it may have: delete some", account, n)
-		full.Quota = &fault.Quota{Name: "recipes", Used: int64(n), Limit: MaxRecipes}
-		return full
+		return fault.OverQuota("recipes", n, MaxRecipes, "account %s has %d recipes, the most it may have: delete some", account, n)
 	}
 	return err
 }
@@ -290,9 +288,7 @@ func (r *Recipes) checkQuota(ctx context.Context, account string) error {
 func (r *Recipes) checkVersions(ctx context.Context, account string, rec *Recipe) error {
 	n, err := r.count(ctx, store.RecordQuery{Account: account, Kind: kindVersion, Prefix: rec.ID + "@"}, MaxVersions)
 	if err == nil && n >= MaxVersions {
-		full := fault.New(fault.QuotaExceeded, "the recipe %q has %d versions, the most it may have: register the text under another name", rec.Name, n)
-		full.Quota = &fault.Quota{Name: "versions", Used: int64(n), Limit: MaxVersions}
-		return full
+		return fault.OverQuota("versions", n, MaxVersions, "the recipe %q has %d versions, the most it may have: register the text under another name", rec.Name, n)
 	}
 	return err
 }

@@ -127,7 +127,7 @@ func (h *Hooks) Create(ctx context.Context, account, by string, spec *Spec) (*Cr
 		return nil, err
 	}
 	if len(list) >= MaxHooks {
-		return nil, fault.New(fault.QuotaExceeded, "the account has %d webhooks, which is the most: delete one", len(list))
+		return nil, fault.OverQuota("webhooks", len(list), MaxHooks, "the account has %d webhooks, which is the most: delete one", len(list))
 	}
 	if hook.After, err = h.newest(ctx, account); err != nil {
 		return nil, err

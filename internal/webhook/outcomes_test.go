@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -179,7 +180,8 @@ func TestForeign(t *testing.T) {
 			w.hook("run.failed")
 		}
 		url := "http://receiver.example/"
-		if _, err := w.h.Create(ctx, acme, "", &Spec{URL: &url, Events: []string{"*"}}); fault.CodeOf(err) != fault.QuotaExceeded {
+		_, err := w.h.Create(ctx, acme, "", &Spec{URL: &url, Events: []string{"*"}})
+		if e := (*fault.Error)(nil); !errors.As(err, &e) || e.Code != fault.QuotaExceeded || e.Quota == nil || e.Quota.Name != "webhooks" {
 			t.Errorf("hook %d: %v", MaxHooks+1, err)
 		}
 	})
