@@ -105,7 +105,7 @@ var wrappers = map[string][]string{
 	"golang.org/x/net":                                                {"internal/media"},
 	"golang.org/x/image":                                              {"internal/media"},
 	"golang.org/x/text":                                               {"internal/media/pdf"},
-	"github.com/gofrs/uuid/v5":                                        {"internal/journal", "internal/expr"},
+	"github.com/gofrs/uuid/v5":                                        {"internal/expr"},
 	"github.com/ncruces/go-strftime":                                  {"internal/expr"},
 	"code.dny.dev/ssrf":                                               {"internal/egress"},
 	"github.com/spf13/cobra":                                          {"internal/cli"},
