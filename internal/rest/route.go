@@ -184,6 +184,25 @@ func From(ctx context.Context) *Request {
 	return &Request{}
 }
 
+// Lasting returns a context for what goes on when the handler of a request has returned. It
+// knows who made the request and what it is called in the logs, keeps nothing else of it, and
+// ends when the key does, or when the operator disables the account. Call end when it is done.
+func (rt *Router) Lasting(ctx context.Context) (lasting context.Context, end func(), err error) {
+	r, principal := From(ctx), access.From(ctx)
+	kept := &Request{ID: r.ID, Path: r.Path, Operation: r.Operation, Correlation: r.Correlation}
+	lasting = access.With(context.WithValue(context.Background(), requestKey{}, kept), principal)
+	if rt.cfg.Keys == nil {
+		return lasting, func() {}, nil
+	}
+	lasting, end = rt.cfg.Keys.Bind(lasting, principal)
+	// See guard: from here on, it ends when the account is disabled.
+	if err := rt.disabled(rt.policies[r.Operation], principal); err != nil {
+		end()
+		return nil, nil, err
+	}
+	return lasting, end, nil
+}
+
 // Account returns the account of a request: that of its key.
 func Account(ctx context.Context) string { return access.From(ctx).Account }
 
