@@ -259,13 +259,13 @@ func overload(ctx context.Context, b *bench) (lines []Line, err error) {
 	return []Line{l}, nil
 }
 
-// beside presses a server, and meanwhile another account starts 50 runs a second over 8
-// connections.
+// beside presses a server, and meanwhile another account starts 25 runs a second over 8
+// connections: about half of an equal share of what the server can do.
 func beside(ctx context.Context, address string, n int, d time.Duration, many, other func(conn, i int) []byte, accepted *accepts) (all, one *load, err error) {
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		one, err = pace(ctx, address, 8, 160*time.Millisecond, d, 202, other, func(_ int, body []byte) { accepted.add(connections, body) })
+		one, err = pace(ctx, address, 8, 320*time.Millisecond, d, 202, other, func(_ int, body []byte) { accepted.add(connections, body) })
 		done <- err
 	}()
 	all, err = press(ctx, address, n, d, 202, many, func(i int, body []byte) { accepted.add(i%connections, body) })
