@@ -42,7 +42,13 @@ func (s *Server) streamRun(ctx context.Context, in *eventsIn, want func(string) 
 	if err != nil {
 		return nil, err
 	}
+	release, err := s.reads.Acquire(ctx, rest.Account(ctx))
+	if err != nil {
+		return nil, err
+	}
+	s.giveWay(ctx)
 	e, err := s.eventStream(ctx, in.ID, after)
+	release()
 	if err != nil {
 		return nil, err
 	}
@@ -51,6 +57,19 @@ func (s *Server) streamRun(ctx context.Context, in *eventsIn, want func(string) 
 	}
 	e.want, e.coalesce = want, in.Coalesce != "0"
 	return s.stream(ctx, e, e.live), nil
+}
+
+// giveWay waits a while if other requests have much to do.
+func (s *Server) giveWay(ctx context.Context) {
+	if s.rest.Running() < busy {
+		return
+	}
+	wait := time.NewTimer(giveWay)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-ctx.Done():
+	}
 }
 
 // eventStream returns a stream of a run, or nil when nothing comes after the cursor.
@@ -95,8 +114,10 @@ type eventStream struct {
 	coalesce bool
 
 	watcher *feed.Watcher
-	out     sink  // during next
-	failed  error // of a write
+	ctx     context.Context // during next
+	out     sink            // during next
+	release func()          // during read, unless a client is taking what was read
+	failed  error           // of a write, or of waiting to read on
 	render  *journal.Renderer
 	joined  resource.Coalescer
 	seen    uint64
@@ -105,8 +126,45 @@ type eventStream struct {
 // maxUnsent is how many bytes of events are collected before they are sent.
 const maxUnsent = 64 << 10
 
+// read calls fn, which reads the journal, when it is the turn of its account. Streams that catch
+// up so take a part of the processors, and leave the rest to those who start runs.
+func (e *eventStream) read(ctx context.Context, fn func() error) error {
+	release, err := e.s.reads.Acquire(ctx, e.key.Account)
+	if err != nil {
+		return err
+	}
+	e.release = release
+	defer func() {
+		if e.release != nil {
+			e.release()
+			e.release = nil
+		}
+	}()
+	return fn()
+}
+
+// sendPart sends what was added in the middle of a read. While a slow client takes it, others
+// read.
+func (e *eventStream) sendPart() error {
+	if e.release == nil { // nothing is read from the journal
+		return e.out.flush()
+	}
+	e.release()
+	e.release = nil
+	if err := e.out.flush(); err != nil {
+		return err
+	}
+	release, err := e.s.reads.Acquire(e.ctx, e.key.Account)
+	e.release = release
+	return err
+}
+
 // open implements source.
 func (e *eventStream) open(ctx context.Context, wake func()) error {
+	return e.read(ctx, func() error { return e.begin(ctx, wake) })
+}
+
+func (e *eventStream) begin(ctx context.Context, wake func()) error {
 	e.seen, e.render = e.after, journal.NewRenderer(e.plan, e.key.Run)
 	if e.after > 0 { // what the events before the cursor cause and mask must be known
 		err := store.EachEvent(ctx, e.s.cfg.Node.Store, e.key, 0, func(ev *journal.Event) error {
@@ -130,9 +188,17 @@ func (e *eventStream) open(ctx context.Context, wake func()) error {
 
 // next implements source.
 func (e *eventStream) next(ctx context.Context, out sink) (more, done bool, err error) {
-	e.out = out
-	more, err = e.watcher.Poll(ctx)
-	e.out = nil
+	e.ctx, e.out = ctx, out
+	if e.watcher.Stored() {
+		more = true
+		err = e.read(ctx, func() error {
+			_, err := e.watcher.Poll(ctx)
+			return err
+		})
+	} else {
+		more, err = e.watcher.Poll(ctx)
+	}
+	e.ctx, e.out = nil, nil
 	done = e.watcher.Ended()
 	switch {
 	case e.failed != nil:
@@ -166,7 +232,7 @@ func (e *eventStream) event(ev feed.Event, err error) bool {
 		e.send(e.out, env)
 	}
 	if e.out.unsent() >= maxUnsent {
-		e.failed = e.out.flush()
+		e.failed = e.sendPart()
 	}
 	return e.failed == nil
 }

@@ -6,6 +6,7 @@ import (
 	"container/heap"
 	"container/list"
 	"context"
+	"math"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 // account comes first whose last request has begun the longest ago: one that asks for less than
 // its share hardly waits, however much others ask for. It is safe for concurrent use.
 type FairLimit struct {
+	most    int // at once
 	waiting int // of an account
 	all     int // that wait
 	longest time.Duration
@@ -78,7 +80,22 @@ const (
 
 // NewFairLimit returns a limit of that many requests at once.
 func NewFairLimit(most int) *FairLimit {
-	return &FairLimit{waiting: maxWaiting, all: maxAllWaiting, longest: longestWait, free: most, accounts: map[string]*accountLoad{}}
+	return &FairLimit{most: most, waiting: maxWaiting, all: maxAllWaiting, longest: longestWait, free: most, accounts: map[string]*accountLoad{}}
+}
+
+// NewPatientLimit returns a limit for what is bounded elsewhere, such as connections: however
+// many wait, none is refused before it has waited for long.
+func NewPatientLimit(most int, longest time.Duration) *FairLimit {
+	f := NewFairLimit(most)
+	f.waiting, f.all, f.longest = math.MaxInt, math.MaxInt, longest
+	return f
+}
+
+// Running returns how many requests are carried out.
+func (f *FairLimit) Running() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.most - f.free
 }
 
 // Acquire waits until a request of the account may be carried out. Call release once when it

@@ -100,6 +100,9 @@ func New(cfg Config) *Router {
 	return rt
 }
 
+// Running returns how many requests of accounts are carried out, streams apart.
+func (rt *Router) Running() int { return rt.fair.Running() }
+
 // Start completes the document when every operation is registered. It fails if one of them
 // has no policy or one that says nothing, if two have one id, if one has no group, or if an
 // input has an embedded type that is not exported.
