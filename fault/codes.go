@@ -109,6 +109,7 @@ const (
 	RangeInvalid            Code = "RANGE_INVALID"
 	RequestRateExceeded     Code = "REQUEST_RATE_EXCEEDED"
 	RequestInFlight         Code = "REQUEST_IN_FLIGHT"
+	Overloaded              Code = "OVERLOADED"
 )
 
 // The exit codes of the command line (ux.md section 4). Documented and stable.
@@ -216,6 +217,7 @@ var table = []Info{
 	{PreconditionFailed, 412, CauseRequest, false, ExitConflict, "", nil, "The resource has changed since it was read.", "Read it again, and repeat the request with the new ETag in If-Match."},
 	{RangeInvalid, 416, CauseRequest, false, ExitUsage, "", nil, "The file has no bytes in that range.", "Ask for a range within the size that the header Content-Range names."},
 	{RequestRateExceeded, 429, CauseRateLimit, true, ExitCredits, "", nil, "The account sends more requests than its limit.", "Send the request again after the seconds that Retry-After names."},
+	{Overloaded, 503, CauseRateLimit, true, ExitCredits, "", nil, "More requests wait than the server can carry out soon.", "Send the request again after the seconds that Retry-After names: nothing was changed."},
 	{RequestInFlight, 409, CauseRequest, true, ExitConflict, "", nil, "A request with the same idempotency key is being carried out.", "Send the request again in a moment: it gets the answer of the first."},
 	{AssertionFailed, 422, CauseRequest, false, ExitAssertion, "", nil, "The run did not end as --expect requires.", "Compare the result with the expectation."},
 	{ServerUnreachable, 503, CauseRequest, true, ExitUnreachable, "", nil, "The process that holds the data directory does not answer.", "Check that it runs; its pid is in the message."},

@@ -211,12 +211,12 @@ func TestF37_SlowReaders(t *testing.T) {
 			}
 		}
 		most := int64(0)
-		until(t, way+" follows", func() bool { return goroutines("api.(*eventStream).follow") > 0 })
+		until(t, way+" follows", func() bool { return goroutines("api.(*pump).send") > 0 })
 		until(t, way+" is cut off", func() bool {
 			runtime.GC()
 			runtime.ReadMemStats(&heap)
 			most = max(most, int64(heap.HeapAlloc)-before)
-			return goroutines("api.(*eventStream).follow") == 0 && goroutines("api.(*socket).serve") == 0
+			return goroutines("api.(*pump).send") == 0 && goroutines("api.(*socket).serve") == 0
 		})
 		if most > 28<<20 { // a page of the journal is at least one chunk, and a chunk may have 16 MiB
 			t.Errorf("%s: the reader costs %d MiB", way, most>>20)
