@@ -74,6 +74,7 @@ type Router struct {
 	policies map[string]*Policy // by the id of an operation
 	repeated []string           // ids that more than one operation has
 	hidden   []string           // parts of inputs that would be ignored
+	unfit    []error            // what inputs and outputs cannot have
 	rates    rates
 	fair     *FairLimit
 	answers  answers
@@ -96,7 +97,6 @@ func New(cfg Config) *Router {
 	doc := humaConfig(cfg.Release)
 	doc.Transformers = []huma.Transformer{rt.ours}
 	rt.api = humago.New(rt.mux, doc)
-	rt.api.UseMiddleware(rt.guard)
 	return rt
 }
 

@@ -71,6 +71,15 @@ func Op(id, method, path, summary string) huma.Operation {
 
 // Handle registers an operation. Errors of fn become problem documents.
 func Handle[I, O any](rt *Router, o huma.Operation, p Policy, fn func(context.Context, *I) (*O, error)) {
+	rt.declare(&o, p)
+	rt.hidden = append(rt.hidden, hidden(o.OperationID, reflect.TypeFor[I]())...)
+	rt.register(o, reflect.TypeFor[I](), reflect.TypeFor[O](), func(ctx context.Context, in any) (any, error) {
+		return rt.limited(ctx, &p, in, func(ctx context.Context, in any) (any, error) { return fn(ctx, in.(*I)) })
+	})
+}
+
+// declare keeps the policy of an operation and describes what follows from it.
+func (rt *Router) declare(o *huma.Operation, p Policy) {
 	if p.Accepts == nil {
 		p.Accepts = []string{"application/json"}
 	}
@@ -78,7 +87,6 @@ func Handle[I, O any](rt *Router, o huma.Operation, p Policy, fn func(context.Co
 		rt.repeated = append(rt.repeated, o.OperationID)
 	}
 	rt.policies[o.OperationID] = &p
-	rt.hidden = append(rt.hidden, hidden(o.OperationID, reflect.TypeFor[I]())...)
 	if o.Responses == nil {
 		o.Responses = map[string]*huma.Response{}
 	}
@@ -99,19 +107,12 @@ func Handle[I, O any](rt *Router, o huma.Operation, p Policy, fn func(context.Co
 	if !p.Public {
 		o.Security[0]["key"] = []string{string(p.Scope)}
 	}
-	huma.Register(rt.api, o, func(ctx context.Context, in *I) (*O, error) {
-		out, err := limited(ctx, rt, &p, in, fn)
-		if err != nil {
-			return nil, rt.Problem(ctx, err)
-		}
-		return out, nil
-	})
 }
 
 // limited calls fn once its account may have another request carried out. The body of the
 // request was read before and the answer is sent afterwards: a slow client keeps nobody
 // waiting.
-func limited[I, O any](ctx context.Context, rt *Router, p *Policy, in *I, fn func(context.Context, *I) (*O, error)) (*O, error) {
+func (rt *Router) limited(ctx context.Context, p *Policy, in any, fn call) (any, error) {
 	if p.Public || p.Stream || p.OwnBody {
 		return fn(ctx, in)
 	}
@@ -157,6 +158,9 @@ func problemSchema(api huma.API) *huma.Schema {
 func (rt *Router) checkPolicies() error {
 	if len(rt.repeated) > 0 {
 		return fmt.Errorf("two operations are called %s", rt.repeated[0])
+	}
+	if len(rt.unfit) > 0 {
+		return rt.unfit[0]
 	}
 	if len(rt.hidden) > 0 {
 		return fmt.Errorf("the parameters of a type that is not exported would be ignored: %s", rt.hidden[0])
