@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/local"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/telemetry"
@@ -59,7 +60,7 @@ func notAsked(dir string, err error) error {
 	if !errors.Is(err, fault.StoreLocked) {
 		return err
 	}
-	if _, why := control.Socket(dir); why != nil && !errors.Is(why, fs.ErrNotExist) {
+	if _, why := local.Socket(dir); why != nil && !errors.Is(why, fs.ErrNotExist) {
 		return fault.Wrap(fault.StoreLocked, err, "%s; it was not asked: %v", fault.Message(err), why)
 	}
 	return err

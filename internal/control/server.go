@@ -19,15 +19,14 @@ import (
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/local"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 )
 
 const (
-	// maxCall is the size of the largest request, maxCallers the number of
-	// connections served at a time.
-	maxCall    = 16 << 20
-	maxCallers = 64
+	// maxCall is the size of the largest request.
+	maxCall = 16 << 20
 	// maxListed is the number of files in one answer. It is also the largest --limit.
 	maxListed = 10_000
 	// maxChanges is the number of changes in one answer.
@@ -71,7 +70,7 @@ type newest struct {
 // their account. What is no operation of theirs goes to api; nil = nothing answers it. The
 // returned function stops it.
 func Serve(dir string, r Reader, of func(account string) Service, api http.Handler) (stop func(), err error) {
-	ln, cleanup, err := listen(dir)
+	ln, cleanup, err := local.Listen(dir)
 	if err != nil {
 		return nil, err
 	}
