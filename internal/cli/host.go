@@ -120,6 +120,7 @@ func (a *app) readingAll(ctx context.Context, fn func(ctx context.Context, r con
 type host struct {
 	control.Local
 	svc       *service.Service
+	pipe      *local.Pipe // serves this process
 	dir       string
 	telemetry *telemetry.Telemetry // nil = none
 	failed    chan error           // holds the first error of a commit
@@ -180,6 +181,8 @@ func (a *app) openIdle(ctx context.Context, idle bool, choose func(context.Conte
 		return nil, datadir.Error(dir, err)
 	}
 	h.Local = control.Local{Reader: st, Node: h.svc.Node, AccountName: a.account, Dir: dir, Version: thisBuild().short()}
+	h.pipe = local.NewPipe()
+	h.svc.ServeLocal(h.pipe)
 	if h.unhook, err = control.Serve(dir, st, h.For, h.svc.Local()); err != nil {
 		h.unhook = func() {}
 		return nil, errors.Join(datadir.Error(dir, err), h.stop(0))

@@ -314,6 +314,9 @@ func (s *Service) Local() http.Handler {
 	})
 }
 
+// ServeLocal serves what Local returns on a listener, until Close.
+func (s *Service) ServeLocal(ln net.Listener) { s.serve(ln, s.Local()) }
+
 // local reports whether only programs of this machine reach an address.
 func local(addr net.Addr) bool {
 	switch addr := addr.(type) {
