@@ -378,6 +378,7 @@ func (a *app) applyHere(ctx context.Context, c *connection, head store.Head, s c
 	if err != nil {
 		return err
 	}
+	h.guests.admit()
 	err = a.carry(ctx, h, sigs, []*followed{{id: shown.Run, plan: p, skip: skip}}, false)
 	var end exit
 	if errors.As(err, &end) && s.fine != 0 && int(end) == s.fine {

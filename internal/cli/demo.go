@@ -211,7 +211,7 @@ func (d *demo) watch(ctx context.Context, h *host, sigs <-chan os.Signal, r *fol
 		return d.broken(h, r)
 	}
 	r.into = filepath.Join(d.dir, demoSave)
-	if r.saved, err = d.saveOutputs(ctx, h.Node.Files.Files(d.account), r.view, r.into); err != nil {
+	if r.saved, err = d.saveOutputs(ctx, h, r.view, r.into); err != nil {
 		return err
 	}
 	d.runs = append(d.runs, r)

@@ -119,6 +119,8 @@ func (a *app) readingAll(ctx context.Context, fn func(ctx context.Context, r con
 // of the same user reach it.
 type host struct {
 	control.Local
+	a         *app
+	guests    guests
 	svc       *service.Service
 	pipe      *local.Pipe // serves this process
 	dir       string
@@ -162,13 +164,13 @@ func (a *app) openIdle(ctx context.Context, idle bool, choose func(context.Conte
 			selected[head.Key] = true
 		}
 	}
-	h := &host{dir: dir, failed: make(chan error, 1), unhook: func() {}}
+	h := &host{a: a, dir: dir, failed: make(chan error, 1), unhook: func() {}}
 	cfg := service.Config{
 		Node: node.Config{
 			Dir: dir, Actions: a.actions, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log, Accounts: a.rules(), Secrets: a.secretsIn(dir),
 			Select: func(key store.Key) bool { return selected[key] }, Idle: idle, CommitFailed: h.commitFailed,
 		},
-		Local: true, Actions: a.built, Account: config.Account, MaxSource: maxSource, Rate: -1, Release: thisBuild().Version, Logger: a.log,
+		Local: true, Take: h.guests.take, Actions: a.built, Account: config.Account, MaxSource: maxSource, Rate: -1, Release: thisBuild().Version, Logger: a.log,
 		Secrets: a.secretsIn(dir), Sealer: secrets.NewSealer(dir, a.getenv),
 	}
 	if h.telemetry, err = a.telemetry(ctx, false); err != nil {

@@ -52,6 +52,8 @@ type Config struct {
 	// interface is made when it is first used. It makes no first key, sends no webhooks, and
 	// carries on no bulk that another process has begun: a command does what its user asked for.
 	Local bool
+	// Take is that of api.Config.
+	Take func() (done func(account, run string), err error)
 	// MaxSource is how many bytes a recipe may have. Required.
 	MaxSource int64
 	// Rate and Burst are those of api.Config.
@@ -232,7 +234,7 @@ func (s *Service) server(ctx context.Context) (*api.Server, error) {
 	cfg := api.Config{
 		Node: s.Node, Actions: s.cfg.Actions, Keys: s.keys, Recipes: s.recipes, Rules: s.cfg.Node.Rules,
 		Rate: s.cfg.Rate, Burst: s.cfg.Burst, Logger: s.cfg.Logger, Release: s.cfg.Release,
-		Hooks: s.Hooks, Bulks: s.Bulks, Accounts: s.accounts, Secrets: s.cfg.Secrets, CursorKey: cursors,
+		Hooks: s.Hooks, Bulks: s.Bulks, Accounts: s.accounts, Secrets: s.cfg.Secrets, CursorKey: cursors, Take: s.cfg.Take,
 	}
 	if s.cfg.Open {
 		cfg.Open = access.Anyone(s.cfg.Account)
@@ -302,7 +304,7 @@ func (s *Service) Serve(ln net.Listener) error {
 // directory it is, who could open the directory and needs no key: requests are made by the
 // operator, of the account that the header Roux-Account names.
 func (s *Service) Local() http.Handler {
-	who := access.Anyone(s.cfg.Account)
+	who := access.User(s.cfg.Account)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		server, err := s.server(r.Context())
 		if err != nil {
