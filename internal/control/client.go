@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/local"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
@@ -173,44 +172,4 @@ func (r *Remote) Changes(ctx context.Context, account string, after uint64, limi
 func (r *Remote) Newest(ctx context.Context, account string) (last, expired uint64, err error) {
 	n, err := call[newest](ctx, r, "newest", request{Key: store.Key{Account: account}})
 	return n.Last, n.Expired, err
-}
-
-// Cancel implements Runs.
-func (r *Remote) Cancel(ctx context.Context, run, reason string) error {
-	_, err := call[any](ctx, r, "cancel", request{Key: r.key(run), Reason: reason})
-	return err
-}
-
-// Retry implements Runs.
-func (r *Remote) Retry(ctx context.Context, run string, req engine.RetryRequest) error {
-	fields, err := json.Marshal(req.Edits)
-	if err != nil {
-		return fmt.Errorf("socket: %w", err)
-	}
-	_, err = call[any](ctx, r, "retry", request{Key: r.key(run), From: req.From, Set: fields, Limits: req.Limits})
-	return err
-}
-
-// Signal implements Runs.
-func (r *Remote) Signal(ctx context.Context, run, name string, data json.RawMessage) error {
-	_, err := call[any](ctx, r, "signal", request{Key: r.key(run), Name: name, Data: data})
-	return err
-}
-
-// Pause implements Runs.
-func (r *Remote) Pause(ctx context.Context, run, reason string) error {
-	_, err := call[any](ctx, r, "pause", request{Key: r.key(run), Reason: reason})
-	return err
-}
-
-// Unpause implements Runs.
-func (r *Remote) Unpause(ctx context.Context, run string) error {
-	_, err := call[any](ctx, r, "unpause", request{Key: r.key(run)})
-	return err
-}
-
-// Release implements Runs.
-func (r *Remote) Release(ctx context.Context, run string) error {
-	_, err := call[any](ctx, r, "release", request{Key: r.key(run)})
-	return err
 }
