@@ -109,6 +109,10 @@ var operations = map[string]func(context.Context, *client.Client) error{
 	"executions-unpause": func(ctx context.Context, c *client.Client) error {
 		return last(c.Runs.Unpause(ctx, "x", client.Reason{}))
 	},
+	"executions-handover": func(ctx context.Context, c *client.Client) error {
+		return last(c.Runs.HandOver(ctx, client.Handover{}))
+	},
+	"executions-continue": func(ctx context.Context, c *client.Client) error { return last(c.Runs.Continue(ctx, "x")) },
 	"executions-release": func(ctx context.Context, c *client.Client) error {
 		return last(c.Runs.Release(ctx, "x", client.Reason{}))
 	},

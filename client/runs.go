@@ -227,6 +227,42 @@ func (r *Runs) Release(ctx context.Context, id string, why Reason) (*Run, error)
 	return r.change(ctx, r.at(http.MethodPost, id, "release"), why)
 }
 
+// A Handover is a run that a command hands over to the process that holds the data directory.
+// Plan has the form of one release of Roux, which both processes must be of.
+type Handover struct {
+	Plan       json.RawMessage   `json:"plan"`
+	Recipe     string            `json:"recipe,omitempty"` // name, for people
+	Version    string            `json:"version,omitempty"`
+	Parameters any               `json:"parameters,omitempty"` // what becomes a JSON object
+	Files      []HandedFile      `json:"files,omitempty"`
+	MaxCredits int64             `json:"maxCredits,omitempty"`
+	Key        string            `json:"key,omitempty"` // a key of the account, whose budget the run spends
+	Labels     map[string]string `json:"labels,omitempty"`
+}
+
+// A HandedFile is an input file that the account keeps, under its name in the run.
+type HandedFile struct {
+	Hash string `json:"hash"`
+	Name string `json:"name,omitempty"`
+}
+
+// HandOver starts a run, over the socket of a data directory only.
+func (r *Runs) HandOver(ctx context.Context, h Handover) (*Started, error) {
+	cl, err := at(http.MethodPost, "v1", "handovers").send(h)
+	if err != nil {
+		return nil, err
+	}
+	out := new(Started)
+	_, err = r.c.do(ctx, cl, out)
+	return result(out, err)
+}
+
+// Continue makes the process that holds a data directory carry on a run which an earlier one
+// has left, over its socket only.
+func (r *Runs) Continue(ctx context.Context, id string) (*Run, error) {
+	return r.run(ctx, r.at(http.MethodPost, id, "continue"))
+}
+
 // A RetryRequest says how an ended run runs again.
 type RetryRequest struct {
 	From        string     `json:"from,omitempty"`  // the step to start from; default: what failed

@@ -99,6 +99,9 @@ type Principal struct {
 	// key; "" = it has none.
 	Budget  string
 	Expires int64 // UTC µs; 0 = never
+	// Local is true for the user of the data directory, whose commands reach the process that
+	// holds it through the socket.
+	Local bool
 }
 
 // Allows reports whether the principal has a scope.
@@ -118,6 +121,13 @@ func (p *Principal) Check(s Scope) error {
 // loopback or on a socket of its user only.
 func Anyone(account string) *Principal {
 	return &Principal{Account: account, Name: "local user", Scopes: admin}
+}
+
+// User returns the principal of a request that comes over the socket of a data directory.
+func User(account string) *Principal {
+	p := Anyone(account)
+	p.Local = true
+	return p
 }
 
 func rolesWith(s Scope) (names []string) {

@@ -59,6 +59,9 @@ type Config struct {
 	CursorKey []byte
 	// Release is the release of the server, for people.
 	Release string
+	// Take is called before a run of another process is taken over, and done with its id once
+	// it is; "" = it was not. An error refuses it. Default: every one is taken.
+	Take func() (done func(account, run string), err error)
 }
 
 // A Server answers requests. It is an http.Handler.
@@ -108,6 +111,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Rate == 0 {
 		cfg.Rate = 200
 	}
+	if cfg.Take == nil {
+		cfg.Take = func() (func(account, run string), error) { return func(string, string) {}, nil }
+	}
 	if cfg.Burst == 0 {
 		cfg.Burst = 400
 	}
@@ -129,6 +135,7 @@ func (s *Server) routes() {
 	s.recipeRoutes()
 	s.executionRoutes()
 	s.controlRoutes()
+	s.handoverRoutes()
 	s.whyRoutes()
 	s.eventRoutes()
 	s.socketRoutes()

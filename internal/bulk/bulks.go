@@ -105,13 +105,21 @@ func (b *Bulks) Start(ctx context.Context) error {
 			break
 		}
 	}
+	b.StartNew(ctx)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
 	for account := range b.open {
 		b.work(account)
 	}
 	return nil
+}
+
+// StartNew is Start for a process that carries on only what is created in it. The next Start
+// carries on the others.
+func (b *Bulks) StartNew(ctx context.Context) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
 }
 
 // Stop ends the workers after the runs that they are at. The next Start carries on.

@@ -13,11 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/roux-engine/roux/client"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/bundle"
-	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/datadir"
-	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/spell"
 	"github.com/roux-engine/roux/internal/store"
@@ -35,8 +34,9 @@ func (a *app) cancelCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.apply(cmd.Context(), args[0], change{
 				done: "is cancelled",
-				act: func(ctx context.Context, h control.Runs, _ store.Reader, head store.Head) error {
-					return h.Cancel(ctx, head.Run, reason)
+				act: func(ctx context.Context, c *client.Client, _ store.Reader, head store.Head) error {
+					_, err := c.Runs.Cancel(ctx, head.Run, client.Reason{Reason: reason})
+					return err
 				},
 				fine: fault.ExitCancelled,
 			})
@@ -59,7 +59,7 @@ func (a *app) retryCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.apply(cmd.Context(), args[0], change{
 				done: "runs again",
-				act: func(ctx context.Context, h control.Runs, j store.Reader, head store.Head) error {
+				act: func(ctx context.Context, c *client.Client, j store.Reader, head store.Head) error {
 					p, err := store.LoadPlan(ctx, j, head)
 					if err != nil {
 						return err
@@ -77,7 +77,12 @@ func (a *app) retryCommand() *cobra.Command {
 					if err != nil {
 						return err
 					}
-					return h.Retry(ctx, head.Run, engine.RetryRequest{From: from, Edits: fields, Limits: limits})
+					req := client.RetryRequest{From: from, Limits: limits}
+					if len(fields) > 0 {
+						req.Input = fields
+					}
+					_, err = c.Runs.Retry(ctx, head.Run, req)
+					return err
 				},
 			})
 		},
@@ -101,7 +106,7 @@ func (a *app) signalCommand() *cobra.Command {
 			}
 			return a.apply(cmd.Context(), args[0], change{
 				done: fmt.Sprintf("has the signal %q", args[1]),
-				act: func(ctx context.Context, h control.Runs, j store.Reader, head store.Head) error {
+				act: func(ctx context.Context, c *client.Client, j store.Reader, head store.Head) error {
 					if head.Ended == 0 {
 						names, err := signalsOf(ctx, j, head)
 						if err == nil {
@@ -113,7 +118,12 @@ func (a *app) signalCommand() *cobra.Command {
 							return err
 						}
 					}
-					return h.Signal(ctx, head.Run, args[1], data)
+					signal := client.Signal{Name: args[1]}
+					if len(data) > 0 {
+						signal.Payload = data
+					}
+					_, err := c.Runs.Signal(ctx, head.Run, signal)
+					return err
 				},
 			})
 		},
@@ -148,8 +158,9 @@ func (a *app) pauseCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.apply(cmd.Context(), args[0], change{
 				done: "is paused",
-				act: func(ctx context.Context, h control.Runs, _ store.Reader, head store.Head) error {
-					return h.Pause(ctx, head.Run, reason)
+				act: func(ctx context.Context, c *client.Client, _ store.Reader, head store.Head) error {
+					_, err := c.Runs.Pause(ctx, head.Run, client.Reason{Reason: reason})
+					return err
 				},
 				stays: true,
 			})
@@ -168,8 +179,9 @@ func (a *app) unpauseCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.apply(cmd.Context(), args[0], change{
 				done: "goes on",
-				act: func(ctx context.Context, h control.Runs, _ store.Reader, head store.Head) error {
-					return h.Unpause(ctx, head.Run)
+				act: func(ctx context.Context, c *client.Client, _ store.Reader, head store.Head) error {
+					_, err := c.Runs.Unpause(ctx, head.Run, client.Reason{})
+					return err
 				},
 			})
 		},
@@ -185,14 +197,15 @@ func (a *app) releaseCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.apply(cmd.Context(), args[0], change{
 				done: "is released and goes on",
-				act: func(ctx context.Context, h control.Runs, _ store.Reader, head store.Head) error {
+				act: func(ctx context.Context, c *client.Client, _ store.Reader, head store.Head) error {
 					switch {
 					case head.Quarantine == "":
 						return fault.New(fault.Conflict, "run %s is not quarantined: it is %s", head.Run, head.Status)
 					case head.Imported():
 						return fault.New(fault.Conflict, "run %s was imported: `%s` makes it a run of this data directory", head.Run, a.hint("runs adopt", head.Run))
 					}
-					return h.Release(ctx, head.Run)
+					_, err := c.Runs.Release(ctx, head.Run, client.Reason{})
+					return err
 				},
 			})
 		},
@@ -213,7 +226,7 @@ func (a *app) adoptCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.apply(cmd.Context(), args[0], change{
 				done: "is adopted",
-				act: func(ctx context.Context, h control.Runs, j store.Reader, head store.Head) error {
+				act: func(ctx context.Context, c *client.Client, j store.Reader, head store.Head) error {
 					switch {
 					case head.Quarantine == bundle.Importing:
 						return fault.New(fault.Conflict, "run %s: %s", head.Run, bundle.Importing)
@@ -226,10 +239,11 @@ func (a *app) adoptCommand() *cobra.Command {
 							head.Run, bundle.WithoutMasked, view.Masked, view.Redacted)
 					}
 					// The root last: a command that was interrupted can be given again.
-					if err := adoptBelow(ctx, h, j, head); err != nil {
+					if err := adoptBelow(ctx, c, j, head); err != nil {
 						return err
 					}
-					return h.Release(ctx, head.Run)
+					_, err := c.Runs.Release(ctx, head.Run, client.Reason{})
+					return err
 				},
 			})
 		},
@@ -239,7 +253,7 @@ func (a *app) adoptCommand() *cobra.Command {
 }
 
 // adoptBelow adopts the runs below a root.
-func adoptBelow(ctx context.Context, h control.Runs, j store.Reader, root store.Head) error {
+func adoptBelow(ctx context.Context, c *client.Client, j store.Reader, root store.Head) error {
 	q := store.Query{Account: root.Account, Root: root.Run, Limit: 500}
 	for {
 		heads, err := j.List(ctx, q)
@@ -248,7 +262,7 @@ func adoptBelow(ctx context.Context, h control.Runs, j store.Reader, root store.
 		}
 		for i := range heads {
 			if heads[i].Imported() {
-				if err := h.Release(ctx, heads[i].Run); err != nil {
+				if _, err := c.Runs.Release(ctx, heads[i].Run, client.Reason{}); err != nil {
 					return err
 				}
 			}
@@ -286,7 +300,7 @@ func (a *app) payload(text string) (json.RawMessage, error) {
 
 // A change is what a command does to one run, and how it reports it.
 type change struct {
-	act func(ctx context.Context, h control.Runs, j store.Reader, head store.Head) error
+	act func(ctx context.Context, c *client.Client, j store.Reader, head store.Head) error
 	// done completes the message "RUN …" that reports the change, for example with "is
 	// cancelled".
 	done string
@@ -309,34 +323,42 @@ func (a *app) apply(ctx context.Context, name string, s change) error {
 	if err := datadir.MustExist(dir); err != nil {
 		return err
 	}
-	if r := a.dial(ctx, dir); r != nil {
-		head, err := a.findRun(ctx, r, name)
+	var found store.Head
+	open := func(ctx context.Context) (*host, error) {
+		return a.openIdle(ctx, s.stays, func(ctx context.Context, r store.Reader) (list []store.Head, err error) {
+			if found, err = a.findRun(ctx, r, name); err != nil || found.Root == "" {
+				return []store.Head{found}, err
+			}
+			root, err := r.Head(ctx, store.Key{Account: found.Account, Run: found.Root})
+			return []store.Head{found, root}, err
+		})
+	}
+	return a.asking(ctx, open, func(ctx context.Context, c *connection) error {
+		if c.host != nil {
+			return a.applyHere(ctx, c, found, s)
+		}
+		head, err := a.findRun(ctx, c.reader, name)
 		if err != nil {
 			return err
 		}
-		if err := s.act(ctx, r, r, head); err != nil {
+		if err := s.act(ctx, c.Client, c.reader, head); err != nil {
 			return err
 		}
 		a.changed(head.Run, s.done)
 		return nil
-	}
+	})
+}
+
+// applyHere applies a change to a run that this process carries on.
+func (a *app) applyHere(ctx context.Context, c *connection, head store.Head, s change) error {
+	h := c.host
+	defer h.abandon()
 	sigs, unhook := interrupts()
 	defer unhook()
-	var head store.Head
-	h, err := a.openIdle(ctx, s.stays, func(ctx context.Context, r store.Reader) ([]store.Head, error) {
-		if head, err = a.findRun(ctx, r, name); err != nil || head.Root == "" {
-			return []store.Head{head}, err
-		}
-		root, err := r.Head(ctx, store.Key{Account: head.Account, Run: head.Root})
-		return []store.Head{head, root}, err
-	})
-	if err != nil {
-		return err
-	}
-	defer h.abandon()
 	// A child run goes on with its root, which is what the user waits for.
 	shown := head
 	if head.Root != "" {
+		var err error
 		if shown, err = h.Head(ctx, store.Key{Account: head.Account, Run: head.Root}); err != nil {
 			return err
 		}
@@ -345,7 +367,7 @@ func (a *app) apply(ctx context.Context, name string, s change) error {
 	if err != nil {
 		return err
 	}
-	if err := s.act(ctx, h, h, head); err != nil {
+	if err := s.act(ctx, c.Client, h, head); err != nil {
 		return h.refused(err)
 	}
 	if s.stays {
@@ -356,6 +378,7 @@ func (a *app) apply(ctx context.Context, name string, s change) error {
 	if err != nil {
 		return err
 	}
+	h.guests.admit()
 	err = a.carry(ctx, h, sigs, []*followed{{id: shown.Run, plan: p, skip: skip}}, false)
 	var end exit
 	if errors.As(err, &end) && s.fine != 0 && int(end) == s.fine {

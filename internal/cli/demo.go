@@ -24,7 +24,6 @@ import (
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/journal"
-	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/userfile"
@@ -141,7 +140,8 @@ func (a *app) newDemo() (*demo, error) {
 
 // tour runs both examples. One step fails once.
 func (d *demo) tour(ctx context.Context) error {
-	d.actions = node.Catalogue(append(d.list, failsOnce(d.list, "pdf-to-markdown")...))
+	d.built = d.built.With(failsOnce(d.list, "pdf-to-markdown")...)
+	d.actions = d.built.Catalogue
 	d.say("\n1 of 2: a PDF becomes a digest. Its first reading fails, because the demo says so, and is retried.")
 	if err := d.scene(ctx, "document-digest.yaml", "report.pdf"); err != nil {
 		return err
@@ -211,7 +211,7 @@ func (d *demo) watch(ctx context.Context, h *host, sigs <-chan os.Signal, r *fol
 		return d.broken(h, r)
 	}
 	r.into = filepath.Join(d.dir, demoSave)
-	if r.saved, err = d.saveOutputs(ctx, h.Node.Files.Files(d.account), r.view, r.into); err != nil {
+	if r.saved, err = d.saveOutputs(ctx, h, r.view, r.into); err != nil {
 		return err
 	}
 	d.runs = append(d.runs, r)

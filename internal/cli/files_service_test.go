@@ -17,7 +17,6 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/control"
-	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/term"
 )
 
@@ -34,10 +33,13 @@ func hostedAt(t *testing.T, dir string) (*host, *control.Remote) {
 	t.Setenv("ROUX_DATA", dir)
 	a := &app{account: account,
 		stdin: strings.NewReader(""), stdout: new(bytes.Buffer), stderr: new(bytes.Buffer),
-		getenv: os.Getenv, config: config.New(os.Getenv, new(string)), now: time.Now, actions: node.Catalogue(testActions()),
+		getenv: os.Getenv, config: config.New(os.Getenv, new(string)), now: time.Now, more: testActions(),
 	}
 	a.screen = term.NewScreen(a.stderr, true, a.getenv)
 	a.log = newLog(a.screen, false)
+	if err := a.useActions(nil, nil); err != nil {
+		t.Fatal(err)
+	}
 	h, err := a.openHost(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)

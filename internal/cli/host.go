@@ -11,11 +11,15 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/local"
 	"github.com/roux-engine/roux/internal/node"
+	"github.com/roux-engine/roux/internal/secrets"
+	"github.com/roux-engine/roux/internal/service"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/telemetry"
 )
@@ -59,7 +63,7 @@ func notAsked(dir string, err error) error {
 	if !errors.Is(err, fault.StoreLocked) {
 		return err
 	}
-	if _, why := control.Socket(dir); why != nil && !errors.Is(why, fs.ErrNotExist) {
+	if _, why := local.Socket(dir); why != nil && !errors.Is(why, fs.ErrNotExist) {
 		return fault.Wrap(fault.StoreLocked, err, "%s; it was not asked: %v", fault.Message(err), why)
 	}
 	return err
@@ -111,10 +115,14 @@ func (a *app) readingAll(ctx context.Context, fn func(ctx context.Context, r con
 	return errors.Join(err, datadir.Error(dir, st.Close()))
 }
 
-// A host is a node in this process, with the socket through which other commands
+// A host is a service in this process, with the socket through which other commands
 // of the same user reach it.
 type host struct {
 	control.Local
+	a         *app
+	guests    guests
+	svc       *service.Service
+	pipe      *local.Pipe // serves this process
 	dir       string
 	telemetry *telemetry.Telemetry // nil = none
 	failed    chan error           // holds the first error of a commit
@@ -156,21 +164,28 @@ func (a *app) openIdle(ctx context.Context, idle bool, choose func(context.Conte
 			selected[head.Key] = true
 		}
 	}
-	h := &host{Local: control.Local{Reader: st, AccountName: a.account, Dir: dir, Version: thisBuild().short()}, dir: dir, failed: make(chan error, 1), unhook: func() {}}
-	cfg := node.Config{
-		Dir: dir, Actions: a.actions, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log, Accounts: a.rules(), Secrets: a.secretsIn(dir),
-		Select: func(key store.Key) bool { return selected[key] }, Idle: idle, CommitFailed: h.commitFailed,
+	h := &host{a: a, dir: dir, failed: make(chan error, 1), unhook: func() {}}
+	cfg := service.Config{
+		Node: node.Config{
+			Dir: dir, Actions: a.actions, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log, Accounts: a.rules(), Secrets: a.secretsIn(dir),
+			Select: func(key store.Key) bool { return selected[key] }, Idle: idle, CommitFailed: h.commitFailed,
+		},
+		Local: true, Take: h.guests.take, Actions: a.built, Account: config.Account, MaxSource: maxSource, Rate: -1, Release: thisBuild().Version, Logger: a.log,
+		Secrets: a.secretsIn(dir), Sealer: secrets.NewSealer(dir, a.getenv),
 	}
 	if h.telemetry, err = a.telemetry(ctx, false); err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
 	if h.telemetry != nil {
-		cfg.Observer = h.telemetry
+		cfg.Node.Observer = h.telemetry
 	}
-	if h.Node, err = node.Open(ctx, st, cfg); err != nil {
+	if h.svc, err = service.Open(ctx, st, cfg); err != nil {
 		return nil, datadir.Error(dir, err)
 	}
-	if h.unhook, err = control.Serve(dir, st, h.For, nil); err != nil {
+	h.Local = control.Local{Reader: st, Node: h.svc.Node, AccountName: a.account, Dir: dir, Version: thisBuild().short()}
+	h.pipe = local.NewPipe()
+	h.svc.ServeLocal(h.pipe)
+	if h.unhook, err = control.Serve(dir, st, h.For, h.svc.Local()); err != nil {
 		h.unhook = func() {}
 		return nil, errors.Join(datadir.Error(dir, err), h.stop(0))
 	}
@@ -276,10 +291,11 @@ func (h *host) abandon() {
 }
 
 func (h *host) stop(wait time.Duration) error {
+	h.svc.Quiet() // what is streamed over the socket would keep it open
 	h.unhook()
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
-	err := datadir.Error(h.dir, h.Node.Stop(ctx))
+	err := datadir.Error(h.dir, h.svc.Close(ctx))
 	if h.telemetry != nil {
 		h.telemetry.Close()
 	}

@@ -22,7 +22,6 @@ import (
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/control"
-	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/term"
 )
 
@@ -238,10 +237,13 @@ func TestA15_A31_HostileNamesFromInside(t *testing.T) {
 	// A process that holds the directory, with requests to its socket.
 	a := &app{account: account,
 		stdin: strings.NewReader(""), stdout: new(bytes.Buffer), stderr: new(bytes.Buffer),
-		getenv: os.Getenv, config: config.New(os.Getenv, new(string)), now: time.Now, actions: node.Catalogue(testActions()),
+		getenv: os.Getenv, config: config.New(os.Getenv, new(string)), now: time.Now, more: testActions(),
 	}
 	a.screen = term.NewScreen(a.stderr, true, a.getenv)
 	a.log = newLog(a.screen, false)
+	if err := a.useActions(nil, nil); err != nil {
+		t.Fatal(err)
+	}
 	h, err := a.openHost(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -12,9 +12,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/roux-engine/roux/client"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jsonx"
-	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
@@ -149,11 +149,13 @@ func propertyTypes(schema json.RawMessage) map[string][]string {
 	return types
 }
 
-// setLimits reads the limits among the values of --set. rest are the others.
-func setLimits(args []string) (limits plan.Limits, rest []string, err error) {
+// setLimits reads the limits among the values of --set; nil = there are none. rest are the
+// others.
+func setLimits(args []string) (limits *client.RunLimits, rest []string, err error) {
+	var set client.RunLimits
 	fields := map[string]*int64{
-		"max_total_steps": &limits.TotalSteps, "max_loop_items": &limits.LoopItems, "memory_limit_mb": &limits.MemoryBytes,
-		"max_expression_cost": &limits.ExpressionCost,
+		"max_total_steps": &set.MaxTotalSteps, "max_loop_items": &set.MaxLoopItems, "memory_limit_mb": &set.MemoryLimitMB,
+		"max_expression_cost": &set.MaxExpressionCost,
 	}
 	for _, arg := range args {
 		assigned, ok := strings.CutPrefix(arg, "limits.")
@@ -169,8 +171,8 @@ func setLimits(args []string) (limits plan.Limits, rest []string, err error) {
 		if *field, err = strconv.ParseInt(value, 10, 40); err != nil || *field < 1 {
 			return limits, nil, fault.New(fault.Usage, "--set %s: want a whole number of at least 1", view.OneLine(arg))
 		}
+		limits = &set
 	}
-	limits.MemoryBytes <<= 20
 	return limits, rest, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/term"
@@ -105,12 +106,21 @@ func hashLike(s string) bool {
 	return strings.Trim(digits, "0123456789abcdefABCDEF") == "" && len(digits) <= 64 && (marked && digits != "" || len(digits) >= 6)
 }
 
+// inDir is datadir.Error for the data directory of the command.
+func (a *app) inDir(err error) error {
+	dir, derr := a.config.DataDir()
+	if derr != nil {
+		return err
+	}
+	return datadir.Error(dir, err)
+}
+
 // storeInputs stores the input files and finds those that are stored already.
-func (a *app) storeInputs(ctx context.Context, h *host, list []inputFile) ([]action.FileInfo, error) {
+func (a *app) storeInputs(ctx context.Context, files control.Files, list []inputFile) ([]action.FileInfo, error) {
 	infos := make([]action.FileInfo, len(list))
 	for i, g := range list {
 		if g.f == nil {
-			kept, err := h.FindFile(ctx, g.hash)
+			kept, err := files.FindFile(ctx, g.hash)
 			if errors.Is(err, fault.FileNotFound) {
 				err = fault.New(fault.FileNotFound, "%s: no such path, and no file is kept whose hash begins so; `%s` lists those that are", view.OneLine(g.hash), a.hint("files ls", ""))
 			}
@@ -126,13 +136,13 @@ func (a *app) storeInputs(ctx context.Context, h *host, list []inputFile) ([]act
 		}
 		p := a.progress(g.f, filepath.Base(g.path), size)
 		var err error
-		infos[i], err = h.PutFile(ctx, p, filepath.Base(g.path))
+		infos[i], err = files.PutFile(ctx, p, filepath.Base(g.path))
 		p.End()
 		if p.Err() != nil {
 			err = userfile.OpenError(g.path, fault.FileNotFound, p.Err())
 		}
 		if err != nil {
-			return nil, datadir.Error(h.dir, err)
+			return nil, a.inDir(err)
 		}
 		// The store keeps equal content once, under its first name. In this run each
 		// copy has its own name.

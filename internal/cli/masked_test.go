@@ -18,9 +18,9 @@ import (
 
 	library "github.com/roux-engine/roux"
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/local"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -238,7 +238,7 @@ func TestRefusedWriteOnly(t *testing.T) {
 // askSocket sends a request to the holder of a directory and returns its answer.
 func askSocket(t *testing.T, dir, op string, in any) (string, error) {
 	t.Helper()
-	path, err := control.Socket(dir)
+	path, err := local.Socket(dir)
 	if err != nil {
 		return "", err
 	}

@@ -138,24 +138,40 @@ func (a *app) start(ctx context.Context, c *compiled, params map[string]any, fil
 	}
 	sigs, unhook := interrupts()
 	defer unhook()
-	h, err := a.openHost(ctx, nil)
+	run := ""
+	h, err := a.carrying(ctx, nil, func(ctx context.Context, r *relay) error {
+		infos, err := a.storeInputs(ctx, r.remote, list)
+		if err == nil {
+			run, err = r.hand(ctx, c, params, infos, pay)
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	defer h.abandon()
-	infos, err := a.storeInputs(ctx, h, list)
-	if err != nil {
-		return err
-	}
-	run, err := h.start(ctx, c, params, infos, pay)
-	if err != nil {
-		return h.refused(err)
+	if own, ok := h.(*host); ok {
+		infos, err := a.storeInputs(ctx, own, list)
+		if err != nil {
+			return err
+		}
+		if run, err = own.start(ctx, c, params, infos, pay); err != nil {
+			return own.refused(err)
+		}
 	}
 	a.log.Debug("run started", "run", run, "plan", c.plan.Hash().String())
 	if !a.screen.Live() {
 		a.say("%s %s", view.OneLine(c.recipe.Name), run)
 	}
+	a.sayElsewhere(h)
 	return a.carry(ctx, h, sigs, []*followed{{id: run, plan: c.plan, into: into}}, false)
+}
+
+// sayElsewhere says that another process carries on what the command follows.
+func (a *app) sayElsewhere(h carrier) {
+	if who := h.elsewhere(); who != "" {
+		a.say("%s holds the data directory and carries it on", who)
+	}
 }
 
 func (a *app) resumeCommand() *cobra.Command {
@@ -177,9 +193,14 @@ func (a *app) resumeCommand() *cobra.Command {
 			sigs, unhook := interrupts()
 			defer unhook()
 			var heads []store.Head
-			h, err := a.openHost(ctx, func(ctx context.Context, r store.Reader) ([]store.Head, error) {
+			h, err := a.carrying(ctx, func(ctx context.Context, r store.Reader) ([]store.Head, error) {
 				heads, err = a.resumable(ctx, r, args)
 				return heads, err
+			}, func(ctx context.Context, r *relay) (err error) {
+				if heads, err = a.resumable(ctx, r.remote, args); err != nil {
+					return err
+				}
+				return r.resume(ctx, heads)
 			})
 			if err != nil {
 				return err
@@ -189,16 +210,21 @@ func (a *app) resumeCommand() *cobra.Command {
 				a.say("nothing to resume: every run here has ended")
 				return h.finish(sigs)
 			}
+			a.sayElsewhere(h)
+			from, err := h.source(ctx)
+			if err != nil {
+				return err
+			}
 			runs := make([]*followed, len(heads))
 			plans := map[string]*plan.Plan{} // thousands of runs may share one
 			for i, head := range heads {
 				if plans[head.PlanHash] == nil {
-					if plans[head.PlanHash], err = store.LoadPlan(ctx, h, head); err != nil {
+					if plans[head.PlanHash], err = store.LoadPlan(ctx, from, head); err != nil {
 						return err
 					}
 				}
 				runs[i] = &followed{id: head.Run, plan: plans[head.PlanHash]}
-				if runs[i].skip, err = lastEvent(ctx, h, head.Key); err != nil {
+				if runs[i].skip, err = lastEvent(ctx, from, head.Key); err != nil {
 					return err
 				}
 			}
@@ -259,11 +285,15 @@ func (a *app) unended(ctx context.Context, j store.Reader) ([]store.Head, error)
 
 // carry follows runs to their end, prints their results and closes the host. If list is
 // set, the result is a list even for one run.
-func (a *app) carry(ctx context.Context, h *host, sigs <-chan os.Signal, runs []*followed, list bool) error {
+func (a *app) carry(ctx context.Context, h carrier, sigs <-chan os.Signal, runs []*followed, list bool) error {
+	from, err := h.source(ctx)
+	if err != nil {
+		return err
+	}
 	for _, r := range runs {
-		head, err := h.Head(ctx, store.Key{Account: a.account, Run: r.id})
+		head, err := from.Head(ctx, store.Key{Account: a.account, Run: r.id})
 		if err == nil {
-			r.mask, err = masks.Of(ctx, h, head, r.plan)
+			r.mask, err = masks.Of(ctx, from, head, r.plan)
 		}
 		if err != nil {
 			return err
@@ -274,7 +304,7 @@ func (a *app) carry(ctx context.Context, h *host, sigs <-chan os.Signal, runs []
 		ctx, cancel = context.WithTimeoutCause(ctx, a.timeout, errWaited)
 		defer cancel()
 	}
-	interrupted, err := a.follow(ctx, h.watch, sigs, h.failed, runs)
+	interrupted, err := a.follow(ctx, h.watch, sigs, h.failures(), runs)
 	switch {
 	case err != nil:
 		return h.lost(err)
@@ -288,11 +318,12 @@ func (a *app) carry(ctx context.Context, h *host, sigs <-chan os.Signal, runs []
 			return a.broken(h, r)
 		}
 		if r.into != "" && len(r.view.Outputs) > 0 {
-			if r.saved, err = a.saveOutputs(ctx, h.Node.Files.Files(a.account), r.view, r.into); err != nil {
+			if err := a.saveFrom(ctx, h, r); err != nil {
 				return err
 			}
 		}
 	}
+	h.serveGuests(ctx, sigs)
 	if err := h.finish(sigs); err != nil {
 		return err
 	}
@@ -318,6 +349,19 @@ func (a *app) carry(ctx context.Context, h *host, sigs <-chan os.Signal, runs []
 		return exit(code)
 	}
 	return nil
+}
+
+// saveFrom saves the outputs of a run. The process that has them may end in between.
+func (a *app) saveFrom(ctx context.Context, h carrier, r *followed) error {
+	for try := 0; ; try++ {
+		from, err := h.source(ctx)
+		if err == nil {
+			r.saved, err = a.saveOutputs(ctx, from, r.view, r.into)
+		}
+		if try > 0 || !errors.Is(err, fault.ServerUnreachable) || !a.holderGone(ctx) {
+			return err
+		}
+	}
 }
 
 // raisedBy maps the code of an exceeded limit to the flag of a retry that raises it.
@@ -368,7 +412,8 @@ func (a *app) printEnd(v *view.Run, res result, several bool) {
 
 // waitedLong ends a command when --timeout has passed. The runs stay as they are,
 // as after Ctrl-C, because no other process carries them on.
-func (a *app) waitedLong(h *host, sigs <-chan os.Signal, runs []*followed) error {
+func (a *app) waitedLong(h carrier, sigs <-chan os.Signal, runs []*followed) error {
+	who := h.elsewhere()
 	if err := h.finish(sigs); err != nil {
 		return err
 	}
@@ -384,6 +429,10 @@ func (a *app) waitedLong(h *host, sigs <-chan os.Signal, runs []*followed) error
 				a.screen.Print(why + "\n")
 			}
 		}
+		if who != "" {
+			return fault.New(fault.CommandTimeout, "waited %s, as long as --timeout says; %s has not ended and goes on in %s: `%s` follows it, `%s` ends it",
+				a.timeout, open[0], who, a.hint("events", open[0]+" --follow"), a.hint("runs cancel", open[0]))
+		}
 		return fault.New(fault.CommandTimeout, "waited %s, as long as --timeout says; %s has not ended and stands still: `%s` goes on with it, `%s` ends it",
 			a.timeout, open[0], a.hint("resume", open[0]), a.hint("runs cancel", open[0]))
 	}
@@ -397,7 +446,15 @@ const fewHints = 3
 
 // interrupted stops the engine in order and prints how to resume the runs. A
 // second Ctrl-C ends the wait.
-func (a *app) interrupted(h *host, sigs <-chan os.Signal, runs []*followed) error {
+func (a *app) interrupted(h carrier, sigs <-chan os.Signal, runs []*followed) error {
+	if who := h.elsewhere(); who != "" {
+		for _, r := range runs {
+			if !r.view.Done() {
+				a.screen.Print(fmt.Sprintf("%s goes on in %s: `%s` follows it, `%s` ends it\n", r.id, who, a.hint("events", r.id+" --follow"), a.hint("runs cancel", r.id)))
+			}
+		}
+		return exit(fault.ExitInterrupted)
+	}
 	a.say("stopping; Ctrl-C again stops at once")
 	err := h.close(sigs)
 	if errors.Is(err, errAtOnce) {
@@ -421,10 +478,10 @@ func (a *app) interrupted(h *host, sigs <-chan os.Signal, runs []*followed) erro
 
 // broken returns the error when a run cannot be followed any more: the engine has
 // ended, or the journal cannot be read.
-func (a *app) broken(h *host, r *followed) error {
+func (a *app) broken(h carrier, r *followed) error {
 	err := r.err
 	if cause := h.failure(); cause != nil {
 		err = cause
 	}
-	return datadir.Error(h.dir, err)
+	return a.inDir(err)
 }

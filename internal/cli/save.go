@@ -13,9 +13,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -30,7 +30,7 @@ type saved struct {
 // saveOutputs writes the files that the outputs of a run name into a directory,
 // under their names in the run, else those in the store. It never overwrites a
 // file: one with other content gets a number after its name.
-func (a *app) saveOutputs(ctx context.Context, files action.Files, v *view.Run, dir string) ([]saved, error) {
+func (a *app) saveOutputs(ctx context.Context, files control.Files, v *view.Run, dir string) ([]saved, error) {
 	outputs := view.Decoded(v.Outputs)
 	var hashes []string
 	seen := map[string]bool{}
@@ -140,13 +140,12 @@ func eachHash(v any, fn func(hash string)) {
 	}
 }
 
-func (a *app) saveOutput(ctx context.Context, files action.Files, hash, name string, p *userfile.Dir) (saved, error) {
-	f, err := files.Open(ctx, hash)
+func (a *app) saveOutput(ctx context.Context, files control.Files, hash, name string, p *userfile.Dir) (saved, error) {
+	kept, err := files.FindFile(ctx, hash)
 	if err != nil {
 		return saved{}, err
 	}
-	defer f.Close()
-	name = userfile.SafeName(cmp.Or(name, f.Info().Name), hash)
+	name = userfile.SafeName(cmp.Or(name, kept.Info.Name), hash)
 	ext := path.Ext(name)
 	stem := strings.TrimSuffix(name, ext)
 	for n := 2; ; n++ {
@@ -162,6 +161,11 @@ func (a *app) saveOutput(ctx context.Context, files action.Files, hash, name str
 		}
 		name = fmt.Sprintf("%s-%d%s", stem, n, ext)
 	}
+	f, err := files.ReadFile(ctx, hash, 0, -1)
+	if err != nil {
+		return saved{}, err
+	}
+	defer f.Close()
 	path, err := userfile.Save(f, filepath.Join(p.Path, name), name, hash, false)
 	return saved{hash, path, userfile.Written}, err
 }

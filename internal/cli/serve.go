@@ -145,7 +145,7 @@ func (s *serve) serve(ctx context.Context, srv *service.Service, dir string, fai
 		return datadir.Error(dir, err)
 	}
 	defer func() {
-		srv.API.Stop() // what is streamed over the socket would keep it open
+		srv.Quiet() // what is streamed over the socket would keep it open
 		unhook()
 	}()
 	sigs, stop := interrupts()

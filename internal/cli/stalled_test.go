@@ -61,7 +61,7 @@ func TestF48_StalledExportAndEvents(t *testing.T) {
 		return run
 	}
 	finish := func(run string) {
-		if err := h.Signal(t.Context(), run, "go", nil); err != nil {
+		if err := h.Node.Engine.Signal(t.Context(), account, run, "go", nil); err != nil {
 			t.Error(err)
 		}
 		if head, err := h.Node.Engine.Wait(t.Context(), account, run); err != nil || head.Status != "completed" {

@@ -14,8 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -24,6 +22,7 @@ import (
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/datadir"
+	"github.com/roux-engine/roux/internal/local"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -192,7 +191,7 @@ func TestCallersHaveAnEnd(t *testing.T) {
 	shortened(t, &callTime, 50*time.Millisecond)
 	shortened(t, &idleTime, 50*time.Millisecond)
 	h, _ := hosted(t)
-	path, err := Socket(h.dir)
+	path, err := local.Socket(h.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,78 +356,6 @@ func TestAskedForTooMuch(t *testing.T) {
 	}
 	if want := []int{0, 0, 0, 1, maxListed}; !slices.Equal(s.limits, want) {
 		t.Errorf("asked for files %v, want %v", s.limits, want)
-	}
-}
-
-// At most as many connections are served at a time as there are slots. A connection
-// that is closed frees its slot.
-func TestSlots(t *testing.T) {
-	in, err := net.Listen("unix", filepath.Join(secondDir(t), "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := &peerCheck{Listener: in, slots: make(chan struct{}, 2), closed: make(chan struct{})}
-	var now, most atomic.Int64
-	served, leave := make(chan struct{}), make(chan struct{})
-	var all sync.WaitGroup
-	all.Go(func() {
-		for {
-			c, err := d.Accept()
-			if err != nil {
-				if !errors.Is(err, net.ErrClosed) {
-					t.Error(err)
-				}
-				return
-			}
-			if n := now.Add(1); n > most.Load() {
-				most.Store(n)
-			}
-			all.Go(func() {
-				served <- struct{}{}
-				<-leave
-				now.Add(-1)
-				_ = c.Close()
-				_ = c.Close() // a second Close frees no second slot
-			})
-		}
-	})
-	for range 6 {
-		c, err := net.Dial("unix", in.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-	}
-	for range 2 {
-		<-served
-	}
-	for range 4 {
-		leave <- struct{}{}
-		<-served
-	}
-	if most.Load() != 2 {
-		t.Errorf("%d were served at a time, want 2", most.Load())
-	}
-	if err := d.Close(); err != nil { // while all slots are taken
-		t.Fatal(err)
-	}
-	close(leave)
-	all.Wait()
-}
-
-// holderOf accepts nothing but a process id in the lock file, and reads no more than it
-// needs.
-func TestHolderOf(t *testing.T) {
-	dir := t.TempDir()
-	for text, want := range map[string]int{
-		"4711\n": 4711, "": 0, "-5": 0, "\x1b[31m": 0, "12 \x1b]0;x\x07": 0, "12" + strings.Repeat(" ", 64) + "what nobody reads": 12, strings.Repeat("1", 1<<20): 0,
-	} {
-		if err := os.WriteFile(filepath.Join(dir, "lock"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got := holderOf(dir); got != want {
-			t.Errorf("holderOf(%.20q) = %d, want %d", text, got, want)
-		}
 	}
 }
 

@@ -6,20 +6,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/datadir"
-	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/local"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -42,37 +36,18 @@ var (
 // data directory. What it changes belongs to one account.
 type Remote struct {
 	client  *http.Client
-	dir     string
+	holder  *local.Holder
 	account string
 }
 
 // Dial connects to the process that holds dir, on behalf of an account. It returns nil
 // when no process listens, or when that process may belong to another user.
 func Dial(ctx context.Context, dir, account string) *Remote {
-	path, err := Socket(dir)
-	if err != nil {
+	h := local.Find(ctx, dir)
+	if h == nil {
 		return nil
 	}
-	conn := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		c, err := d.DialContext(ctx, "unix", path)
-		if err != nil {
-			return nil, err
-		}
-		// The socket may have been replaced since it was checked.
-		if uid, ok := peerOf(c); ok && uid != os.Geteuid() {
-			return nil, errors.Join(errors.New("it is another user's"), c.Close())
-		}
-		return c, nil
-	}
-	probe, err := conn(ctx, "", "")
-	if err != nil {
-		return nil
-	}
-	_ = probe.Close()
-	return &Remote{&http.Client{Transport: &http.Transport{
-		DialContext: conn, DisableCompression: true, ResponseHeaderTimeout: answerTime,
-	}}, dir, account}
+	return &Remote{&http.Client{Transport: h.Transport(answerTime)}, h, account}
 }
 
 func call[T any](ctx context.Context, r *Remote, op string, in request) (out T, err error) {
@@ -155,32 +130,7 @@ func (r *Remote) refusal(res *http.Response) error {
 	return &fault.Error{Code: e.Code, Msg: text(e.Message), Remedy: text(e.Remedy), Limit: e.Limit}
 }
 
-func (r *Remote) unreachable(err error) error {
-	holder := "the process that holds it"
-	if pid := holderOf(r.dir); pid != 0 {
-		holder = fmt.Sprint("process ", pid)
-	}
-	return fault.Wrap(fault.ServerUnreachable, err, "the data directory %s: %s does not answer: %v", r.dir, holder, err)
-}
-
-// holderOf returns the id of the process that holds a directory according to its
-// lock file; 0 when there is none.
-func holderOf(dir string) int {
-	f, err := datadir.Open(filepath.Join(dir, datadir.Lock), os.O_RDONLY)
-	if err != nil {
-		return 0
-	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, 32))
-	if err != nil {
-		return 0
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return 0
-	}
-	return max(pid, 0)
-}
+func (r *Remote) unreachable(err error) error { return r.holder.Unreachable(err) }
 
 // Head implements store.Reader.
 func (r *Remote) Head(ctx context.Context, key store.Key) (store.Head, error) {
@@ -222,44 +172,4 @@ func (r *Remote) Changes(ctx context.Context, account string, after uint64, limi
 func (r *Remote) Newest(ctx context.Context, account string) (last, expired uint64, err error) {
 	n, err := call[newest](ctx, r, "newest", request{Key: store.Key{Account: account}})
 	return n.Last, n.Expired, err
-}
-
-// Cancel implements Runs.
-func (r *Remote) Cancel(ctx context.Context, run, reason string) error {
-	_, err := call[any](ctx, r, "cancel", request{Key: r.key(run), Reason: reason})
-	return err
-}
-
-// Retry implements Runs.
-func (r *Remote) Retry(ctx context.Context, run string, req engine.RetryRequest) error {
-	fields, err := json.Marshal(req.Edits)
-	if err != nil {
-		return fmt.Errorf("socket: %w", err)
-	}
-	_, err = call[any](ctx, r, "retry", request{Key: r.key(run), From: req.From, Set: fields, Limits: req.Limits})
-	return err
-}
-
-// Signal implements Runs.
-func (r *Remote) Signal(ctx context.Context, run, name string, data json.RawMessage) error {
-	_, err := call[any](ctx, r, "signal", request{Key: r.key(run), Name: name, Data: data})
-	return err
-}
-
-// Pause implements Runs.
-func (r *Remote) Pause(ctx context.Context, run, reason string) error {
-	_, err := call[any](ctx, r, "pause", request{Key: r.key(run), Reason: reason})
-	return err
-}
-
-// Unpause implements Runs.
-func (r *Remote) Unpause(ctx context.Context, run string) error {
-	_, err := call[any](ctx, r, "unpause", request{Key: r.key(run)})
-	return err
-}
-
-// Release implements Runs.
-func (r *Remote) Release(ctx context.Context, run string) error {
-	_, err := call[any](ctx, r, "release", request{Key: r.key(run)})
-	return err
 }

@@ -10,20 +10,17 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/blob"
-	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A Service is what commands do with the runs, files and credits of one account.
+// A Service is what commands do with the files and credits of one account.
 type Service interface {
-	Runs
 	Files
 	Credits
 	Backups
@@ -48,17 +45,6 @@ type Credits interface {
 	Grant(ctx context.Context, key string, amount int64, terms ledger.Terms) (ledger.Lot, error)
 	VoidLot(ctx context.Context, lot, note string) (ledger.Lot, error)
 	Adjust(ctx context.Context, run, key string, amount int64, note string) ([]*ledger.Entry, error)
-}
-
-// Runs is what commands need to change runs. Each method returns once the change
-// is durable.
-type Runs interface {
-	Cancel(ctx context.Context, run, reason string) error
-	Retry(ctx context.Context, run string, req engine.RetryRequest) error
-	Signal(ctx context.Context, run, name string, data json.RawMessage) error
-	Pause(ctx context.Context, run, reason string) error
-	Unpause(ctx context.Context, run string) error
-	Release(ctx context.Context, run string) error
 }
 
 // Files is what commands need of the files of a data directory. Content is

@@ -22,7 +22,7 @@ import (
 // operator, of any account; the same header says nothing over a listener that others reach, and
 // a key counts as itself on both.
 func TestInterfaceOverTheSocket(t *testing.T) {
-	dir := shortDir(t)
+	dir := secondDir(t)
 	actions := node.NewActions(nil)
 	defer actions.Close()
 	st, err := node.OpenStore(t.Context(), dir)
@@ -33,8 +33,8 @@ func TestInterfaceOverTheSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	local := &Local{Reader: svc.Node.Store, Node: svc.Node, AccountName: "local"}
-	unhook, err := Serve(dir, local.Reader, local.For, svc.Local())
+	on := &Local{Reader: svc.Node.Store, Node: svc.Node, AccountName: "local"}
+	unhook, err := Serve(dir, on.Reader, on.For, svc.Local())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,20 +4,17 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 
 	"github.com/roux-engine/roux/action"
-	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/engine"
-	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/retention"
 )
 
-// A Local reads and changes the runs, files and credits of an account on a node in this
+// A Local reads and changes the files and credits of an account, and reads its runs, on a node in this
 // process.
 type Local struct {
 	Reader
@@ -47,43 +44,6 @@ func (l *Local) VoidLot(ctx context.Context, lot, note string) (ledger.Lot, erro
 // Adjust implements Credits.
 func (l *Local) Adjust(ctx context.Context, run, key string, amount int64, note string) ([]*ledger.Entry, error) {
 	return l.Node.Engine.Adjust(ctx, l.AccountName, run, key, amount, note)
-}
-
-// Cancel implements Runs.
-func (l *Local) Cancel(ctx context.Context, run, reason string) error {
-	return l.Node.Engine.Cancel(ctx, l.AccountName, run, reason)
-}
-
-// Retry implements Runs.
-func (l *Local) Retry(ctx context.Context, run string, req engine.RetryRequest) error {
-	return l.Node.Engine.Retry(ctx, l.AccountName, run, req)
-}
-
-// Signal implements Runs.
-func (l *Local) Signal(ctx context.Context, run, name string, data json.RawMessage) error {
-	var v any
-	if len(data) > 0 {
-		var err error
-		if v, err = jsonx.Decode(data, jsonx.Limits{}); err != nil {
-			return fault.Wrap(fault.Usage, err, "the signal's payload is no JSON: %v", err)
-		}
-	}
-	return l.Node.Engine.Signal(ctx, l.AccountName, run, name, v)
-}
-
-// Pause implements Runs.
-func (l *Local) Pause(ctx context.Context, run, reason string) error {
-	return l.Node.Engine.Pause(ctx, l.AccountName, run, reason)
-}
-
-// Unpause implements Runs.
-func (l *Local) Unpause(ctx context.Context, run string) error {
-	return l.Node.Engine.Unpause(ctx, l.AccountName, run)
-}
-
-// Release implements Runs.
-func (l *Local) Release(ctx context.Context, run string) error {
-	return l.Node.Engine.Release(ctx, l.AccountName, run)
 }
 
 // PutFile implements Files.

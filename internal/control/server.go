@@ -17,17 +17,13 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/config"
-	"github.com/roux-engine/roux/internal/engine"
-	"github.com/roux-engine/roux/internal/jsonx"
-	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/local"
 	"github.com/roux-engine/roux/internal/store"
 )
 
 const (
-	// maxCall is the size of the largest request, maxCallers the number of
-	// connections served at a time.
-	maxCall    = 16 << 20
-	maxCallers = 64
+	// maxCall is the size of the largest request.
+	maxCall = 16 << 20
 	// maxListed is the number of files in one answer. It is also the largest --limit.
 	maxListed = 10_000
 	// maxChanges is the number of changes in one answer.
@@ -45,19 +41,14 @@ var (
 
 // A request holds the fields of all operations. Each operation reads its own.
 type request struct {
-	Key     store.Key       `json:"key"`
-	Query   store.Query     `json:"query"`
-	After   uint64          `json:"after"`
-	Max     int             `json:"max"`
-	Hash    string          `json:"hash"`
-	Reason  string          `json:"reason"`
-	From    string          `json:"from"`
-	Set     json.RawMessage `json:"set,omitempty"`
-	Limits  plan.Limits     `json:"limits,omitzero"`
-	Name    string          `json:"name"`
-	Data    json.RawMessage `json:"data,omitempty"`
-	File    fileRequest     `json:"file,omitzero"`
-	Credits creditRequest   `json:"credits,omitzero"`
+	Key     store.Key     `json:"key"`
+	Query   store.Query   `json:"query"`
+	After   uint64        `json:"after"`
+	Max     int           `json:"max"`
+	Hash    string        `json:"hash"`
+	Name    string        `json:"name"`
+	File    fileRequest   `json:"file,omitzero"`
+	Credits creditRequest `json:"credits,omitzero"`
 }
 
 // newest is the answer to a request of that name.
@@ -71,7 +62,7 @@ type newest struct {
 // their account. What is no operation of theirs goes to api; nil = nothing answers it. The
 // returned function stops it.
 func Serve(dir string, r Reader, of func(account string) Service, api http.Handler) (stop func(), err error) {
-	ln, cleanup, err := listen(dir)
+	ln, cleanup, err := local.Listen(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -103,28 +94,6 @@ func Serve(dir string, r Reader, of func(account string) Service, api http.Handl
 	on("newest", func(ctx context.Context, in *request) (any, error) {
 		last, expired, err := r.Newest(ctx, in.Key.Account)
 		return newest{last, expired}, err
-	})
-	on("cancel", func(ctx context.Context, in *request) (any, error) {
-		return nil, of(in.Key.Account).Cancel(ctx, in.Key.Run, in.Reason)
-	})
-	on("retry", func(ctx context.Context, in *request) (any, error) {
-		set, err := decodeSet(in.Set)
-		if err != nil {
-			return nil, err
-		}
-		return nil, of(in.Key.Account).Retry(ctx, in.Key.Run, engine.RetryRequest{From: in.From, Edits: set, Limits: in.Limits})
-	})
-	on("signal", func(ctx context.Context, in *request) (any, error) {
-		return nil, of(in.Key.Account).Signal(ctx, in.Key.Run, in.Name, in.Data)
-	})
-	on("pause", func(ctx context.Context, in *request) (any, error) {
-		return nil, of(in.Key.Account).Pause(ctx, in.Key.Run, in.Reason)
-	})
-	on("unpause", func(ctx context.Context, in *request) (any, error) {
-		return nil, of(in.Key.Account).Unpause(ctx, in.Key.Run)
-	})
-	on("release", func(ctx context.Context, in *request) (any, error) {
-		return nil, of(in.Key.Account).Release(ctx, in.Key.Run)
 	})
 	serveFiles(mux, on, of)
 	mux.HandleFunc("POST /backup", func(w http.ResponseWriter, r *http.Request) { serveBackup(w, r, of) })
@@ -197,21 +166,6 @@ func replyError(w http.ResponseWriter, err error) {
 		out.Remedy, out.Limit = e.Remedy, e.Limit
 	}
 	reply(w, http.StatusConflict, out)
-}
-
-func decodeSet(raw json.RawMessage) (map[string]any, error) {
-	if len(raw) == 0 || string(raw) == "null" {
-		return nil, nil
-	}
-	v, err := jsonx.Decode(raw, jsonx.Limits{})
-	if err != nil {
-		return nil, fmt.Errorf("input fields: %w", err)
-	}
-	set, ok := v.(map[string]any)
-	if !ok {
-		return nil, fault.New(fault.Usage, "input fields: want an object")
-	}
-	return set, nil
 }
 
 // A fileRequest is the part of a request about files.

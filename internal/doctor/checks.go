@@ -22,6 +22,7 @@ import (
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/datadir"
+	"github.com/roux-engine/roux/internal/local"
 	"github.com/roux-engine/roux/internal/media"
 	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/node"
@@ -160,7 +161,7 @@ func (d *checkup) socket() {
 		_, err := os.Lstat(filepath.Join(d.dir, name))
 		there = there || err == nil
 	}
-	if _, err := control.Socket(d.dir); there && err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if _, err := local.Socket(d.dir); there && err != nil && !errors.Is(err, fs.ErrNotExist) {
 		d.problem("socket", "end the command that holds the directory, see that only you may write in it (`chmod go-w`), and remove the socket; another directory is named with --data",
 			"the socket of the data directory is not used: %v", err)
 	}

@@ -174,28 +174,31 @@ func (e *Engine) Cancel(ctx context.Context, account, run, reason string) error 
 }
 
 func (e *Engine) cancelInput(ctx context.Context, account, run, reason string) (*input, error) {
-	if err := e.checkNotEnded(ctx, account, run, "it cannot be cancelled any more"); err != nil {
-		return nil, err
-	}
-	return runInput(account, run, machine.Input{Kind: machine.InCancel, Text: reason}), nil
+	return e.unendedInput(ctx, account, run, "it cannot be cancelled any more", machine.Input{Kind: machine.InCancel, Text: reason})
 }
 
 // Pause keeps the attempts of a run from beginning until Unpause; those in flight go on,
 // and results, signals and timers are taken. The run's ttl goes on, and so does what it
 // holds of its account's credits. fault.TooLate means that the run has ended.
 func (e *Engine) Pause(ctx context.Context, account, run, reason string) error {
-	in, err := e.pauseInput(ctx, account, run, machine.Input{Kind: machine.InPause, Text: reason})
+	in, err := e.unendedInput(ctx, account, run, "it can neither be paused nor go on", machine.Input{Kind: machine.InPause, Text: reason})
 	return e.submit(ctx, in, err)
 }
 
 // Unpause lets a paused run go on. It changes nothing for one that is not paused.
 func (e *Engine) Unpause(ctx context.Context, account, run string) error {
-	in, err := e.pauseInput(ctx, account, run, machine.Input{Kind: machine.InUnpause})
+	in, err := e.unendedInput(ctx, account, run, "it can neither be paused nor go on", machine.Input{Kind: machine.InUnpause})
 	return e.submit(ctx, in, err)
 }
 
-func (e *Engine) pauseInput(ctx context.Context, account, run string, m machine.Input) (*input, error) {
-	if err := e.checkNotEnded(ctx, account, run, "it can neither be paused nor go on"); err != nil {
+// Continue carries on a run that Config.Select leaves out.
+func (e *Engine) Continue(ctx context.Context, account, run string) error {
+	in, err := e.unendedInput(ctx, account, run, "nothing is left to do", machine.Input{Kind: machine.InTimer})
+	return e.submit(ctx, in, err)
+}
+
+func (e *Engine) unendedInput(ctx context.Context, account, run, what string, m machine.Input) (*input, error) {
+	if err := e.checkNotEnded(ctx, account, run, what); err != nil {
 		return nil, err
 	}
 	return runInput(account, run, m), nil

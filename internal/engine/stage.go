@@ -125,7 +125,7 @@ func (s *Stage) Pause(key store.Key, pause bool) (*Message, error) {
 	if pause {
 		kind = machine.InPause
 	}
-	return withReply(s.e.pauseInput(s.e.ctx, key.Account, key.Run, machine.Input{Kind: kind}))
+	return withReply(s.e.unendedInput(s.e.ctx, key.Account, key.Run, "it can neither be paused nor go on", machine.Input{Kind: kind}))
 }
 
 // Signal is Engine.Signal as a message.

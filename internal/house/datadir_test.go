@@ -14,7 +14,7 @@ import (
 
 // dataDirPackages are the packages that work in a data directory. They open its files
 // through internal/datadir or an os.Root, which follow no link out of it.
-var dataDirPackages = []string{".", "internal/backup", "internal/blob", "internal/cli", "internal/config", "internal/control", "internal/doctor", "internal/engine", "internal/node", "internal/secrets", "internal/store/sqlite", "internal/store/sqlite/directory", "internal/store/sqlite/snapshot", "internal/store/sqlite/wal", "internal/userfile"}
+var dataDirPackages = []string{".", "internal/backup", "internal/blob", "internal/cli", "internal/config", "internal/doctor", "internal/engine", "internal/local", "internal/node", "internal/secrets", "internal/store/sqlite", "internal/store/sqlite/directory", "internal/store/sqlite/snapshot", "internal/store/sqlite/wal", "internal/userfile"}
 
 // pathCalls are the functions that open, create, change or remove the file at a path.
 // Stat and Lstat are not among them, because they only look.
@@ -45,7 +45,7 @@ var mayOpen = map[string]string{
 	"internal/cli/demo.go newDemo":           "a directory of this command alone",
 	"internal/secrets/key.go openNamed":      "the file that the user names",
 	"internal/secrets/secrets.go openDir":    "a directory that the user names, through a rooted handle",
-	"internal/control/socket.go listen":      "a directory of this process alone where the path of the socket is too long; what is removed is a name",
+	"internal/local/socket.go Listen":        "a directory of this process alone where the path of the socket is too long; what is removed is a name",
 	"internal/backup/backup.go openDir":      "the directory of backups that the user names",
 	"internal/backup/create.go makeDir":      "the directory of backups that the user names",
 	"internal/backup/restore.go wantEmpty":   "looks whether the directory that the user names is empty",
@@ -57,8 +57,8 @@ var mayOpen = map[string]string{
 	"internal/doctor/checks.go syncTime":                      "makes a new file or fails, and removes that name",
 	"internal/doctor/contents.go bytesUnder":                  "adds up sizes, and follows and opens no file",
 	"internal/doctor/gather.go gather":                        "renames and removes what was just made in a directory that is closed to others",
-	"internal/control/socket.go writePointer":                 "removes a name, and makes a new file or fails",
-	"internal/control/socket.go bind":                         "removes names, and makes the socket in a new directory that is closed to others",
+	"internal/local/socket.go writePointer":                   "removes a name, and makes a new file or fails",
+	"internal/local/socket.go bind":                           "removes names, and makes the socket in a new directory that is closed to others",
 	"internal/store/sqlite/snapshot/snapshot.go removeCopy":   "removes a name, before the file is made and after it is read",
 	"internal/store/sqlite/directory/reserve.go SpendReserve": "removes a name, to have its space",
 	"internal/store/sqlite/wal/image.go Salvage":              "makes a new directory or fails",

@@ -23,7 +23,10 @@ var dialNames = []string{
 // recipe.
 var mayDial = map[string]string{
 	"internal/egress/egress.go":  "the guarded dialer itself",
-	"internal/control/client.go": "a unix socket in the data directory",
+	"internal/local/local.go":    "a unix socket in the data directory",
+	"internal/local/pipe.go":     "a pipe in memory",
+	"internal/cli/connect.go":    "requests to the socket in the data directory, or through a pipe",
+	"internal/control/client.go": "requests to the socket in the data directory",
 	"client/client.go":           "the client of a server that its user names",
 	"bench/client.go":            "a server on loopback that the benchmark has started",
 	"sim/kill/connect.go":        "a server on loopback that the bench has started",

@@ -20,7 +20,7 @@ var refusedNames = map[string]map[string]string{
 	},
 	"internal/bundle": {"frugal": "byteLimit", "sealer": "trailerWriter"},
 	"internal/cli": {
-		"shelf": "control.Files", "helm": "control.Runs", "doorkeeper": "control.peerCheck", "runView": "view.Run", "given": "inputFile",
+		"shelf": "control.Files", "helm": "client.Runs", "doorkeeper": "local.peerCheck", "runView": "view.Run", "given": "inputFile",
 		"placed": "userfile.Result", "placer": "userfile.Dir", "draft": "userfile.Atomic", "steering": "change", "steer": "change",
 		"lookOf": "term.Glyph", "fold": "term.Wrap", "chosen": "selected", "tailed": "followedEvents", "dataDir": "config.DataDir",
 	},
@@ -34,7 +34,7 @@ var refusedNames = map[string]map[string]string{
 		"nouns": "objectNouns",
 	},
 	"internal/compile/sample": {"drawing": "generator", "hurried": "shortTimeout"},
-	"internal/control":        {"ask": "request", "question": "decode", "answer": "reply", "shelved": "File", "doorkeeper": "peerCheck"},
+	"internal/control":        {"ask": "request", "question": "decode", "answer": "reply", "shelved": "File"},
 	"internal/datadir":        {"seclude": "closeToOthers"},
 	"internal/doctor":         {"judged": "imageReport", "judgeImage": "readImage"},
 	"internal/engine": {
@@ -61,6 +61,7 @@ var refusedNames = map[string]map[string]string{
 	},
 	"internal/jsonx":  {"asItIs": "unescapedPrefix", "meter": "tokenReader"},
 	"internal/layout": {"relaxed": "compactPlacement", "settle": "placeRank", "slanted": "countCurved", "piece": "segment", "meet": "attachX"},
+	"internal/local":  {"doorkeeper": "peerCheck"},
 	"internal/machine": {
 		"agenda": "worklist", "Witness": "journal.Checker", "run0": "header", "kids": "children", "kidStatus": "childStatus",
 		"sweepKids": "sweepChildren", "ask": "issueOwedCommand", "question": "owedCommand", "take": "handle", "fold": "apply", "mustFold": "mustApply",

@@ -109,6 +109,13 @@ func (a *Actions) SetPrices(prices map[string]string) error {
 	return nil
 }
 
+// With returns the actions with others in addition, which replace those of the same name and
+// version.
+func (a *Actions) With(own ...action.Action) *Actions {
+	list := slices.Concat(a.List, own)
+	return &Actions{List: list, Catalogue: Catalogue(list), egress: a.egress}
+}
+
 // Send sends a request to an address that actions may connect to, and follows no redirect.
 func (a *Actions) Send(req *http.Request) (*http.Response, error) { return a.egress.RoundTrip(req) }
 

@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
@@ -47,6 +48,12 @@ type Config struct {
 	AdminToken string
 	// Open makes the service check no keys. It then listens on loopback only.
 	Open bool
+	// Local makes a service for commands of one user, who reach it by [Service.Local] only. Its
+	// interface is made when it is first used. It makes no first key, sends no webhooks, and
+	// carries on no bulk that another process has begun: a command does what its user asked for.
+	Local bool
+	// Take is that of api.Config.
+	Take func() (done func(account, run string), err error)
 	// MaxSource is how many bytes a recipe may have. Required.
 	MaxSource int64
 	// Rate and Burst are those of api.Config.
@@ -67,7 +74,7 @@ type Config struct {
 // A Service is an engine with the interface over HTTP.
 type Service struct {
 	Node  *node.Node
-	API   *api.Server
+	API   *api.Server // nil until a service for commands is first used
 	Hooks *webhook.Hooks
 	Bulks *bulk.Bulks
 	// FirstKey is the token of the key that was made because there was none; "" = there was
@@ -75,7 +82,10 @@ type Service struct {
 	FirstKey string
 
 	cfg      Config
+	keys     *access.Keys
+	recipes  *registry.Recipes
 	accounts *account.Accounts
+	making   sync.Mutex // of API
 	servers  []*http.Server
 	done     sync.WaitGroup
 }
@@ -109,7 +119,7 @@ func Open(ctx context.Context, st node.Store, cfg Config) (*Service, error) {
 	now := time.Now
 	ids := journal.NewIDs(rand.Reader, now)
 	rec := &records{stored: st}
-	s := &Service{cfg: cfg}
+	s := new(Service)
 	var keys *access.Keys
 	if !cfg.Open {
 		var err error
@@ -158,12 +168,13 @@ func Open(ctx context.Context, st node.Store, cfg Config) (*Service, error) {
 		}
 		return id
 	}
+	s.cfg = cfg
 	n, err := node.Open(ctx, st, cfg.Node)
 	if err != nil {
 		return nil, err
 	}
-	rec.node, s.Node = n, n
-	if err := s.open(ctx, cfg, keys, recipes); err != nil {
+	rec.node, s.Node, s.keys, s.recipes = n, n, keys, recipes
+	if err := s.open(ctx); err != nil {
 		stopped, cancel := context.WithCancel(context.Background())
 		cancel()
 		return nil, errors.Join(err, n.Stop(stopped))
@@ -171,39 +182,31 @@ func Open(ctx context.Context, st node.Store, cfg Config) (*Service, error) {
 	return s, nil
 }
 
-func (s *Service) open(ctx context.Context, cfg Config, keys *access.Keys, recipes *registry.Recipes) error {
-	var open *access.Principal
-	if cfg.Open {
-		open = access.Anyone(cfg.Account)
-	} else if !cfg.Node.Idle { // nobody uses one that only looks
-		if err := s.firstKey(ctx, keys); err != nil {
+func (s *Service) open(ctx context.Context) error {
+	local, idle := s.cfg.Local, s.cfg.Node.Idle
+	if !s.cfg.Open && !idle && !local { // nobody uses one that only looks
+		if err := s.firstKey(ctx); err != nil {
 			return err
 		}
 	}
-	accounts := s.accounts
-	accounts.Watch(func(ctx context.Context, account string) error {
-		recipes.ActionsChanged(account)
-		if why := accounts.Admit(account); why != nil && keys != nil {
-			keys.End(account, why)
+	s.accounts.Watch(func(ctx context.Context, account string) error {
+		s.recipes.ActionsChanged(account)
+		if why := s.accounts.Admit(account); why != nil && s.keys != nil {
+			s.keys.End(account, why)
 		}
 		return s.Node.Engine.RulesChanged(ctx)
 	})
-	cursors, err := s.cursorKey(ctx)
-	if err != nil {
-		return err
-	}
-	server, err := api.New(api.Config{
-		Node: s.Node, Actions: cfg.Actions, Keys: keys, Recipes: recipes, Open: open, Rules: cfg.Node.Rules,
-		Rate: cfg.Rate, Burst: cfg.Burst, Logger: cfg.Logger, Release: cfg.Release,
-		Hooks: s.Hooks, Bulks: s.Bulks, Accounts: accounts, Secrets: cfg.Secrets, CursorKey: cursors,
-	})
-	if err != nil {
-		return err
-	}
-	s.API = server
 	s.Bulks.Attach(s.Node.Engine, s.Node.Store)
-	host := webhook.Host{Engine: s.Node.Engine, Store: s.Node.Store, Execution: server.Execution}
-	if cfg.Node.Idle {
+	if !local {
+		if _, err := s.server(ctx); err != nil {
+			return err
+		}
+	}
+	host := webhook.Host{Engine: s.Node.Engine, Store: s.Node.Store, Execution: s.execution}
+	if local && !idle {
+		s.Bulks.StartNew(ctx)
+	}
+	if local || idle {
 		s.Hooks.Attach(host)
 		return nil
 	}
@@ -217,13 +220,45 @@ func (s *Service) open(ctx context.Context, cfg Config, keys *access.Keys, recip
 	return nil
 }
 
+// server returns the interface, which it makes if need be.
+func (s *Service) server(ctx context.Context) (*api.Server, error) {
+	s.making.Lock()
+	defer s.making.Unlock()
+	if s.API != nil {
+		return s.API, nil
+	}
+	cursors, err := s.cursorKey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cfg := api.Config{
+		Node: s.Node, Actions: s.cfg.Actions, Keys: s.keys, Recipes: s.recipes, Rules: s.cfg.Node.Rules,
+		Rate: s.cfg.Rate, Burst: s.cfg.Burst, Logger: s.cfg.Logger, Release: s.cfg.Release,
+		Hooks: s.Hooks, Bulks: s.Bulks, Accounts: s.accounts, Secrets: s.cfg.Secrets, CursorKey: cursors, Take: s.cfg.Take,
+	}
+	if s.cfg.Open {
+		cfg.Open = access.Anyone(s.cfg.Account)
+	}
+	s.API, err = api.New(cfg)
+	return s.API, err
+}
+
+// execution is that of webhook.Host.
+func (s *Service) execution(ctx context.Context, account, run string) (json.RawMessage, error) {
+	server, err := s.server(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return server.Execution(ctx, account, run)
+}
+
 // firstKey makes a key for the operator if no key admits anybody.
-func (s *Service) firstKey(ctx context.Context, keys *access.Keys) error {
-	any, err := keys.Any(ctx)
+func (s *Service) firstKey(ctx context.Context) error {
+	any, err := s.keys.Any(ctx)
 	if err != nil || any {
 		return err
 	}
-	_, s.FirstKey, err = keys.Create(ctx, access.Anyone(s.cfg.Account), access.Spec{Account: s.cfg.Account, Name: "first key", Role: access.Admin})
+	_, s.FirstKey, err = s.keys.Create(ctx, access.Anyone(s.cfg.Account), access.Spec{Account: s.cfg.Account, Name: "first key", Role: access.Admin})
 	return err
 }
 
@@ -237,7 +272,7 @@ func (s *Service) cursorKey(ctx context.Context) ([]byte, error) {
 		return r.Data, nil
 	case code != fault.RecordNotFound && code != fault.StoreCorrupt:
 		return nil, err
-	case s.cfg.Node.Idle: // it writes nothing
+	case s.cfg.Node.Idle, s.cfg.Local: // it writes nothing
 		return nil, nil
 	}
 	r = store.Record{RecordKey: name, Revision: store.AnyRevision, Data: rest.NewCursorKey()}
@@ -269,10 +304,20 @@ func (s *Service) Serve(ln net.Listener) error {
 // directory it is, who could open the directory and needs no key: requests are made by the
 // operator, of the account that the header Roux-Account names.
 func (s *Service) Local() http.Handler {
+	who := access.User(s.cfg.Account)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.API.ServeHTTP(w, r.WithContext(access.With(r.Context(), access.Anyone(s.cfg.Account))))
+		server, err := s.server(r.Context())
+		if err != nil {
+			s.cfg.Logger.ErrorContext(r.Context(), "the interface cannot be made", "error", err)
+			http.Error(w, "the interface cannot be made", http.StatusInternalServerError)
+			return
+		}
+		server.ServeHTTP(w, r.WithContext(access.With(r.Context(), who)))
 	})
 }
+
+// ServeLocal serves what Local returns on a listener, until Close.
+func (s *Service) ServeLocal(ln net.Listener) { s.serve(ln, s.Local()) }
 
 // local reports whether only programs of this machine reach an address.
 func local(addr net.Addr) bool {
@@ -307,10 +352,20 @@ func (s *Service) serve(ln net.Listener, h http.Handler) {
 	s.done.Go(func() { _ = server.Serve(ln) }) // ends with Close
 }
 
+// Quiet ends the streams in progress. Their clients read on elsewhere.
+func (s *Service) Quiet() {
+	s.making.Lock()
+	server := s.API
+	s.making.Unlock()
+	if server != nil {
+		server.Stop()
+	}
+}
+
 // Close drains the service: it takes no new requests, ends streams, lets requests and
 // attempts in progress finish until ctx ends, and closes the store.
 func (s *Service) Close(ctx context.Context) error {
-	s.API.Stop()
+	s.Quiet()
 	var failed error
 	for _, server := range s.servers {
 		if server.Shutdown(ctx) == nil {

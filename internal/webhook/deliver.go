@@ -68,15 +68,6 @@ const tried = `    retryPolicy:
       retryableErrors: [HTTP_STATUS, RATE_LIMITED, SERVICE_UNAVAILABLE, PROVIDER_ERROR, STEP_TIMEOUT, SECRET_INVALID, STORE_FAILED]
 `
 
-// compile makes the plans of deliveries: of those that are tried again, and of tests.
-func (h *Hooks) compile() (err error) {
-	if h.repeated, err = h.plan(source + fmt.Sprintf(tried, attempts)); err != nil {
-		return err
-	}
-	h.single, err = h.plan(source)
-	return err
-}
-
 func (h *Hooks) plan(text string) (*plan.Plan, error) {
 	a := h.Action()
 	p, _, _, diags := compile.Source(Recipe+".yaml", []byte(text), compile.Options{Actions: compile.NewCatalogue(&a)})

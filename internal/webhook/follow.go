@@ -347,13 +347,17 @@ func (r *reader) start(ctx context.Context, all []delivery) error {
 // start starts a delivery under a key and returns its run, which is durable then. One that
 // the key has started before is that one.
 func (h *Hooks) start(ctx context.Context, account string, d *delivery, key string) (run string, err error) {
-	p := h.repeated
+	of := h.repeated
 	input := map[string]any{"message": d.message, "event": d.event, "payload": string(d.body)}
 	if d.test {
-		p, input["test"] = h.single, true
+		of, input["test"] = h.single, true
 	}
 	if d.resent != "" {
 		input["resent"] = d.resent
+	}
+	p, err := of()
+	if err != nil {
+		return "", err
 	}
 	started, err := h.host.Engine.Start(ctx, engine.StartRequest{
 		Account: Account(account, d.hook.ID), Plan: p, Recipe: Recipe, Parameters: input, IdempotencyKey: key,

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -48,9 +49,10 @@ type Config struct {
 // Hooks are the hooks of all accounts. They are safe for concurrent use. This process is
 // the only one that changes them, so what memory has is what is stored.
 type Hooks struct {
-	cfg      Config
-	repeated *plan.Plan // of deliveries that are tried again
-	single   *plan.Plan // of tests
+	cfg Config
+	// The plans of deliveries that are tried again, and of tests. They are compiled when they
+	// are first used: most processes deliver nothing.
+	repeated, single func() (*plan.Plan, error)
 
 	attached chan struct{} // closed when host is set
 	host     Host
@@ -92,7 +94,9 @@ func New(cfg Config) (*Hooks, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	h := &Hooks{cfg: cfg, attached: make(chan struct{}), known: map[string][]*Hook{}}
-	return h, h.compile()
+	h.repeated = sync.OnceValues(func() (*plan.Plan, error) { return h.plan(source + fmt.Sprintf(tried, attempts)) })
+	h.single = sync.OnceValues(func() (*plan.Plan, error) { return h.plan(source) })
+	return h, nil
 }
 
 func (h *Hooks) now() int64 { return h.cfg.Now().UnixMicro() }

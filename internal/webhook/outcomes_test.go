@@ -427,7 +427,11 @@ func TestActionIsNotForUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		hook := w.hook("run.failed")
-		s, err := w.e.Start(t.Context(), engine.StartRequest{Account: acme, Plan: w.h.single, Recipe: Recipe, Parameters: map[string]any{"message": "m", "event": "e", "payload": "{}"}})
+		single, err := w.h.single()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := w.e.Start(t.Context(), engine.StartRequest{Account: acme, Plan: single, Recipe: Recipe, Parameters: map[string]any{"message": "m", "event": "e", "payload": "{}"}})
 		if err != nil {
 			t.Fatal(err)
 		}

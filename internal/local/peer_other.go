@@ -2,7 +2,7 @@
 
 //go:build !linux
 
-package control
+package local
 
 import "net"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package control
+package local
 
 import (
 	"errors"
@@ -28,6 +28,8 @@ const (
 	// maxSocketPath is the longest path of a socket. In a directory with a longer
 	// path the file datadir.Pointer names the socket.
 	maxSocketPath = 100
+	// maxCallers is the number of connections that are served at a time.
+	maxCallers = 64
 )
 
 // checkOwner returns an error when another user may have made or changed a file.
@@ -104,10 +106,10 @@ func readPointer(name string) (string, error) {
 	return path, nil
 }
 
-// listen makes the socket. At no moment can another user connect to it. It
+// Listen makes the socket of a data directory, and returns it with what removes it. At no moment can another user connect to it. It
 // replaces one that a killed process left behind, which is safe because the
 // caller holds the lock of the directory.
-func listen(dir string) (net.Listener, func(), error) {
+func Listen(dir string) (ln net.Listener, remove func(), err error) {
 	path, birth := filepath.Join(dir, datadir.Socket), filepath.Join(dir, datadir.Nursery)
 	undo := func() {}
 	switch {
@@ -132,8 +134,7 @@ func listen(dir string) (net.Listener, func(), error) {
 			return nil, nil, datadir.Error(dir, err)
 		}
 	}
-	ln, err := bind(path, birth)
-	if err != nil {
+	if ln, err = bind(path, birth); err != nil {
 		undo()
 		return nil, nil, datadir.Error(dir, err)
 	}
@@ -180,7 +181,7 @@ func bind(path, nursery string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	ln.SetUnlinkOnClose(false) // the caller of listen removes it
+	ln.SetUnlinkOnClose(false) // the caller of Listen removes it
 	err = os.Chmod(at, 0o600)
 	if err == nil && at != path {
 		err = os.Rename(at, path)

@@ -2,7 +2,7 @@
 
 //go:build unix
 
-package control
+package local
 
 import (
 	"io/fs"

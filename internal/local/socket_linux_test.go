@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package control
+package local
 
 import (
 	"bytes"
@@ -15,7 +15,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/datadir"
 )
 
@@ -42,7 +41,7 @@ func TestSocketIsBornClosed(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, datadir.Nursery, newborn), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ln, stop, err := listen(dir)
+	ln, stop, err := Listen(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +68,7 @@ func TestSocketIsBornClosed(t *testing.T) {
 	if err != nil || info.Mode() != os.ModeSocket|0o600 {
 		t.Errorf("the socket has the mode %v, %v", info.Mode(), err)
 	}
-	if Dial(t.Context(), dir, config.Account) == nil {
+	if Find(t.Context(), dir) == nil {
 		t.Error("nobody answers at a socket that was moved")
 	}
 }
@@ -99,7 +98,7 @@ func as(t *testing.T, uid int, fn func() error) {
 func TestCallersOfAnotherUser(t *testing.T) {
 	dir := shortDir(t)
 	chmod(t, dir, 0o755)
-	ln, stop, err := listen(dir)
+	ln, stop, err := Listen(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +167,7 @@ func TestListenerOfAnotherUser(t *testing.T) {
 	if _, err := Socket(dir); err != nil {
 		t.Fatalf("what is on the disk should look right: %v", err)
 	}
-	if Dial(t.Context(), dir, config.Account) != nil {
+	if Find(t.Context(), dir) != nil {
 		t.Error("it is taken for ours")
 	}
 }

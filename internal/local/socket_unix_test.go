@@ -2,7 +2,7 @@
 
 //go:build unix
 
-package control
+package local
 
 import (
 	"errors"
@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/datadir"
 )
 
@@ -144,7 +143,7 @@ func TestA15_SocketsThatAreNotOurs(t *testing.T) {
 			}
 			came := answering(t, forged)
 			tt.lay(t, dir, forged)
-			if got := Dial(t.Context(), dir, config.Account) != nil; got != tt.want {
+			if got := Find(t.Context(), dir) != nil; got != tt.want {
 				_, why := Socket(dir)
 				t.Errorf("dial finds somebody: %v, want %v (%v)", got, tt.want, why)
 			}
@@ -192,8 +191,8 @@ func TestForeignNurseryIsLeftAlone(t *testing.T) {
 	if err := os.WriteFile(precious, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := listen(dir); !errors.Is(err, fault.StoreFailed) || !strings.Contains(err.Error(), datadir.Nursery) {
-		t.Errorf("listen: %v, want an error that names %s", err, datadir.Nursery)
+	if _, _, err := Listen(dir); !errors.Is(err, fault.StoreFailed) || !strings.Contains(err.Error(), datadir.Nursery) {
+		t.Errorf("Listen: %v, want an error that names %s", err, datadir.Nursery)
 	}
 	if text, err := os.ReadFile(precious); err != nil || string(text) != "precious" {
 		t.Errorf("the user's file: %q, %v", text, err)
