@@ -115,6 +115,7 @@ func (s *Server) routes() {
 	s.executionRoutes()
 	s.controlRoutes()
 	s.whyRoutes()
+	s.journalRoutes()
 	s.eventRoutes()
 	s.socketRoutes()
 	s.fileRoutes()
