@@ -302,6 +302,11 @@ type change struct {
 // follows the run as resume does.
 func (a *app) apply(ctx context.Context, name string, s change) error {
 	ctx = a.following(ctx)
+	if r, err := a.reach(ctx); err != nil {
+		return err
+	} else if r != nil {
+		return a.ask(ctx, r, name, s)
+	}
 	dir, err := a.config.DataDir()
 	if err != nil {
 		return err
@@ -310,15 +315,7 @@ func (a *app) apply(ctx context.Context, name string, s change) error {
 		return err
 	}
 	if r := a.dial(ctx, dir); r != nil {
-		head, err := a.findRun(ctx, r, name)
-		if err != nil {
-			return err
-		}
-		if err := s.act(ctx, r, r, head); err != nil {
-			return err
-		}
-		a.changed(head.Run, s.done)
-		return nil
+		return a.ask(ctx, r, name, s)
 	}
 	sigs, unhook := interrupts()
 	defer unhook()
@@ -362,6 +359,25 @@ func (a *app) apply(ctx context.Context, name string, s change) error {
 		return nil
 	}
 	return err
+}
+
+// carrier is a process that carries on runs.
+type carrier interface {
+	control.Runs
+	store.Reader
+}
+
+// ask has another process apply a change to a run, which that process carries on.
+func (a *app) ask(ctx context.Context, r carrier, name string, s change) error {
+	head, err := a.findRun(ctx, r, name)
+	if err != nil {
+		return err
+	}
+	if err := s.act(ctx, r, r, head); err != nil {
+		return err
+	}
+	a.changed(head.Run, s.done)
+	return nil
 }
 
 func (a *app) changed(run, what string) {

@@ -55,6 +55,7 @@ var floors = []struct {
 	{"7", []string{"internal/api", "client", "internal/ui"}},
 	{"7, the server", []string{"internal/service"}},
 	{"7, who holds a data directory", []string{"internal/control"}},
+	{"7, a server as a data directory", []string{"internal/remote"}},
 	{"7, checks and repairs", []string{"internal/doctor"}},
 	{"8", []string{"internal/cli"}},
 	{"8, the binary", []string{"cmd/roux"}},
