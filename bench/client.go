@@ -79,6 +79,7 @@ func request(method, path, key, body string) []byte {
 type load struct {
 	mu    sync.Mutex
 	times []time.Duration // of each request that was answered as wanted
+	late  []time.Duration // of each request of pace that had to wait for no answer: how much later than due it was sent
 	spent time.Duration   // from the first request to the last answer
 	other map[int]int     // answers with another status -> how many
 }

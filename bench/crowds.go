@@ -246,7 +246,10 @@ func overload(ctx context.Context, b *bench) (lines []Line, err error) {
 	l.put("refused", float64(refused))
 	l.put("peak_per_s", peak.rate())
 	l.put("goodput", over.rate()/peak.rate())
+	l.put("other_p50_us", us(quantile(hurt.times, 0.5)))
 	l.put("other_p99_us", us(quantile(hurt.times, 0.99)))
+	l.put("other_peak_p50_us", us(quantile(calm.times, 0.5)))
+	l.put("client_late_p99_us", us(quantile(hurt.late, 0.99)))
 	l.put("other_peak_p99_us", us(quantile(calm.times, 0.99)))
 	l.put("other_p99_ratio", float64(quantile(hurt.times, 0.99))/float64(quantile(calm.times, 0.99)))
 	lost, err := accepted.lost(ctx, s, tenants)
@@ -259,13 +262,13 @@ func overload(ctx context.Context, b *bench) (lines []Line, err error) {
 	return []Line{l}, nil
 }
 
-// beside presses a server, and meanwhile another account starts 50 runs a second over 8
-// connections.
+// beside presses a server, and meanwhile another account starts 25 runs a second over 8
+// connections: about half of an equal share of what the server can do.
 func beside(ctx context.Context, address string, n int, d time.Duration, many, other func(conn, i int) []byte, accepted *accepts) (all, one *load, err error) {
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		one, err = pace(ctx, address, 8, 160*time.Millisecond, d, 202, other, func(_ int, body []byte) { accepted.add(connections, body) })
+		one, err = pace(ctx, address, 8, 320*time.Millisecond, d, 202, other, func(_ int, body []byte) { accepted.add(connections, body) })
 		done <- err
 	}()
 	all, err = press(ctx, address, n, d, 202, many, func(i int, body []byte) { accepted.add(i%connections, body) })
@@ -331,7 +334,8 @@ var completedStatus = []byte(`"status":"completed","state":"completed"`)
 
 // pace is press with requests at fixed times: one for each connection in every interval. One
 // that comes due while the last is not answered is sent late, and its time counts from when
-// it was due.
+// it was due. One that is sent late because this process got no processor counts from when it
+// was sent; how late is kept apart.
 func pace(ctx context.Context, address string, n int, every, d time.Duration, want int, next func(conn, i int) []byte, seen func(conn int, body []byte)) (*load, error) {
 	l := &load{other: map[int]int{}}
 	began := time.Now()
@@ -341,10 +345,15 @@ func pace(ctx context.Context, address string, n int, every, d time.Duration, wa
 			return err
 		}
 		defer c.Close()
-		var times []time.Duration
+		var times, late []time.Duration
 		due := began.Add(every * time.Duration(i) / time.Duration(n))
 		for k := 0; due.Sub(began) < d && ctx.Err() == nil; k++ {
-			time.Sleep(time.Until(due))
+			from := due
+			if wait := time.Until(due); wait > 0 {
+				time.Sleep(wait)
+				from = time.Now()
+				late = append(late, from.Sub(due))
+			}
 			if time.Since(began) > d {
 				break // it could not keep up
 			}
@@ -353,7 +362,7 @@ func pace(ctx context.Context, address string, n int, every, d time.Duration, wa
 			case err != nil:
 				return err
 			case status == want:
-				times = append(times, time.Since(due))
+				times = append(times, time.Since(from))
 				if seen != nil {
 					seen(i, body)
 				}
@@ -366,7 +375,7 @@ func pace(ctx context.Context, address string, n int, every, d time.Duration, wa
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.times = append(l.times, times...)
+		l.times, l.late = append(l.times, times...), append(l.late, late...)
 		return nil
 	})
 	l.spent = time.Since(began)

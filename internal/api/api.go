@@ -69,12 +69,27 @@ type Server struct {
 	times     times
 	durations durations
 	docs      docs
+	reads     *rest.FairLimit // of journals, by streams that catch up
 	// stopping ends streams, which no drain waits for.
 	stopping context.Context
 	stop     context.CancelFunc
 	starting sync.Mutex // no stream begins once Stop has cancelled stopping
 	streams  sync.WaitGroup
 }
+
+// What streams that catch up leave to those who start runs.
+const (
+	// maxReads is how many streams read journals at once.
+	maxReads = 2
+	// busy is how many requests are carried out at once when the server has much to do: each of
+	// them waits for a commit, so a few are nothing.
+	busy = 16
+	// giveWay is how long a stream that begins then waits. So all streams catch up some time,
+	// also on a server that is always busy.
+	giveWay = 5 * time.Millisecond
+	// longestRead is how long a stream waits for its turn to read.
+	longestRead = time.Minute
+)
 
 // New returns a server. It starts no goroutine and listens nowhere.
 func New(cfg Config) (*Server, error) {
@@ -96,7 +111,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Burst == 0 {
 		cfg.Burst = 400
 	}
-	s := &Server{cfg: cfg, views: newViews(), times: streamTimes, durations: newDurations(), docs: docs{once: new(sync.Once)}}
+	s := &Server{cfg: cfg, views: newViews(), times: streamTimes, durations: newDurations(), docs: docs{once: new(sync.Once)}, reads: rest.NewPatientLimit(maxReads, longestRead)}
 	s.rest = rest.New(rest.Config{
 		Records: cfg.Node, Keys: cfg.Keys, Open: cfg.Open, Rate: cfg.Rate, Burst: cfg.Burst, RateOf: cfg.Accounts.Rate, Admit: cfg.Accounts.Admit,
 		Logger: cfg.Logger, Now: cfg.Now, Tags: groups, CursorKey: cfg.CursorKey, Release: cfg.Release,

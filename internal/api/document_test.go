@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -73,6 +74,38 @@ func TestR34_TypesOfProblems(t *testing.T) {
 		t.Errorf("the type of %s is %s", p.Code, p.Type)
 	}
 	s.call("", "GET", address, nil).want(200)
+}
+
+// What a remedy tells those to do who have no command line is an operation of the document, and
+// no remedy is for the command line alone, unless its code is.
+func TestRemediesServeBoth(t *testing.T) {
+	named := regexp.MustCompile("`((?:GET|POST|PUT|PATCH|DELETE) [^`]*)`")
+	of := regexp.MustCompile(`/[A-Z]+(/|$)`)
+	shape := regexp.MustCompile(`\{\w+\}`)
+	n := 0
+	for _, row := range fault.All() {
+		requests := named.FindAllStringSubmatch(row.Remedy, -1)
+		for _, m := range requests {
+			n++
+			method, path, _ := strings.Cut(m[1], " ")
+			path, _, _ = strings.Cut(path, "?")
+			path = of.ReplaceAllString(path, "/{}$1")
+			if !slices.ContainsFunc(document().operations, func(o *operation) bool { return o.method == method && shape.ReplaceAllString(o.path, "{}") == path }) {
+				t.Errorf("%s: there is no %s", row.Code, m[1])
+			}
+		}
+		switch row.Code {
+		case fault.ConfigInvalid, fault.CommandTimeout, fault.Usage: // of commands
+		case fault.StoreFull: // the server carries the run on by itself
+		default:
+			if strings.Contains(row.Remedy, "`roux ") && len(requests) == 0 {
+				t.Errorf("%s: the remedy is for the command line alone: %s", row.Code, row.Remedy)
+			}
+		}
+	}
+	if n < 15 {
+		t.Errorf("only %d requests are named", n)
+	}
 }
 
 // An operation is one of the document.

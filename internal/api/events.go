@@ -4,7 +4,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/rest"
-	"github.com/roux-engine/roux/internal/sse"
 )
 
 // slowest is how long a client may take for one write, or for the next part of an upload. One
@@ -106,114 +104,28 @@ type sink interface {
 	unsent() int
 }
 
-// A frames writes server-sent events.
-type frames struct {
-	ctx context.Context
-	w   http.ResponseWriter
-	ctl *http.ResponseController
-	buf []byte
-	times
-}
-
-// stream returns an answer whose frames fn sends. That to HEAD has no body, so it ends with
-// its headers: a stream would keep the connection from its next request.
-func (s *Server) stream(ctx context.Context, fn func(ctx context.Context, out *frames) error) *streamOut {
-	return &streamOut{func(h huma.Context) {
-		if h.Method() == http.MethodHead {
-			begin(h)
-			return
-		}
-		s.streaming(ctx, func(ctx context.Context) error {
-			begin(h)
-			out, end := newFrames(ctx, rest.From(h.Context()).Writer, s.times)
-			defer end()
-			return fn(ctx, out)
-		})
-	}}
-}
-
-// begin sets the status and the headers of a stream (X183).
-func begin(h huma.Context) {
-	h.SetHeader("Content-Type", "text/event-stream; charset=utf-8")
-	h.SetHeader("Cache-Control", "no-cache, no-transform")
-	h.SetHeader("Connection", "keep-alive")
-	h.SetHeader("X-Accel-Buffering", "no")
-	h.SetStatus(http.StatusOK)
-}
-
-// newFrames returns frames for a stream that lasts as long as ctx. end is called before the
-// handler returns: from then on the connection serves another request, whose deadline is not
-// changed any more.
-func newFrames(ctx context.Context, w http.ResponseWriter, t times) (f *frames, end func()) {
-	f = &frames{ctx: ctx, w: w, ctl: http.NewResponseController(w), times: t}
-	f.buf = sse.AppendRetry(f.buf, reconnect)
-	parted := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(parted)
-		_ = f.within(f.parting)
-	})
-	return f, func() {
-		if !stop() {
-			<-parted
-		}
-	}
-}
-
-// event implements sink.
-func (f *frames) event(id uint64, name string, data []byte) {
-	f.buf = sse.Append(f.buf, id, name, data)
-}
-
-// unsent implements sink.
-func (f *frames) unsent() int { return len(f.buf) }
-
-// within bounds the write in progress and those that follow.
-func (f *frames) within(d time.Duration) error {
-	if err := f.ctl.SetWriteDeadline(time.Now().Add(d)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return err
-	}
-	return nil
-}
-
-// flush implements sink.
-func (f *frames) flush() error {
-	if len(f.buf) == 0 {
-		return nil
-	}
-	if err := f.within(f.slowest); err != nil {
-		return err
-	}
-	if f.ctx.Err() != nil { // it may have ended before that
-		if err := f.within(f.parting); err != nil {
-			return err
-		}
-	}
-	_, err := f.w.Write(f.buf)
-	f.buf = nil // most streams are silent most of the time
-	if err != nil {
-		return err
-	}
-	return f.ctl.Flush()
-}
-
 // errStops is why the streams of a server that stops end.
 var errStops = fault.New(fault.Stopping, "the server stops: connect again")
 
-// streaming runs a stream until fn returns, the server stops, or the key is revoked.
-func (s *Server) streaming(ctx context.Context, fn func(context.Context) error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(s.stopping, func() { cancel(errStops) })()
+// enter begins a stream: its context ends when the server stops, too, and end is called when
+// the stream has ended. ok is false if the server has stopped.
+func (s *Server) enter(ctx context.Context) (lasting context.Context, cancel context.CancelCauseFunc, end func(error), ok bool) {
+	ctx, cancel = context.WithCancelCause(ctx)
 	s.starting.Lock()
-	if s.stopping.Err() != nil {
-		s.starting.Unlock()
-		return // Stop may be waiting for the streams by now
+	defer s.starting.Unlock()
+	if s.stopping.Err() != nil { // Stop may be waiting for the streams by now
+		cancel(nil)
+		return ctx, cancel, nil, false
 	}
 	s.streams.Add(1)
-	s.starting.Unlock()
-	defer s.streams.Done()
-	if err := fn(ctx); err != nil && ctx.Err() == nil {
-		r := rest.From(ctx)
-		s.cfg.Logger.DebugContext(ctx, "a stream ended", "request", r.ID, "operation", r.Operation, "error", err)
-	}
+	forget := context.AfterFunc(s.stopping, func() { cancel(errStops) })
+	return ctx, cancel, func(err error) {
+		if err != nil && ctx.Err() == nil {
+			r := rest.From(ctx)
+			s.cfg.Logger.DebugContext(ctx, "a stream ended", "request", r.ID, "operation", r.Operation, "error", err)
+		}
+		forget()
+		cancel(nil)
+		s.streams.Done()
+	}, true
 }

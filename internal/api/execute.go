@@ -236,6 +236,7 @@ func (s *Server) await(ctx context.Context, in *executeIn, out *accepted, run st
 		return nil
 	}
 	out.Applied = applied
+	rest.Waits(ctx)
 	wait, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	_, err := s.cfg.Node.Engine.Wait(wait, rest.Account(ctx), run)

@@ -16,6 +16,7 @@ import (
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/store"
 )
 
 // frameLog is a sink that keeps the names and the data of frames.
@@ -32,15 +33,12 @@ func (l *frameLog) unsent() int  { return 0 }
 func TestI14_ResetSendsWhatIsHeld(t *testing.T) {
 	out := &frameLog{}
 	p := &plan.Plan{Steps: []plan.Step{{ID: "a"}}, Graphs: []plan.Graph{{N: 1, Owner: plan.None, Waves: 1}}}
-	e := &eventStream{run: "run_1", out: out, render: journal.NewRenderer(p, "run_1"), want: func(string) bool { return true }, coalesce: true}
+	e := &eventStream{key: store.Key{Account: "acme", Run: "run_1"}, out: out, render: journal.NewRenderer(p, "run_1"), want: func(string) bool { return true }, coalesce: true}
 	ev := &journal.Event{Seq: 7, At: 1, Kind: journal.EvNodeDelta, Attempt: 1, Text: "half"}
 	if !e.event(feed.Event{Event: ev}, nil) || len(out.names) != 0 {
 		t.Fatalf("the delta is not held: %v", out.names)
 	}
-	why := errors.New("why")
-	if err := e.reset(t.Context(), why); !errors.Is(err, why) {
-		t.Errorf("the stream ends with %v", err)
-	}
+	e.reset(t.Context(), out, errors.New("why"))
 	if !slices.Equal(out.names, []string{"node.stream.delta", "reset"}) || !strings.Contains(out.data[1], `"afterEventId":7`) {
 		t.Errorf("frames %v: %v", out.names, out.data)
 	}
@@ -70,9 +68,9 @@ func TestF36_DeadlineOfAStreamThatEnds(t *testing.T) {
 	for range 1000 {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := &sharedWriter{ResponseRecorder: httptest.NewRecorder(), ran: make(chan struct{})}
-		_, end := newFrames(ctx, w, streamTimes)
+		out := newFrames(ctx, w, streamTimes)
 		cancel()
-		end()
+		out.end()
 		w.over.Store(true)
 		<-w.ran
 		if w.late.Load() {

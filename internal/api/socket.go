@@ -55,13 +55,15 @@ func (s *Server) socket(ctx context.Context, _ *struct{}) (*streamOut, error) {
 			return // it was answered
 		}
 		c.SetReadLimit(maxMessage)
-		s.streaming(ctx, func(ctx context.Context) error {
-			lasting, end := context.WithCancel(context.WithoutCancel(ctx))
-			defer end()
-			defer context.AfterFunc(ctx, func() { time.AfterFunc(s.times.parting, end) })()
-			so := &socket{s: s, conn: c, lasting: lasting, runs: map[string]context.CancelFunc{}}
-			return so.serve(ctx)
-		})
+		ctx, _, left, ok := s.enter(ctx)
+		if !ok {
+			return
+		}
+		lasting, end := context.WithCancel(context.WithoutCancel(ctx))
+		defer end()
+		defer context.AfterFunc(ctx, func() { time.AfterFunc(s.times.parting, end) })()
+		so := &socket{s: s, conn: c, lasting: lasting, runs: map[string]context.CancelFunc{}}
+		left(so.serve(ctx))
 	}}, nil
 }
 
@@ -212,12 +214,13 @@ func (so *socket) subscribe(ctx context.Context, m *socketMessage, cancel contex
 		so.say(cancel, map[string]any{"type": "ended", "runId": m.Run, "afterEventId": m.After})
 		return nil
 	}
-	e.want, e.coalesce, e.quiet = typeFilter(m.Types), m.Coalesce == nil || *m.Coalesce, true
+	e.want, e.coalesce = typeFilter(m.Types), m.Coalesce == nil || *m.Coalesce
 	ctx, stop := context.WithCancel(ctx)
 	so.runs[m.Run] = stop
-	so.follow.Go(func() {
+	so.follow.Add(1)
+	p := &pump{ctx: ctx, src: e, out: &socketSink{so: so}, ended: func(err error) {
+		defer so.follow.Done()
 		defer stop()
-		err := e.follow(ctx, &socketSink{so: so})
 		so.mu.Lock()
 		delete(so.runs, m.Run)
 		so.mu.Unlock()
@@ -227,7 +230,12 @@ func (so *socket) subscribe(ctx context.Context, m *socketMessage, cancel contex
 		case errors.Is(context.Cause(ctx), context.Canceled): // of this run alone; else it was reset
 			so.say(cancel, map[string]any{"type": "unsubscribed", "runId": m.Run, "afterEventId": e.seen})
 		}
-	})
+	}}
+	go func() {
+		if p.first() {
+			p.park()
+		}
+	}()
 	return nil
 }
 

@@ -42,7 +42,13 @@ func (s *Server) streamRun(ctx context.Context, in *eventsIn, want func(string) 
 	if err != nil {
 		return nil, err
 	}
+	release, err := s.reads.Acquire(ctx, rest.Account(ctx))
+	if err != nil {
+		return nil, err
+	}
+	s.giveWay(ctx)
 	e, err := s.eventStream(ctx, in.ID, after)
+	release()
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +56,20 @@ func (s *Server) streamRun(ctx context.Context, in *eventsIn, want func(string) 
 		return nil, &rest.Problem{Status: http.StatusNoContent} // R43: nothing to follow
 	}
 	e.want, e.coalesce = want, in.Coalesce != "0"
-	return s.stream(ctx, func(ctx context.Context, out *frames) error { return e.follow(ctx, out) }), nil
+	return s.stream(ctx, e, e.live), nil
+}
+
+// giveWay waits a while if other requests have much to do.
+func (s *Server) giveWay(ctx context.Context) {
+	if s.rest.Running() < busy {
+		return
+	}
+	wait := time.NewTimer(giveWay)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-ctx.Done():
+	}
 }
 
 // eventStream returns a stream of a run, or nil when nothing comes after the cursor.
@@ -67,7 +86,7 @@ func (s *Server) eventStream(ctx context.Context, run string, after uint64) (*ev
 	if err != nil || after > page.Last || after == page.Last && head.Ended != 0 {
 		return nil, err
 	}
-	return &eventStream{s: s, run: run, after: after, plan: p, mask: mask}, nil
+	return &eventStream{s: s, key: key(ctx, run), after: after, live: head.Ended == 0, plan: p, mask: mask}, nil
 }
 
 // typeFilter returns whether a type of event was asked for.
@@ -83,74 +102,118 @@ func typeFilter(types string) func(string) bool {
 	}
 }
 
-// An eventStream sends the events of a run.
+// An eventStream sends the events of a run. It implements source.
 type eventStream struct {
 	s        *Server
-	run      string
+	key      store.Key
 	after    uint64
+	live     bool // the run had not ended when the stream began
 	plan     *plan.Plan
 	mask     *view.Mask
 	want     func(string) bool
 	coalesce bool
-	quiet    bool // send no heartbeats: something else does
 
-	out    sink
-	failed error // of a write
-	render *journal.Renderer
-	joined resource.Coalescer
-	seen   uint64
+	watcher *feed.Watcher
+	ctx     context.Context // during next
+	out     sink            // during next
+	release func()          // during read, unless a client is taking what was read
+	failed  error           // of a write, or of waiting to read on
+	render  *journal.Renderer
+	joined  resource.Coalescer
+	seen    uint64
 }
 
 // maxUnsent is how many bytes of events are collected before they are sent.
 const maxUnsent = 64 << 10
 
-// follow sends events until the run has ended. Events and silence come over one channel of
-// the watcher: a stream has one goroutine.
-func (e *eventStream) follow(ctx context.Context, out sink) error {
-	e.out, e.render = out, journal.NewRenderer(e.plan, e.run)
-	if err := out.flush(); err != nil {
+// read calls fn, which reads the journal, when it is the turn of its account. Streams that catch
+// up so take a part of the processors, and leave the rest to those who start runs.
+func (e *eventStream) read(ctx context.Context, fn func() error) error {
+	release, err := e.s.reads.Acquire(ctx, e.key.Account)
+	if err != nil {
 		return err
 	}
-	// What the events before the cursor cause and mask must be known.
-	err := store.EachEvent(ctx, e.s.cfg.Node.Store, key(ctx, e.run), 0, func(ev *journal.Event) error {
-		if ev.Seq > e.after {
-			return errEnough
+	e.release = release
+	defer func() {
+		if e.release != nil {
+			e.release()
+			e.release = nil
 		}
-		e.render.Note(e.mask.Event(ev))
-		return nil
-	})
-	e.seen = e.after
-	if err != nil && !errors.Is(err, errEnough) {
-		return e.reset(ctx, err)
+	}()
+	return fn()
+}
+
+// sendPart sends what was added in the middle of a read. While a slow client takes it, others
+// read.
+func (e *eventStream) sendPart() error {
+	if e.release == nil { // nothing is read from the journal
+		return e.out.flush()
 	}
-	w, err := e.s.cfg.Node.Engine.Feed().Follow(ctx, key(ctx, e.run), e.after, e.event)
-	if err != nil {
-		return e.reset(ctx, err)
+	e.release()
+	e.release = nil
+	if err := e.out.flush(); err != nil {
+		return err
 	}
-	defer w.Close()
-	for !w.Ended() {
-		quiet := e.s.times.heartbeat
-		if e.joined.Holds() {
-			quiet = 0 // joined with what is there already, and with nothing that is to come
-		}
-		wait, cancel := context.WithTimeout(ctx, quiet)
-		err := w.Next(ctx, wait)
-		silent := wait.Err() != nil && ctx.Err() == nil
-		cancel()
-		if e.failed != nil {
-			return e.failed
-		}
-		if err != nil && (!silent || !errors.Is(err, context.DeadlineExceeded)) {
-			return e.reset(ctx, err)
-		}
-		if err := e.pass(silent); err != nil {
+	release, err := e.s.reads.Acquire(e.ctx, e.key.Account)
+	e.release = release
+	return err
+}
+
+// open implements source.
+func (e *eventStream) open(ctx context.Context, wake func()) error {
+	return e.read(ctx, func() error { return e.begin(ctx, wake) })
+}
+
+func (e *eventStream) begin(ctx context.Context, wake func()) error {
+	e.seen, e.render = e.after, journal.NewRenderer(e.plan, e.key.Run)
+	if e.after > 0 { // what the events before the cursor cause and mask must be known
+		err := store.EachEvent(ctx, e.s.cfg.Node.Store, e.key, 0, func(ev *journal.Event) error {
+			if ev.Seq > e.after {
+				return errEnough
+			}
+			e.render.Note(e.mask.Event(ev))
+			return nil
+		})
+		if err != nil && !errors.Is(err, errEnough) {
 			return err
 		}
 	}
-	for _, env := range e.joined.Flush() {
-		e.send(env)
+	w, err := e.s.cfg.Node.Engine.Feed().Follow(ctx, e.key, e.after, e.event)
+	if err == nil {
+		e.watcher = w
+		w.OnNews(wake)
 	}
-	return out.flush()
+	return err
+}
+
+// next implements source.
+func (e *eventStream) next(ctx context.Context, out sink) (more, done bool, err error) {
+	e.ctx, e.out = ctx, out
+	if e.watcher.Stored() {
+		more = true
+		err = e.read(ctx, func() error {
+			_, err := e.watcher.Poll(ctx)
+			return err
+		})
+	} else {
+		more, err = e.watcher.Poll(ctx)
+	}
+	e.ctx, e.out = nil, nil
+	done = e.watcher.Ended()
+	switch {
+	case e.failed != nil:
+		return false, false, e.failed
+	case err == nil && (done || !more): // what is held is joined with nothing that is to come
+		e.flush(out)
+	}
+	return more, done, err
+}
+
+// close implements source.
+func (e *eventStream) close() {
+	if e.watcher != nil {
+		e.watcher.Close()
+	}
 }
 
 // event takes an event of the run.
@@ -163,18 +226,25 @@ func (e *eventStream) event(ev feed.Event, err error) bool {
 	e.seen = ev.Seq
 	if e.coalesce {
 		for _, env := range e.joined.Add(shown, env) {
-			e.send(env)
+			e.send(e.out, env)
 		}
 	} else {
-		e.send(env)
+		e.send(e.out, env)
 	}
 	if e.out.unsent() >= maxUnsent {
-		e.failed = e.out.flush()
+		e.failed = e.sendPart()
 	}
 	return e.failed == nil
 }
 
-func (e *eventStream) send(env journal.Envelope) {
+// flush adds what is held.
+func (e *eventStream) flush(out sink) {
+	for _, env := range e.joined.Flush() {
+		e.send(out, env)
+	}
+}
+
+func (e *eventStream) send(out sink, env journal.Envelope) {
 	if !e.want(env.Type) {
 		return
 	}
@@ -182,43 +252,33 @@ func (e *eventStream) send(env journal.Envelope) {
 	if err != nil {
 		return // an envelope has nothing that cannot be encoded
 	}
-	e.out.event(env.EventID, env.Type, data)
+	out.event(env.EventID, env.Type, data)
 }
 
-// pass sends what is there, or a heartbeat (R43).
-func (e *eventStream) pass(silent bool) error {
-	if silent {
-		for _, env := range e.joined.Flush() {
-			e.send(env)
-		}
-	}
-	if e.out.unsent() == 0 {
-		if !silent || e.quiet {
-			return nil
-		}
-		e.out.event(0, "heartbeat", []byte(`{"type":"heartbeat","runId":"`+e.run+`","timestamp":"`+journal.Time(e.s.cfg.Now().UnixMicro())+`"}`))
-	}
-	return e.out.flush()
+// heartbeat implements source (R43).
+func (e *eventStream) heartbeat(out sink) {
+	out.event(0, "heartbeat", []byte(`{"type":"heartbeat","runId":"`+e.key.Run+`","timestamp":"`+journal.Time(e.s.cfg.Now().UnixMicro())+`"}`))
 }
 
-// reset tells the client that the stream ends early, and where to read on. What is held is
-// sent before, because the place to read on is after it.
-func (e *eventStream) reset(ctx context.Context, err error) error {
-	for _, env := range e.joined.Flush() {
-		e.send(env)
+// reset implements source. What is held is sent before, because the place to read on is after
+// it.
+func (e *eventStream) reset(ctx context.Context, out sink, err error) {
+	if e.failed != nil {
+		return
 	}
-	return reset(ctx, e.out, e.run, e.seen, err)
+	e.flush(out)
+	reset(ctx, out, e.key.Run, e.seen, err)
 }
 
-// reset sends a frame that tells a client why its stream ends early, and the cursor with which
-// it reads on. It returns err.
-func reset(ctx context.Context, out sink, run string, after uint64, err error) error {
+// reset adds a frame that tells a client why its stream ends early, and the cursor with which
+// it reads on.
+func reset(ctx context.Context, out sink, run string, after uint64, err error) {
 	cause := err
 	if c := context.Cause(ctx); c != nil {
 		cause = c
 	}
 	if errors.Is(cause, context.Canceled) {
-		return err // the client is gone, or wants no more of it
+		return // the client is gone, or wants no more of it
 	}
 	frame := map[string]any{"type": "reset", "afterEventId": after, "code": fault.CodeOf(cause), "message": fault.Message(cause)}
 	if run != "" {
@@ -226,9 +286,7 @@ func reset(ctx context.Context, out sink, run string, after uint64, err error) e
 	}
 	if data, merr := jsonx.Marshal(frame); merr == nil {
 		out.event(0, "reset", data)
-		_ = out.flush() // the error that ends the stream is returned
 	}
-	return err
 }
 
 type feedIn struct {
@@ -279,37 +337,52 @@ func (s *Server) feedEvents(ctx context.Context, in *feedIn) (*streamOut, error)
 	if _, err := s.cfg.Node.Store.Changes(ctx, rest.Account(ctx), after, 1); err != nil {
 		return nil, err
 	}
-	return s.stream(ctx, func(ctx context.Context, out *frames) error { return s.followFeed(ctx, out, after) }), nil
+	return s.stream(ctx, &feedStream{s: s, account: rest.Account(ctx), after: after}, true), nil
 }
 
-func (s *Server) followFeed(ctx context.Context, out *frames, after uint64) error {
-	if err := out.flush(); err != nil {
-		return err
+// A feedStream sends the changes of an account. It implements source.
+type feedStream struct {
+	s       *Server
+	account string
+	after   uint64
+	follow  *feed.ChangeFollower
+}
+
+// open implements source.
+func (f *feedStream) open(_ context.Context, wake func()) error {
+	f.follow = f.s.cfg.Node.Engine.Feed().FollowChanges(f.account, f.after)
+	f.follow.OnNews(wake)
+	return nil
+}
+
+// next implements source.
+func (f *feedStream) next(ctx context.Context, out sink) (more, done bool, err error) {
+	changes, err := f.follow.Poll(ctx)
+	for i := range changes {
+		c := changeOf(&changes[i])
+		data, err := jsonx.Marshal(c)
+		if err != nil {
+			return false, false, err
+		}
+		out.event(c.Number, c.Type, data)
+		f.after = c.Number
 	}
-	follow := s.cfg.Node.Engine.Feed().FollowChanges(rest.Account(ctx), after)
-	defer follow.Close()
-	for {
-		wait, cancel := context.WithTimeout(ctx, s.times.heartbeat)
-		changes, err := follow.Next(ctx, wait)
-		silent := wait.Err() != nil && ctx.Err() == nil
-		cancel()
-		if err != nil && (!silent || !errors.Is(err, context.DeadlineExceeded)) {
-			return reset(ctx, out, "", after, err)
-		}
-		for i := range changes {
-			c := changeOf(&changes[i])
-			data, err := jsonx.Marshal(c)
-			if err != nil {
-				return err
-			}
-			out.event(c.Number, c.Type, data)
-			after = c.Number
-		}
-		if len(changes) == 0 {
-			out.event(0, "heartbeat", []byte(`{"type":"heartbeat"}`))
-		}
-		if err := out.flush(); err != nil {
-			return err
-		}
+	return len(changes) > 0, false, err
+}
+
+// heartbeat implements source (R43).
+func (*feedStream) heartbeat(out sink) {
+	out.event(0, "heartbeat", []byte(`{"type":"heartbeat"}`))
+}
+
+// reset implements source.
+func (f *feedStream) reset(ctx context.Context, out sink, err error) {
+	reset(ctx, out, "", f.after, err)
+}
+
+// close implements source.
+func (f *feedStream) close() {
+	if f.follow != nil {
+		f.follow.Close()
 	}
 }

@@ -100,7 +100,7 @@ func TestX183_Stream(t *testing.T) {
 		t.Fatalf("%v, %v", all, err)
 	}
 	for name, want := range map[string]string{
-		"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no",
+		"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache, no-transform", "Connection": "keep-alive", "X-Accel-Buffering": "no",
 	} {
 		if got := res.Header.Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)

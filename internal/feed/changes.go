@@ -6,6 +6,7 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"sync/atomic"
 
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -17,13 +18,17 @@ const changesPage = 256
 // reads them from the store, by its number, so none waits for it in memory and none is
 // dropped, however slow it is.
 type follower struct {
-	signal chan struct{} // 1 slot
+	signal chan struct{}          // 1 slot
+	wake   atomic.Pointer[func()] // called besides each signal; nil = nobody wants to be called
 }
 
 func (w *follower) notify() {
 	select {
 	case w.signal <- struct{}{}:
 	default:
+	}
+	if wake := w.wake.Load(); wake != nil {
+		(*wake)()
 	}
 }
 
@@ -68,28 +73,18 @@ func (f *Feed) FollowChanges(account string, after uint64) *ChangeFollower {
 // Close ends it.
 func (w *ChangeFollower) Close() { w.f.unfollow(w.account, w.w) }
 
+// OnNews has fn called whenever Poll may find something that it did not find before. fn must
+// not block, and must not call the feed.
+func (w *ChangeFollower) OnNews(fn func()) { w.w.wake.Store(&fn) }
+
 // Next returns the next changes, at least one unless there is an error. wait bounds how long
 // it waits for one; ctx bounds reads. When the feed is closed, it returns what is left and
 // then why.
 func (w *ChangeFollower) Next(ctx, wait context.Context) ([]store.Change, error) {
 	for {
-		closed := w.f.reason() // before the read, which then has what was published before
-		if w.more || closed != nil {
-			changes, err := w.f.store.Changes(ctx, w.account, w.after, changesPage)
-			if err != nil {
-				if why := w.f.reason(); why != nil && ctx.Err() == nil {
-					err = why // the store may be closed by now
-				}
-				return nil, err
-			}
-			w.more = len(changes) == changesPage
-			if len(changes) > 0 {
-				w.after = changes[len(changes)-1].N
-				return changes, nil
-			}
-		}
-		if closed != nil {
-			return nil, closed
+		changes, err := w.Poll(ctx)
+		if len(changes) > 0 || err != nil {
+			return changes, err
 		}
 		select {
 		case <-wait.Done():
@@ -103,6 +98,33 @@ func (w *ChangeFollower) Next(ctx, wait context.Context) ([]store.Change, error)
 			w.more = true
 		}
 	}
+}
+
+// Poll is Next for a caller that is told by OnNews when to call it: it does not wait. It
+// returns nothing when there is nothing yet.
+func (w *ChangeFollower) Poll(ctx context.Context) ([]store.Change, error) {
+	select {
+	case <-w.w.signal:
+		w.more = true
+	default:
+	}
+	closed := w.f.reason() // before the read, which then has what was published before
+	if !w.more && closed == nil {
+		return nil, nil
+	}
+	changes, err := w.f.store.Changes(ctx, w.account, w.after, changesPage)
+	if err != nil {
+		if why := w.f.reason(); why != nil && ctx.Err() == nil {
+			err = why // the store may be closed by now
+		}
+		return nil, err
+	}
+	w.more = len(changes) == changesPage
+	if len(changes) > 0 {
+		w.after = changes[len(changes)-1].N
+		return changes, nil
+	}
+	return nil, closed
 }
 
 // Changed tells those who follow the account that it has changes which no commit of the

@@ -24,6 +24,7 @@ type subscriber struct {
 	head      *store.Head // the newest one written since the last call of next, or nil
 	closed    error
 	signal    chan struct{} // 1 slot
+	wake      func()        // called besides each signal; nil = nobody wants to be called
 }
 
 func (s *subscriber) push(p *Published) {
@@ -64,10 +65,23 @@ func (s *subscriber) close(err error) {
 }
 
 func (s *subscriber) notify() {
+	s.mu.Lock()
+	wake := s.wake
+	s.mu.Unlock()
 	select {
 	case s.signal <- struct{}{}:
 	default:
 	}
+	if wake != nil {
+		wake()
+	}
+}
+
+// onNews has fn called whenever there may be something to take.
+func (s *subscriber) onNews(fn func()) {
+	s.mu.Lock()
+	s.wake = fn
+	s.mu.Unlock()
 }
 
 // update is what next returns.
@@ -77,18 +91,24 @@ type update struct {
 	head   *store.Head // the newest head row, or nil when none was written
 }
 
+// take returns what there is; any is false when there is nothing yet.
+func (s *subscriber) take() (u update, any bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u = update{s.frames, s.behind, s.head}
+	s.frames, s.behind, s.bytes, s.head = nil, false, 0, nil
+	if u.behind || len(u.frames) > 0 || u.head != nil {
+		return u, true, nil
+	}
+	return u, false, s.closed
+}
+
 // next waits for frames or a head.
 func (s *subscriber) next(ctx context.Context) (update, error) {
 	for {
-		s.mu.Lock()
-		u, closed := update{s.frames, s.behind, s.head}, s.closed
-		s.frames, s.behind, s.bytes, s.head = nil, false, 0, nil
-		s.mu.Unlock()
-		if u.behind || len(u.frames) > 0 || u.head != nil {
-			return u, nil
-		}
-		if closed != nil {
-			return u, closed
+		u, any, err := s.take()
+		if any || err != nil {
+			return u, err
 		}
 		select {
 		case <-ctx.Done():

@@ -96,14 +96,38 @@ func (w *Watcher) Close() { w.f.unsubscribe(w.key, w.sub) }
 // Next yields the next events, from the journal or from the feed. wait bounds how long
 // it waits for events; ctx bounds reads.
 func (w *Watcher) Next(ctx, wait context.Context) error {
-	if !w.readNext {
-		readStored, err := w.readPublished(wait)
-		if errors.Is(err, errGap) {
-			readStored, err = true, nil
-		}
-		w.readNext = readStored
+	if w.readNext {
+		return w.readStored(ctx)
+	}
+	u, err := w.sub.next(wait)
+	if err != nil {
 		return err
 	}
+	return w.published(&u)
+}
+
+// OnNews has fn called whenever Poll may find something that it did not find before. fn must
+// not block, and must not call the feed.
+func (w *Watcher) OnNews(fn func()) { w.sub.onNews(fn) }
+
+// Stored reports whether the next events are read from the journal.
+func (w *Watcher) Stored() bool { return w.readNext }
+
+// Poll is Next for a caller that is told by OnNews when to call it: it does not wait. any is
+// false when there was nothing.
+func (w *Watcher) Poll(ctx context.Context) (any bool, err error) {
+	if w.readNext {
+		return true, w.readStored(ctx)
+	}
+	u, any, err := w.sub.take()
+	if any {
+		err = w.published(&u)
+	}
+	return any, err
+}
+
+// readStored yields what the journal has.
+func (w *Watcher) readStored(ctx context.Context) error {
 	w.readNext = false
 	// The head is read first: if it records that the run has ended, the journal that is
 	// read after it contains that end, even when the cursor is past it.
@@ -164,25 +188,28 @@ func (w *Watcher) readJournal(ctx context.Context) error {
 	return err
 }
 
-// readPublished yields what the feed has published. readStored is true when the journal
-// must be read next.
-func (w *Watcher) readPublished(ctx context.Context) (readStored bool, err error) {
-	u, err := w.sub.next(ctx)
-	if err != nil || u.behind {
-		return u.behind, err
+// published yields what the feed has published. If some of it is missing, the journal is read
+// next.
+func (w *Watcher) published(u *update) error {
+	if u.behind {
+		w.readNext = true
+		return nil
 	}
 	for _, frames := range u.frames {
-		if err := journal.EachEvent(frames, w.deliver); err != nil {
-			if errors.Is(err, errStopped) {
-				return false, nil
-			}
-			return false, err
+		switch err := journal.EachEvent(frames, w.deliver); {
+		case errors.Is(err, errStopped):
+			return nil
+		case errors.Is(err, errGap):
+			w.readNext = true
+			return nil
+		case err != nil:
+			return err
 		}
 	}
 	if u.head != nil && u.head.Quarantine != "" {
-		return false, store.QuarantinedError(w.key.Run, u.head.Quarantine)
+		return store.QuarantinedError(w.key.Run, u.head.Quarantine)
 	}
-	return false, nil
+	return nil
 }
 
 // Events yields the stored events after number `after` and ends with the last one. An

@@ -8,31 +8,66 @@ import (
 	"io"
 	"sync"
 	"time"
-
-	"github.com/gofrs/uuid/v5"
 )
 
-// IDs makes run ids from UUIDv7, so that they sort by time. They identify runs; they
-// protect nothing. Make one with NewIDs; any goroutine may use it.
+// IDs makes ids that are UUIDv7, so that they sort by time. Each has 72 random bits, which
+// nobody guesses (A27); it protects nothing all the same: the account of a request does. Make
+// one with NewIDs; any goroutine may use it.
 type IDs struct {
 	mu   sync.Mutex
-	gen  *uuid.Gen
 	rand io.Reader
+	now  func() time.Time
+
+	ms uint64 // of the last id
+	n  uint64 // its place among those of one millisecond
 }
 
 // NewIDs returns ids that take their random bits from rand and their time from now.
 func NewIDs(rand io.Reader, now func() time.Time) *IDs {
-	return &IDs{rand: rand, gen: uuid.NewGenWithOptions(
-		uuid.WithRandomReader(rand),
-		uuid.WithEpochFunc(uuid.EpochFunc(now)),
-	)}
+	return &IDs{rand: rand, now: now}
+}
+
+const (
+	// perMilli is how many ids of one millisecond have an order. Two bits count them, and
+	// these are all that a UUIDv7 has besides 48 of time, 6 that are fixed and 72 random ones.
+	perMilli = 4
+	// maxAhead is how far the time of ids may be ahead of the clock, in ms.
+	maxAhead = 1000
+)
+
+// next returns the time of an id and its place among those of that time. Where there are more
+// ids than places, they have times ahead of the clock. While they cannot be further ahead, they
+// share the last place, and are in no order until the clock has moved.
+func (g *IDs) next() (ms, place uint64) {
+	now := uint64(max(0, g.now().UnixMilli())) & (1<<48 - 1)
+	switch {
+	case now > g.ms || g.ms > now+maxAhead: // the latter: the clock was turned back
+		g.ms, g.n = now, 0
+	case g.n+1 < perMilli:
+		g.n++
+	case g.ms < now+maxAhead:
+		g.ms, g.n = g.ms+1, 0
+	}
+	return g.ms, g.n
+}
+
+// uuid returns a new UUIDv7 (RFC 9562, 5.7 and 6.2). The caller holds g.mu.
+func (g *IDs) uuid() (u [16]byte, err error) {
+	if _, err := io.ReadFull(g.rand, u[7:]); err != nil {
+		return u, err
+	}
+	ms, place := g.next()
+	random := uint64(u[7]) | uint64(u[8]>>6)<<8 // 10 bits; those of u[8] are where the variant is
+	binary.BigEndian.PutUint64(u[:8], ms<<16|7<<12|place<<10|random)
+	u[8] = u[8]&0x3f | 0x80
+	return u, nil
 }
 
 // Run returns a new run id and the seed of its jitter.
 func (g *IDs) Run() (id string, seed uint64, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	u, err := g.gen.NewV7()
+	u, err := g.uuid()
 	if err != nil {
 		return "", 0, fmt.Errorf("make a run id: %w", err)
 	}
@@ -50,7 +85,7 @@ const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 func (g *IDs) ID(prefix string) (string, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	u, err := g.gen.NewV7()
+	u, err := g.uuid()
 	if err != nil {
 		return "", fmt.Errorf("make an id: %w", err)
 	}

@@ -74,16 +74,22 @@ type Router struct {
 	policies map[string]*Policy // by the id of an operation
 	repeated []string           // ids that more than one operation has
 	hidden   []string           // parts of inputs that would be ignored
+	unfit    []error            // what inputs and outputs cannot have
 	rates    rates
+	fair     *FairLimit
 	answers  answers
 	cursors  cursors
 }
+
+// maxRequests is how many requests are carried out at once. Those that start runs share
+// commits, so many at once cost less than few; more than that only make each other wait.
+const maxRequests = 64
 
 // New returns a router without operations.
 func New(cfg Config) *Router {
 	rt := &Router{
 		cfg: cfg, ids: journal.NewIDs(rand.Reader, cfg.Now), mux: http.NewServeMux(), policies: map[string]*Policy{},
-		rates: newRates(cfg.Rate, cfg.Burst, cfg.RateOf), answers: newAnswers(),
+		rates: newRates(cfg.Rate, cfg.Burst, cfg.RateOf), fair: NewFairLimit(maxRequests), answers: newAnswers(),
 	}
 	if rt.cursors.key = cfg.CursorKey; rt.cursors.key == nil {
 		rt.cursors.key = NewCursorKey()
@@ -91,9 +97,11 @@ func New(cfg Config) *Router {
 	doc := humaConfig(cfg.Release)
 	doc.Transformers = []huma.Transformer{rt.ours}
 	rt.api = humago.New(rt.mux, doc)
-	rt.api.UseMiddleware(rt.guard)
 	return rt
 }
+
+// Running returns how many requests of accounts are carried out, streams apart.
+func (rt *Router) Running() int { return rt.fair.Running() }
 
 // Start completes the document when every operation is registered. It fails if one of them
 // has no policy or one that says nothing, if two have one id, if one has no group, or if an

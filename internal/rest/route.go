@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -70,6 +71,15 @@ func Op(id, method, path, summary string) huma.Operation {
 
 // Handle registers an operation. Errors of fn become problem documents.
 func Handle[I, O any](rt *Router, o huma.Operation, p Policy, fn func(context.Context, *I) (*O, error)) {
+	rt.declare(&o, p)
+	rt.hidden = append(rt.hidden, hidden(o.OperationID, reflect.TypeFor[I]())...)
+	rt.register(o, reflect.TypeFor[I](), reflect.TypeFor[O](), func(ctx context.Context, in any) (any, error) {
+		return rt.limited(ctx, &p, in, func(ctx context.Context, in any) (any, error) { return fn(ctx, in.(*I)) })
+	})
+}
+
+// declare keeps the policy of an operation and describes what follows from it.
+func (rt *Router) declare(o *huma.Operation, p Policy) {
 	if p.Accepts == nil {
 		p.Accepts = []string{"application/json"}
 	}
@@ -77,7 +87,6 @@ func Handle[I, O any](rt *Router, o huma.Operation, p Policy, fn func(context.Co
 		rt.repeated = append(rt.repeated, o.OperationID)
 	}
 	rt.policies[o.OperationID] = &p
-	rt.hidden = append(rt.hidden, hidden(o.OperationID, reflect.TypeFor[I]())...)
 	if o.Responses == nil {
 		o.Responses = map[string]*huma.Response{}
 	}
@@ -98,13 +107,31 @@ func Handle[I, O any](rt *Router, o huma.Operation, p Policy, fn func(context.Co
 	if !p.Public {
 		o.Security[0]["key"] = []string{string(p.Scope)}
 	}
-	huma.Register(rt.api, o, func(ctx context.Context, in *I) (*O, error) {
-		out, err := fn(ctx, in)
-		if err != nil {
-			return nil, rt.Problem(ctx, err)
-		}
-		return out, nil
-	})
+}
+
+// limited calls fn once its account may have another request carried out. The body of the
+// request was read before and the answer is sent afterwards: a slow client keeps nobody
+// waiting.
+func (rt *Router) limited(ctx context.Context, p *Policy, in any, fn call) (any, error) {
+	if p.Public || p.Stream || p.OwnBody {
+		return fn(ctx, in)
+	}
+	release, err := rt.fair.Acquire(ctx, Account(ctx))
+	if err != nil {
+		return nil, err
+	}
+	r := From(ctx)
+	r.release = sync.OnceFunc(release)
+	defer r.release()
+	return fn(ctx, in)
+}
+
+// Waits says that a request waits for something that takes long, from here on: it does not
+// count as one that is carried out any more.
+func Waits(ctx context.Context) {
+	if r := From(ctx); r.release != nil {
+		r.release()
+	}
 }
 
 // hidden names the embedded fields of an input that the library passes over, because their
@@ -131,6 +158,9 @@ func problemSchema(api huma.API) *huma.Schema {
 func (rt *Router) checkPolicies() error {
 	if len(rt.repeated) > 0 {
 		return fmt.Errorf("two operations are called %s", rt.repeated[0])
+	}
+	if len(rt.unfit) > 0 {
+		return rt.unfit[0]
 	}
 	if len(rt.hidden) > 0 {
 		return fmt.Errorf("the parameters of a type that is not exported would be ignored: %s", rt.hidden[0])
@@ -172,6 +202,7 @@ type Request struct {
 	HTTP        *http.Request
 	Writer      http.ResponseWriter
 	Key         string // its Idempotency-Key
+	release     func() // see Waits; nil = it is not limited
 }
 
 type requestKey struct{}
@@ -182,6 +213,25 @@ func From(ctx context.Context) *Request {
 		return r
 	}
 	return &Request{}
+}
+
+// Lasting returns a context for what goes on when the handler of a request has returned. It
+// knows who made the request and what it is called in the logs, keeps nothing else of it, and
+// ends when the key does, or when the operator disables the account. Call end when it is done.
+func (rt *Router) Lasting(ctx context.Context) (lasting context.Context, end func(), err error) {
+	r, principal := From(ctx), access.From(ctx)
+	kept := &Request{ID: r.ID, Path: r.Path, Operation: r.Operation, Correlation: r.Correlation}
+	lasting = access.With(context.WithValue(context.Background(), requestKey{}, kept), principal)
+	if rt.cfg.Keys == nil {
+		return lasting, func() {}, nil
+	}
+	lasting, end = rt.cfg.Keys.Bind(lasting, principal)
+	// See guard: from here on, it ends when the account is disabled.
+	if err := rt.disabled(rt.policies[r.Operation], principal); err != nil {
+		end()
+		return nil, nil, err
+	}
+	return lasting, end, nil
 }
 
 // Account returns the account of a request: that of its key.

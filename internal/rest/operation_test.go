@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roux-engine/roux/internal/access"
+	"github.com/roux-engine/roux/internal/rest"
+)
+
+// A type with a part that would not be read or sent does not start.
+func TestUnfitTypes(t *testing.T) {
+	type none struct{}
+	for want, register := range map[string]func(*rest.Router){
+		"a parameter cannot be of the type []string": func(rt *rest.Router) {
+			handle[struct {
+				Names []string `query:"names"`
+			}, none](rt)
+		},
+		"the field Count of the body has a default": func(rt *rest.Router) {
+			handle[struct {
+				Body struct {
+					Count int `json:"count" default:"1"`
+				}
+			}, none](rt)
+		},
+		"have defaults, which only fields of the body may have": func(rt *rest.Router) {
+			handle[struct {
+				Body struct {
+					Items []struct {
+						Kind string `json:"kind" default:"a"`
+					} `json:"items"`
+				}
+			}, none](rt)
+		},
+		"the header Age is no text": func(rt *rest.Router) {
+			handle[none, struct {
+				Age int `header:"Age"`
+			}](rt)
+		},
+	} {
+		rt := rest.New(rest.Config{Open: access.Anyone("acme"), Rate: -1, Logger: slog.New(slog.DiscardHandler), Now: time.Now, Tags: map[string]string{"new": "New ones."}})
+		register(rt)
+		if err := rt.Start(); err == nil || !strings.Contains(err.Error(), "new-post: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("Start = %v, want %q", err, want)
+		}
+	}
+}
+
+func handle[I, O any](rt *rest.Router) {
+	rest.Handle(rt, rest.Op("new-post", http.MethodPost, "/v1/new", "New"), rest.Needs(access.RunsRead), func(context.Context, *I) (*O, error) { return new(O), nil })
+}
