@@ -93,6 +93,11 @@ type Entry struct {
 	Lots   []LotAmount `json:"lots"` // the parts of the amount
 	RunID  string      `json:"runId,omitempty"`
 	Note   string      `json:"note,omitempty"`
+
+	ReservationID string     `json:"reservationId,omitempty"`
+	Source        string     `json:"source,omitempty"`      // of a grant: paid or promotional
+	EffectiveAt   *time.Time `json:"effectiveAt,omitempty"` // of a grant
+	ExpiresAt     *time.Time `json:"expiresAt,omitempty"`   // of a grant
 }
 
 // A LotAmount is an amount of one lot.
@@ -120,6 +125,7 @@ type Lot struct {
 	Spent       int64      `json:"spent"`
 	Expired     int64      `json:"expired"`
 	Voided      int64      `json:"voided"`
+	VoidedAt    *time.Time `json:"voidedAt,omitempty"`
 }
 
 // Lots returns the grants of the account.

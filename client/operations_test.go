@@ -127,6 +127,8 @@ var operations = map[string]func(context.Context, *client.Client) error{
 	},
 	"executions-explain": func(ctx context.Context, c *client.Client) error { return last(c.Runs.Explain(ctx, "x", "y")) },
 	"executions-ledger":  func(ctx context.Context, c *client.Client) error { return last(c.Runs.Ledger(ctx, "x")) },
+	"executions-journal": func(ctx context.Context, c *client.Client) error { return last(c.Runs.Journal(ctx, "x", 1, 2)) },
+	"executions-plan":    func(ctx context.Context, c *client.Client) error { return last(c.Runs.Plan(ctx, "x")) },
 	"executions-tags":    func(ctx context.Context, c *client.Client) error { return drain(c.Runs.Tags(ctx, "x")) },
 	"executions-events": func(ctx context.Context, c *client.Client) error {
 		return drain(c.Runs.Events(ctx, "x", client.EventOptions{After: 1, Types: []string{"node.*"}, Every: true}))
@@ -310,7 +312,7 @@ var schemas = map[string]any{
 	"RecipeSummary": client.Recipe{}, "RetryRequest": client.RetryRequest{}, "SignalInBody": client.Signal{}, "StepMetadata": client.StepMetadata{}, "StepOutcome": client.StepOutcome{},
 	"StepOutcomes": client.StepOutcomes{}, "StepResult": client.StepResult{}, "Tag": client.Tag{}, "Validation": client.Validation{}, "WaitingFor": client.WaitingFor{},
 	"Adjusted": client.Adjustment{}, "Bill": client.Bill{}, "Charge": client.Charge{}, "Dependency": client.Dependency{}, "ExecutionExplanation": client.Explanation{},
-	"Extension": client.Extension{}, "RetryPlan": client.RetryPlan{}, "Fact": client.Fact{}, "GenerationBill": client.GenerationBill{}, "Part": client.LotAmount{}, "Standing": client.BudgetUse{}, "StepExplanation": client.StepExplanation{},
+	"Extension": client.Extension{}, "RetryPlan": client.RetryPlan{}, "RunJournal": client.RunJournal{}, "Fact": client.Fact{}, "GenerationBill": client.GenerationBill{}, "Part": client.LotAmount{}, "Standing": client.BudgetUse{}, "StepExplanation": client.StepExplanation{},
 	"BulkFilter": client.BulkFilter{}, "BulkGroup": client.BulkGroup{}, "BulkItem": client.BulkItem{}, "BulkRequest": client.BulkRequest{}, "BulkResource": client.Bulk{},
 	"NewWebhook": client.NewWebhook{}, "WebhookAttempt": client.DeliveryAttempt{}, "WebhookDelivery": client.Delivery{}, "WebhookKey": client.WebhookKey{},
 	"Settings": client.AccountSettings{}, "AccountLimits": client.AccountLimits{}, "AccountUsage": client.AccountUsage{}, "AccountResource": client.Account{}, "OwnAccount": client.OwnAccount{},

@@ -120,6 +120,8 @@ type RunSummary struct {
 	RecipeVersion string            `json:"recipeVersion,omitempty"`
 	Status        string            `json:"status"`
 	State         string            `json:"state"`
+	ParentRunID   string            `json:"parentRunId,omitempty"` // of a child run
+	RootRunID     string            `json:"rootRunId,omitempty"`   // of a child run
 	CreditsUsed   int64             `json:"creditsUsed"`
 	HasFailures   bool              `json:"hasFailures"`
 	Quarantined   bool              `json:"quarantined"`

@@ -107,6 +107,11 @@ type Entry struct {
 	Lots   []LotAmount `json:"lots" doc:"The parts of the amount, by lot."`
 	RunID  string      `json:"runId,omitempty"`
 	Note   string      `json:"note,omitempty"`
+	// The rest says more of a reservation and of a grant.
+	ReservationID string     `json:"reservationId,omitempty"`
+	Source        string     `json:"source,omitempty" doc:"Of a grant: paid or promotional."`
+	EffectiveAt   *time.Time `json:"effectiveAt,omitempty" doc:"Of a grant."`
+	ExpiresAt     *time.Time `json:"expiresAt,omitempty" doc:"Of a grant."`
 }
 
 // A LotAmount is an amount of one lot.
@@ -131,6 +136,10 @@ func (s *Server) entries(ctx context.Context, in *rest.Paging) (*rest.Listed[Ent
 		for _, p := range e.Parts {
 			data[i].Lots = append(data[i].Lots, LotAmount{p.Lot, p.Amount})
 		}
+		data[i].ReservationID = e.Hold
+		if t := e.Terms; t != nil {
+			data[i].Source, data[i].EffectiveAt, data[i].ExpiresAt = string(t.Source), rest.StampOr(t.Effective), rest.StampOr(t.Expires)
+		}
 	}
 	next := ""
 	if len(found) == in.Limit {
@@ -153,12 +162,13 @@ type Lot struct {
 	Spent       int64      `json:"spent"`
 	Expired     int64      `json:"expired"`
 	Voided      int64      `json:"voided"`
+	VoidedAt    *time.Time `json:"voidedAt,omitempty"`
 }
 
 func lotOf(l *ledger.Lot) Lot {
 	return Lot{
 		Key: l.ID, Amount: l.Granted, Kind: string(l.Terms.Source), Priority: l.Terms.Priority, EffectiveAt: rest.Stamp(l.Terms.Effective),
-		ExpiresAt: rest.StampOr(l.Terms.Expires), CreatedAt: rest.Stamp(l.Created), Free: l.Free, Held: l.Held, Spent: l.Spent, Expired: l.Expired, Voided: l.Voided,
+		ExpiresAt: rest.StampOr(l.Terms.Expires), CreatedAt: rest.Stamp(l.Created), Free: l.Free, Held: l.Held, Spent: l.Spent, Expired: l.Expired, Voided: l.Voided, VoidedAt: rest.StampOr(l.VoidedAt),
 	}
 }
 

@@ -137,6 +137,7 @@ func (s *Server) routes() {
 	s.controlRoutes()
 	s.handoverRoutes()
 	s.whyRoutes()
+	s.journalRoutes()
 	s.eventRoutes()
 	s.socketRoutes()
 	s.fileRoutes()

@@ -207,6 +207,8 @@ type ExecutionSummary struct {
 	RecipeVersion string            `json:"recipeVersion,omitempty"`
 	Status        string            `json:"status" enum:"pending,running,completed,failed,cancelled"`
 	State         string            `json:"state"`
+	ParentRunID   string            `json:"parentRunId,omitempty" doc:"Of a child run."`
+	RootRunID     string            `json:"rootRunId,omitempty" doc:"Of a child run."`
 	CreditsUsed   int64             `json:"creditsUsed"`
 	HasFailures   bool              `json:"hasFailures"`
 	Quarantined   bool              `json:"quarantined"`
@@ -294,7 +296,7 @@ func (s *Server) summaryOf(ctx context.Context, h *store.Head) (ExecutionSummary
 	id, err := s.cfg.Recipes.ID(ctx, h.Account, h.Recipe)
 	return ExecutionSummary{
 		ID: h.Run, RecipeID: id, RecipeName: h.Recipe, RecipeVersion: h.Version, Status: resource.StatusOf(h.Status), State: h.Status,
-		CreditsUsed: h.Used, HasFailures: h.Failures, Quarantined: h.Quarantine != "", ErrorCode: string(h.Code), Labels: h.LabelsOf(), DeletedAt: rest.StampOr(h.Deleted),
+		ParentRunID: h.Parent, RootRunID: h.Root, CreditsUsed: h.Used, HasFailures: h.Failures, Quarantined: h.Quarantine != "", ErrorCode: string(h.Code), Labels: h.LabelsOf(), DeletedAt: rest.StampOr(h.Deleted),
 		CreatedAt: rest.Stamp(h.Created), CompletedAt: rest.StampOr(h.Ended),
 	}, err
 }

@@ -141,7 +141,7 @@ func (s *Server) listFiles(ctx context.Context, in *filesIn) (*rest.Listed[FileR
 	}
 	data := make([]FileResource, len(entries))
 	for i, e := range entries {
-		data[i] = fileOf(e.Info)
+		data[i], data[i].UsedAt = fileOf(e.Info), rest.StampOr(e.Stored.UnixMicro())
 	}
 	return rest.PageOf(ctx, s.rest, list, next, data), nil
 }

@@ -98,8 +98,8 @@ func (a *app) accountNames(ctx context.Context, r control.Reader) ([]string, err
 
 // checkAccount is mustExist for a command that reads nothing else before it begins.
 func (a *app) checkAccount(ctx context.Context) error {
-	if a.account == config.Account {
-		return nil // the data directory need not be opened
+	if a.account == config.Account || a.target != nil {
+		return nil // the data directory need not be opened, and a server checks by itself
 	}
 	return a.readingBooks(ctx, a.mustExist)
 }
@@ -107,7 +107,7 @@ func (a *app) checkAccount(ctx context.Context) error {
 // mustExist refuses an account that does not exist, so that a misspelt name does not
 // start a run that nobody finds, or shows a balance of nothing.
 func (a *app) mustExist(ctx context.Context, r control.Reader) error {
-	if a.account == config.Account {
+	if a.account == config.Account || a.target != nil {
 		return nil
 	}
 	names, err := a.accountNames(ctx, r)

@@ -31,6 +31,7 @@ import (
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/node"
+	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/spell"
 	"github.com/roux-engine/roux/internal/telemetry"
 	"github.com/roux-engine/roux/internal/term"
@@ -67,7 +68,7 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	if err == nil {
 		err = a.formErr
 	}
-	err = a.late(err)
+	err = a.ofServer(a.late(err))
 	a.release()
 	var end exit
 	if errors.As(err, &end) {
@@ -97,6 +98,13 @@ type app struct {
 	verbose bool
 	times   string
 	timeout time.Duration
+
+	target       *config.Target // the server that is named; nil = the data directory
+	server       *remote.Server // the same, once it was reached
+	accountGiven bool           // the user has named an account
+	keyFile      string         // as the flag names it
+	profileFlag  string
+	others       bool // the command works on accounts other than that of the key
 
 	config    *config.Config
 	configErr error
@@ -153,6 +161,9 @@ roux help run`,
 	flags.StringVar(&a.data, "data", "", "data directory (default ROUX_DATA, else ./.roux where it exists, else the user's data directory)")
 	a.account = config.Account
 	flags.Var(accountName{&a.account}, "account", "account whose runs, files and credits the command handles")
+	flags.String("server", "", "URL of a server whose runs, recipes, files and credits the command handles (ROUX_SERVER); the key is in ROUX_KEY, or in a file")
+	flags.String("key-file", "", "file with the key for the server")
+	flags.String("profile", "", "server and key that `roux profiles set` has kept; none = the data directory")
 	flags.StringVarP(&a.output, "output", "o", asTable, "form of the result: table, json, jsonl, yaml, name or template={{ … }}")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "print only the result and errors")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "log on standard error what Roux does")
@@ -208,7 +219,7 @@ func (a *app) addGroups(root *cobra.Command) {
 		{"to pay for runs", []*cobra.Command{a.accountsCommand(), a.creditsCommand()}},
 		{"to serve others", []*cobra.Command{a.serveCommand()}},
 		{"to keep and share", []*cobra.Command{a.filesCommand(), a.secretsCommand(), a.exportCommand(), a.importCommand(), a.backupCommand(), a.restoreCommand()}},
-		{"this machine", []*cobra.Command{a.doctorCommand(), a.configCommand(), a.versionCommand()}},
+		{"this machine", []*cobra.Command{a.doctorCommand(), a.configCommand(), a.profilesCommand(), a.versionCommand()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
 		for _, c := range g.commands {

@@ -109,7 +109,7 @@ func (a *app) completions(root *cobra.Command) {
 			cmd.ValidArgsFunction = fn
 		}
 	}
-	for path, words := range map[string]func() []string{"runs list --status": statusWords, "--output": outputWords, "--time": func() []string { return []string{timeRelative, timeISO} }} {
+	for path, words := range map[string]func() []string{"runs list --status": statusWords, "--output": outputWords, "--profile": a.profileWords, "--time": func() []string { return []string{timeRelative, timeISO} }} {
 		at := strings.Fields(path)
 		cmd, rest, err := root.Find(at[:len(at)-1])
 		if err == nil && len(rest) == 0 {

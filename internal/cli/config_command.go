@@ -44,6 +44,7 @@ func (a *app) viewSetting(s *config.Setting, cmd *cobra.Command) settingView {
 	if s.Flag != "" {
 		v.Flag = "--" + s.Flag
 	}
+	a.viewTarget(&v, cmd)
 	if s.Key == "data" {
 		if dir, err := a.config.DataDir(); err == nil {
 			v.Value = dir

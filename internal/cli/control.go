@@ -316,6 +316,11 @@ type change struct {
 // follows the run as resume does.
 func (a *app) apply(ctx context.Context, name string, s change) error {
 	ctx = a.following(ctx)
+	if r, err := a.reach(ctx); err != nil {
+		return err
+	} else if r != nil {
+		return a.applyThere(ctx, &connection{Client: r.Client, reader: r}, name, s)
+	}
 	dir, err := a.config.DataDir()
 	if err != nil {
 		return err
@@ -337,16 +342,21 @@ func (a *app) apply(ctx context.Context, name string, s change) error {
 		if c.host != nil {
 			return a.applyHere(ctx, c, found, s)
 		}
-		head, err := a.findRun(ctx, c.reader, name)
-		if err != nil {
-			return err
-		}
-		if err := s.act(ctx, c.Client, c.reader, head); err != nil {
-			return err
-		}
-		a.changed(head.Run, s.done)
-		return nil
+		return a.applyThere(ctx, c, name, s)
 	})
+}
+
+// applyThere applies a change to a run that another process or a server carries on.
+func (a *app) applyThere(ctx context.Context, c *connection, name string, s change) error {
+	head, err := a.findRun(ctx, c.reader, name)
+	if err != nil {
+		return err
+	}
+	if err := s.act(ctx, c.Client, c.reader, head); err != nil {
+		return err
+	}
+	a.changed(head.Run, s.done)
+	return nil
 }
 
 // applyHere applies a change to a run that this process carries on.

@@ -16,6 +16,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -56,6 +57,9 @@ func (a *app) accountsCommand() *cobra.Command {
 		Args:    wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.readingBooks(cmd.Context(), func(ctx context.Context, r control.Reader) error {
+				if s, ok := r.(*remote.Server); ok {
+					return a.accountsOf(ctx, s)
+				}
 				names, err := a.accountNames(ctx, r)
 				if err != nil {
 					return err
@@ -157,7 +161,11 @@ func (a *app) balanceCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			a.others = true
 			return a.readingBooks(cmd.Context(), func(ctx context.Context, r control.Reader) error {
+				if s, ok := r.(*remote.Server); ok {
+					return a.balanceOf(ctx, s, at)
+				}
 				if err := a.mustExist(ctx, r); err != nil {
 					return err
 				}
@@ -311,7 +319,7 @@ func (a *app) voidCommand() *cobra.Command {
 
 // mustPay refuses to move credits of an account that has none.
 func (a *app) mustPay() error {
-	if ruleOf(a.rules(), a.account).Unmetered {
+	if a.target == nil && ruleOf(a.rules(), a.account).Unmetered {
 		return fault.New(fault.Usage, "account %s is unmetered: its runs cost nothing and it has no credits; --account names one that pays, `roux accounts` lists them", a.account)
 	}
 	return nil
@@ -323,6 +331,7 @@ func (a *app) moving(ctx context.Context, grants bool, change func(ctx context.C
 	var shown any
 	var text string
 	var open int
+	a.others = true
 	err := a.serving(ctx, grants, func(ctx context.Context, s control.Service) (err error) {
 		if shown, text, err = change(ctx, s); err != nil {
 			return err

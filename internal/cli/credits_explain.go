@@ -11,6 +11,7 @@ import (
 	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/purse"
+	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -30,7 +31,7 @@ func (a *app) billCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				b, err := a.billOf(ctx, r, head)
+				b, err := a.billFrom(ctx, r, head)
 				if err != nil {
 					return err
 				}
@@ -39,6 +40,14 @@ func (a *app) billCommand() *cobra.Command {
 			})
 		},
 	}
+}
+
+// billFrom returns the bill of a run, which a server makes itself.
+func (a *app) billFrom(ctx context.Context, r control.Reader, head store.Head) (*view.Bill, error) {
+	if s, ok := r.(*remote.Server); ok {
+		return s.Bill(ctx, head.Run)
+	}
+	return a.billOf(ctx, r, head)
 }
 
 // billOf makes the bill of a run.

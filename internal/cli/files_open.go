@@ -20,7 +20,7 @@ func (a *app) filing(ctx context.Context, makes bool, fn func(ctx context.Contex
 }
 
 // serving calls fn for a command on files or credits: through the process that holds the
-// data directory, or with a host of its own that continues no run. If makes is set, the
+// data directory, through the server that is named, or with a host of its own that continues no run. If makes is set, the
 // data directory need not exist yet.
 func (a *app) serving(ctx context.Context, makes bool, fn func(ctx context.Context, s control.Service) error) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
@@ -30,6 +30,11 @@ func (a *app) serving(ctx context.Context, makes bool, fn func(ctx context.Conte
 			err = exit(fault.ExitInterrupted)
 		}
 	}()
+	if s, err := a.reach(ctx); err != nil {
+		return err
+	} else if s != nil {
+		return fn(ctx, s)
+	}
 	dir, err := a.config.DataDir()
 	if err != nil {
 		return err

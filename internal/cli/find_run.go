@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/masks"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -51,16 +52,29 @@ func (a *app) findRun(ctx context.Context, j store.Reader, name string) (store.H
 	case len(heads) == 0 && name == "@last-failed":
 		return store.Head{}, fault.New(fault.RunNotFound, "%sno run has failed: `%s` shows all of them", a.inAccount(), a.hint("runs list", ""))
 	case len(heads) == 0:
-		return store.Head{}, fault.New(fault.RunNotFound, "%sthere is no run %s: `%s` shows those of this data directory", a.inAccount(), view.OneLine(name), a.hint("runs list", ""))
+		return store.Head{}, fault.New(fault.RunNotFound, "%sthere is no run %s: `%s` shows those of %s", a.inAccount(), view.OneLine(name), a.hint("runs list", ""), a.searched(q.Prefix))
 	case len(heads) > 1:
 		return store.Head{}, ambiguous(name, heads)
 	}
 	return shownHead(ctx, j, heads[0])
 }
 
+// searched says where a run was looked for.
+func (a *app) searched(prefix string) string {
+	switch {
+	case a.target == nil:
+		return "this data directory"
+	case isWholeID(prefix):
+		return "the server"
+	}
+	return fmt.Sprintf("the server, of which the newest %d were searched", remote.MaxSearched)
+}
+
 // shownHead returns a head as commands show it.
 func shownHead(ctx context.Context, j store.Reader, h store.Head) (store.Head, error) {
-	control.NewMasked(j).HideCause(ctx, &h)
+	if _, ok := j.(*remote.Server); !ok { // which hides it itself
+		control.NewMasked(j).HideCause(ctx, &h)
+	}
 	return h, believable(h)
 }
 
@@ -87,6 +101,14 @@ func ambiguous(name string, heads []store.Head) error {
 	return fault.New(fault.Usage, "%s is the beginning of several run ids, give more letters: %s", view.OneLine(name), strings.Join(list, ", "))
 }
 
+// maskOf is masks.Of. What a server sends is masked there.
+func maskOf(ctx context.Context, j store.Reader, head store.Head, p *plan.Plan) (*view.Mask, error) {
+	if _, ok := j.(*remote.Server); ok {
+		return nil, nil
+	}
+	return masks.Of(ctx, j, head, p)
+}
+
 // eachShown is store.EachEvent without the values that the recipe marks as
 // writeOnly. It reads from the first event on to know these values.
 func eachShown(ctx context.Context, j store.Reader, key store.Key, p *plan.Plan, after uint64, fn func(*journal.Event) error) error {
@@ -94,7 +116,7 @@ func eachShown(ctx context.Context, j store.Reader, key store.Key, p *plan.Plan,
 	if err != nil {
 		return err
 	}
-	mask, err := masks.Of(ctx, j, head, p)
+	mask, err := maskOf(ctx, j, head, p)
 	if err != nil {
 		return err
 	}

@@ -255,10 +255,12 @@ func interrupts() (c <-chan os.Signal, stop func()) {
 // with --account when that is not the default one.
 func (a *app) hint(command, run string) string {
 	words := view.Join(" ", "roux", command, run)
-	if a.data != "" {
+	if a.target != nil {
+		words += a.aimHint()
+	} else if a.data != "" {
 		words += " --data " + term.ShellQuote(a.data)
 	}
-	if a.account != config.Account {
+	if a.target == nil && a.account != config.Account || a.target != nil && a.accountGiven {
 		words += " --account " + a.account
 	}
 	return words

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -40,7 +40,7 @@ func (a *app) followEvents(ctx context.Context, name string, after uint64, follo
 	var t followedEvents
 	for {
 		err := a.reading(ctx, func(ctx context.Context, j store.Reader) (err error) {
-			_, held = j.(*control.Remote)
+			held = carriesOn(j)
 			if t.plan == nil {
 				if t.head, err = a.findRun(ctx, j, name); err != nil {
 					return err
@@ -57,6 +57,15 @@ func (a *app) followEvents(ctx context.Context, name string, after uint64, follo
 				return err
 			}
 			t.head = head
+			if s, ok := j.(*remote.Server); ok && follow {
+				return s.Watch(ctx, head.Run, last, func(ev *journal.Event) error {
+					last = ev.Seq
+					if ev.Kind.Ends() {
+						t.head.Ended = ev.At
+					}
+					return fn(&t, ev)
+				})
+			}
 			return eachShown(ctx, j, t.head.Key, t.plan, last, func(ev *journal.Event) error {
 				last = ev.Seq
 				return fn(&t, ev)
@@ -67,7 +76,7 @@ func (a *app) followEvents(ctx context.Context, name string, after uint64, follo
 			return ctx.Err() // --timeout
 		case ctx.Err() != nil && follow:
 			return nil // the user has interrupted the command
-		case errors.Is(err, fault.ServerUnreachable) && a.holderGone(ctx):
+		case a.target == nil && errors.Is(err, fault.ServerUnreachable) && a.holderGone(ctx):
 			continue // it ended during the request: its answer is in the store
 		case err != nil:
 			return err

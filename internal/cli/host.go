@@ -81,14 +81,19 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// reading calls fn with a reader of the data directory, for a command that changes
-// nothing. It reads through the process that holds the directory, if there is one.
+// reading calls fn with a reader of the server or the data directory, for a command that
+// changes nothing. It reads through the process that holds the directory, if there is one.
 func (a *app) reading(ctx context.Context, fn func(ctx context.Context, j store.Reader) error) error {
 	return a.readingAll(ctx, func(ctx context.Context, r control.Reader) error { return fn(ctx, r) })
 }
 
 // readingAll is reading for a command that also reads credits or what changes.
 func (a *app) readingAll(ctx context.Context, fn func(ctx context.Context, r control.Reader) error) error {
+	if s, err := a.reach(ctx); err != nil {
+		return err
+	} else if s != nil {
+		return fn(ctx, s)
+	}
 	dir, err := a.config.DataDir()
 	if err != nil {
 		return err

@@ -11,7 +11,6 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
-	"github.com/roux-engine/roux/internal/masks"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
@@ -75,7 +74,7 @@ func replay(ctx context.Context, j store.Reader, head store.Head, at uint64) (*r
 	}
 	r := &replayed{At: at, Last: saved.Last, Imported: head.Imported()}
 	v, run := view.NewRun(p, head.Run), view.NewState(p)
-	mask, err := masks.Of(ctx, j, head, p)
+	mask, err := maskOf(ctx, j, head, p)
 	if err != nil {
 		return nil, err
 	}

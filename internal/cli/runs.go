@@ -13,8 +13,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/journal"
-	"github.com/roux-engine/roux/internal/masks"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/view"
@@ -136,6 +136,9 @@ func (a *app) listCommand() *cobra.Command {
 // which a list does not read, has the values. A plan that cannot be read may mark
 // inputs too.
 func hideTexts(ctx context.Context, j store.Reader, heads []store.Head) {
+	if _, ok := j.(*remote.Server); ok {
+		return // it hides them itself
+	}
 	m := control.NewMasked(j)
 	for i := range heads {
 		m.Hide(ctx, &heads[i])
@@ -271,7 +274,7 @@ func stateOf(ctx context.Context, j store.Reader, head store.Head) (*view.Run, *
 		return nil, nil, err
 	}
 	v, run := view.NewRun(p, head.Run), view.NewState(p)
-	mask, err := masks.Of(ctx, j, head, p)
+	mask, err := maskOf(ctx, j, head, p)
 	if err != nil {
 		return nil, nil, err
 	}

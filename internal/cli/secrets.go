@@ -98,10 +98,7 @@ roux secrets set api-token --from-env API_TOKEN`,
 			if err != nil {
 				return err
 			}
-			v, dir, err := a.vault(cmd.Context())
-			if err == nil {
-				err = datadir.Error(dir, v.Set(cmd.Context(), a.account, args[0], value))
-			}
+			err = a.setSecret(cmd.Context(), args[0], value)
 			if err != nil {
 				return err
 			}
@@ -155,16 +152,9 @@ func (a *app) listSecretsCommand() *cobra.Command {
 		Example: "roux secrets list\nroux secrets list --account acme -o json",
 		Args:    wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := a.checkAccount(cmd.Context()); err != nil {
-				return err
-			}
-			dir, err := a.config.DataDir()
+			list, err := a.listSecrets(cmd.Context())
 			if err != nil {
 				return err
-			}
-			list, err := a.secretsIn(dir).List(cmd.Context(), a.account)
-			if err != nil {
-				return datadir.Error(dir, err)
 			}
 			if list == nil {
 				list = []secrets.Listed{}
@@ -192,11 +182,7 @@ func (a *app) deleteSecretCommand() *cobra.Command {
 		Example: "roux secrets delete api-token",
 		Args:    wants(1, 1, "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			v, dir, err := a.vault(cmd.Context())
-			if err == nil {
-				err = datadir.Error(dir, v.Delete(cmd.Context(), a.account, args[0]))
-			}
-			if err != nil {
+			if err := a.deleteSecret(cmd.Context(), args[0]); err != nil {
 				return err
 			}
 			a.say("%sthe secret %s is deleted", a.inAccount(), args[0])

@@ -82,6 +82,9 @@ func (a *app) prepare(cmd *cobra.Command) error {
 	for _, path := range a.config.Files() {
 		a.log.Debug("configuration read", "file", path)
 	}
+	if err := a.aim(cmd); err != nil {
+		return err
+	}
 	return a.deadline(cmd)
 }
 

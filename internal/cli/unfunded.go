@@ -11,6 +11,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -44,16 +45,15 @@ func (a *app) unfunded(ctx context.Context, r control.Reader, head store.Head, v
 	if step == nil || v.Done() || v.Paused {
 		return nil, nil
 	}
-	account, err := r.Account(ctx, head.Account, math.MaxInt64)
+	left, by, err := a.offer(ctx, r, head.Account, s.Key())
 	if err != nil {
 		return nil, err
 	}
-	left, by := ruleOf(a.rules(), head.Account).Budgets.Offer(account, s.Key(), max(a.now().UnixMicro(), account.At()))
 	w := &unfunded{Account: head.Account, Step: step.Path, Missing: missing, Available: left, Limit: by.Source()}
 	if until := by.Helps(missing); until != 0 {
 		w.Until = time.UnixMicro(until).UTC().Format(time.RFC3339)
 	}
-	_, held := r.(*control.Remote)
+	held := carriesOn(r)
 	root := cmp.Or(head.Root, head.Run) // it goes on with the runs below it
 	switch {
 	case w.Available < missing && w.Limit != "account":
@@ -72,6 +72,30 @@ func (a *app) unfunded(ctx context.Context, r control.Reader, head store.Head, v
 		w.Next = a.hint("resume", root)
 	}
 	return w, nil
+}
+
+// offer returns how many credits the runs of an account can use, and what limits them. The
+// budgets of a server are not known here.
+func (a *app) offer(ctx context.Context, r control.Reader, name, key string) (int64, ledger.Bound, error) {
+	if s, ok := r.(*remote.Server); ok {
+		left, err := s.Available(ctx)
+		return left, ledger.Bound{}, err
+	}
+	account, err := r.Account(ctx, name, math.MaxInt64)
+	if err != nil {
+		return 0, ledger.Bound{}, err
+	}
+	left, by := ruleOf(a.rules(), name).Budgets.Offer(account, key, max(a.now().UnixMicro(), account.At()))
+	return left, by, nil
+}
+
+// carriesOn reports whether the process behind a reader carries on runs.
+func carriesOn(r store.Reader) bool {
+	switch r.(type) {
+	case *control.Remote, *remote.Server:
+		return true
+	}
+	return false
 }
 
 // waits returns the state of a run, and what it waits for if a step of it lacks credits.

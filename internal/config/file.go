@@ -195,6 +195,8 @@ func (f *file) walk(n *jsonx.Node, prefix string) (diags []fault.Diagnostic) {
 		case s != nil && s.Personal && f.kind == "project":
 			diags = append(diags, f.diagnostic(child.KeyPos, "personal", key+" opens something that the project's files must not open",
 				"set "+s.Env+", or write it into the user's config.yaml"))
+		case s != nil && s.Secret:
+			diags = append(diags, f.diagnostic(child.KeyPos, "secret", key+" is not read from a file of settings", "set "+s.Env+", or keep it with `roux profiles set`"))
 		case s != nil:
 			text, err := s.text(child, f.dir)
 			if err != nil {

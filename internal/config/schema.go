@@ -16,6 +16,9 @@ func Schema() []byte {
 	all, groups := object{}, map[string]object{}
 	for i := range table {
 		s := &table[i]
+		if s.Secret {
+			continue // no file has it
+		}
 		row := object{"description": s.What + ". Wants " + s.Want + ".", "type": []string{"string", "integer", "boolean"}}
 		switch {
 		case s.Enum != nil:

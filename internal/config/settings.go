@@ -32,6 +32,9 @@ type Setting struct {
 	// Personal settings are not read from a project's roux.yaml, because a user
 	// who clones a project has not agreed to what they open.
 	Personal bool
+	// Secret settings are never shown, and are not read from files, which others can read
+	// and share.
+	Secret bool
 	// check reports what is wrong with a value; nil accepts any text. The value
 	// of a flag is checked by the flag.
 	check func(text string) error
@@ -53,6 +56,22 @@ var table = []Setting{
 	{
 		Key: "account", Env: "ROUX_ACCOUNT", Flag: "account", Default: Account,
 		What: "account whose runs, files and credits commands handle" + ofProjects, Want: "the name of an account", check: CheckAccount, ofData: true,
+	},
+	{
+		Key: "server", Env: "ROUX_SERVER", Flag: "server", Default: "(none: the data directory)", Personal: true,
+		What: "server whose runs, recipes, files and credits commands handle, in place of those of the data directory", Want: "a URL such as https://roux.example.com", check: checkServer,
+	},
+	{
+		Key: "profile", Env: "ROUX_PROFILE", Flag: "profile", Default: "(that of `roux profiles use`, else none)", Personal: true,
+		What: "server and key that `roux profiles set` has kept under this name; none = the data directory", Want: "the name of a profile, or none", check: CheckProfile,
+	},
+	{
+		Key: "key-file", Env: "ROUX_KEY_FILE", Flag: "key-file", Default: "(none)", Personal: true, path: true,
+		What: "file with the key for the server, which nobody else may read (mode 0600)", Want: "a file",
+	},
+	{
+		Key: "key", Env: "ROUX_KEY", Default: "(none)", Personal: true, Secret: true,
+		What: "key for the server; there is no flag for it, because other users of the machine see command lines", Want: "a key such as `POST /v1/keys` makes, only in the environment",
 	},
 	{
 		Key: "accounts", Env: "ROUX_ACCOUNTS", Default: "(none)", Table: true, check: checkAccounts, ofData: true,

@@ -57,6 +57,7 @@ var floors = []struct {
 	{"7, the server in a Go program", []string{"api"}},
 	{"7, the socket of a data directory", []string{"internal/local"}},
 	{"7, who holds a data directory", []string{"internal/control"}},
+	{"7, a server as a data directory", []string{"internal/remote"}},
 	{"7, checks and repairs", []string{"internal/doctor"}},
 	{"8", []string{"internal/cli"}},
 	{"8, the binary", []string{"cmd/roux"}},

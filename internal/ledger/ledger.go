@@ -17,6 +17,7 @@
 package ledger
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/roux-engine/roux/fault"
@@ -59,6 +60,16 @@ func (k Kind) String() string {
 		return kindNames[k]
 	}
 	return "unknown"
+}
+
+// ParseKind returns the kind of that name.
+func ParseKind(name string) (Kind, error) {
+	for k, n := range kindNames {
+		if n == name && n != "" {
+			return Kind(k), nil
+		}
+	}
+	return 0, fmt.Errorf("there is no kind of entry %q", name)
 }
 
 // A Bucket is where credits of a lot are.
