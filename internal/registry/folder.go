@@ -5,6 +5,7 @@ package registry
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"maps"
@@ -42,6 +43,8 @@ type FolderChange struct {
 	Change string
 	// Version is what is registered. Of a broken or removed file it is what was; nil = nothing.
 	Version *Version
+	// Stated is the version that the text states; another text has it when Version is not it.
+	Stated string
 	// Newest is the version that the name stands for, when it is another one.
 	Newest string
 	// Problems are the errors and warnings, with their lines.
@@ -138,16 +141,6 @@ func (f *Folder) Look(ctx context.Context) ([]FolderChange, error) {
 	return append(out, f.outcomes(ctx)...), ctx.Err()
 }
 
-// Versions returns what is registered of the files, ordered by their names.
-func (f *Folder) Versions() (list []*Version) {
-	for _, file := range f.sorted() {
-		if file.version != nil {
-			list = append(list, file.version)
-		}
-	}
-	return list
-}
-
 func (f *Folder) sorted() (list []*folderFile) {
 	for _, name := range slices.Sorted(maps.Keys(f.files)) {
 		list = append(list, f.files[name])
@@ -186,14 +179,14 @@ func (f *Folder) read(names []string) (changed bool) {
 }
 
 // recipeIn returns the name of the recipe in a text, and whether the text is meant to be one.
-// A text that cannot be read at all may be.
+// A text that cannot be read at all may be; a list of JSON is not.
 func recipeIn(file string, text []byte, limit int64) (name string, is bool) {
 	r, src, _ := recipe.Parse(file, text, recipe.Options{MaxBytes: int(limit)})
 	if r == nil {
 		r = src.Recovered()
 	}
 	if r == nil {
-		return "", true
+		return "", !json.Valid(text)
 	}
 	return r.Name, r.Name != "" || len(r.Steps) > 0
 }
@@ -346,7 +339,7 @@ func (f *Folder) deprecate(ctx context.Context, names map[string]bool) error {
 func (f *Folder) outcomes(ctx context.Context) (out []FolderChange) {
 	for _, file := range f.sorted() {
 		text, had := f.problems(file), file.problem
-		c := FolderChange{File: file.shown, Change: file.change, Version: file.version, Problems: text}
+		c := FolderChange{File: file.shown, Change: file.change, Version: file.version, Stated: file.stated, Problems: text}
 		file.problem = ""
 		if file.err != nil {
 			c.Change, file.problem = FolderBroken, text
