@@ -194,6 +194,9 @@ type Key struct {
 	CreatedBy string     `json:"createdBy,omitempty"` // id of the key that made it
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
 	RevokedAt *time.Time `json:"revokedAt,omitempty"`
+	// LastUsedAt is when the key last admitted a request; nil = never. After a crash of the
+	// server the last minute may be missing.
+	LastUsedAt *time.Time `json:"lastUsedAt,omitempty"`
 }
 
 // A KeyLimit is what may be spent with a key.

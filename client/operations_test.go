@@ -96,9 +96,14 @@ var operations = map[string]func(context.Context, *client.Client) error{
 	},
 
 	"executions-list": func(ctx context.Context, c *client.Client) error {
-		return drain(c.Runs.List(ctx, client.RunQuery{Status: "failed", Recipe: "x", Parent: "y", Text: "z", Labels: map[string]string{"a": "b"}, Deleted: true, PageSize: 3}))
+		return drain(c.Runs.List(ctx, client.RunQuery{Status: "failed", Recipe: "x", Parent: "y", Text: "z", Labels: map[string]string{"a": "b"}, Deleted: true, PageSize: 3, Fields: []string{"id"}}))
 	},
-	"executions-get":    func(ctx context.Context, c *client.Client) error { return last(c.Runs.Get(ctx, "x", true)) },
+	"executions-get": func(ctx context.Context, c *client.Client) error {
+		if _, err := c.Runs.Get(ctx, "x", true); err != nil {
+			return err
+		}
+		return last(c.Runs.GetParts(ctx, "x", client.RunParts{Outputs: true, Steps: true, Ledger: true, Fields: []string{"id", "steps"}}))
+	},
 	"executions-delete": func(ctx context.Context, c *client.Client) error { return c.Runs.Delete(ctx, "x") },
 	"executions-cancel": func(ctx context.Context, c *client.Client) error {
 		return last(c.Runs.Cancel(ctx, "x", client.Reason{}))
@@ -305,7 +310,7 @@ func TestEveryOperationHasAMethod(t *testing.T) {
 var schemas = map[string]any{
 	"Accepted": client.Started{}, "AccountCredits": client.AccountCredits{}, "ActionResource": client.Action{}, "Balance": client.Balance{}, "Budget": client.EstimateDetail{},
 	"CreateKeyInBody": client.KeyRequest{}, "Credits": client.RunCredits{}, "Edge": client.Edge{}, "Entry": client.Entry{}, "Error": client.RunError{}, "Estimate": client.Estimate{},
-	"ExecuteRequest": client.ExecuteRequest{}, "Execution": client.Run{}, "ExecutionSummary": client.RunSummary{}, "FileResource": client.File{}, "GrantInBody": client.Grant{},
+	"ExecuteRequest": client.ExecuteRequest{}, "Execution": client.Run{}, "ExecutionPart": client.Run{}, "ExecutionSummaryPart": client.RunSummary{}, "StepState": client.StepState{}, "ExecutionSummary": client.RunSummary{}, "FileResource": client.File{}, "GrantInBody": client.Grant{},
 	"Graph": client.Graph{}, "Input": client.RunInput{}, "Job": client.Job{}, "KeyLimit": client.KeyLimit{}, "KeyResource": client.Key{}, "Limits": client.RunLimits{}, "Lot": client.Lot{},
 	"LotAmount": client.LotAmount{}, "Me": client.Principal{}, "NewKey": client.NewKey{}, "Node": client.Node{}, "Operation": client.Operation{}, "Progress": client.Progress{},
 	"Problem": client.Problem{}, "ProblemError": client.ProblemError{}, "Quarantine": client.Quarantine{}, "ReasonInBody": client.Reason{}, "RecipeDiff": client.RecipeDiff{},

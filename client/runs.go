@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"iter"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/roux-engine/roux/fault"
@@ -44,6 +45,10 @@ type Run struct {
 	Outputs         json.RawMessage        `json:"outputs,omitempty"`
 	ResumeToken     string                 `json:"resumeToken"`
 	OutputsOmitted  int64                  `json:"outputsOmitted,omitempty"` // outputs of steps that are too many to be listed
+	// Steps and Ledger are there only if they were asked for, see [RunParts].
+	Steps     []*StepState `json:"steps,omitempty"`
+	MoreSteps int64        `json:"moreSteps,omitempty"` // that are too many to be listed
+	Ledger    *Bill        `json:"ledger,omitempty"`
 }
 
 // Ended reports whether the run has ended.
@@ -112,6 +117,22 @@ type StepResult struct {
 	Output        json.RawMessage `json:"output,omitempty"`
 }
 
+// A StepState is a step of a run, whether it has settled or not.
+type StepState struct {
+	Step        string      `json:"step"` // its path
+	Type        string      `json:"type"` // such as action, condition or wait
+	Action      string      `json:"action,omitempty"`
+	Status      string      `json:"status"`
+	Attempts    uint32      `json:"attempts,omitempty"`
+	StartedAt   string      `json:"startedAt,omitempty"`
+	CompletedAt string      `json:"completedAt,omitempty"` // when it settled, whatever its status
+	Duration    string      `json:"duration,omitempty"`    // "" until it has settled
+	CreditsUsed json.Number `json:"creditsUsed"`           // up to six decimals
+	Reason      string      `json:"reason,omitempty"`      // why it was skipped or cancelled
+	Error       *RunError   `json:"error,omitempty"`
+	ChildRunID  string      `json:"childRunId,omitempty"` // the run of a nested recipe
+}
+
 // A RunSummary is a run in a list.
 type RunSummary struct {
 	ID            string            `json:"id"`
@@ -142,6 +163,7 @@ type RunQuery struct {
 	Text          string            // in recipe, id, error or the value of a label
 	Labels        map[string]string // that the run has
 	Deleted       bool              // only runs that were deleted, instead of the others
+	Fields        []string          // of each run, as JSON names them; others are left zero; nil = all
 	PageSize      int               // how many are asked for at once, up to 500; default 50
 }
 
@@ -149,7 +171,7 @@ type RunQuery struct {
 func (r *Runs) List(ctx context.Context, q RunQuery) iter.Seq2[RunSummary, error] {
 	return list[RunSummary](ctx, r.c, func() *call {
 		cl := at(http.MethodGet, "v1", "recipe-executions").with("status", q.Status).with("recipe", q.Recipe).with("parent", q.Parent).
-			with("createdAfter", stamp(q.CreatedAfter)).with("createdBefore", stamp(q.CreatedBefore)).with("q", q.Text).with("limit", number(q.PageSize))
+			with("createdAfter", stamp(q.CreatedAfter)).with("createdBefore", stamp(q.CreatedBefore)).with("q", q.Text).with("limit", number(q.PageSize)).with("fields", strings.Join(q.Fields, ","))
 		if q.Deleted {
 			cl.with("deleted", "true")
 		}
@@ -179,6 +201,30 @@ func (r *Runs) Get(ctx context.Context, id string, outputs bool) (*Run, error) {
 		cl.with("expand", "outputs")
 	}
 	return r.run(ctx, cl)
+}
+
+// RunParts are what of a run is asked for.
+type RunParts struct {
+	Outputs bool // the outputs of its steps
+	Steps   bool // its steps, those that are open included
+	Ledger  bool // what it has cost; the key needs the scope credits:read
+	// Fields are the fields of the run, as JSON names them, such as status; others are left
+	// zero. nil = all. Naming steps or ledger is enough to get them.
+	Fields []string
+}
+
+// GetParts returns parts of a run.
+func (r *Runs) GetParts(ctx context.Context, id string, p RunParts) (*Run, error) {
+	var expand []string
+	for _, part := range []struct {
+		name string
+		want bool
+	}{{"outputs", p.Outputs}, {"steps", p.Steps}, {"ledger", p.Ledger}} {
+		if part.want {
+			expand = append(expand, part.name)
+		}
+	}
+	return r.run(ctx, r.at(http.MethodGet, id).with("expand", strings.Join(expand, ",")).with("fields", strings.Join(p.Fields, ",")))
 }
 
 // Delete hides a run that has ended, and removes it when it is no longer kept.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -46,6 +45,9 @@ type Key struct {
 	By      string  `json:"by,omitempty"` // id of the key that made it
 	Expires int64   `json:"expires,omitempty"`
 	Revoked int64   `json:"revoked,omitempty"`
+	// Used is when the key last admitted a request, or 0. After a crash the last uses may be
+	// missing: it is stored once in a while.
+	Used int64 `json:"used,omitempty"`
 	// Budget is the id of the first key of a row of rotations: what is spent with any of them
 	// counts against one limit. "" = the key is the first.
 	Budget   string `json:"budget,omitempty"`
@@ -96,7 +98,10 @@ type Keys struct {
 	writes  uint64                     // how often a key was written, or may have been
 	limited map[string]map[string]*Key // keys with a spending limit, by account and id
 	open    map[string]map[*use]bool   // requests and streams in progress, by key
+	used    map[string]int64           // when keys were last used, as far as it is not stored, by id
 	writing sync.Mutex                 // one change at a time
+
+	usesSaved int64 // when uses were last stored, in UTC µs
 }
 
 // A use is a request or a stream in progress.
@@ -128,7 +133,7 @@ const minAdminToken = 32
 func OpenKeys(ctx context.Context, cfg Config) (*Keys, error) {
 	k := &Keys{
 		store: cfg.Store, now: cfg.Now, newID: cfg.NewID, log: cfg.Logger,
-		cached: map[string]*Key{}, limited: map[string]map[string]*Key{}, open: map[string]map[*use]bool{},
+		cached: map[string]*Key{}, limited: map[string]map[string]*Key{}, open: map[string]map[*use]bool{}, used: map[string]int64{},
 	}
 	if k.log == nil {
 		k.log = slog.New(slog.DiscardHandler)
@@ -308,16 +313,9 @@ func (s *Spec) check(now int64) error {
 
 // put stores a key and what memory has of it.
 func (k *Keys) put(ctx context.Context, key *Key) error {
-	data, err := json.Marshal(key)
+	r, err := key.record()
 	if err != nil {
-		return fmt.Errorf("key %s: %w", key.ID, err)
-	}
-	r := store.Record{RecordKey: store.RecordKey{Kind: Kind, ID: key.ID}, Revision: key.Revision, Name: nameOf(key.Account, key.ID), Data: data}
-	switch {
-	case key.Revoked != 0:
-		r.Until = key.Revoked + keptRevoked
-	case key.Expires != 0:
-		r.Until = key.Expires + keptRevoked
+		return err
 	}
 	stored, err := k.store.PutRecords(ctx, store.RecordChange{Record: r})
 	k.mu.Lock()
@@ -328,13 +326,18 @@ func (k *Keys) put(ctx context.Context, key *Key) error {
 		return err
 	}
 	key.Revision = stored[0].Revision
+	k.remember(key)
+	return nil
+}
+
+// remember makes memory what was stored of a key. The caller holds k.mu.
+func (k *Keys) remember(key *Key) {
 	k.cached[key.ID] = key
 	if key.Limit != nil && key.Revoked == 0 {
 		k.limit(key)
 	} else {
 		delete(k.limited[key.Account], key.ID)
 	}
-	return nil
 }
 
 // limit remembers a key with a spending limit.
@@ -376,14 +379,14 @@ func (k *Keys) Get(ctx context.Context, account, id string) (*Key, error) {
 	if key == nil || key.Account != account {
 		return nil, fault.New(fault.KeyNotFound, "account %s has no such key", account)
 	}
-	return key, nil
+	return k.withUse(key), nil
 }
 
 // List returns the keys of an account, the oldest first.
 func (k *Keys) List(ctx context.Context, account string) ([]*Key, error) {
 	var list []*Key
 	err := k.each(ctx, account, func(key *Key) error {
-		list = append(list, key)
+		list = append(list, k.withUse(key))
 		return nil
 	})
 	slices.SortFunc(list, func(a, b *Key) int { return cmp.Compare(a.ID, b.ID) })
@@ -516,6 +519,7 @@ func (k *Keys) Authenticate(ctx context.Context, token string) (*Principal, erro
 		err.Remedy = "Make another one with `POST /v1/keys` and a key that may."
 		return nil, err
 	}
+	k.use(id, k.micros())
 	p := &Principal{Account: key.Account, Key: key.ID, Name: key.Name, Scopes: key.Scopes, Expires: key.Expires}
 	if key.Limit != nil {
 		p.Budget = key.BudgetName()

@@ -30,6 +30,7 @@ type world struct {
 	clock atomic.Int64 // UTC µs
 	ids   atomic.Int64
 	reads atomic.Int64
+	puts  atomic.Int64 // records written
 	log   bytes.Buffer
 	// failed, when set, is the error of a write that succeeds all the same.
 	failed error
@@ -79,6 +80,7 @@ func (w *world) Records(ctx context.Context, q store.RecordQuery) ([]store.Recor
 }
 
 func (w *world) PutRecords(ctx context.Context, changes ...store.RecordChange) ([]store.Record, error) {
+	w.puts.Add(int64(len(changes)))
 	stored, err := w.st.PutRecords(ctx, w.epoch, w.clock.Load(), changes)
 	if err == nil && w.failed != nil {
 		return nil, w.failed

@@ -24,6 +24,7 @@ import (
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/account"
 	"github.com/roux-engine/roux/internal/bulk"
+	"github.com/roux-engine/roux/internal/docpage"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/registry"
@@ -71,8 +72,8 @@ type Server struct {
 	views     views
 	times     times
 	durations durations
-	docs      docs
-	reads     *rest.FairLimit // of journals, by streams that catch up
+	docs      func() ([]byte, error) // the page of the OpenAPI document, made when somebody first asks for it
+	reads     *rest.FairLimit        // of journals, by streams that catch up
 	// stopping ends streams, which no drain waits for.
 	stopping context.Context
 	stop     context.CancelFunc
@@ -117,10 +118,17 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Burst == 0 {
 		cfg.Burst = 400
 	}
-	s := &Server{cfg: cfg, views: newViews(), times: streamTimes, durations: newDurations(), docs: docs{once: new(sync.Once)}, reads: rest.NewPatientLimit(maxReads, longestRead)}
+	s := &Server{cfg: cfg, views: newViews(), times: streamTimes, durations: newDurations(), reads: rest.NewPatientLimit(maxReads, longestRead)}
 	s.rest = rest.New(rest.Config{
 		Records: cfg.Node, Keys: cfg.Keys, Open: cfg.Open, Rate: cfg.Rate, Burst: cfg.Burst, RateOf: cfg.Accounts.Rate, Admit: cfg.Accounts.Admit,
 		Logger: cfg.Logger, Now: cfg.Now, Tags: groups, CursorKey: cfg.CursorKey, Release: cfg.Release,
+	})
+	s.docs = sync.OnceValues(func() ([]byte, error) {
+		data, err := s.rest.Document()
+		if err != nil {
+			return nil, err
+		}
+		return docpage.Reference(data)
 	})
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.routes()

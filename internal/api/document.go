@@ -6,7 +6,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/docpage"
 	"github.com/roux-engine/roux/internal/rest"
 )
 
@@ -63,22 +63,22 @@ func (s *Server) ready(context.Context, *struct{}) (*readiness, error) {
 	return &readiness{http.StatusOK, Health{"ok"}}, nil
 }
 
+type pageOut struct {
+	ContentType string `header:"Content-Type"`
+	Policy      string `header:"Content-Security-Policy"`
+	Body        []byte
+}
+
+func pageOf(data []byte, err error) (*pageOut, error) {
+	return &pageOut{"text/html; charset=utf-8", docpage.Policy(), data}, err
+}
+
+// docsPage is the reference of the interface: the OpenAPI document for people.
+func (s *Server) docsPage(context.Context, *struct{}) (*pageOut, error) { return pageOf(s.docs()) }
+
 // errorsPage explains every code, at the anchor that the type of a problem names.
 func (s *Server) errorsPage(context.Context, *struct{}) (*pageOut, error) {
-	p := new(docsWriter)
-	p.begin("Roux: errors")
-	p.write("<h1>Errors</h1>\n")
-	for _, row := range fault.All() {
-		p.write("<h2 id=\"%s\">%s</h2><p>%s</p><p>What to do: %s</p><p>HTTP %v", row.Code, row.Code, row.Meaning, row.Remedy, row.HTTP)
-		if row.Retryable {
-			p.write("; another try can succeed")
-		}
-		if row.Legacy != "" {
-			p.write("; %s", row.Legacy)
-		}
-		p.write("</p>\n")
-	}
-	return p.page(), nil
+	return pageOf(docpage.Errors(), nil)
 }
 
 type documentOut struct {

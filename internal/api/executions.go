@@ -84,19 +84,33 @@ func (s *Server) executionRoutes() {
 
 type executionIn struct {
 	RunPath
-	Expand      string `query:"expand" enum:"outputs" doc:"outputs adds the outputs of the steps."`
+	Expand      string `query:"expand" maxLength:"100" doc:"Separated by commas: outputs adds the outputs of the steps, steps those that are open, too, and ledger what the run has cost, for keys with the scope credits:read."`
+	Fields      string `query:"fields" maxLength:"1000" doc:"Only these fields of the run, separated by commas."`
 	IfNoneMatch string `header:"If-None-Match" maxLength:"100" doc:"ETag of an earlier answer: while the run is the same, the answer is 304."`
 }
 
-func (s *Server) getExecution(ctx context.Context, in *executionIn) (*executionFound, error) {
-	e, err := s.execution(ctx, in.ID, in.Expand == "outputs")
+type executionShown struct {
+	ETag string `header:"ETag"`
+	Body shownBody
+}
+
+func (s *Server) getExecution(ctx context.Context, in *executionIn) (*executionShown, error) {
+	p, err := partsOf(in.Expand, in.Fields)
 	if err != nil {
 		return nil, err
 	}
-	if in.IfNoneMatch == e.etag() {
+	e, err := s.shown(ctx, in.ID, p)
+	if err != nil {
+		return nil, err
+	}
+	tag := e.etag()
+	switch {
+	case p.ledger: // an adjustment changes it, and not the run
+		tag = ""
+	case in.IfNoneMatch == tag:
 		return nil, &rest.Problem{Status: http.StatusNotModified}
 	}
-	return &executionFound{ETag: e.etag(), Body: *e}, nil
+	return &executionShown{ETag: tag, Body: shownBody{*e}}, nil
 }
 
 // key names a run of the account.
@@ -106,11 +120,7 @@ func key(ctx context.Context, run string) store.Key {
 
 // execution returns a run as it stands.
 func (s *Server) execution(ctx context.Context, run string, outputs bool) (*executionBody, error) {
-	head, err := s.cfg.Node.Engine.Head(ctx, rest.Account(ctx), run)
-	if err != nil {
-		return nil, err
-	}
-	facts, err := s.facts(ctx, &head)
+	head, facts, err := s.headOf(ctx, run)
 	if err != nil {
 		return nil, err
 	}
@@ -130,6 +140,16 @@ func (s *Server) Execution(ctx context.Context, account, run string) (json.RawMe
 		return nil, err
 	}
 	return e.data, nil
+}
+
+// headOf returns the head of a run of the account, and what its events do not say.
+func (s *Server) headOf(ctx context.Context, run string) (store.Head, resource.Facts, error) {
+	head, err := s.cfg.Node.Engine.Head(ctx, rest.Account(ctx), run)
+	if err != nil {
+		return head, resource.Facts{}, err
+	}
+	facts, err := s.facts(ctx, &head)
+	return head, facts, err
 }
 
 // facts are what the events of a run do not say.
@@ -228,6 +248,7 @@ type executionsIn struct {
 	CreatedBefore time.Time `query:"createdBefore" doc:"Only runs that were created before this time."`
 	Q             string    `query:"q" maxLength:"200" doc:"Only runs with this text in recipe, id, error or the value of a label."`
 	Deleted       bool      `query:"deleted" doc:"Only runs that were deleted, instead of the others."`
+	Fields        string    `query:"fields" maxLength:"1000" doc:"Only these fields of each run, separated by commas."`
 }
 
 // labelsOf are the labels that a query asks for: label.NAME=VALUE.
@@ -244,10 +265,15 @@ func labelsOf(q url.Values) map[string]string {
 	return labels
 }
 
-func (s *Server) listExecutions(ctx context.Context, in *executionsIn) (*rest.Listed[ExecutionSummary], error) {
+func (s *Server) listExecutions(ctx context.Context, in *executionsIn) (*rest.Listed[ShownSummary], error) {
+	fields, err := namesOf("fields", in.Fields, summaryFields)
+	if err != nil {
+		return nil, err
+	}
 	filters := rest.From(ctx).HTTP.URL.Query()
 	filters.Del("cursor")
 	filters.Del("limit")
+	filters.Del("fields")
 	list := "executions " + rest.Account(ctx) + " " + filters.Encode()
 	place, err := s.rest.Place(list, in.Cursor)
 	if err != nil {
@@ -270,9 +296,10 @@ func (s *Server) listExecutions(ctx context.Context, in *executionsIn) (*rest.Li
 	if err != nil {
 		return nil, err
 	}
-	data := make([]ExecutionSummary, len(heads))
+	data := make([]ShownSummary, len(heads))
 	for i := range heads {
-		if data[i], err = s.summaryOf(ctx, &heads[i]); err != nil {
+		data[i].fields = fields
+		if data[i].ExecutionSummary, err = s.summaryOf(ctx, &heads[i]); err != nil {
 			return nil, err
 		}
 	}

@@ -29,6 +29,8 @@ type KeyResource struct {
 	CreatedBy string     `json:"createdBy,omitempty" doc:"Id of the key that made it."`
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
 	RevokedAt *time.Time `json:"revokedAt,omitempty"`
+	// LastUsedAt is stored once a minute.
+	LastUsedAt *time.Time `json:"lastUsedAt,omitempty" doc:"When the key last admitted a request; absent = never. After a crash of the server the last minute may be missing."`
 }
 
 // A KeyLimit is what may be spent with a key.
@@ -55,7 +57,7 @@ type NewKey struct {
 func keyOf(k *access.Key) KeyResource {
 	out := KeyResource{
 		ID: k.ID, Account: k.Account, Name: k.Name, Role: string(k.Role), Start: k.Start, CreatedAt: rest.Stamp(k.Created), CreatedBy: k.By,
-		ExpiresAt: rest.StampOr(k.Expires), RevokedAt: rest.StampOr(k.Revoked), Scopes: []string{},
+		ExpiresAt: rest.StampOr(k.Expires), RevokedAt: rest.StampOr(k.Revoked), LastUsedAt: rest.StampOr(k.Used), Scopes: []string{},
 	}
 	for _, s := range k.Scopes {
 		out.Scopes = append(out.Scopes, string(s))

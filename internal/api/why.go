@@ -161,6 +161,12 @@ func (s *Server) bill(ctx context.Context, in *RunPath) (*struct{ Body *view.Bil
 	if err != nil {
 		return nil, err
 	}
+	b, err := s.billOf(ctx, &head)
+	return &struct{ Body *view.Bill }{b}, err
+}
+
+// billOf returns what a run has cost its account.
+func (s *Server) billOf(ctx context.Context, head *store.Head) (*view.Bill, error) {
 	p, mask, err := s.cfg.Node.Engine.MaskOf(ctx, head.Account, head.Run)
 	if err != nil {
 		return nil, err
@@ -175,9 +181,9 @@ func (s *Server) bill(ctx context.Context, in *RunPath) (*struct{ Body *view.Bil
 		b.Expanded = program.Expanded(p, s.cfg.Actions.Catalogue, x.Start())
 	}
 	if b.Metered && !b.Imported && b.Root == "" { // else the entries are elsewhere, if at all
-		err = s.entriesOf(ctx, &head, b, x.Entry)
+		err = s.entriesOf(ctx, head, b, x.Entry)
 	}
-	return &struct{ Body *view.Bill }{b}, err
+	return b, err
 }
 
 // entriesOf calls fn for the entries of a run's account since the run began, and adds the

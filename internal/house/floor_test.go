@@ -51,7 +51,7 @@ var floors = []struct {
 	{"6, the library", []string{"."}},
 	{"7, settings", []string{"internal/config"}},
 	{"7, accounts of a server", []string{"internal/account"}},
-	{"7, what operations over HTTP have in common", []string{"internal/rest"}},
+	{"7, what operations over HTTP have in common", []string{"internal/rest", "internal/docpage"}},
 	{"7", []string{"internal/api", "client", "internal/ui"}},
 	{"7, the server", []string{"internal/service"}},
 	{"7, the server in a Go program", []string{"api"}},

@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // An Execution is a run in the words of recipes (X99, X193). Times are RFC 3339 in UTC,
@@ -55,6 +56,11 @@ type Execution struct {
 	Outputs         json.RawMessage        `json:"outputs,omitempty"`
 	ResumeToken     string                 `json:"resumeToken"`
 	OutputsOmitted  int64                  `json:"outputsOmitted,omitempty"` // outputs of steps, beyond MaxOutputs
+	// Steps are all steps whose scope has opened, and Ledger what the run has cost. Only an
+	// answer that was asked for them has them.
+	Steps     []*StepState `json:"steps,omitempty"`
+	MoreSteps int64        `json:"moreSteps,omitempty"` // steps that are not listed
+	Ledger    *view.Bill   `json:"ledger,omitempty"`
 }
 
 // Progress is how far a run has come.

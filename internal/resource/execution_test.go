@@ -250,7 +250,7 @@ func TestX193_Fields(t *testing.T) {
 		for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Map || typ.Kind() == reflect.Slice {
 			typ = typ.Elem()
 		}
-		if typ.Kind() != reflect.Struct || seen[typ] {
+		if typ.Kind() != reflect.Struct || seen[typ] || typ.PkgPath() != reflect.TypeFor[Execution]().PkgPath() {
 			return
 		}
 		seen[typ] = true

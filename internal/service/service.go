@@ -88,6 +88,8 @@ type Service struct {
 	making   sync.Mutex // of API
 	servers  []*http.Server
 	done     sync.WaitGroup
+	// endUses ends the goroutine that stores when keys were last used; nil = there is none.
+	endUses context.CancelFunc
 }
 
 // stored are the records of a store.
@@ -179,6 +181,9 @@ func Open(ctx context.Context, st node.Store, cfg Config) (*Service, error) {
 		cancel()
 		return nil, errors.Join(err, n.Stop(stopped))
 	}
+	if keys != nil && !cfg.Node.Idle && !cfg.Local {
+		s.saveUses()
+	}
 	return s, nil
 }
 
@@ -241,6 +246,32 @@ func (s *Service) server(ctx context.Context) (*api.Server, error) {
 	}
 	s.API, err = api.New(cfg)
 	return s.API, err
+}
+
+// saveUses stores when keys were last used, about once a minute and when the service is closed.
+func (s *Service) saveUses() {
+	ctx, end := context.WithCancel(context.Background())
+	s.endUses = end
+	save := func(ctx context.Context, last bool) {
+		if err := s.keys.SaveUses(ctx, last); err != nil && ctx.Err() == nil {
+			s.cfg.Logger.WarnContext(ctx, "when keys were last used could not be stored", "error", err)
+		}
+	}
+	s.done.Go(func() {
+		tick := time.NewTicker(access.UseEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				save(ctx, false)
+			case <-ctx.Done():
+				last, cancel := context.WithTimeout(context.Background(), lastAnswers)
+				save(last, true)
+				cancel()
+				return
+			}
+		}
+	})
 }
 
 // execution is that of webhook.Host.
@@ -380,6 +411,9 @@ func (s *Service) Close(ctx context.Context) error {
 			failed = errors.Join(failed, server.Close())
 		}
 		cancel()
+	}
+	if s.endUses != nil {
+		s.endUses()
 	}
 	s.done.Wait()
 	s.Bulks.Stop()

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package api
+// Package docpage writes pages about the interface over HTTP, for people.
+//
+// It decides what the pages look like: the reference that is made from an OpenAPI document, and
+// the table of errors. They need no network and no script. It serves nothing.
+package docpage
 
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -16,6 +19,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/roux-engine/roux/fault"
 )
 
 // docsStyle is the only style of pages. It loads nothing from elsewhere.
@@ -27,36 +32,12 @@ nav ul{columns:2;padding-left:1rem}a{color:#1763c7}.gone{color:#b3470b}
 @media(prefers-color-scheme:dark){body{color:#e8eaed;background:#0f1115}a{color:#5ea8ff}th,td{border-color:#3a4048}.gone{color:#ff9a57}}
 @media(max-width:40rem){nav ul{columns:1}}`
 
-// docsPolicy lets a page have this style and nothing else: no script, no picture, no font, no
+// Policy is the Content-Security-Policy of the pages. It lets them have their style and nothing else: no script, no picture, no font, no
 // frame around it.
-var docsPolicy = sync.OnceValue(func() string {
+var Policy = sync.OnceValue(func() string {
 	sum := sha256.Sum256([]byte(docsStyle))
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 })
-
-type pageOut struct {
-	ContentType string `header:"Content-Type"`
-	Policy      string `header:"Content-Security-Policy"`
-	Body        []byte
-}
-
-// docsPage is the reference of the interface: the OpenAPI document for people.
-func (s *Server) docsPage(context.Context, *struct{}) (*pageOut, error) {
-	s.docs.once.Do(func() {
-		var data []byte
-		if data, s.docs.err = s.rest.Document(); s.docs.err == nil {
-			s.docs.page, s.docs.err = docsOf(data)
-		}
-	})
-	return s.docs.page, s.docs.err
-}
-
-// docs is the page, made when somebody first asks for it.
-type docs struct {
-	once *sync.Once
-	page *pageOut
-	err  error
-}
 
 // An apiDocument is what the page shows of an OpenAPI document.
 type apiDocument struct {
@@ -100,15 +81,15 @@ type apiSchema struct {
 	Required             []string
 	Properties           map[string]*apiSchema
 	Items                *apiSchema
-	OneOf                []*apiSchema
+	OneOf, AnyOf         []*apiSchema
 	AdditionalProperties json.RawMessage
 	Minimum, Maximum     *float64
 	MinLength, MaxLength *int
 	MaxItems             *int
 }
 
-// docsOf renders a document.
-func docsOf(data []byte) (*pageOut, error) {
+// Reference returns the page of an OpenAPI document.
+func Reference(data []byte) ([]byte, error) {
 	d := new(apiDocument)
 	if err := json.Unmarshal(data, d); err != nil {
 		return nil, fmt.Errorf("the OpenAPI document cannot be read: %w", err)
@@ -155,6 +136,24 @@ func docsOf(data []byte) (*pageOut, error) {
 	return p.page(), nil
 }
 
+// Errors returns the page that explains every code, each at an anchor of its name.
+func Errors() []byte {
+	p := new(docsWriter)
+	p.begin("Roux: errors")
+	p.write("<h1>Errors</h1>\n")
+	for _, row := range fault.All() {
+		p.write("<h2 id=\"%s\">%s</h2><p>%s</p><p>What to do: %s</p><p>HTTP %v", row.Code, row.Code, row.Meaning, row.Remedy, row.HTTP)
+		if row.Retryable {
+			p.write("; another try can succeed")
+		}
+		if row.Legacy != "" {
+			p.write("; %s", row.Legacy)
+		}
+		p.write("</p>\n")
+	}
+	return p.page()
+}
+
 // A docsWriter writes pages of HTML. It uses no package template: a program with templates
 // keeps every exported method of every type that it has, because a template may name it, which
 // is a seventh of the binary.
@@ -168,9 +167,9 @@ func (p *docsWriter) begin(title string) {
 }
 
 // page ends the page and returns it.
-func (p *docsWriter) page() *pageOut {
+func (p *docsWriter) page() []byte {
 	p.write("</body></html>\n")
-	return &pageOut{"text/html; charset=utf-8", docsPolicy(), p.b.Bytes()}
+	return p.b.Bytes()
 }
 
 // write writes a text. What is filled in is escaped.
@@ -292,8 +291,8 @@ func (p *docsWriter) kind(s *apiSchema) {
 		name := s.Ref[strings.LastIndex(s.Ref, "/")+1:]
 		p.write("<a href=\"#schema-%s\">%s</a>", name, name)
 		return
-	case len(s.OneOf) > 0:
-		for i, one := range s.OneOf {
+	case len(s.OneOf)+len(s.AnyOf) > 0:
+		for i, one := range append(s.OneOf, s.AnyOf...) {
 			if i > 0 {
 				p.write(" or ")
 			}
