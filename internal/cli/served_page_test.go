@@ -18,7 +18,7 @@ import (
 // A servedPage is a page whose commands are run by one shell, with a server of the real binary
 // on another port. Blocks in other languages are files, whose first line names them in a
 // comment. Each line that the page shows of the output of commands is there; … stands for any
-// text in it. A block in the language console is what the server says meanwhile.
+// text in it. A block in the language log is what the server says meanwhile.
 type servedPage struct {
 	name    string   // of the page
 	tools   []string // the programs that it needs
@@ -61,7 +61,7 @@ func runServed(t *testing.T, address string, p servedPage) {
 	for i, b := range blocks {
 		switch kind, text := b[1], b[2]; {
 		case kind == "text":
-		case kind == "console":
+		case kind == "log":
 			server.shows(shownLines(differs.Replace(text)))
 		case kind != "sh":
 			name, text, _ := strings.Cut(text, "\n")

@@ -143,6 +143,7 @@ func TestShownCommands(t *testing.T) {
 		line := s.line
 		if s.whole {
 			line = strings.ReplaceAll(strings.TrimSuffix(line, " &"), "&& ", "| ")
+			line = strings.ReplaceAll(line, "|| ", "| ")
 			if strings.HasPrefix(line, "until ") {
 				line = strings.ReplaceAll(strings.TrimSuffix(line, "; done"), "; do ", " | ")
 			}
