@@ -133,7 +133,7 @@ func TestA06_MassAssignment(t *testing.T) {
 	mine := s.own("acme", token)
 	n := 0
 	for _, o := range document().operations {
-		if o.RequestBody == nil || o.ID == "files-upload" {
+		if o.RequestBody == nil || o.ID == "files-upload" || strings.HasPrefix(o.path, "/v1/handovers") { // which no key may use
 			continue
 		}
 		who := token
@@ -183,7 +183,7 @@ func TestA10_MediaTypes(t *testing.T) {
 	}
 	n := 0
 	for _, o := range document().operations {
-		if o.RequestBody == nil || o.ID == "files-upload" {
+		if o.RequestBody == nil || o.ID == "files-upload" || strings.HasPrefix(o.path, "/v1/handovers") { // which no key may use
 			continue
 		}
 		body, _ := bodyFor(o).(string)

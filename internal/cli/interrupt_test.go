@@ -116,7 +116,8 @@ func TestF35_SecondProcess(t *testing.T) {
 	p := start(t, env, "run", file)
 	p.until("node.waiting")
 	pid := strconv.Itoa(p.cmd.Process.Pid)
-	for _, args := range [][]string{{"run", file}, {"resume"}} {
+	// Runs are handed over (TestApprovalWhileOtherRunsStart); a server holds its directory alone.
+	for _, args := range [][]string{{"serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}} {
 		_, talk, code := roux(t, env, args...)
 		if code != fault.ExitConflict || !strings.Contains(talk, "process "+pid) {
 			t.Errorf("a second roux %s: exit %d\n%s", args[0], code, talk)

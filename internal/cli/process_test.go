@@ -91,6 +91,25 @@ func (p *process) until(text string) {
 	}
 }
 
+// shows waits until each of some lines of a page is on standard error; … is any text.
+func (p *process) shows(lines []string) {
+	p.t.Helper()
+	deadline := time.After(30 * time.Second)
+	for {
+		missing := missingLine(p.said(), lines)
+		if missing == "" {
+			return
+		}
+		select {
+		case <-p.news:
+		case <-p.done:
+			p.t.Fatalf("it ended before it said %q:\n%s", missing, p.said())
+		case <-deadline:
+			p.t.Fatalf("it did not say %q:\n%s", missing, p.said())
+		}
+	}
+}
+
 func (p *process) said() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

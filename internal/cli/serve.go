@@ -18,6 +18,7 @@ import (
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/secrets"
 	"github.com/roux-engine/roux/internal/service"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 const (
@@ -34,6 +35,9 @@ type served struct {
 	Data     string `json:"data"`
 	FirstKey string `json:"firstKey,omitempty"`
 	Keys     bool   `json:"keys"`
+	// Recipes are those of the folder of dev, and Try a command that executes one.
+	Recipes []devRecipe `json:"recipes,omitempty"`
+	Try     string      `json:"try,omitempty"`
 }
 
 // serve is a server that is being started.
@@ -44,11 +48,12 @@ type serve struct {
 	open   bool
 	check  bool
 	drain  time.Duration
+	folder string // whose recipes are registered, see dev; "" = none
+	limit  int64  // of a recipe, in bytes
 }
 
 func (a *app) serveCommand() *cobra.Command {
-	s := &serve{app: a}
-	limit := int64(defaultSource)
+	s := &serve{app: a, limit: defaultSource}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve recipes, runs, files and credits over HTTP",
@@ -59,21 +64,26 @@ func (a *app) serveCommand() *cobra.Command {
 roux serve --listen 0.0.0.0:7420 --data /var/lib/roux
 roux serve --check`,
 		Args: wants(0, 0, ""),
-		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context(), limit) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context()) },
 	}
-	cmd.Flags().StringVar(&s.listen, "listen", defaultListen, "address and port; port 0 is one that is free")
 	cmd.Flags().StringVar(&s.admin, "admin", "", "address and port of a second listener with /metrics, /healthz and /readyz, which checks no keys (default: none)")
 	cmd.Flags().BoolVar(&s.open, "no-keys", false, "check no keys: every request is the user's own; only on loopback")
 	cmd.Flags().BoolVar(&s.check, "check", false, "open everything, say what is wrong, and serve nothing")
-	cmd.Flags().DurationVar(&s.drain, "drain", 30*time.Second, "how long attempts in progress may take after SIGTERM; what is not done is attempted again")
-	cmd.Flags().Var((*config.Size)(&limit), "max-source", "largest recipe, up to 16MiB")
+	s.flags(cmd)
 	return cmd
 }
 
-func (s *serve) run(ctx context.Context, limit int64) error {
+// flags adds the flags that serve and dev have.
+func (s *serve) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&s.listen, "listen", defaultListen, "address and port; port 0 is one that is free")
+	cmd.Flags().DurationVar(&s.drain, "drain", 30*time.Second, "how long attempts in progress may take after SIGTERM; what is not done is attempted again")
+	cmd.Flags().Var((*config.Size)(&s.limit), "max-source", "largest recipe, up to 16MiB")
+}
+
+func (s *serve) run(ctx context.Context) error {
 	a := s.app
-	if limit < 1 || limit > maxSource {
-		return fault.New(fault.Usage, "--max-source %d: want 1 byte to 16MiB", limit)
+	if s.limit < 1 || s.limit > maxSource {
+		return fault.New(fault.Usage, "--max-source %d: want 1 byte to 16MiB", s.limit)
 	}
 	node.SetGC(a.getenv("GOGC"))
 	dir, err := a.config.DataDir()
@@ -100,7 +110,7 @@ func (s *serve) run(ctx context.Context, limit int64) error {
 			},
 			Idle: s.check,
 		},
-		Actions: a.built, Account: a.account, AdminToken: a.getenv(adminVariable), Open: s.open, MaxSource: limit, Release: thisBuild().Version, Logger: a.log,
+		Actions: a.built, Account: a.account, AdminToken: a.getenv(adminVariable), Open: s.open, MaxSource: s.limit, Release: thisBuild().Version, Logger: a.log,
 		Secrets: a.secretsIn(dir), Sealer: secrets.NewSealer(dir, a.getenv),
 	}
 	if watched != nil {
@@ -131,6 +141,16 @@ func (s *serve) serve(ctx context.Context, srv *service.Service, dir string, fai
 	if err := srv.Serve(ln); err != nil {
 		return err
 	}
+	var saves <-chan time.Time
+	var folder *devFolder
+	if s.folder != "" {
+		if folder, err = s.openFolder(ctx, srv, &out); err != nil {
+			return err
+		}
+		ticker := time.NewTicker(lookEvery)
+		defer ticker.Stop()
+		saves = ticker.C
+	}
 	if s.admin != "" {
 		admin, err := s.bind("--admin", s.admin)
 		if err != nil {
@@ -151,15 +171,19 @@ func (s *serve) serve(ctx context.Context, srv *service.Service, dir string, fai
 	sigs, stop := interrupts()
 	defer stop()
 	s.announce(&out)
-	select {
-	case <-sigs:
-		s.say("stopping: attempts in progress have %s; Ctrl-C again stops at once", s.drain)
-		s.hurry(sigs)
-		return nil
-	case err := <-failed:
-		return datadir.Error(dir, err)
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	for {
+		select {
+		case <-saves:
+			folder.look(ctx)
+		case <-sigs:
+			s.say("stopping: attempts in progress have %s; Ctrl-C again stops at once", s.drain)
+			s.hurry(sigs)
+			return nil
+		case err := <-failed:
+			return datadir.Error(dir, err)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }
 
@@ -192,11 +216,17 @@ func (s *serve) announce(out *served) {
 		if out.FirstKey != "" {
 			s.text("first key: %s\n", out.FirstKey)
 		}
+		for _, r := range out.Recipes {
+			s.text("%s: %s@%s\n", view.OneLine(r.File), view.OneLine(r.Name), r.Version)
+		}
 	})
 	switch {
 	case out.FirstKey != "":
 		s.say("the key has the role admin and is not stored: keep it. To try it:\n  curl -H 'Authorization: Bearer %s' %s/v1/me", out.FirstKey, out.URL)
 	case s.open:
 		s.say("no keys are checked: every program of this machine can use the server")
+	}
+	if out.Try != "" {
+		s.say("To try it:\n  %s", view.OneLine(out.Try))
 	}
 }

@@ -18,12 +18,14 @@ import (
 // A servedPage is a page whose commands are run by one shell, with a server of the real binary
 // on another port. Blocks in other languages are files, whose first line names them in a
 // comment. Each line that the page shows of the output of commands is there; … stands for any
-// text in it.
+// text in it. A block in the language console is what the server says meanwhile.
 type servedPage struct {
 	name    string   // of the page
 	tools   []string // the programs that it needs
 	least   int      // how many commands it has
 	data    string   // the data directory; "" = a new one
+	files   string   // the working directory of the shell; "" = a new one
+	folder  bool     // the page starts `roux dev` in that directory, not `roux serve`
 	args    []string // further arguments of the server
 	first   string   // what the shell does first
 	replace []string // texts of the page, each followed by what is in its place
@@ -45,7 +47,13 @@ func runServed(t *testing.T, address string, p servedPage) {
 	if p.data == "" {
 		p.data = shortDir(t)
 	}
-	files, tried := t.TempDir(), 0
+	if p.files == "" {
+		p.files = t.TempDir()
+	}
+	files, tried, starts := p.files, 0, "roux serve"
+	if p.folder {
+		starts = "roux dev"
+	}
 	sh := newShell(t, files, p.first)
 	var server *process
 	var differs *strings.Replacer
@@ -53,18 +61,24 @@ func runServed(t *testing.T, address string, p servedPage) {
 	for i, b := range blocks {
 		switch kind, text := b[1], b[2]; {
 		case kind == "text":
+		case kind == "console":
+			server.shows(shownLines(differs.Replace(text)))
 		case kind != "sh":
 			name, text, _ := strings.Cut(text, "\n")
 			if err := os.WriteFile(filepath.Join(files, strings.TrimLeft(name, "/# ")), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-		case strings.Contains(text, "roux serve"):
+		case strings.Contains(text, starts):
 			if server != nil {
 				t.Fatal("the page starts two servers")
 			}
-			settings, _, _ := strings.Cut(text, "roux serve")
-			server = start(t, strings.Fields(settings), append([]string{"serve", "--data", p.data, "--listen", address}, p.args...)...)
-			server.until("curl -H")
+			settings, _, _ := strings.Cut(text, starts)
+			words, ready := []string{"serve"}, "curl -H"
+			if p.folder {
+				words, ready = []string{"dev", files}, "curl -s"
+			}
+			server = start(t, strings.Fields(settings), append(append(words, "--data", p.data, "--listen", address), p.args...)...)
+			server.until(ready)
 			_, key, _ := strings.Cut(server.said(), "Bearer ")
 			key, _, _ = strings.Cut(key, "'")
 			differs = strings.NewReplacer(append(p.replace, "127.0.0.1:7420", address, "=roux_…", "="+key)...)

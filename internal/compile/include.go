@@ -42,6 +42,9 @@ type Recipes interface {
 type Text struct {
 	File string
 	Data []byte
+	// Version is the one that the recipe is registered under, where that may differ from
+	// what its text says; "" = it is that of the text.
+	Version string
 }
 
 // An includer compiles a recipe and every recipe that it includes, each once.
@@ -230,8 +233,11 @@ func (in *includer) parse(text *Text) (*unit, error) {
 	}
 	u := &unit{file: text.File}
 	u.r, u.src, u.diags = recipe.Parse(text.File, text.Data, recipe.Options{MaxBytes: int(in.opt.MaxSource)})
-	if u.r == nil {
+	switch {
+	case u.r == nil:
 		u.state = compiled
+	case text.Version != "":
+		u.r.Version = text.Version
 	}
 	if in.main != nil {
 		in.main.Include(u.src)

@@ -76,13 +76,17 @@ func (e *Engine) startInput(ctx context.Context, req *StartRequest) (*input, err
 	if req.Account == "" || req.Plan == nil {
 		return nil, fault.New(fault.Usage, "a run needs an account and a plan")
 	}
-	prog, err := e.core.programs.Of(req.Plan)
+	prog, err := e.core.programs.Checked(req.Plan, req.Parameters, req.Files)
 	if err != nil {
 		return nil, err
 	}
-	if err := prog.CheckInput(req.Parameters, req.Files); err != nil {
-		return nil, err
-	}
+	return e.checkedInput(ctx, req, prog)
+}
+
+// checkedInput turns a checked request into an input. It is apart from startInput, whose
+// callers are often new goroutines: together with the check it needs more than the stack
+// that these begin with.
+func (e *Engine) checkedInput(ctx context.Context, req *StartRequest, prog *program.Program) (*input, error) {
 	pins, tree, err := prog.Pin(e.cfg.Actions)
 	if err != nil {
 		return nil, err
@@ -351,21 +355,12 @@ func (e *Engine) MaskOf(ctx context.Context, account, run string) (*plan.Plan, *
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := e.core.plan(ctx, head.PlanHash)
+	p, err := e.core.programs.Plan(ctx, e.cfg.Store, head.PlanHash)
 	if err != nil {
 		return nil, nil, err
 	}
 	mask, err := masks.Of(ctx, e.cfg.Store, head, p)
 	return p, mask, err
-}
-
-// plan returns the plan that is stored under a key.
-func (c *core) plan(ctx context.Context, key string) (*plan.Plan, error) {
-	prog, err := c.programs.Load(ctx, c.cfg.Store, key)
-	if err != nil {
-		return nil, err
-	}
-	return prog.Plan(), nil
 }
 
 // Watch yields the run's events after number `after`; see feed.Feed.Watch. It ends with

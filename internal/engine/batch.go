@@ -51,7 +51,7 @@ func (b *batch) reset() {
 }
 
 // keptCapacity is for how many runs an idle batch keeps capacity.
-const keptCapacity = 1024
+const keptCapacity = 2048
 
 // shrink frees the memory of a large batch.
 func (b *batch) shrink() {

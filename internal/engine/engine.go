@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/loops"
+	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
@@ -114,7 +115,9 @@ func assemble(cfg Config) (*Engine, error) {
 	e.core = newCore(e.ctx, &e.cfg)
 	e.cleaner.Store, e.cleaner.Blobs, e.cleaner.Policy = cfg.Store, cfg.Blobs, cfg.Retention
 	e.cleaner.Now, e.cleaner.Wall, e.cleaner.Logger = e.now, cfg.Now, cfg.Logger
-	e.feed = feed.New(cfg.Store, e.core.plan)
+	e.feed = feed.New(cfg.Store, func(ctx context.Context, key string) (*plan.Plan, error) {
+		return e.core.programs.Plan(ctx, cfg.Store, key)
+	})
 	e.cleaner.Deleted = e.feed.Changed
 	return e, nil
 }

@@ -41,6 +41,7 @@ var mayOpen = map[string]string{
 	"internal/userfile/open.go OpenRegular":    "a file that the user names, checked before and after",
 	"internal/userfile/dir.go OpenDir":         "the directory that the user wants a project in",
 	"internal/userfile/within.go ReadWithin":   "the directory of a recipe that the user names, through a rooted handle",
+	"internal/userfile/within.go StampsWithin": "sizes and times in a directory of recipes that the user names, through a rooted handle",
 	"internal/userfile/within.go ListWithin":   "the names in a directory of recipes that the user names",
 	"internal/cli/demo.go newDemo":             "a directory of this command alone",
 	"internal/config/profiles.go SaveProfiles": "the directory of the user's configuration",

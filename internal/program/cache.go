@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -63,6 +64,24 @@ func (c *Cache) Of(p *plan.Plan) (*Program, error) {
 		return nil, err
 	}
 	return c.add(made), nil
+}
+
+// Checked is Of for a run that is to begin with an input, which it checks.
+func (c *Cache) Checked(p *plan.Plan, params map[string]any, files []journal.File) (*Program, error) {
+	prog, err := c.Of(p)
+	if err != nil {
+		return nil, err
+	}
+	return prog, prog.CheckInput(params, files)
+}
+
+// Plan returns a stored plan.
+func (c *Cache) Plan(ctx context.Context, st store.Reader, key string) (*plan.Plan, error) {
+	prog, err := c.Load(ctx, st, key)
+	if err != nil {
+		return nil, err
+	}
+	return prog.Plan(), nil
 }
 
 // Load returns the program of a stored plan.

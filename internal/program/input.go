@@ -32,31 +32,49 @@ func (p *Program) CheckInput(params map[string]any, files []journal.File) error 
 	}
 	c := p.input.Load()
 	if c == nil {
-		schema, err := jsonschema.Compile(raw)
-		if err != nil {
-			return fault.Wrap(fault.RecipeInvalid, err, "the recipe's inputSchema cannot be used: %v", err)
+		var err error
+		if c, err = newInputCheck(raw); err != nil {
+			return err
 		}
-		var top struct {
-			Properties map[string]json.RawMessage `json:"properties"`
-		}
-		_ = json.Unmarshal(raw, &top) // a schema may also be true or false
-		_, named := top.Properties["fileHashes"]
-		c = &inputCheck{schema: schema, files: named || slices.Contains(jsonschema.Required(raw), "fileHashes")}
 		p.input.Store(c)
 	}
+	input := params
+	if _, given := params["fileHashes"]; c.files && !given && len(files) > 0 {
+		input = withHashes(params, files)
+	}
+	if violations := c.schema.Validate(input); len(violations) > 0 {
+		return p.refusal(input, violations)
+	}
+	return nil
+}
+
+func newInputCheck(raw json.RawMessage) (*inputCheck, error) {
+	schema, err := jsonschema.Compile(raw)
+	if err != nil {
+		return nil, fault.Wrap(fault.RecipeInvalid, err, "the recipe's inputSchema cannot be used: %v", err)
+	}
+	var top struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	_ = json.Unmarshal(raw, &top) // a schema may also be true or false
+	_, named := top.Properties["fileHashes"]
+	return &inputCheck{schema: schema, files: named || slices.Contains(jsonschema.Required(raw), "fileHashes")}, nil
+}
+
+// withHashes returns the parameters with the hashes of the files.
+func withHashes(params map[string]any, files []journal.File) map[string]any {
 	input := make(map[string]any, len(params)+1)
 	maps.Copy(input, params)
-	if _, given := params["fileHashes"]; c.files && !given && len(files) > 0 {
-		hashes := make([]any, len(files))
-		for i := range files {
-			hashes[i] = files[i].Hash
-		}
-		input["fileHashes"] = hashes
+	hashes := make([]any, len(files))
+	for i := range files {
+		hashes[i] = files[i].Hash
 	}
-	violations := c.schema.Validate(input)
-	if len(violations) == 0 {
-		return nil
-	}
+	input["fileHashes"] = hashes
+	return input
+}
+
+// refusal is the error for an input that its schema does not allow.
+func (p *Program) refusal(input map[string]any, violations []jsonschema.Violation) error {
 	var shown map[string]any
 	mask := view.NewMask(p.Plan())
 	if mask.MarksInput() {

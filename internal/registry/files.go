@@ -208,7 +208,7 @@ func (f *Files) scan() error {
 			f.unreadable = append(f.unreadable, name)
 			continue
 		}
-		f.registered = append(f.registered, entry{p, r.Name, r.ID, cmp.Or(r.Version, "0.0.0"), r.Status == "draft", text})
+		f.registered = append(f.registered, entry{p, r.Name, r.ID, cmp.Or(r.Version, unversioned), r.Status == "draft", text})
 	}
 	return nil
 }

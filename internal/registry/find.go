@@ -339,7 +339,11 @@ func (f *finder) Find(name, version string) (*compile.Text, error) {
 	if v.Status == StatusDraft {
 		return nil, fault.New(fault.RecipeNotFound, "version %s of the recipe %q is a draft", v.Version, v.Name)
 	}
-	return &compile.Text{File: v.file(), Data: text}, nil
+	found := &compile.Text{File: v.file(), Data: text}
+	if v.Version != unversioned {
+		found.Version = v.Version
+	}
+	return found, nil
 }
 
 // Names implements compile.Recipes.

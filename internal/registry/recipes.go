@@ -34,6 +34,8 @@ const (
 	MaxRecipes = 10_000
 	// maxCompiled bounds the compiled recipes in memory.
 	maxCompiled = 1000
+	// unversioned is the version of a text that states none.
+	unversioned = "0.0.0"
 )
 
 // The statuses of a version (X3). A draft is executed with dryRun only (R36).
@@ -148,6 +150,8 @@ type Draft struct {
 	Text []byte
 	File string // for diagnostics
 	By   string // account or key, for people
+	// Version is the one to register the text under; "" = the one that the text states.
+	Version string
 }
 
 // Check compiles a text for an account. If it cannot run, the error has the diagnostics;
@@ -159,6 +163,9 @@ func (r *Recipes) Check(ctx context.Context, account string, d Draft) (*Compiled
 	if p == nil {
 		return nil, diags, invalid(diags)
 	}
+	if d.Version != "" {
+		rec.Version = d.Version
+	}
 	if err := checkNames(rec); err != nil {
 		return nil, diags, err
 	}
@@ -167,7 +174,7 @@ func (r *Recipes) Check(ctx context.Context, account string, d Draft) (*Compiled
 		format = "json"
 	}
 	return &Compiled{Plan: p, Recipe: rec, Version: Version{
-		Name: rec.Name, Version: cmp.Or(rec.Version, "0.0.0"), Description: rec.Description, Category: rec.Category,
+		Name: rec.Name, Version: cmp.Or(rec.Version, unversioned), Description: rec.Description, Category: rec.Category,
 		Status: cmp.Or(rec.Status, StatusActive), Format: format, Plan: p.Key(), Size: len(d.Text), Warnings: len(diags), By: d.By,
 	}}, diags, nil
 }

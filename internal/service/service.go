@@ -322,6 +322,9 @@ const (
 	maxHeader = 32 << 10
 )
 
+// Recipes are the recipes that the service has, for what registers some without a request.
+func (s *Service) Recipes() *registry.Recipes { return s.recipes }
+
 // Serve answers requests on a listener until Close. A service that checks no keys serves
 // loopback and sockets only (A04).
 func (s *Service) Serve(ln net.Listener) error {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/view"
@@ -55,6 +56,33 @@ func ReadWithin(dir, name string, limit int64, missing fault.Code) ([]byte, erro
 		return nil, fault.New(fault.FileTooLarge, "%s is larger than %s", shown, view.Bytes(limit))
 	}
 	return text, nil
+}
+
+// A Stamp is what tells, mostly, that a file has changed.
+type Stamp struct {
+	Size     int64
+	Modified time.Time
+}
+
+// StampsWithin returns the stamps of the files that ListWithin lists, by name. Those that
+// have gone meanwhile, or lead out of the directory, have none.
+func StampsWithin(dir string, limit int, extensions ...string) (map[string]Stamp, error) {
+	names, err := ListWithin(dir, limit, extensions...)
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	stamps := make(map[string]Stamp, len(names))
+	for _, name := range names {
+		if info, err := root.Stat(name); err == nil && info.Mode().IsRegular() {
+			stamps[name] = Stamp{info.Size(), info.ModTime()}
+		}
+	}
+	return stamps, nil
 }
 
 // ListWithin returns the names of the entries of a directory that have one of the

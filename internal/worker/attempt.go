@@ -46,7 +46,6 @@ type attempt struct {
 	cancelled cancelState
 
 	limiter reportLimiter
-	deltas  *deltas // nil until the action streams text
 }
 
 func (a *attempt) timeout() time.Duration { return time.Duration(a.task.TimeoutMS) * time.Millisecond }

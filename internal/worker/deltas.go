@@ -34,10 +34,11 @@ func (a *attempt) addDelta(text string) {
 	if text == "" {
 		return
 	}
-	if a.deltas == nil {
-		a.deltas = new(deltas)
+	s := &a.limiter
+	if s.deltas == nil {
+		s.deltas = new(deltas)
 	}
-	s, d := &a.limiter, a.deltas
+	d := s.deltas
 	cost := len(text)
 	if len(d.text) == 0 || len(d.text)+len(text) > maxDelta {
 		cost += reportBytes // it becomes a report of its own
@@ -68,7 +69,7 @@ func (a *attempt) addDelta(text string) {
 
 // sendDelta passes on what was collected. The caller holds the lock of the limiter.
 func (a *attempt) sendDelta() {
-	d := a.deltas
+	d := a.limiter.deltas
 	if d == nil || len(d.text) == 0 {
 		return
 	}
@@ -96,7 +97,7 @@ func (a *attempt) deltasDue() {
 // redactDelta removes secrets from a piece of text. Its end is held back if it may be the
 // beginning of a secret.
 func (a *attempt) redactDelta(text string) string {
-	d, known := a.deltas, a.known()
+	d, known := a.limiter.deltas, a.known()
 	if known == nil && d.stream == nil {
 		return text
 	}
@@ -117,12 +118,16 @@ func (a *attempt) closeReports() int64 {
 	s := &a.limiter
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if d := a.deltas; !s.closed && d != nil {
+	closed := s.closed
+	s.closed = true
+	if s.reported == nil {
+		return 0
+	}
+	if d := s.deltas; !closed && d != nil {
 		if d.stream != nil {
 			d.text = append(d.text, validUTF8(d.stream.End())...)
 		}
 		a.sendDelta()
 	}
-	s.closed = true
 	return s.dropped
 }

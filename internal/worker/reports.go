@@ -20,14 +20,28 @@ const reportBytes = 64
 // A reportLimiter bounds the reports of an attempt (I15). Its zero value is
 // ready for use.
 type reportLimiter struct {
-	mu       sync.Mutex
-	closed   bool
+	mu     sync.Mutex
+	closed bool
+	*reported
+}
+
+// reported is what an attempt has reported so far. Most attempts report nothing, so it is
+// made with the first report.
+type reported struct {
 	logs     int
 	bytes    int
 	dropped  int64
 	fraction float64
 	text     string
 	begun    bool
+	deltas   *deltas // nil until the action streams text
+}
+
+// begin is called before a report is counted. The caller holds the lock.
+func (s *reportLimiter) begin() {
+	if s.reported == nil {
+		s.reported = new(reported)
+	}
 }
 
 // report passes a report on if it is within the bounds. It holds the lock meanwhile, so
@@ -40,6 +54,7 @@ func (a *attempt) report(r Report) {
 	if s.closed || sink == nil {
 		return
 	}
+	s.begin()
 	if r.Kind == Delta {
 		a.addDelta(r.Text)
 		return
@@ -72,6 +87,7 @@ func (a *attempt) report(r Report) {
 // drop counts a report that cannot be passed on.
 func (a *attempt) drop() {
 	a.limiter.mu.Lock()
+	a.limiter.begin()
 	a.limiter.dropped++
 	a.limiter.mu.Unlock()
 }

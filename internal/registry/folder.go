@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/userfile"
+)
+
+const (
+	// folderBy marks the versions that a Folder has registered: it changes no others.
+	folderBy = "roux dev"
+	// folderNote is why it has deprecated one.
+	folderNote = "its file has been changed or removed"
+)
+
+// What has come of a file of a Folder.
+const (
+	FolderRegistered = "registered" // as a new version
+	FolderReplaced   = "replaced"   // a version that never ran
+	FolderFound      = "found"      // the text was registered already
+	FolderBroken     = "broken"     // the last version that was valid goes on
+	FolderRemoved    = "removed"
+)
+
+// A FolderChange is what has come of a file that has changed.
+type FolderChange struct {
+	File   string // its path
+	Change string
+	// Version is what is registered. Of a broken or removed file it is what was; nil = nothing.
+	Version *Version
+	// Stated is the version that the text states; another text has it when Version is not it.
+	Stated string
+	// Newest is the version that the name stands for, when it is another one.
+	Newest string
+	// Problems are the errors and warnings, with their lines.
+	Problems string
+}
+
+// A Folder keeps the registered recipes of an account in line with the recipes in the files
+// of a directory. A text is registered under the version that it states. When that version
+// has run with another text, so that it never changes, the next patch version that is free
+// is taken. Versions that a Folder has registered and no file has any more are deprecated.
+// It is not safe for concurrent use.
+type Folder struct {
+	cfg   FolderConfig
+	watch watch
+	files map[string]*folderFile // those that are recipes, by name
+}
+
+// FolderConfig is what a Folder is made of. All fields but Ignore are required.
+type FolderConfig struct {
+	Recipes   *Recipes
+	Account   string
+	Dir       string
+	Ignore    []string // names of files that are no recipes
+	MaxSource int64
+	Now       func() time.Time
+}
+
+// A folderFile is a recipe in a file.
+type folderFile struct {
+	shown   string // its path, as diagnostics have it
+	text    []byte
+	unread  error    // why there is no text
+	fresh   bool     // the text was not looked at yet
+	name    string   // of the recipe, also when it is broken; "" = not known
+	stated  string   // the version in the text of the last valid one
+	version *Version // what is registered; nil = it was never valid
+	problem string   // what is wrong with it
+
+	change string // the outcome of the look in progress
+	err    error  // the same
+	diags  []fault.Diagnostic
+}
+
+// NewFolder returns a Folder. It reads nothing yet.
+func NewFolder(cfg FolderConfig) *Folder { return &Folder{cfg: cfg, files: map[string]*folderFile{}} }
+
+// Look registers what has changed since the last look, and returns what came of it. The
+// error says that the directory cannot be read, or that ctx has ended.
+func (f *Folder) Look(ctx context.Context) ([]FolderChange, error) {
+	stamps, err := userfile.StampsWithin(f.cfg.Dir, maxFiles, ".yaml", ".yml", ".json")
+	if err != nil {
+		return nil, fault.Wrap(fault.RecipeNotFound, err, "the recipes in %s cannot be read: %v", f.cfg.Dir, err)
+	}
+	size := int64(0)
+	for name, s := range stamps {
+		if slices.Contains(f.cfg.Ignore, name) || s.Size > f.cfg.MaxSource && f.files[name] == nil {
+			delete(stamps, name)
+			continue
+		}
+		size += s.Size
+	}
+	if size > maxBytes {
+		return nil, fault.New(fault.RecipeInvalid, "the files in %s have more than %d bytes together", f.cfg.Dir, maxBytes)
+	}
+	read, gone := f.watch.look(stamps, f.cfg.Now())
+	touched := map[string]bool{} // names of recipes
+	changed := f.read(read)
+	var out []FolderChange
+	for _, name := range gone {
+		if file := f.files[name]; file != nil {
+			delete(f.files, name)
+			touched[file.name], changed = true, true
+			out = append(out, FolderChange{File: file.shown, Change: FolderRemoved, Version: file.version})
+		}
+	}
+	if !changed {
+		return nil, nil
+	}
+	for _, file := range f.files {
+		touched[file.name] = true
+		if file.version != nil {
+			touched[file.version.Name] = true
+		}
+	}
+	if err := f.placeAll(ctx); err != nil {
+		return out, err
+	}
+	for _, file := range f.files {
+		touched[file.name] = true
+	}
+	if err := f.deprecate(ctx, touched); err != nil {
+		return out, err
+	}
+	return append(out, f.outcomes(ctx)...), ctx.Err()
+}
+
+func (f *Folder) sorted() (list []*folderFile) {
+	for _, name := range slices.Sorted(maps.Keys(f.files)) {
+		list = append(list, f.files[name])
+	}
+	return list
+}
+
+// read reads files and reports whether a recipe has changed.
+func (f *Folder) read(names []string) (changed bool) {
+	for _, name := range names {
+		shown := filepath.Join(f.cfg.Dir, name)
+		text, err := userfile.ReadWithin(f.cfg.Dir, name, f.cfg.MaxSource, fault.RecipeNotFound)
+		seen := text
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue // it has just been removed
+		case err != nil:
+			seen = []byte(err.Error())
+		}
+		if !f.watch.took(name, seen) {
+			continue
+		}
+		file := f.files[name]
+		called, is := recipeIn(shown, text, f.cfg.MaxSource)
+		switch {
+		case file == nil && !is && err == nil:
+			continue // the directory may hold other files
+		case file == nil:
+			file = &folderFile{shown: shown}
+			f.files[name] = file
+		}
+		file.text, file.unread, file.fresh, changed = text, err, true, true
+		file.name = cmp.Or(called, file.name)
+	}
+	return changed
+}
+
+// recipeIn returns the name of the recipe in a text, and whether the text is meant to be one.
+// A text that cannot be read at all may be; a list of JSON is not.
+func recipeIn(file string, text []byte, limit int64) (name string, is bool) {
+	r, src, _ := recipe.Parse(file, text, recipe.Options{MaxBytes: int(limit)})
+	if r == nil {
+		r = src.Recovered()
+	}
+	if r == nil {
+		return "", !json.Valid(text)
+	}
+	return r.Name, r.Name != "" || len(r.Steps) > 0
+}
+
+// placeAll registers the texts of all files. It begins again as long as something was
+// registered, because recipes may name others.
+func (f *Folder) placeAll(ctx context.Context) error {
+	list := f.sorted()
+	for _, file := range list {
+		file.change = FolderFound
+	}
+	for range len(list) + 1 {
+		progress := false
+		for _, file := range list {
+			change, err := f.place(ctx, file)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if file.err = err; err == nil && change != FolderFound {
+				file.change, progress = change, true
+			}
+		}
+		if !progress {
+			break
+		}
+	}
+	return nil
+}
+
+// place registers the text of a file, if it is not yet.
+func (f *Folder) place(ctx context.Context, file *folderFile) (change string, err error) {
+	file.diags = nil
+	if file.unread != nil {
+		return "", file.unread
+	}
+	c, diags, err := f.cfg.Recipes.Check(ctx, f.cfg.Account, Draft{Text: file.text, File: file.shown, By: folderBy})
+	file.diags = diags
+	if err != nil {
+		return "", err
+	}
+	for range 3 { // a version may run at any time, and is then no longer to be replaced
+		var v *Version
+		v, change, err = f.choose(ctx, file, &c.Version)
+		if fault.CodeOf(err) == fault.Conflict && v != nil {
+			continue
+		}
+		if err == nil {
+			file.version, file.stated, file.name = v, c.Version.Version, v.Name
+		}
+		return change, err
+	}
+	return "", err
+}
+
+// choose registers a text as the first version, from the one that it states on, that has the
+// same text, never ran, or does not exist. A version that comes with an error was refused
+// because it has just run.
+func (f *Folder) choose(ctx context.Context, file *folderFile, stated *Version) (v *Version, change string, err error) {
+	r, account := f.cfg.Recipes, f.cfg.Account
+	list, err := r.Versions(ctx, account, stated.Name)
+	if err != nil && fault.CodeOf(err) != fault.RecipeNotFound {
+		return nil, "", err
+	}
+	for version := stated.Version; version != ""; version = nextVersion(version) {
+		other := f.holder(file, stated.Name, version)
+		if other != nil && other.stated == stated.Version {
+			return nil, "", fault.New(fault.Conflict, "two files are the recipe %q of version %s: %s and %s", stated.Name, version, other.shown, file.shown)
+		}
+		if other != nil {
+			continue
+		}
+		d := Draft{Text: file.text, File: file.shown, By: folderBy}
+		if version != stated.Version {
+			d.Version = version
+		}
+		at := slices.IndexFunc(list, func(v *Version) bool { return v.Version == version })
+		switch {
+		case len(list) == 0:
+			v, _, _, err = r.Register(ctx, account, d)
+			return v, FolderRegistered, err
+		case at < 0:
+			v, _, _, err = r.Replace(ctx, account, stated.Name, store.AnyRevision, d)
+			return v, FolderRegistered, err
+		}
+		same, err := r.sameText(ctx, account, list[at], file.text)
+		switch {
+		case err != nil:
+			return nil, "", err
+		case same:
+			v, err = f.restore(ctx, list[at])
+			return v, FolderFound, err
+		case list[at].Ran || list[at].By != folderBy:
+			continue
+		}
+		if v, _, _, err = r.Replace(ctx, account, stated.Name, store.AnyRevision, d); err != nil {
+			return list[at], "", err
+		}
+		return v, FolderReplaced, nil
+	}
+	return nil, "", fault.New(fault.Conflict, "no version after %s can be computed: give the text another one", stated.Version)
+}
+
+// restore makes a version active that was deprecated because no file had it.
+func (f *Folder) restore(ctx context.Context, v *Version) (*Version, error) {
+	if v.Status != StatusDeprecated || v.Note != folderNote {
+		return v, nil
+	}
+	return f.cfg.Recipes.SetStatus(ctx, f.cfg.Account, v.ID(), Standing{Status: StatusActive})
+}
+
+// holder returns the file that a version is of, or nil; not file itself.
+func (f *Folder) holder(file *folderFile, name, version string) *folderFile {
+	for _, other := range f.files {
+		if other != file && other.version != nil && other.version.Name == name && other.version.Version == version {
+			return other
+		}
+	}
+	return nil
+}
+
+// deprecate deprecates the versions of recipes that no file has any more.
+func (f *Folder) deprecate(ctx context.Context, names map[string]bool) error {
+	held := map[string]bool{}
+	for _, file := range f.files {
+		switch {
+		case file.version != nil:
+			held[file.version.ID()] = true
+		default:
+			delete(names, file.name) // one of the versions may be of this file, which is broken
+		}
+	}
+	for name := range names {
+		list, err := f.cfg.Recipes.Versions(ctx, f.cfg.Account, name)
+		if err != nil && fault.CodeOf(err) != fault.RecipeNotFound {
+			return err
+		}
+		for _, v := range list {
+			if v.By != folderBy || v.Status != StatusActive || held[v.ID()] {
+				continue
+			}
+			if _, err := f.cfg.Recipes.SetStatus(ctx, f.cfg.Account, v.ID(), Standing{Status: StatusDeprecated, Note: folderNote}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// outcomes returns what is new of the files after a look.
+func (f *Folder) outcomes(ctx context.Context) (out []FolderChange) {
+	for _, file := range f.sorted() {
+		text, had := f.problems(file), file.problem
+		c := FolderChange{File: file.shown, Change: file.change, Version: file.version, Stated: file.stated, Problems: text}
+		file.problem = ""
+		if file.err != nil {
+			c.Change, file.problem = FolderBroken, text
+		}
+		if file.fresh || file.err == nil && c.Change != FolderFound || file.problem != had {
+			if v := file.version; v != nil && file.err == nil {
+				if newest, err := f.cfg.Recipes.Find(ctx, f.cfg.Account, v.Name); err == nil && newest.Version != v.Version {
+					c.Newest = newest.Version
+				}
+			}
+			out = append(out, c)
+		}
+		file.fresh = false
+	}
+	return out
+}
+
+// problems returns the problems of a file, as the commands that compile it show them.
+func (f *Folder) problems(file *folderFile) string {
+	var b strings.Builder
+	_, src, _ := recipe.Parse(file.shown, file.text, recipe.Options{MaxBytes: int(f.cfg.MaxSource)})
+	for _, d := range file.diags {
+		b.WriteString(src.Format(d))
+	}
+	if file.err != nil && !compile.HasErrors(file.diags) {
+		b.WriteString(file.shown + ": " + fault.Message(file.err) + "\n")
+		if remedy := fault.RemedyOf(file.err); remedy != "" {
+			b.WriteString("  " + remedy + "\n")
+		}
+	}
+	return b.String()
+}
