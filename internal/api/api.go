@@ -51,6 +51,9 @@ type Config struct {
 	// many at once. Defaults 200 and 400; a negative Rate is no limit.
 	Rate  float64
 	Burst int
+	// Streams is how many streams of events an account may have at once; the runs that a
+	// socket follows count like streams. Default 20,000.
+	Streams int
 	// Logger gets a line for each request that fails inside, and for each request at the
 	// level debug. Default: discarded.
 	Logger *slog.Logger
@@ -77,6 +80,7 @@ type Server struct {
 	// stopping ends streams, which no drain waits for.
 	stopping context.Context
 	stop     context.CancelFunc
+	open     *streamCounts
 	starting sync.Mutex // no stream begins once Stop has cancelled stopping
 	streams  sync.WaitGroup
 }
@@ -118,7 +122,10 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Burst == 0 {
 		cfg.Burst = 400
 	}
-	s := &Server{cfg: cfg, views: newViews(), times: streamTimes, durations: newDurations(), reads: rest.NewPatientLimit(maxReads, longestRead)}
+	if cfg.Streams == 0 {
+		cfg.Streams = defaultStreams
+	}
+	s := &Server{cfg: cfg, open: newStreamCounts(cfg.Streams), views: newViews(), times: streamTimes, durations: newDurations(), reads: rest.NewPatientLimit(maxReads, longestRead)}
 	s.rest = rest.New(rest.Config{
 		Records: cfg.Node, Keys: cfg.Keys, Open: cfg.Open, Rate: cfg.Rate, Burst: cfg.Burst, RateOf: cfg.Accounts.Rate, Admit: cfg.Accounts.Admit,
 		Logger: cfg.Logger, Now: cfg.Now, Tags: groups, CursorKey: cfg.CursorKey, Release: cfg.Release,

@@ -3,17 +3,22 @@
 package api_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
+	"github.com/roux-engine/roux/internal/api"
 	"github.com/roux-engine/roux/internal/service"
 )
 
@@ -210,6 +215,143 @@ func TestA10_MediaTypes(t *testing.T) {
 	if got := s.call(token, "GET", "/v1/files/"+up.text("hash")+"/content", nil).want(200); string(got.body) != text {
 		t.Errorf("stored: %s", got.body)
 	}
+}
+
+// A08: an upload that comes drop by drop is cut off, and one that is only slow is not.
+func TestA08_DripOfAnUpload(t *testing.T) {
+	api.SetPatience(t, 300*time.Millisecond)
+	s := start(t)
+	token := s.key("acme", access.Owner)
+	upload := func(body io.Reader) (*http.Response, error) {
+		req, err := http.NewRequestWithContext(t.Context(), "POST", s.url+"/v1/files", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+		req.Header.Set("Content-Type", "text/plain")
+		return http.DefaultTransport.RoundTrip(req)
+	}
+	ended := make(chan struct{})
+	r, w := io.Pipe()
+	go func() {
+		defer close(ended)
+		for tick := time.NewTicker(5 * time.Millisecond); ; <-tick.C {
+			if _, err := w.Write([]byte("x")); err != nil {
+				tick.Stop()
+				return
+			}
+		}
+	}()
+	res, err := upload(r)
+	if err == nil { // else the connection was closed before the answer was read
+		if res.Body.Close(); res.StatusCode != http.StatusRequestTimeout {
+			t.Errorf("the answer is %d", res.StatusCode)
+		}
+	}
+	_ = r.Close()
+	<-ended
+	if files := s.call(token, "GET", "/v1/files", nil).want(200).get("data").([]any); len(files) != 0 {
+		t.Errorf("what came is kept: %v", files)
+	}
+	r, w = io.Pipe()
+	go func() { // enough for its time, and longer than the patience
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for range 50 {
+			<-tick.C
+			_, _ = w.Write(bytes.Repeat([]byte("x"), 4<<10))
+		}
+		_ = w.Close()
+	}()
+	if res, err = upload(r); err != nil {
+		t.Fatal(err)
+	}
+	if res.Body.Close(); res.StatusCode != http.StatusCreated {
+		t.Errorf("a slow upload is answered with %d", res.StatusCode)
+	}
+}
+
+// A25: an account has so many streams at once and no more, whether they are of runs, of changes,
+// sockets, or runs that a socket follows. Those that have ended do not count, and those of
+// others never do.
+func TestA25_IdleStreams(t *testing.T) {
+	const most = 5
+	s := startService(t, t.TempDir(), nil, func(c *service.Config) { c.Streams = most })
+	dev, rival := s.key("acme", access.Developer), s.key("rival", access.Developer)
+	s.register(dev, waits)
+	run := s.execute(dev, "waits", `{}`)
+	events := "/v1/recipe-executions/" + run + "/events"
+	open := func(token, path string) (*http.Response, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(t.Context())
+		t.Cleanup(cancel)
+		req, err := http.NewRequestWithContext(ctx, "GET", s.url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+		res, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = res.Body.Close() })
+		return res, cancel
+	}
+	var ends []context.CancelFunc
+	for _, path := range []string{events, "/v1/feed", "/jobs/" + run + "/events"} {
+		res, end := open(dev, path)
+		if res.StatusCode != http.StatusOK {
+			t.Fatalf("%s answers %d", path, res.StatusCode)
+		}
+		ends = append(ends, end)
+	}
+	c, err := s.dial(t, http.Header{"Authorization": {"Bearer " + dev}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	subscribe := func(run string) any {
+		c.say(`{"type":"subscribe","runId":"` + run + `"}`)
+		for {
+			if m := c.hear(); m["type"] == "subscribed" || m["type"] == "error" {
+				return m["type"]
+			}
+		}
+	}
+	other := s.execute(dev, "waits", `{}`)
+	if subscribe(run) != "subscribed" || subscribe(other) != "error" {
+		t.Error("a socket follows more than the account may")
+	}
+	for _, path := range []string{events, "/v1/feed", "/execute/workflows/" + run + "/events"} {
+		got := s.call(dev, "GET", path, nil).problem(fault.QuotaExceeded)
+		if got.get("quota") != "streams" || got.get("used") != float64(most) || got.get("limit") != float64(most) || got.header.Get("Retry-After") != "" {
+			t.Errorf("%s: %s", path, got.body)
+		}
+	}
+	if _, err := s.dial(t, http.Header{"Authorization": {"Bearer " + dev}}); err == nil {
+		t.Error("one more socket")
+	}
+	if res, _ := open(rival, "/v1/feed"); res.StatusCode != http.StatusOK {
+		t.Errorf("another account is answered with %d", res.StatusCode)
+	}
+	// Each that ends, in whatever way, makes room for one, and for one only.
+	ends[0]()
+	until(t, "a stream that ended does not count", func() bool {
+		res, _ := open(dev, events)
+		return res.StatusCode == http.StatusOK
+	})
+	s.call(dev, "GET", "/v1/feed", nil).problem(fault.QuotaExceeded)
+	_ = c.conn.CloseNow()
+	for range 2 { // the socket and its run
+		until(t, "a socket that ended does not count", func() bool {
+			res, _ := open(dev, "/v1/feed")
+			return res.StatusCode == http.StatusOK
+		})
+	}
+	s.call(dev, "GET", "/v1/feed", nil).problem(fault.QuotaExceeded)
+	s.call(dev, "POST", "/v1/recipe-executions/"+run+"/signal", `{"name":"approved"}`).want(200) // of two streams: they end with the run
+	until(t, "streams that ended do not count", func() bool {
+		res, _ := open(dev, "/v1/recipe-executions/"+other+"/events")
+		return res.StatusCode == http.StatusOK
+	})
 }
 
 // A23: a page of another origin can neither send a request that counts nor read an answer, and

@@ -13,3 +13,10 @@ func SetStreamTimes(t testing.TB, beat, slow, part time.Duration) {
 	streamTimes = times{beat, slow, part}
 	t.Cleanup(func() { streamTimes = before })
 }
+
+// SetPatience shortens how long an upload may be slow. It comes before the server starts.
+func SetPatience(t testing.TB, d time.Duration) {
+	before := patience
+	patience = d
+	t.Cleanup(func() { patience = before })
+}

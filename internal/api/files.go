@@ -76,10 +76,11 @@ type fileFound struct {
 
 func (s *Server) uploadFile(ctx context.Context, in *uploadIn) (*fileFound, error) {
 	r := rest.From(ctx)
-	body := &paced{r.HTTP.Body, http.NewResponseController(r.Writer)}
+	body := &paced{r: r.HTTP.Body, ctl: http.NewResponseController(r.Writer), end: time.Now().Add(patience)}
+	_ = body.ctl.SetReadDeadline(body.deadline(time.Now())) // also if nothing of it is read
 	f, err := s.cfg.Node.Files.Put(ctx, rest.Account(ctx), body, in.Name, mediaType(in.Type))
 	if err != nil {
-		return nil, err
+		return nil, s.rest.Late(ctx, err)
 	}
 	if want := strings.TrimPrefix(strings.ToLower(in.Digest), "sha256_"); want != "" && "sha256_"+want != f.Hash {
 		err := fault.New(fault.RequestInvalid, "the content has another SHA-256 than the request says: it is %s", f.Hash)
@@ -98,15 +99,36 @@ func mediaType(header string) string {
 	return kind
 }
 
-// paced is the body of an upload, which may take as long as bytes arrive.
+// slowBytes is how many bytes of an upload must come in a second, on average.
+const slowBytes = 1 << 10
+
+// patience is how long an upload may be slower. Tests shorten it.
+var patience = 5 * time.Minute
+
+// paced is the body of an upload, which may take as long as bytes arrive. One that comes drop by
+// drop ends, because it holds a connection and a place on the disk (A08).
 type paced struct {
-	r   io.Reader
-	ctl *http.ResponseController
+	r    io.Reader
+	ctl  *http.ResponseController
+	end  time.Time // of the upload, if nothing more came; each byte moves it
+	rest int       // bytes that have not moved it yet
 }
 
 func (p *paced) Read(b []byte) (int, error) {
-	_ = p.ctl.SetReadDeadline(time.Now().Add(slowest)) // a recorder in a test has no deadlines
-	return p.r.Read(b)
+	_ = p.ctl.SetReadDeadline(p.deadline(time.Now())) // a recorder in a test has no deadlines
+	n, err := p.r.Read(b)
+	p.rest += n
+	p.end = p.end.Add(time.Duration(p.rest/slowBytes) * time.Second)
+	p.rest %= slowBytes
+	return n, err
+}
+
+// deadline is when the next bytes must have come.
+func (p *paced) deadline(now time.Time) time.Time {
+	if at := now.Add(slowest); at.Before(p.end) {
+		return at
+	}
+	return p.end
 }
 
 type filesIn struct {

@@ -23,16 +23,21 @@ import (
 // A live stream is one that may be silent. Over HTTP/1.1 it takes the connection over as soon
 // as it has caught up, and the handler returns: what a handler needs, above all its stack and
 // its buffers, is most of what a silent stream would cost. Other streams end with their handler.
-func (s *Server) stream(ctx context.Context, src source, live bool) *streamOut {
+func (s *Server) stream(ctx context.Context, src source, live bool) (*streamOut, error) {
+	left, err := s.open.take(rest.Account(ctx))
+	if err != nil {
+		return nil, err
+	}
 	return &streamOut{func(h huma.Context) {
 		r := rest.From(ctx)
 		takes := live && r.HTTP.ProtoMajor == 1 && r.HTTP.ProtoMinor > 0
 		begin(h, takes)
 		if h.Method() == http.MethodHead {
+			left()
 			return
 		}
-		s.follow(ctx, r, src, takes)
-	}}
+		s.follow(ctx, r, src, takes, left)
+	}}, nil
 }
 
 // begin sets the status and the headers of a stream (X183). The connection of one that takes
@@ -49,15 +54,17 @@ func begin(h huma.Context, closes bool) {
 }
 
 // follow sends a stream until it ends, or until it has taken over the connection of its
-// request.
-func (s *Server) follow(request context.Context, r *rest.Request, src source, takes bool) {
+// request. It calls counted when the stream has ended.
+func (s *Server) follow(request context.Context, r *rest.Request, src source, takes bool, counted func()) {
 	lasting, release, err := s.rest.Lasting(request)
 	if err != nil {
+		counted()
 		return // the account has been disabled since the request was admitted
 	}
 	ctx, cancel, left, ok := s.enter(lasting)
 	if !ok {
 		release()
+		counted()
 		return
 	}
 	gone := context.AfterFunc(request, func() { cancel(context.Cause(request)) })
@@ -68,6 +75,7 @@ func (s *Server) follow(request context.Context, r *rest.Request, src source, ta
 		out.end()
 		left(err)
 		release()
+		counted()
 		close(ended)
 	}}
 	if !p.first() {

@@ -47,7 +47,12 @@ func (s *Server) socket(ctx context.Context, _ *struct{}) (*streamOut, error) {
 		err.Remedy = "Use a WebSocket client, or the stream of one run, /v1/recipe-executions/{id}/events."
 		return nil, err
 	}
+	counted, err := s.open.take(rest.Account(ctx))
+	if err != nil {
+		return nil, err
+	}
 	return &streamOut{func(huma.Context) {
+		defer counted()
 		// A page of another origin is refused by the library (A23).
 		c, err := websocket.Accept(r.Writer, r.HTTP, &websocket.AcceptOptions{Subprotocols: []string{socketProtocol}})
 		if err != nil {
@@ -209,8 +214,13 @@ func (so *socket) subscribe(ctx context.Context, m *socketMessage, cancel contex
 	case len(so.runs) >= maxSubscriptions:
 		return fault.New(fault.QuotaExceeded, "a socket follows at most %d runs: open another one", maxSubscriptions)
 	}
+	counted, err := so.s.open.take(rest.Account(ctx))
+	if err != nil {
+		return err
+	}
 	so.say(cancel, map[string]any{"type": "subscribed", "runId": m.Run, "afterEventId": m.After})
 	if e == nil {
+		counted()
 		so.say(cancel, map[string]any{"type": "ended", "runId": m.Run, "afterEventId": m.After})
 		return nil
 	}
@@ -221,6 +231,7 @@ func (so *socket) subscribe(ctx context.Context, m *socketMessage, cancel contex
 	p := &pump{ctx: ctx, src: e, out: &socketSink{so: so}, ended: func(err error) {
 		defer so.follow.Done()
 		defer stop()
+		defer counted()
 		so.mu.Lock()
 		delete(so.runs, m.Run)
 		so.mu.Unlock()

@@ -56,7 +56,7 @@ func (s *Server) streamRun(ctx context.Context, in *eventsIn, want func(string) 
 		return nil, &rest.Problem{Status: http.StatusNoContent} // R43: nothing to follow
 	}
 	e.want, e.coalesce = want, in.Coalesce != "0"
-	return s.stream(ctx, e, e.live), nil
+	return s.stream(ctx, e, e.live)
 }
 
 // giveWay waits a while if other requests have much to do.
@@ -337,7 +337,7 @@ func (s *Server) feedEvents(ctx context.Context, in *feedIn) (*streamOut, error)
 	if _, err := s.cfg.Node.Store.Changes(ctx, rest.Account(ctx), after, 1); err != nil {
 		return nil, err
 	}
-	return s.stream(ctx, &feedStream{s: s, account: rest.Account(ctx), after: after}, true), nil
+	return s.stream(ctx, &feedStream{s: s, account: rest.Account(ctx), after: after}, true)
 }
 
 // A feedStream sends the changes of an account. It implements source.

@@ -71,7 +71,8 @@ func (a *answers) once(ctx context.Context, rt *Router, h huma.Context, next fun
 	}()
 	body, err := io.ReadAll(http.MaxBytesReader(r.Writer, r.HTTP.Body, MaxText))
 	if err != nil {
-		rt.fail(ctx, h, fault.Wrap(fault.RequestTooLarge, err, "the body is larger than %d bytes, or did not arrive", MaxText))
+		tooLarge := fault.Wrap(fault.RequestTooLarge, err, "the body is larger than %d bytes, or did not arrive", MaxText)
+		rt.fail(ctx, h, rt.Late(ctx, tooLarge))
 		return
 	}
 	hash := hashOf(body)

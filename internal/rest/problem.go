@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -124,6 +125,18 @@ func (rt *Router) Problem(ctx context.Context, err error) *Problem {
 	if e.RetryAfterMS > 0 {
 		p.retryAfter(time.Duration(e.RetryAfterMS) * time.Millisecond)
 	}
+	return p
+}
+
+// Late returns the error of a request whose body did not arrive in time, if err is that of
+// reading it, and else err.
+func (rt *Router) Late(ctx context.Context, err error) error {
+	timeout := net.Error(nil)
+	if !errors.As(err, &timeout) || !timeout.Timeout() {
+		return err
+	}
+	p := rt.Problem(ctx, fault.New(fault.RequestMalformed, "the body did not arrive in time"))
+	p.Status = http.StatusRequestTimeout
 	return p
 }
 

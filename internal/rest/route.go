@@ -338,6 +338,9 @@ func (s *statusOnly) WriteHeader(status int)      { s.status = status }
 
 // fail answers with a problem document.
 func (rt *Router) fail(ctx context.Context, h huma.Context, err error) {
+	// The server reads some of a body that nobody wants, before it sends the answer. That ends in
+	// time also for a stream, which has no deadline of its own (A08).
+	_ = h.SetReadDeadline(rt.cfg.Now().Add(readTime)) // a recorder in a test has no deadlines
 	p := rt.Problem(ctx, err)
 	for name, values := range p.header {
 		h.SetHeader(name, values[0])

@@ -59,6 +59,7 @@ type Config struct {
 	// Rate and Burst are those of api.Config.
 	Rate    float64
 	Burst   int
+	Streams int // as in api.Config
 	Release string
 	// Metrics, when set, is served at /metrics of the administration listener.
 	Metrics http.Handler
@@ -238,7 +239,7 @@ func (s *Service) server(ctx context.Context) (*api.Server, error) {
 	}
 	cfg := api.Config{
 		Node: s.Node, Actions: s.cfg.Actions, Keys: s.keys, Recipes: s.recipes, Rules: s.cfg.Node.Rules,
-		Rate: s.cfg.Rate, Burst: s.cfg.Burst, Logger: s.cfg.Logger, Release: s.cfg.Release,
+		Rate: s.cfg.Rate, Burst: s.cfg.Burst, Streams: s.cfg.Streams, Logger: s.cfg.Logger, Release: s.cfg.Release,
 		Hooks: s.Hooks, Bulks: s.Bulks, Accounts: s.accounts, Secrets: s.cfg.Secrets, CursorKey: cursors, Take: s.cfg.Take,
 	}
 	if s.cfg.Open {
