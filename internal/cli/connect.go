@@ -82,7 +82,7 @@ func (t *holderTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	e := t.holder.Unreachable(err)
 	var op *net.OpError
-	if req.Method != http.MethodGet && !(errors.As(err, &op) && op.Op == "dial") {
+	if req.Method != http.MethodGet && (!errors.As(err, &op) || op.Op != "dial") {
 		e.Err = errors.Join(err, errMayHaveArrived)
 	}
 	return nil, e

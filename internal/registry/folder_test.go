@@ -93,7 +93,7 @@ func TestFolder(t *testing.T) {
 	f.look("greet.yaml replaced greet@1.0.0")
 
 	// A broken text is shown with its place, once, and the last valid one goes on.
-	f.write("greet.yaml", []byte("name: greet\nversion: 1.0.0\nsteps: [{id: one, transfrom: {expression: '3'}}]\n"))
+	f.write("greet.yaml", []byte("name: greet\nversion: 1.0.0\nsteps: [{id: one, trnsform: {expression: '3'}}]\n"))
 	said := f.look("greet.yaml broken greet@1.0.0")
 	if at := filepath.Join(f.dir, "greet.yaml") + ":3:"; !strings.Contains(said, at) || !strings.Contains(said, "^~") {
 		t.Errorf("it does not say where, %s:\n%s", at, said)
