@@ -10,7 +10,8 @@ type Body<Op> = Op extends { requestBody: { content: { "application/json": infer
 type Answer<Op, S extends number> = Op extends { responses: { [K in S]: { content: { "application/json": infer A } } } } ? A : never;
 
 type Execute = paths["/v1/recipes/{id}/execute"]["post"];
-type Run = Answer<paths["/v1/recipe-executions/{id}"]["get"], 200>;
+// With fields= the answer is a part of it.
+type Run = Extract<Answer<paths["/v1/recipe-executions/{id}"]["get"], 200>, components["schemas"]["Execution"]>;
 type Problem = components["schemas"]["Problem"];
 
 class RouxError extends Error {
