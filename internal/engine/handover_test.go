@@ -88,7 +88,7 @@ func TestInlineActionDoesNotBlockEarlierInputs(t *testing.T) {
 		release := make(chan struct{})
 		slow := blockedAction(release)
 		quick := noop()
-		disk := &groupDisk{Store: memory.New(memory.Options{})}
+		disk := &slowDisk{Store: memory.New(memory.Options{}), takes: time.Second}
 		e, err := Open(t.Context(), Config{Store: disk, Actions: compile.NewCatalogue(quick, slow), Logger: testLog(t)})
 		if err != nil {
 			t.Fatal(err)
@@ -106,7 +106,7 @@ func TestInlineActionDoesNotBlockEarlierInputs(t *testing.T) {
 		}
 		close(release)
 		wg.Wait()
-		waitForEnd(t, e, run) // otherwise the last batch could hold both runs, which this disk never finishes
+		waitForEnd(t, e, run)
 		if _, err := e.Stop(t.Context()); err != nil {
 			t.Error(err)
 		}
