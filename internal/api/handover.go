@@ -47,9 +47,9 @@ func (s *Server) handoverRoutes() {
 	policy := rest.Needs(access.ServerAdmin)
 	policy.Once = rest.OnceItself
 	rest.Handle(s.rest, hand, policy, s.handOver)
-	goOn := rest.Op("executions-continue", http.MethodPost, "/v1/recipe-executions/{id}/continue", "Carry on a run that an earlier process has left")
-	goOn.Description = "Over the socket of the data directory only. A server carries on every run anyway."
-	rest.Handle(s.rest, goOn, rest.Needs(access.ServerAdmin), s.carryOn)
+	resume := rest.Op("executions-continue", http.MethodPost, "/v1/recipe-executions/{id}/continue", "Carry on a run that an earlier process has left")
+	resume.Description = "Over the socket of the data directory only. A server carries on every run anyway."
+	rest.Handle(s.rest, resume, rest.Needs(access.ServerAdmin), s.continueRun)
 }
 
 // take begins to take over a run, for the user of the data directory.
@@ -132,7 +132,7 @@ func (s *Server) handedRun(ctx context.Context, body []byte) (req engine.StartRe
 	return req, nil
 }
 
-func (s *Server) carryOn(ctx context.Context, in *RunPath) (*executionFound, error) {
+func (s *Server) continueRun(ctx context.Context, in *RunPath) (*executionFound, error) {
 	run := ""
 	done, err := s.take(ctx)
 	if err != nil {
