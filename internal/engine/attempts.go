@@ -43,9 +43,9 @@ type (
 // attempts tracks the attempts in flight and the slots that they hold.
 type attempts struct {
 	arbiter *slots.Arbiter[holder]
-	// orphans are the attempts in flight of this process whose run has left memory
-	// since. After a reload they are not handed out again.
-	orphans map[taskID]*inFlight
+	// orphans are the slot requests of attempts in flight whose run has left memory since.
+	// They keep their slots, and after a reload their attempts are not handed out again.
+	orphans map[taskID]*slotRequest
 	// overdue are the slot requests of attempts that have ended for their run (timed
 	// out, cancelled) but whose action has not returned.
 	overdue map[taskID]*slotRequest
@@ -53,10 +53,8 @@ type attempts struct {
 }
 
 func newAttempts(concurrency int) attempts {
-	return attempts{arbiter: newArbiter(concurrency), orphans: map[taskID]*inFlight{}, overdue: map[taskID]*slotRequest{}}
+	return attempts{arbiter: slots.New[holder](concurrency), orphans: map[taskID]*slotRequest{}, overdue: map[taskID]*slotRequest{}}
 }
-
-func newArbiter(concurrency int) *slots.Arbiter[holder] { return slots.New[holder](concurrency) }
 
 // requestSlot requests a slot for a step, unless the step has a request already, as
 // after recovery.
@@ -66,11 +64,18 @@ func (a *attempts) requestSlot(l *loadedRun, ref journal.Ref, limits []*limit) {
 	}
 }
 
-// holdSlot counts an attempt that has already been handed out, past every limit.
-func (a *attempts) holdSlot(l *loadedRun, ref journal.Ref, fence journal.Fence, limits []*limit) {
-	if l.requests.Get(ref) == nil {
-		a.arbiter.Hold(&l.requests, &slotRequest{Account: l.key.Account, Ref: ref, Fence: fence, Holder: holder{loaded: l}}, limits)
+// holdSlot counts an attempt that has already been handed out, past every limit. One that is
+// still in flight in this process has kept its slots.
+func (a *attempts) holdSlot(l *loadedRun, id taskID, limits []*limit) {
+	if l.requests.Get(id.ref) != nil {
+		return
 	}
+	req := a.orphans[id]
+	if delete(a.orphans, id); req == nil {
+		req = &slotRequest{Account: l.key.Account, Ref: id.ref, Fence: id.fence}
+	}
+	req.Holder.loaded = l
+	a.arbiter.Hold(&l.requests, req, limits)
 }
 
 // launch records that an attempt is handed out. It returns nil when the attempt is in
@@ -84,13 +89,12 @@ func (a *attempts) launch(l *loadedRun, id taskID) *inFlight {
 	if req != nil && req.Holder.attempt != nil || late != nil && late.Holder.attempt != nil || a.orphans[id] != nil {
 		return nil
 	}
-	attempt := &inFlight{id: id, prog: l.prog, start: l.run.Start(), loaded: l}
-	if req != nil {
-		req.Holder.attempt = attempt
-	} else {
-		a.orphans[id] = attempt
+	if req == nil {
+		req = &slotRequest{Account: id.key.Account, Ref: id.ref, Fence: id.fence}
+		a.orphans[id] = req
 	}
-	return attempt
+	req.Holder.attempt = &inFlight{id: id, prog: l.prog, start: l.run.Start(), loaded: l}
+	return req.Holder.attempt
 }
 
 // finish records that an attempt is no longer in flight and returns it, or nil if it
@@ -102,25 +106,31 @@ func (a *attempts) finish(l *loadedRun, id taskID) (attempt *inFlight) {
 			return attempt
 		}
 	}
-	if len(a.overdue) > 0 {
-		if req := a.overdue[id]; req != nil && req.Holder.attempt != nil {
-			attempt, req.Holder.attempt = req.Holder.attempt, nil
-			return attempt
-		}
+	if req := a.overdue[id]; req != nil && req.Holder.attempt != nil {
+		attempt, req.Holder.attempt = req.Holder.attempt, nil
+		return attempt
 	}
-	if len(a.orphans) > 0 {
-		if attempt = a.orphans[id]; attempt != nil {
-			delete(a.orphans, id)
-		}
+	if req := a.orphans[id]; req != nil {
+		delete(a.orphans, id)
+		attempt, req.Holder.attempt = req.Holder.attempt, nil
+		a.arbiter.Withdraw(req)
 	}
 	return attempt
 }
 
 // stop is finish for an attempt whose action is told to stop. If its step settles later,
-// because a child run beside it has not ended, the slot no longer waits for that.
+// because a child run beside it has not ended, the slot no longer waits for that. l may be
+// nil: the run is not in memory.
 func (a *attempts) stop(l *loadedRun, id taskID) *inFlight {
+	if req := a.orphans[id]; req != nil { // its action has not returned
+		delete(a.orphans, id)
+		a.overdue[id] = req
+	}
 	attempt := a.finish(l, id)
-	if req := l.requests.Get(id.ref); !l.dropped && req != nil && req.Fence == id.fence {
+	if l == nil || l.dropped {
+		return attempt
+	}
+	if req := l.requests.Get(id.ref); req != nil && req.Fence == id.fence {
 		if l.requests.Remove(req); attempt == nil { // it was not handed out, or has returned
 			a.arbiter.Withdraw(req)
 			return nil
@@ -130,12 +140,15 @@ func (a *attempts) stop(l *loadedRun, id taskID) *inFlight {
 	return attempt
 }
 
-// keepOrphan remembers the attempt of a run that leaves memory.
-func (a *attempts) keepOrphan(req *slotRequest) {
-	if req.Holder.attempt != nil {
-		a.orphans[req.Holder.attempt.id] = req.Holder.attempt
-		req.Holder.attempt = nil
+// keepOrphan keeps the request of an attempt in flight whose run leaves memory, and reports
+// whether it is one.
+func (a *attempts) keepOrphan(req *slotRequest) bool {
+	if req.Holder.attempt == nil {
+		return false
 	}
+	req.Holder.loaded = nil
+	a.orphans[req.Holder.attempt.id] = req
+	return true
 }
 
 // endRequest ends an attempt's request for a slot. If the run has ended the attempt
@@ -153,9 +166,8 @@ func (a *attempts) endRequest(req *slotRequest) {
 // action has been told: as long as the run is not in memory they are attempts in flight.
 func (a *attempts) takeBack(key store.Key) {
 	for _, id := range idsOf(a.overdue, key) {
-		if req := a.overdue[id]; req.Holder.attempt != nil {
-			a.keepOrphan(req)
-			a.freeSlot(id)
+		if a.keepOrphan(a.overdue[id]) {
+			delete(a.overdue, id)
 		}
 	}
 }
@@ -177,9 +189,6 @@ func idsOf[T any](of map[taskID]T, key store.Key) (ids []taskID) {
 
 // freeSlot frees the slot of an action that has returned late or was abandoned.
 func (a *attempts) freeSlot(id taskID) {
-	if len(a.overdue) == 0 {
-		return
-	}
 	if req := a.overdue[id]; req != nil {
 		delete(a.overdue, id)
 		a.arbiter.Withdraw(req)

@@ -205,6 +205,17 @@ func (c *core) deliver(in *input) error {
 	if l == nil || l.dropped {
 		l = c.residency.runs[in.key]
 	}
+	if l == nil && in.m.Kind == machine.InProgress {
+		c.countLate(in)
+		return nil
+	}
+	var err error
+	if l == nil {
+		if l, err = c.residency.get(in.key); err != nil && in.reply == nil && !permanent(err) && !c.recovery.inherited[in.key].suspect { // a suspect has lost its attempts
+			c.tree.comeBack(in.key, c.now+maxBackoff)
+			return err
+		}
+	}
 	report := in.m.Kind == machine.InResult && in.m.Outcome != machine.Preview ||
 		in.m.Kind == machine.InWorkerLost && !in.m.All
 	if report {
@@ -216,18 +227,8 @@ func (c *core) deliver(in *input) error {
 			c.attempts.freeSlot(id)
 		}
 	}
-	if l == nil && in.m.Kind == machine.InProgress {
-		c.countLate(in)
-		return nil
-	}
-	if l == nil {
-		var err error
-		if l, err = c.residency.get(in.key); err != nil {
-			if in.reply == nil && !permanent(err) && !c.recovery.inherited[in.key].suspect { // a suspect has lost its attempts
-				c.tree.comeBack(in.key, c.now+maxBackoff)
-			}
-			return err
-		}
+	if err != nil {
+		return err
 	}
 	if l.head.Deleted != 0 && in.reply != nil {
 		return errDeleted(in.key.Run)
@@ -240,7 +241,7 @@ func (c *core) deliver(in *input) error {
 		}
 	}
 	before := l.run.Last()
-	err := c.decide(l, &in.m)
+	err = c.decide(l, &in.m)
 	if in.m.Kind != machine.InProgress && l.run.Last() != before {
 		c.pipeline.building.urgent = true
 	}

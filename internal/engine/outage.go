@@ -50,19 +50,14 @@ func (r *recovery) requeue(in *input) {
 
 // unloadAll drops every run from memory.
 func (r *recovery) unloadAll() {
+	r.c.attempts.arbiter.ForgetWaiting()
 	for l := r.c.residency.recent.front(); l != nil; l = r.c.residency.recent.front() {
-		l.requests.Each(r.c.attempts.keepOrphan)
-		l.requests = requestSet{} // the arbiter is replaced below
 		r.c.residency.drop(l)
 	}
-	for _, req := range r.c.attempts.overdue {
-		r.c.attempts.keepOrphan(req)
-	}
-	r.c.attempts.arbiter = newArbiter(r.c.cfg.Concurrency)
+	maps.DeleteFunc(r.c.attempts.overdue, func(_ taskID, req *slotRequest) bool { return r.c.attempts.keepOrphan(req) })
 	r.c.residency.alarms = alarms{}
 	r.c.residency.quiet = nil
 	r.c.residency.horizon = 0
-	clear(r.c.attempts.overdue)
 	r.c.purses.Reset()
 	r.c.queues.Reset()
 	r.c.continues, r.recovering, r.suspects = nil, nil, nil

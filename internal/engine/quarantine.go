@@ -65,8 +65,8 @@ func (r *recovery) dropMark(key store.Key) {
 // nothing else would tell their actions.
 func (r *recovery) cancelOrphans(key store.Key) {
 	for _, id := range idsOf(r.c.attempts.orphans, key) {
-		r.c.effects = append(r.c.effects, effect{kind: machine.CmdCancelTask, id: id, prog: r.c.attempts.orphans[id].prog, attempt: r.c.attempts.orphans[id]})
-		delete(r.c.attempts.orphans, id)
+		attempt := r.c.attempts.stop(nil, id)
+		r.c.effects = append(r.c.effects, effect{kind: machine.CmdCancelTask, id: id, prog: attempt.prog, attempt: attempt})
 	}
 }
 

@@ -108,11 +108,14 @@ func (r *recovery) open(now int64) error {
 // stop the others; a returned error is the store's.
 func (r *recovery) loadSaved(saved *store.Saved) error {
 	l, err := r.c.residency.admit(saved)
-	if err == nil {
-		r.recovering = append(r.recovering, l)
+	if err != nil {
+		if transient(err) {
+			return err
+		}
+		return nil
 	}
-	if transient(err) {
-		return err
+	if r.recovering = append(r.recovering, l); !l.interrupted { // before other runs are granted slots
+		_ = r.c.protect(l, func() { r.adoptAttempts(l) })
 	}
 	return nil
 }
@@ -183,7 +186,7 @@ func (r *recovery) recoverRun(l *loadedRun) {
 	}
 	var cmds []machine.Command
 	if err := r.c.protect(l, func() {
-		l.run.EachRunning(func(ref journal.Ref, fence journal.Fence) { r.adoptAttempt(l, ref, fence) })
+		r.adoptAttempts(l)
 		cmds = l.run.Owed(nil)
 	}); err != nil {
 		return
@@ -206,21 +209,15 @@ func (r *recovery) recoverRun(l *loadedRun) {
 	r.c.residency.arm(l)
 }
 
-// adoptAttempt counts an attempt that is open in a loaded run, and finds it again if it
-// is still in flight in this process.
-func (r *recovery) adoptAttempt(l *loadedRun, ref journal.Ref, fence journal.Fence) {
-	id := taskID{l.key, ref, fence}
-	attempt := r.c.attempts.orphans[id]
-	if attempt == nil && l.run.Ending(ref) {
-		return // a child run beside it may need the slot to end
-	}
-	r.c.attempts.holdSlot(l, ref, fence, r.c.limitsOf(l, ref))
-	if attempt != nil {
-		if req := l.requests.Get(ref); req.Fence == fence {
-			req.Holder.attempt = attempt
-			delete(r.c.attempts.orphans, id)
+// adoptAttempts counts the attempts that are open in a loaded run, and finds those again that
+// are still in flight in this process.
+func (r *recovery) adoptAttempts(l *loadedRun) {
+	l.run.EachRunning(func(ref journal.Ref, fence journal.Fence) {
+		id := taskID{l.key, ref, fence}
+		if r.c.attempts.orphans[id] != nil || !l.run.Ending(ref) { // a child run beside it may need the slot to end
+			r.c.attempts.holdSlot(l, id, r.c.limitsOf(l, ref))
 		}
-	}
+	})
 }
 
 // handedBack is the text of a loss caused by a clean stop: nothing went wrong with the

@@ -206,8 +206,7 @@ func (m *residency) drop(l *loadedRun) {
 		}
 	}
 	m.c.purses.Withdraw(l.key.Account, &l.claim)
-	l.requests.Each(m.c.attempts.keepOrphan)
-	m.c.attempts.arbiter.WithdrawAll(&l.requests)
+	m.c.attempts.arbiter.WithdrawAll(&l.requests, m.c.attempts.keepOrphan)
 }
 
 // arm sets the run's alarm for its next timer.

@@ -34,10 +34,9 @@ type process struct {
 	verdicts    []store.Verdict
 	err         error
 
-	orderly  bool // the previous process was stopped in order
-	lostRuns bool // it lost runs with running attempts: their batch was lost, or they panicked
-	dying    bool // it dies in its next call
-	dead     bool
+	orderly bool // the previous process was stopped in order
+	dying   bool // it dies in its next call
+	dead    bool
 }
 
 // commitState is the state of the current batch.
@@ -198,7 +197,6 @@ func (p *process) commit() bool {
 		return false
 	}
 	p.commitState = noBatch
-	p.lostRuns = p.lostRuns || p.err != nil
 	p.call(func() { p.stage.Committed(p.verdicts, p.err) })
 	p.batch = nil
 	if !p.dead {

@@ -52,13 +52,9 @@ func (p *process) dispatch(t *runRecord, ef *engine.Effect) {
 }
 
 // checkBounds asserts that no more attempts run than the configuration allows, and no
-// more of an action than it has slots (I15, I22). A process that lost runs no longer
-// counts their attempts, though they continue.
+// more of an action than it has slots (I15, I22).
 func (p *process) checkBounds(k *task) {
 	w, all, same := p.w, 0, 0
-	if p.lostRuns {
-		return
-	}
 	for _, t := range p.tasks {
 		if t.cancelled || t.report != nil {
 			continue // its slot may have been freed because the attempt counts as lost

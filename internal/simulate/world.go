@@ -227,7 +227,6 @@ func (w *World) mayPanic(key store.Key, run *machine.Run, in *machine.Input) {
 		return
 	}
 	if w.happens(Panicked) {
-		w.inside.lostRuns = true
 		w.checker.takenBack(key, run)
 		panic(onPurpose)
 	}

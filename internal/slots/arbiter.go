@@ -60,12 +60,14 @@ func (a *Arbiter[H]) Request(run *Set[H], req *Request[H], limits []*Limit[H]) {
 }
 
 // Hold adds the request of an attempt that has already been handed out. It passes every
-// limit, even one that then has more attempts than slots. The set must have no other
-// request of that step instance.
+// limit, even one that then has more attempts than slots; a request that WithdrawAll has
+// kept holds them already. The set must have no other request of that step instance.
 func (a *Arbiter[H]) Hold(run *Set[H], req *Request[H], limits []*Limit[H]) {
-	req.limits, req.passed = limits, len(limits)
-	for _, l := range limits {
-		l.used++
+	if req.limits == nil {
+		req.limits, req.passed = limits, len(limits)
+		for _, l := range limits {
+			l.used++
+		}
 	}
 	run.add(req)
 }
@@ -99,17 +101,34 @@ func (a *Arbiter[H]) Withdraw(req *Request[H]) {
 	}
 }
 
-// WithdrawAll ends every request of a run, in the order of their step instances, and
-// empties its set.
-func (a *Arbiter[H]) WithdrawAll(run *Set[H]) {
+// WithdrawAll ends the requests of a run, in the order of their step instances, and empties
+// its set. Those for which keep returns true hold their slots until they are withdrawn.
+func (a *Arbiter[H]) WithdrawAll(run *Set[H], keep func(*Request[H]) bool) {
 	all := make([]*Request[H], 0, run.Len())
-	run.Each(func(req *Request[H]) { all = append(all, req) })
+	run.Each(func(req *Request[H]) {
+		if !keep(req) {
+			all = append(all, req)
+		}
+	})
 	*run = Set[H]{}
 	slices.SortFunc(all, func(x, y *Request[H]) int {
 		return cmp.Or(cmp.Compare(x.Ref.Path, y.Ref.Path), cmp.Compare(x.Ref.Step, y.Ref.Step))
 	})
 	for _, req := range all {
 		a.Withdraw(req)
+	}
+}
+
+// ForgetWaiting forgets the requests that wait or have not been reported by EachGranted,
+// because all of them will be withdrawn: their slots are not passed on among them.
+func (a *Arbiter[H]) ForgetWaiting() {
+	a.granted, a.blocked = nil, nil
+	a.engine.forgetWaiting()
+	for _, l := range a.actions {
+		l.forgetWaiting()
+	}
+	for _, l := range a.providers {
+		l.forgetWaiting()
 	}
 }
 

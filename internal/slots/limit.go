@@ -24,6 +24,10 @@ func newLimit[H any](reason string, slots int) *Limit[H] {
 	return &Limit[H]{reason: reason, slots: slots, queues: map[string]*accountQueue[H]{}}
 }
 
+func (l *Limit[H]) forgetWaiting() {
+	l.queues, l.next, l.lastServed = map[string]*accountQueue[H]{}, nil, ""
+}
+
 func (l *Limit[H]) acquire(req *Request[H]) {
 	l.used++
 	req.passed++

@@ -144,7 +144,7 @@ func TestArbiter(t *testing.T) {
 			take()
 		}
 		for _, run := range runs {
-			a.WithdrawAll(run)
+			a.WithdrawAll(run, func(*request) bool { return false })
 		}
 		waiting, holding = nil, nil
 		a.EachGranted(func(req *request) {
