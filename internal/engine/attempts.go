@@ -17,16 +17,18 @@ import (
 // An inFlight is an attempt that has been handed out. It holds everything that is
 // needed to carry it out, so that an attempt costs one allocation and no lookup.
 type inFlight struct {
-	id        taskID
-	task      machine.Task
+	task      *machine.Task // until its report is handled, which returns it to attempts.tasks
 	prog      *program.Program
 	start     *journal.Start // of its run
-	loaded    *loadedRun     // for the loop; it may have been dropped when the report arrives
 	e         *Engine        // and what follows: for the goroutine that carries it out
 	inline    bool           // by the loop's own goroutine, which then takes the report from the inbox
 	cancelled atomic.Bool    // it was told to stop, and its result is not needed
-	report    input          // its result; first the hash of the rendered input
+	// report is its result. The run, the step and the fence name the attempt from the
+	// beginning; the run may have left memory when the report arrives.
+	report input
 }
+
+func (a *inFlight) id() taskID { return a.report.task() }
 
 // A holder is what the engine stores with a request for a slot.
 type holder struct {
@@ -43,6 +45,7 @@ type (
 // attempts tracks the attempts in flight and the slots that they hold.
 type attempts struct {
 	arbiter *slots.Arbiter[holder]
+	tasks   machine.Tasks
 	// orphans are the slot requests of attempts in flight whose run has left memory since.
 	// They keep their slots, and after a reload their attempts are not handed out again.
 	orphans map[taskID]*slotRequest
@@ -50,10 +53,6 @@ type attempts struct {
 	// out, cancelled) but whose action has not returned.
 	overdue map[taskID]*slotRequest
 	ignored int64 // reports that arrived too late to change anything
-}
-
-func newAttempts(concurrency int) attempts {
-	return attempts{arbiter: slots.New[holder](concurrency), orphans: map[taskID]*slotRequest{}, overdue: map[taskID]*slotRequest{}}
 }
 
 // requestSlot requests a slot for a step, unless the step has a request already, as
@@ -93,8 +92,11 @@ func (a *attempts) launch(l *loadedRun, id taskID) *inFlight {
 		req = &slotRequest{Account: id.key.Account, Ref: id.ref, Fence: id.fence}
 		a.orphans[id] = req
 	}
-	req.Holder.attempt = &inFlight{id: id, prog: l.prog, start: l.run.Start(), loaded: l}
-	return req.Holder.attempt
+	attempt := &inFlight{task: a.tasks.Take(), prog: l.prog, start: l.run.Start()}
+	in := &attempt.report
+	in.kind, in.key, in.loaded, in.m.Kind, in.m.Source, in.m.Ref, in.m.Fence = inRun, id.key, l, machine.InResult, journal.FromWorker, id.ref, id.fence
+	req.Holder.attempt = attempt
+	return attempt
 }
 
 // finish records that an attempt is no longer in flight and returns it, or nil if it
@@ -147,7 +149,7 @@ func (a *attempts) keepOrphan(req *slotRequest) bool {
 		return false
 	}
 	req.Holder.loaded = nil
-	a.orphans[req.Holder.attempt.id] = req
+	a.orphans[req.Holder.attempt.id()] = req
 	return true
 }
 
@@ -155,8 +157,8 @@ func (a *attempts) keepOrphan(req *slotRequest) bool {
 // itself (a timeout, a cancel) while its action still runs, the slot stays taken until
 // the action returns or its grace period ends (X115).
 func (a *attempts) endRequest(req *slotRequest) {
-	if req.Holder.attempt != nil && a.overdue[req.Holder.attempt.id] == nil {
-		a.overdue[req.Holder.attempt.id] = req
+	if attempt := req.Holder.attempt; attempt != nil && a.overdue[attempt.id()] == nil {
+		a.overdue[attempt.id()] = req
 		return
 	}
 	a.arbiter.Withdraw(req)
@@ -181,8 +183,7 @@ func idsOf[T any](of map[taskID]T, key store.Key) (ids []taskID) {
 		}
 	}
 	slices.SortFunc(ids, func(a, b taskID) int {
-		return cmp.Or(cmp.Compare(a.ref.Path, b.ref.Path), cmp.Compare(a.ref.Step, b.ref.Step),
-			cmp.Compare(a.fence.Gen, b.fence.Gen), cmp.Compare(a.fence.Attempt, b.fence.Attempt))
+		return cmp.Or(a.ref.Compare(b.ref), cmp.Compare(a.fence.Gen, b.fence.Gen), cmp.Compare(a.fence.Attempt, b.fence.Attempt))
 	})
 	return ids
 }

@@ -148,12 +148,12 @@ func (p *pipeline) emit(l *loadedRun, cmd *machine.Command) {
 			return // still in flight in this process: recovery repeats its command
 		}
 		ended := true
-		err := p.c.protect(l, func() { ended = !l.run.TaskInto(&e.attempt.task, cmd.Ref, cmd.Fence) })
+		err := p.c.protect(l, func() { ended = !l.run.TaskInto(e.attempt.task, cmd.Ref, cmd.Fence) })
 		if err != nil || ended {
 			p.c.attempts.finish(l, e.id)
 			return
 		}
-		e.task = &e.attempt.task
+		e.task = e.attempt.task
 	case machine.CmdCancelTask:
 		if now := p.c.residency.runs[l.key]; now != nil {
 			l = now // it was loaded again

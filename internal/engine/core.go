@@ -19,6 +19,7 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/purse"
+	"github.com/roux-engine/roux/internal/slots"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -77,7 +78,8 @@ type core struct {
 }
 
 func newCore(ctx context.Context, cfg *Config) *core {
-	c := &core{cfg: cfg, ctx: ctx, programs: program.NewCache(cfg.MaxPlans), attempts: newAttempts(cfg.Concurrency)}
+	c := &core{cfg: cfg, ctx: ctx, programs: program.NewCache(cfg.MaxPlans)}
+	c.attempts = attempts{arbiter: slots.New[holder](cfg.Concurrency), orphans: map[taskID]*slotRequest{}, overdue: map[taskID]*slotRequest{}}
 	c.residency.init(c)
 	c.pipeline.init(c)
 	c.recovery.init(c)
@@ -220,7 +222,11 @@ func (c *core) deliver(in *input) error {
 		in.m.Kind == machine.InWorkerLost && !in.m.All
 	if report {
 		id := in.task()
-		if c.attempts.finish(l, id) == nil && in.m.Source == journal.FromWorker && in.m.Fence != (journal.Fence{}) {
+		switch attempt := c.attempts.finish(l, id); {
+		case attempt != nil && in == &attempt.report:
+			c.attempts.tasks.Return(attempt.task) // its goroutine is done with it
+			attempt.task = nil
+		case attempt == nil && in.m.Source == journal.FromWorker && in.m.Fence != (journal.Fence{}):
 			c.countLate(in) // its attempt was cancelled, or was lost when the run was loaded again
 		}
 		if !in.holding {

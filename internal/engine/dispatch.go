@@ -89,10 +89,10 @@ func (a *inFlight) Do() {
 // prepare renders the attempt's input and finds its action. Both depend on the recipe,
 // so a panic in them is a failure of this attempt (I16).
 func (a *inFlight) prepare(task *worker.Task) (fail *machine.Failure) {
-	e, t, key := a.e, &a.task, a.id.key
+	e, t, id := a.e, a.task, a.id()
 	defer func() {
 		if v := recover(); v != nil {
-			err := e.panicked(key.Run, "preparing step "+t.StepPath, v)
+			err := e.panicked(id.key.Run, "preparing step "+t.StepPath, v)
 			fail = &machine.Failure{Code: err.Code, Msg: err.Msg}
 		}
 	}()
@@ -106,11 +106,11 @@ func (a *inFlight) prepare(task *worker.Task) (fail *machine.Failure) {
 		return fail
 	}
 	*task = worker.Task{
-		ID: poolID(a.id), Owner: a, Action: call.Action, TimeoutMS: t.TimeoutMS, NoFiles: e.cfg.Files == nil,
+		ID: poolID(id), Owner: a, Action: call.Action, TimeoutMS: t.TimeoutMS, NoFiles: e.cfg.Files == nil,
 		CheckInput: call.CheckInput, CheckOutput: call.CheckOutput,
 		Task: action.Task{
-			Run: key.Run, Step: t.StepPath, Attempt: int(t.Fence.Attempt), Account: key.Account,
-			EffectKey: t.EffectKey, Input: input, Files: blob.WithNames(e.files(key.Account), t.Files()), TraceParent: a.start.TraceParent(a.id.ref, a.id.fence, e.cfg.Traced),
+			Run: id.key.Run, Step: t.StepPath, Attempt: int(t.Fence.Attempt), Account: id.key.Account,
+			EffectKey: t.EffectKey, Input: input, Files: blob.WithNames(e.files(id.key.Account), t.Files()), TraceParent: a.start.TraceParent(id.ref, id.fence, e.cfg.Traced),
 		},
 	}
 	return nil
@@ -152,17 +152,15 @@ func (e *Engine) failAttempt(attempt *inFlight, fail *machine.Failure) {
 	e.postResult(attempt, &attempt.report)
 }
 
-// postResult posts the result of an attempt.
+// postResult posts the result of an attempt. in belongs to the loop from then on.
 func (e *Engine) postResult(attempt *inFlight, in *input) {
-	in.kind, in.key, in.loaded = inRun, attempt.id.key, attempt.loaded
-	m := &in.m
-	m.Kind, m.Ref, m.Fence, m.Source = machine.InResult, attempt.id.ref, attempt.id.fence, journal.FromWorker
+	taken := attempt.inline && in == &attempt.report && !in.holding // runInline itself takes it
 	failpoint.Pass(failpoint.ResultBefore)
 	if e.inbox.put(in) != nil {
 		return // the engine has ended: the attempt stays open in the journal
 	}
-	if !attempt.inline || in != &attempt.report || in.holding {
-		e.wake() // runInline itself takes the report of its attempt
+	if !taken {
+		e.wake()
 	}
 	failpoint.Pass(failpoint.ResultAfter)
 }
@@ -179,7 +177,7 @@ func (e *Engine) taskDone(res worker.Result) {
 	m := &in.m
 	m.Outcome, m.Output, m.Cost, m.Price = machine.Success, res.Output, res.Cost, res.Price
 	if res.Err != nil {
-		m.Outcome, m.Output, m.Err = machine.Failed, nil, failureOf(res.Err)
+		m.Outcome, m.Output, m.Err = machine.Failed, nil, program.FailureOf(res.Err)
 	}
 	e.postResult(attempt, in)
 }
@@ -189,7 +187,8 @@ func (e *Engine) taskFreed(_ worker.ID, owner worker.Owner) { e.postFreed(owner.
 
 // postFreed tells the core that an attempt no longer holds its slot.
 func (e *Engine) postFreed(attempt *inFlight) {
-	_ = e.post(&input{kind: inFreed, key: attempt.id.key, m: machine.Input{Ref: attempt.id.ref, Fence: attempt.id.fence}})
+	id := attempt.id()
+	_ = e.post(&input{kind: inFreed, key: id.key, m: machine.Input{Ref: id.ref, Fence: id.fence}})
 }
 
 // taskReport is called by the pool with the progress of an attempt.
@@ -199,7 +198,7 @@ func (e *Engine) taskReport(r worker.Report) {
 		return
 	}
 	if r.Kind == worker.Preview {
-		e.postResult(attempt, &input{m: machine.Input{Outcome: machine.Preview, Output: r.Value}})
+		e.postResult(attempt, attempt.about(machine.Input{Kind: machine.InResult, Source: journal.FromWorker, Outcome: machine.Preview, Output: r.Value}))
 		return
 	}
 	p := machine.Progress{Fraction: r.Fraction, Level: r.Level, Text: r.Text}
@@ -209,15 +208,11 @@ func (e *Engine) taskReport(r worker.Report) {
 	case worker.Delta:
 		p.Kind = machine.ProgressDelta
 	}
-	_ = e.post(&input{kind: inRun, key: attempt.id.key, loaded: attempt.loaded,
-		m: machine.Input{Kind: machine.InProgress, Ref: attempt.id.ref, Fence: attempt.id.fence, Progress: &p}})
+	_ = e.post(attempt.about(machine.Input{Kind: machine.InProgress, Progress: &p}))
 }
 
-func failureOf(err *fault.Error) *machine.Failure {
-	f := &machine.Failure{Code: err.Code, Msg: fault.Message(err), RetryAfterMS: err.RetryAfterMS}
-	//nolint:errorlint // errors.As would call methods of an action's own error, which may panic
-	if v, ok := err.Err.(*program.Violation); ok {
-		f.Phase, f.Violations = v.Phase, v.List
-	}
-	return f
+// about returns an input that says something of an attempt.
+func (a *inFlight) about(m machine.Input) *input {
+	m.Ref, m.Fence = a.report.m.Ref, a.report.m.Fence
+	return &input{kind: inRun, key: a.report.key, loaded: a.report.loaded, m: m}
 }

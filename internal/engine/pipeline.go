@@ -3,6 +3,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -63,6 +65,7 @@ func (p *pipeline) encodeBatch() *batch {
 	if !b.urgent && !p.full() && p.c.now < b.changedAt+lazyTick {
 		return nil
 	}
+	b.transitions = slices.Grow(b.transitions, len(b.extra)+len(b.dirty))
 	b.addExtra(0)
 	before := len(b.extra)
 	// Starts with a key come last: the store may refuse them, and then entries of the

@@ -3,7 +3,6 @@
 package engine
 
 import (
-	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -73,9 +72,7 @@ func (r *recovery) cancelOrphans(key store.Key) {
 // restoreMarks quarantines again the runs whose marks were in a lost batch and were not
 // written.
 func (r *recovery) restoreMarks() error {
-	keys := slices.SortedFunc(maps.Keys(r.quarantined), func(a, b store.Key) int {
-		return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Run, b.Run))
-	})
+	keys := slices.SortedFunc(maps.Keys(r.quarantined), store.Key.Compare)
 	for _, key := range keys {
 		head, err := r.c.cfg.Store.Head(r.c.ctx, key)
 		switch {

@@ -176,7 +176,7 @@ func (s *Stage) Report(ef *Effect, m machine.Input, holding bool) *Message {
 	m.Ref, m.Fence = ef.Ref, ef.Fence
 	in := &input{kind: inRun, key: ef.Key, m: m, holding: holding}
 	if ef.stage == s && ef.effect.attempt != nil {
-		in.loaded = ef.effect.attempt.loaded // a report from another process does not know it
+		in.loaded = ef.effect.attempt.report.loaded // a report from another process does not know it
 	}
 	return &Message{in: in}
 }

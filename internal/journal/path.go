@@ -23,6 +23,11 @@ type Ref struct {
 	Step int32 // plan-wide index; -1 = the run itself
 }
 
+// Compare orders references by path, then by step.
+func (r Ref) Compare(other Ref) int {
+	return cmp.Or(cmp.Compare(r.Path, other.Path), cmp.Compare(r.Step, other.Step))
+}
+
 // A Fence names an attempt of a step instance. Only a result with the current fence is
 // admitted.
 type Fence struct {

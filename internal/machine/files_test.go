@@ -32,7 +32,7 @@ func TestX158_FilesCarryWhatInspectionFound(t *testing.T) {
 		t.Fatalf("an old journal's files = %+v, %v", old, err)
 	}
 	var got []any
-	for _, f := range variables(back)["files"].([]any) {
+	for _, f := range newInputs(back).files().([]any) {
 		got = append(got, f.(map[string]any)["extended"])
 	}
 	want := []any{map[string]any{"pageCount": int64(3), "title": "T"}, map[string]any{}, map[string]any{}}

@@ -22,8 +22,8 @@ import (
 type Task struct {
 	Ref       journal.Ref
 	Fence     journal.Fence
-	Pin       journal.Pin
-	StepPath  string // for example pages[3].resize
+	Pin       *journal.Pin // of the start: never changed
+	StepPath  string       // for example pages[3].resize
 	EffectKey string
 	TimeoutMS int64
 	InputC    json.RawMessage // the step's contracts, in addition to the action's schemas
@@ -45,6 +45,32 @@ func (r *Run) Task(ref journal.Ref, fence journal.Fence) *Task {
 	return t
 }
 
+// Tasks are tasks that are used again, for TaskInto. The zero Tasks is empty. Only one
+// goroutine at a time may use it.
+type Tasks struct{ free []*Task }
+
+// maxTasks bounds the tasks that are kept.
+const maxTasks = 1024
+
+// Take returns a task with any content.
+func (ts *Tasks) Take() *Task {
+	last := len(ts.free) - 1
+	if last < 0 {
+		return new(Task)
+	}
+	t := ts.free[last]
+	ts.free = ts.free[:last]
+	return t
+}
+
+// Return keeps a task that nobody uses any more, for Take.
+func (ts *Tasks) Return(t *Task) {
+	if len(ts.free) < maxTasks {
+		*t = Task{} // it must not hold its run
+		ts.free = append(ts.free, t)
+	}
+}
+
 // Files are the run's input files, under the names they have in this run. The caller
 // must not change them.
 func (t *Task) Files() []journal.File { return t.files }
@@ -61,7 +87,7 @@ func (r *Run) TaskInto(t *Task, ref journal.Ref, fence journal.Fence) bool {
 		return false
 	}
 	brief := r.brief(s, i)
-	*t = Task{Ref: ref, Fence: fence, Pin: *r.pin(brief), StepPath: journal.StepPath(r.plan, ref),
+	*t = Task{Ref: ref, Fence: fence, Pin: r.pin(brief), StepPath: journal.StepPath(r.plan, ref),
 		EffectKey: r.effectKey(s, i), TimeoutMS: brief.timeoutMS,
 		step: step, code: r.prog.code(ref.Step), files: r.start.Files}
 	if brief.plain {

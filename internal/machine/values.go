@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -92,53 +93,82 @@ func (r *Run) replace(at **value, v *value) {
 	*at = v
 }
 
-// inputs are the variables that expressions see of a run's start. They are made in the
-// loop when the first expression needs them, so that waiting runs do not hold them,
-// and never change after that.
+// inputs are the variables that expressions see of a run's start. Each is made in the
+// loop when the first expression needs it, so that waiting runs do not hold them, and
+// never changes after that.
 type inputs struct {
 	start   *journal.Start
-	vars    map[string]any
+	vars    *startVars
 	decoded atomic.Int64 // bytes of recorded values decoded since forgetDecoded last dropped them
 }
+
+// startVars are the variables that have been made, as expressions see them.
+type startVars struct{ input, hashes, files, workflow, context any }
 
 func newInputs(st *journal.Start) *inputs { return &inputs{start: st} }
 
 func (in *inputs) get(name string) (any, bool) {
 	if in.vars == nil {
-		in.vars = variables(in.start)
+		in.vars = new(startVars)
 	}
-	v, ok := in.vars[name]
-	return v, ok
+	st, vars := in.start, in.vars
+	switch name {
+	case "input", "inputs":
+		return once(&vars.input, in.input), true
+	case "parameters":
+		return parameters(st), true
+	case "fileHashes":
+		return once(&vars.hashes, in.fileHashes), true
+	case "files":
+		return once(&vars.files, in.files), true
+	case "workflow":
+		return once(&vars.workflow, func() any { return map[string]any{"name": st.Recipe, "version": st.Version} }), true
+	case "_context":
+		return once(&vars.context, func() any {
+			return map[string]any{"accountId": st.Account, "correlationId": st.Correlation, "runId": st.Run, "executionId": st.Run}
+		}), true
+	}
+	return nil, false
 }
 
-// variables are the names that a start defines for expressions.
-func variables(st *journal.Start) map[string]any {
-	hashes := make([]any, len(st.Files))
-	files := make([]any, len(st.Files))
-	for i, f := range st.Files {
-		hashes[i] = f.Hash
-		files[i] = map[string]any{"hash": f.Hash, "name": f.Name, "mimeType": f.MimeType, "sizeBytes": f.Size,
-			"extended": extended(&f)}
+func once(at *any, made func() any) any {
+	if *at == nil {
+		*at = made()
 	}
-	params := st.Parameters
-	if params == nil {
-		params = map[string]any{}
+	return *at
+}
+
+func parameters(st *journal.Start) map[string]any {
+	if st.Parameters == nil {
+		return map[string]any{}
 	}
+	return st.Parameters
+}
+
+// input is the parameters, with the hashes of the files.
+func (in *inputs) input() any {
+	params := in.start.Parameters
 	input := make(map[string]any, len(params)+1)
-	for k, v := range params {
-		input[k] = v
+	maps.Copy(input, params)
+	input["fileHashes"] = once(&in.vars.hashes, in.fileHashes)
+	return input
+}
+
+func (in *inputs) fileHashes() any {
+	hashes := make([]any, len(in.start.Files))
+	for i := range hashes {
+		hashes[i] = in.start.Files[i].Hash
 	}
-	input["fileHashes"] = hashes
-	return map[string]any{
-		"input":      input,
-		"inputs":     input,
-		"parameters": params,
-		"fileHashes": hashes,
-		"files":      files,
-		"workflow":   map[string]any{"name": st.Recipe, "version": st.Version},
-		"_context": map[string]any{"accountId": st.Account, "correlationId": st.Correlation,
-			"runId": st.Run, "executionId": st.Run},
+	return hashes
+}
+
+func (in *inputs) files() any {
+	files := make([]any, len(in.start.Files))
+	for i := range files {
+		f := &in.start.Files[i]
+		files[i] = map[string]any{"hash": f.Hash, "name": f.Name, "mimeType": f.MimeType, "sizeBytes": f.Size, "extended": extended(f)}
 	}
+	return files
 }
 
 // extended is the result of file inspection as expressions see it. It is always an

@@ -69,6 +69,16 @@ func (v *Violation) Redacted(change func(string) string) error {
 	return out
 }
 
+// FailureOf returns the failure that an action's error is, with the violation that it is about.
+func FailureOf(err *fault.Error) *machine.Failure {
+	f := &machine.Failure{Code: err.Code, Msg: fault.Message(err), RetryAfterMS: err.RetryAfterMS}
+	//nolint:errorlint // errors.As would call methods of an action's own error, which may panic
+	if v, ok := err.Err.(*Violation); ok {
+		f.Phase, f.Violations = v.Phase, v.List
+	}
+	return f
+}
+
 func contractCheck(phase string, raws ...[]byte) (func(any) error, error) {
 	var schemas []*jsonschema.Schema
 	for _, raw := range raws {

@@ -280,7 +280,7 @@ func TestCall(t *testing.T) {
 	strict := noop()
 	strict.Output = []byte(`{"type":"object","required":["x"]}`)
 	actions, others := &Actions{compile.NewCatalogue(strict)}, &Actions{compile.NewCatalogue()}
-	task := &machine.Task{Pin: journal.Pin{Name: "noop", Version: "1.0.0"}}
+	task := &machine.Task{Pin: &journal.Pin{Name: "noop", Version: "1.0.0"}}
 	call, fail := prog.Call(actions, task)
 	if fail != nil || call.CheckInput != nil {
 		t.Fatal(fail)

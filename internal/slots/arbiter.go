@@ -111,9 +111,7 @@ func (a *Arbiter[H]) WithdrawAll(run *Set[H], keep func(*Request[H]) bool) {
 		}
 	})
 	*run = Set[H]{}
-	slices.SortFunc(all, func(x, y *Request[H]) int {
-		return cmp.Or(cmp.Compare(x.Ref.Path, y.Ref.Path), cmp.Compare(x.Ref.Step, y.Ref.Step))
-	})
+	slices.SortFunc(all, func(x, y *Request[H]) int { return x.Ref.Compare(y.Ref) })
 	for _, req := range all {
 		a.Withdraw(req)
 	}

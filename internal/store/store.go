@@ -9,6 +9,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"strings"
@@ -22,6 +23,11 @@ import (
 type Key struct {
 	Account string
 	Run     string
+}
+
+// Compare orders keys by account, then by run.
+func (k Key) Compare(other Key) int {
+	return cmp.Or(cmp.Compare(k.Account, other.Account), cmp.Compare(k.Run, other.Run))
 }
 
 // Store keeps runs durable. Implementations are safe for concurrent use and pass

@@ -68,7 +68,7 @@ func (s *Store) Load(ctx context.Context, key store.Key) (*store.Saved, error) {
 // simulations are reproducible.
 func (s *Store) Recover(ctx context.Context, fn func(*store.Saved) error) error {
 	err := s.enter(ctx)
-	keys := slices.SortedFunc(maps.Keys(s.d.synced.runs), compareKeys)
+	keys := slices.SortedFunc(maps.Keys(s.d.synced.runs), store.Key.Compare)
 	s.d.mu.Unlock()
 	if err != nil {
 		return err
@@ -100,10 +100,6 @@ func (s *Store) live(key store.Key) *store.Saved {
 	return r.saved()
 }
 
-func compareKeys(a, b store.Key) int {
-	return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Run, b.Run))
-}
-
 // Due implements store.Store.
 func (s *Store) Due(ctx context.Context, until int64, limit int) ([]store.Wake, error) {
 	err := s.enter(ctx)
@@ -118,7 +114,7 @@ func (s *Store) Due(ctx context.Context, until int64, limit int) ([]store.Wake, 
 		}
 	}
 	slices.SortFunc(due, func(a, b store.Wake) int {
-		return cmp.Or(cmp.Compare(a.At, b.At), compareKeys(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(a.At, b.At), store.Key.Compare(a.Key, b.Key))
 	})
 	return due[:min(len(due), max(limit, 0))], nil
 }

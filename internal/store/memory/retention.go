@@ -47,7 +47,7 @@ func (s *Store) Ended(ctx context.Context, before int64, after store.Wake, limit
 	if err != nil {
 		return nil, err
 	}
-	order := func(a, b store.Wake) int { return cmp.Or(cmp.Compare(a.At, b.At), compareKeys(a.Key, b.Key)) }
+	order := func(a, b store.Wake) int { return cmp.Or(cmp.Compare(a.At, b.At), store.Key.Compare(a.Key, b.Key)) }
 	var ended []store.Wake
 	for key, r := range s.d.synced.runs {
 		w := store.Wake{Key: key, At: r.head.Ended}
@@ -146,7 +146,7 @@ func (s *Store) ForgetKeys(ctx context.Context, epoch uint64, before int64, limi
 		}
 	}
 	slices.SortFunc(old, func(a, b store.Key) int {
-		return cmp.Or(cmp.Compare(m.keys[a].until, m.keys[b].until), compareKeys(a, b))
+		return cmp.Or(cmp.Compare(m.keys[a].until, m.keys[b].until), store.Key.Compare(a, b))
 	})
 	old = old[:min(len(old), max(limit, 0))]
 	for _, key := range old {

@@ -3,7 +3,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -204,9 +203,7 @@ func (s *Store) findDamaged(ctx context.Context, runs map[store.Key]*scanned, or
 
 // lookUp reads the rows of the runs, many at a time and in the order of the table.
 func (s *Store) lookUp(ctx context.Context, runs map[store.Key]*scanned) error {
-	keys := slices.SortedFunc(maps.Keys(runs), func(a, b store.Key) int {
-		return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Run, b.Run))
-	})
+	keys := slices.SortedFunc(maps.Keys(runs), store.Key.Compare)
 	const bulk = 250
 	var ask *sql.Stmt
 	defer func() {
