@@ -516,7 +516,7 @@ func (k *Keys) Authenticate(ctx context.Context, token string) (*Principal, erro
 		return nil, errRevoked
 	case !key.Live(k.micros()):
 		err := fault.New(fault.Unauthorized, "the key expired at %s", timeText(key.Expires))
-		err.Remedy = "Make another one with `POST /v1/keys` and a key that may."
+		err.Remedy = "Make another one, with `roux keys create` or `POST /v1/keys` and a key that may."
 		return nil, err
 	}
 	k.use(id, k.micros())

@@ -102,6 +102,9 @@ func (a *app) completions(root *cobra.Command) {
 		"runs release": runs, "runs pause": runs, "runs unpause": runs, "credits explain": runs, "runs delete": runs, "runs watch": runs, "events": runs, "replay": runs, "explain": steps, "logs": steps, "trace": runs,
 		"diff":      a.completeRuns(func(ctx context.Context, j store.Reader, _ string) []string { return a.runNames(ctx, j, "run_") }),
 		"files get": a.completeFiles, "files inspect": a.completeFiles, "files rm": a.completeFiles,
+		"keys get": a.completeOf(a.keyNames), "keys rotate": a.completeOf(a.keyNames), "keys revoke": a.completeOf(a.keyNames),
+		"webhooks get": a.completeOf(a.hookNames), "webhooks update": a.completeOf(a.hookNames), "webhooks rotate": a.completeOf(a.hookNames), "webhooks test": a.completeOf(a.hookNames), "webhooks delete": a.completeOf(a.hookNames),
+		"webhooks deliveries list": a.completeOf(a.hookNames), "webhooks deliveries get": a.completeOf(a.hookNames), "webhooks deliveries resend": a.completeOf(a.hookNames),
 		"export": runs, "graph": a.completeRecipeOrRun, "validate": completeRecipes, "estimate": completeRecipes,
 	} {
 		cmd, rest, err := root.Find(strings.Fields(path))
@@ -109,7 +112,11 @@ func (a *app) completions(root *cobra.Command) {
 			cmd.ValidArgsFunction = fn
 		}
 	}
-	for path, words := range map[string]func() []string{"runs list --status": statusWords, "--output": outputWords, "--profile": a.profileWords, "--time": func() []string { return []string{timeRelative, timeISO} }} {
+	for path, words := range map[string]func() []string{
+		"keys create --role": roleWords, "keys create --scope": scopeWords, "keys create --reset": resetWords,
+		"webhooks create --events": eventWords, "webhooks create --payload": payloadWords, "webhooks update --events": eventWords, "webhooks update --payload": payloadWords,
+		"runs list --status": statusWords, "--output": outputWords, "--profile": a.profileWords, "--time": func() []string { return []string{timeRelative, timeISO} },
+	} {
 		at := strings.Fields(path)
 		cmd, rest, err := root.Find(at[:len(at)-1])
 		if err == nil && len(rest) == 0 {

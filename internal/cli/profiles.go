@@ -194,7 +194,7 @@ func (a *app) removeProfile() *cobra.Command {
 	return &cobra.Command{
 		Use:               "remove NAME",
 		Short:             "Forget a profile and its key",
-		Long:              "Forget a profile and its key. The key itself stays valid: `DELETE /v1/keys/ID` of its server ends it.",
+		Long:              "Forget a profile and its key. The key itself stays valid: `roux keys revoke` or `DELETE /v1/keys/ID` of its server ends it.",
 		Example:           "roux profiles remove prod",
 		Args:              wants(1, 1, "NAME"),
 		ValidArgsFunction: a.completeProfiles,

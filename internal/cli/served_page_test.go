@@ -176,6 +176,20 @@ func (s *shell) run(text string) string {
 	}
 }
 
+// rouxOnPath is a line for a shell that finds roux, with a home of its own.
+func rouxOnPath(t *testing.T) string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	if err := os.Symlink(exe, filepath.Join(bin, "roux")); err != nil { // the test binary is roux by that name
+		t.Fatal(err)
+	}
+	return "PATH=" + bin + ":$PATH; HOME=$PWD; XDG_CONFIG_HOME=$PWD; export PATH HOME XDG_CONFIG_HOME\n"
+}
+
 // freeAddress is an address of this machine with a port that nobody listens at.
 func freeAddress(t *testing.T) string {
 	t.Helper()

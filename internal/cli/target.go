@@ -38,7 +38,9 @@ var overServer = map[string]string{
 	"credits": noMatter, "credits balance": worksOver, "credits grant": worksOver, "credits void": worksOver, "credits ledger": worksOver, "credits explain": worksOver,
 	"credits adjust": onlyHere, "credits reconcile": onlyHere,
 	"files": noMatter, "files put": worksOver, "files get": worksOver, "files ls": worksOver, "files inspect": worksOver, "files rm": worksOver, "files gc": onlyHere,
-	"secrets": noMatter, "secrets set": worksOver, "secrets list": worksOver, "secrets delete": worksOver, "secrets rotate": onlyHere,
+	"keys": noMatter, "keys create": worksOver, "keys list": worksOver, "keys get": worksOver, "keys rotate": worksOver, "keys revoke": worksOver,
+	"webhooks": worksOver,
+	"secrets":  noMatter, "secrets set": worksOver, "secrets list": worksOver, "secrets delete": worksOver, "secrets rotate": onlyHere,
 	"resume": onlyHere, "serve": onlyHere, "dev": onlyHere, "import": onlyHere, "backup": onlyHere, "restore": onlyHere, "doctor": onlyHere, "demo": onlyHere, "sim": onlyHere,
 	"": noMatter, "init": noMatter, "validate": noMatter, "fmt": noMatter, "schema": noMatter, "actions": noMatter, "config": noMatter, "version": noMatter,
 	"help": noMatter, "completion": noMatter, "__complete": worksOver, "__completeNoDesc": worksOver, "profiles": noMatter,
@@ -124,7 +126,7 @@ func (a *app) reach(ctx context.Context) (*remote.Server, error) {
 	if a.accountGiven && a.account != me.Account {
 		if !a.others {
 			e := fault.New(fault.Usage, "the key is one of account %s, and --account names %s", me.Account, a.account)
-			e.Remedy = fmt.Sprintf("Use a key of that account; `POST /v1/keys` with \"account\": %q makes one, with a key that administers the server.", a.account)
+			e.Remedy = fmt.Sprintf("Use a key of that account; `roux keys create NAME --role ROLE --account %s` makes one, with a key that administers the server.", a.account)
 			return nil, e
 		}
 	} else {
@@ -166,9 +168,9 @@ func (a *app) ofServer(err error) error {
 		out.Remedy = "Put it into ROUX_KEY, or into a file that --key-file names; `roux profiles set NAME --server URL` keeps it."
 	case e.Code == fault.Unauthorized && answered:
 		out.Msg = fmt.Sprintf("%s does not take the key from %s: %s", at, a.keyFrom(), e.Msg)
-		out.Remedy = "It may have expired or been revoked, or be that of another server: somebody with the role owner makes another one with `POST /v1/keys`."
+		out.Remedy = "It may have expired or been revoked, or be that of another server: somebody with the role owner makes another one with `roux keys create`."
 	case e.Code == fault.Forbidden && answered:
-		out.Remedy = fmt.Sprintf("Use a key that may do it (this one comes from %s); somebody with the role owner makes one with `POST /v1/keys`.", a.keyFrom())
+		out.Remedy = fmt.Sprintf("Use a key that may do it (this one comes from %s); somebody with the role owner makes one with `roux keys create`.", a.keyFrom())
 	case e.Code == fault.NotFound && answered:
 		out.Msg = fmt.Sprintf("%s does not have what the command asks for: its address has a path too many, or it is of an earlier release than this command, %s", at, thisBuild().Version)
 		out.Remedy = fmt.Sprintf("Check the address, which comes from %s; /openapi.json of the server names its release.", a.aimedBy())

@@ -15,7 +15,7 @@ func TestWebhooksPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	runServed(t, freeAddress(t), servedPage{
-		name: "webhooks", tools: []string{"curl", "python3"}, least: 25, first: "trap 'kill $RECEIVER 2>/dev/null' EXIT\n",
+		name: "webhooks", tools: []string{"curl", "python3"}, least: 30, first: rouxOnPath(t) + "trap 'kill $RECEIVER 2>/dev/null' EXIT\n",
 		replace: []string{"127.0.0.1:8000", receiver, "receiver.py 8000", "receiver.py " + port},
 	})
 }

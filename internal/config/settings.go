@@ -71,7 +71,7 @@ var table = []Setting{
 	},
 	{
 		Key: "key", Env: "ROUX_KEY", Default: "(none)", Personal: true, Secret: true,
-		What: "key for the server; there is no flag for it, because other users of the machine see command lines", Want: "a key such as `POST /v1/keys` makes, only in the environment",
+		What: "key for the server; there is no flag for it, because other users of the machine see command lines", Want: "a key such as `roux keys create` makes, only in the environment",
 	},
 	{
 		Key: "accounts", Env: "ROUX_ACCOUNTS", Default: "(none)", Table: true, check: checkAccounts, ofData: true,

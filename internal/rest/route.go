@@ -380,7 +380,7 @@ func (rt *Router) authenticate(ctx context.Context, r *http.Request, p *Policy) 
 		return &access.Principal{}, nil
 	case !ok:
 		err := fault.New(fault.Unauthorized, "the request has no key")
-		err.Remedy = "Send one in the header `Authorization: Bearer <key>`; `POST /v1/keys` makes one."
+		err.Remedy = "Send one in the header `Authorization: Bearer <key>`; `roux keys create` or `POST /v1/keys` makes one."
 		return nil, err
 	}
 	principal, err := rt.cfg.Keys.Authenticate(ctx, token)
