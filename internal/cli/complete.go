@@ -115,7 +115,7 @@ func (a *app) completions(root *cobra.Command) {
 	for path, words := range map[string]func() []string{
 		"keys create --role": roleWords, "keys create --scope": scopeWords, "keys create --reset": resetWords,
 		"webhooks create --events": eventWords, "webhooks create --payload": payloadWords, "webhooks update --events": eventWords, "webhooks update --payload": payloadWords,
-		"runs list --status": statusWords, "--output": outputWords, "--profile": a.profileWords, "--time": func() []string { return []string{timeRelative, timeISO} },
+		"runs delete --status": statusWords, "runs list --status": statusWords, "--output": outputWords, "--profile": a.profileWords, "--time": func() []string { return []string{timeRelative, timeISO} },
 	} {
 		at := strings.Fields(path)
 		cmd, rest, err := root.Find(at[:len(at)-1])

@@ -30,7 +30,7 @@ roux runs cancel run_01K3`,
 		Args: cobra.ArbitraryArgs,
 		RunE: group,
 	}
-	cmd.AddCommand(a.listCommand(), a.getCommand(), a.cancelCommand(), a.retryCommand(), a.signalCommand(), a.pauseCommand(), a.unpauseCommand(), a.releaseCommand(), a.adoptCommand())
+	cmd.AddCommand(a.listCommand(), a.getCommand(), a.cancelCommand(), a.retryCommand(), a.signalCommand(), a.pauseCommand(), a.unpauseCommand(), a.releaseCommand(), a.adoptCommand(), a.deleteRunsCommand())
 	return cmd
 }
 

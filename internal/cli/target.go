@@ -34,7 +34,7 @@ var overServer = map[string]string{
 	"run": onlyHere, "estimate": onlyHere, "trace": worksOver, "graph": worksOver, "explain": worksOver, "events": worksOver, "logs": worksOver, "feed": onlyHere,
 	"diff": worksOver, "replay": worksOver, "export": worksOver, "accounts": worksOver,
 	"runs list": worksOver, "runs get": worksOver, "runs cancel": worksOver, "runs retry": worksOver, "runs signal": worksOver, "runs pause": worksOver,
-	"runs unpause": worksOver, "runs release": worksOver, "runs": noMatter, "runs adopt": onlyHere,
+	"runs unpause": worksOver, "runs delete": worksOver, "runs release": worksOver, "runs": noMatter, "runs adopt": onlyHere,
 	"credits": noMatter, "credits balance": worksOver, "credits grant": worksOver, "credits void": worksOver, "credits ledger": worksOver, "credits explain": worksOver,
 	"credits adjust": onlyHere, "credits reconcile": onlyHere,
 	"files": noMatter, "files put": worksOver, "files get": worksOver, "files ls": worksOver, "files inspect": worksOver, "files rm": worksOver, "files gc": onlyHere,
