@@ -102,6 +102,8 @@ func (a *app) completions(root *cobra.Command) {
 		"runs release": runs, "runs pause": runs, "runs unpause": runs, "credits explain": runs, "runs delete": runs, "runs watch": runs, "events": runs, "replay": runs, "explain": steps, "logs": steps, "trace": runs,
 		"diff":      a.completeRuns(func(ctx context.Context, j store.Reader, _ string) []string { return a.runNames(ctx, j, "run_") }),
 		"files get": a.completeFiles, "files inspect": a.completeFiles, "files rm": a.completeFiles,
+		"recipes get": a.completeOf(a.recipeNames), "recipes source": a.completeOf(a.recipeNames), "recipes versions": a.completeOf(a.recipeNames), "recipes diff": a.completeOf(a.recipeNames),
+		"recipes deprecate": a.completeOf(a.recipeNames), "recipes activate": a.completeOf(a.recipeNames), "recipes delete": a.completeOf(a.recipeNames), "apply": completeRecipes,
 		"keys get": a.completeOf(a.keyNames), "keys rotate": a.completeOf(a.keyNames), "keys revoke": a.completeOf(a.keyNames),
 		"webhooks get": a.completeOf(a.hookNames), "webhooks update": a.completeOf(a.hookNames), "webhooks rotate": a.completeOf(a.hookNames), "webhooks test": a.completeOf(a.hookNames), "webhooks delete": a.completeOf(a.hookNames),
 		"webhooks deliveries list": a.completeOf(a.hookNames), "webhooks deliveries get": a.completeOf(a.hookNames), "webhooks deliveries resend": a.completeOf(a.hookNames),

@@ -51,13 +51,22 @@ func (a *app) estimateCommand() *cobra.Command {
 	var in, files []string
 	limit := int64(defaultSource)
 	cmd := &cobra.Command{
-		Use:   "estimate FILE",
+		Use:   "estimate FILE|RECIPE",
 		Short: "Estimate what a run costs and how long it takes, without running it",
 		Long: "Estimate what a run costs and how long it takes, without running it: the least and the most its steps cost, the recipe's " +
-			"formula with its values, what would be reserved, and what earlier runs took. Input files are looked at where they lie.",
+			"formula with its values, what would be reserved, and what earlier runs took. Input files are looked at where they lie. " +
+			"Over a server FILE is registered first, as `roux apply` does, or RECIPE names a registered one, and the files are kept there.",
 		Example: "roux estimate examples/document-digest.yaml --file examples/report.pdf\nroux estimate recipe.yaml --input pages=12 -o json",
-		Args:    wants(1, 1, "FILE"),
+		Args:    wants(1, 1, "FILE|RECIPE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if s, err := a.reach(cmd.Context()); err != nil {
+				return err
+			} else if s != nil {
+				if err := a.refuseOverServer(cmd, map[string]string{"recipes": "a server finds the recipes that steps name among those that are registered"}); err != nil {
+					return err
+				}
+				return a.estimateThere(cmd.Context(), s, &serverRun{recipe: args[0], in: in, files: files, limit: limit})
+			}
 			c, err := a.compileFile(args[0], limit)
 			if err != nil {
 				if c != nil {

@@ -37,7 +37,7 @@ func (a *app) operating(ctx context.Context, makes bool, fn func(ctx context.Con
 	if !makes {
 		if err := datadir.MustExist(dir); errors.Is(err, fault.RunNotFound) {
 			e := fault.New(fault.NotFound, "%s does not exist: nothing is kept there yet", dir)
-			e.Remedy = "`roux serve` makes it; --data names another directory, --server a server."
+			e.Remedy = "`roux serve` or `roux apply FILE` makes it; --data names another directory, --server a server."
 			return e
 		} else if err != nil {
 			return err

@@ -29,19 +29,34 @@ func (a *app) runCommand() *cobra.Command {
 	var pay payment
 	draft, dry := false, false
 	cmd := &cobra.Command{
-		Use:   "run FILE",
+		Use:   "run FILE|RECIPE",
 		Short: "Run a recipe and follow it to its end",
 		Long: "Run a recipe and follow it to its end. FILE is YAML or JSON; - is standard input. Every step is recorded before anything " +
 			"is shown: after Ctrl-C or a crash `roux resume` goes on with what is left. The account of --account pays for the run unless " +
-			"it is unmetered; with --dry-run nothing is run, and the exit code is 6 if the account cannot pay.",
+			"it is unmetered; with --dry-run nothing is run, and the exit code is 6 if the account cannot pay. " +
+			"Over a server FILE is registered first, as `roux apply` does, or RECIPE names a registered one; files are kept on the server, and after Ctrl-C the run goes on there.",
 		Example: `roux run examples/document-digest.yaml --file examples/report.pdf
 roux run examples/photo-pack.yaml --file examples/photo.jpg --save pictures
 roux run recipe.yaml --input language=en --input @more.json
 roux run recipe.yaml --account acme --max-credits 50 --dry-run
+roux run pdf-report@1.2 --file report.pdf --server https://roux.example.org
 cat recipe.yaml | roux run - -o json`,
-		Args:              oneAndFiles(&files, "FILE"),
+		Args:              oneAndFiles(&files, "FILE|RECIPE"),
 		ValidArgsFunction: completeRecipes,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("max-credits") && pay.most < 1 {
+				return fault.New(fault.Usage, "--max-credits %d: want at least 1", pay.most)
+			}
+			if s, err := a.reach(cmd.Context()); err != nil {
+				return err
+			} else if s != nil {
+				if err := a.refuseOverServer(cmd, map[string]string{
+					"draft": "a server executes no drafts", "key": "the run spends the budget of the key that the request has", "recipes": "a server finds the recipes that steps name among those that are registered",
+				}); err != nil {
+					return err
+				}
+				return a.runThere(cmd.Context(), s, &serverRun{recipe: args[0], in: in, files: files, into: into, limit: limit, most: pay.most, dry: dry})
+			}
 			c, err := a.compileFile(args[0], limit)
 			if err != nil {
 				if c != nil {
@@ -65,9 +80,6 @@ cat recipe.yaml | roux run - -o json`,
 			params, err := inputs(in, c.plan.InputSchema, a.stdin)
 			if err != nil {
 				return err
-			}
-			if cmd.Flags().Changed("max-credits") && pay.most < 1 {
-				return fault.New(fault.Usage, "--max-credits %d: want at least 1", pay.most)
 			}
 			if dry {
 				return a.dryRun(cmd.Context(), c, params, files, pay)

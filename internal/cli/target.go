@@ -31,7 +31,7 @@ const (
 // overServer says of each command, and of those below it that are not named, how it treats a
 // server.
 var overServer = map[string]string{
-	"run": onlyHere, "estimate": onlyHere, "trace": worksOver, "graph": worksOver, "explain": worksOver, "events": worksOver, "logs": worksOver, "feed": onlyHere,
+	"run": worksOver, "estimate": worksOver, "trace": worksOver, "graph": worksOver, "explain": worksOver, "events": worksOver, "logs": worksOver, "feed": onlyHere,
 	"diff": worksOver, "replay": worksOver, "export": worksOver, "accounts": worksOver,
 	"runs list": worksOver, "runs get": worksOver, "runs cancel": worksOver, "runs retry": worksOver, "runs signal": worksOver, "runs pause": worksOver,
 	"runs unpause": worksOver, "runs delete": worksOver, "runs release": worksOver, "runs": noMatter, "runs adopt": onlyHere,
@@ -39,8 +39,8 @@ var overServer = map[string]string{
 	"credits adjust": onlyHere, "credits reconcile": onlyHere,
 	"files": noMatter, "files put": worksOver, "files get": worksOver, "files ls": worksOver, "files inspect": worksOver, "files rm": worksOver, "files gc": onlyHere,
 	"keys": noMatter, "keys create": worksOver, "keys list": worksOver, "keys get": worksOver, "keys rotate": worksOver, "keys revoke": worksOver,
-	"webhooks": worksOver,
-	"secrets":  noMatter, "secrets set": worksOver, "secrets list": worksOver, "secrets delete": worksOver, "secrets rotate": onlyHere,
+	"webhooks": worksOver, "apply": worksOver, "recipes": worksOver,
+	"secrets": noMatter, "secrets set": worksOver, "secrets list": worksOver, "secrets delete": worksOver, "secrets rotate": onlyHere,
 	"resume": onlyHere, "serve": onlyHere, "dev": onlyHere, "import": onlyHere, "backup": onlyHere, "restore": onlyHere, "doctor": onlyHere, "demo": onlyHere, "sim": onlyHere,
 	"": noMatter, "init": noMatter, "validate": noMatter, "fmt": noMatter, "schema": noMatter, "actions": noMatter, "config": noMatter, "version": noMatter,
 	"help": noMatter, "completion": noMatter, "__complete": worksOver, "__completeNoDesc": worksOver, "profiles": noMatter,

@@ -164,7 +164,7 @@ func (f *Folder) read(names []string) (changed bool) {
 			continue
 		}
 		file := f.files[name]
-		called, is := recipeIn(shown, text, f.cfg.MaxSource)
+		called, is := RecipeIn(shown, text, f.cfg.MaxSource)
 		switch {
 		case file == nil && !is && err == nil:
 			continue // the directory may hold other files
@@ -178,9 +178,9 @@ func (f *Folder) read(names []string) (changed bool) {
 	return changed
 }
 
-// recipeIn returns the name of the recipe in a text, and whether the text is meant to be one.
+// RecipeIn returns the name of the recipe in a text, and whether the text is meant to be one.
 // A text that cannot be read at all may be; a list of JSON is not.
-func recipeIn(file string, text []byte, limit int64) (name string, is bool) {
+func RecipeIn(file string, text []byte, limit int64) (name string, is bool) {
 	r, src, _ := recipe.Parse(file, text, recipe.Options{MaxBytes: int(limit)})
 	if r == nil {
 		r = src.Recovered()

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roux-engine/roux/client"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/config"
+	"github.com/roux-engine/roux/internal/linediff"
+	"github.com/roux-engine/roux/internal/registry"
+	"github.com/roux-engine/roux/internal/userfile"
+	"github.com/roux-engine/roux/internal/view"
+)
+
+// maxApplied is how many files of a directory are looked at.
+const maxApplied = 10_000
+
+func (a *app) applyCommand() *cobra.Command {
+	limit := int64(defaultSource)
+	dry := false
+	cmd := &cobra.Command{
+		Use:   "apply FILE|DIR…",
+		Short: "Register recipes, so that they can be executed by name",
+		Long: "Register the recipes in files, and in all files of directories. All are checked first, and nothing is registered as long as one is invalid. " +
+			"A text that is registered already is left alone, and a version that never ran is replaced. One that has run with another text never changes: give the new text another version. " +
+			"Recipes that name one another are registered in an order that works.",
+		Example: `roux apply recipes
+roux apply recipe.yaml --dry-run
+roux apply recipes --server https://roux.example.org
+cat recipe.yaml | roux apply -`,
+		Args: wants(1, -1, "FILE|DIR…"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 1 || limit > maxSource {
+				return fault.New(fault.Usage, "--max-source %d: want 1 byte to 16MiB", limit)
+			}
+			ap := &applier{app: a, dry: dry, limit: limit}
+			if err := ap.collect(args); err != nil {
+				return err
+			}
+			return ap.run(cmd.Context())
+		},
+	}
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "check everything, show what would be registered and which lines would change; register nothing")
+	cmd.Flags().Var((*config.Size)(&limit), "max-source", "largest recipe, up to 16MiB")
+	return cmd
+}
+
+// What comes of a file.
+const (
+	applyRegistered = "registered"
+	applyReplaced   = "replaced"
+	applyUnchanged  = "unchanged"
+	applyRefused    = "refused" // the version has run with another text
+	applyInvalid    = "invalid"
+	applyUntouched  = "not registered" // another one is invalid or was refused
+)
+
+// An applied is what came of a file, or with --dry-run what would come of it.
+type applied struct {
+	File        string             `json:"file"`
+	Name        string             `json:"name,omitempty"`
+	Version     string             `json:"version,omitempty"`
+	Outcome     string             `json:"outcome"`
+	DryRun      bool               `json:"dryRun,omitempty"`
+	ID          string             `json:"id,omitempty"`      // of the recipe
+	Diff        string             `json:"diff,omitempty"`    // from the text that is registered
+	Message     string             `json:"message,omitempty"` // why it was refused
+	Diagnostics []fault.Diagnostic `json:"diagnostics,omitempty"`
+}
+
+// An applyFile is a recipe to be registered.
+type applyFile struct {
+	applied
+	text     []byte
+	source   *recipe.Source
+	revision uint64 // of the version that is registered
+	waits    bool   // it names recipes that are not registered yet
+	done     bool   // it is registered
+	err      error  // why it was refused
+}
+
+// An applier registers the recipes in files.
+type applier struct {
+	*app
+	files []*applyFile
+	dry   bool
+	limit int64
+}
+
+// collect reads the files.
+func (ap *applier) collect(args []string) error {
+	seen := map[string]bool{}
+	for _, arg := range args {
+		paths := []string{arg}
+		if info, err := os.Stat(arg); err == nil && info.IsDir() && arg != "-" {
+			names, err := userfile.ListWithin(arg, maxApplied, ".yaml", ".yml", ".json")
+			if err != nil {
+				return fault.Wrap(fault.RecipeNotFound, err, "the recipes in %s cannot be read: %v", arg, err)
+			}
+			paths = nil
+			for _, name := range names {
+				if filepath.Base(name) != config.ProjectFile {
+					paths = append(paths, filepath.Join(arg, filepath.FromSlash(name)))
+				}
+			}
+		}
+		for _, path := range paths {
+			text, name, err := readSource(path, ap.stdin, ap.limit)
+			if err != nil {
+				return err
+			}
+			if _, is := registry.RecipeIn(name, text, ap.limit); !is && path != arg || seen[name] {
+				continue // a directory may hold other files
+			}
+			seen[name] = true
+			ap.files = append(ap.files, &applyFile{applied: applied{File: name, DryRun: ap.dry}, text: text})
+		}
+	}
+	if len(ap.files) == 0 {
+		return fault.New(fault.RecipeNotFound, "there is no recipe in %s: want files that end in .yaml, .yml or .json", view.OneLine(args[0]))
+	}
+	return nil
+}
+
+func (ap *applier) run(ctx context.Context) error {
+	if err := ap.parse(); err != nil {
+		return err
+	}
+	return ap.operating(ctx, !ap.dry, func(ctx context.Context, c *client.Client) error {
+		if err := ap.check(ctx, c); err != nil {
+			return err
+		}
+		if err := ap.failed(); err != nil || ap.dry {
+			ap.show(ap.outcomes(), ap.print)
+			return err
+		}
+		err := ap.registerAll(ctx, c)
+		if err == nil {
+			err = ap.failed()
+		}
+		if err == nil || errors.As(err, new(exit)) {
+			ap.show(ap.outcomes(), ap.print)
+		}
+		return err
+	})
+}
+
+// parse reads the texts and refuses those that are no recipes, and two of one version.
+func (ap *applier) parse() error {
+	names := map[string]*applyFile{}
+	for _, f := range ap.files {
+		r, src, diags := recipe.Parse(f.File, f.text, recipe.Options{MaxBytes: int(ap.limit)})
+		f.source = src
+		if r == nil {
+			f.Outcome, f.Diagnostics = applyInvalid, diags
+			continue
+		}
+		f.Name, f.Version = r.Name, r.Version
+		id := f.Name + "@" + f.Version
+		if other := names[id]; other != nil {
+			return fault.New(fault.Conflict, "two files are the recipe %q of version %s: %s and %s", f.Name, cmp.Or(f.Version, "none"), other.File, f.File)
+		}
+		names[id] = f
+	}
+	if err := ap.failed(); err != nil {
+		ap.show(ap.outcomes(), ap.print)
+		return err
+	}
+	return nil
+}
+
+// check has all texts checked where they are to be registered, and finds out what would come
+// of each. One that names recipes which are not registered yet waits for the others.
+func (ap *applier) check(ctx context.Context, c *client.Client) error {
+	for _, f := range ap.files {
+		v, err := c.Recipes.Check(ctx, f.text)
+		if err != nil {
+			return err
+		}
+		f.Diagnostics = f.diagnostics(v)
+		if f.Version = cmp.Or(v.Version, f.Version); !v.Valid {
+			if f.waits = len(ap.files) > 1 && onlyUnknown(f.Diagnostics); !f.waits {
+				f.Outcome = applyInvalid
+				continue
+			}
+			f.Diagnostics = nil
+		}
+		if err := f.compare(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *applyFile) diagnostics(v *client.Validation) (list []fault.Diagnostic) {
+	for i := range v.Diagnostics {
+		d := v.Diagnostics[i].Diagnostic()
+		d.Pos.File = f.File
+		list = append(list, d)
+	}
+	return list
+}
+
+// onlyUnknown reports whether all errors are recipes that are not registered.
+func onlyUnknown(diags []fault.Diagnostic) bool {
+	return !slices.ContainsFunc(diags, func(d fault.Diagnostic) bool {
+		return d.Severity == fault.SeverityError && d.Code != fault.RecipeNotFound
+	})
+}
+
+// compare compares a text with the one that is registered as its version.
+func (f *applyFile) compare(ctx context.Context, c *client.Client) error {
+	f.Outcome = applyRegistered
+	if f.Version == "" {
+		return nil // the server gives it one
+	}
+	id := f.Name + "@" + f.Version
+	v, err := c.Recipes.Get(ctx, id)
+	if errors.Is(err, fault.RecipeNotFound) {
+		return nil
+	}
+	var known []byte
+	if err == nil {
+		known, err = c.Recipes.Source(ctx, id)
+	}
+	if err != nil {
+		return err
+	}
+	f.ID, f.revision = v.ID, v.Revision
+	switch {
+	case bytes.Equal(known, f.text):
+		f.Outcome, f.waits, f.done = applyUnchanged, false, true
+		return nil
+	case v.HasRun:
+		e := fault.New(fault.Conflict, "%s: version %s of the recipe %q has run with another text, and never changes", f.File, f.Version, f.Name)
+		e.Remedy = "Give the text another version; `roux recipes source " + id + "` prints the one that is registered."
+		f.Outcome, f.err, f.Message = applyRefused, e, e.Msg
+	default:
+		f.Outcome = applyReplaced
+	}
+	f.Diff = linediff.Unified(f.Name, known, f.text)
+	return nil
+}
+
+// registerAll registers the texts that are not. It begins again as long as something was
+// registered, because recipes may name others.
+func (ap *applier) registerAll(ctx context.Context, c *client.Client) error {
+	open := slices.DeleteFunc(slices.Clone(ap.files), func(f *applyFile) bool { return f.Outcome == applyUnchanged })
+	for len(open) > 0 {
+		before := len(open)
+		var left []*applyFile
+		for _, f := range open {
+			if f.waits {
+				v, err := c.Recipes.Check(ctx, f.text)
+				if err != nil {
+					return err
+				}
+				if f.Diagnostics = f.diagnostics(v); !v.Valid {
+					left = append(left, f)
+					continue
+				}
+			}
+			if err := f.register(ctx, c); err != nil {
+				return err
+			}
+		}
+		if open = left; len(open) == before {
+			break
+		}
+	}
+	for _, f := range open {
+		f.Outcome = applyInvalid
+	}
+	return nil
+}
+
+func (f *applyFile) register(ctx context.Context, c *client.Client) (err error) {
+	var v *client.Recipe
+	created := true
+	if f.Outcome == applyReplaced {
+		v, _, err = c.Recipes.Replace(ctx, f.Name, f.text, f.revision)
+	} else {
+		v, created, err = c.Recipes.Create(ctx, f.text)
+	}
+	if err != nil {
+		return err
+	}
+	if !created {
+		f.Outcome = applyUnchanged
+	}
+	f.ID, f.Version, f.done = v.ID, v.Version, true
+	return nil
+}
+
+// failed returns an error if a file is invalid or was refused.
+func (ap *applier) failed() error {
+	var worst error
+	for _, f := range ap.files {
+		switch f.Outcome {
+		case applyInvalid:
+			return exit(fault.ExitCode(fault.Invalid(fault.RecipeInvalid, nil)))
+		case applyRefused:
+			worst = exit(fault.ExitCode(f.err))
+		}
+	}
+	return worst
+}
+
+// outcomes returns what came of the files.
+func (ap *applier) outcomes() []applied {
+	list := make([]applied, len(ap.files))
+	for i, f := range ap.files {
+		list[i] = f.applied
+		switch f.Outcome {
+		case applyRegistered, applyReplaced, "":
+			if !f.done && (!ap.dry || ap.failed() != nil) {
+				list[i].Outcome = applyUntouched
+			}
+		}
+	}
+	return list
+}
+
+// print shows people what came of the files.
+func (ap *applier) print() {
+	rows := [][]string{{"RECIPE", "OUTCOME", "FILE"}}
+	list := ap.outcomes()
+	for i, f := range ap.files {
+		ap.printDiagnostics(ap.stderr, &compiled{source: f.source, diags: f.Diagnostics})
+		if f.err != nil {
+			ap.screen.Print(ap.screen.Paint("error", "error:") + " " + view.OneLine(f.Message) + "\n  " + fault.RemedyOf(f.err) + "\n")
+		}
+		name, outcome := f.Name, list[i].Outcome
+		if f.Version != "" {
+			name += "@" + f.Version
+		}
+		if ap.dry && (outcome == applyRegistered || outcome == applyReplaced) {
+			outcome = "would be " + outcome
+		}
+		rows = append(rows, []string{cmp.Or(view.OneLine(name), "?"), outcome, view.OneLine(f.File)})
+	}
+	ap.table(rows, 2)
+	if ap.dry {
+		for _, f := range ap.files {
+			ap.text("%s", f.Diff)
+		}
+	}
+	if ap.failed() != nil && !slices.ContainsFunc(ap.files, func(f *applyFile) bool { return f.done && f.Outcome != applyUnchanged }) {
+		ap.screen.Print("nothing was registered\n")
+	}
+}
