@@ -19,10 +19,9 @@ import (
 type inFlight struct {
 	task      *machine.Task // until its report is handled, which returns it to attempts.tasks
 	prog      *program.Program
-	start     *journal.Start // of its run
-	e         *Engine        // and what follows: for the goroutine that carries it out
-	inline    bool           // by the loop's own goroutine, which then takes the report from the inbox
-	cancelled atomic.Bool    // it was told to stop, and its result is not needed
+	e         *Engine     // and what follows: for the goroutine that carries it out
+	inline    bool        // by the loop's own goroutine, which then takes the report from the inbox
+	cancelled atomic.Bool // it was told to stop, and its result is not needed
 	// report is its result. The run, the step and the fence name the attempt from the
 	// beginning; the run may have left memory when the report arrives.
 	report input
@@ -92,7 +91,7 @@ func (a *attempts) launch(l *loadedRun, id taskID) *inFlight {
 		req = &slotRequest{Account: id.key.Account, Ref: id.ref, Fence: id.fence}
 		a.orphans[id] = req
 	}
-	attempt := &inFlight{task: a.tasks.Take(), prog: l.prog, start: l.run.Start()}
+	attempt := &inFlight{task: a.tasks.Take(), prog: l.prog}
 	in := &attempt.report
 	in.kind, in.key, in.loaded, in.m.Kind, in.m.Source, in.m.Ref, in.m.Fence = inRun, id.key, l, machine.InResult, journal.FromWorker, id.ref, id.fence
 	req.Holder.attempt = attempt

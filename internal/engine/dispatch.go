@@ -110,7 +110,7 @@ func (a *inFlight) prepare(task *worker.Task) (fail *machine.Failure) {
 		CheckInput: call.CheckInput, CheckOutput: call.CheckOutput,
 		Task: action.Task{
 			Run: id.key.Run, Step: t.StepPath, Attempt: int(t.Fence.Attempt), Account: id.key.Account,
-			EffectKey: t.EffectKey, Input: input, Files: blob.WithNames(e.files(id.key.Account), t.Files()), TraceParent: a.start.TraceParent(id.ref, id.fence, e.cfg.Traced),
+			EffectKey: t.EffectKey, Input: input, Files: blob.WithNames(e.files(id.key.Account), t.Files()), TraceParent: t.TraceParent(e.cfg.Traced),
 		},
 	}
 	return nil

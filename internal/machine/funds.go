@@ -173,6 +173,9 @@ func (r *Run) shortfall(s *scope, i int32) int64 {
 // that is the most the step costs, and the result's cost counts as nothing. An account
 // pays at most the declared cost; one that was not declared is unknown.
 func (r *Run) costOf(s *scope, i int32, in *Input) (int64, *Failure) {
+	if in.Cost == 0 {
+		return 0, nil
+	}
 	pin := r.pin(r.brief(s, i))
 	switch {
 	case pin.Price > 0:

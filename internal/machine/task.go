@@ -32,7 +32,7 @@ type Task struct {
 	step  *plan.Step
 	code  *stepCode
 	vars  vars
-	files []journal.File
+	start *journal.Start // of its run
 }
 
 // Task captures the attempt of a CmdDispatch; nil when the fence is no longer the
@@ -73,7 +73,12 @@ func (ts *Tasks) Return(t *Task) {
 
 // Files are the run's input files, under the names they have in this run. The caller
 // must not change them.
-func (t *Task) Files() []journal.File { return t.files }
+func (t *Task) Files() []journal.File { return t.start.Files }
+
+// TraceParent is what the attempt sends to services, see [journal.Start.TraceParent].
+func (t *Task) TraceParent(recorded bool) string {
+	return t.start.TraceParent(t.Ref, t.Fence, recorded)
+}
 
 // TaskInto is like Task but stores the task in t; it reports false where Task would
 // return nil.
@@ -89,7 +94,7 @@ func (r *Run) TaskInto(t *Task, ref journal.Ref, fence journal.Fence) bool {
 	brief := r.brief(s, i)
 	*t = Task{Ref: ref, Fence: fence, Pin: r.pin(brief), StepPath: journal.StepPath(r.plan, ref),
 		EffectKey: r.effectKey(s, i), TimeoutMS: brief.timeoutMS,
-		step: step, code: r.prog.code(ref.Step), files: r.start.Files}
+		step: step, code: r.prog.code(ref.Step), start: r.start}
 	if brief.plain {
 		return true
 	}
@@ -164,7 +169,7 @@ func (t *Task) Render() (input, hash []byte, fail *Failure) {
 
 func (t *Task) render() ([]byte, *Failure) {
 	step := t.step
-	if t.code.params == nil && (step.FileInput == "" || len(t.files) != 1) {
+	if t.code.params == nil && (step.FileInput == "" || len(t.start.Files) != 1) {
 		if raw, fail, ok := t.renderBindings(); ok {
 			return raw, fail
 		}
@@ -186,9 +191,9 @@ func (t *Task) render() ([]byte, *Failure) {
 		}
 		obj[step.Bindings[k].Name] = v
 	}
-	if step.FileInput != "" && len(t.files) == 1 {
+	if step.FileInput != "" && len(t.start.Files) == 1 {
 		if _, given := obj[step.FileInput]; !given {
-			obj[step.FileInput] = t.files[0].Hash
+			obj[step.FileInput] = t.start.Files[0].Hash
 		}
 	}
 	for _, name := range step.Required {
@@ -281,7 +286,7 @@ func (t *Task) absent(b *plan.Binding) bool {
 func (t *Task) missing(name string) *Failure {
 	msg := fmt.Sprintf("input %q of %s is required and has no value", name, t.Pin.Name)
 	if name == t.step.FileInput {
-		msg = fmt.Sprintf("input %q of %s takes the run's file, but the run has %d files; pass one with --file, or bind it", name, t.Pin.Name, len(t.files))
+		msg = fmt.Sprintf("input %q of %s takes the run's file, but the run has %d files; pass one with --file, or bind it", name, t.Pin.Name, len(t.start.Files))
 	}
 	return &Failure{Code: fault.InputMissing, Msg: msg}
 }
