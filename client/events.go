@@ -121,6 +121,21 @@ type Change struct {
 	LimitSource string     `json:"limitSource,omitempty"`
 	Limit       int64      `json:"limit,omitempty"`
 	Amount      int64      `json:"amount,omitempty"`
+	Removed     bool       `json:"removed,omitempty"` // of run.deleted: it is no longer kept
+}
+
+// A FeedPosition is where the feed of an account stands.
+type FeedPosition struct {
+	Last  uint64 `json:"last"`  // number of the last change; 0 = there is none yet
+	After uint64 `json:"after"` // changes after this number are kept
+}
+
+// FeedPosition returns where the feed of the account begins and ends: with Last, Feed begins
+// with what changes from now on.
+func (c *Client) FeedPosition(ctx context.Context) (*FeedPosition, error) {
+	out := new(FeedPosition)
+	_, err := c.do(ctx, at(http.MethodGet, "v1", "feed", "position"), out)
+	return result(out, err)
 }
 
 // Feed returns the changes of the account after a number, each once and in order, until ctx

@@ -311,13 +311,14 @@ type Change struct {
 	LimitSource string     `json:"limitSource,omitempty"`
 	Limit       int64      `json:"limit,omitempty"`
 	Amount      int64      `json:"amount,omitempty"`
+	Removed     bool       `json:"removed,omitempty"` // of run.deleted: it is no longer kept
 }
 
 func changeOf(c *store.Change) Change {
 	out := Change{Number: c.N, Timestamp: rest.Stamp(c.At), RunID: c.Run, RootRunID: c.Root, Recipe: c.Recipe, Code: string(c.Code), CompletedAt: rest.StampOr(c.Ended), Quarantined: c.Quarantined}
 	switch {
 	case c.Run != "" && (c.Deleted || c.Hidden):
-		out.Type = "run.deleted"
+		out.Type, out.Removed = "run.deleted", c.Deleted
 	case c.Run != "":
 		out.Type, out.Status, out.State = "run.changed", resource.StatusOf(c.Status), c.Status
 	case c.Entry != 0:

@@ -116,6 +116,7 @@ func (a *app) completions(root *cobra.Command) {
 	}
 	for path, words := range map[string]func() []string{
 		"keys create --role": roleWords, "keys create --scope": scopeWords, "keys create --reset": resetWords,
+		"listen --events": eventWords, "listen --payload": payloadWords,
 		"webhooks create --events": eventWords, "webhooks create --payload": payloadWords, "webhooks update --events": eventWords, "webhooks update --payload": payloadWords,
 		"runs delete --status": statusWords, "runs list --status": statusWords, "--output": outputWords, "--profile": a.profileWords, "--time": func() []string { return []string{timeRelative, timeISO} },
 	} {

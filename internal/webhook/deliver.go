@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -173,11 +172,7 @@ func (h *Hooks) post(ctx context.Context, account string, hook *Hook, message, b
 	if err != nil {
 		return 0, fault.New(fault.InputInvalid, "the URL of the webhook cannot be used")
 	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("User-Agent", "Roux-Webhooks/1")
-	req.Header.Set(HeaderID, message)
-	req.Header.Set(HeaderTimestamp, strconv.FormatInt(now.Unix(), 10))
-	req.Header.Set(HeaderSignature, signature)
+	req.Header = headers(message, now, signature)
 	resp, err := h.cfg.Send(req)
 	if err != nil {
 		return 0, err
