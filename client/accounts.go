@@ -96,6 +96,7 @@ type Entry struct {
 
 	ReservationID string     `json:"reservationId,omitempty"`
 	Source        string     `json:"source,omitempty"`      // of a grant: paid or promotional
+	Priority      int32      `json:"priority,omitempty"`    // of a grant
 	EffectiveAt   *time.Time `json:"effectiveAt,omitempty"` // of a grant
 	ExpiresAt     *time.Time `json:"expiresAt,omitempty"`   // of a grant
 }
@@ -107,8 +108,23 @@ type LotAmount struct {
 }
 
 // Entries returns the movements of the credits, the oldest first.
-func (c *Credits) Entries(ctx context.Context) iter.Seq2[Entry, error] {
-	return list[Entry](ctx, c.c, func() *call { return at(http.MethodGet, "v1", "credits", "entries") })
+func (c *Credits) Entries(ctx context.Context) iter.Seq2[Entry, error] { return c.EntriesAfter(ctx, 0) }
+
+// EntriesAfter returns the movements after a number, the oldest first.
+func (c *Credits) EntriesAfter(ctx context.Context, n uint64) iter.Seq2[Entry, error] {
+	return list[Entry](ctx, c.c, func() *call {
+		return at(http.MethodGet, "v1", "credits", "entries").with("after", number(n)).with("limit", "500")
+	})
+}
+
+// State returns the state of the credits as of a time as it is stored, which the command roux
+// reads; the zero time = now.
+func (c *Credits) State(ctx context.Context, asOf time.Time) ([]byte, error) {
+	var out struct {
+		State []byte `json:"state"`
+	}
+	_, err := c.c.do(ctx, at(http.MethodGet, "v1", "credits", "state").with("at", stamp(asOf)), &out)
+	return out.State, err
 }
 
 // A Lot is what is left of a grant.
@@ -175,6 +191,30 @@ func (a *Accounts) Void(ctx context.Context, account, lot, note string) (*Lot, e
 	out := new(Lot)
 	_, err = a.c.do(ctx, cl, out)
 	return result(out, err)
+}
+
+// An AdjustmentRequest gives back credits that a run has paid.
+type AdjustmentRequest struct {
+	RunID string `json:"runId"` // a root run
+	// Key names the adjustment: a second one with the same key changes nothing. Default: a
+	// random one for each call.
+	Key    string `json:"key,omitempty"`
+	Amount int64  `json:"amount"`
+	Note   string `json:"note,omitempty"`
+}
+
+// Adjust gives back credits that a run of an account has paid, to the lots that paid them. The
+// entries have no numbers.
+func (a *Accounts) Adjust(ctx context.Context, account string, what AdjustmentRequest) ([]Entry, error) {
+	cl, err := at(http.MethodPost, "v1", "accounts", account, "adjustments").send(what)
+	if err != nil {
+		return nil, err
+	}
+	var out struct {
+		Entries []Entry `json:"entries"`
+	}
+	_, err = a.c.do(ctx, cl, &out)
+	return out.Entries, err
 }
 
 // Keys are those of the account.

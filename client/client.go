@@ -65,6 +65,8 @@ type Client struct {
 	Bulks *Bulks
 	// Accounts are other accounts, for a key that administers them.
 	Accounts *Accounts
+	// Operator looks after the server.
+	Operator *Operator
 	// Secrets are those that the account keeps on the server.
 	Secrets *Secrets
 
@@ -98,7 +100,7 @@ func New(cfg Config) (*Client, error) {
 	c := &Client{cfg: cfg, base: base}
 	c.Recipes, c.Runs, c.Jobs, c.Files = &Recipes{c}, &Runs{c}, &Jobs{c}, &Files{c}
 	c.Actions, c.Credits, c.Keys, c.Webhooks, c.Bulks = &Actions{c}, &Credits{c}, &Keys{c}, &Webhooks{c}, &Bulks{c}
-	c.Accounts, c.Secrets = &Accounts{c}, &Secrets{c}
+	c.Accounts, c.Secrets, c.Operator = &Accounts{c}, &Secrets{c}, &Operator{c}
 	return c, nil
 }
 

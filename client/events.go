@@ -8,6 +8,7 @@ import (
 	"iter"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -146,4 +147,28 @@ func (c *Client) Feed(ctx context.Context, after uint64) iter.Seq2[Change, error
 		s := &stream{c: c, after: after, call: func() *call { return at(http.MethodGet, "v1", "feed") }}
 		decoded[Change](ctx, s, nil)(yield)
 	}
+}
+
+// A StoredChange is a change with all that the server has of it.
+type StoredChange struct {
+	Change
+	Imported bool   `json:"imported,omitempty"` // the run came in a bundle
+	Removed  bool   `json:"removed,omitempty"`  // the run is gone, with all runs below it
+	Hidden   bool   `json:"hidden,omitempty"`   // a user has deleted the run, which is still stored
+	Key      string `json:"key,omitempty"`      // of an entry
+}
+
+// Changes are a part of the changes of the account.
+type Changes struct {
+	Changes []StoredChange `json:"changes"`
+	Last    uint64         `json:"last"`    // number of the last change
+	Expired uint64         `json:"expired"` // number of the last change that is no longer kept
+}
+
+// Changes returns at most limit changes of the account after a number, the oldest first; at most
+// 1,000, and with limit 0 none. [Client.Feed] follows them.
+func (c *Client) Changes(ctx context.Context, after uint64, limit int) (*Changes, error) {
+	out := new(Changes)
+	_, err := c.do(ctx, at(http.MethodGet, "v1", "changes").with("after", number(after)).with("limit", strconv.Itoa(limit)), out)
+	return result(out, err)
 }

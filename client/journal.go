@@ -12,9 +12,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// A RunJournal is what the server has stored of a run: its row in lists, and a part of its
-// journal.
-type RunJournal struct {
+// A RunHead is what the server has stored of a run in lists.
+type RunHead struct {
 	ExecutionID   string            `json:"executionId"`
 	AccountID     string            `json:"accountId"`
 	RecipeName    string            `json:"recipeName"`
@@ -26,6 +25,7 @@ type RunJournal struct {
 	CreatedAt     time.Time         `json:"createdAt"`
 	UpdatedAt     time.Time         `json:"updatedAt"`
 	CompletedAt   *time.Time        `json:"completedAt,omitempty"`
+	DeletedAt     *time.Time        `json:"deletedAt,omitempty"`
 	ErrorCode     fault.Code        `json:"errorCode,omitempty"`
 	Error         string            `json:"error,omitempty"`
 	CreditsUsed   int64             `json:"creditsUsed"`
@@ -33,11 +33,57 @@ type RunJournal struct {
 	Quarantined   string            `json:"quarantined,omitempty"` // why it is
 	Owes          bool              `json:"owes,omitempty"`        // it has ended, and something is yet to be done
 	Labels        map[string]string `json:"labels,omitempty"`
+	Damage        string            `json:"damage,omitempty"` // why only the ids here can be trusted
+}
+
+// A RunJournal is what the server has stored of a run: its row in lists, and a part of its
+// journal.
+type RunJournal struct {
+	RunHead
 	// Events are consecutive events in the encoding of journals, which the command roux reads;
 	// programs use [Runs.Events]. The first ones may be no later than was asked for.
 	Events []byte `json:"events,omitempty"`
 	Next   uint64 `json:"next"` // number of the last event in Events
 	Last   uint64 `json:"last"` // number of the last event of the run
+	// Snapshot is the newest snapshot, for [Runs.Snapshot] only.
+	Snapshot       []byte `json:"snapshot,omitempty"`
+	SnapshotAt     uint64 `json:"snapshotAt,omitempty"` // number of its last event
+	SnapshotFormat int    `json:"snapshotFormat,omitempty"`
+}
+
+// A HeadQuery selects runs for [Runs.Heads]. Fields left zero do not restrict.
+type HeadQuery struct {
+	Prefix       string // of the id
+	Parent       string // its child runs, the oldest first
+	Root         string // the runs below it
+	All          bool   // child runs too, by id
+	Status       string // a state
+	Recipe       string // its name
+	CreatedAfter time.Time
+	After        string // the last run of the part before
+	Limit        int    // default 50, at most 500
+}
+
+// Heads returns a part of a list of runs, as they are stored; programs use [Runs.List].
+func (r *Runs) Heads(ctx context.Context, q HeadQuery) ([]RunHead, error) {
+	cl := at(http.MethodGet, "v1", "journals").with("prefix", q.Prefix).with("parent", q.Parent).with("root", q.Root).with("status", q.Status)
+	cl.with("recipe", q.Recipe).with("createdAfter", stamp(q.CreatedAfter)).with("after", q.After).with("limit", number(max(q.Limit, 0)))
+	if q.All {
+		cl.with("all", "true")
+	}
+	var out struct {
+		Runs []RunHead `json:"runs"`
+	}
+	_, err := r.c.do(ctx, cl, &out)
+	return out.Runs, err
+}
+
+// Snapshot returns the newest snapshot of a run without events of its journal. It is empty
+// when the recipe marks values as writeOnly.
+func (r *Runs) Snapshot(ctx context.Context, id string) (*RunJournal, error) {
+	out := new(RunJournal)
+	_, err := r.c.do(ctx, r.at(http.MethodGet, id, "journal").with("maxBytes", "0").with("snapshot", "true"), out)
+	return result(out, err)
 }
 
 // NoEvents asks [Runs.Journal] for no events.

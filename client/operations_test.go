@@ -42,8 +42,19 @@ var operations = map[string]func(context.Context, *client.Client) error{
 	"accounts-void":   func(ctx context.Context, c *client.Client) error { return last(c.Accounts.Void(ctx, "x", "y", "")) },
 	"credits-balance": func(ctx context.Context, c *client.Client) error { return last(c.Credits.Get(ctx, noTime)) },
 	"credits-entries": func(ctx context.Context, c *client.Client) error { return drain(c.Credits.Entries(ctx)) },
-	"credits-lots":    func(ctx context.Context, c *client.Client) error { return drain(c.Credits.Lots(ctx)) },
-	"actions-list":    func(ctx context.Context, c *client.Client) error { return drain(c.Actions.List(ctx)) },
+	"credits-state":   func(ctx context.Context, c *client.Client) error { return last(c.Credits.State(ctx, noTime)) },
+	"accounts-adjust": func(ctx context.Context, c *client.Client) error {
+		return last(c.Accounts.Adjust(ctx, "x", client.AdjustmentRequest{RunID: "y", Amount: 1}))
+	},
+	"feed-changes": func(ctx context.Context, c *client.Client) error { return last(c.Changes(ctx, 1, 2)) },
+	"server-plan":  func(ctx context.Context, c *client.Client) error { return last(c.Operator.Plan(ctx, "x")) },
+	"server-clean": func(ctx context.Context, c *client.Client) error { return last(c.Operator.Clean(ctx, true)) },
+	"server-backup": func(ctx context.Context, c *client.Client) error {
+		_, err := c.Operator.Backup(ctx, "/x", func(client.BackupProgress) {})
+		return ignored(err)
+	},
+	"credits-lots": func(ctx context.Context, c *client.Client) error { return drain(c.Credits.Lots(ctx)) },
+	"actions-list": func(ctx context.Context, c *client.Client) error { return drain(c.Actions.List(ctx)) },
 	"actions-call": func(ctx context.Context, c *client.Client) error {
 		return last(c.Actions.Call(ctx, "x", "1", client.ExecuteRequest{}))
 	},
@@ -132,9 +143,17 @@ var operations = map[string]func(context.Context, *client.Client) error{
 	},
 	"executions-explain": func(ctx context.Context, c *client.Client) error { return last(c.Runs.Explain(ctx, "x", "y")) },
 	"executions-ledger":  func(ctx context.Context, c *client.Client) error { return last(c.Runs.Ledger(ctx, "x")) },
-	"executions-journal": func(ctx context.Context, c *client.Client) error { return last(c.Runs.Journal(ctx, "x", 1, 2)) },
-	"executions-plan":    func(ctx context.Context, c *client.Client) error { return last(c.Runs.Plan(ctx, "x")) },
-	"executions-tags":    func(ctx context.Context, c *client.Client) error { return drain(c.Runs.Tags(ctx, "x")) },
+	"executions-journal": func(ctx context.Context, c *client.Client) error {
+		if _, err := c.Runs.Snapshot(ctx, "x"); err != nil {
+			return err
+		}
+		return last(c.Runs.Journal(ctx, "x", 1, 2))
+	},
+	"executions-heads": func(ctx context.Context, c *client.Client) error {
+		return last(c.Runs.Heads(ctx, client.HeadQuery{Prefix: "run_", Parent: "x", Root: "y", All: true, Status: "queued", Recipe: "z", CreatedAfter: time.Unix(1, 0), After: "run_1", Limit: 3}))
+	},
+	"executions-plan": func(ctx context.Context, c *client.Client) error { return last(c.Runs.Plan(ctx, "x")) },
+	"executions-tags": func(ctx context.Context, c *client.Client) error { return drain(c.Runs.Tags(ctx, "x")) },
 	"executions-events": func(ctx context.Context, c *client.Client) error {
 		return drain(c.Runs.Events(ctx, "x", client.EventOptions{After: 1, Types: []string{"node.*"}, Every: true}))
 	},
@@ -318,7 +337,7 @@ var schemas = map[string]any{
 	"RecipeSummary": client.Recipe{}, "RetryRequest": client.RetryRequest{}, "SignalInBody": client.Signal{}, "StepMetadata": client.StepMetadata{}, "StepOutcome": client.StepOutcome{},
 	"StepOutcomes": client.StepOutcomes{}, "StepResult": client.StepResult{}, "Tag": client.Tag{}, "Validation": client.Validation{}, "WaitingFor": client.WaitingFor{},
 	"Adjusted": client.Adjustment{}, "Bill": client.Bill{}, "Charge": client.Charge{}, "Dependency": client.Dependency{}, "ExecutionExplanation": client.Explanation{},
-	"Extension": client.Extension{}, "RetryPlan": client.RetryPlan{}, "RunJournal": client.RunJournal{}, "Fact": client.Fact{}, "GenerationBill": client.GenerationBill{}, "Part": client.LotAmount{}, "Standing": client.BudgetUse{}, "StepExplanation": client.StepExplanation{},
+	"Extension": client.Extension{}, "RetryPlan": client.RetryPlan{}, "RunJournal": client.RunJournal{}, "RunHead": client.RunHead{}, "AdjustInBody": client.AdjustmentRequest{}, "Removed": client.Removed{}, "StoredChange": client.StoredChange{}, "Changes": client.Changes{}, "Fact": client.Fact{}, "GenerationBill": client.GenerationBill{}, "Part": client.LotAmount{}, "Standing": client.BudgetUse{}, "StepExplanation": client.StepExplanation{},
 	"BulkFilter": client.BulkFilter{}, "BulkGroup": client.BulkGroup{}, "BulkItem": client.BulkItem{}, "BulkRequest": client.BulkRequest{}, "BulkResource": client.Bulk{},
 	"NewWebhook": client.NewWebhook{}, "WebhookAttempt": client.DeliveryAttempt{}, "WebhookDelivery": client.Delivery{}, "WebhookKey": client.WebhookKey{},
 	"Settings": client.AccountSettings{}, "AccountLimits": client.AccountLimits{}, "AccountUsage": client.AccountUsage{}, "AccountResource": client.Account{}, "OwnAccount": client.OwnAccount{},
@@ -337,7 +356,7 @@ var unread = map[string]string{
 }
 
 // aside are schemas that are no types of the client.
-var aside = regexp.MustCompile(`^(Page.*|Health|Metadata|TypeDefinition|BranchCondition|DurationRange|DeprecateInBody|VoidInBody|RotateKeyInBody|SetSecretInBody)$`)
+var aside = regexp.MustCompile(`^(Page.*|Health|Metadata|TypeDefinition|BranchCondition|DurationRange|DeprecateInBody|VoidInBody|RotateKeyInBody|SetSecretInBody|RunHeads|CreditState|Adjustment|BackupInBody)$`)
 
 // Every field of the server's answers and requests is one of the client's types.
 func TestEveryFieldIsKnown(t *testing.T) {

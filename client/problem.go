@@ -87,6 +87,11 @@ func problemOf(res *http.Response) error {
 	}
 	p.Status, p.RetryAfter = res.StatusCode, retryAfter(res.Header, time.Now())
 	p.RequestID = cmp.Or(p.RequestID, res.Header.Get("X-Request-Id"))
+	return p.fault()
+}
+
+// fault returns the error that the server has reported.
+func (p *Problem) fault() *fault.Error {
 	e := &fault.Error{Code: p.Code, Msg: cmp.Or(p.Detail, p.Title), Remedy: p.Remedy, RetryAfterMS: p.RetryAfter.Milliseconds(), Err: p}
 	if p.LimitSource != "" {
 		e.Limit = &fault.Limit{Source: p.LimitSource, Missing: p.Missing, Until: p.Until}

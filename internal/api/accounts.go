@@ -5,6 +5,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"math"
 	"net/http"
 	"time"
 
@@ -34,6 +35,7 @@ func (s *Server) accountRoutes() {
 	rest.Handle(s.rest, rest.Op("credits-balance", http.MethodGet, "/v1/credits", "Get the balance of the account"), read, s.balance)
 	rest.Handle(s.rest, rest.Op("credits-entries", http.MethodGet, "/v1/credits/entries", "List the entries of the account's credits, the oldest first"), read, s.entries)
 	rest.Handle(s.rest, rest.Op("credits-lots", http.MethodGet, "/v1/credits/lots", "List the lots of the account's credits"), read, s.lots)
+	rest.Handle(s.rest, rest.Op("credits-state", http.MethodGet, "/v1/credits/state", "Get the state of the account's credits as a store has it"), read, s.creditState)
 	admin := rest.Needs(access.AccountsAdmin)
 	rest.Handle(s.rest, rest.Op("accounts-balance", http.MethodGet, "/v1/accounts/{account}/credits", "Get the balance of an account"), admin, s.balanceOf)
 	grant := rest.Needs(access.AccountsAdmin)
@@ -42,6 +44,11 @@ func (s *Server) accountRoutes() {
 	o.DefaultStatus = http.StatusCreated
 	rest.Handle(s.rest, o, grant, s.grant)
 	rest.Handle(s.rest, rest.Op("accounts-void", http.MethodPost, "/v1/accounts/{account}/grants/{lot}/void", "Take back what is left of a grant"), admin, s.void)
+	adjust := rest.Needs(access.AccountsAdmin)
+	adjust.Once = rest.OnceItself
+	a := rest.Op("accounts-adjust", http.MethodPost, "/v1/accounts/{account}/adjustments", "Give back credits that a run has paid")
+	a.DefaultStatus = http.StatusCreated
+	rest.Handle(s.rest, a, adjust, s.adjust)
 }
 
 // BalanceTime is the time of a balance.
@@ -110,6 +117,7 @@ type Entry struct {
 	// The rest says more of a reservation and of a grant.
 	ReservationID string     `json:"reservationId,omitempty"`
 	Source        string     `json:"source,omitempty" doc:"Of a grant: paid or promotional."`
+	Priority      int32      `json:"priority,omitempty" doc:"Of a grant."`
 	EffectiveAt   *time.Time `json:"effectiveAt,omitempty" doc:"Of a grant."`
 	ExpiresAt     *time.Time `json:"expiresAt,omitempty" doc:"Of a grant."`
 }
@@ -120,32 +128,48 @@ type LotAmount struct {
 	Amount int64  `json:"amount"`
 }
 
-func (s *Server) entries(ctx context.Context, in *rest.Paging) (*rest.Listed[Entry], error) {
+type entriesIn struct {
+	rest.Paging
+	After uint64 `query:"after" maximum:"9007199254740991" doc:"Only entries after this number."`
+}
+
+func (s *Server) entries(ctx context.Context, in *entriesIn) (*rest.Listed[Entry], error) {
 	list := "entries " + rest.Account(ctx)
 	after, err := s.rest.PlaceNumber(list, in.Cursor)
 	if err != nil {
 		return nil, err
 	}
+	after = max(after, in.After)
 	found, err := s.cfg.Node.Store.Entries(ctx, rest.Account(ctx), after, in.Limit)
 	if err != nil {
 		return nil, err
 	}
-	data := make([]Entry, len(found))
-	for i, e := range found {
-		data[i] = Entry{Number: after + uint64(i) + 1, Key: e.Key, Kind: e.Kind.String(), At: rest.Stamp(e.At), Amount: e.Amount(), RunID: e.Run, Note: e.Note, Lots: []LotAmount{}}
-		for _, p := range e.Parts {
-			data[i].Lots = append(data[i].Lots, LotAmount{p.Lot, p.Amount})
-		}
-		data[i].ReservationID = e.Hold
-		if t := e.Terms; t != nil {
-			data[i].Source, data[i].EffectiveAt, data[i].ExpiresAt = string(t.Source), rest.StampOr(t.Effective), rest.StampOr(t.Expires)
-		}
+	data := entriesOf(found)
+	for i := range data {
+		data[i].Number = after + uint64(i) + 1
 	}
 	next := ""
 	if len(found) == in.Limit {
 		next = number(after + uint64(len(found)))
 	}
 	return rest.PageOf(ctx, s.rest, list, next, data), nil
+}
+
+// entriesOf describes entries without their numbers.
+func entriesOf(found []*ledger.Entry) []Entry {
+	data := make([]Entry, len(found))
+	for i, e := range found {
+		data[i] = Entry{Key: e.Key, Kind: e.Kind.String(), At: rest.Stamp(e.At), Amount: e.Amount(), RunID: e.Run, Note: e.Note, Lots: []LotAmount{}}
+		for _, p := range e.Parts {
+			data[i].Lots = append(data[i].Lots, LotAmount{p.Lot, p.Amount})
+		}
+		data[i].ReservationID = e.Hold
+		if t := e.Terms; t != nil {
+			data[i].Source, data[i].EffectiveAt, data[i].ExpiresAt = string(t.Source), rest.StampOr(t.Effective), rest.StampOr(t.Expires)
+			data[i].Priority = t.Priority
+		}
+	}
+	return data
 }
 
 // A Lot is a grant and what has become of it.
@@ -245,4 +269,50 @@ func (s *Server) void(ctx context.Context, in *voidIn) (*struct{ Body Lot }, err
 	}
 	lot, err := s.cfg.Node.Engine.VoidLot(ctx, in.Account, in.Lot, note)
 	return &struct{ Body Lot }{lotOf(&lot)}, err
+}
+
+// A CreditState is the state of an account's credits as a store has it.
+type CreditState struct {
+	Account string `json:"account"`
+	State   []byte `json:"state" doc:"In the encoding of the store."`
+}
+
+func (s *Server) creditState(ctx context.Context, in *BalanceTime) (*struct{ Body CreditState }, error) {
+	at := int64(math.MaxInt64)
+	if !in.At.IsZero() {
+		at = in.At.UnixMicro()
+	}
+	a, err := s.cfg.Node.Store.Account(ctx, rest.Account(ctx), at)
+	if err != nil {
+		return nil, err
+	}
+	return &struct{ Body CreditState }{CreditState{Account: rest.Account(ctx), State: a.AppendState(nil)}}, nil
+}
+
+type adjustIn struct {
+	AccountPath
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" doc:"Names the adjustment if the body does not."`
+	Body           struct {
+		RunID  string `json:"runId" minLength:"1" maxLength:"64" doc:"A root run, which has paid."`
+		Key    string `json:"key,omitempty" maxLength:"200" doc:"Names the adjustment; a repeated one with the same key changes nothing."`
+		Amount int64  `json:"amount" minimum:"1" maximum:"9007199254740991"`
+		Note   string `json:"note,omitempty" maxLength:"500"`
+	}
+}
+
+// An Adjustment is what was given back.
+type Adjustment struct {
+	Entries []Entry `json:"entries" doc:"Without their numbers."`
+}
+
+func (s *Server) adjust(ctx context.Context, in *adjustIn) (*struct{ Body Adjustment }, error) {
+	if err := in.check(); err != nil {
+		return nil, err
+	}
+	key := cmp.Or(in.Body.Key, in.IdempotencyKey)
+	if key == "" {
+		return nil, fault.New(fault.RequestInvalid, "an adjustment needs a key in the body, or an Idempotency-Key: a repeated request would give back twice")
+	}
+	entries, err := s.cfg.Node.Engine.Adjust(ctx, in.Account, in.Body.RunID, key, in.Body.Amount, in.Body.Note)
+	return &struct{ Body Adjustment }{Adjustment{entriesOf(entries)}}, err
 }

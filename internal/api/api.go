@@ -23,6 +23,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/account"
+	"github.com/roux-engine/roux/internal/backup"
 	"github.com/roux-engine/roux/internal/bulk"
 	"github.com/roux-engine/roux/internal/docpage"
 	"github.com/roux-engine/roux/internal/engine"
@@ -63,6 +64,9 @@ type Config struct {
 	CursorKey []byte
 	// Release is the release of the server, for people.
 	Release string
+	// Backup makes a backup of the data directory in a directory, see backup.Create. nil = the
+	// server makes none.
+	Backup func(ctx context.Context, to string, progress func(backup.Progress)) (*backup.Manifest, error)
 	// Take is called before a run of another process is taken over, and done with its id once
 	// it is; "" = it was not. An error refuses it. Default: every one is taken.
 	Take func() (done func(account, run string), err error)
@@ -158,6 +162,7 @@ func (s *Server) routes() {
 	s.fileRoutes()
 	s.actionRoutes()
 	s.accountRoutes()
+	s.operatorRoutes()
 	s.settingsRoutes()
 	s.keyRoutes()
 	s.secretRoutes()

@@ -24,13 +24,14 @@ type times struct {
 	// heartbeat is how often a stream without events says that it lives (R43).
 	heartbeat time.Duration
 	slowest   time.Duration
+	backup    time.Duration // between two lines about a backup
 	// parting is how long a client may take once its stream must end, because the key was
 	// revoked or the server stops. One that reads nothing holds neither up.
 	parting time.Duration
 }
 
 // streamTimes are those of a server that is made. Tests shorten them.
-var streamTimes = times{heartbeat: 15 * time.Second, slowest: slowest, parting: time.Second}
+var streamTimes = times{heartbeat: 15 * time.Second, slowest: slowest, backup: 500 * time.Millisecond, parting: time.Second}
 
 // reconnect is how long a client waits before it connects again (R43).
 const reconnect = 2 * time.Second

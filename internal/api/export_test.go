@@ -10,7 +10,7 @@ import (
 // SetStreamTimes shortens the times of streams for a test. It comes before the server starts.
 func SetStreamTimes(t testing.TB, beat, slow, part time.Duration) {
 	before := streamTimes
-	streamTimes = times{beat, slow, part}
+	streamTimes = times{heartbeat: beat, slowest: slow, backup: beat, parting: part}
 	t.Cleanup(func() { streamTimes = before })
 }
 

@@ -3,8 +3,10 @@
 package api
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -76,7 +78,7 @@ type fileFound struct {
 
 func (s *Server) uploadFile(ctx context.Context, in *uploadIn) (*fileFound, error) {
 	r := rest.From(ctx)
-	body := &paced{r: r.HTTP.Body, ctl: http.NewResponseController(r.Writer), end: time.Now().Add(patience)}
+	body := &paced{r: r.HTTP.Body, ctl: http.NewResponseController(r.Writer), step: stepTime(ctx), end: time.Now().Add(max(patience, stepTime(ctx)))}
 	_ = body.ctl.SetReadDeadline(body.deadline(time.Now())) // also if nothing of it is read
 	f, err := s.cfg.Node.Files.Put(ctx, rest.Account(ctx), body, in.Name, mediaType(in.Type))
 	if err != nil {
@@ -99,6 +101,18 @@ func mediaType(header string) string {
 	return kind
 }
 
+// userTime is how long the user at the socket may pause: a file is piped in and out at any pace.
+// Tests shorten it.
+var userTime = time.Hour
+
+// stepTime is how long the client of a request may take for one part of a file.
+func stepTime(ctx context.Context) time.Duration {
+	if access.From(ctx).Local {
+		return userTime
+	}
+	return slowest
+}
+
 // slowBytes is how many bytes of an upload must come in a second, on average.
 const slowBytes = 1 << 10
 
@@ -110,8 +124,9 @@ var patience = 5 * time.Minute
 type paced struct {
 	r    io.Reader
 	ctl  *http.ResponseController
-	end  time.Time // of the upload, if nothing more came; each byte moves it
-	rest int       // bytes that have not moved it yet
+	step time.Duration // within which something comes
+	end  time.Time     // of the upload, if nothing more came; each byte moves it
+	rest int           // bytes that have not moved it yet
 }
 
 func (p *paced) Read(b []byte) (int, error) {
@@ -125,7 +140,7 @@ func (p *paced) Read(b []byte) (int, error) {
 
 // deadline is when the next bytes must have come.
 func (p *paced) deadline(now time.Time) time.Time {
-	if at := now.Add(slowest); at.Before(p.end) {
+	if at := now.Add(p.step); at.Before(p.end) {
 		return at
 	}
 	return p.end
@@ -217,6 +232,10 @@ func (s *Server) fileContent(ctx context.Context, in *contentIn) (*streamOut, er
 	if err != nil {
 		return nil, err
 	}
+	content := bufio.NewReader(r)
+	if _, err := content.Peek(1); part && err != nil { // the first piece may be damaged
+		return nil, errors.Join(err, r.Close())
+	}
 	return &streamOut{func(h huma.Context) {
 		defer func() { _ = r.Close() }()
 		// Nothing that a file contains may run in the origin of the server (A22).
@@ -234,7 +253,7 @@ func (s *Server) fileContent(ctx context.Context, in *contentIn) (*streamOut, er
 		}
 		h.SetStatus(status)
 		w := rest.From(ctx).Writer
-		if _, err := io.Copy(&pacedWriter{w, http.NewResponseController(w)}, r); err != nil {
+		if _, err := io.Copy(&pacedWriter{w, http.NewResponseController(w), stepTime(ctx)}, content); err != nil {
 			// The client sees fewer bytes than announced.
 			s.cfg.Logger.WarnContext(ctx, "a file was not sent to its end", "request", rest.From(ctx).ID, "error", err)
 			panic(http.ErrAbortHandler)
@@ -244,12 +263,13 @@ func (s *Server) fileContent(ctx context.Context, in *contentIn) (*streamOut, er
 
 // pacedWriter is the target of a download, which may take as long as the client reads.
 type pacedWriter struct {
-	w   io.Writer
-	ctl *http.ResponseController
+	w    io.Writer
+	ctl  *http.ResponseController
+	step time.Duration // within which the client takes something
 }
 
 func (p *pacedWriter) Write(b []byte) (int, error) {
-	_ = p.ctl.SetWriteDeadline(time.Now().Add(slowest)) // a recorder in a test has no deadlines
+	_ = p.ctl.SetWriteDeadline(time.Now().Add(p.step)) // a recorder in a test has no deadlines
 	return p.w.Write(b)
 }
 

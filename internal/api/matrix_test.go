@@ -51,7 +51,7 @@ func (s *server) own(account string, token string) resources {
 	return resources{
 		"webhooks": hook, "delivery": delivery, "secret": "api-token",
 		"bulk":    s.call(token, "POST", "/v1/bulk", `{"verb":"unpause","ids":["`+run+`"]}`).want(202).text("id"),
-		"recipes": "waits", "executions": run, "jobs": run, "workflows": run, "hash": hash, "account": account, "lot": "lot", "name": "file-inspect",
+		"recipes": "waits", "executions": run, "jobs": run, "workflows": run, "hash": hash, "account": account, "lot": "lot", "plan": "none", "name": "file-inspect",
 		"keys": s.call(token, "GET", "/v1/me", nil).want(200).text("key"),
 	}
 }
@@ -80,6 +80,10 @@ func bodyFor(o *operation) any {
 		return `{"name":"approved"}`
 	case o.ID == "accounts-grant":
 		return `{"key":"g","amount":1}`
+	case o.ID == "accounts-adjust":
+		return `{"key":"g","runId":"run_00000000000000000000000000","amount":1}`
+	case o.ID == "server-backup":
+		return `{"directory":"/nowhere"}`
 	case o.ID == "files-upload":
 		return "text"
 	}
@@ -212,6 +216,7 @@ func TestA05_Scopes(t *testing.T) {
 	s.call(operator, "POST", "/v1/keys", `{"name":"x","role":"viewer"}`).problem(fault.Forbidden)
 	// A plan is trusted: only the user of the data directory hands one over, through its socket.
 	s.call(s.admin, "POST", "/v1/handovers", `{}`).problem(fault.Forbidden)
+	s.call(s.admin, "POST", "/v1/backups", `{"directory":"/nowhere"}`).problem(fault.Forbidden)
 	s.call(s.admin, "POST", "/v1/recipe-executions/run_x/continue", nil).problem(fault.Forbidden)
 	owner := s.key("acme", access.Owner)
 	s.call(owner, "POST", "/v1/keys", `{"name":"x","role":"admin"}`).problem(fault.Forbidden)

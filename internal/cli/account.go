@@ -11,8 +11,8 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/config"
-	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/spell"
 )
 
@@ -82,7 +82,7 @@ func ruleOf(rules map[string]engine.AccountRules, name string) engine.AccountRul
 
 // accountNames returns all accounts, sorted: the default one, those of the
 // configuration, and those that were ever granted credits.
-func (a *app) accountNames(ctx context.Context, r control.Reader) ([]string, error) {
+func (a *app) accountNames(ctx context.Context, r remote.Reader) ([]string, error) {
 	names := []string{config.Account}
 	if r != nil {
 		metered, err := r.MeteredAccounts(ctx)
@@ -106,7 +106,7 @@ func (a *app) checkAccount(ctx context.Context) error {
 
 // mustExist refuses an account that does not exist, so that a misspelt name does not
 // start a run that nobody finds, or shows a balance of nothing.
-func (a *app) mustExist(ctx context.Context, r control.Reader) error {
+func (a *app) mustExist(ctx context.Context, r remote.Reader) error {
 	if a.account == config.Account || a.target != nil {
 		return nil
 	}

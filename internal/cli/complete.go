@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/internal/blob"
-	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -196,7 +196,7 @@ func (a *app) completeRecipeOrRun(cmd *cobra.Command, args []string, begun strin
 func (a *app) completeFiles(cmd *cobra.Command, _ []string, begun string) (list []string, _ cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
 	defer cancel()
-	_ = a.filing(ctx, false, func(ctx context.Context, s control.Files) error {
+	_ = a.filing(ctx, false, func(ctx context.Context, s remote.Files) error {
 		found, err := s.ListFiles(ctx, blob.Query{Limit: offered})
 		for _, e := range found {
 			if hash := e.Info.Hash[:shortHash]; strings.HasPrefix(hash, begun) {

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/store"
@@ -56,7 +55,7 @@ func (a *app) accountsCommand() *cobra.Command {
 		Example: "roux accounts\nroux accounts -o json",
 		Args:    wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.readingBooks(cmd.Context(), func(ctx context.Context, r control.Reader) error {
+			return a.readingBooks(cmd.Context(), func(ctx context.Context, r remote.Reader) error {
 				if s, ok := r.(*remote.Server); ok {
 					return a.accountsOf(ctx, s)
 				}
@@ -162,7 +161,7 @@ func (a *app) balanceCommand() *cobra.Command {
 				return err
 			}
 			a.others = true
-			return a.readingBooks(cmd.Context(), func(ctx context.Context, r control.Reader) error {
+			return a.readingBooks(cmd.Context(), func(ctx context.Context, r remote.Reader) error {
 				if s, ok := r.(*remote.Server); ok {
 					return a.balanceOf(ctx, s, at)
 				}
@@ -258,7 +257,7 @@ func (a *app) grantCommand() *cobra.Command {
 			if key == "" {
 				key = newKey("lot")
 			}
-			return a.moving(cmd.Context(), true, func(ctx context.Context, c control.Credits) (any, string, error) {
+			return a.moving(cmd.Context(), true, func(ctx context.Context, c remote.Credits) (any, string, error) {
 				l, err := c.Grant(ctx, key, amount, terms)
 				return a.lotView(l), fmt.Sprintf("%s granted %s as lot %s", a.account, ledger.Credits(l.Granted), l.ID), err
 			})
@@ -303,7 +302,7 @@ func (a *app) voidCommand() *cobra.Command {
 			if err := a.checkAccount(cmd.Context()); err != nil {
 				return err
 			}
-			return a.moving(cmd.Context(), false, func(ctx context.Context, c control.Credits) (any, string, error) {
+			return a.moving(cmd.Context(), false, func(ctx context.Context, c remote.Credits) (any, string, error) {
 				l, err := c.VoidLot(ctx, args[0], note)
 				text := fmt.Sprintf("%s: lot %s is voided with %d credits; %d were spent", a.account, l.ID, l.Voided, l.Spent)
 				if l.Held > 0 {
@@ -327,12 +326,12 @@ func (a *app) mustPay() error {
 
 // moving moves credits and shows what came of it, to programs and to people. If nothing
 // carries on the account's runs, it says which command does.
-func (a *app) moving(ctx context.Context, grants bool, change func(ctx context.Context, c control.Credits) (shown any, text string, err error)) error {
+func (a *app) moving(ctx context.Context, grants bool, change func(ctx context.Context, c remote.Credits) (shown any, text string, err error)) error {
 	var shown any
 	var text string
 	var open int
 	a.others = true
-	err := a.serving(ctx, grants, func(ctx context.Context, s control.Service) (err error) {
+	err := a.serving(ctx, grants, func(ctx context.Context, s remote.Service) (err error) {
 		if shown, text, err = change(ctx, s); err != nil {
 			return err
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -62,7 +62,7 @@ func (a *app) adjustCommand() *cobra.Command {
 			if key == "" {
 				key = newKey("adjustment")
 			}
-			return a.moving(cmd.Context(), true, func(ctx context.Context, c control.Credits) (any, string, error) {
+			return a.moving(cmd.Context(), true, func(ctx context.Context, c remote.Credits) (any, string, error) {
 				entries, err := c.Adjust(ctx, run, key, amount, note)
 				if err != nil {
 					return nil, "", err

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/purse"
 	"github.com/roux-engine/roux/internal/remote"
@@ -26,7 +25,7 @@ func (a *app) billCommand() *cobra.Command {
 		Example: "roux credits explain @last --account acme",
 		Args:    wants(1, 1, "RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.readingAll(cmd.Context(), func(ctx context.Context, r control.Reader) error {
+			return a.readingAll(cmd.Context(), func(ctx context.Context, r remote.Reader) error {
 				head, err := a.findRun(ctx, r, args[0])
 				if err != nil {
 					return err
@@ -43,7 +42,7 @@ func (a *app) billCommand() *cobra.Command {
 }
 
 // billFrom returns the bill of a run, which a server makes itself.
-func (a *app) billFrom(ctx context.Context, r control.Reader, head store.Head) (*view.Bill, error) {
+func (a *app) billFrom(ctx context.Context, r remote.Reader, head store.Head) (*view.Bill, error) {
 	if s, ok := r.(*remote.Server); ok {
 		return s.Bill(ctx, head.Run)
 	}
@@ -51,7 +50,7 @@ func (a *app) billFrom(ctx context.Context, r control.Reader, head store.Head) (
 }
 
 // billOf makes the bill of a run.
-func (a *app) billOf(ctx context.Context, r control.Reader, head store.Head) (*view.Bill, error) {
+func (a *app) billOf(ctx context.Context, r remote.Reader, head store.Head) (*view.Bill, error) {
 	p, err := store.LoadPlan(ctx, r, head)
 	if err != nil {
 		return nil, err

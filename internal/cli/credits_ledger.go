@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -60,7 +60,7 @@ func (a *app) ledgerCommand() *cobra.Command {
 			if limit < 1 || limit > maxEntries {
 				return fault.New(fault.Usage, "--limit %d: want 1 to %d", limit, maxEntries)
 			}
-			return a.readingBooks(cmd.Context(), func(ctx context.Context, r control.Reader) error {
+			return a.readingBooks(cmd.Context(), func(ctx context.Context, r remote.Reader) error {
 				if err := a.mustExist(ctx, r); err != nil {
 					return err
 				}

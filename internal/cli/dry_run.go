@@ -14,10 +14,10 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/estimate"
-	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -64,7 +64,7 @@ func (a *app) dryRun(ctx context.Context, c *compiled, params map[string]any, fi
 	if t := q.Credits; t != nil {
 		out.Metered, out.Estimated, out.Reserved, out.Most = true, t.Estimated, t.Reserved, t.Most
 	}
-	if err := a.readingBooks(ctx, func(ctx context.Context, r control.Reader) error { return out.pay(ctx, a, r, rules.Budgets, pay.key) }); err != nil {
+	if err := a.readingBooks(ctx, func(ctx context.Context, r remote.Reader) error { return out.pay(ctx, a, r, rules.Budgets, pay.key) }); err != nil {
 		return err
 	}
 	a.show(out, func() { a.printDryRun(out) })
@@ -75,7 +75,7 @@ func (a *app) dryRun(ctx context.Context, c *compiled, params map[string]any, fi
 }
 
 // pay finds out whether the account can pay the run.
-func (d *dryRun) pay(ctx context.Context, a *app, r control.Reader, budgets ledger.Budgets, key string) error {
+func (d *dryRun) pay(ctx context.Context, a *app, r remote.Reader, budgets ledger.Budgets, key string) error {
 	if err := a.mustExist(ctx, r); err != nil || !d.Metered {
 		return err
 	}
@@ -96,7 +96,7 @@ func (d *dryRun) pay(ctx context.Context, a *app, r control.Reader, budgets ledg
 
 // readingBooks is readingAll for a data directory that may not exist yet: fn gets nil
 // then.
-func (a *app) readingBooks(ctx context.Context, fn func(ctx context.Context, r control.Reader) error) error {
+func (a *app) readingBooks(ctx context.Context, fn func(ctx context.Context, r remote.Reader) error) error {
 	err := a.readingAll(ctx, fn)
 	if errors.Is(err, fault.RunNotFound) { // there is no data directory yet
 		return fn(ctx, nil)

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -23,7 +23,7 @@ func (a *app) explainCommand() *cobra.Command {
 		Example: "roux explain @last\nroux explain @last convert\nroux explain @last-failed 'pages[3].resize'",
 		Args:    wants(1, 2, "RUN [STEP]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.readingAll(cmd.Context(), func(ctx context.Context, j control.Reader) error {
+			return a.readingAll(cmd.Context(), func(ctx context.Context, j remote.Reader) error {
 				head, err := a.findRun(ctx, j, args[0])
 				if err != nil {
 					return err

@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -62,7 +62,7 @@ func (x *belowExplainer) child(ctx context.Context, head store.Head, s *view.Ste
 	if err != nil {
 		return inner, nil, nil, false, err
 	}
-	if r, ok := x.r.(control.Reader); ok {
+	if r, ok := x.r.(remote.Reader); ok {
 		v, waits, err = x.app.waits(ctx, r, inner)
 	} else {
 		v, _, err = stateOf(ctx, x.r, inner)

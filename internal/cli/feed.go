@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -84,8 +84,8 @@ func (r *feedReader) run(ctx context.Context) error {
 	}
 	for {
 		held := false
-		err := a.readingAll(ctx, func(ctx context.Context, j control.Reader) error {
-			_, held = j.(*control.Remote)
+		err := a.readingAll(ctx, func(ctx context.Context, j remote.Reader) error {
+			_, held = j.(*remote.Holder)
 			return r.read(ctx, j)
 		})
 		switch {
@@ -156,7 +156,7 @@ func (a *app) awaitHolder(ctx context.Context) error {
 		}
 		return info.ModTime()
 	}
-	for last := used(); pause(ctx, pollInterval) && used().Equal(last) && control.Dial(ctx, dir, a.account) == nil; {
+	for last := used(); pause(ctx, pollInterval) && used().Equal(last) && a.dial(ctx, dir) == nil; {
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
-	"github.com/roux-engine/roux/internal/control"
+	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/userfile"
@@ -90,7 +90,7 @@ roux run recipe.yaml --file "$(roux files put report.pdf -o name)"`,
 				_ = f.Close()
 			}
 			out := a.stream()
-			err := a.filing(cmd.Context(), true, func(ctx context.Context, s control.Files) error {
+			err := a.filing(cmd.Context(), true, func(ctx context.Context, s remote.Files) error {
 				for _, path := range args {
 					info, err := a.putOne(ctx, s, path, name)
 					if err != nil {
@@ -113,7 +113,7 @@ roux run recipe.yaml --file "$(roux files put report.pdf -o name)"`,
 }
 
 // putOne stores one file and shows progress for a large one.
-func (a *app) putOne(ctx context.Context, s control.Files, path, name string) (action.FileInfo, error) {
+func (a *app) putOne(ctx context.Context, s remote.Files, path, name string) (action.FileInfo, error) {
 	if path == "-" {
 		p := a.progress(a.stdin, name, -1)
 		defer p.End()
@@ -205,7 +205,7 @@ roux files ls --type 'image/*' --name holiday --limit 10`,
 			if q.Limit < 1 || q.Limit > 10_000 {
 				return fault.New(fault.Usage, "--limit %d: want 1 to 10000", q.Limit)
 			}
-			return a.filing(cmd.Context(), false, func(ctx context.Context, s control.Files) error {
+			return a.filing(cmd.Context(), false, func(ctx context.Context, s remote.Files) error {
 				found, err := s.ListFiles(ctx, q)
 				if err != nil {
 					return err
@@ -253,7 +253,7 @@ func (a *app) filesInspect() *cobra.Command {
 roux files inspect sha256_1f3a2b -o 'template={{ extended.pageCount }}'`,
 		Args: wants(1, 1, "HASH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.filing(cmd.Context(), false, func(ctx context.Context, s control.Files) error {
+			return a.filing(cmd.Context(), false, func(ctx context.Context, s remote.Files) error {
 				f, err := s.FindFile(ctx, args[0])
 				if err != nil {
 					return err
@@ -293,7 +293,7 @@ func (a *app) printFile(v fileView, stored time.Time) {
 		rows = append(rows, []string{label, view.OneLine(run)})
 	}
 	a.sheet(rows)
-	if len(v.Runs) == control.MaxRuns {
+	if len(v.Runs) == remote.MaxRuns {
 		a.say("there may be more runs that name it")
 	}
 }
@@ -306,7 +306,7 @@ func (a *app) filesRemove() *cobra.Command {
 		Args:    wants(1, -1, "HASH…"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := a.stream()
-			err := a.filing(cmd.Context(), false, func(ctx context.Context, s control.Files) error {
+			err := a.filing(cmd.Context(), false, func(ctx context.Context, s remote.Files) error {
 				for _, arg := range args {
 					f, err := s.FindFile(ctx, arg)
 					if err != nil {
@@ -337,7 +337,7 @@ func (a *app) filesSweep() *cobra.Command {
 roux files gc`,
 		Args: wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.filing(cmd.Context(), false, func(ctx context.Context, s control.Files) error {
+			return a.filing(cmd.Context(), false, func(ctx context.Context, s remote.Files) error {
 				removed, err := s.CleanFiles(ctx, dry)
 				if err != nil {
 					return err

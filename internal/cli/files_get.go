@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/control"
+	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
@@ -34,7 +34,7 @@ roux files get 1f3a2b -O downloads/
 roux files get 1f3a2b --range 0-1023 | xxd`,
 		Args: wants(1, 1, "HASH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.filing(cmd.Context(), false, func(ctx context.Context, s control.Files) error {
+			return a.filing(cmd.Context(), false, func(ctx context.Context, s remote.Files) error {
 				f, err := s.FindFile(ctx, args[0])
 				if err != nil {
 					return err

@@ -10,19 +10,19 @@ import (
 	"syscall"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/datadir"
+	"github.com/roux-engine/roux/internal/remote"
 )
 
 // filing is serving for a command on files.
-func (a *app) filing(ctx context.Context, makes bool, fn func(ctx context.Context, s control.Files) error) error {
-	return a.serving(ctx, makes, func(ctx context.Context, s control.Service) error { return fn(ctx, s) })
+func (a *app) filing(ctx context.Context, makes bool, fn func(ctx context.Context, s remote.Files) error) error {
+	return a.serving(ctx, makes, func(ctx context.Context, s remote.Service) error { return fn(ctx, s) })
 }
 
 // serving calls fn for a command on files or credits: through the process that holds the
 // data directory, through the server that is named, or with a host of its own that continues no run. If makes is set, the
 // data directory need not exist yet.
-func (a *app) serving(ctx context.Context, makes bool, fn func(ctx context.Context, s control.Service) error) (err error) {
+func (a *app) serving(ctx context.Context, makes bool, fn func(ctx context.Context, s remote.Service) error) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	defer func() {

@@ -16,19 +16,19 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/config"
-	"github.com/roux-engine/roux/internal/control"
+	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/term"
 )
 
 // hosted returns a host that holds a new data directory, and a client that is connected
 // through its socket.
-func hosted(t *testing.T) (*host, *control.Remote) {
+func hosted(t *testing.T) (*host, *remote.Holder) {
 	t.Helper()
 	return hostedAt(t, filepath.Join(t.TempDir(), "data"))
 }
 
 // hostedAt is hosted for a directory that may already exist.
-func hostedAt(t *testing.T, dir string) (*host, *control.Remote) {
+func hostedAt(t *testing.T, dir string) (*host, *remote.Holder) {
 	t.Helper()
 	t.Setenv("ROUX_DATA", dir)
 	a := &app{account: account,
@@ -45,7 +45,7 @@ func hostedAt(t *testing.T, dir string) (*host, *control.Remote) {
 		t.Fatal(err)
 	}
 	t.Cleanup(h.abandon)
-	r := control.Dial(t.Context(), h.dir, account)
+	r := remote.Dial(t.Context(), h.dir, account, "test")
 	if r == nil {
 		t.Fatal("nobody listens")
 	}
@@ -77,7 +77,7 @@ func TestF20_DamageReachesTheOtherEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read := func(s control.Files, from, n int64) (int, error) {
+	read := func(s remote.Files, from, n int64) (int, error) {
 		f, err := s.ReadFile(t.Context(), info.Hash, from, n)
 		if err != nil {
 			return 0, err
@@ -86,7 +86,7 @@ func TestF20_DamageReachesTheOtherEnd(t *testing.T) {
 		data, err := io.ReadAll(f)
 		return len(data), err
 	}
-	for _, s := range []control.Files{h, r} {
+	for _, s := range []remote.Files{h, r} {
 		if n, err := read(s, 0, -1); n != len(content) || err != nil {
 			t.Errorf("%T: %d bytes, %v", s, n, err)
 		}
@@ -99,7 +99,7 @@ func TestF20_DamageReachesTheOtherEnd(t *testing.T) {
 	if err := os.WriteFile(found[0], content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []control.Files{h, r} {
+	for _, s := range []remote.Files{h, r} {
 		if n, err := read(s, 0, -1); !errors.Is(err, fault.FileInvalid) {
 			t.Errorf("%T: a damaged file reads as %d bytes, %v", s, n, err)
 		}
@@ -125,7 +125,7 @@ func TestF20_DamageReachesTheOtherEnd(t *testing.T) {
 func TestSourceFailsWhileItIsSent(t *testing.T) {
 	h, r := hosted(t)
 	broken := errors.New("the disk under the source is bad")
-	for _, s := range []control.Files{h, r} {
+	for _, s := range []remote.Files{h, r} {
 		_, err := s.PutFile(t.Context(), io.MultiReader(strings.NewReader("begin"), iotest.ErrReader(broken)), "a")
 		if !errors.Is(err, broken) || errors.Is(err, fault.ServerUnreachable) {
 			t.Errorf("%T: %v", s, err)

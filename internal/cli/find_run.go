@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/masks"
 	"github.com/roux-engine/roux/internal/plan"
@@ -52,7 +51,7 @@ func (a *app) findRun(ctx context.Context, j store.Reader, name string) (store.H
 	case len(heads) == 0 && name == "@last-failed":
 		return store.Head{}, fault.New(fault.RunNotFound, "%sno run has failed: `%s` shows all of them", a.inAccount(), a.hint("runs list", ""))
 	case len(heads) == 0:
-		return store.Head{}, fault.New(fault.RunNotFound, "%sthere is no run %s: `%s` shows those of %s", a.inAccount(), view.OneLine(name), a.hint("runs list", ""), a.searched(q.Prefix))
+		return store.Head{}, fault.New(fault.RunNotFound, "%sthere is no run %s: `%s` shows those of %s", a.inAccount(), view.OneLine(name), a.hint("runs list", ""), a.searched())
 	case len(heads) > 1:
 		return store.Head{}, ambiguous(name, heads)
 	}
@@ -60,20 +59,17 @@ func (a *app) findRun(ctx context.Context, j store.Reader, name string) (store.H
 }
 
 // searched says where a run was looked for.
-func (a *app) searched(prefix string) string {
-	switch {
-	case a.target == nil:
+func (a *app) searched() string {
+	if a.target == nil {
 		return "this data directory"
-	case isWholeID(prefix):
-		return "the server"
 	}
-	return fmt.Sprintf("the server, of which the newest %d were searched", remote.MaxSearched)
+	return "the server"
 }
 
 // shownHead returns a head as commands show it.
 func shownHead(ctx context.Context, j store.Reader, h store.Head) (store.Head, error) {
 	if _, ok := j.(*remote.Server); !ok { // which hides it itself
-		control.NewMasked(j).HideCause(ctx, &h)
+		masks.NewHeads(j).HideCause(ctx, &h)
 	}
 	return h, believable(h)
 }

@@ -4,7 +4,9 @@ package cli
 
 import (
 	"errors"
+	"io"
 	"os"
+	"sync"
 	"testing"
 )
 
@@ -15,18 +17,19 @@ func TestASignalAtTheEndInterruptsNothing(t *testing.T) {
 		"finish": func(h *host, sigs chan os.Signal) error { return h.finish(sigs) },
 		"close":  func(h *host, sigs chan os.Signal) error { return h.close(sigs) },
 	} {
-		h, _ := hosted(t)
-		// When the signal arrives, closing is blocked, here on closing the socket.
-		release := make(chan struct{})
-		unhook := h.unhook
-		h.unhook = func() {
-			<-release
-			unhook()
+		h, r := hosted(t)
+		// When the signal arrives, closing is blocked, here by an upload that goes on.
+		content, writer := io.Pipe()
+		var uploading sync.WaitGroup
+		uploading.Go(func() { _, _ = r.PutFile(t.Context(), content, "slow") }) // it is cut off
+		if _, err := writer.Write([]byte("begin")); err != nil {
+			t.Fatal(err)
 		}
 		sigs := make(chan os.Signal, 1)
 		sigs <- os.Interrupt
 		err := closing(h, sigs)
-		close(release)
+		_ = writer.Close()
+		uploading.Wait()
 		if name == "finish" && err != nil {
 			t.Errorf("finish: %v", err)
 		}

@@ -3,14 +3,13 @@
 package cli
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
-	"github.com/roux-engine/roux/internal/control"
-	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/local"
 )
 
 // The process that holds the directory may end between two requests of a command that
@@ -24,17 +23,17 @@ func TestHolderEndsWhileItIsFollowed(t *testing.T) {
 				t.Fatal(talk)
 			}
 			h, _ := hostedAt(t, dir)
-			h.unhook() // control.Serve below listens instead
-			left := &endingHolder{Reader: h.Reader, answers: answered, leave: make(chan struct{})}
-			unhook, err := control.Serve(h.dir, left, h.For, nil)
+			left := &endingHolder{Handler: h.svc.Local(), answers: answered, leave: make(chan struct{})}
+			ln, _, err := local.Listen(h.dir) // in place of the socket of the host
 			if err != nil {
 				t.Fatal(err)
 			}
+			server := &http.Server{Handler: left, ReadHeaderTimeout: time.Minute}
+			go func() { _ = server.Serve(ln) }()
 			var ending sync.WaitGroup
 			ending.Go(func() {
 				<-left.leave
-				unhook()
-				h.unhook = func() {}
+				_ = server.Close()
 				h.abandon() // only now may the store be read
 			})
 			out, talk, code := inProcess("", "events", "@last", "--follow")
@@ -49,36 +48,22 @@ func TestHolderEndsWhileItIsFollowed(t *testing.T) {
 // An endingHolder answers that many requests and cuts off the next one, as a process
 // that ends would.
 type endingHolder struct {
-	control.Reader
+	http.Handler
+	mu      sync.Mutex
 	answers int
 	leave   chan struct{}
 }
 
-func (l *endingHolder) asked() {
-	if l.answers--; l.answers < 0 {
-		if l.answers == -1 {
-			close(l.leave)
-		}
+func (l *endingHolder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l.mu.Lock()
+	l.answers--
+	n := l.answers
+	l.mu.Unlock()
+	if n == -1 {
+		close(l.leave)
+	}
+	if n < 0 {
 		panic(http.ErrAbortHandler)
 	}
-}
-
-func (l *endingHolder) List(ctx context.Context, q store.Query) ([]store.Head, error) {
-	l.asked()
-	return l.Reader.List(ctx, q)
-}
-
-func (l *endingHolder) Plan(ctx context.Context, hash string) ([]byte, error) {
-	l.asked()
-	return l.Reader.Plan(ctx, hash)
-}
-
-func (l *endingHolder) Head(ctx context.Context, key store.Key) (store.Head, error) {
-	l.asked()
-	return l.Reader.Head(ctx, key)
-}
-
-func (l *endingHolder) Events(ctx context.Context, key store.Key, after uint64, most int) (store.Page, error) {
-	l.asked()
-	return l.Reader.Events(ctx, key, after, most)
+	l.Handler.ServeHTTP(w, r)
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/config"
-	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/local"
 	"github.com/roux-engine/roux/internal/node"
+	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/secrets"
 	"github.com/roux-engine/roux/internal/service"
 	"github.com/roux-engine/roux/internal/store"
@@ -29,8 +29,8 @@ import (
 const patience = 2 * time.Second
 
 // dial connects to the process that holds a data directory, on behalf of the account.
-func (a *app) dial(ctx context.Context, dir string) *control.Remote {
-	return control.Dial(ctx, dir, a.account)
+func (a *app) dial(ctx context.Context, dir string) *remote.Holder {
+	return remote.Dial(ctx, dir, a.account, a.agent())
 }
 
 // openStore opens the data directory for this process alone.
@@ -84,11 +84,11 @@ func pause(ctx context.Context, d time.Duration) bool {
 // reading calls fn with a reader of the server or the data directory, for a command that
 // changes nothing. It reads through the process that holds the directory, if there is one.
 func (a *app) reading(ctx context.Context, fn func(ctx context.Context, j store.Reader) error) error {
-	return a.readingAll(ctx, func(ctx context.Context, r control.Reader) error { return fn(ctx, r) })
+	return a.readingAll(ctx, func(ctx context.Context, r remote.Reader) error { return fn(ctx, r) })
 }
 
 // readingAll is reading for a command that also reads credits or what changes.
-func (a *app) readingAll(ctx context.Context, fn func(ctx context.Context, r control.Reader) error) error {
+func (a *app) readingAll(ctx context.Context, fn func(ctx context.Context, r remote.Reader) error) error {
 	if s, err := a.reach(ctx); err != nil {
 		return err
 	} else if s != nil {
@@ -123,7 +123,7 @@ func (a *app) readingAll(ctx context.Context, fn func(ctx context.Context, r con
 // A host is a service in this process, with the socket through which other commands
 // of the same user reach it.
 type host struct {
-	control.Local
+	remote.Directory
 	a         *app
 	guests    guests
 	svc       *service.Service
@@ -131,7 +131,6 @@ type host struct {
 	dir       string
 	telemetry *telemetry.Telemetry // nil = none
 	failed    chan error           // holds the first error of a commit
-	unhook    func()               // closes the socket
 	closed    bool
 }
 
@@ -169,13 +168,13 @@ func (a *app) openIdle(ctx context.Context, idle bool, choose func(context.Conte
 			selected[head.Key] = true
 		}
 	}
-	h := &host{a: a, dir: dir, failed: make(chan error, 1), unhook: func() {}}
+	h := &host{a: a, dir: dir, failed: make(chan error, 1)}
 	cfg := service.Config{
 		Node: node.Config{
 			Dir: dir, Actions: a.actions, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log, Accounts: a.rules(), Secrets: a.secretsIn(dir),
 			Select: func(key store.Key) bool { return selected[key] }, Idle: idle, CommitFailed: h.commitFailed,
 		},
-		Local: true, Take: h.guests.take, Actions: a.built, Account: config.Account, MaxSource: maxSource, Rate: -1, Release: thisBuild().Version, Logger: a.log,
+		Local: true, Take: h.guests.take, Actions: a.built, Account: config.Account, MaxSource: maxSource, Rate: -1, Release: thisBuild().Version, Build: thisBuild().short(), Logger: a.log,
 		Secrets: a.secretsIn(dir), Sealer: secrets.NewSealer(dir, a.getenv),
 	}
 	if h.telemetry, err = a.telemetry(ctx, false); err != nil {
@@ -187,13 +186,14 @@ func (a *app) openIdle(ctx context.Context, idle bool, choose func(context.Conte
 	if h.svc, err = service.Open(ctx, st, cfg); err != nil {
 		return nil, datadir.Error(dir, err)
 	}
-	h.Local = control.Local{Reader: st, Node: h.svc.Node, AccountName: a.account, Dir: dir, Version: thisBuild().short()}
+	h.Directory = remote.Directory{Reader: st, Node: h.svc.Node, AccountName: a.account}
 	h.pipe = local.NewPipe()
 	h.svc.ServeLocal(h.pipe)
-	if h.unhook, err = control.Serve(dir, st, h.For, h.svc.Local()); err != nil {
-		h.unhook = func() {}
+	ln, _, err := local.Listen(dir)
+	if err != nil {
 		return nil, errors.Join(datadir.Error(dir, err), h.stop(0))
 	}
+	h.svc.ServeLocal(ln) // until it is closed, which closes the socket before the store
 	return h, nil
 }
 
@@ -296,8 +296,6 @@ func (h *host) abandon() {
 }
 
 func (h *host) stop(wait time.Duration) error {
-	h.svc.Quiet() // what is streamed over the socket would keep it open
-	h.unhook()
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
 	err := datadir.Error(h.dir, h.svc.Close(ctx))

@@ -21,7 +21,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/config"
-	"github.com/roux-engine/roux/internal/control"
+	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/term"
 )
 
@@ -249,7 +249,7 @@ func TestA15_A31_HostileNamesFromInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.abandon()
-	r := control.Dial(t.Context(), h.dir, account)
+	r := remote.Dial(t.Context(), h.dir, account, "test")
 	if r == nil {
 		t.Fatal("nobody listens")
 	}
@@ -276,8 +276,8 @@ func TestA15_A31_HostileNamesFromInside(t *testing.T) {
 		}
 	}
 	// A path in place of an operation is not found: no operation answers, not even with an error.
-	for _, op := range []string{"../files", "file-get/..%2f..%2fsecret", url.PathEscape("../secret"), "files/" + kept.Hash} {
-		if _, err := askSocket(t, h.dir, op, nil); err == nil || err.Error() != "404 Not Found" {
+	for _, op := range []string{"../files", "v1/files/..%2f..%2fsecret", "v1/files/" + url.PathEscape("../secret") + "/content", "files/" + kept.Hash} {
+		if _, err := askSocket(t, h.dir, op); err == nil || err.Error() != "404 Not Found" {
 			t.Errorf("operation %q: %v", op, err)
 		}
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
-	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
@@ -116,7 +116,7 @@ func (a *app) inDir(err error) error {
 }
 
 // storeInputs stores the input files and finds those that are stored already.
-func (a *app) storeInputs(ctx context.Context, files control.Files, list []inputFile) ([]action.FileInfo, error) {
+func (a *app) storeInputs(ctx context.Context, files remote.Files, list []inputFile) ([]action.FileInfo, error) {
 	infos := make([]action.FileInfo, len(list))
 	for i, g := range list {
 		if g.f == nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/client"
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/local"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -30,8 +30,8 @@ const (
 
 // A source is what a command reads of a data directory while it follows runs.
 type source interface {
-	control.Reader
-	control.Files
+	remote.Reader
+	remote.Files
 }
 
 // A carrier carries on the runs that a command follows: a host in this process, or a relay to
@@ -64,9 +64,7 @@ type relay struct {
 	failed chan error
 
 	mu     sync.Mutex
-	holder *local.Holder
-	client *client.Client
-	remote *control.Remote
+	remote *remote.Holder
 	host   *host // this process, once it has taken over; nil = not
 }
 
@@ -111,7 +109,7 @@ var errSilent = errors.New("it does not answer")
 // to end or does something short.
 func refusedForNow(err error) bool {
 	return errors.Is(err, fault.ServiceUnavailable) || errors.Is(err, fault.Stopping) ||
-		errors.Is(err, fault.ServerUnreachable) && !errors.Is(err, errMayHaveArrived)
+		errors.Is(err, fault.ServerUnreachable) && !errors.Is(err, local.ErrMayHaveArrived)
 }
 
 // relay connects to the process that holds the directory; nil = none listens.
@@ -130,24 +128,19 @@ func (a *app) relay(ctx context.Context) (*relay, error) {
 
 // connect looks for the process that holds the directory, and whether it answers.
 func (r *relay) connect(ctx context.Context) (found bool, err error) {
-	h := local.Find(ctx, r.dir)
-	remote := r.a.dial(ctx, r.dir)
-	if h == nil || remote == nil {
+	h := r.a.dial(ctx, r.dir)
+	if h == nil {
 		return false, nil
-	}
-	c, err := r.a.clientOf(&holderTransport{h, h.Transport(answerTime)})
-	if err != nil {
-		return false, err
 	}
 	probe, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	if err := c.Healthy(probe); err != nil {
+	if err := h.Client.Healthy(probe); err != nil {
 		if probe.Err() != nil && ctx.Err() == nil {
-			return false, h.Unreachable(fmt.Errorf("%w within %s", errSilent, probeTime))
+			return false, h.Process.Unreachable(fmt.Errorf("%w within %s", errSilent, probeTime))
 		}
 		return false, err
 	}
-	r.holder, r.client, r.remote = h, c, remote
+	r.remote = h
 	return true, nil
 }
 
@@ -164,7 +157,7 @@ func (r *relay) hand(ctx context.Context, c *compiled, params map[string]any, fi
 	for _, f := range files {
 		req.Files = append(req.Files, client.HandedFile{Hash: f.Hash, Name: f.Name})
 	}
-	started, err := r.client.Runs.HandOver(ctx, req)
+	started, err := r.remote.Client.Runs.HandOver(ctx, req)
 	if err != nil {
 		return "", err
 	}
@@ -176,7 +169,7 @@ func (r *relay) hand(ctx context.Context, c *compiled, params map[string]any, fi
 func (r *relay) resume(ctx context.Context, heads []store.Head) error {
 	r.runs = nil
 	for _, head := range heads {
-		if _, err := r.client.Runs.Continue(ctx, head.Run); err != nil && !errors.Is(err, fault.TooLate) {
+		if _, err := r.remote.Client.Runs.Continue(ctx, head.Run); err != nil && !errors.Is(err, fault.TooLate) {
 			return err
 		}
 		r.runs = append(r.runs, head.Run)
@@ -185,7 +178,7 @@ func (r *relay) resume(ctx context.Context, heads []store.Head) error {
 }
 
 // at returns where the runs are carried on now.
-func (r *relay) at() (*control.Remote, *host) {
+func (r *relay) at() (*remote.Holder, *host) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.remote, r.host
@@ -193,7 +186,7 @@ func (r *relay) at() (*control.Remote, *host) {
 
 // moved is called when a request to a process has failed because that has ended. It makes this
 // process carry on the runs, or finds the one that does.
-func (r *relay) moved(ctx context.Context, from *control.Remote) error {
+func (r *relay) moved(ctx context.Context, from *remote.Holder) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.host != nil || r.remote != from {
@@ -229,7 +222,7 @@ func (r *relay) moved(ctx context.Context, from *control.Remote) error {
 		found, why := r.connect(ctx)
 		for _, run := range r.runs {
 			if found && why == nil {
-				if _, why = r.client.Runs.Continue(ctx, run); errors.Is(why, fault.TooLate) {
+				if _, why = r.remote.Client.Runs.Continue(ctx, run); errors.Is(why, fault.TooLate) {
 					why = nil
 				}
 			}
@@ -247,29 +240,29 @@ func (r *relay) moved(ctx context.Context, from *control.Remote) error {
 
 // source implements carrier. The process that carried on the runs may have ended with them.
 func (r *relay) source(ctx context.Context) (source, error) {
-	remote, h := r.at()
+	there, h := r.at()
 	if h == nil && local.Find(ctx, r.dir) == nil {
-		if err := r.moved(ctx, remote); err != nil {
+		if err := r.moved(ctx, there); err != nil {
 			return nil, err
 		}
-		remote, h = r.at()
+		there, h = r.at()
 	}
 	if h != nil {
 		return h, nil
 	}
-	return remote, nil
+	return there, nil
 }
 
 // watch implements carrier.
 func (r *relay) watch(ctx context.Context, run string, after uint64, fn func(*journal.Event) error) error {
 	key := store.Key{Account: r.a.account, Run: run}
 	for {
-		remote, h := r.at()
+		there, h := r.at()
 		if h != nil {
 			return h.watch(ctx, run, after, fn)
 		}
 		ended := false
-		err := store.EachEvent(ctx, remote, key, after, func(ev *journal.Event) error {
+		err := store.EachEvent(ctx, there, key, after, func(ev *journal.Event) error {
 			after, ended = ev.Seq, ev.Kind.Ends()
 			return fn(ev)
 		})
@@ -277,7 +270,7 @@ func (r *relay) watch(ctx context.Context, run string, after uint64, fn func(*jo
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, fault.ServerUnreachable) && r.a.holderGone(ctx):
-			if err := r.moved(ctx, remote); err != nil {
+			if err := r.moved(ctx, there); err != nil {
 				return err
 			}
 			continue
@@ -294,7 +287,7 @@ func (r *relay) elsewhere() string {
 	if _, h := r.at(); h != nil {
 		return ""
 	}
-	return r.holder.String()
+	return r.remote.Process.String()
 }
 
 func (r *relay) refused(err error) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/masks"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/store"
@@ -139,7 +139,7 @@ func hideTexts(ctx context.Context, j store.Reader, heads []store.Head) {
 	if _, ok := j.(*remote.Server); ok {
 		return // it hides them itself
 	}
-	m := control.NewMasked(j)
+	m := masks.NewHeads(j)
 	for i := range heads {
 		m.Hide(ctx, &heads[i])
 	}
@@ -238,7 +238,7 @@ func (a *app) getCommand() *cobra.Command {
 		Example: "roux runs get @last\nroux runs get @last-failed -o json",
 		Args:    wants(1, 1, "RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.readingAll(cmd.Context(), func(ctx context.Context, r control.Reader) error {
+			return a.readingAll(cmd.Context(), func(ctx context.Context, r remote.Reader) error {
 				head, err := a.findRun(ctx, r, args[0])
 				if err != nil {
 					return err

@@ -15,7 +15,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
-	"github.com/roux-engine/roux/internal/control"
+	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -30,7 +30,7 @@ type saved struct {
 // saveOutputs writes the files that the outputs of a run name into a directory,
 // under their names in the run, else those in the store. It never overwrites a
 // file: one with other content gets a number after its name.
-func (a *app) saveOutputs(ctx context.Context, files control.Files, v *view.Run, dir string) ([]saved, error) {
+func (a *app) saveOutputs(ctx context.Context, files remote.Files, v *view.Run, dir string) ([]saved, error) {
 	outputs := view.Decoded(v.Outputs)
 	var hashes []string
 	seen := map[string]bool{}
@@ -140,7 +140,7 @@ func eachHash(v any, fn func(hash string)) {
 	}
 }
 
-func (a *app) saveOutput(ctx context.Context, files control.Files, hash, name string, p *userfile.Dir) (saved, error) {
+func (a *app) saveOutput(ctx context.Context, files remote.Files, hash, name string, p *userfile.Dir) (saved, error) {
 	kept, err := files.FindFile(ctx, hash)
 	if err != nil {
 		return saved{}, err

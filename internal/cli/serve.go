@@ -13,8 +13,8 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/config"
-	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/datadir"
+	"github.com/roux-engine/roux/internal/local"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/secrets"
 	"github.com/roux-engine/roux/internal/service"
@@ -110,7 +110,7 @@ func (s *serve) run(ctx context.Context) error {
 			},
 			Idle: s.check,
 		},
-		Actions: a.built, Account: a.account, AdminToken: a.getenv(adminVariable), Open: s.open, MaxSource: s.limit, Release: thisBuild().Version, Logger: a.log,
+		Actions: a.built, Account: a.account, AdminToken: a.getenv(adminVariable), Open: s.open, MaxSource: s.limit, Release: thisBuild().Version, Build: thisBuild().short(), Logger: a.log,
 		Secrets: a.secretsIn(dir), Sealer: secrets.NewSealer(dir, a.getenv),
 	}
 	if watched != nil {
@@ -159,15 +159,11 @@ func (s *serve) serve(ctx context.Context, srv *service.Service, dir string, fai
 		out.Admin = "http://" + admin.Addr().String()
 		srv.ServeAdmin(admin)
 	}
-	local := &control.Local{Reader: srv.Node.Store, Node: srv.Node, AccountName: s.account}
-	unhook, err := control.Serve(dir, local.Reader, local.For, srv.Local())
+	socket, _, err := local.Listen(dir)
 	if err != nil {
 		return datadir.Error(dir, err)
 	}
-	defer func() {
-		srv.Quiet() // what is streamed over the socket would keep it open
-		unhook()
-	}()
+	srv.ServeLocal(socket)
 	sigs, stop := interrupts()
 	defer stop()
 	s.announce(&out)

@@ -9,7 +9,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/store"
@@ -40,7 +39,7 @@ func (w *unfunded) text() string {
 }
 
 // unfunded returns what a run waits for if a step of it lacks credits, else nil.
-func (a *app) unfunded(ctx context.Context, r control.Reader, head store.Head, v *view.Run, s *view.State) (*unfunded, error) {
+func (a *app) unfunded(ctx context.Context, r remote.Reader, head store.Head, v *view.Run, s *view.State) (*unfunded, error) {
 	step, missing := s.CreditsMissing(v)
 	if step == nil || v.Done() || v.Paused {
 		return nil, nil
@@ -76,7 +75,7 @@ func (a *app) unfunded(ctx context.Context, r control.Reader, head store.Head, v
 
 // offer returns how many credits the runs of an account can use, and what limits them. The
 // budgets of a server are not known here.
-func (a *app) offer(ctx context.Context, r control.Reader, name, key string) (int64, ledger.Bound, error) {
+func (a *app) offer(ctx context.Context, r remote.Reader, name, key string) (int64, ledger.Bound, error) {
 	if s, ok := r.(*remote.Server); ok {
 		left, err := s.Available(ctx)
 		return left, ledger.Bound{}, err
@@ -92,14 +91,14 @@ func (a *app) offer(ctx context.Context, r control.Reader, name, key string) (in
 // carriesOn reports whether the process behind a reader carries on runs.
 func carriesOn(r store.Reader) bool {
 	switch r.(type) {
-	case *control.Remote, *remote.Server:
+	case *remote.Holder, *remote.Server:
 		return true
 	}
 	return false
 }
 
 // waits returns the state of a run, and what it waits for if a step of it lacks credits.
-func (a *app) waits(ctx context.Context, r control.Reader, head store.Head) (*view.Run, *unfunded, error) {
+func (a *app) waits(ctx context.Context, r remote.Reader, head store.Head) (*view.Run, *unfunded, error) {
 	v, state, err := stateOf(ctx, r, head)
 	if err != nil {
 		return nil, nil, err

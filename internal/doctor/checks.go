@@ -20,12 +20,13 @@ import (
 	"github.com/roux-engine/roux/examples"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/config"
-	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/local"
+	"github.com/roux-engine/roux/internal/masks"
 	"github.com/roux-engine/roux/internal/media"
 	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/node"
+	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/spell"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/term"
@@ -239,7 +240,7 @@ func byteText(n uint64) string {
 
 // leftovers looks for temporary files of processes that were killed.
 func (d *checkup) leftovers() {
-	if control.Dial(d.ctx, d.dir, config.Account) != nil {
+	if local.Find(d.ctx, d.dir) != nil {
 		return // the holder may be using them
 	}
 	root, err := os.OpenRoot(d.dir)
@@ -300,7 +301,7 @@ func (d *checkup) store() {
 		d.ok("store", "there is none yet; the first run makes it")
 		return
 	}
-	if r := control.Dial(d.ctx, d.dir, config.Account); r != nil {
+	if r := remote.Dial(d.ctx, d.dir, config.Account, "roux/doctor"); r != nil {
 		d.ok("holder", "another command holds the data directory and answers; the store is not checked meanwhile")
 		// Runs of an account without credits cannot be found this way, except the default one's.
 		accounts, err := r.MeteredAccounts(d.ctx)
@@ -352,7 +353,7 @@ func (d *checkup) runs(j store.Reader, accounts []string, err error) {
 	}
 	if n := len(all.quarantined); n > 0 {
 		first := &all.quarantined[0]
-		control.NewMasked(j).Hide(d.ctx, first)
+		masks.NewHeads(j).Hide(d.ctx, first)
 		d.problem("runs", "`"+d.hint("runs get", first.Key)+"` says why, `"+d.hint("runs release", first.Key)+"` lets it go on",
 			"%s quarantined, the newest %s: %s", view.CountAre(n, "run"), first.Run, view.OneLine(view.Cut(first.Quarantine, 100)))
 	}
@@ -360,7 +361,7 @@ func (d *checkup) runs(j store.Reader, accounts []string, err error) {
 	case n == 0 && len(all.quarantined) == 0:
 		d.ok("runs", "none stands still")
 	case n == 0:
-	case control.Dial(d.ctx, d.dir, config.Account) != nil:
+	case local.Find(d.ctx, d.dir) != nil:
 		d.ok("runs", "%s not ended", have(n))
 	default:
 		newest := &all.open[0]

@@ -34,7 +34,6 @@ var refusedNames = map[string]map[string]string{
 		"nouns": "objectNouns",
 	},
 	"internal/compile/sample": {"drawing": "generator", "hurried": "shortTimeout"},
-	"internal/control":        {"ask": "request", "question": "decode", "answer": "reply", "shelved": "File"},
 	"internal/datadir":        {"seclude": "closeToOthers"},
 	"internal/doctor":         {"judged": "imageReport", "judgeImage": "readImage"},
 	"internal/engine": {

@@ -59,8 +59,8 @@ func (h *Holder) Dial(ctx context.Context) (net.Conn, error) {
 	return c, nil
 }
 
-// Transport returns a transport of requests to the process. An answer begins within d.
-func (h *Holder) Transport(d time.Duration) *http.Transport {
+// transport returns a transport of requests to the process. An answer begins within d.
+func (h *Holder) transport(d time.Duration) *http.Transport {
 	return &http.Transport{
 		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return h.Dial(ctx) },
 		DisableCompression: true, ResponseHeaderTimeout: d,

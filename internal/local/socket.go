@@ -106,9 +106,10 @@ func readPointer(name string) (string, error) {
 	return path, nil
 }
 
-// Listen makes the socket of a data directory, and returns it with what removes it. At no moment can another user connect to it. It
-// replaces one that a killed process left behind, which is safe because the
-// caller holds the lock of the directory.
+// Listen makes the socket of a data directory, and returns it with what removes it, which
+// closing it does, too. At no moment can another user connect to it. It replaces one that a
+// killed process left behind, which is safe because the caller holds the lock of the
+// directory: it closes the socket before it gives that up.
 func Listen(dir string) (ln net.Listener, remove func(), err error) {
 	path, birth := filepath.Join(dir, datadir.Socket), filepath.Join(dir, datadir.Nursery)
 	undo := func() {}
@@ -138,10 +139,11 @@ func Listen(dir string) (ln net.Listener, remove func(), err error) {
 		undo()
 		return nil, nil, datadir.Error(dir, err)
 	}
-	return &peerCheck{Listener: ln, slots: make(chan struct{}, maxCallers), closed: make(chan struct{})}, func() {
+	remove = sync.OnceFunc(func() {
 		_ = os.Remove(path)
 		undo()
-	}, nil
+	})
+	return &peerCheck{Listener: ln, slots: make(chan struct{}, maxCallers), closed: make(chan struct{}), remove: remove}, remove, nil
 }
 
 // writePointer replaces the pointer file, because an existing one may be a link.
@@ -181,7 +183,7 @@ func bind(path, nursery string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	ln.SetUnlinkOnClose(false) // the caller of Listen removes it
+	ln.SetUnlinkOnClose(false) // peerCheck removes it
 	err = os.Chmod(at, 0o600)
 	if err == nil && at != path {
 		err = os.Rename(at, path)
@@ -199,6 +201,7 @@ type peerCheck struct {
 	slots  chan struct{}
 	closed chan struct{}
 	once   sync.Once
+	remove func()
 }
 
 // mayCall reports whether a connection of the user peer is accepted.
@@ -227,7 +230,10 @@ func (d *peerCheck) Accept() (net.Conn, error) {
 
 // Close implements net.Listener.
 func (d *peerCheck) Close() error {
-	d.once.Do(func() { close(d.closed) })
+	d.once.Do(func() {
+		close(d.closed)
+		d.remove()
+	})
 	return d.Listener.Close()
 }
 

@@ -59,51 +59,61 @@ func lotOf(l *client.Lot) ledger.Lot {
 	}
 }
 
-// Account implements control.Reader. The state of an account stays with its server, which
-// answers what commands ask of it.
-func (s *Server) Account(context.Context, string, int64) (*ledger.Account, error) {
-	return nil, Unsupported("the state of an account")
+// Account implements Reader.
+func (s *Server) Account(ctx context.Context, account string, at int64) (*ledger.Account, error) {
+	state, err := s.as(account).Credits.State(ctx, timeOf(at))
+	if err != nil {
+		return nil, err
+	}
+	return ledger.DecodeState(state)
 }
 
-// Entries implements control.Reader.
-func (s *Server) Entries(ctx context.Context, _ string, after uint64, limit int) ([]*ledger.Entry, error) {
+// Entries implements Reader.
+func (s *Server) Entries(ctx context.Context, account string, after uint64, limit int) ([]*ledger.Entry, error) {
 	list := []*ledger.Entry{}
-	for e, err := range s.Client.Credits.Entries(ctx) {
+	if limit <= 0 {
+		return list, nil
+	}
+	for e, err := range s.as(account).Credits.EntriesAfter(ctx, after) {
 		if err != nil {
 			return nil, err
 		}
-		if e.Number <= after {
-			continue
+		entry, err := entryOfCredits(&e)
+		if err != nil {
+			return nil, err
 		}
-		if len(list) >= limit {
+		if list = append(list, entry); len(list) >= limit {
 			break
 		}
-		kind, err := ledger.ParseKind(e.Kind)
-		if err != nil {
-			return nil, err
-		}
-		entry := &ledger.Entry{Key: e.Key, Kind: kind, At: e.At.UnixMicro(), Run: e.RunID, Hold: e.ReservationID, Note: e.Note}
-		for _, p := range e.Lots {
-			entry.Parts = append(entry.Parts, ledger.Part{Lot: p.Lot, Amount: p.Amount})
-		}
-		if e.Source != "" {
-			entry.Terms = &ledger.Terms{Source: ledger.Source(e.Source), Effective: stamp(e.EffectiveAt), Expires: stamp(e.ExpiresAt)}
-		}
-		list = append(list, entry)
 	}
 	return list, nil
 }
 
-// Unended implements control.Reader.
-func (s *Server) Unended(ctx context.Context, _ string) (store.Unended, error) {
-	c, err := s.Client.Credits.Get(ctx, time.Time{})
+func entryOfCredits(e *client.Entry) (*ledger.Entry, error) {
+	kind, err := ledger.ParseKind(e.Kind)
+	if err != nil {
+		return nil, err
+	}
+	entry := &ledger.Entry{Key: e.Key, Kind: kind, At: e.At.UnixMicro(), Run: e.RunID, Hold: e.ReservationID, Note: e.Note}
+	for _, p := range e.Lots {
+		entry.Parts = append(entry.Parts, ledger.Part{Lot: p.Lot, Amount: p.Amount})
+	}
+	if e.Source != "" {
+		entry.Terms = &ledger.Terms{Source: ledger.Source(e.Source), Priority: e.Priority, Effective: stamp(e.EffectiveAt), Expires: stamp(e.ExpiresAt)}
+	}
+	return entry, nil
+}
+
+// Unended implements Reader.
+func (s *Server) Unended(ctx context.Context, account string) (store.Unended, error) {
+	c, err := s.as(account).Credits.Get(ctx, time.Time{})
 	if err != nil {
 		return store.Unended{}, err
 	}
 	return store.Unended{Live: c.LiveRuns, Queued: c.QueuedRuns}, nil
 }
 
-// MeteredAccounts implements control.Reader.
+// MeteredAccounts implements Reader.
 func (s *Server) MeteredAccounts(ctx context.Context) (names []string, err error) {
 	for a, err := range s.Client.Accounts.List(ctx) {
 		if err != nil {
@@ -114,7 +124,7 @@ func (s *Server) MeteredAccounts(ctx context.Context) (names []string, err error
 	return names, nil
 }
 
-// Grant implements control.Credits.
+// Grant implements Credits.
 func (s *Server) Grant(ctx context.Context, key string, amount int64, terms ledger.Terms) (ledger.Lot, error) {
 	g := client.Grant{Key: key, Amount: amount, Kind: string(terms.Source), Priority: terms.Priority}
 	if terms.Effective != 0 {
@@ -130,7 +140,7 @@ func (s *Server) Grant(ctx context.Context, key string, amount int64, terms ledg
 	return lotOf(l), nil
 }
 
-// VoidLot implements control.Credits.
+// VoidLot implements Credits.
 func (s *Server) VoidLot(ctx context.Context, lot, note string) (ledger.Lot, error) {
 	l, err := s.Client.Accounts.Void(ctx, s.AccountName, lot, note)
 	if err != nil {
@@ -139,7 +149,17 @@ func (s *Server) VoidLot(ctx context.Context, lot, note string) (ledger.Lot, err
 	return lotOf(l), nil
 }
 
-// Adjust implements control.Credits.
-func (s *Server) Adjust(context.Context, string, string, int64, string) ([]*ledger.Entry, error) {
-	return nil, Unsupported("giving credits back")
+// Adjust implements Credits.
+func (s *Server) Adjust(ctx context.Context, run, key string, amount int64, note string) ([]*ledger.Entry, error) {
+	found, err := s.Client.Accounts.Adjust(ctx, s.AccountName, client.AdjustmentRequest{RunID: run, Key: key, Amount: amount, Note: note})
+	if err != nil {
+		return nil, err
+	}
+	list := make([]*ledger.Entry, len(found))
+	for i := range found {
+		if list[i], err = entryOfCredits(&found[i]); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
 }

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package remote shows the runs, files and credits of a server as those of a data directory,
-// so that the commands that read and change them are the same for both.
+// Package remote shows the runs, files and credits of a server, and those of the process that
+// holds a data directory, as those of a data directory that this process holds, so that the
+// commands that read and change them are the same for all three.
 //
-// It decides with which operations of the server a command gets what it asks for. It computes
-// nothing about a run: the journal comes from the server as it is stored there, without the
-// values that recipes mark as writeOnly.
+// It decides with which operations of the interface over HTTP a command gets what it asks for.
+// It computes nothing about a run: the journal comes from the server as it is stored there,
+// without the values that recipes mark as writeOnly.
 package remote
 
 import (
+	"cmp"
 	"context"
 	"sync"
+	"time"
 
 	"github.com/roux-engine/roux/client"
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/backup"
-	"github.com/roux-engine/roux/internal/control"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -25,6 +27,8 @@ type Server struct {
 	AccountName string // whose credits are granted
 	Own         string // the account of the client
 
+	// of returns a client of an account; nil = there is only that of Own.
+	of    func(account string) *client.Client
 	mu    sync.Mutex
 	plans map[string]string // by the key of a plan, a run that has it
 }
@@ -35,28 +39,69 @@ func New(c *client.Client, own, account string) *Server {
 }
 
 var (
-	_ control.Service = (*Server)(nil)
-	_ control.Reader  = (*Server)(nil)
+	_ Service = (*Server)(nil)
+	_ Reader  = (*Server)(nil)
+	_ Service = (*Directory)(nil)
 )
 
-// Unsupported is the error of what no operation of a server does.
-func Unsupported(what string) error {
-	e := fault.New(fault.Usage, "%s: not over a server yet", what)
-	e.Remedy = "Do it on the machine of the server, in its data directory: --data names that."
-	return e
+// as returns the client for an account. The client of a server has one only.
+func (s *Server) as(account string) *client.Client {
+	if s.of == nil || account == "" || account == s.Own {
+		return s.Client
+	}
+	return cmp.Or(s.of(account), s.Client)
 }
 
-// Changes implements store.Feed: [client.Client.Feed] follows the changes of a server.
-func (s *Server) Changes(context.Context, string, uint64, int) ([]store.Change, error) {
-	return nil, Unsupported("changes without following them")
+// maxChanges is the number of changes in one answer.
+const maxChanges = 1_000
+
+// Changes implements store.Feed. One answer has no more than maxChanges.
+func (s *Server) Changes(ctx context.Context, account string, after uint64, limit int) ([]store.Change, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	found, err := s.as(account).Changes(ctx, after, min(limit, maxChanges))
+	if err != nil {
+		return nil, err
+	}
+	list := make([]store.Change, len(found.Changes))
+	for i := range found.Changes {
+		if list[i], err = changeOf(&found.Changes[i]); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func changeOf(c *client.StoredChange) (store.Change, error) {
+	out := store.Change{
+		N: c.Number, At: c.Time.UnixMicro(), Run: c.RunID, Root: c.RootRunID, Deleted: c.Removed, Recipe: c.Recipe, Status: c.State, Code: fault.Code(c.Code),
+		Ended: stamp(c.CompletedAt), Quarantined: c.Quarantined, Imported: c.Imported, Hidden: c.Hidden, Entry: c.Entry, Key: c.Key,
+		Notice: ledger.Notice{Source: c.LimitSource, Limit: c.Limit, Amount: c.Amount},
+	}
+	var err error
+	if c.Entry != 0 {
+		out.Kind, err = ledger.ParseKind(c.Kind)
+	}
+	return out, err
 }
 
 // Newest implements store.Feed.
-func (s *Server) Newest(context.Context, string) (last, expired uint64, err error) {
-	return 0, 0, Unsupported("changes without following them")
+func (s *Server) Newest(ctx context.Context, account string) (last, expired uint64, err error) {
+	found, err := s.as(account).Changes(ctx, 0, 0)
+	if err != nil {
+		return 0, 0, err
+	}
+	return found.Last, found.Expired, nil
 }
 
-// Backup implements control.Backups.
-func (s *Server) Backup(context.Context, string, func(backup.Progress)) (*backup.Manifest, error) {
-	return nil, Unsupported("a backup")
+// timeOf is a time in UTC µs; the zero time for one that never comes.
+func timeOf(at int64) time.Time {
+	if at >= farthest {
+		return time.Time{}
+	}
+	return time.UnixMicro(at).UTC()
 }
+
+// farthest is a time in UTC µs that cannot be written.
+const farthest = 253402300800_000_000

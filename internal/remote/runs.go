@@ -4,7 +4,6 @@ package remote
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/roux-engine/roux/client"
@@ -12,13 +11,6 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 )
-
-// MaxSearched is how many of the newest runs are searched for one whose id begins as a command
-// says.
-const MaxSearched = 5_000
-
-// wholeID is the length of the id of a run.
-const wholeID = len("run_") + 26
 
 // stamp is a time in UTC µs; 0 for none.
 func stamp(t *time.Time) int64 {
@@ -30,107 +22,72 @@ func stamp(t *time.Time) int64 {
 
 // Head implements store.Reader.
 func (s *Server) Head(ctx context.Context, key store.Key) (store.Head, error) {
-	j, err := s.Client.Runs.Journal(ctx, key.Run, 0, client.NoEvents)
+	j, err := s.as(key.Account).Runs.Journal(ctx, key.Run, 0, client.NoEvents)
 	if err != nil {
 		return store.Head{}, err
 	}
-	return s.headOf(j)
+	return s.headOf(&j.RunHead)
 }
 
 // headOf turns an answer into a head, and remembers that the run has its plan.
-func (s *Server) headOf(j *client.RunJournal) (store.Head, error) {
+func (s *Server) headOf(h *client.RunHead) (store.Head, error) {
+	if h.Damage != "" {
+		return store.Head{Key: store.Key{Account: h.AccountID, Run: h.ExecutionID}, Damage: h.Damage}, nil
+	}
 	s.mu.Lock()
-	s.plans[j.Plan] = j.ExecutionID
+	s.plans[h.Plan] = h.ExecutionID
 	s.mu.Unlock()
-	labels, err := store.EncodeLabels(j.Labels)
+	labels, err := store.EncodeLabels(h.Labels)
 	return store.Head{
-		Key: store.Key{Account: j.AccountID, Run: j.ExecutionID}, Root: j.RootRunID, Parent: j.ParentRunID, Recipe: j.RecipeName, Version: j.RecipeVersion,
-		PlanHash: j.Plan, Status: j.State, Created: j.CreatedAt.UnixMicro(), Updated: j.UpdatedAt.UnixMicro(), Ended: stamp(j.CompletedAt),
-		Code: j.ErrorCode, Message: j.Error, Used: j.CreditsUsed, Failures: j.HasFailures, Quarantine: j.Quarantined, Owes: j.Owes, Labels: labels,
+		Key: store.Key{Account: h.AccountID, Run: h.ExecutionID}, Root: h.RootRunID, Parent: h.ParentRunID, Recipe: h.RecipeName, Version: h.RecipeVersion,
+		PlanHash: h.Plan, Status: h.State, Created: h.CreatedAt.UnixMicro(), Updated: h.UpdatedAt.UnixMicro(), Ended: stamp(h.CompletedAt), Deleted: stamp(h.DeletedAt),
+		Code: h.ErrorCode, Message: h.Error, Used: h.CreditsUsed, Failures: h.HasFailures, Quarantine: h.Quarantined, Owes: h.Owes, Labels: labels,
 	}, err
 }
 
-// List implements store.Reader. A query by the beginning of an id searches the newest
-// [MaxSearched] runs, and finds child runs by whole ids only.
+// wholeID is the length of the id of a run.
+const wholeID = len("run_") + 26
+
+// List implements store.Reader, for what lists of commands select by.
 func (s *Server) List(ctx context.Context, q store.Query) ([]store.Head, error) {
-	if q.Root != "" {
-		return nil, Unsupported("the runs below a run")
-	}
-	if len(q.Prefix) == wholeID {
-		h, err := s.Head(ctx, store.Key{Run: q.Prefix})
-		if fault.CodeOf(err) == fault.RunNotFound {
-			return nil, nil
-		}
-		return []store.Head{h}, err
-	}
-	if q.All {
+	if len(q.Prefix) > wholeID || len(q.Parent) > wholeID || len(q.Root) > wholeID {
 		return nil, nil
 	}
-	ask := client.RunQuery{Status: q.Status, Recipe: q.Recipe, Parent: q.Parent, PageSize: min(q.Cap(), 500)}
+	ask := client.HeadQuery{Prefix: q.Prefix, Parent: q.Parent, Root: q.Root, All: q.All, Status: q.Status, Recipe: q.Recipe, After: q.After, Limit: q.Cap()}
 	if q.Since > 0 {
 		ask.CreatedAfter = time.UnixMicro(q.Since)
 	}
-	if q.Prefix != "" {
-		ask.PageSize = 500
+	found, err := s.as(q.Account).Runs.Heads(ctx, ask)
+	if err != nil {
+		return nil, err
 	}
-	heads := []store.Head{}
-	seen := 0
-	for r, err := range s.Client.Runs.List(ctx, ask) {
-		if err != nil {
+	heads := make([]store.Head, len(found))
+	for i := range found {
+		if heads[i], err = s.headOf(&found[i]); err != nil {
 			return nil, err
 		}
-		if seen++; q.Prefix != "" && seen > MaxSearched {
-			break
-		}
-		if !strings.HasPrefix(r.ID, q.Prefix) {
-			continue
-		}
-		heads = append(heads, s.summaryOf(&r))
-		if len(heads) >= q.Cap() {
-			break
-		}
-	}
-	// What a list does not say is asked for where there is one run, which a command shows.
-	if len(heads) == 1 && (q.Prefix != "" || q.Limit == 1) {
-		h, err := s.Head(ctx, heads[0].Key)
-		return []store.Head{h}, err
 	}
 	return heads, nil
 }
 
-// summaryOf turns an element of a list into a head.
-func (s *Server) summaryOf(r *client.RunSummary) store.Head {
-	h := store.Head{
-		Key: store.Key{Account: s.AccountName, Run: r.ID}, Parent: r.ParentRunID, Root: r.RootRunID, Recipe: r.RecipeName, Version: r.RecipeVersion, Status: r.State,
-		Created: r.CreatedAt.UnixMicro(), Ended: stamp(r.CompletedAt), Code: r.ErrorCode, Used: r.CreditsUsed, Failures: r.HasFailures, Deleted: stamp(r.DeletedAt),
-	}
-	if h.Message == "" && r.ErrorCode != "" {
-		h.Message = string(r.ErrorCode)
-	}
-	if r.Quarantined {
-		h.Quarantine = "quarantined"
-	}
-	return h
-}
-
 // Events implements store.Reader.
 func (s *Server) Events(ctx context.Context, key store.Key, after uint64, maxBytes int) (store.Page, error) {
-	j, err := s.Client.Runs.Journal(ctx, key.Run, after, maxBytes)
+	j, err := s.as(key.Account).Runs.Journal(ctx, key.Run, after, min(max(maxBytes, 1), store.PageBytes))
 	if err != nil {
 		return store.Page{}, err
 	}
 	return store.Page{Frames: j.Events, Next: j.Next, Last: j.Last}, nil
 }
 
-// Load implements store.Reader. The snapshots of a server stay there: what is returned has the
-// head alone.
+// Load implements store.Reader. What is returned has the head and the snapshot, without the
+// events after it.
 func (s *Server) Load(ctx context.Context, key store.Key) (*store.Saved, error) {
-	j, err := s.Client.Runs.Journal(ctx, key.Run, 0, client.NoEvents)
+	j, err := s.as(key.Account).Runs.Snapshot(ctx, key.Run)
 	if err != nil {
 		return nil, err
 	}
-	h, err := s.headOf(j)
-	return &store.Saved{Head: h, Last: j.Last}, err
+	h, err := s.headOf(&j.RunHead)
+	return &store.Saved{Head: h, Last: j.Last, State: j.Snapshot, StateLast: j.SnapshotAt, Format: uint32(j.SnapshotFormat)}, err //nolint:gosec // a format is small
 }
 
 // Plan implements store.Reader, for the plans of runs whose heads were read.
@@ -138,6 +95,9 @@ func (s *Server) Plan(ctx context.Context, key string) ([]byte, error) {
 	s.mu.Lock()
 	run := s.plans[key]
 	s.mu.Unlock()
+	if s.of != nil {
+		return s.Client.Operator.Plan(ctx, key)
+	}
 	if run == "" {
 		return nil, fault.New(fault.RecipeNotFound, "the plan %s is that of no run that was read", key)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/account"
 	"github.com/roux-engine/roux/internal/api"
+	"github.com/roux-engine/roux/internal/backup"
 	"github.com/roux-engine/roux/internal/bulk"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
@@ -61,6 +62,8 @@ type Config struct {
 	Burst   int
 	Streams int // as in api.Config
 	Release string
+	// Build is the build that backups name. Default: Release.
+	Build string
 	// Metrics, when set, is served at /metrics of the administration listener.
 	Metrics http.Handler
 	// Secrets are the secrets that accounts keep over HTTP. Default: the vault of the data
@@ -88,6 +91,7 @@ type Service struct {
 	accounts *account.Accounts
 	making   sync.Mutex // of API
 	servers  []*http.Server
+	locals   []*http.Server // of ServeLocal
 	done     sync.WaitGroup
 	// endUses ends the goroutine that stores when keys were last used; nil = there is none.
 	endUses context.CancelFunc
@@ -241,12 +245,20 @@ func (s *Service) server(ctx context.Context) (*api.Server, error) {
 		Node: s.Node, Actions: s.cfg.Actions, Keys: s.keys, Recipes: s.recipes, Rules: s.cfg.Node.Rules,
 		Rate: s.cfg.Rate, Burst: s.cfg.Burst, Streams: s.cfg.Streams, Logger: s.cfg.Logger, Release: s.cfg.Release,
 		Hooks: s.Hooks, Bulks: s.Bulks, Accounts: s.accounts, Secrets: s.cfg.Secrets, CursorKey: cursors, Take: s.cfg.Take,
+		Backup: s.backup,
 	}
 	if s.cfg.Open {
 		cfg.Open = access.Anyone(s.cfg.Account)
 	}
 	s.API, err = api.New(cfg)
 	return s.API, err
+}
+
+// backup is that of api.Config.
+func (s *Service) backup(ctx context.Context, to string, progress func(backup.Progress)) (*backup.Manifest, error) {
+	return backup.Create(ctx, backup.Source{
+		Dir: s.cfg.Node.Dir, Store: s.Node.Store, Files: s.Node.Files, Keep: s.Node.Engine.Files().KeepFiles, Version: cmp.Or(s.cfg.Build, s.cfg.Release), Now: time.Now,
+	}, to, progress)
 }
 
 // saveUses stores when keys were last used, about once a minute and when the service is closed.
@@ -352,7 +364,9 @@ func (s *Service) Local() http.Handler {
 }
 
 // ServeLocal serves what Local returns on a listener, until Close.
-func (s *Service) ServeLocal(ln net.Listener) { s.serve(ln, s.Local()) }
+func (s *Service) ServeLocal(ln net.Listener) {
+	s.locals = append(s.locals, s.begin(ln, s.Local()))
+}
 
 // local reports whether only programs of this machine reach an address.
 func local(addr net.Addr) bool {
@@ -379,12 +393,16 @@ func (s *Service) ServeAdmin(ln net.Listener) {
 }
 
 func (s *Service) serve(ln net.Listener, h http.Handler) {
+	s.servers = append(s.servers, s.begin(ln, h))
+}
+
+func (s *Service) begin(ln net.Listener, h http.Handler) *http.Server {
 	server := &http.Server{
 		Handler: h, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug),
 	}
-	s.servers = append(s.servers, server)
 	s.done.Go(func() { _ = server.Serve(ln) }) // ends with Close
+	return server
 }
 
 // Quiet ends the streams in progress. Their clients read on elsewhere.
@@ -403,15 +421,14 @@ func (s *Service) Close(ctx context.Context) error {
 	s.Quiet()
 	var failed error
 	for _, server := range s.servers {
-		if server.Shutdown(ctx) == nil {
-			continue
-		}
-		// Answers that are complete, such as those of streams, may not have been sent yet.
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAnswers)
-		if server.Shutdown(last) != nil {
-			failed = errors.Join(failed, server.Close())
-		}
+		failed = errors.Join(failed, shutDown(ctx, server))
+	}
+	// Commands of the user may still be waiting for an answer, and may read a file for as long as
+	// they like, which must not take the time that attempts have.
+	for _, server := range s.locals {
+		soon, cancel := context.WithCancel(ctx)
 		cancel()
+		failed = errors.Join(failed, shutDown(soon, server))
 	}
 	if s.endUses != nil {
 		s.endUses()
@@ -420,4 +437,18 @@ func (s *Service) Close(ctx context.Context) error {
 	s.Bulks.Stop()
 	s.Hooks.Stop()
 	return errors.Join(failed, s.Node.Stop(ctx))
+}
+
+// shutDown closes a server once its requests have been answered, or ctx has ended.
+func shutDown(ctx context.Context, server *http.Server) error {
+	if server.Shutdown(ctx) == nil {
+		return nil
+	}
+	// Answers that are complete, such as those of streams, may not have been sent yet.
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAnswers)
+	defer cancel()
+	if server.Shutdown(last) == nil {
+		return nil
+	}
+	return server.Close()
 }
