@@ -22,7 +22,7 @@ func TestSlots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &peerCheck{Listener: in, slots: make(chan struct{}, 2), closed: make(chan struct{})}
+	d := &peerCheck{Listener: in, slots: make(chan struct{}, 2), closed: make(chan struct{}), remove: func() {}}
 	var now, most atomic.Int64
 	served, leave := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup

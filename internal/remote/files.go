@@ -33,7 +33,7 @@ func entryOf(f *client.File) blob.Entry {
 
 // PutFile implements Files.
 func (s *Server) PutFile(ctx context.Context, r io.Reader, name string) (action.FileInfo, error) {
-	f, err := s.Client.Files.Upload(ctx, r, client.UploadOptions{Name: name})
+	f, err := s.Client.Files.Upload(ctx, r, client.UploadOptions{Name: blob.CleanName(name)})
 	if err != nil {
 		return action.FileInfo{}, err
 	}
