@@ -39,6 +39,7 @@ func (a *app) adjustCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			a.others = true
 			if err := a.mustPay(); err != nil {
 				return err
 			}

@@ -146,6 +146,9 @@ func (a *app) runIDs(ctx context.Context, names []string) (ids []string, err err
 	return ids, err
 }
 
+// lastTime bounds the last request of a command that ends.
+const lastTime = 15 * time.Second
+
 // doBulk does one thing to many runs, waits until all have a result, and shows what came of it.
 func (a *app) doBulk(ctx context.Context, req client.BulkRequest, dry bool) error {
 	var b *client.Bulk
@@ -161,7 +164,7 @@ func (a *app) doBulk(ctx context.Context, req client.BulkRequest, dry bool) erro
 		for b.CompletedAt == nil {
 			if !pause(ctx, pollInterval) {
 				// What is done stays done, and nothing goes on behind the user's back.
-				stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime)
+				stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTime)
 				defer cancel()
 				_, _ = c.Bulks.Cancel(stop, b.ID)
 				return ctx.Err()

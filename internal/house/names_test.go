@@ -20,7 +20,7 @@ var refusedNames = map[string]map[string]string{
 	},
 	"internal/bundle": {"frugal": "byteLimit", "sealer": "trailerWriter"},
 	"internal/cli": {
-		"shelf": "control.Files", "helm": "client.Runs", "doorkeeper": "local.peerCheck", "runView": "view.Run", "given": "inputFile",
+		"shelf": "remote.Files", "helm": "client.Runs", "doorkeeper": "local.peerCheck", "runView": "view.Run", "given": "inputFile",
 		"placed": "userfile.Result", "placer": "userfile.Dir", "draft": "userfile.Atomic", "steering": "change", "steer": "change",
 		"lookOf": "term.Glyph", "fold": "term.Wrap", "chosen": "selected", "tailed": "followedEvents", "dataDir": "config.DataDir",
 	},
