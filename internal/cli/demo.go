@@ -206,7 +206,7 @@ func (d *demo) watch(ctx context.Context, h *host, sigs <-chan os.Signal, r *fol
 	case err != nil:
 		return h.lost(err)
 	case interrupted:
-		return d.interrupted(h, sigs, []*followed{r})
+		return d.interrupted(ctx, h, sigs, []*followed{r})
 	case r.err != nil:
 		return d.broken(h, r)
 	}

@@ -63,25 +63,45 @@ func (g *guests) leave(over func(store.Key) bool) int {
 	return n
 }
 
-// serveGuests carries on the runs of other commands until each has ended or is suspended, which
-// waits in the store. A signal ends it: their commands then carry them on.
-func (h *host) serveGuests(ctx context.Context, sigs <-chan os.Signal) {
-	over := func(key store.Key) bool {
+// guestsLeft returns how many runs of other commands are neither over nor suspended, which waits
+// in the store.
+func (h *host) guestsLeft(ctx context.Context) int {
+	return h.guests.leave(func(key store.Key) bool {
 		head, err := h.Head(ctx, key)
 		if err != nil || head.Settled() || head.Quarantine != "" {
 			return true
 		}
 		saved, err := h.Load(ctx, key)
 		return err != nil || saved.Suspension != nil
+	})
+}
+
+// handBack says what becomes of the runs of other commands when this process ends.
+func (h *host) handBack(ctx context.Context) {
+	n := h.guestsLeft(ctx)
+	if n == 0 {
+		return
 	}
+	next := h.a.hint("resume", "")
+	if n == 1 {
+		h.a.say("1 run of other commands is here: it goes on in its command, if that still runs, else with `%s`", next)
+		return
+	}
+	h.a.say("%d runs of other commands are here: each goes on in its command, if that still runs, else with `%s`", n, next)
+}
+
+// serveGuests carries on the runs of other commands until each has ended or is suspended. A
+// signal ends it: their commands then carry them on.
+func (h *host) serveGuests(ctx context.Context, sigs <-chan os.Signal) {
 	said := false
-	for n := h.guests.leave(over); n > 0; n = h.guests.leave(over) {
+	for n := h.guestsLeft(ctx); n > 0; n = h.guestsLeft(ctx) {
 		if !said {
 			said = true
 			h.a.say("what this command was for is done; it carries on %s of other commands, which take over after Ctrl-C", view.Count(n, "run"))
 		}
 		select {
 		case <-sigs:
+			h.handBack(ctx)
 			return
 		case <-ctx.Done():
 			return

@@ -49,6 +49,8 @@ type carrier interface {
 	finish(sigs <-chan os.Signal) error
 	abandon()
 	serveGuests(ctx context.Context, sigs <-chan os.Signal)
+	// handBack says what becomes of runs that other commands have handed over.
+	handBack(ctx context.Context)
 }
 
 func (h *host) source(context.Context) (source, error) { return h, nil }
@@ -253,6 +255,20 @@ func (r *relay) source(ctx context.Context) (source, error) {
 	return there, nil
 }
 
+// readFrom calls fn with what a carrier has of its runs, and again if the process that has it has
+// ended in between.
+func (a *app) readFrom(ctx context.Context, h carrier, fn func(source) error) error {
+	for {
+		from, err := h.source(ctx)
+		if err == nil {
+			err = fn(from)
+		}
+		if h.elsewhere() == "" || !errors.Is(err, fault.ServerUnreachable) || !a.holderGone(ctx) {
+			return err
+		}
+	}
+}
+
 // watch implements carrier.
 func (r *relay) watch(ctx context.Context, run string, after uint64, fn func(*journal.Event) error) error {
 	key := store.Key{Account: r.a.account, Run: run}
@@ -334,5 +350,11 @@ func (r *relay) abandon() {
 func (r *relay) serveGuests(ctx context.Context, sigs <-chan os.Signal) {
 	if _, h := r.at(); h != nil {
 		h.serveGuests(ctx, sigs)
+	}
+}
+
+func (r *relay) handBack(ctx context.Context) {
+	if _, h := r.at(); h != nil {
+		h.handBack(ctx)
 	}
 }

@@ -6,6 +6,7 @@ package cli
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -54,6 +55,9 @@ func TestHandedBack(t *testing.T) {
 			first.signal(end)
 			first.wait()
 			second.until("this one carries on")
+			if said := first.said(); name == "Ctrl-C" && !strings.Contains(said, "1 run of other commands is here: it goes on in its command") {
+				t.Errorf("the first run does not say what becomes of the second: %s", said)
+			}
 			if _, talk, code := roux(t, env, "runs", "signal", run, "approved"); code != fault.ExitOK {
 				t.Errorf("the approval: exit %d\n%s", code, talk)
 			}
@@ -117,4 +121,93 @@ func TestChangesWhileHoldersComeAndGo(t *testing.T) {
 	}
 	first.signal(os.Kill)
 	first.wait()
+}
+
+// What a recipe marks is hidden when its run is followed in another process, as it is when its
+// own process follows it, and the files that its outputs name are saved all the same. Runs of
+// child recipes go along.
+func TestMaskedRunsAreHandedOver(t *testing.T) {
+	_, env := dataEnv(t)
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"child.yaml": "name: child\ninputSchema: {type: object, properties: {pin: {type: string, writeOnly: true}, text: {type: string}}}\n" +
+			"steps:\n  - {id: joined, action: {name: text-join, parameters: {items: ['{{ input.text }}', 'and more'], output: file}}}\noutputs: {file: steps.joined.output.file}\n",
+		"parent.yaml": "name: parent\ninputSchema: {type: object, properties: {token: {type: string, writeOnly: true}}}\n" +
+			"steps:\n  - {id: below, recipe: {file: child.yaml, inputs: {pin: '{{ input.token }}', text: open}}}\n" +
+			"  - {id: shown, transform: {expression: '\"got \" + input.token'}}\noutputs: {file: steps.below.output.file, shown: steps.shown.output}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{"run", filepath.Join(dir, "parent.yaml"), "--input", "token=hush-hush", "-o", "json"}
+	alone := t.TempDir()
+	want, talk, code := roux(t, env, append(args, "--save", alone)...)
+	if code != fault.ExitOK {
+		t.Fatalf("alone: exit %d\n%s", code, talk)
+	}
+	holder := start(t, env, "run", write(t, "approval.yaml", approvalRecipe))
+	holder.until("node.waiting")
+	saved := t.TempDir()
+	got, talk, code := roux(t, env, append(args, "--save", saved)...)
+	if code != fault.ExitOK || !strings.Contains(talk, "holds the data directory and carries it on") {
+		t.Fatalf("handed over: exit %d\n%s", code, talk)
+	}
+	if strings.Contains(want+got+talk, "hush-hush") || strings.Contains(got, "[masked]") != strings.Contains(want, "[masked]") {
+		t.Errorf("alone:\n%s\nhanded over:\n%s%s", want, got, talk)
+	}
+	for _, in := range []string{alone, saved} {
+		files, err := os.ReadDir(in)
+		if err != nil || len(files) != 1 {
+			t.Fatalf("saved in %s: %v, %v", in, files, err)
+		}
+		text, err := os.ReadFile(filepath.Join(in, files[0].Name()))
+		if err != nil || !strings.Contains(string(text), "open") {
+			t.Errorf("the file that was saved: %q, %v", text, err)
+		}
+	}
+	runs := object[[]struct{ ID, Recipe string }](t, env, "runs", "list")
+	for _, r := range runs {
+		if r.Recipe != "parent" {
+			continue
+		}
+		for _, look := range [][]string{{"events", r.ID, "-o", "jsonl"}, {"runs", "get", r.ID, "-o", "json"}, {"explain", r.ID, "below"}} {
+			if out, talk, _ := roux(t, env, look...); strings.Contains(out+talk, "hush-hush") {
+				t.Errorf("%v shows what is marked: %s%s", look, out, talk)
+			}
+		}
+	}
+	holder.signal(syscall.SIGINT)
+	holder.wait()
+}
+
+// Several commands follow one run that was handed over. When its process is killed, one of them
+// carries it on, and the others follow it there.
+func TestFollowersRace(t *testing.T) {
+	_, env := dataEnv(t)
+	path := write(t, "approval.yaml", approvalRecipe)
+	first := start(t, env, "run", path)
+	first.until("node.waiting")
+	second := start(t, env, "run", path)
+	second.until("node.waiting")
+	run := object[[]struct{ ID string }](t, env, "runs", "list")[0].ID
+	followers := []*process{second}
+	for range 3 {
+		f := start(t, env, "resume", run)
+		f.until("carries it on")
+		followers = append(followers, f)
+	}
+	first.signal(os.Kill)
+	first.wait()
+	if _, talk, code := roux(t, env, "runs", "signal", run, "approved"); code != fault.ExitOK {
+		t.Errorf("the approval: exit %d\n%s", code, talk)
+	}
+	for i, f := range followers {
+		if code := f.wait(); code != fault.ExitOK || !strings.Contains(f.stdout.String(), "sum: 2") {
+			t.Errorf("follower %d: exit %d\n%s%s", i, code, f.stdout.String(), f.said())
+		}
+	}
+	if r := object[replayed](t, env, "replay", run); !r.Same {
+		t.Errorf("replay: %v", r.Differences)
+	}
 }

@@ -223,22 +223,24 @@ func (a *app) resumeCommand() *cobra.Command {
 				return h.finish(sigs)
 			}
 			a.sayElsewhere(h)
-			from, err := h.source(ctx)
-			if err != nil {
-				return err
-			}
 			runs := make([]*followed, len(heads))
-			plans := map[string]*plan.Plan{} // thousands of runs may share one
-			for i, head := range heads {
-				if plans[head.PlanHash] == nil {
-					if plans[head.PlanHash], err = store.LoadPlan(ctx, from, head); err != nil {
+			err = a.readFrom(ctx, h, func(from source) error {
+				plans := map[string]*plan.Plan{} // thousands of runs may share one
+				for i, head := range heads {
+					if plans[head.PlanHash] == nil {
+						if plans[head.PlanHash], err = store.LoadPlan(ctx, from, head); err != nil {
+							return err
+						}
+					}
+					runs[i] = &followed{id: head.Run, plan: plans[head.PlanHash]}
+					if runs[i].skip, err = lastEvent(ctx, from, head.Key); err != nil {
 						return err
 					}
 				}
-				runs[i] = &followed{id: head.Run, plan: plans[head.PlanHash]}
-				if runs[i].skip, err = lastEvent(ctx, from, head.Key); err != nil {
-					return err
-				}
+				return nil
+			})
+			if err != nil {
+				return err
 			}
 			return a.carry(ctx, h, sigs, runs, len(args) != 1)
 		},
@@ -298,18 +300,20 @@ func (a *app) unended(ctx context.Context, j store.Reader) ([]store.Head, error)
 // carry follows runs to their end, prints their results and closes the host. If list is
 // set, the result is a list even for one run.
 func (a *app) carry(ctx context.Context, h carrier, sigs <-chan os.Signal, runs []*followed, list bool) error {
-	from, err := h.source(ctx)
+	err := a.readFrom(ctx, h, func(from source) error {
+		for _, r := range runs {
+			head, err := from.Head(ctx, store.Key{Account: a.account, Run: r.id})
+			if err == nil {
+				r.mask, err = masks.Of(ctx, from, head, r.plan)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return err
-	}
-	for _, r := range runs {
-		head, err := from.Head(ctx, store.Key{Account: a.account, Run: r.id})
-		if err == nil {
-			r.mask, err = masks.Of(ctx, from, head, r.plan)
-		}
-		if err != nil {
-			return err
-		}
 	}
 	if a.timeout > 0 {
 		var cancel context.CancelFunc
@@ -323,7 +327,7 @@ func (a *app) carry(ctx context.Context, h carrier, sigs <-chan os.Signal, runs 
 	case interrupted && waited(ctx):
 		return a.waitedLong(h, sigs, runs)
 	case interrupted:
-		return a.interrupted(h, sigs, runs)
+		return a.interrupted(ctx, h, sigs, runs)
 	}
 	for _, r := range runs {
 		if r.err != nil {
@@ -363,17 +367,12 @@ func (a *app) carry(ctx context.Context, h carrier, sigs <-chan os.Signal, runs 
 	return nil
 }
 
-// saveFrom saves the outputs of a run. The process that has them may end in between.
+// saveFrom saves the outputs of a run.
 func (a *app) saveFrom(ctx context.Context, h carrier, r *followed) error {
-	for try := 0; ; try++ {
-		from, err := h.source(ctx)
-		if err == nil {
-			r.saved, err = a.saveOutputs(ctx, from, r.view, r.into)
-		}
-		if try > 0 || !errors.Is(err, fault.ServerUnreachable) || !a.holderGone(ctx) {
-			return err
-		}
-	}
+	return a.readFrom(ctx, h, func(from source) (err error) {
+		r.saved, err = a.saveOutputs(ctx, from, r.view, r.into)
+		return err
+	})
 }
 
 // raisedBy maps the code of an exceeded limit to the flag of a retry that raises it.
@@ -458,7 +457,7 @@ const fewHints = 3
 
 // interrupted stops the engine in order and prints how to resume the runs. A
 // second Ctrl-C ends the wait.
-func (a *app) interrupted(h carrier, sigs <-chan os.Signal, runs []*followed) error {
+func (a *app) interrupted(ctx context.Context, h carrier, sigs <-chan os.Signal, runs []*followed) error {
 	if who := h.elsewhere(); who != "" {
 		for _, r := range runs {
 			if !r.view.Done() {
@@ -467,6 +466,7 @@ func (a *app) interrupted(h carrier, sigs <-chan os.Signal, runs []*followed) er
 		}
 		return exit(fault.ExitInterrupted)
 	}
+	h.handBack(ctx)
 	a.say("stopping; Ctrl-C again stops at once")
 	err := h.close(sigs)
 	if errors.Is(err, errAtOnce) {
