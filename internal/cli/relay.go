@@ -263,7 +263,7 @@ func (a *app) readFrom(ctx context.Context, h carrier, fn func(source) error) er
 		if err == nil {
 			err = fn(from)
 		}
-		if h.elsewhere() == "" || !errors.Is(err, fault.ServerUnreachable) || !a.holderGone(ctx) {
+		if a.target != nil || h.elsewhere() == "" || !errors.Is(err, fault.ServerUnreachable) || !a.holderGone(ctx) {
 			return err
 		}
 	}

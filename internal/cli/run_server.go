@@ -247,4 +247,6 @@ func (v *visitor) finish(<-chan os.Signal) error                 { return nil }
 func (v *visitor) abandon()                                      {}
 func (v *visitor) serveGuests(context.Context, <-chan os.Signal) {}
 
+func (v *visitor) handBack(context.Context) {}
+
 var _ carrier = (*visitor)(nil)
