@@ -64,8 +64,7 @@ type Config struct {
 	CursorKey []byte
 	// Release is the release of the server, for people.
 	Release string
-	// Backup makes a backup of the data directory in a directory, see backup.Create. nil = the
-	// server makes none.
+	// Backup makes a backup of the data directory, see backup.Create. Required.
 	Backup func(ctx context.Context, to string, progress func(backup.Progress)) (*backup.Manifest, error)
 	// Take is called before a run of another process is taken over, and done with its id once
 	// it is; "" = it was not. An error refuses it. Default: every one is taken.
@@ -105,8 +104,8 @@ const (
 
 // New returns a server. It starts no goroutine and listens nowhere.
 func New(cfg Config) (*Server, error) {
-	if cfg.Node == nil || cfg.Actions == nil || cfg.Recipes == nil || cfg.Hooks == nil || cfg.Bulks == nil || cfg.Rules == nil || cfg.Accounts == nil || cfg.Secrets == nil {
-		return nil, errors.New("api: a node, actions, recipes, hooks, bulks, rules, accounts and secrets are required")
+	if cfg.Node == nil || cfg.Actions == nil || cfg.Recipes == nil || cfg.Hooks == nil || cfg.Bulks == nil || cfg.Rules == nil || cfg.Accounts == nil || cfg.Secrets == nil || cfg.Backup == nil {
+		return nil, errors.New("api: a node, actions, recipes, hooks, bulks, rules, accounts, secrets and backups are required")
 	}
 	if (cfg.Keys == nil) == (cfg.Open == nil) {
 		return nil, errors.New("api: either keys are checked, or every request is made by Open")

@@ -90,3 +90,9 @@ func (s *Server) openAPI(context.Context, *struct{}) (*documentOut, error) {
 	data, err := s.rest.Document()
 	return &documentOut{"application/json", data}, err
 }
+
+// asyncAPI returns the AsyncAPI 3 document: the streams of events, and their messages.
+func (s *Server) asyncAPI(context.Context, *struct{}) (*documentOut, error) {
+	data, err := docpage.AsyncAPI(s.cfg.Release)
+	return &documentOut{"application/json", data}, err
+}

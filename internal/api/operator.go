@@ -123,8 +123,6 @@ func (s *Server) backup(ctx context.Context, in *backupIn) (*streamOut, error) {
 		err := fault.New(fault.Forbidden, "backups are made through the socket of the data directory only")
 		err.Remedy = "Run `roux backup --data DIR` on the machine of the server; it works while the server runs."
 		return nil, err
-	case s.cfg.Backup == nil:
-		return nil, fault.New(fault.ServiceUnavailable, "this process makes no backups")
 	case !filepath.IsAbs(in.Body.Directory):
 		return nil, fault.New(fault.RequestInvalid, "directory: want an absolute path, not %.90q", in.Body.Directory)
 	}

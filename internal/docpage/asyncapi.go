@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package api
+package docpage
 
 import (
-	"context"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -74,12 +73,8 @@ type object = map[string]any
 
 func ref(to string) object { return object{"$ref": "#/" + to} }
 
-// asyncAPI returns the AsyncAPI 3 document: the streams of events, and the messages that they
-// have.
-func (s *Server) asyncAPI(context.Context, *struct{}) (*documentOut, error) {
-	data, err := json.Marshal(asyncDocument(s.cfg.Release))
-	return &documentOut{"application/json", data}, err
-}
+// AsyncAPI returns the AsyncAPI document of the streams of a server, as JSON.
+func AsyncAPI(release string) ([]byte, error) { return json.Marshal(asyncDocument(release)) }
 
 func asyncDocument(release string) object {
 	types := journal.Types()
