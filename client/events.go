@@ -125,20 +125,6 @@ type Change struct {
 	Removed     bool       `json:"removed,omitempty"` // of run.deleted: it is no longer kept
 }
 
-// A FeedPosition is where the feed of an account stands.
-type FeedPosition struct {
-	Last  uint64 `json:"last"`  // number of the last change; 0 = there is none yet
-	After uint64 `json:"after"` // changes after this number are kept
-}
-
-// FeedPosition returns where the feed of the account begins and ends: with Last, Feed begins
-// with what changes from now on.
-func (c *Client) FeedPosition(ctx context.Context) (*FeedPosition, error) {
-	out := new(FeedPosition)
-	_, err := c.do(ctx, at(http.MethodGet, "v1", "feed", "position"), out)
-	return result(out, err)
-}
-
 // Feed returns the changes of the account after a number, each once and in order, until ctx
 // ends. It connects again like [Runs.Events]. Changes that are no longer kept are
 // [github.com/roux-engine/roux/fault.CursorExpired].
@@ -166,7 +152,8 @@ type Changes struct {
 }
 
 // Changes returns at most limit changes of the account after a number, the oldest first; at most
-// 1,000, and with limit 0 none. [Client.Feed] follows them.
+// 1,000, and with limit 0 none. [Client.Feed] follows them: after Last,
+// it begins with what changes from now on.
 func (c *Client) Changes(ctx context.Context, after uint64, limit int) (*Changes, error) {
 	out := new(Changes)
 	_, err := c.do(ctx, at(http.MethodGet, "v1", "changes").with("after", number(after)).with("limit", strconv.Itoa(limit)), out)

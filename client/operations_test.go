@@ -203,12 +203,11 @@ var operations = map[string]func(context.Context, *client.Client) error{
 		}
 		return last(c.Bulks.Create(ctx, client.BulkRequest{}))
 	},
-	"bulk-list":     func(ctx context.Context, c *client.Client) error { return drain(c.Bulks.List(ctx)) },
-	"bulk-get":      func(ctx context.Context, c *client.Client) error { return last(c.Bulks.Get(ctx, "x")) },
-	"bulk-items":    func(ctx context.Context, c *client.Client) error { return drain(c.Bulks.Items(ctx, "x")) },
-	"bulk-cancel":   func(ctx context.Context, c *client.Client) error { return last(c.Bulks.Cancel(ctx, "x")) },
-	"feed-position": func(ctx context.Context, c *client.Client) error { return last(c.FeedPosition(ctx)) },
-	"feed-events":   func(ctx context.Context, c *client.Client) error { return drain(c.Feed(ctx, 1)) },
+	"bulk-list":   func(ctx context.Context, c *client.Client) error { return drain(c.Bulks.List(ctx)) },
+	"bulk-get":    func(ctx context.Context, c *client.Client) error { return last(c.Bulks.Get(ctx, "x")) },
+	"bulk-items":  func(ctx context.Context, c *client.Client) error { return drain(c.Bulks.Items(ctx, "x")) },
+	"bulk-cancel": func(ctx context.Context, c *client.Client) error { return last(c.Bulks.Cancel(ctx, "x")) },
+	"feed-events": func(ctx context.Context, c *client.Client) error { return drain(c.Feed(ctx, 1)) },
 }
 
 // without are operations that need no method.

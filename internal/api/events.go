@@ -52,18 +52,6 @@ func (s *Server) eventRoutes() {
 	f := rest.Op("feed-events", http.MethodGet, "/v1/feed", "Follow the changes of the account (server-sent events)")
 	streamed(&f)
 	rest.Handle(s.rest, f, stream, s.feedEvents)
-	rest.Handle(s.rest, rest.Op("feed-position", http.MethodGet, "/v1/feed/position", "Get where the feed of the account begins and ends, to follow it from now on"), rest.Needs(access.RunsRead), s.feedPosition)
-}
-
-// A FeedPosition is where the feed of an account stands.
-type FeedPosition struct {
-	Last  uint64 `json:"last" doc:"Number of the last change; 0 = there is none yet. As afterEventId it begins with what changes from now on."`
-	After uint64 `json:"after" doc:"Changes after this number are kept; 0 = all."`
-}
-
-func (s *Server) feedPosition(ctx context.Context, _ *struct{}) (*struct{ Body FeedPosition }, error) {
-	last, expired, err := s.cfg.Node.Store.Newest(ctx, rest.Account(ctx))
-	return &struct{ Body FeedPosition }{FeedPosition{Last: last, After: expired}}, err
 }
 
 // streamed documents that an operation answers with server-sent events.

@@ -85,7 +85,7 @@ func (r *feedReader) run(ctx context.Context) error {
 	for {
 		held := false
 		err := a.readingAll(ctx, func(ctx context.Context, j remote.Reader) error {
-			_, held = j.(*remote.Holder)
+			held = carriesOn(j)
 			return r.read(ctx, j)
 		})
 		switch {
@@ -95,13 +95,15 @@ func (r *feedReader) run(ctx context.Context) error {
 			return ctx.Err() // --timeout
 		case ctx.Err() != nil && r.follow:
 			return nil // the user has interrupted the command
-		case errors.Is(err, fault.ServerUnreachable) && a.holderGone(ctx):
+		case a.target == nil && errors.Is(err, fault.ServerUnreachable) && a.holderGone(ctx):
 			continue // it ended during the request: its answer is in the store
 		case err != nil:
 			return err
 		}
 		r.left = -1
-		if held {
+		if held && a.target != nil {
+			pause(ctx, time.Second) // each look is a request that counts
+		} else if held {
 			pause(ctx, pollInterval)
 		} else if err := a.awaitHolder(ctx); err != nil {
 			return err

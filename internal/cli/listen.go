@@ -176,7 +176,7 @@ func writeSecretFile(path, secret string) error {
 
 // follow receives messages from the feed until ctx ends.
 func (l *listen) follow(ctx context.Context, c *client.Client) error {
-	from, err := c.FeedPosition(ctx)
+	from, err := c.Changes(ctx, 0, 0)
 	if err != nil {
 		return err
 	}

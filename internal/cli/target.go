@@ -31,7 +31,7 @@ const (
 // overServer says of each command, and of those below it that are not named, how it treats a
 // server.
 var overServer = map[string]string{
-	"run": worksOver, "estimate": worksOver, "trace": worksOver, "graph": worksOver, "explain": worksOver, "events": worksOver, "logs": worksOver, "feed": onlyHere,
+	"run": worksOver, "estimate": worksOver, "trace": worksOver, "graph": worksOver, "explain": worksOver, "events": worksOver, "logs": worksOver, "feed": worksOver,
 	"diff": worksOver, "replay": worksOver, "export": worksOver, "accounts": worksOver,
 	"runs list": worksOver, "runs get": worksOver, "runs cancel": worksOver, "runs retry": worksOver, "runs signal": worksOver, "runs pause": worksOver,
 	"runs unpause": worksOver, "runs delete": worksOver, "runs release": worksOver, "runs": noMatter, "runs adopt": onlyHere,
