@@ -319,7 +319,7 @@ func TestBundleOfAnEarlierRelease(t *testing.T) {
 // the commands that show runs, nor among those that change runs.
 func covers(t *testing.T, tried [][]string) {
 	t.Helper()
-	steers := []string{"roux resume", "roux runs cancel", "roux runs retry", "roux runs signal", "roux runs pause", "roux runs unpause", "roux runs release", "roux runs adopt", "roux credits adjust"}
+	steers := []string{"roux resume", "roux runs cancel", "roux runs retry", "roux runs signal", "roux runs pause", "roux runs unpause", "roux runs release", "roux runs delete", "roux runs adopt", "roux credits adjust"}
 	for _, c := range descendants((&app{getenv: func(string) string { return "" }}).command()) {
 		if !strings.Contains(c.Use, "RUN") || slices.Contains(steers, c.CommandPath()) {
 			continue

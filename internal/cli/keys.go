@@ -79,7 +79,7 @@ func (a *app) createKeyCommand() *cobra.Command {
 			"The role, from the one that only reads to the one that administers all accounts, is viewer, operator, developer, owner or admin; --scope gives single scopes instead of a role, or beside it. " +
 			"A key over a server can pass on only what it may do itself.",
 		Example: `roux keys create ci --role operator --account acme
-ROUX_KEY=$(roux keys create laptop --role developer -q)
+export ROUX_KEY="$(roux keys create laptop --role developer -q)"
 roux keys create batch --role operator --limit 500 --reset monthly --expires 90d`,
 		Args: wants(1, 1, "NAME --role ROLE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -245,7 +245,7 @@ func (a *app) rotateKeyCommand() *cobra.Command {
 		Short: "Make a key that takes the place of another",
 		Long: "Make a key with the scopes and the limit of another, and print it once, as create does. The earlier key ends at once, or after --overlap, " +
 			"at most seven days, in which both work. What is spent with either counts against one limit.",
-		Example: "roux keys rotate key_01K3 --overlap 24h\nROUX_KEY=$(roux keys rotate key_01K3 -q)",
+		Example: "roux keys rotate key_01K3 --overlap 24h\nexport ROUX_KEY=\"$(roux keys rotate key_01K3 -q)\"",
 		Args:    wants(1, 1, "KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if overlap < 0 || overlap > access.MaxOverlap {

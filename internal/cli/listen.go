@@ -56,7 +56,7 @@ func (a *app) listenCommand() *cobra.Command {
 			"Messages begin with what happens from now on, come in the order of the feed, and are sent once: what the receiver refuses is shown and not sent again.",
 		Example: `roux listen
 roux listen --forward http://127.0.0.1:8000/roux
-roux listen --events run.failed,credits.* --payload full -o jsonl`,
+roux listen --events 'run.failed,credits.*' --payload full -o jsonl`,
 		Args: wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return l.run(cmd) },
 	}

@@ -95,8 +95,8 @@ func descendants(c *cobra.Command) (all []*cobra.Command) {
 }
 
 // shellWords splits a line as a shell does. special collects the characters outside
-// quotes that have a special meaning in some shell. Not counted are && and | and < and
-// > between words, and a # that begins a comment.
+// quotes that have a special meaning in some shell. Not counted are && and | and <, >
+// and 2> between words, and a # that begins a comment.
 func shellWords(line string) (words []string, special string) {
 	word, quote, in := "", byte(0), false
 	for i := 0; i < len(line); i++ {
@@ -117,7 +117,7 @@ func shellWords(line string) (words []string, special string) {
 		case c == '#' && !in:
 			return words, special
 		default:
-			if strings.IndexByte("?*[]{}()&;!~\\^$`", c) >= 0 || in && strings.IndexByte("|<>", c) >= 0 {
+			if strings.IndexByte("?*[]{}()&;!~\\^$`", c) >= 0 || in && strings.IndexByte("|<>", c) >= 0 && (c != '>' || word != "2") {
 				special += string(c)
 			}
 			word, in = word+string(c), true
