@@ -84,7 +84,7 @@ func (t *Requests) RoundTrip(req *http.Request) (*http.Response, error) {
 		case req.Context().Err() != nil:
 			return nil, err
 		}
-		return nil, t.unreachable(req, ctx, err)
+		return nil, t.unreachable(ctx, req, err)
 	}
 	kind, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
 	res.Body = &receiving{t: t, req: req, ctx: ctx, body: res.Body, stall: stall, left: streamTime, lines: kind == "application/x-ndjson", events: kind == "text/event-stream"}
@@ -92,7 +92,7 @@ func (t *Requests) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // unreachable describes a request that failed.
-func (t *Requests) unreachable(req *http.Request, ctx context.Context, err error) error {
+func (t *Requests) unreachable(ctx context.Context, req *http.Request, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errStill) {
 		err = cause
 	}
@@ -190,5 +190,5 @@ func (r *receiving) Read(p []byte) (int, error) {
 	if err == nil || errors.Is(err, io.EOF) || r.req.Context().Err() != nil {
 		return n, err
 	}
-	return n, r.t.unreachable(r.req, r.ctx, err)
+	return n, r.t.unreachable(r.ctx, r.req, err)
 }
