@@ -114,11 +114,11 @@ func (e *Engine) checkedInput(ctx context.Context, req *StartRequest, prog *prog
 	in := &input{kind: inStart, key: store.Key{Account: req.Account, Run: id}, start: &runStart{
 		prog: prog, recipe: req.Recipe, version: req.Version, labels: labels, limited: rules.LiveLimit() > 0,
 	}}
-	in.m = machine.Input{Kind: machine.InStart, Start: &journal.Start{
+	in.m.Kind, in.m.Start = machine.InStart, &journal.Start{
 		Run: id, Account: req.Account, Recipe: req.Recipe, Version: req.Version, PlanHash: prog.Hash(),
 		Parameters: req.Parameters, Files: req.Files, Correlation: cmp.Or(req.Correlation, id),
 		Seed: seed, Pins: pins, Labels: req.Labels, Credits: terms, Tree: tree,
-	}}
+	}
 	if req.IdempotencyKey != "" {
 		body, err := program.StartHash(in.m.Start, req.MaxCredits, req.Key)
 		if err != nil {
@@ -374,7 +374,11 @@ func (e *Engine) Wait(ctx context.Context, account, run string) (store.Head, err
 	key := store.Key{Account: account, Run: run}
 	// Nothing needs to be read for a run in memory that has not ended: it will publish
 	// its end.
-	return e.feed.Wait(ctx, key, func() bool { return e.core.residency.unended(key) })
+	head, err := e.feed.Wait(ctx, key, func() bool { return e.core.residency.unended(key) })
+	if head == nil {
+		return store.Head{}, err
+	}
+	return *head, err
 }
 
 // Clean is that of retention.Cleaner: it removes everything that is no longer kept.

@@ -85,25 +85,22 @@ func (l *loadedRun) settled() bool {
 // newHead updates the head row and reports whether it must be written: at the start, at
 // the end, when the status changes and when the run is queued again.
 func (l *loadedRun) newHead(now int64) bool {
-	old := l.head
-	h := &l.head
-	status := l.run.Status()
-	h.Status = status.String()
-	h.Ended, h.Owes, h.Code, h.Message = 0, false, "", ""
+	h, status := &l.head, l.run.Status()
+	text, ended, owes := status.String(), int64(0), false
 	if status.Terminal() {
-		h.Ended = l.ended
-		h.Owes = !l.run.Quiet() || l.owesEnd
-		h.Code, h.Message = l.run.Failure()
+		ended, owes = l.ended, !l.run.Quiet() || l.owesEnd
 	}
-	queued := h.Status == store.StatusQueued
 	// A queued run may have been cancelled and retried since the last batch.
-	again := queued && l.queuedAt != old.Updated
-	if l.start == nil && h.Status == old.Status && h.Ended == old.Ended && h.Owes == old.Owes && !l.forceHead && !again {
-		*h = old
+	again := text == store.StatusQueued && l.queuedAt != h.Updated
+	if l.start == nil && text == h.Status && ended == h.Ended && owes == h.Owes && !l.forceHead && !again {
 		return false
 	}
+	h.Status, h.Ended, h.Owes, h.Code, h.Message = text, ended, owes, "", ""
+	if status.Terminal() {
+		h.Code, h.Message = l.run.Failure()
+	}
 	h.Used, h.Failures, h.Updated = l.run.Used(), l.run.HasFailures(), now
-	if queued {
+	if text == store.StatusQueued {
 		h.Updated = l.queuedAt // the store lists queued runs in that order
 	}
 	return true

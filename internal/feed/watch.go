@@ -231,28 +231,37 @@ func (f *Feed) Events(ctx context.Context, key store.Key, after uint64) iter.Seq
 	}
 }
 
-// Wait returns the head of the run once it has ended. unended reports whether the run
-// is known not to have ended; Wait calls it after subscribing and skips reading the
-// head if it returns true.
-func (f *Feed) Wait(ctx context.Context, key store.Key, unended func() bool) (store.Head, error) {
+// Wait returns the head of the run once it has ended; the head may be nil if there is an
+// error. unended reports whether the run is known not to have ended; Wait calls it after
+// subscribing and skips reading the head if it returns true. Many goroutines do nothing
+// but wait, so their stacks hold no heads.
+func (f *Feed) Wait(ctx context.Context, key store.Key, unended func() bool) (*store.Head, error) {
 	s := f.subscribe(key, true)
 	defer f.unsubscribe(key, s)
-	var head store.Head
+	var head *store.Head
 	var err error
 	if !unended() {
-		head, err = f.store.Head(ctx, key)
+		head, err = f.stored(ctx, key)
 	}
-	for err == nil && head.Ended == 0 {
-		if head.Quarantine != "" {
+	for err == nil && (head == nil || head.Ended == 0) {
+		if head != nil && head.Quarantine != "" {
 			return head, store.QuarantinedError(key.Run, head.Quarantine)
 		}
 		var u update
 		switch u, err = s.next(ctx); {
 		case u.head != nil:
-			head = *u.head
+			head = u.head
 		case u.behind && err == nil:
-			head, err = f.store.Head(ctx, key)
+			head, err = f.stored(ctx, key)
 		}
 	}
 	return head, err
+}
+
+// stored reads the head; inlined, it would put heads on the stack of Wait after all.
+//
+//go:noinline
+func (f *Feed) stored(ctx context.Context, key store.Key) (*store.Head, error) {
+	head, err := f.store.Head(ctx, key)
+	return &head, err
 }
