@@ -48,7 +48,7 @@ func flipsEach() int {
 	case testing.Short():
 		return 2
 	}
-	return 20
+	return 11 // at least 500 in all
 }
 
 // A flipper flips bits of a closed data directory and checks what follows from each.

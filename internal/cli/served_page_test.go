@@ -141,6 +141,9 @@ func newShell(t *testing.T, dir, first string) *shell {
 	}()
 	t.Cleanup(func() {
 		_ = in.Close()
+		if t.Failed() {
+			_ = cmd.Process.Kill() // it may be in a command that does not end
+		}
 		_ = cmd.Wait() // it may have ended early, which run has reported
 		_ = out.Close()
 	})
