@@ -27,8 +27,8 @@ SERIAL := ^Test(F20_|F21_|F33_|I06_|I15_|X158_|X159_|X160_|I11_ReconcileNames|Fl
 BESIDE := ^TestScripts$$/^(files|graph|look|pause|queue|run)$$|^Test(Feed|Holder|CtrlC|Cancel|F35_|Others|F48_|Job_Fetch|WriteOnlyOverTheSocket|Terminal|FilesOnATerminal|ASignal|I16_|AHost|SourceFails)
 
 race: ## the short tests that have goroutines under the race detector
-	go test -race -short -skip '$(SERIAL)' -timeout 20m $$(go list ./... | grep -vE '/internal/(($(PURE))(/|$$)|cli$$)')
-	go test -race -short -run '$(BESIDE)' -timeout 20m ./internal/cli
+	go test -race -short -vet=off -ldflags='-s -w' -skip '$(SERIAL)' -timeout 20m $$(go list ./... | grep -vE '/internal/(($(PURE))(/|$$)|cli$$)')
+	go test -race -short -vet=off -ldflags='-s -w' -run '$(BESIDE)' -timeout 20m ./internal/cli
 
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) ## golangci-lint, installed into .tools
 	$< run ./...
