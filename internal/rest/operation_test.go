@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +50,38 @@ func TestUnfitTypes(t *testing.T) {
 		register(rt)
 		if err := rt.Start(); err == nil || !strings.Contains(err.Error(), "new-post: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("Start = %v, want %q", err, want)
+		}
+	}
+}
+
+// A field that a body does not have is answered with the one that was meant, or with all.
+func TestUnknownFieldsHaveHints(t *testing.T) {
+	rt := rest.New(rest.Config{Open: access.Anyone("acme"), Rate: -1, Logger: slog.New(slog.DiscardHandler), Now: time.Now, Tags: map[string]string{"new": "New ones."}})
+	type item struct {
+		Amount int `json:"amount,omitempty"`
+	}
+	handle[struct {
+		Body struct {
+			Parameters map[string]any  `json:"parameters,omitempty"`
+			Items      []item          `json:"items,omitempty"`
+			Named      map[string]item `json:"named,omitempty"`
+		}
+	}, struct{}](rt)
+	if err := rt.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for body, want := range map[string]string{
+		`{"paramters":{}}`:             `"unexpected property; did you mean \"parameters\"?"`,
+		`{"zzz":1}`:                    `"unexpected property; the fields are items, named, parameters"`,
+		`{"items":[{},{"amuont":1}]}`:  `"unexpected property; did you mean \"amount\"?"`,
+		`{"named":{"a":{"amuont":1}}}`: `"unexpected property; did you mean \"amount\"?"`,
+	} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/v1/new", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		rt.ServeHTTP(w, r)
+		if w.Code != http.StatusUnprocessableEntity || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s is answered with %d %s, want %s", body, w.Code, w.Body, want)
 		}
 	}
 }
