@@ -60,6 +60,11 @@ func TestListen(t *testing.T) {
 	}))
 	defer receiver.Close()
 
+	// What has happened before is not received.
+	early, talk, code := roux(t, []string{"ROUX_DATA=" + dir}, "run", recipe, "-o", "name")
+	if code != 0 {
+		t.Fatal(code, talk)
+	}
 	here := start(t, []string{"ROUX_DATA=" + dir}, "listen", "--forward", receiver.URL, "--events", "run.completed", "--secret-file", secret)
 	here.until("listening to account local")
 	there := start(t, []string{"ROUX_SERVER=http://" + address, "ROUX_KEY=" + key, "ROUX_DATA=" + shortDir(t)}, "listen", "--events", "run.*", "--payload", "full", "--limit", "1", "-o", "jsonl")
@@ -69,14 +74,14 @@ func TestListen(t *testing.T) {
 	}
 	m := <-got
 	data, _ := m["data"].(map[string]any)
-	if m["type"] != "run.completed" || data["webhookId"] != "hook_listen" || !strings.HasPrefix(data["executionId"].(string), "run_") {
+	if m["type"] != "run.completed" || data["executionId"] == strings.TrimSpace(early) || data["webhookId"] != "hook_listen" || !strings.HasPrefix(data["executionId"].(string), "run_") {
 		t.Errorf("the receiver got %v", m)
 	}
 	here.signal(syscall.SIGINT)
 	if code := here.wait(); code != 0 || !strings.Contains(here.stdout.String(), "run.completed") {
 		t.Errorf("after Ctrl-C it ends with %d: %s%s", code, here.said(), here.stdout.String())
 	}
-	if code := there.wait(); code != 0 || !strings.Contains(there.stdout.String(), `"recipeName":"good"`) || !strings.Contains(there.stdout.String(), `"Webhook-Signature"`) {
+	if code := there.wait(); code != 0 || strings.Contains(there.stdout.String(), strings.TrimSpace(early)) || !strings.Contains(there.stdout.String(), `"recipeName":"good"`) || !strings.Contains(there.stdout.String(), `"Webhook-Signature"`) {
 		t.Errorf("over the server it ends with %d: %s%s", code, there.said(), there.stdout.String())
 	}
 	server.signal(syscall.SIGTERM)
