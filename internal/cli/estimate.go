@@ -55,7 +55,7 @@ func (a *app) estimateCommand() *cobra.Command {
 		Short: "Estimate what a run costs and how long it takes, without running it",
 		Long: "Estimate what a run costs and how long it takes, without running it: the least and the most its steps cost, the recipe's " +
 			"formula with its values, what would be reserved, and what earlier runs took. Input files are looked at where they lie. " +
-			"Over a server FILE is registered first, as `roux apply` does, or RECIPE names a registered one, and the files are kept there.",
+			"RECIPE names a recipe that `roux apply` has registered; its input files are kept. Over a server FILE is registered first, as `roux apply` does.",
 		Example: "roux estimate examples/document-digest.yaml --file examples/report.pdf\nroux estimate recipe.yaml --input pages=12 -o json",
 		Args:    wants(1, 1, "FILE|RECIPE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -66,6 +66,12 @@ func (a *app) estimateCommand() *cobra.Command {
 					return err
 				}
 				return a.estimateThere(cmd.Context(), s, &serverRun{recipe: args[0], in: in, files: files, limit: limit})
+			}
+			if a.isRegistered(args[0]) {
+				if err := refuseOfRegistered(cmd, "recipes"); err != nil {
+					return err
+				}
+				return a.estimateRegistered(cmd.Context(), &serverRun{recipe: args[0], in: in, files: files})
 			}
 			c, err := a.compileFile(args[0], limit)
 			if err != nil {

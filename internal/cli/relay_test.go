@@ -43,16 +43,26 @@ func TestApprovalWhileOtherRunsStart(t *testing.T) {
 
 // When the process that carries on the run of another command ends, that command does so itself.
 func TestHandedBack(t *testing.T) {
-	for name, end := range map[string]os.Signal{"Ctrl-C": syscall.SIGINT, "kill -9": os.Kill} {
+	for name, tt := range map[string]struct {
+		end  os.Signal
+		name string // of a registered recipe
+	}{"Ctrl-C": {end: syscall.SIGINT}, "kill -9": {end: os.Kill}, "kill -9, a registered recipe": {os.Kill, "approval"}} {
 		t.Run(name, func(t *testing.T) {
 			_, env := dataEnv(t)
 			path := write(t, "approval.yaml", approvalRecipe)
 			first := start(t, env, "run", path)
 			first.until("node.waiting")
+			if tt.name != "" {
+				if _, talk, code := roux(t, env, "apply", path); code != fault.ExitOK {
+					t.Fatal(talk)
+				}
+				path = tt.name
+			}
 			second := start(t, env, "run", path)
+			second.until("carries it on")
 			second.until("node.waiting")
 			run := object[[]struct{ ID string }](t, env, "runs", "list")[0].ID
-			first.signal(end)
+			first.signal(tt.end)
 			first.wait()
 			second.until("this one carries on")
 			if said := first.said(); name == "Ctrl-C" && !strings.Contains(said, "1 run of other commands is here: it goes on in its command") {
@@ -210,4 +220,24 @@ func TestFollowersRace(t *testing.T) {
 	if r := object[replayed](t, env, "replay", run); !r.Same {
 		t.Errorf("replay: %v", r.Differences)
 	}
+}
+
+// A run is handed over with its account, input, files, limit and key.
+func TestHandedOverWhole(t *testing.T) {
+	_, env := dataEnv(t)
+	env = append(env, `ROUX_ACCOUNTS={"acme": {"keys": {"ci": {"limit": 50}}}}`)
+	if _, talk, code := roux(t, env, "credits", "grant", "100", "--account", "acme"); code != fault.ExitOK {
+		t.Fatal(talk)
+	}
+	holder := start(t, env, "run", write(t, "approval.yaml", approvalRecipe))
+	holder.until("node.waiting")
+	into := t.TempDir()
+	r := object[paidRun](t, env, "run", write(t, "paid.yaml", paidCopy), "--account", "acme", "--key", "ci", "--max-credits", "7", "--input", "n=3",
+		"--file", write(t, "report.txt", "a report"), "--save", into)
+	r.copied(t, 3, 7, into)
+	if bill := object[struct{ Account, Key string }](t, env, "credits", "explain", r.ID, "--account", "acme"); bill.Account != "acme" || bill.Key != "ci" {
+		t.Errorf("the bill is %+v", bill)
+	}
+	holder.signal(syscall.SIGINT)
+	holder.wait()
 }

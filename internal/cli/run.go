@@ -34,7 +34,8 @@ func (a *app) runCommand() *cobra.Command {
 		Long: "Run a recipe and follow it to its end. FILE is YAML or JSON; - is standard input. Every step is recorded before anything " +
 			"is shown: after Ctrl-C or a crash `roux resume` goes on with what is left. The account of --account pays for the run unless " +
 			"it is unmetered; with --dry-run nothing is run, and the exit code is 6 if the account cannot pay. " +
-			"Over a server FILE is registered first, as `roux apply` does, or RECIPE names a registered one; files are kept on the server, and after Ctrl-C the run goes on there.",
+			"RECIPE names a recipe that `roux apply` has registered, such as pdf-report@1.2; a file of that name goes before it. " +
+			"Over a server FILE is registered first, as `roux apply` does; files are kept on the server, and after Ctrl-C the run goes on there.",
 		Example: `roux run examples/document-digest.yaml --file examples/report.pdf
 roux run examples/photo-pack.yaml --file examples/photo.jpg --save pictures
 roux run recipe.yaml --input language=en --input @more.json
@@ -56,6 +57,12 @@ cat recipe.yaml | roux run - -o json`,
 					return err
 				}
 				return a.runThere(cmd.Context(), s, &serverRun{recipe: args[0], in: in, files: files, into: into, limit: limit, most: pay.most, dry: dry})
+			}
+			if a.isRegistered(args[0]) {
+				if err := refuseOfRegistered(cmd, "draft", "key", "recipes"); err != nil {
+					return err
+				}
+				return a.runRegistered(cmd.Context(), &serverRun{recipe: args[0], in: in, files: files, into: into, most: pay.most, dry: dry})
 			}
 			c, err := a.compileFile(args[0], limit)
 			if err != nil {

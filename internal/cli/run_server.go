@@ -16,6 +16,7 @@ import (
 
 	"github.com/roux-engine/roux/client"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/remote"
@@ -73,25 +74,99 @@ func (a *app) runThere(ctx context.Context, s *remote.Server, r *serverRun) erro
 	if r.dry {
 		return a.estimateOf(ctx, s, p, true)
 	}
-	started, err := s.Client.Recipes.Execute(ctx, p.id, p.req)
+	run, err := a.execute(ctx, s, p, r.into)
 	if err != nil {
 		return err
+	}
+	return a.carry(ctx, &visitor{a, s}, sigs, []*followed{run}, false)
+}
+
+// execute starts what was prepared, and says so.
+func (a *app) execute(ctx context.Context, s *remote.Server, p *prepared, into string) (*followed, error) {
+	started, err := s.Client.Recipes.Execute(ctx, p.id, p.req)
+	if err != nil {
+		return nil, err
 	}
 	for _, w := range started.Warnings {
 		a.say("warning: %s", view.OneLine(w))
 	}
 	head, err := s.Head(ctx, store.Key{Account: a.account, Run: started.ID})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	plan, err := store.LoadPlan(ctx, s, head)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !a.screen.Live() {
 		a.say("%s %s", view.OneLine(p.name), started.ID)
 	}
-	return a.carry(ctx, &visitor{a, s}, sigs, []*followed{{id: started.ID, plan: plan, into: r.into}}, false)
+	return &followed{id: started.ID, plan: plan, into: into}, nil
+}
+
+// runRegistered executes a recipe that is registered in the data directory and follows its run
+// to the end: in the process that holds the directory, or in this one.
+func (a *app) runRegistered(ctx context.Context, r *serverRun) error {
+	if r.dry {
+		return a.estimateRegistered(ctx, r)
+	}
+	ctx = a.following(ctx)
+	if r.into != "" {
+		p, err := userfile.OpenDir(r.into)
+		if err != nil {
+			return err
+		}
+		p.Close()
+	}
+	sigs, unhook := interrupts()
+	defer unhook()
+	var run *followed
+	begin := func(s *remote.Server) error {
+		p, err := a.prepareThere(ctx, s, r)
+		if err == nil {
+			run, err = a.execute(ctx, s, p, r.into)
+		}
+		return err
+	}
+	h, err := a.carrying(ctx, nil, func(ctx context.Context, to *relay) error {
+		if err := begin(to.remote.Server); err != nil {
+			return err
+		}
+		to.runs = []string{run.id}
+		// A process that is about to end takes no run. This one then carries it on.
+		if _, err := to.remote.Client.Runs.Continue(ctx, run.id); err != nil && !errors.Is(err, fault.TooLate) && !refusedForNow(err) {
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	defer h.abandon()
+	if own, ok := h.(*host); ok {
+		c, err := remote.ClientOf(own.pipe.Transport(), a.account, a.agent())
+		if err == nil {
+			err = begin(remote.New(c, a.account, a.account))
+		}
+		if err != nil {
+			return own.refused(err)
+		}
+	}
+	a.sayElsewhere(h)
+	return a.carry(ctx, h, sigs, []*followed{run}, false)
+}
+
+// estimateRegistered estimates what a run of a recipe costs that is registered in the data
+// directory.
+func (a *app) estimateRegistered(ctx context.Context, r *serverRun) error {
+	return a.operating(ctx, false, func(ctx context.Context, c *client.Client) error {
+		s := remote.New(c, a.account, a.account)
+		p, err := a.prepareThere(ctx, s, r)
+		if err != nil {
+			return err
+		}
+		return a.estimateOf(ctx, s, p, r.dry)
+	})
 }
 
 // prepareThere finds the recipe, reads the input and keeps the files on the server.
@@ -106,6 +181,9 @@ func (a *app) prepareThere(ctx context.Context, s *remote.Server, r *serverRun) 
 		return nil, err
 	}
 	v, err := s.Client.Recipes.Get(ctx, id)
+	if errors.Is(err, fault.RecipeNotFound) {
+		err = fault.Wrap(fault.RecipeNotFound, err, "there is no file %s: %s", view.OneLine(r.recipe), fault.Message(err))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -133,18 +211,41 @@ func (a *app) prepareThere(ctx context.Context, s *remote.Server, r *serverRun) 
 	return p, nil
 }
 
+// isRecipe reports whether an argument is the name of a registered recipe, and not a file.
+func isRecipe(arg string) bool {
+	ext := filepath.Ext(arg)
+	if arg == "-" || ext == ".yaml" || ext == ".yml" || ext == ".json" || strings.ContainsAny(arg, `/\`) {
+		return false
+	}
+	_, err := os.Stat(arg)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// isRegistered reports whether an argument can be the name of a recipe that is registered in the
+// data directory. Without a directory it is a file that does not exist.
+func (a *app) isRegistered(arg string) bool {
+	dir, err := a.config.DataDir()
+	return err == nil && isRecipe(arg) && datadir.MustExist(dir) == nil
+}
+
+// refuseOfRegistered refuses flags that say how a file is run.
+func refuseOfRegistered(cmd *cobra.Command, flags ...string) error {
+	for _, name := range flags {
+		if cmd.Flags().Changed(name) {
+			return fault.New(fault.Usage, "--%s is for the recipe in a file: leave it out for one that is registered", name)
+		}
+	}
+	return nil
+}
+
 // registered returns the name of a registered version: the one that is named, or that of a
 // file, which is registered as `roux apply` does.
 func (a *app) registered(ctx context.Context, c *client.Client, r *serverRun) (string, error) {
-	_, err := os.Stat(r.recipe)
-	switch ext := filepath.Ext(r.recipe); {
-	case r.recipe == "-" || err == nil || !errors.Is(err, fs.ErrNotExist):
-	case ext == ".yaml" || ext == ".yml" || ext == ".json" || strings.ContainsAny(r.recipe, `/\`):
-	default:
+	if isRecipe(r.recipe) {
 		return r.recipe, nil
 	}
 	ap := &applier{app: a, limit: r.limit}
-	err = ap.collect([]string{r.recipe})
+	err := ap.collect([]string{r.recipe})
 	if err == nil {
 		err = ap.parse()
 	}
