@@ -63,6 +63,9 @@ func (r *round) compare() (problems []string, err error) {
 	if err := r.checkCredits(used, bad); err != nil {
 		return nil, err
 	}
+	if err := r.checkSequences(byID, bad); err != nil {
+		return nil, err
+	}
 	r.checkShown(byID, bad)
 	r.checkStarts(runs, byTag, bad)
 	effects, err := r.rec.since(r.offset, r.name+".")

@@ -84,12 +84,9 @@ func (r *round) checkCredits(used map[string]int64, bad func(string, ...any)) er
 	if !r.pays {
 		return nil
 	}
-	var ledger []struct {
-		Key, Kind, Run string
-		Amount         int64
-	}
 	var balance struct{ Granted, Available, Held, Spent int64 }
-	if err := r.ask(&ledger, "credits", "ledger", "--limit", "10000"); err != nil {
+	ledger, err := r.storedEntries()
+	if err != nil {
 		return err
 	}
 	if err := r.ask(&balance, "credits", "balance"); err != nil {

@@ -17,7 +17,7 @@
 //   - a completed step had its effect, and no step settled twice
 //   - a parent and its child runs agree on how these ended
 //   - in rounds that pay, what a tree of runs was charged was settled once, nothing is held, and every grant that was shown is in the ledger
-//   - over HTTP, one idempotency key has started one run, and the frames of all connections together are the journal and the feed, without gap or duplicate
+//   - over HTTP, one idempotency key has started one run, and what each client was sent over all its connections is the journal, the feed and the ledger as they are stored, without gap or duplicate
 //   - the content of every file fits its name
 //   - replay and doctor find nothing
 //
@@ -105,15 +105,17 @@ type summary struct {
 	Paid       int64    `json:"credits_settled"`
 	Released   int64    `json:"runs_released"`
 	Unanswered int64    `json:"requests_unanswered,omitempty"`
-	Cuts       int64    `json:"connections_cut,omitempty"`
-	Frames     int64    `json:"frames_received,omitempty"`
-	Restarts   int64    `json:"restarts"`
-	ServingAvg float64  `json:"serving_avg_ms"`
-	ServingMax float64  `json:"serving_max_ms"`
-	Late       int64    `json:"serving_late_on_a_busy_machine"`
-	Seconds    float64  `json:"seconds"`
-	PerKill    float64  `json:"seconds_per_kill"`
-	Violations int      `json:"violations"`
+	// Over HTTP, by what was followed: a stream, a socket, the feed, the ledger.
+	Reconnects map[string]int64 `json:"reconnects,omitempty"`
+	Frames     map[string]int64 `json:"frames_received,omitempty"`
+	Sequences  int64            `json:"sequences_compared,omitempty"`
+	Restarts   int64            `json:"restarts"`
+	ServingAvg float64          `json:"serving_avg_ms"`
+	ServingMax float64          `json:"serving_max_ms"`
+	Late       int64            `json:"serving_late_on_a_busy_machine"`
+	Seconds    float64          `json:"seconds"`
+	PerKill    float64          `json:"seconds_per_kill"`
+	Violations int              `json:"violations"`
 }
 
 var errViolated = errors.New("there are violations; the directories named above are kept")
@@ -173,7 +175,7 @@ func (b *bench) summary(o *options, spent time.Duration, kills int64) *summary {
 	s := &summary{
 		Seed: o.seed, Kills: b.kills.Load(), Stops: b.stops.Load(), Hits: b.hits.Load(), Runs: b.runs.Load(), Effects: b.effects.Load(), Repeats: b.repeats.Load(),
 		Files: b.named.Load(), Lost: b.lost.Load(), Children: b.children.Load(), Paid: b.paid.Load(), Released: b.released.Load(), Restarts: b.restarts.Load(), Late: b.late.Load(),
-		Unanswered: b.unanswered.Load(), Cuts: b.cuts.Load(), Frames: b.frames.Load(),
+		Unanswered: b.unanswered.Load(), Reconnects: b.reconnects.counts(), Frames: b.frames.counts(), Sequences: b.sequences.Load(),
 		ServingMax: float64(b.slowest.Load()) / 1e6, ServingAvg: float64(b.restarting.Load()) / 1e6 / float64(max(b.restarts.Load(), 1)),
 		PerKill: spent.Seconds() / float64(max(kills, 1)),
 	}

@@ -49,7 +49,8 @@ type bench struct {
 	kills, stops, hits, runs, effects, repeats, lost, released atomic.Int64
 	named                                                      atomic.Int64 // how many files events named
 	children, paid                                             atomic.Int64 // child runs, and credits that runs have settled
-	unanswered, cuts, frames                                   atomic.Int64 // over HTTP: starts without an answer, connections that were cut, frames of streams
+	unanswered, sequences                                      atomic.Int64 // over HTTP: starts without an answer, and what was compared of what clients were sent
+	reconnects, frames                                         tally        // over HTTP: connections that read on after a cursor, and what all connections brought
 	scenarios                                                  atomic.Int64 // scenarios that were run
 	slowest                                                    atomic.Int64 // ns to the first line after a kill
 	restarts                                                   atomic.Int64
@@ -92,6 +93,7 @@ type round struct {
 	slow   []string          // restarts that served too late
 
 	started      map[string]string // over HTTP: by tag, the run that a start was answered with
+	watch        *watch            // over HTTP: what clients were sent
 	pays         bool              // its account pays for the runs
 	tolerate     []string          // codes of injected failures
 	hasExpired   bool              // retention has something to remove
