@@ -102,7 +102,7 @@ func scriptUntil(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	for deadline := time.Now().Add(20 * time.Second); ; {
 		err := ts.Exec(args[1], args[2:]...)
-		if out := ts.ReadFile("stdout"); want.MatchString(out) {
+		if out := ts.ReadFile("stdout") + ts.ReadFile("stderr"); want.MatchString(out) {
 			return
 		}
 		if time.Now().After(deadline) {

@@ -67,7 +67,7 @@ func TestListen(t *testing.T) {
 	}
 	here := start(t, []string{"ROUX_DATA=" + dir}, "listen", "--forward", receiver.URL, "--events", "run.completed", "--secret-file", secret)
 	here.until("listening to account local")
-	there := start(t, []string{"ROUX_SERVER=http://" + address, "ROUX_KEY=" + key, "ROUX_DATA=" + shortDir(t)}, "listen", "--events", "run.*", "--payload", "full", "--limit", "1", "-o", "jsonl")
+	there := start(t, []string{"ROUX_SERVER=http://" + address, "ROUX_KEY=" + key, "ROUX_DATA=" + shortDir(t)}, "listen", "--forward", "http://127.0.0.1:1", "--events", "run.*", "--payload", "full", "--limit", "1", "-o", "jsonl")
 	there.until("listening to account local")
 	if out, talk, code := roux(t, []string{"ROUX_DATA=" + dir}, "run", recipe); code != 0 {
 		t.Fatal(code, out, talk)
@@ -81,7 +81,7 @@ func TestListen(t *testing.T) {
 	if code := here.wait(); code != 0 || !strings.Contains(here.stdout.String(), "run.completed") {
 		t.Errorf("after Ctrl-C it ends with %d: %s%s", code, here.said(), here.stdout.String())
 	}
-	if code := there.wait(); code != 0 || strings.Contains(there.stdout.String(), strings.TrimSpace(early)) || !strings.Contains(there.stdout.String(), `"recipeName":"good"`) || !strings.Contains(there.stdout.String(), `"Webhook-Signature"`) {
+	if code := there.wait(); code != 0 || strings.Contains(there.stdout.String(), strings.TrimSpace(early)) || !strings.Contains(there.stdout.String(), `"recipeName":"good"`) || !strings.Contains(there.stdout.String(), `"Webhook-Signature"`) || !strings.Contains(there.stdout.String(), `"error":"`) {
 		t.Errorf("over the server it ends with %d: %s%s", code, there.said(), there.stdout.String())
 	}
 	server.signal(syscall.SIGTERM)

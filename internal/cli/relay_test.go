@@ -5,6 +5,8 @@
 package cli
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -76,6 +78,48 @@ func TestHandedBack(t *testing.T) {
 			}
 			if r := object[replayed](t, env, "replay", run); !r.Same {
 				t.Errorf("replay: %v", r.Differences)
+			}
+		})
+	}
+}
+
+// A process stays until the runs that other commands have handed over have ended, too.
+func TestHolderStays(t *testing.T) {
+	for _, registered := range []bool{false, true} {
+		t.Run(map[bool]string{false: "a file", true: "a registered recipe"}[registered], func(t *testing.T) {
+			_, env := dataEnv(t)
+			env = append(env, "ROUX_EGRESS_ALLOW=127.0.0.1/32")
+			asked, release := make(chan struct{}, 1), make(chan struct{})
+			receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				asked <- struct{}{}
+				<-release
+				answerJSON(w, map[string]any{"ok": true})
+			}))
+			defer receiver.Close()
+			first := start(t, env, "run", write(t, "approval.yaml", approvalRecipe))
+			first.until("node.waiting")
+			waits := object[[]struct{ ID string }](t, env, "runs", "list")[0].ID
+			recipe := write(t, "calls.yaml", "name: calls\nsteps:\n  - {id: call, action: {name: http, parameters: {url: '"+receiver.URL+"'}}}\n")
+			if registered {
+				if _, talk, code := roux(t, env, "apply", recipe); code != fault.ExitOK {
+					t.Fatal(talk)
+				}
+				recipe = "calls"
+			}
+			second := start(t, env, "run", recipe)
+			<-asked
+			if _, talk, code := roux(t, env, "runs", "signal", waits, "approved"); code != fault.ExitOK {
+				t.Errorf("the approval: exit %d\n%s", code, talk)
+			}
+			first.until("what this command was for is done; it carries on 1 run of other commands")
+			close(release)
+			for i, p := range []*process{second, first} {
+				if code := p.wait(); code != fault.ExitOK {
+					t.Errorf("command %d: exit %d\n%s", i, code, p.said())
+				}
+			}
+			if said := second.said(); strings.Contains(said, "this one carries on") {
+				t.Errorf("the run was handed back: %s", said)
 			}
 		})
 	}
