@@ -3,10 +3,12 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -120,6 +122,29 @@ func TestIdleOfNothingDone(t *testing.T) {
 	}
 	if empty, held := lines[0].More["pss_empty_mb"], lines[0].More["pss_mb"]; cpu() > 0 && (empty <= 0 || held <= empty) {
 		t.Errorf("%v MB with the runs, %v MB without", held, empty)
+	}
+}
+
+// What execute accepts is carried out, also when each request has a key, and no key is sent twice.
+func TestKeyed(t *testing.T) {
+	lines := smoke(t, "-shapes", "execute", "-keyed")
+	if len(lines) != 1 || lines[0].More["accepted"] <= 0 || lines[0].More["lost"] != 0 {
+		t.Fatalf("got %+v", lines)
+	}
+	b := &bench{keyed: true}
+	send := b.starts([]tenant{{key: "k"}, {key: "l"}})
+	seen := map[string]bool{}
+	for range 3 {
+		for conn := range 2 {
+			r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(send(conn, 0))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen[r.Header.Get("Authorization")+" "+r.Header.Get("Idempotency-Key")] = true
+		}
+	}
+	if len(seen) != 6 {
+		t.Errorf("6 requests have %d keys: %v", len(seen), seen)
 	}
 }
 

@@ -301,6 +301,21 @@ func (a *accepts) n() (n int) {
 	return n
 }
 
+// drained waits for the end of the last run of each tenant.
+func (a *accepts) drained(ctx context.Context, s *server, tenants []tenant) error {
+	c, err := dial(ctx, s.address)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for i, runs := range a.runs {
+		if err := c.ended(ctx, runs[len(runs)-1], tenants[i].key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // lost reads every run that was accepted, once its account has none that is live, and counts
 // those that have not completed.
 func (a *accepts) lost(ctx context.Context, s *server, tenants []tenant) (int, error) {

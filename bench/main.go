@@ -85,6 +85,7 @@ type bench struct {
 	done    int
 	steady  time.Duration
 	press   time.Duration
+	keyed   bool
 	streams int
 	observe bool
 	profile string
@@ -132,6 +133,7 @@ type options struct {
 	waiting      int
 	steady       time.Duration
 	press        time.Duration
+	keyed        bool
 	streams      int
 	part         part
 }
@@ -155,6 +157,7 @@ func (o *options) parse(args []string, stderr io.Writer) error {
 	f.BoolVar(&o.observe, "observe", false, "metrics are on in many, metered and slow, as in a service")
 	f.DurationVar(&o.steady, "steady", time.Minute, "how long steady lasts")
 	f.DurationVar(&o.press, "press", 10*time.Second, "how long execute, get, readers and overload send requests")
+	f.BoolVar(&o.keyed, "keyed", false, "each request of execute has an Idempotency-Key of its own")
 	f.IntVar(&o.streams, "streams", 10_000, "how many streams subscribers and readers open")
 	f.StringVar(&o.part.signal, "signal", "", "for the processes that this one starts")
 	f.DurationVar(&o.part.rest, "rest", 0, "for the processes that this one starts")
@@ -211,7 +214,7 @@ func (o *options) measure(ctx context.Context, stdout, stderr io.Writer) (err er
 		return err
 	}
 	defer func() { err = closing(func() error { return os.RemoveAll(dir) }, err) }()
-	b := &bench{dir: dir, smoke: o.smoke, waiting: o.waiting, done: o.part.done, steady: o.steady, press: o.press, streams: o.streams, observe: o.observe, profile: o.profile, stderr: stderr}
+	b := &bench{dir: dir, smoke: o.smoke, waiting: o.waiting, done: o.part.done, steady: o.steady, press: o.press, keyed: o.keyed, streams: o.streams, observe: o.observe, profile: o.profile, stderr: stderr}
 	if b.smoke {
 		b.steady = min(b.steady, time.Second)
 	}

@@ -3,8 +3,8 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -81,11 +81,7 @@ func execute(ctx context.Context, b *bench) (lines []Line, err error) {
 	if err != nil {
 		return nil, err
 	}
-	requests := make([][]byte, connections)
-	for i, t := range tenants {
-		requests[i] = request("POST", "/v1/recipes/three/execute", t.key, `{"parameters": {"name": "Ana"}}`)
-	}
-	send := func(i, _ int) []byte { return requests[i] }
+	send := b.starts(tenants)
 	l := b.line("execute", connections)
 	if err := b.bareFloor(ctx, &l, size, 202, send); err != nil {
 		return nil, err
@@ -93,11 +89,9 @@ func execute(ctx context.Context, b *bench) (lines []Line, err error) {
 	if _, err := press(ctx, s.address, connections, b.pressTime()/5, 202, send, nil); err != nil { // warm caches
 		return nil, err
 	}
-	last := make([]string, connections)
+	var accepted accepts
 	used, mine := s.used(), cpu()
-	got, err := press(ctx, s.address, connections, b.pressTime(), 202, send, func(i int, body []byte) {
-		last[i] = string(body)
-	})
+	got, err := press(ctx, s.address, connections, b.pressTime(), 202, send, accepted.add)
 	if err == nil {
 		err = got.all()
 	}
@@ -106,11 +100,17 @@ func execute(ctx context.Context, b *bench) (lines []Line, err error) {
 	}
 	client := cpu() - mine
 	drain := time.Now()
-	if err := drained(ctx, s, tenants, last); err != nil {
+	if err := accepted.drained(ctx, s, tenants); err != nil {
 		return nil, err
 	}
 	l.put("drain_s", time.Since(drain).Seconds())
 	l.requests(got, s.used()-used, client)
+	lost, err := accepted.lost(ctx, s, tenants)
+	if err != nil {
+		return nil, err
+	}
+	l.put("accepted", float64(len(got.times)))
+	l.put("lost", float64(lost+len(got.times)-accepted.n()))
 	l.BytesPerStep, l.RSSMB = float64(size), s.rss()
 	l.Ratio = l.More["floor_per_s"] / l.StepsPerS
 	return []Line{l}, nil
@@ -124,26 +124,25 @@ func (l *Line) requests(got *load, server, client time.Duration) {
 	l.spread(got.times)
 }
 
-// drained waits for the end of the last run of each tenant.
-func drained(ctx context.Context, s *server, tenants []tenant, last []string) error {
-	c, err := dial(ctx, s.address)
-	if err != nil {
-		return err
+// starts returns the requests of execute. No idempotency key is used twice, also not by the floor
+// and the warm-up.
+func (b *bench) starts(tenants []tenant) func(conn, i int) []byte {
+	requests, sent := make([][]byte, len(tenants)), make([]int, len(tenants))
+	for i, t := range tenants {
+		requests[i] = request("POST", "/v1/recipes/three/execute", t.key, `{"parameters": {"name": "Ana"}}`)
 	}
-	defer c.Close()
-	for i, body := range last {
-		if body == "" {
-			continue
+	return func(conn, _ int) []byte {
+		if !b.keyed {
+			return requests[conn]
 		}
-		var run started
-		if err := json.Unmarshal([]byte(body), &run); err != nil {
-			return err
-		}
-		if err := c.ended(ctx, run.ExecutionID, tenants[i].key); err != nil {
-			return err
-		}
+		sent[conn]++
+		return withKey(requests[conn], strconv.Itoa(sent[conn]))
 	}
-	return nil
+}
+
+// withKey adds an idempotency key to a request.
+func withKey(request []byte, key string) []byte {
+	return bytes.Replace(request, []byte("\r\n"), []byte("\r\nIdempotency-Key: "+key+"\r\n"), 1)
 }
 
 // bareFloor measures the bare handler with the same requests.
