@@ -4,7 +4,7 @@ TOOLS            := $(CURDIR)/.tools
 TARGETS          := linux-amd64 linux-arm64 darwin-arm64 windows-amd64
 FUZZTIME         ?= 5s
 
-.PHONY: help build test race lint cross bench measure mutate peers peers-page peers-builds fuzz-short nightly rewrite clean
+.PHONY: help build test race lint cross bench measure mutate peers peers-ingress peers-page peers-builds fuzz-short nightly rewrite clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,7 +48,10 @@ bench: ## run every benchmark once
 peers: ## measure other engines and Roux with the same shapes: half an hour on a quiet machine
 	cd bench/peers && go run . -runs 3 -check
 
-peers-page: ## write the newest results of peers into docs/performance.md
+peers-ingress: ## measure the engines that are services through their own ingress, and Roux: a quarter of an hour
+	cd bench/peers && go run . -runs 3 -shapes ingress
+
+peers-page: ## write the newest results of both into docs/performance.md
 	cd bench/peers && go test -run Page -rewrite .
 
 peers-builds: ## build and test the module that measures other engines; takes minutes the first time

@@ -32,10 +32,12 @@ const (
 // begins, wide is half done, the shape has ended. After each the child waits until the
 // parent has measured.
 type report struct {
-	Phase   string   `json:"phase"` // "empty", "begin", "half", "end" or "error"
-	Figures *figures `json:"figures,omitempty"`
-	Address string   `json:"address,omitempty"` // recover: where one of the executions waits
-	Error   string   `json:"error,omitempty"`
+	Phase     string   `json:"phase"` // "empty", "begin", "warm", "half", "end" or "error"
+	Figures   *figures `json:"figures,omitempty"`
+	Address   string   `json:"address,omitempty"`   // recover: where one of the executions waits; ingress: of the ingress
+	Accepted  accepted `json:"accepted,omitzero"`   // ingress: what the client has started
+	Completed int      `json:"completed,omitempty"` // ingress: how many of those have ended
+	Error     string   `json:"error,omitempty"`
 }
 
 // child opens one peer, runs one shape and reports on file descriptor 3.
@@ -53,11 +55,10 @@ func child(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	out := os.NewFile(3, "reports")
-	if out == nil {
-		return errors.New("descriptor 3 is not open: this command is started by its parent only")
+	c, err := parentOf()
+	if err != nil {
+		return err
 	}
-	c := &courier{out: json.NewEncoder(out), in: bufio.NewReader(os.Stdin)}
 	ctx, cancel := context.WithTimeout(context.Background(), *timeout)
 	defer cancel()
 	e.Log = os.Stderr
@@ -69,6 +70,15 @@ func child(args []string) error {
 		return errors.Join(err, c.send(report{Phase: "error", Error: err.Error()}))
 	}
 	return nil
+}
+
+// parentOf returns the connection to the process that has started this one.
+func parentOf() (*courier, error) {
+	out := os.NewFile(3, "reports")
+	if out == nil {
+		return nil, errors.New("descriptor 3 is not open: this command is started by its parent only")
+	}
+	return &courier{out: json.NewEncoder(out), in: bufio.NewReader(os.Stdin)}, nil
 }
 
 // closeSoon closes a peer. Closing is not measured, and takes long for engines with
@@ -97,6 +107,7 @@ func freeMemory() {
 // meet opens the peer, warms it up, and runs a shape between two reports.
 func meet(ctx context.Context, c *courier, s *spec, e env, shape string, size int) error {
 	e.Marks = newMarks(max(size*max(stepsOfMany, chainsAtMost), 64))
+	e.Ingress = shape == ingressShape
 	p := s.open()
 	freeMemory()
 	if err := c.handshake(report{Phase: "empty"}); err != nil {
@@ -111,6 +122,9 @@ func meet(ctx context.Context, c *courier, s *spec, e env, shape string, size in
 	}
 	time.Sleep(rest)
 	freeMemory()
+	if e.Ingress {
+		return admit(ctx, c, p, e.Marks)
+	}
 	if err := c.handshake(report{Phase: "begin"}); err != nil {
 		return err
 	}
@@ -238,11 +252,18 @@ func (c *courier) send(r report) error { return c.out.Encode(r) }
 
 // handshake sends a report and waits until the parent answers.
 func (c *courier) handshake(r report) error {
+	_, err := c.ask(r)
+	return err
+}
+
+// ask sends a report and returns the answer of the parent.
+func (c *courier) ask(r report) (string, error) {
 	if err := c.send(r); err != nil {
-		return fmt.Errorf("report %s: %w", r.Phase, err)
+		return "", fmt.Errorf("report %s: %w", r.Phase, err)
 	}
-	if _, err := c.in.ReadString('\n'); err != nil {
-		return fmt.Errorf("the parent did not answer %s: %w", r.Phase, err)
+	answer, err := c.in.ReadString('\n')
+	if err != nil {
+		return "", fmt.Errorf("the parent did not answer %s: %w", r.Phase, err)
 	}
-	return nil
+	return answer, nil
 }

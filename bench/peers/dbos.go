@@ -4,8 +4,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/dbos-inc/dbos-transact-golang/dbos"
@@ -17,6 +19,7 @@ import (
 type dbosPeer struct {
 	shapes
 	postgres bool
+	database string
 	ctx      dbos.Context
 }
 
@@ -37,7 +40,7 @@ func (p *dbosPeer) Open(ctx context.Context, e env) error {
 	if err != nil {
 		return err
 	}
-	p.ctx, p.marks, p.starters = c, e.Marks, 64
+	p.ctx, p.marks, p.starters, p.database = c, e.Marks, 64, e.Postgres
 	dbos.RegisterWorkflow(c, p.chainOf, dbos.WithWorkflowName("chain"))
 	dbos.RegisterWorkflow(c, p.fanOf, dbos.WithWorkflowName("fan"))
 	dbos.RegisterWorkflow(c, p.waitFor, dbos.WithWorkflowName("wait"))
@@ -47,7 +50,33 @@ func (p *dbosPeer) Open(ctx context.Context, e env) error {
 		return err
 	}
 	p.signal = func(_ context.Context, address string) error { return dbos.Send(c, address, "", "go") }
+	if e.Ingress {
+		if _, err := dbos.RegisterQueue(c, dbosQueue); err != nil {
+			return err
+		}
+	}
 	return dbos.Launch(c) // it recovers the executions of an earlier process of the same version
+}
+
+// dbosQueue is where clients in other processes put executions.
+const dbosQueue = "peers"
+
+// Address returns the URL of the database, which is where clients start executions.
+func (p *dbosPeer) Address() string { return p.database }
+
+// dialDBOS connects a client that has n connections to the database.
+func dialDBOS(ctx context.Context, address string, n int) ([]starter, func(), error) {
+	c, err := dbos.NewClient(ctx, dbos.ClientConfig{
+		AppName: "peers", DatabaseURL: fmt.Sprintf("%s&pool_max_conns=%d", address, n), Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	start := func(_ context.Context, id string) error {
+		_, err := dbos.Enqueue[int](c, dbosQueue, string(kindChain), dbosInput{id, ingressSteps}, dbos.WithEnqueueWorkflowID(id))
+		return err
+	}
+	return slices.Repeat([]starter{start}, n), func() {}, nil // its connections end with the process
 }
 
 func (p *dbosPeer) step(context.Context) (int, error) {

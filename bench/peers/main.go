@@ -6,6 +6,7 @@
 //	go run . -runs 3
 //	go run . -runs 1 -peers roux,dbos-postgres -shapes chain,many
 //	go run . -check -report results/FILE.jsonl
+//	go run . -runs 3 -shapes ingress
 //
 // Each engine runs each shape in a separate process, with the settings that its own
 // documentation recommends; the parent process measures CPU and memory of that process,
@@ -38,16 +39,20 @@ type options struct {
 	out     string
 	timeout time.Duration
 	within  time.Duration
+	press   time.Duration
 	check   bool
 	syncs   bool
 	report  string
 	root    string
 }
 
+// roles are the main functions of the processes that this command starts.
+var roles = map[string]func([]string) error{childCommand: child, clientCommand: clientRole}
+
 func main() {
 	runtime.MemProfileRate = 0 // the memory of an unused profile must not be measured
-	if len(os.Args) > 1 && os.Args[1] == childCommand {
-		if err := child(os.Args[2:]); err != nil {
+	if len(os.Args) > 1 && roles[os.Args[1]] != nil {
+		if err := roles[os.Args[1]](os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, "peers:", err)
 			os.Exit(1)
 		}
@@ -69,12 +74,13 @@ func command(ctx context.Context, args []string) error {
 	var peerList, shapeList, sizeList string
 	flags.IntVar(&o.runs, "runs", 3, "how often each peer meets each shape; the table shows medians")
 	flags.StringVar(&peerList, "peers", "", "only these, comma-separated: "+strings.Join(peerNames(), ", "))
-	flags.StringVar(&shapeList, "shapes", strings.Join(shapeNames, ","), "only these shapes")
+	flags.StringVar(&shapeList, "shapes", strings.Join(shapeNames, ","), "only these shapes; also "+ingressShape)
 	flags.StringVar(&sizeList, "n", "", "other sizes for all peers, such as chain=50,many=200 (runs), idle=1000")
 	flags.StringVar(&o.dir, "dir", "", "where the databases are put while they are measured; a disk, not memory (default: the system's temporary directory)")
 	flags.StringVar(&o.out, "out", "results", "directory of the raw JSON lines; empty keeps none")
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long one peer may take for one shape")
 	flags.DurationVar(&o.within, "within", 29*time.Minute, "begin no further run that would end later than this, and nothing at all after it")
+	flags.DurationVar(&o.press, "press", 10*time.Second, "how long the client of ingress starts executions")
 	flags.BoolVar(&o.check, "check", false, "fail when Roux misses a bar against the peers of this run")
 	flags.BoolVar(&o.syncs, "syncs", true, "count the syncs of a chain once a peer, with strace and the database's own counter")
 	flags.StringVar(&o.report, "report", "", "measure nothing: print the table of this file of raw JSON lines")
@@ -92,7 +98,7 @@ func command(ctx context.Context, args []string) error {
 	if o.peers, err = pick("peer", peerList, peerNames()); err != nil {
 		return err
 	}
-	if o.shapes, err = pick("shape", shapeList, shapeNames); err != nil {
+	if o.shapes, err = pick("shape", shapeList, allShapes()); err != nil {
 		return err
 	}
 	if o.sizes, err = parseSizes(sizeList); err != nil {
@@ -130,7 +136,7 @@ func parseSizes(list string) (map[string]int, error) {
 	for part := range strings.SplitSeq(list, ",") {
 		name, value, _ := strings.Cut(part, "=")
 		n := 0
-		if _, err := fmt.Sscanf(value, "%d", &n); err != nil || n < 1 || !slices.Contains(shapeNames, name) {
+		if _, err := fmt.Sscanf(value, "%d", &n); err != nil || n < 1 || !slices.Contains(allShapes(), name) {
 			return nil, fmt.Errorf("-n %q: want a shape and a number, such as chain=50", part)
 		}
 		sizes[name] = n

@@ -39,6 +39,7 @@ type peer interface {
 type env struct {
 	Dir      string    // an empty directory on a disk
 	Postgres string    // URL of an empty database, for peers that want one
+	Ingress  bool      // a client in another process will start executions
 	Again    bool      // Dir and Postgres are not empty: they hold the data of a killed process
 	Restate  string    // path of restate-server, for the peer that wants it
 	Log      io.Writer // where the peer's server may write
@@ -48,6 +49,9 @@ type env struct {
 // shapeNames are in the order of the table.
 var shapeNames = []string{"chain", "fan", "many", "submit", "idle", "recover", "wide"}
 
+// allShapes are those and the one with a table of its own.
+func allShapes() []string { return append(slices.Clone(shapeNames), ingressShape) }
+
 // stepsOfMany is the length of each execution of the shape many.
 const stepsOfMany = 10
 
@@ -56,7 +60,7 @@ const narrow = 10
 
 // defaultSizes are the sizes of Roux's bars; a slow peer has smaller ones, and its line
 // shows them.
-var defaultSizes = map[string]int{"chain": 100, "fan": 1000, "many": 1000, "submit": 100, "idle": 10_000, "recover": 1000, "wide": 1000}
+var defaultSizes = map[string]int{"chain": 100, "fan": 1000, "many": 1000, "submit": 100, "idle": 10_000, "recover": 1000, "wide": 1000, ingressShape: 64}
 
 // firstOnly are the shapes for which one run is enough, because CPU time varies less than
 // elapsed time and they take two minutes.
@@ -75,10 +79,23 @@ type spec struct {
 	sizes    map[string]int
 	settle   time.Duration // after which waiting executions have left its memory
 	open     func() peer
+	ingress  *entrance
+}
+
+// An entrance is how clients in other processes start executions; a library has none.
+type entrance struct {
+	what    string // what a client calls
+	durable string // what is on stable storage when a start is answered
+	with    string // settings, if they differ from those of the other shapes
+	// dial returns a starter for each of n connections, and what closes them.
+	dial func(ctx context.Context, address string, n int) ([]starter, func(), error)
 }
 
 // size returns the size of a shape for this peer; 0 means that it does not run.
 func (s *spec) size(shape string, asked map[string]int) int {
+	if shape == ingressShape && s.ingress == nil {
+		return 0
+	}
 	if n, ok := asked[shape]; ok {
 		return n
 	}
@@ -88,12 +105,16 @@ func (s *spec) size(shape string, asked map[string]int) int {
 	return defaultSizes[shape]
 }
 
-// with returns the settings of the peer and of its database.
-func (s *spec) with() string {
-	if s.needs != "postgres" {
-		return s.settings
+// with returns the settings of the peer and of its database for a shape.
+func (s *spec) with(shape string) string {
+	text := s.settings
+	if shape == ingressShape && s.ingress != nil && s.ingress.with != "" {
+		text = s.ingress.with
 	}
-	return s.settings + "; PostgreSQL with " + strings.Join(postgresSettings[:4], ", ")
+	if s.needs != "postgres" {
+		return text
+	}
+	return text + "; PostgreSQL with " + strings.Join(postgresSettings[:5], ", ")
 }
 
 const (
@@ -113,6 +134,8 @@ var specs = []spec{
 		name: rouxName, engine: "Roux", store: "SQLite", syncs: true,
 		why:      "WAL, synchronous=FULL",
 		settings: "its defaults",
+		ingress: &entrance{what: "HTTP, `POST /v1/recipes/{id}/execute` with an `Idempotency-Key`", durable: "the run with its input and the credits held for it: a commit of SQLite with synchronous=FULL, shared by all starts that wait",
+			with: "its defaults, 64 accounts that pay, each with a key and a connection; steps are an action that joins texts"},
 	},
 	{
 		name: "goworkflows-sqlite", engine: "go-workflows", modules: []string{goWorkflows}, store: "SQLite", syncs: true,
@@ -141,6 +164,8 @@ var specs = []spec{
 		why:      "fsync=on, synchronous_commit=on",
 		settings: "runs in the submitting process, dbos.Go for the fan, 40 connections",
 		open:     func() peer { return &dbosPeer{postgres: true} },
+		ingress: &entrance{what: "PostgreSQL, `Client.Enqueue` with a workflow id", durable: "the row of the workflow with its input: a commit of PostgreSQL with synchronous_commit=on",
+			with: "a worker with 40 connections and a queue with its defaults (polled every second, no limit of concurrency), a client with a connection for each caller", dial: dialDBOS},
 	},
 	{
 		name: "durabletask-sqlite", engine: "durabletask-go", modules: []string{durabletask}, store: "SQLite", syncs: true,
@@ -155,6 +180,7 @@ var specs = []spec{
 		settings: "all services in the process, 1 history shard, 1 task-queue partition, rate limits lifted, 4+4 pollers, workflow cache 20,000",
 		sizes:    map[string]int{"many": 100, "submit": 50, "idle": 1000, "recover": 200},
 		open:     func() peer { return &temporalPeer{} },
+		ingress:  &entrance{what: "gRPC, `StartWorkflowExecution` with a workflow id", durable: "the first event and the mutable state: a commit of SQLite with synchronous=2 (FULL)", dial: dialTemporals},
 	},
 	{
 		name: "temporal-postgres", engine: "Temporal", modules: []string{temporalMod, temporalSDK}, store: "PostgreSQL", needs: "postgres", syncs: true,
@@ -162,6 +188,7 @@ var specs = []spec{
 		settings: "all services in the process, 4 history shards, 40 connections, 1 task-queue partition, rate limits lifted, 8+8 pollers, workflow cache 20,000",
 		sizes:    map[string]int{"many": 100, "submit": 50, "idle": 1000, "recover": 200},
 		open:     func() peer { return &temporalPeer{postgres: true} },
+		ingress:  &entrance{what: "gRPC, `StartWorkflowExecution` with a workflow id", durable: "the first event and the mutable state: a commit of PostgreSQL with synchronous_commit=on", dial: dialTemporals},
 	},
 	{
 		name: "temporal-local-sqlite", engine: "Temporal, local activities", modules: []string{temporalMod, temporalSDK}, store: "SQLite",
@@ -176,6 +203,7 @@ var specs = []spec{
 		settings: "server " + restateVersion + ", single node, 4 partitions, replication 1, telemetry off, service over HTTP/2 on loopback, inactivity timeout 5 s for the waiting runs (default 60 s)",
 		settle:   10 * time.Second,
 		open:     func() peer { return &restatePeer{} },
+		ingress:  &entrance{what: "HTTP, `POST /peers/chain/send` with an `idempotency-key`", durable: "the invocation in its log: 20 starts one after another made 20 fdatasync calls", dial: dialRestate},
 	},
 }
 

@@ -33,7 +33,7 @@ type pgCluster struct {
 // postgresSettings are the settings that differ from PostgreSQL's defaults; the first two
 // are defaults that are set explicitly.
 var postgresSettings = []string{
-	"fsync=on", "synchronous_commit=on", "shared_buffers=512MB", "max_wal_size=4GB",
+	"fsync=on", "synchronous_commit=on", "shared_buffers=512MB", "max_wal_size=4GB", "max_connections=200",
 	"listen_addresses=127.0.0.1", "unix_socket_directories=",
 }
 

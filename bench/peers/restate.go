@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -10,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -61,6 +63,7 @@ func restateServer(ctx context.Context) (string, error) {
 type restatePeer struct {
 	shapes
 	server *exec.Cmd
+	entry  string // host:port of its ingress
 	stop   context.CancelFunc
 }
 
@@ -77,6 +80,7 @@ func (p *restatePeer) Open(ctx context.Context, e env) error {
 	}
 	admin, entry := fmt.Sprintf("http://127.0.0.1:%d", ports[0]), fmt.Sprintf("http://127.0.0.1:%d", ports[1])
 	service := fmt.Sprintf("127.0.0.1:%d", ports[3])
+	p.entry = fmt.Sprintf("127.0.0.1:%d", ports[1])
 	p.server = exec.Command(e.Restate, "--no-logo", "--base-dir", filepath.Join(e.Dir, "restate"), "--node-name", "peers")
 	p.server.Env = append(os.Environ(), "DO_NOT_TRACK=1", "RESTATE_DISABLE_TELEMETRY=true", "RESTATE_LISTEN_MODE=tcp", "RESTATE_LOG_FILTER=warn",
 		"RESTATE_BIND_IP=127.0.0.1", "RESTATE_DEFAULT_NUM_PARTITIONS=4", "RESTATE_DEFAULT_REPLICATION=1",
@@ -198,6 +202,52 @@ func (p *restatePeer) waitFor(ctx restate.Context, in restateInput) (int, error)
 		return 0, err
 	}
 	return restate.Run(ctx, p.step)
+}
+
+// Address returns host:port of its ingress.
+func (p *restatePeer) Address() string { return p.entry }
+
+// dialRestate connects to the ingress. Requests are written to the connections as they are, so
+// that the client takes little processor time from the server.
+func dialRestate(ctx context.Context, address string, n int) (starters []starter, done func(), err error) {
+	var conns []net.Conn
+	done = func() {
+		for _, c := range conns {
+			_ = c.Close() // nothing is in flight
+		}
+	}
+	for range n {
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		if err != nil {
+			done()
+			return nil, nil, err
+		}
+		conns = append(conns, c)
+		r := bufio.NewReader(c)
+		starters = append(starters, func(ctx context.Context, id string) error {
+			body := fmt.Sprintf(`{"ID":%q,"N":%d}`, id, ingressSteps)
+			if deadline, ok := ctx.Deadline(); ok {
+				if err := c.SetDeadline(deadline); err != nil {
+					return err
+				}
+			}
+			_, err := fmt.Fprintf(c, "POST /peers/%s/send HTTP/1.1\r\nHost: peers\r\nidempotency-key: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+				kindChain, id, len(body), body)
+			if err != nil {
+				return err
+			}
+			answer, err := http.ReadResponse(r, nil)
+			if err != nil {
+				return err
+			}
+			text, err := io.ReadAll(answer.Body)
+			if err == nil && (answer.StatusCode != http.StatusAccepted || !bytes.Contains(text, []byte(`"Accepted"`))) {
+				err = fmt.Errorf("%s: %s", answer.Status, text)
+			}
+			return err
+		})
+	}
+	return starters, done, nil
 }
 
 func (p *restatePeer) Close() error {

@@ -64,8 +64,14 @@ func (s *session) meetRoux(ctx context.Context, p *spec, l *line) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout+30*time.Second)
 	defer cancel()
 	size := p.size(l.Shape, s.sizes)
+	shape := l.Shape
 	// Waiting runs have done nothing before, like those of the peers.
-	cmd := exec.CommandContext(ctx, s.bench, "-shapes", l.Shape, "-runs", "1", "-dir", s.work, "-n", strconv.Itoa(size), "-done", "0")
+	args := []string{"-runs", "1", "-dir", s.work, "-n", strconv.Itoa(size), "-done", "0"}
+	if shape == ingressShape {
+		shape = "execute"
+		args = append(args, "-keyed", "-press", s.press.String())
+	}
+	cmd := exec.CommandContext(ctx, s.bench, append(args, "-shapes", shape)...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Start(); err != nil {
@@ -77,9 +83,13 @@ func (s *session) meetRoux(ctx context.Context, p *spec, l *line) error {
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, lastLines(errs.Bytes(), 3))
 	}
-	best := benchLineOf(out.Bytes(), l.Shape, size)
+	best := benchLineOf(out.Bytes(), shape, size)
 	if best == nil {
-		return fmt.Errorf("the bench program printed no line for %s", l.Shape)
+		return fmt.Errorf("the bench program printed no line for %s", shape)
+	}
+	if l.Shape == ingressShape {
+		l.fromExecute(best)
+		return nil
 	}
 	l.figures = figures{N: best.N, Runs: 1, Seconds: best.Seconds, P50: best.P50US, P99: best.P99US}
 	if l.Shape == "fan" { // its seconds are the mean of many fans, its p50 is their median
@@ -100,6 +110,15 @@ func (s *session) meetRoux(ctx context.Context, p *spec, l *line) error {
 	l.RSSMB = held - s.empty
 	l.SyncsPer = best.More["syncs_per_step"]
 	return nil
+}
+
+// fromExecute takes the figures of Roux's shape execute, of which a step is a start.
+func (l *line) fromExecute(b *benchLine) {
+	l.figures = figures{N: b.N, Runs: int(b.More["accepted"]), Seconds: b.Seconds, P50: b.P50US, P99: b.P99US}
+	l.Accepted, l.AcceptedPerS, l.DrainS = l.Runs, b.StepsPerS, b.More["drain_s"]
+	l.Completed = l.Accepted - int(b.More["lost"])
+	l.CarriedPerS = float64(l.Completed) / (l.Seconds + l.DrainS)
+	l.CPUPerStep, l.CPUClient = b.CPUPerStepUS, b.More["client_cpu_us"]
 }
 
 // benchLineOf finds the line of a shape. If there are lines for several sizes, it returns

@@ -28,18 +28,24 @@ type line struct {
 	Shape   string `json:"shape"`
 	Run     int    `json:"run"`
 	figures
-	StepsPerS   float64 `json:"steps_per_s,omitempty"`
-	CPUPerStep  float64 `json:"cpu_us_per_step"`         // of the worker, the server and the database; idle: an execution; wide: of the one execution
-	CPUNarrow   float64 `json:"cpu_us_narrow,omitempty"` // wide: a step of the executions of ten
-	Growth      float64 `json:"growth,omitempty"`        // wide: the one over the other
-	RSSMB       float64 `json:"rss_mb"`                  // maximum, without this program; idle: when all wait
-	EmptyMB     float64 `json:"empty_mb,omitempty"`      // this program with nothing open, which is not in rss_mb
-	BytesPerRun float64 `json:"bytes_per_run,omitempty"` // idle: what the waiting executions added, divided among them
-	SyncsPer    float64 `json:"syncs_per_step,omitempty"`
-	Settings    string  `json:"settings,omitempty"`
-	Load        float64 `json:"load"` // of the machine, one minute
-	At          string  `json:"at"`
-	Error       string  `json:"error,omitempty"`
+	StepsPerS    float64 `json:"steps_per_s,omitempty"`
+	CPUPerStep   float64 `json:"cpu_us_per_step"`         // of the worker, the server and the database; idle, ingress: an execution; wide: of the one execution
+	CPUNarrow    float64 `json:"cpu_us_narrow,omitempty"` // wide: a step of the executions of ten
+	Growth       float64 `json:"growth,omitempty"`        // wide: the one over the other
+	RSSMB        float64 `json:"rss_mb"`                  // maximum, without this program; idle: when all wait
+	EmptyMB      float64 `json:"empty_mb,omitempty"`      // this program with nothing open, which is not in rss_mb
+	BytesPerRun  float64 `json:"bytes_per_run,omitempty"` // idle: what the waiting executions added, divided among them
+	SyncsPer     float64 `json:"syncs_per_step,omitempty"`
+	Accepted     int     `json:"accepted,omitempty"` // ingress: executions
+	Completed    int     `json:"completed,omitempty"`
+	AcceptedPerS float64 `json:"accepted_per_s,omitempty"`
+	CarriedPerS  float64 `json:"carried_out_per_s,omitempty"` // until all have completed
+	DrainS       float64 `json:"drain_s,omitempty"`           // from the last accepted start until all have completed
+	CPUClient    float64 `json:"cpu_us_client,omitempty"`     // an execution
+	Settings     string  `json:"settings,omitempty"`
+	Load         float64 `json:"load"` // of the machine, one minute
+	At           string  `json:"at"`
+	Error        string  `json:"error,omitempty"`
 }
 
 // syncShape is a chain that is run only to count its syncs.
@@ -127,7 +133,6 @@ func reportOf(o options, w io.Writer) error {
 
 // print writes the table.
 func (s *session) print(w io.Writer) error {
-	t := s.table()
 	var loads []float64
 	for _, l := range s.lines {
 		loads = append(loads, l.Load)
@@ -137,7 +142,13 @@ func (s *session) print(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "Measured %s, medians of %d runs, interleaved. Load of the machine meanwhile: %.1f to %.1f.\n\n",
 		s.began.UTC().Format("2006-01-02 15:04 UTC"), s.done, slices.Min(loads), slices.Max(loads))
-	fmt.Fprint(w, t.markdown())
+	t := s.table()
+	if len(t.judged()) > 0 {
+		fmt.Fprint(w, t.markdown())
+	}
+	if t.entered() {
+		fmt.Fprint(w, t.ingress())
+	}
 	if s.check {
 		return t.check(w)
 	}
@@ -179,7 +190,7 @@ func (s *session) rounds(ctx context.Context) error {
 
 // countSyncs runs a chain of each peer under strace. Roux's own program counts.
 func (s *session) countSyncs(ctx context.Context) {
-	if !s.syncs {
+	if !s.syncs || !slices.ContainsFunc(s.shapes, func(shape string) bool { return shape != ingressShape }) {
 		return
 	}
 	if _, err := exec.LookPath("strace"); err != nil {
@@ -239,7 +250,7 @@ func (s *session) meet(ctx context.Context, p *spec, shape string, run int) {
 		return
 	}
 	began := time.Now()
-	l := line{Peer: p.name, Version: p.version(), Settings: p.with(), Shape: shape, Run: run, Load: load(), At: began.UTC().Format(time.RFC3339)}
+	l := line{Peer: p.name, Version: p.version(), Settings: p.with(shape), Shape: shape, Run: run, Load: load(), At: began.UTC().Format(time.RFC3339)}
 	var err error
 	if p.open == nil {
 		err = s.meetRoux(ctx, p, &l)
@@ -277,6 +288,9 @@ func (l *line) summary() string {
 		return fmt.Sprintf("n=%d %.0f MB, %.0f B a waiting run", l.N, l.RSSMB, l.BytesPerRun)
 	case "recover":
 		return fmt.Sprintf("n=%d %.3f s", l.N, l.Seconds)
+	case ingressShape:
+		return fmt.Sprintf("n=%d %.0f accepted/s, p50 %.0f us, p99 %.0f us, CPU %.0f us each (client %.0f), %d of %d completed after %.1f s",
+			l.N, l.AcceptedPerS, l.P50, l.P99, l.CPUPerStep, l.CPUClient, l.Completed, l.Accepted, l.DrainS)
 	case "wide":
 		return fmt.Sprintf("n=%d CPU %.0f us a step of %d, %.0f us of one: %.2f", l.N, l.CPUNarrow, narrow, l.CPUPerStep, l.Growth)
 	case syncShape:
@@ -330,7 +344,11 @@ func (s *session) meetPeer(ctx context.Context, p *spec, l *line) (err error) {
 	if shape == "recover" {
 		return s.recovery(ctx, p, l, c, args)
 	}
-	return c.measure(l, append(roots, c.cmd.Process.Pid), counted)
+	roots = append(roots, c.cmd.Process.Pid)
+	if shape == ingressShape {
+		return s.enter(ctx, p, l, c, roots)
+	}
+	return c.measure(l, roots, counted)
 }
 
 // A childProcess is the process in which a peer runs.
@@ -395,6 +413,9 @@ func (c *childProcess) goOn() error {
 	_, err := io.WriteString(c.answer, "\n")
 	return err
 }
+
+// tell answers with a value.
+func (c *childProcess) tell(v any) error { return json.NewEncoder(c.answer).Encode(v) }
 
 // A moment is a report of the child and the usage of its processes at that
 // time.

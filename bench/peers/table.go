@@ -34,7 +34,7 @@ type table struct {
 func (s *session) table() *table {
 	t := &table{shapes: s.shapes, runs: s.runs}
 	for _, name := range s.peers {
-		r := row{spec: specOf(name), version: specOf(name).version(), with: specOf(name).with(), missing: s.missing[name], median: map[string]line{}, failed: map[string]string{}}
+		r := row{spec: specOf(name), version: specOf(name).version(), with: specOf(name).with(""), missing: s.missing[name], median: map[string]line{}, failed: map[string]string{}}
 		for _, shape := range append([]string{syncShape}, s.shapes...) {
 			var got []line
 			for _, l := range s.lines {
@@ -43,7 +43,10 @@ func (s *session) table() *table {
 				case l.Error != "":
 					r.failed[shape] = l.Error
 				default:
-					got, r.version, r.with = append(got, l), l.Version, cmp.Or(l.Settings, r.with)
+					got, r.version = append(got, l), l.Version
+					if shape != ingressShape {
+						r.with = cmp.Or(l.Settings, r.with)
+					}
 				}
 			}
 			if len(got) > 0 {
@@ -73,6 +76,10 @@ func medianOf(lines []line) line {
 		func(l *line) *float64 { return &l.Growth },
 		func(l *line) *float64 { return &l.BytesPerRun },
 		func(l *line) *float64 { return &l.SyncsPer },
+		func(l *line) *float64 { return &l.AcceptedPerS },
+		func(l *line) *float64 { return &l.DrainS },
+		func(l *line) *float64 { return &l.CarriedPerS },
+		func(l *line) *float64 { return &l.CPUClient },
 	} {
 		var values []float64
 		for i := range lines {
@@ -80,6 +87,9 @@ func medianOf(lines []line) line {
 		}
 		slices.Sort(values)
 		*f(&m) = values[len(values)/2]
+	}
+	for _, l := range lines[1:] { // these are counts of all runs
+		m.Accepted, m.Completed = m.Accepted+l.Accepted, m.Completed+l.Completed
 	}
 	return m
 }

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"time"
 
@@ -20,7 +19,7 @@ type temporalPeer struct {
 	shapes
 	postgres bool
 	local    bool // steps are local activities, which the server does not record individually
-	server   io.Closer
+	server   *temporalServer
 	client   client.Client
 	worker   worker.Worker
 }
@@ -62,6 +61,33 @@ func (p *temporalPeer) Open(ctx context.Context, e env) error {
 		return p.client.SignalWorkflow(ctx, address, "", "go", nil)
 	}
 	return nil
+}
+
+// Address returns host:port of the frontend.
+func (p *temporalPeer) Address() string { return p.server.address }
+
+// dialTemporals connects clients, each with a connection of its own.
+func dialTemporals(ctx context.Context, address string, n int) (starters []starter, done func(), err error) {
+	logger := sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))
+	var clients []client.Client
+	done = func() {
+		for _, c := range clients {
+			c.Close()
+		}
+	}
+	for range n {
+		c, err := dialTemporal(ctx, address, logger)
+		if err != nil {
+			done()
+			return nil, nil, err
+		}
+		clients = append(clients, c)
+		starters = append(starters, func(ctx context.Context, id string) error {
+			_, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: temporalQueue}, string(kindChain), id, ingressSteps)
+			return err
+		})
+	}
+	return starters, done, nil
 }
 
 // dialTemporal waits until the server answers.
