@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/roux-engine/roux/internal/config"
+	"github.com/roux-engine/roux/internal/local"
 	"github.com/roux-engine/roux/internal/media"
 )
 
@@ -65,6 +66,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"code":    scriptCode,
 			"until":   scriptUntil,
+			"held":    scriptHeld,
 			"pick":    scriptPick,
 			"server":  scriptServer,
 			"hits":    scriptHits,
@@ -107,6 +109,22 @@ func scriptUntil(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		if time.Now().After(deadline) {
 			ts.Fatalf("no match for %s; the last try: %v", args[0], err)
+		}
+	}
+}
+
+// scriptHeld is `held`: waits until a process holds the data directory and answers. A command
+// that is repeated until it sees what a process in the background has done would itself hold
+// the directory again and again, which keeps that process from it.
+func scriptHeld(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: held")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for local.Find(ctx, ts.Getenv("ROUX_DATA")) == nil {
+		if !pause(ctx, 10*time.Millisecond) {
+			ts.Fatalf("no process holds the data directory")
 		}
 	}
 }

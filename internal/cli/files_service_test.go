@@ -30,16 +30,7 @@ func hosted(t *testing.T) (*host, *remote.Holder) {
 // hostedAt is hosted for a directory that may already exist.
 func hostedAt(t *testing.T, dir string) (*host, *remote.Holder) {
 	t.Helper()
-	t.Setenv("ROUX_DATA", dir)
-	a := &app{account: account,
-		stdin: strings.NewReader(""), stdout: new(bytes.Buffer), stderr: new(bytes.Buffer),
-		getenv: os.Getenv, config: config.New(os.Getenv, new(string)), now: time.Now, more: testActions(),
-	}
-	a.screen = term.NewScreen(a.stderr, true, a.getenv)
-	a.log = newLog(a.screen, false)
-	if err := a.useActions(nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	a := appAt(t, dir, new(bytes.Buffer))
 	h, err := a.openHost(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -50,6 +41,22 @@ func hostedAt(t *testing.T, dir string) (*host, *remote.Holder) {
 		t.Fatal("nobody listens")
 	}
 	return h, r
+}
+
+// appAt is a command on a data directory, in this process.
+func appAt(t *testing.T, dir string, stderr io.Writer) *app {
+	t.Helper()
+	t.Setenv("ROUX_DATA", dir)
+	a := &app{account: account,
+		stdin: strings.NewReader(""), stdout: new(bytes.Buffer), stderr: stderr,
+		getenv: os.Getenv, config: config.New(os.Getenv, new(string)), now: time.Now, more: testActions(),
+	}
+	a.screen = term.NewScreen(a.stderr, true, a.getenv)
+	a.log = newLog(a.screen, false)
+	if err := a.useActions(nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	return a
 }
 
 // A process that hosts an engine keeps the user's GOGC, and sets 200 if there is none.

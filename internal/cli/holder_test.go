@@ -3,7 +3,11 @@
 package cli
 
 import (
+	"bytes"
+	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -67,3 +71,29 @@ func (l *endingHolder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	l.Handler.ServeHTTP(w, r)
 }
+
+// A server that begins while a command holds the directory says so, and serves when that one
+// has ended.
+func TestServerWaitsForACommand(t *testing.T) {
+	h, _ := hostedAt(t, filepath.Join(shortDir(t), "data"))
+	var said bytes.Buffer
+	waits := appAt(t, h.dir, writerFunc(func(p []byte) (int, error) {
+		h.abandon() // the command ends once the server waits
+		return said.Write(p)
+	}))
+	waits.now = func() time.Time { return time.Time{} } // it does not lose patience
+	st, err := (&serve{app: waits}).openStore(t.Context(), h.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Close(); err != nil {
+		t.Error(err)
+	}
+	if want := fmt.Sprintf("waiting up to 2s: process %d uses ", os.Getpid()); strings.Count(said.String(), want) != 1 {
+		t.Errorf("it said %q, want %q once", said.String(), want)
+	}
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

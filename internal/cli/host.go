@@ -24,8 +24,8 @@ import (
 	"github.com/roux-engine/roux/internal/telemetry"
 )
 
-// patience is how long a command waits for another one that holds the directory
-// without a socket. That one only reads and will end soon.
+// patience is how long a command waits for another one that holds the directory and cannot do
+// its work: without a socket, that one only reads and will end soon; with one, it does not serve.
 const patience = 2 * time.Second
 
 // dial connects to the process that holds a data directory, on behalf of the account.
@@ -33,8 +33,15 @@ func (a *app) dial(ctx context.Context, dir string) *remote.Holder {
 	return remote.Dial(ctx, dir, a.account, a.agent())
 }
 
-// openStore opens the data directory for this process alone.
-func (a *app) openStore(ctx context.Context, dir string) (st node.Store, err error) {
+// openStore opens the data directory for this process alone. It waits for a process that only
+// reads; one that answers requests is an error at once, because the caller can ask it.
+func (a *app) openStore(ctx context.Context, dir string) (node.Store, error) {
+	return a.openWithin(ctx, dir, func(error) bool { return a.dial(ctx, dir) == nil })
+}
+
+// openWithin opens the data directory for this process alone. While another process holds it,
+// and for as long as patience, waits decides whether to try again.
+func (a *app) openWithin(ctx context.Context, dir string, waits func(error) bool) (st node.Store, err error) {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		return nil, fault.New(fault.Usage, "%s is not a directory: --data and ROUX_DATA name one", dir)
 	}
@@ -49,7 +56,7 @@ func (a *app) openStore(ctx context.Context, dir string) (st node.Store, err err
 			}
 			return st, nil
 		}
-		if r := a.dial(ctx, dir); r != nil {
+		if !waits(err) {
 			return nil, err
 		}
 		if !pause(ctx, 20*time.Millisecond) {

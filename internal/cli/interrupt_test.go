@@ -107,8 +107,8 @@ func TestCtrlCTwice(t *testing.T) {
 	}
 }
 
-// F35, X87: a second process that wants the directory is refused at once, with the
-// process id of the first. Commands that show or control runs reach the first through
+// F35, X87: a second process that wants the directory is refused, with the process id of the
+// first. Commands that show or control runs reach the first through
 // its socket.
 func TestF35_SecondProcess(t *testing.T) {
 	dir, env := dataEnv(t)

@@ -90,7 +90,7 @@ func (s *serve) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	st, err := a.openStore(ctx, dir)
+	st, err := s.openStore(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -125,6 +125,19 @@ func (s *serve) run(ctx context.Context) error {
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drain)
 	defer cancel()
 	return errors.Join(err, datadir.Error(dir, srv.Close(drain)))
+}
+
+// openStore opens the data directory. Whoever holds it cannot serve in place of this process, and
+// may be a command that ends soon.
+func (s *serve) openStore(ctx context.Context, dir string) (node.Store, error) {
+	said := false
+	return s.openWithin(ctx, dir, func(err error) bool {
+		if !said {
+			s.say("waiting up to %s: %s", patience, fault.Message(err))
+			said = true
+		}
+		return true
+	})
 }
 
 // serve listens until a signal, the end of ctx or a failure of the store.
