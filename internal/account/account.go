@@ -24,9 +24,9 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/admission"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
@@ -168,7 +168,7 @@ func (a *Accounts) Metered(account string, s Settings) bool {
 // must have, 0 for an account without settings; store.AnyRevision is any. When Change
 // returns, the settings are durable and apply.
 func (a *Accounts) Change(ctx context.Context, account string, revision uint64, change func(Settings) (Settings, error)) (Record, error) {
-	if err := config.CheckAccount(account); err != nil {
+	if err := access.CheckAccount(account); err != nil {
 		return Record{}, fault.New(fault.RequestInvalid, "account: %v", err)
 	}
 	a.writing.Lock()

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/retention"
@@ -83,7 +82,7 @@ func (s *Settings) resolve() (*resolved, error) {
 		if at.text == nil {
 			continue
 		}
-		d, err := config.ParseRetention(*at.text)
+		d, err := retention.Parse(*at.text)
 		if err != nil {
 			return wrong(at.field, "%v", err)
 		}

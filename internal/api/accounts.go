@@ -12,7 +12,6 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/account"
-	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/rest"
@@ -64,7 +63,7 @@ type AccountPath struct {
 }
 
 func (a *AccountPath) check() error {
-	if err := config.CheckAccount(a.Account); err != nil {
+	if err := access.CheckAccount(a.Account); err != nil {
 		return fault.New(fault.RequestInvalid, "account: %v", err)
 	}
 	return nil

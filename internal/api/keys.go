@@ -10,7 +10,6 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
-	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/rest"
 )
@@ -115,7 +114,7 @@ func (s *Server) createKey(ctx context.Context, in *createKeyIn) (*struct{ Body 
 			return nil, err
 		}
 	}
-	if err := config.CheckAccount(spec.Account); err != nil {
+	if err := access.CheckAccount(spec.Account); err != nil {
 		return nil, fault.New(fault.RequestInvalid, "account: %v", err)
 	}
 	for _, name := range in.Body.Scopes {

@@ -13,7 +13,6 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/account"
-	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/rest"
 	"github.com/roux-engine/roux/internal/store"
@@ -129,7 +128,7 @@ func (s *Server) accountNames(ctx context.Context) ([]string, error) {
 		names = append(names, list...)
 	}
 	// Accounts of the service itself have names that no account of a user can have.
-	names = slices.DeleteFunc(names, func(name string) bool { return config.CheckAccount(name) != nil })
+	names = slices.DeleteFunc(names, func(name string) bool { return access.CheckAccount(name) != nil })
 	slices.Sort(names)
 	return slices.Compact(names), nil
 }

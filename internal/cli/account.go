@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/remote"
@@ -28,7 +29,7 @@ func (n accountName) String() string {
 
 // Set implements pflag.Value.
 func (n accountName) Set(text string) error {
-	if err := config.CheckAccount(text); err != nil {
+	if err := access.CheckAccount(text); err != nil {
 		return err
 	}
 	*n.value = text

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/ledger"
 )
 
@@ -38,23 +39,6 @@ const maxLiveRuns = 100_000
 
 // maxLevels bounds the levels of an account's low_balance.
 const maxLevels = 20
-
-// maxAccountName bounds the name of an account.
-const maxAccountName = 64
-
-// CheckAccount reports what is wrong with the name of an account. Names are shown in
-// messages and typed in commands, so only few characters are allowed.
-func CheckAccount(name string) error {
-	ok := name != "" && len(name) <= maxAccountName
-	for i, c := range name {
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		ok = ok && (letter || i > 0 && strings.ContainsRune("._-@", c))
-	}
-	if !ok {
-		return fmt.Errorf("want a name of at most %d letters, digits, '.', '_', '-' and '@' that begins with a letter or digit", maxAccountName)
-	}
-	return nil
-}
 
 // Accounts returns the table of accounts.
 func (c *Config) Accounts() map[string]AccountRules {
@@ -88,7 +72,7 @@ func parseAccounts(text string) (map[string]AccountRules, error) {
 		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(accounts)) {
-		if err := CheckAccount(name); err != nil {
+		if err := access.CheckAccount(name); err != nil {
 			return nil, fmt.Errorf("%q: %w", name, err)
 		}
 		if n := accounts[name].MaxCredits; n != nil && (*n < 1 || *n > ledger.MaxAmount) {

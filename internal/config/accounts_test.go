@@ -4,22 +4,8 @@ package config
 
 import (
 	"maps"
-	"strings"
 	"testing"
 )
-
-func TestCheckAccount(t *testing.T) {
-	for _, name := range []string{"local", "acme", "A-1_b.c@d", strings.Repeat("a", 64)} {
-		if err := CheckAccount(name); err != nil {
-			t.Errorf("%q: %v", name, err)
-		}
-	}
-	for _, name := range []string{"", ".", "..", "-data", "a/b", "a b", "a\x1b[2J", "ä", "@last", strings.Repeat("a", 65)} {
-		if CheckAccount(name) == nil {
-			t.Errorf("%q is accepted", name)
-		}
-	}
-}
 
 // The tables of accounts and prices are read whole or not at all.
 func TestAccountsAndPrices(t *testing.T) {

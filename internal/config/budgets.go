@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/ledger"
 )
 
@@ -34,7 +35,7 @@ func (r *AccountRules) Budgets() (b ledger.Budgets, err error) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Keys)) {
-		if err := CheckAccount(name); err != nil {
+		if err := access.CheckAccount(name); err != nil {
 			return b, fmt.Errorf("keys: %q: %w", name, err)
 		}
 		k := r.Keys[name]

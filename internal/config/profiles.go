@@ -54,14 +54,17 @@ func CheckServer(text string) error {
 	return nil
 }
 
+// maxProfileName bounds the name of a profile.
+const maxProfileName = 64
+
 // CheckProfile reports what is wrong with the name of a profile.
 func CheckProfile(name string) error {
-	ok := name != "" && len(name) <= maxAccountName
+	ok := name != "" && len(name) <= maxProfileName
 	for _, c := range name {
 		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("._-", c))
 	}
 	if !ok {
-		return fmt.Errorf("want a name of at most %d letters, digits, '.', '_' and '-'", maxAccountName)
+		return fmt.Errorf("want a name of at most %d letters, digits, '.', '_' and '-'", maxProfileName)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/egress"
 	"github.com/roux-engine/roux/internal/telemetry"
 )
@@ -55,7 +56,7 @@ var table = []Setting{
 	},
 	{
 		Key: "account", Env: "ROUX_ACCOUNT", Flag: "account", Default: Account,
-		What: "account whose runs, files and credits commands handle" + ofProjects, Want: "the name of an account", check: CheckAccount, ofData: true,
+		What: "account whose runs, files and credits commands handle" + ofProjects, Want: "the name of an account", check: access.CheckAccount, ofData: true,
 	},
 	{
 		Key: "server", Env: "ROUX_SERVER", Flag: "server", Default: "(none: the data directory)", Personal: true,

@@ -21,7 +21,6 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
-	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/spell"
 	"github.com/roux-engine/roux/internal/telemetry"
 )
@@ -399,7 +398,7 @@ func chosen(who *access.Principal, account string) (*access.Principal, error) {
 	if account == "" || account == who.Account {
 		return who, nil
 	}
-	if err := config.CheckAccount(account); err != nil {
+	if err := access.CheckAccount(account); err != nil {
 		return nil, fault.New(fault.RequestInvalid, "%s: %v", accountHeader, err)
 	}
 	other := *who
