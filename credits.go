@@ -73,7 +73,7 @@ func (r AccountRules) rules() (out engine.AccountRules, err error) {
 // For returns the engine as another account sees it: what it starts, reads and grants
 // belongs to that account. Both are one engine, so closing one closes both.
 func (e *Engine) For(account string) *Engine {
-	return &Engine{account: cmp.Or(account, engine.LocalAccount), node: e.node, actions: e.actions}
+	return &Engine{account: cmp.Or(account, engine.LocalAccount), node: e.node}
 }
 
 // A Grant adds credits to an account, as a lot. Lots are used in the order of their

@@ -77,7 +77,6 @@ type Retention struct {
 type Engine struct {
 	account string
 	node    *node.Node
-	actions *node.Actions
 }
 
 // Dispatch lets actions parse untrusted files (PDFs, images, HTML) in a child process
@@ -86,14 +85,10 @@ type Engine struct {
 // process, where a panic is caught but memory is not bounded.
 func Dispatch() { media.Dispatch() }
 
-// Open opens a data directory and continues the runs in it. A program that does little
-// else may call debug.SetGCPercent(200), as the roux binary does.
+// Open opens a data directory and continues the runs in it. What a server has set for the
+// accounts of the directory applies, as do the spending limits of its keys. A program that does
+// little else may call debug.SetGCPercent(200), as the roux binary does.
 func Open(ctx context.Context, opt Options) (*Engine, error) {
-	actions := node.NewActions(opt.EgressAllow, opt.Actions...)
-	st, err := node.OpenStore(ctx, opt.Dir)
-	if err != nil {
-		return nil, err
-	}
 	rules := make(map[string]engine.AccountRules, len(opt.Accounts))
 	for name, r := range opt.Accounts {
 		own, err := r.rules()
@@ -102,14 +97,27 @@ func Open(ctx context.Context, opt Options) (*Engine, error) {
 		}
 		rules[name] = own
 	}
-	n, err := node.Open(ctx, st, node.Config{
-		Dir: opt.Dir, Actions: actions.Catalogue, Retention: retention.Policy{Runs: opt.Retention.Runs, Files: opt.Retention.Files, Uploads: opt.Retention.Uploads}, Concurrency: opt.Concurrency, Logger: opt.Logger,
-		Accounts: rules, Secrets: opt.Secrets,
-	})
+	st, err := node.OpenStore(ctx, opt.Dir)
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{account: cmp.Or(opt.Account, engine.LocalAccount), node: n, actions: actions}, nil
+	actions := node.NewActions(opt.EgressAllow, opt.Actions...)
+	account := cmp.Or(opt.Account, engine.LocalAccount)
+	n, err := node.Open(ctx, st, node.Config{
+		Dir: opt.Dir, Actions: actions, Retention: retention.Policy{Runs: opt.Retention.Runs, Files: opt.Retention.Files, Uploads: opt.Retention.Uploads}, Concurrency: opt.Concurrency, Logger: opt.Logger,
+		Accounts: rules, Account: account, Secrets: opt.Secrets,
+	})
+	if err != nil {
+		actions.Close()
+		return nil, err
+	}
+	return &Engine{account: account, node: n}, nil
+}
+
+// Attach calls fn with the parts of the engine and its account. It is for package api, which
+// serves an engine over HTTP: the types of the parts are internal to this module.
+func (e *Engine) Attach(fn func(n *node.Node, account string) error) error {
+	return fn(e.node, e.account)
 }
 
 // Close stops the engine. Running attempts are abandoned and made again after the next
@@ -121,11 +129,11 @@ func (e *Engine) Close() error {
 }
 
 // Stop accepts no new work, lets running attempts finish until ctx ends, and then closes
-// the engine. If the disk hangs inside a write, Stop returns an error and leaves the
+// the engine. A server of the engine (package api) is closed first. If the disk hangs inside a write, Stop returns an error and leaves the
 // store open, because closing would wait for that write: end the process then.
 func (e *Engine) Stop(ctx context.Context) error {
 	err := e.node.Stop(ctx)
-	e.actions.Close()
+	e.node.Config.Actions.Close()
 	return err
 }
 
@@ -160,7 +168,7 @@ type Request struct {
 // its id. If the account pays for its runs and has too few credits, the error is
 // fault.InsufficientCredits; if a price is unknown, fault.PriceUnknown.
 func (e *Engine) Start(ctx context.Context, req Request) (run string, err error) {
-	p, r, _, diags := compile.Source(cmp.Or(req.Source, "recipe"), req.Recipe, compile.Options{Actions: e.actions.Catalogue})
+	p, r, _, diags := compile.Source(cmp.Or(req.Source, "recipe"), req.Recipe, compile.Options{Actions: e.node.Config.Actions.Catalogue})
 	if p == nil {
 		return "", fault.Invalid(fault.RecipeInvalid, diags)
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/roux-engine/roux"
 	"github.com/roux-engine/roux/api"
 	"github.com/roux-engine/roux/client"
 )
@@ -26,7 +27,11 @@ func Example() {
 	}
 	defer os.RemoveAll(dir)
 	ctx := context.Background()
-	s, err := api.Open(ctx, api.Options{Dir: dir})
+	e, err := roux.Open(ctx, roux.Options{Dir: dir})
+	if err != nil {
+		panic(err)
+	}
+	s, err := api.New(ctx, e, api.Options{})
 	if err != nil {
 		panic(err)
 	}
@@ -34,7 +39,7 @@ func Example() {
 	defer func() {
 		s.EndStreams()
 		server.Close()
-		_ = s.Close(ctx)
+		_ = e.Stop(ctx)
 	}()
 	c, err := client.New(client.Config{URL: server.URL, Key: s.FirstKey()})
 	if err != nil {
@@ -55,6 +60,26 @@ func Example() {
 	// Output: completed {"greeting":"hi Ana"}
 }
 
+// open opens an engine, which the end of the test closes.
+func open(t *testing.T, opt roux.Options) *roux.Engine {
+	t.Helper()
+	e, err := roux.Open(t.Context(), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() }) // a test that has closed it has looked at the error
+	return e
+}
+
+func serve(t *testing.T, e *roux.Engine, opt api.Options) *api.Server {
+	t.Helper()
+	s, err := api.New(t.Context(), e, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // Without a key nothing is shown, unless the program says that none is checked; then only
 // requests of this machine are answered.
 func TestAccess(t *testing.T) {
@@ -69,19 +94,13 @@ func TestAccess(t *testing.T) {
 		{"no keys, from elsewhere", true, "192.0.2.1:1", http.StatusForbidden},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, err := api.Open(t.Context(), api.Options{Dir: t.TempDir(), NoKeys: c.noKeys})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := serve(t, open(t, roux.Options{Dir: t.TempDir()}), api.Options{NoKeys: c.noKeys})
 			r := httptest.NewRequest(http.MethodGet, "http://localhost/v1/me", nil)
 			r.RemoteAddr = c.remote
 			w := httptest.NewRecorder()
 			s.ServeHTTP(w, r)
 			if w.Code != c.want {
 				t.Errorf("GET /v1/me: %d, want %d: %s", w.Code, c.want, w.Body)
-			}
-			if err := s.Close(t.Context()); err != nil {
-				t.Error(err)
 			}
 		})
 	}

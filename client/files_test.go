@@ -123,7 +123,7 @@ func TestUploadAgain(t *testing.T) {
 			_, _ = io.CopyN(io.Discard, r.Body, 100_000)
 			panic(http.ErrAbortHandler)
 		}
-		s.svc.API.ServeHTTP(w, r)
+		s.api.ServeHTTP(w, r)
 	}))
 	defer web.Close()
 	c := open(t, client.Config{URL: web.URL, Key: admin})

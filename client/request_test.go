@@ -279,7 +279,7 @@ func TestLostAnswersChangeNothingTwice(t *testing.T) {
 	var asked record[string]
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rec := httptest.NewRecorder()
-		s.svc.API.ServeHTTP(rec, r)
+		s.api.ServeHTTP(rec, r)
 		if asked.add(r.URL.Path)%2 == 1 {
 			panic(http.ErrAbortHandler)
 		}

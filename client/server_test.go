@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roux-engine/roux"
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/api"
 	"github.com/roux-engine/roux/client"
-	"github.com/roux-engine/roux/internal/node"
-	"github.com/roux-engine/roux/internal/service"
 )
 
 var noTime time.Time
@@ -31,15 +31,14 @@ type server struct {
 	dir     string
 	address string
 	gate    chan struct{} // an attempt of the action gate ends when it receives or is closed
-	actions *node.Actions
-	svc     *service.Service
+	engine  *roux.Engine  // nil = stopped
+	api     *api.Server
+	web     *http.Server
 }
 
 func startServer(t testing.TB) *server {
 	t.Helper()
 	s := &server{t: t, dir: t.TempDir(), address: "127.0.0.1:0", gate: make(chan struct{})}
-	s.actions = node.NewActions(nil, s.testActions()...)
-	t.Cleanup(s.actions.Close)
 	s.start()
 	t.Cleanup(s.stop)
 	return s
@@ -64,14 +63,11 @@ func (s *server) testActions() []action.Action {
 
 func (s *server) start() {
 	s.t.Helper()
-	st, err := node.OpenStore(context.Background(), s.dir)
-	if err != nil {
+	var err error
+	if s.engine, err = roux.Open(context.Background(), roux.Options{Dir: s.dir, Actions: s.testActions()}); err != nil {
 		s.t.Fatal(err)
 	}
-	s.svc, err = service.Open(context.Background(), st, service.Config{
-		Node: node.Config{Dir: s.dir, Actions: s.actions.Catalogue}, Actions: s.actions, Account: "local", AdminToken: admin, MaxSource: 1 << 20, Rate: -1, Release: "test",
-	})
-	if err != nil {
+	if s.api, err = api.New(context.Background(), s.engine, api.Options{AdminKey: admin, Rate: -1}); err != nil {
 		s.t.Fatal(err)
 	}
 	ln, err := net.Listen("tcp", s.address)
@@ -79,21 +75,24 @@ func (s *server) start() {
 		s.t.Fatal(err)
 	}
 	s.address = ln.Addr().String()
-	if err := s.svc.Serve(ln); err != nil {
-		s.t.Fatal(err)
-	}
+	s.web = &http.Server{Handler: s.api, ReadHeaderTimeout: time.Minute}
+	go func() { _ = s.web.Serve(ln) }() // ends with stop
 }
 
 func (s *server) stop() {
-	if s.svc == nil {
+	if s.engine == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if err := s.svc.Close(ctx); err != nil {
+	s.api.EndStreams()
+	if s.web.Shutdown(ctx) != nil {
+		_ = s.web.Close() // requests that wait for the gate are cut off
+	}
+	if err := s.engine.Stop(ctx); err != nil {
 		s.t.Error(err)
 	}
-	s.svc = nil
+	s.engine = nil
 }
 
 // client returns one with the key of the operator, which pauses only shortly.

@@ -380,7 +380,7 @@ func TestPages(t *testing.T) {
 	asked := 0
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked++
-		s.svc.API.ServeHTTP(w, r)
+		s.api.ServeHTTP(w, r)
 	}))
 	defer web.Close()
 	c := open(t, client.Config{URL: web.URL, Key: admin})

@@ -118,9 +118,6 @@ type Config struct {
 	Now   func() time.Time
 	// NewID returns a new id of a key, with the prefix "key_".
 	NewID func() (string, error)
-	// AdminToken is a token with the role admin in AdminAccount that is never stored; "" =
-	// there is none.
-	AdminToken, AdminAccount string
 	// Logger gets a line for each key that cannot be read. Default: discarded.
 	Logger *slog.Logger
 }
@@ -138,13 +135,6 @@ func OpenKeys(ctx context.Context, cfg Config) (*Keys, error) {
 	if k.log == nil {
 		k.log = slog.New(slog.DiscardHandler)
 	}
-	if t := cfg.AdminToken; t != "" {
-		if len(t) < minAdminToken {
-			return nil, fault.New(fault.ConfigInvalid, "the admin key of the environment has %d characters: want at least %d random ones", len(t), minAdminToken)
-		}
-		k.admin = hashOf(t)
-		k.cached[adminKey] = &Key{ID: adminKey, Account: cfg.AdminAccount, Name: "ROUX_ADMIN_KEY", Role: Admin, Scopes: admin, Hash: k.admin}
-	}
 	err := k.each(ctx, "", func(key *Key) error {
 		if key.Limit != nil && key.Live(k.micros()) {
 			k.limit(key)
@@ -156,6 +146,21 @@ func OpenKeys(ctx context.Context, cfg Config) (*Keys, error) {
 
 // adminKey is the id of the key that the environment gives.
 const adminKey = "key_environment"
+
+// CheckAdmin refuses a token of the environment that is too short; "" is none.
+func CheckAdmin(token string) error {
+	if token != "" && len(token) < minAdminToken {
+		return fault.New(fault.ConfigInvalid, "the admin key of the environment has %d characters: want at least %d random ones", len(token), minAdminToken)
+	}
+	return nil
+}
+
+// SetAdmin makes a token, which [CheckAdmin] has checked and which is never stored, a key
+// with the role admin in an account. Call it before there are requests.
+func (k *Keys) SetAdmin(token, account string) {
+	k.admin = hashOf(token)
+	k.cached[adminKey] = &Key{ID: adminKey, Account: account, Name: "ROUX_ADMIN_KEY", Role: Admin, Scopes: admin, Hash: k.admin}
+}
 
 func (k *Keys) micros() int64 { return k.now().UnixMicro() }
 

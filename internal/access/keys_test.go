@@ -471,13 +471,17 @@ func TestAdminToken(t *testing.T) {
 		t.Errorf("a store without keys: %t, %v", any, err)
 	}
 	token := strings.Repeat("s3", 16)
-	if _, err := OpenKeys(t.Context(), Config{Store: w, AdminToken: token[1:], AdminAccount: "ops"}); !errors.Is(err, fault.ConfigInvalid) || strings.Contains(err.Error(), token[1:]) {
+	if err := CheckAdmin(token[1:]); !errors.Is(err, fault.ConfigInvalid) || strings.Contains(err.Error(), token[1:]) {
 		t.Errorf("a token of 31 characters: %v", err)
+	}
+	if err := errors.Join(CheckAdmin(token), CheckAdmin("")); err != nil {
+		t.Errorf("a token of 32 characters, and none: %v", err)
 	}
 	_, shaped := w.make(Spec{Account: "acme", Role: Viewer})
 	_, ordinary := w.make(Spec{Account: "acme"})
 	for _, token := range []string{token, shaped} {
-		w.open(Config{AdminToken: token, AdminAccount: "ops"})
+		w.open(Config{})
+		w.SetAdmin(token, "ops")
 		if any, err := w.Any(t.Context()); !any || err != nil {
 			t.Errorf("with an admin token: %t, %v", any, err)
 		}

@@ -153,7 +153,8 @@ func TestLastUsedIsNotStored(t *testing.T) {
 func TestLastUsedOfTheEnvironment(t *testing.T) {
 	w := inMemory(t)
 	token := "0123456789012345678901234567890123456789"
-	w.open(Config{AdminToken: token, AdminAccount: "local"})
+	w.open(Config{})
+	w.SetAdmin(token, "local")
 	w.want(token, "")
 	if n := w.save(true); n != 0 {
 		t.Errorf("%d records were written", n)

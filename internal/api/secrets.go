@@ -103,5 +103,5 @@ func (s *Server) vault() (*secrets.Vault, error) {
 	if v := s.cfg.Secrets.Vault(); v != nil {
 		return v, nil
 	}
-	return nil, fault.New(fault.NotAvailable, "this server keeps no secrets: it has no data directory")
+	return nil, fault.New(fault.NotAvailable, "this server keeps no secrets: its program has a source of its own")
 }

@@ -102,8 +102,8 @@ func startService(t testing.TB, dir string, more []action.Action, set func(*serv
 		t.Fatal(err)
 	}
 	cfg := service.Config{
-		Node:    node.Config{Dir: dir, Actions: actions.Catalogue, Retention: retention.Policy{}, Accounts: map[string]engine.AccountRules{"acme": {MaxLiveRuns: 1000}}},
-		Actions: actions, Account: "local", AdminToken: strings.Repeat("operator-", 5), MaxSource: 1 << 20, Rate: -1, Release: "test",
+		Node:    node.Config{Dir: dir, Actions: actions, Retention: retention.Policy{}, Accounts: map[string]engine.AccountRules{"acme": {MaxLiveRuns: 1000}}},
+		Account: "local", AdminToken: strings.Repeat("operator-", 5), MaxSource: 1 << 20, Rate: -1, Release: "test",
 	}
 	set(&cfg)
 	svc, err := service.Open(t.Context(), st, cfg)

@@ -83,7 +83,7 @@ func openNode(t *testing.T, dir string) *machine {
 	t.Cleanup(list.Close)
 	st, err := node.OpenStore(t.Context(), dir)
 	must(t, err)
-	n, err := node.Open(t.Context(), st, node.Config{Dir: dir, Actions: list.Catalogue, Retention: retention.Policy{Runs: -1, Files: -1, Uploads: -1},
+	n, err := node.Open(t.Context(), st, node.Config{Dir: dir, Actions: list, Retention: retention.Policy{Runs: -1, Files: -1, Uploads: -1},
 		Accounts: map[string]engine.AccountRules{"free": {Unmetered: true}, "acme": {MaxLiveRuns: -1}}})
 	must(t, err)
 	return &machine{n, dir, list.Catalogue}

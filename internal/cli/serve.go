@@ -101,7 +101,7 @@ func (s *serve) run(ctx context.Context) error {
 	failed := make(chan error, 1)
 	cfg := service.Config{
 		Node: node.Config{
-			Dir: dir, Actions: a.actions, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log, Accounts: a.rules(), Secrets: a.secretsIn(dir),
+			Dir: dir, Actions: a.built, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log, Accounts: a.rules(), Secrets: a.secretsIn(dir), Sealer: secrets.NewSealer(dir, a.getenv),
 			CommitFailed: func(err error) {
 				select {
 				case failed <- err:
@@ -110,8 +110,7 @@ func (s *serve) run(ctx context.Context) error {
 			},
 			Idle: s.check,
 		},
-		Actions: a.built, Account: a.account, AdminToken: a.getenv(adminVariable), Open: s.open, MaxSource: s.limit, Release: thisBuild().Version, Build: thisBuild().short(), Logger: a.log,
-		Secrets: a.secretsIn(dir), Sealer: secrets.NewSealer(dir, a.getenv),
+		Account: a.account, AdminToken: a.getenv(adminVariable), Open: s.open, MaxSource: s.limit, Release: thisBuild().Version, Build: thisBuild().short(),
 	}
 	if watched != nil {
 		defer watched.Close()

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package node assembles what runs recipes on one machine: the store of a data
-// directory, its files, the actions and the engine. The root package and the command
-// line each open a node. The package decides where things are in a data directory and in
-// which order they are opened and closed, and never what a run does.
+// directory, its files, the actions and the engine, and what the records of the directory say
+// about accounts, keys and webhooks, which applies from the first run on, served or not. The
+// root package and the command line each open a node; package service serves it. The package
+// decides where things are in a data directory and in which order they are opened and closed,
+// and never what a run does.
 package node
 
 import (
@@ -17,10 +19,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/access"
+	"github.com/roux-engine/roux/internal/account"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/compile"
@@ -33,6 +38,7 @@ import (
 	"github.com/roux-engine/roux/internal/secrets"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/sqlite"
+	"github.com/roux-engine/roux/internal/webhook"
 	"github.com/roux-engine/roux/internal/worker"
 )
 
@@ -135,37 +141,29 @@ func Catalogue(list []action.Action) *compile.Catalogue {
 // Config configures a Node. Fields left zero take the default that
 // engine.Config names.
 type Config struct {
-	Dir         string // data directory; required
-	Actions     *compile.Catalogue
+	Dir         string   // data directory; required
+	Actions     *Actions // required
 	Retention   retention.Policy
 	Concurrency int
-	Logger      *slog.Logger
+	Logger      *slog.Logger // default: discarded
 	// Accounts are the rules of the accounts that have some of their own. Any other
-	// account pays, except engine.LocalAccount.
+	// account pays, except engine.LocalAccount. What is set while a server runs comes first.
 	Accounts map[string]engine.AccountRules
-	// Override, when set, changes the rules of an account by what the service keeps of it. It
-	// is called at every start.
-	Override func(account string, rules engine.AccountRules) engine.AccountRules
-	// Storage, when set, returns how many bytes the files of an account may have; see
-	// blob.Config.
-	Storage func(account string) int64
-	// Budgets, when set, adds budgets to those of an account, such as those of its API keys.
-	// It is called at every start.
-	Budgets func(account string, b ledger.Budgets) ledger.Budgets
-	// Internal, when set, reports whether an account is one of the service itself. Its runs
-	// cost nothing.
-	Internal func(account string) bool
+	// Account is the account of who opens the node, which is listed with those of Accounts.
+	Account string
 	// Secrets are the secrets that steps may use. Default: those in the environment, for
 	// the account local, and in the vault of the data directory.
 	Secrets worker.SecretSource
+	// Sealer seals the keys of webhooks. Default: with the master key of the data directory
+	// or of the environment.
+	Sealer *secrets.Sealer
 	// Select, Idle and CommitFailed are those of engine.Config.
 	Select       func(store.Key) bool
 	Idle         bool
 	CommitFailed func(error)
-	// Observer makes metrics, logs and traces of what the node does. Default: nil, none.
+	// Observer makes metrics, logs and traces of what the node does, see [Node.Observe].
+	// Default: nil, none.
 	Observer Observer
-	// RecipeID is that of feed.Host.
-	RecipeID func(account, name string) string
 }
 
 // An Observer is what package telemetry has for a node.
@@ -182,24 +180,6 @@ type Observer interface {
 // flushFor is how long a node that stops waits for its observer.
 const flushFor = 2 * time.Second
 
-// Rules returns what applies to the runs of an account.
-func (cfg Config) Rules(account string) engine.AccountRules {
-	if cfg.Internal != nil && cfg.Internal(account) {
-		return engine.AccountRules{Unmetered: true}
-	}
-	rules, ok := cfg.Accounts[account]
-	if !ok {
-		rules = engine.DefaultRules(account)
-	}
-	if cfg.Override != nil {
-		rules = cfg.Override(account, rules)
-	}
-	if cfg.Budgets != nil {
-		rules.Budgets = cfg.Budgets(account, rules.Budgets)
-	}
-	return rules
-}
-
 // logSize returns the size of the database's write-ahead log.
 func (cfg Config) logSize() int64 {
 	info, err := os.Stat(filepath.Join(cfg.Dir, datadir.Database+"-wal"))
@@ -211,53 +191,119 @@ func (cfg Config) logSize() int64 {
 
 // A Node is an engine on a data directory.
 type Node struct {
-	Store  Store
-	Files  *blob.Store
-	Engine *engine.Engine
+	Config   Config // that of Open, with its defaults
+	Store    Store
+	Files    *blob.Store
+	Engine   *engine.Engine
+	Keys     *access.Keys
+	Accounts *account.Accounts
+	Hooks    *webhook.Hooks
 
-	observer Observer // nil = none
+	serving sync.Mutex                  // held while a service begins or ends
+	served  bool                        // Serve was called
+	stopped bool                        // Stop was called
+	end     func(context.Context) error // that of Serve; nil = none, or it was called
 }
 
 // Open opens the files of a data directory and an engine on its store. The node owns the
 // store from then on; if Open fails, it closes the store.
 func Open(ctx context.Context, st Store, cfg Config) (*Node, error) {
-	files, err := blob.Open(blob.Config{Dir: filepath.Join(cfg.Dir, datadir.Files), Inspect: builtin.AtUpload(), Quota: cfg.Storage})
-	if err != nil {
-		return nil, errors.Join(err, st.Close())
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Secrets == nil {
 		cfg.Secrets = secrets.New(secrets.Config{EnvAccount: engine.LocalAccount, Data: cfg.Dir})
 	}
+	n := &Node{Config: cfg, Store: st}
+	if err := n.readRecords(ctx); err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	files, err := blob.Open(blob.Config{Dir: filepath.Join(cfg.Dir, datadir.Files), Inspect: builtin.AtUpload(), Quota: n.Accounts.Storage})
+	if err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	n.Files = files
+	kept := cfg.Retention
+	kept.Accounts = n.Accounts
 	ecfg := engine.Config{
-		Store: st, Secrets: cfg.Secrets, Actions: cfg.Actions, Blobs: files, Retention: cfg.Retention, Concurrency: cfg.Concurrency, Logger: cfg.Logger, Accounts: cfg.Rules,
+		// The recipes of users do not find the action of deliveries: they are compiled with the
+		// catalogue of cfg.Actions.
+		Store: st, Secrets: cfg.Secrets, Actions: Catalogue(append(slices.Clone(cfg.Actions.List), n.Hooks.Action())),
+		Blobs: files, Retention: kept, Concurrency: cfg.Concurrency, Logger: cfg.Logger, Accounts: n.Rules,
 		Select: cfg.Select, Idle: cfg.Idle, CommitFailed: cfg.CommitFailed,
 	}
 	if cfg.Observer != nil {
 		ecfg.Observer, ecfg.Traced = cfg.Observer, cfg.Observer.Traced()
 	}
-	e, err := engine.Open(ctx, ecfg)
-	if err != nil {
+	if n.Engine, err = engine.Open(ctx, ecfg); err != nil {
 		return nil, errors.Join(err, files.Close(), st.Close())
 	}
-	if cfg.Observer != nil {
-		cfg.Observer.Attach(feed.Host{Store: st, Load: e.Load, LogSize: cfg.logSize, RecipeID: cfg.RecipeID})
-	}
-	return &Node{Store: st, Files: files, Engine: e, observer: cfg.Observer}, nil
+	n.Hooks.Attach(webhook.Host{Engine: n.Engine, Store: st})
+	return n, nil
 }
 
-// Stop accepts no new work, lets running attempts finish until ctx ends, and then closes
-// everything. If the store is inside a write that may never return, nothing is closed and
+// Observe tells the observer, if there is one, what it observes. It is called once. recipeID is
+// that of feed.Host.
+func (n *Node) Observe(recipeID func(account, name string) string) {
+	if o := n.Config.Observer; o != nil {
+		o.Attach(feed.Host{Store: n.Store, Load: n.Engine.Load, LogSize: n.Config.logSize, RecipeID: recipeID})
+	}
+}
+
+// Serve calls start, and makes Stop call end before it stops the engine; if start fails, end is
+// called at once. A node is served once: the error is fault.Conflict when it has been, and
+// fault.Stopping after Stop.
+func (n *Node) Serve(ctx context.Context, start, end func(context.Context) error) error {
+	n.serving.Lock()
+	defer n.serving.Unlock()
+	switch {
+	case n.stopped:
+		return fault.New(fault.Stopping, "the engine is closed")
+	case n.served:
+		return fault.New(fault.Conflict, "the engine has been served before: one server has all its accounts")
+	}
+	n.served = true
+	if err := start(ctx); err != nil {
+		return errors.Join(err, end(ctx))
+	}
+	n.end = end
+	return nil
+}
+
+// EndService calls the end that Serve was given, unless it was called before, and returns when
+// it has returned.
+func (n *Node) EndService(ctx context.Context) error {
+	n.serving.Lock()
+	defer n.serving.Unlock()
+	return n.endService(ctx)
+}
+
+func (n *Node) endService(ctx context.Context) error {
+	end := n.end
+	n.end = nil
+	if end == nil {
+		return nil
+	}
+	return end(ctx)
+}
+
+// Stop ends what serves the node, accepts no new work, lets running attempts finish until ctx
+// ends, and then closes everything. If the store is inside a write that may never return, nothing is closed and
 // the error is engine.ErrHangs, because closing would wait for that write. The process
 // should end then.
 func (n *Node) Stop(ctx context.Context) error {
+	n.serving.Lock()
+	n.stopped = true
+	ended := n.endService(ctx)
+	n.serving.Unlock()
 	_, err := n.Engine.Stop(ctx)
 	if errors.Is(err, engine.ErrHangs) {
 		return err
 	}
-	if n.observer != nil {
+	if o := n.Config.Observer; o != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
 		defer cancel()
-		n.observer.Flush(ctx)
+		o.Flush(ctx)
 	}
-	return errors.Join(err, n.Files.Close(), n.Store.Close())
+	return errors.Join(ended, err, n.Files.Close(), n.Store.Close())
 }

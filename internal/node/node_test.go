@@ -32,7 +32,7 @@ func TestOpenOrLeave(t *testing.T) {
 	if err := os.WriteFile(files, []byte("no directory"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg := node.Config{Dir: dir, Actions: actions.Catalogue}
+	cfg := node.Config{Dir: dir, Actions: actions}
 	if n, err := node.Open(t.Context(), st, cfg); err == nil || n != nil {
 		t.Fatalf("a node over files that are no directory: %v, %v", n, err)
 	}

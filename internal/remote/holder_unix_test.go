@@ -55,7 +55,7 @@ func hosted(t *testing.T) (dir string, svc *service.Service) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	svc, err = service.Open(t.Context(), st, service.Config{Node: node.Config{Dir: dir, Actions: actions.Catalogue}, Actions: actions, Account: "local", MaxSource: 1 << 20, Release: "1.2.3"})
+	svc, err = service.Open(t.Context(), st, service.Config{Node: node.Config{Dir: dir, Actions: actions}, Account: "local", MaxSource: 1 << 20, Release: "1.2.3"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,20 +14,16 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
-	"github.com/roux-engine/roux/internal/account"
 	"github.com/roux-engine/roux/internal/api"
 	"github.com/roux-engine/roux/internal/backup"
 	"github.com/roux-engine/roux/internal/bulk"
-	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/registry"
@@ -40,12 +36,11 @@ import (
 // Config is what a Service is made of. Fields left zero take the default that their comment
 // names.
 type Config struct {
-	Node    node.Config   // required; Actions, Override, Storage, Budgets and Internal are set here
-	Actions *node.Actions // required
+	Node node.Config // for Open; New has a node
 	// Account is the account of the first key, and of requests where no keys are checked.
 	// Required.
 	Account string
-	// AdminToken is a key with the role admin that is not stored, see access.Config.
+	// AdminToken is a key with the role admin that is not stored, see access.Keys.SetAdmin.
 	AdminToken string
 	// Open makes the service check no keys. It then listens on loopback only.
 	Open bool
@@ -66,13 +61,6 @@ type Config struct {
 	Build string
 	// Metrics, when set, is served at /metrics of the administration listener.
 	Metrics http.Handler
-	// Secrets are the secrets that accounts keep over HTTP. Default: the vault of the data
-	// directory and the environment, as for node.Config.Secrets.
-	Secrets *secrets.Secrets
-	// Sealer seals the keys of webhooks. Default: with the master key of the data directory
-	// or of the environment.
-	Sealer *secrets.Sealer
-	Logger *slog.Logger
 }
 
 // A Service is an engine with the interface over HTTP.
@@ -85,149 +73,111 @@ type Service struct {
 	// one, or the engine is idle. It is not stored.
 	FirstKey string
 
-	cfg      Config
-	keys     *access.Keys
-	recipes  *registry.Recipes
-	accounts *account.Accounts
-	making   sync.Mutex // of API
-	servers  []*http.Server
-	locals   []*http.Server // of ServeLocal
-	done     sync.WaitGroup
+	cfg     Config
+	log     *slog.Logger
+	keys    *access.Keys // nil = none are checked
+	recipes *registry.Recipes
+	making  sync.Mutex // of API
+	servers []*http.Server
+	locals  []*http.Server // of ServeLocal
+	done    sync.WaitGroup
+	// requests are those of ServeHTTP; none begins once ended is set.
+	gate     sync.Mutex
+	ended    bool
+	requests sync.WaitGroup
 	// endUses ends the goroutine that stores when keys were last used; nil = there is none.
 	endUses context.CancelFunc
 }
 
-// stored are the records of a store.
-type stored store.Records
-
-// records are those of a store whose engine is opened after the keys were read.
-type records struct {
-	stored
-	node *node.Node
-}
-
-// PutRecords changes them as the owner of the store.
-func (r *records) PutRecords(ctx context.Context, changes ...store.RecordChange) ([]store.Record, error) {
-	return r.node.PutRecords(ctx, changes...)
-}
-
-// Open opens an engine on a store, which the service owns from then on, and carries on the
-// runs in it.
+// Open opens a node on a store, which the service owns from then on, carries on the runs in
+// it, and serves it.
 func Open(ctx context.Context, st node.Store, cfg Config) (*Service, error) {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Secrets == nil {
-		cfg.Secrets = secrets.New(secrets.Config{EnvAccount: engine.LocalAccount, Data: cfg.Node.Dir})
-	}
-	if cfg.Node.Secrets == nil {
-		cfg.Node.Secrets = cfg.Secrets
-	}
-	now := time.Now
-	ids := journal.NewIDs(rand.Reader, now)
-	rec := &records{stored: st}
-	s := new(Service)
-	var keys *access.Keys
-	if !cfg.Open {
-		var err error
-		keys, err = access.OpenKeys(ctx, access.Config{
-			Store: rec, Now: now, NewID: func() (string, error) { return ids.ID("key_") }, AdminToken: cfg.AdminToken, AdminAccount: cfg.Account,
-			Logger: cfg.Logger,
-		})
-		if err != nil {
-			return nil, errors.Join(err, st.Close())
-		}
-		cfg.Node.Budgets = keys.Budgets
-	}
-	accounts, err := account.Open(ctx, account.Config{
-		Store: rec, Actions: cfg.Actions.Catalogue, Configured: cfg.Node.Rules, Retention: cfg.Node.Retention, Logger: cfg.Logger,
-		Named: append(slices.Collect(maps.Keys(cfg.Node.Accounts)), cfg.Account),
-	})
-	if err != nil {
+	if err := access.CheckAdmin(cfg.AdminToken); err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
-	s.accounts = accounts
-	cfg.Node.Override, cfg.Node.Storage, cfg.Node.Retention.Accounts = accounts.Rules, accounts.Storage, accounts
-	hooks, err := webhook.New(webhook.Config{
-		Records: rec, Sealer: cmp.Or(cfg.Sealer, secrets.NewSealer(cfg.Node.Dir, nil)), NewID: func() (string, error) { return ids.ID(webhook.IDPrefix) },
-		Send: cfg.Actions.Send, Now: now, Logger: cfg.Logger,
-	})
-	if err != nil {
-		return nil, errors.Join(err, st.Close())
-	}
-	s.Hooks = hooks
-	s.Bulks, err = bulk.New(bulk.Config{Records: rec, NewID: func() (string, error) { return ids.ID(bulk.IDPrefix) }, Now: now, Logger: cfg.Logger})
-	if err != nil {
-		return nil, errors.Join(err, st.Close())
-	}
-	// The recipes of users do not find the action of deliveries: they are compiled with the
-	// catalogue of cfg.Actions.
-	cfg.Node.Actions = node.Catalogue(append(slices.Clone(cfg.Actions.List), hooks.Action()))
-	cfg.Node.Internal = webhook.Internal
-	recipes := registry.NewRecipes(registry.RecipesConfig{
-		Records: rec, Now: now, NewID: func() (string, error) { return ids.ID("recipe_") }, MaxSource: cfg.MaxSource,
-		Actions: accounts.Actions,
-	})
-	cfg.Node.RecipeID = func(account, name string) string {
-		id, err := recipes.ID(context.Background(), account, name)
-		if err != nil {
-			return name // it is only logged
-		}
-		return id
-	}
-	s.cfg = cfg
+	cfg.Node.Account = cfg.Account
 	n, err := node.Open(ctx, st, cfg.Node)
 	if err != nil {
 		return nil, err
 	}
-	rec.node, s.Node, s.keys, s.recipes = n, n, keys, recipes
-	if err := s.open(ctx); err != nil {
+	s, err := New(ctx, n, cfg)
+	if err != nil {
 		stopped, cancel := context.WithCancel(context.Background())
 		cancel()
 		return nil, errors.Join(err, n.Stop(stopped))
 	}
-	if keys != nil && !cfg.Node.Idle && !cfg.Local {
-		s.saveUses()
+	return s, nil
+}
+
+// New serves a node, which calls the service's end before it stops.
+func New(ctx context.Context, n *node.Node, cfg Config) (*Service, error) {
+	if err := access.CheckAdmin(cfg.AdminToken); err != nil {
+		return nil, err
+	}
+	now := time.Now
+	ids := journal.NewIDs(rand.Reader, now)
+	s := &Service{Node: n, Hooks: n.Hooks, cfg: cfg, log: n.Config.Logger}
+	var err error
+	s.Bulks, err = bulk.New(bulk.Config{Records: n, NewID: func() (string, error) { return ids.ID(bulk.IDPrefix) }, Now: now, Logger: s.log})
+	if err != nil {
+		return nil, err
+	}
+	s.recipes = registry.NewRecipes(registry.RecipesConfig{
+		Records: n, Now: now, NewID: func() (string, error) { return ids.ID("recipe_") }, MaxSource: cfg.MaxSource,
+		Actions: n.Accounts.Actions,
+	})
+	if err := n.Serve(ctx, s.open, s.end); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
 
 func (s *Service) open(ctx context.Context) error {
-	local, idle := s.cfg.Local, s.cfg.Node.Idle
-	if !s.cfg.Open && !idle && !local { // nobody uses one that only looks
+	local, idle := s.cfg.Local, s.Node.Config.Idle
+	s.Node.Observe(s.recipeID)
+	if !s.cfg.Open {
+		s.keys = s.Node.Keys
+		if s.cfg.AdminToken != "" {
+			s.keys.SetAdmin(s.cfg.AdminToken, s.cfg.Account)
+		}
+	}
+	if s.keys != nil && !idle && !local { // nobody uses one that only looks
 		if err := s.firstKey(ctx); err != nil {
 			return err
 		}
+		s.saveUses()
 	}
-	s.accounts.Watch(func(ctx context.Context, account string) error {
+	s.Node.Accounts.Watch(func(ctx context.Context, account string) error {
 		s.recipes.ActionsChanged(account)
-		if why := s.accounts.Admit(account); why != nil && s.keys != nil {
+		if why := s.Node.Accounts.Admit(account); why != nil && s.keys != nil {
 			s.keys.End(account, why)
 		}
 		return s.Node.Engine.RulesChanged(ctx)
 	})
 	s.Bulks.Attach(s.Node.Engine, s.Node.Store)
-	if !local {
-		if _, err := s.server(ctx); err != nil {
-			return err
-		}
-	}
-	host := webhook.Host{Engine: s.Node.Engine, Store: s.Node.Store, Execution: s.execution}
-	if local && !idle {
-		s.Bulks.StartNew(ctx)
-	}
-	if local || idle {
-		s.Hooks.Attach(host)
+	switch {
+	case local && idle:
 		return nil
+	case local:
+		s.Bulks.StartNew(ctx)
+		return nil
+	}
+	if _, err := s.server(ctx); err != nil || idle {
+		return err
 	}
 	if err := s.Bulks.Start(ctx); err != nil {
 		return err
 	}
-	if err := s.Hooks.Start(ctx, host); err != nil {
-		s.Bulks.Stop()
-		return err
+	return s.Hooks.Start(ctx, s.execution)
+}
+
+// recipeID is that of feed.Host.
+func (s *Service) recipeID(account, name string) string {
+	id, err := s.recipes.ID(context.Background(), account, name)
+	if err != nil {
+		return name // it is only logged
 	}
-	return nil
+	return id
 }
 
 // server returns the interface, which it makes if need be.
@@ -242,9 +192,9 @@ func (s *Service) server(ctx context.Context) (*api.Server, error) {
 		return nil, err
 	}
 	cfg := api.Config{
-		Node: s.Node, Actions: s.cfg.Actions, Keys: s.keys, Recipes: s.recipes, Rules: s.cfg.Node.Rules,
-		Rate: s.cfg.Rate, Burst: s.cfg.Burst, Streams: s.cfg.Streams, Logger: s.cfg.Logger, Release: s.cfg.Release,
-		Hooks: s.Hooks, Bulks: s.Bulks, Accounts: s.accounts, Secrets: s.cfg.Secrets, CursorKey: cursors, Take: s.cfg.Take,
+		Node: s.Node, Actions: s.Node.Config.Actions, Keys: s.keys, Recipes: s.recipes, Rules: s.Node.Rules,
+		Rate: s.cfg.Rate, Burst: s.cfg.Burst, Streams: s.cfg.Streams, Logger: s.log, Release: s.cfg.Release,
+		Hooks: s.Hooks, Bulks: s.Bulks, Accounts: s.Node.Accounts, Secrets: s.secrets(), CursorKey: cursors, Take: s.cfg.Take,
 		Backup: s.backup,
 	}
 	if s.cfg.Open {
@@ -254,10 +204,19 @@ func (s *Service) server(ctx context.Context) (*api.Server, error) {
 	return s.API, err
 }
 
+// secrets are those that accounts may keep over HTTP. Where steps use secrets of the program's
+// own, what is kept over HTTP would have no effect, so there is no vault.
+func (s *Service) secrets() *secrets.Secrets {
+	if own, ok := s.Node.Config.Secrets.(*secrets.Secrets); ok {
+		return own
+	}
+	return secrets.New(secrets.Config{})
+}
+
 // backup is that of api.Config.
 func (s *Service) backup(ctx context.Context, to string, progress func(backup.Progress)) (*backup.Manifest, error) {
 	return backup.Create(ctx, backup.Source{
-		Dir: s.cfg.Node.Dir, Store: s.Node.Store, Files: s.Node.Files, Keep: s.Node.Engine.Files().KeepFiles, Version: cmp.Or(s.cfg.Build, s.cfg.Release), Now: time.Now,
+		Dir: s.Node.Config.Dir, Store: s.Node.Store, Files: s.Node.Files, Keep: s.Node.Engine.Files().KeepFiles, Version: cmp.Or(s.cfg.Build, s.cfg.Release), Now: time.Now,
 	}, to, progress)
 }
 
@@ -267,7 +226,7 @@ func (s *Service) saveUses() {
 	s.endUses = end
 	save := func(ctx context.Context, last bool) {
 		if err := s.keys.SaveUses(ctx, last); err != nil && ctx.Err() == nil {
-			s.cfg.Logger.WarnContext(ctx, "when keys were last used could not be stored", "error", err)
+			s.log.WarnContext(ctx, "when keys were last used could not be stored", "error", err)
 		}
 	}
 	s.done.Go(func() {
@@ -316,7 +275,7 @@ func (s *Service) cursorKey(ctx context.Context) ([]byte, error) {
 		return r.Data, nil
 	case code != fault.RecordNotFound && code != fault.StoreCorrupt:
 		return nil, err
-	case s.cfg.Node.Idle, s.cfg.Local: // it writes nothing
+	case s.Node.Config.Idle, s.cfg.Local: // it writes nothing
 		return nil, nil
 	}
 	r = store.Record{RecordKey: name, Revision: store.AnyRevision, Data: rest.NewCursorKey()}
@@ -355,7 +314,7 @@ func (s *Service) Local() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		server, err := s.server(r.Context())
 		if err != nil {
-			s.cfg.Logger.ErrorContext(r.Context(), "the interface cannot be made", "error", err)
+			s.log.ErrorContext(r.Context(), "the interface cannot be made", "error", err)
 			http.Error(w, "the interface cannot be made", http.StatusInternalServerError)
 			return
 		}
@@ -366,6 +325,47 @@ func (s *Service) Local() http.Handler {
 // ServeLocal serves what Local returns on a listener, until Close.
 func (s *Service) ServeLocal(ln net.Listener) {
 	s.locals = append(s.locals, s.begin(ln, s.Local()))
+}
+
+// ServeHTTP answers a request of a listener that the service does not have. Close waits for it
+// as for one of its own.
+func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.gate.Lock()
+	ended := s.ended
+	if !ended {
+		s.requests.Add(1)
+	}
+	s.gate.Unlock()
+	if ended {
+		http.Error(w, "the server is closed", http.StatusServiceUnavailable)
+		return
+	}
+	defer s.requests.Done()
+	s.API.ServeHTTP(w, r)
+}
+
+// drain ends ServeHTTP: it waits for the requests in progress until ctx ends, and at least as
+// long as answers may take to be sent.
+func (s *Service) drain(ctx context.Context) error {
+	s.gate.Lock()
+	s.ended = true
+	s.gate.Unlock()
+	done := make(chan struct{})
+	go func() {
+		s.requests.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-done:
+		return nil
+	case <-time.After(lastAnswers):
+		return context.Cause(ctx)
+	}
 }
 
 // local reports whether only programs of this machine reach an address.
@@ -399,7 +399,7 @@ func (s *Service) serve(ln net.Listener, h http.Handler) {
 func (s *Service) begin(ln net.Listener, h http.Handler) *http.Server {
 	server := &http.Server{
 		Handler: h, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
-		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	s.done.Go(func() { _ = server.Serve(ln) }) // ends with Close
 	return server
@@ -417,9 +417,12 @@ func (s *Service) Quiet() {
 
 // Close drains the service: it takes no new requests, ends streams, lets requests and
 // attempts in progress finish until ctx ends, and closes the store.
-func (s *Service) Close(ctx context.Context) error {
+func (s *Service) Close(ctx context.Context) error { return s.Node.Stop(ctx) }
+
+// end is Close up to the engine.
+func (s *Service) end(ctx context.Context) error {
 	s.Quiet()
-	var failed error
+	failed := s.drain(ctx)
 	for _, server := range s.servers {
 		failed = errors.Join(failed, shutDown(ctx, server))
 	}
@@ -436,7 +439,7 @@ func (s *Service) Close(ctx context.Context) error {
 	s.done.Wait()
 	s.Bulks.Stop()
 	s.Hooks.Stop()
-	return errors.Join(failed, s.Node.Stop(ctx))
+	return failed
 }
 
 // shutDown closes a server once its requests have been answered, or ctx has ended.

@@ -51,7 +51,7 @@ func newPlace(t *testing.T) *place {
 
 func (p *place) config() service.Config {
 	return service.Config{
-		Node: node.Config{Dir: p.dir, Actions: p.actions.Catalogue}, Actions: p.actions, Account: engine.LocalAccount, MaxSource: 1 << 20, Release: "test",
+		Node: node.Config{Dir: p.dir, Actions: p.actions}, Account: engine.LocalAccount, MaxSource: 1 << 20, Release: "test",
 	}
 }
 

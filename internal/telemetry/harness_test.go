@@ -55,11 +55,12 @@ func (s *site) open(cfg Config) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.node, err = node.Open(s.t.Context(), st, node.Config{Dir: s.dir, Actions: node.Catalogue(s.actions), Accounts: s.rules, Observer: s.tel})
+	s.node, err = node.Open(s.t.Context(), st, node.Config{Dir: s.dir, Actions: node.NewActions(nil, s.actions...), Accounts: s.rules, Observer: s.tel})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	n := s.node
+	n.Observe(nil)
 	s.t.Cleanup(func() { _ = n.Stop(context.Background()) })
 }
 

@@ -39,13 +39,19 @@ type followers struct {
 	reading chan struct{}
 }
 
-// Start attaches the hooks to their engine and begins to read the feeds of accounts that
-// have hooks, each from where it was last read to. Attempts at deliveries wait for it.
-func (h *Hooks) Start(ctx context.Context, host Host) error {
+// Attach tells the hooks their engine, for which attempts at deliveries wait. From then on
+// hooks can be changed and deliveries are sent; those of what happens wait for Start.
+func (h *Hooks) Attach(host Host) {
 	h.host = host
 	close(h.attached)
+}
+
+// Start begins to read the feeds of accounts that have hooks, each from where it was last
+// read to. Attach comes before.
+func (h *Hooks) Start(ctx context.Context, execution Execution) error {
 	f := &h.follow
 	f.mu.Lock()
+	h.execution = execution
 	f.ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))
 	f.of, f.reading = map[string]context.CancelFunc{}, make(chan struct{}, reading)
 	f.mu.Unlock()
@@ -64,12 +70,6 @@ func (h *Hooks) Start(ctx context.Context, host Host) error {
 			return nil
 		}
 	}
-}
-
-// Attach is Start for an engine that is idle: hooks can be changed, and nothing is read.
-func (h *Hooks) Attach(host Host) {
-	h.host = host
-	close(h.attached)
 }
 
 // Stop ends the readers. What they have read and not handled is read again after the next
@@ -318,7 +318,7 @@ func (r *reader) execution(ctx context.Context, e *Event) (json.RawMessage, erro
 	if e.Change.Run == "" || e.Type == RunDeleted || e.Type == RunRemoved {
 		return nil, nil
 	}
-	shown, err := r.h.host.Execution(ctx, r.account, e.Change.Run)
+	shown, err := r.h.execution(ctx, r.account, e.Change.Run)
 	switch fault.CodeOf(err) {
 	case "":
 		return shown, nil

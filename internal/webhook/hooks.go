@@ -56,6 +56,8 @@ type Hooks struct {
 
 	attached chan struct{} // closed when host is set
 	host     Host
+	// execution is that of Start; nil before.
+	execution Execution
 
 	writing sync.Mutex // one change at a time
 
@@ -69,10 +71,11 @@ type Hooks struct {
 type Host struct {
 	Engine *engine.Engine
 	Store  Store
-	// Execution returns a run as it is shown, with its masks. fault.RunNotFound means that
-	// it is deleted.
-	Execution func(ctx context.Context, account, run string) (json.RawMessage, error)
 }
+
+// An Execution returns a run as it is shown, with its masks. fault.RunNotFound means that it
+// is deleted.
+type Execution func(ctx context.Context, account, run string) (json.RawMessage, error)
 
 // Store is what hooks read of runs.
 type Store interface {
@@ -82,7 +85,7 @@ type Store interface {
 }
 
 // New returns hooks that send nothing yet: their action belongs into the engine that
-// [Hooks.Start] is called with.
+// [Hooks.Attach] is called with.
 func New(cfg Config) (*Hooks, error) {
 	if cfg.Records == nil || cfg.Sealer == nil || cfg.NewID == nil || cfg.Send == nil || cfg.Now == nil {
 		return nil, errors.New("webhook: Records, Sealer, NewID, Send and Now are required")

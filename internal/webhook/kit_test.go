@@ -210,7 +210,8 @@ func (w *world) boot() {
 		w.t.Fatal(err)
 	}
 	w.records.e = w.e
-	if err := w.h.Start(w.t.Context(), Host{Engine: w.e, Store: w.st, Execution: w.execution}); err != nil {
+	w.h.Attach(Host{Engine: w.e, Store: w.st})
+	if err := w.h.Start(w.t.Context(), w.execution); err != nil {
 		w.t.Fatal(err)
 	}
 }

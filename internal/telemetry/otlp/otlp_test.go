@@ -44,12 +44,13 @@ func open(t *testing.T, endpoint string, timeout time.Duration, actions ...actio
 		t.Fatal(err)
 	}
 	n, err := node.Open(t.Context(), st, node.Config{
-		Dir: dir, Actions: node.Catalogue(actions), Observer: telemetry.New(telemetry.Config{Exporter: e, ExportTimeout: timeout, Version: "1.2.3"}),
+		Dir: dir, Actions: node.NewActions(nil, actions...), Observer: telemetry.New(telemetry.Config{Exporter: e, ExportTimeout: timeout, Version: "1.2.3"}),
 		Accounts: map[string]engine.AccountRules{account: {Unmetered: true}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	n.Observe(nil)
 	t.Cleanup(func() { _ = n.Stop(context.Background()) })
 	return n
 }
