@@ -66,6 +66,7 @@ func main() {
 
 type options struct {
 	kills, parallel int
+	reconnects      int64
 	seed            uint64
 	points, faults  bool
 	http            bool
@@ -79,6 +80,7 @@ func (o *options) declare(set *flag.FlagSet) {
 	set.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "what decides who is killed when; the machine decides the rest")
 	set.BoolVar(&o.points, "failpoints", false, "then inject each fault at every failpoint of a test build")
 	set.BoolVar(&o.http, "http", false, "kill a server, with clients that repeat what was not answered and follow runs over cut connections")
+	set.Int64Var(&o.reconnects, "reconnects", 0, "with -http, how many connections to streams, to sockets and to feeds must have read on after a cursor: fewer prove too little")
 	set.StringVar(&o.only, "only", "", "of the failpoints, or of the faults, those whose name begins so")
 	set.StringVar(&o.tags, "tags", "", "build tags of the binary that is killed, such as one that leaves out a guard: then there must be violations")
 	set.BoolVar(&o.faults, "faults", false, "then make system calls of the real binary fail (Linux, with strace)")
@@ -152,6 +154,11 @@ func work(ctx context.Context, o *options) (err error) {
 		var more []string
 		more, faults, skipped, err = b.everyFault(ctx, o.only)
 		problems = append(problems, more...)
+	}
+	for _, v := range []way{byStream, bySocket, byFeed} {
+		if n := b.reconnects[v].Load(); n < o.reconnects {
+			err = errors.Join(err, fmt.Errorf("%d reconnects of the kind %s, want %d", n, v, o.reconnects))
+		}
 	}
 	s := b.summary(o, spent, kills)
 	s.Faults, s.Skipped = faults, skipped
