@@ -74,23 +74,13 @@ func (s *server) problem(format string, args ...any) {
 
 // overHTTP is a round with that number of kills.
 func (r *round) overHTTP(ctx context.Context, kills int) (problems []string, err error) {
-	r.pays, r.onlyKills, r.started = true, true, map[string]string{}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	s, err := newServer(r)
 	if err != nil {
-		return nil, err
-	}
-	s := &server{
-		round: r, address: ln.Addr().String(), url: "http://" + ln.Addr().String(), more: make(chan struct{}),
-		web: newWebClient(),
-	}
-	if err := ln.Close(); err != nil { // the server gets its port
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, errors.New("the round has not ended within 5 minutes (I6)"))
 	defer cancel()
 	s.end = cancel
-	// The commands that read the records afterwards are of the account that pays.
-	r.c.env = append(r.c.env, "ROUX_ACCOUNT="+payer)
 	if err := s.begin(); err != nil {
 		return nil, err
 	}
@@ -110,6 +100,22 @@ func (r *round) overHTTP(ctx context.Context, kills int) (problems []string, err
 	}
 	more, err := r.compare()
 	return slices.Concat(r.slow, more), err
+}
+
+// newServer returns a server for the account that pays, which has a free port.
+func newServer(r *round) (*server, error) {
+	r.pays, r.onlyKills, r.started = true, true, map[string]string{}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s := &server{
+		round: r, address: ln.Addr().String(), url: "http://" + ln.Addr().String(), more: make(chan struct{}),
+		web: newWebClient(),
+	}
+	// The commands that read the records afterwards are of the account that pays.
+	r.c.env = append(r.c.env, "ROUX_ACCOUNT="+payer)
+	return s, ln.Close() // the server gets its port
 }
 
 // begin starts the process, and waits until it serves.

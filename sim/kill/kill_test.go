@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/roux-engine/roux/internal/failpoint"
 )
@@ -182,5 +183,22 @@ func TestF36_KilledServer(t *testing.T) {
 	if b.kills.Load() < 4 || b.sequences.Load() < 20 || b.paid.Load() == 0 || b.unanswered.Load() == 0 {
 		t.Errorf("%d kills, %d sequences, %d requests without an answer, %d credits: too little to prove anything",
 			b.kills.Load(), b.sequences.Load(), b.unanswered.Load(), b.paid.Load())
+	}
+}
+
+// Backups of a server under load are restored: the books reconcile and every run replays. `go run
+// ./sim/kill -backups 12` makes one every 10 s.
+func TestBackupsUnderLoad(t *testing.T) {
+	b := counting(t)
+	o := &options{backups: 2, every: time.Second, seed: 1}
+	problems, err := b.backUp(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s (seed %d)", p, o.seed)
+	}
+	if b.backups.Load() != 2 || b.replays.Load() < 4 {
+		t.Errorf("%d backups, %d replays: too little to prove anything", b.backups.Load(), b.replays.Load())
 	}
 }

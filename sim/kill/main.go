@@ -3,7 +3,7 @@
 // Command kill kills the real binary again and again, and compares independent records
 // of what happened.
 //
-//	go run ./sim/kill -kills 2000 [-seed 1] [-http] [-failpoints] [-faults]
+//	go run ./sim/kill -kills 2000 [-seed 1] [-http] [-backups 12] [-failpoints] [-faults]
 //
 // Three processes keep three records: the journal (Roux's own), the effects (a
 // recorder that syncs each before it answers), and what a client was shown. A round
@@ -20,6 +20,9 @@
 //   - over HTTP, one idempotency key has started one run, and what each client was sent over all its connections is the journal, the feed and the ledger as they are stored, without gap or duplicate
 //   - the content of every file fits its name
 //   - replay and doctor find nothing
+//
+// With -backups a server that is not killed is copied again and again, and the copies are
+// restored and checked.
 //
 // The bench decides what is a violation and never repairs one: it exits 1 and keeps
 // the directory. It uses Roux from the outside only, with one exception: for retention
@@ -72,6 +75,8 @@ type options struct {
 	http            bool
 	dir, only, tags string
 	serving         time.Duration
+	backups         int
+	every           time.Duration
 }
 
 // declare defines the flags.
@@ -81,6 +86,8 @@ func (o *options) declare(set *flag.FlagSet) {
 	set.BoolVar(&o.points, "failpoints", false, "then inject each fault at every failpoint of a test build")
 	set.BoolVar(&o.http, "http", false, "kill a server, with clients that repeat what was not answered and follow runs over cut connections")
 	set.Int64Var(&o.reconnects, "reconnects", 0, "with -http, how many connections to streams, to sockets and to feeds must have read on after a cursor: fewer prove too little")
+	set.IntVar(&o.backups, "backups", 0, "then make that many backups of a server under load, and restore and check each")
+	set.DurationVar(&o.every, "every", 10*time.Second, "time between two backups")
 	set.StringVar(&o.only, "only", "", "of the failpoints, or of the faults, those whose name begins so")
 	set.StringVar(&o.tags, "tags", "", "build tags of the binary that is killed, such as one that leaves out a guard: then there must be violations")
 	set.BoolVar(&o.faults, "faults", false, "then make system calls of the real binary fail (Linux, with strace)")
@@ -111,6 +118,8 @@ type summary struct {
 	Reconnects map[string]int64 `json:"reconnects,omitempty"`
 	Frames     map[string]int64 `json:"frames_received,omitempty"`
 	Sequences  int64            `json:"sequences_compared,omitempty"`
+	Backups    int64            `json:"backups_restored,omitempty"`
+	Replays    int64            `json:"runs_replayed_in_backups,omitempty"`
 	Restarts   int64            `json:"restarts"`
 	ServingAvg float64          `json:"serving_avg_ms"`
 	ServingMax float64          `json:"serving_max_ms"`
@@ -143,6 +152,11 @@ func work(ctx context.Context, o *options) (err error) {
 	problems, err := b.randomKills(ctx, o)
 	spent := time.Since(began)
 	kills := b.kills.Load()
+	if err == nil && o.backups > 0 {
+		var more []string
+		more, err = b.backUp(ctx, o)
+		problems = append(problems, more...)
+	}
 	if err == nil && o.points {
 		var more []string
 		more, err = b.everyPoint(ctx, o)
@@ -182,7 +196,7 @@ func (b *bench) summary(o *options, spent time.Duration, kills int64) *summary {
 	s := &summary{
 		Seed: o.seed, Kills: b.kills.Load(), Stops: b.stops.Load(), Hits: b.hits.Load(), Runs: b.runs.Load(), Effects: b.effects.Load(), Repeats: b.repeats.Load(),
 		Files: b.named.Load(), Lost: b.lost.Load(), Children: b.children.Load(), Paid: b.paid.Load(), Released: b.released.Load(), Restarts: b.restarts.Load(), Late: b.late.Load(),
-		Unanswered: b.unanswered.Load(), Reconnects: b.reconnects.counts(), Frames: b.frames.counts(), Sequences: b.sequences.Load(),
+		Unanswered: b.unanswered.Load(), Reconnects: b.reconnects.counts(), Frames: b.frames.counts(), Sequences: b.sequences.Load(), Backups: b.backups.Load(), Replays: b.replays.Load(),
 		ServingMax: float64(b.slowest.Load()) / 1e6, ServingAvg: float64(b.restarting.Load()) / 1e6 / float64(max(b.restarts.Load(), 1)),
 		PerKill: spent.Seconds() / float64(max(kills, 1)),
 	}

@@ -51,6 +51,7 @@ type bench struct {
 	children, paid                                             atomic.Int64 // child runs, and credits that runs have settled
 	unanswered, sequences                                      atomic.Int64 // over HTTP: starts without an answer, and what was compared of what clients were sent
 	reconnects, frames                                         tally        // over HTTP: connections that read on after a cursor, and what all connections brought
+	backups, replays                                           atomic.Int64 // backups that were restored, and runs that were replayed in them
 	scenarios                                                  atomic.Int64 // scenarios that were run
 	slowest                                                    atomic.Int64 // ns to the first line after a kill
 	restarts                                                   atomic.Int64
@@ -100,6 +101,7 @@ type round struct {
 	lostAttempts int               // attempts that are lost in the journals
 	killed       int               // killed processes of this round; they count only if onlyKills is set
 	onlyKills    bool              // no process ended in another way
+	stands       bool              // runs may not have ended, and nothing carries them on
 }
 
 func (b *bench) newRound(name string, seed uint64, exe string) (*round, error) {
