@@ -10,7 +10,6 @@ import (
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/ledger"
-	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/purse"
 	"github.com/roux-engine/roux/internal/resource"
@@ -85,7 +84,7 @@ func (s *Server) explain(ctx context.Context, in *explainIn) (*struct{ Body Exec
 			out.Remedy = row.Remedy
 		}
 	}
-	refs, err := asked(p, v, in.Step)
+	refs, err := v.Subjects(in.Step)
 	if err != nil {
 		return nil, err
 	}
@@ -94,41 +93,6 @@ func (s *Server) explain(ctx context.Context, in *explainIn) (*struct{ Body Exec
 	}
 	out.Steps, err = s.explainSteps(ctx, v, mask, refs)
 	return &struct{ Body ExecutionExplanation }{out}, err
-}
-
-// asked returns the steps that an explanation is about.
-func asked(p *plan.Plan, v *view.Run, step string) ([]journal.Ref, error) {
-	if step != "" {
-		ref, err := journal.ParseRef(p, step)
-		if err != nil {
-			return nil, fault.Wrap(fault.StepNotFound, err, "step: the run has no step of that path")
-		}
-		return []journal.Ref{ref}, nil
-	}
-	var refs []journal.Ref
-	for _, x := range v.Order {
-		if v.ByPath[x.Path] != x { // an earlier instance of the step
-			continue
-		}
-		switch x.Status {
-		case "failed", "timed_out":
-			if v.Error == nil || len(refs) > 0 {
-				continue
-			}
-		case "blocked", "queued", "running", "waiting", "retrying":
-			if v.Done() {
-				continue
-			}
-		default:
-			continue
-		}
-		ref, err := journal.ParseRef(p, x.Path)
-		if err != nil {
-			return nil, err
-		}
-		refs = append(refs, ref)
-	}
-	return refs, nil
 }
 
 // explainSteps explains steps, in one pass over the events of their run.

@@ -18,6 +18,7 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/retention"
+	"github.com/roux-engine/roux/internal/slots"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/worker"
 )
@@ -305,8 +306,10 @@ func (e *Engine) commit(batch []store.Transition) commitResult {
 	e.fileRefs.SetFiles(batch)
 	began := time.Now()
 	verdicts, err := e.cfg.Store.Commit(e.ctx, batch)
+	took := time.Since(began)
+	e.feed.Committed(took, e.pool.Finished(), err)
 	if e.cfg.Observer != nil {
-		e.cfg.Observer.Commit(len(batch), time.Since(began), err)
+		e.cfg.Observer.Commit(len(batch), took, err)
 	}
 	if err == nil {
 		e.fileRefs.Committed(verdicts, batch)
@@ -402,13 +405,9 @@ func (e *Engine) Load() feed.Load {
 	m.runsMu.RLock()
 	defer m.runsMu.RUnlock()
 	return feed.Load{
-		Loaded: len(m.runs), Attempts: e.pool.Running(), Requests: e.pending.Load(), Inputs: e.inbox.length.Load(), Lag: e.feed.Lag(),
+		Loaded: len(m.runs), Attempts: e.pool.Running(), Finished: e.pool.Finished(), ByAction: e.pool.ByAction(), Requests: e.pending.Load(), Inputs: e.inbox.length.Load(), Lag: e.feed.Lag(),
 	}
 }
 
-// crash ends the engine as if the process had been killed.
-func (e *Engine) crash() {
-	e.crashed.Store(true)
-	e.wake()
-	<-e.done
-}
+// Slots returns the limits of attempts that are in use. It does not wait for the engine.
+func (e *Engine) Slots() []slots.Usage { return e.core.attempts.arbiter.Usage() }

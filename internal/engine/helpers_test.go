@@ -218,3 +218,10 @@ func wantCode(t testing.TB, err error, code fault.Code) {
 		t.Errorf("got error %v, want code %s", err, code)
 	}
 }
+
+// crash ends the engine as if the process had been killed.
+func (e *Engine) crash() {
+	e.crashed.Store(true)
+	e.wake()
+	<-e.done
+}

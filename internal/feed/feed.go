@@ -22,8 +22,9 @@ type Feed struct {
 	headSubs  atomic.Int64  // subscribers to heads only, and followers of accounts
 	signal    chan struct{} // 1 slot
 
-	queueMu sync.Mutex // the only lock that Publish takes
+	queueMu sync.Mutex
 	queue   []Published
+	meter   meter
 
 	mu        sync.Mutex
 	spare     []Published // the queue that was drained last, for reuse
@@ -61,6 +62,11 @@ func New(st Source, planOf func(ctx context.Context, hash string) (*plan.Plan, e
 // Publish queues what a commit has made durable; call it in commit order. What has no
 // subscriber is dropped, because a later subscriber starts with the journal.
 func (f *Feed) Publish(published []Published) {
+	for i := range published {
+		if h := published[i].Head; h != nil && (h.Code != "" || h.Quarantine != "") {
+			f.meter.ended(h)
+		}
+	}
 	allEvents := f.frameSubs.Load() > 0
 	if !allEvents && f.headSubs.Load() == 0 {
 		return

@@ -75,11 +75,13 @@ type Accounts interface {
 
 // A Load is what an engine has to do at the moment.
 type Load struct {
-	Loaded   int   // runs in memory
-	Attempts int   // in flight
-	Requests int64 // that wait for the disk
-	Inputs   int64 // that have arrived and are not handled yet
-	Lag      int   // commits of runs that the feed has not delivered yet
+	Loaded   int            // runs in memory
+	Attempts int            // in flight
+	ByAction map[string]int // those in flight, by the name of their action
+	Finished uint64         // attempts that have ended since the engine opened
+	Requests int64          // that wait for the disk
+	Inputs   int64          // that have arrived and are not handled yet
+	Lag      int            // commits of runs that the feed has not delivered yet
 }
 
 // Lag returns how much is published and not yet delivered.

@@ -4,8 +4,8 @@
 // directory, its files, the actions and the engine, and what the records of the directory say
 // about accounts, keys and webhooks, which applies from the first run on, served or not. The
 // root package and the command line each open a node; package service serves it. The package
-// decides where things are in a data directory and in which order they are opened and closed,
-// and never what a run does.
+// decides where things are in a data directory, in which order they are opened and closed, and
+// what is said of a node as a whole, and never what a run does.
 package node
 
 import (
@@ -54,6 +54,9 @@ type Store interface {
 	Accounts(ctx context.Context) ([]string, error)
 	// MeteredAccounts returns the accounts that have entries, sorted.
 	MeteredAccounts(ctx context.Context) ([]string, error)
+	// UnendedStates counts runs of all accounts that have not ended, by account and state, and
+	// reads at most that many for it; complete is false if there are more.
+	UnendedStates(ctx context.Context, most int) (states []store.UnendedState, complete bool, err error)
 	// FoldLedger and HeadsAfter are those of a [reconcile.Source].
 	FoldLedger(ctx context.Context, account string, fn func(a *ledger.Account, e *ledger.Entry, n uint64) error) error
 	HeadsAfter(ctx context.Context, account, after string) ([]store.Head, error)
@@ -203,6 +206,10 @@ type Node struct {
 	served  bool                        // Serve was called
 	stopped bool                        // Stop was called
 	end     func(context.Context) error // that of Serve; nil = none, or it was called
+
+	opened   time.Time
+	counting sync.Mutex
+	counted  counted // read under counting
 }
 
 // Open opens the files of a data directory and an engine on its store. The node owns the
@@ -214,7 +221,7 @@ func Open(ctx context.Context, st Store, cfg Config) (*Node, error) {
 	if cfg.Secrets == nil {
 		cfg.Secrets = secrets.New(secrets.Config{EnvAccount: engine.LocalAccount, Data: cfg.Dir})
 	}
-	n := &Node{Config: cfg, Store: st}
+	n := &Node{Config: cfg, Store: st, opened: time.Now()}
 	if err := n.readRecords(ctx); err != nil {
 		return nil, errors.Join(err, st.Close())
 	}

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sync"
 )
 
 // An Arbiter grants requests in the order that the package comment describes. Make one
@@ -14,6 +15,7 @@ type Arbiter[H any] struct {
 	granted   []*Request[H] // have passed all limits since the last EachGranted
 	blocked   []*Request[H] // have reached a full limit since the last EachBlocked
 	engine    *Limit[H]
+	mu        sync.Mutex // of the keys of the maps: Usage reads them in other goroutines
 	actions   map[string]*Limit[H]
 	providers map[string]*Limit[H]
 }
@@ -21,7 +23,7 @@ type Arbiter[H any] struct {
 // New returns an arbiter for an engine that runs at most n attempts at once.
 func New[H any](n int) *Arbiter[H] {
 	return &Arbiter[H]{
-		engine:    newLimit[H](fmt.Sprintf("waits for one of the engine's %d slots", n), n),
+		engine:    newLimit[H]("engine", "", fmt.Sprintf("waits for one of the engine's %d slots", n), n),
 		actions:   map[string]*Limit[H]{},
 		providers: map[string]*Limit[H]{},
 	}
@@ -35,20 +37,26 @@ func (a *Arbiter[H]) Limits(action, provider string, n, perProvider int) []*Limi
 	if n > 0 {
 		l := a.actions[action]
 		if l == nil {
-			l = newLimit[H](fmt.Sprintf("waits for one of the %d slots of action %q", n, action), n)
-			a.actions[action] = l
+			l = newLimit[H]("action", action, fmt.Sprintf("waits for one of the %d slots of action %q", n, action), n)
+			a.keep(a.actions, action, l)
 		}
 		limits = append(limits, l)
 	}
 	if perProvider > 0 && provider != "" {
 		l := a.providers[provider]
 		if l == nil {
-			l = newLimit[H](fmt.Sprintf("waits for one of the %d slots of provider %q", perProvider, provider), perProvider)
-			a.providers[provider] = l
+			l = newLimit[H]("provider", provider, fmt.Sprintf("waits for one of the %d slots of provider %q", perProvider, provider), perProvider)
+			a.keep(a.providers, provider, l)
 		}
 		limits = append(limits, l)
 	}
 	return append(limits, a.engine)
+}
+
+func (a *Arbiter[H]) keep(limits map[string]*Limit[H], name string, l *Limit[H]) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	limits[name] = l
 }
 
 // Request adds req to the run's set and passes it through the limits that have free
@@ -66,7 +74,7 @@ func (a *Arbiter[H]) Hold(run *Set[H], req *Request[H], limits []*Limit[H]) {
 	if req.limits == nil {
 		req.limits, req.passed = limits, len(limits)
 		for _, l := range limits {
-			l.used++
+			l.used.Add(1)
 		}
 	}
 	run.add(req)
@@ -76,7 +84,7 @@ func (a *Arbiter[H]) Hold(run *Set[H], req *Request[H], limits []*Limit[H]) {
 func (a *Arbiter[H]) advance(req *Request[H]) {
 	for req.passed < len(req.limits) {
 		l := req.limits[req.passed]
-		if l.used >= l.slots || l.next != nil {
+		if int(l.used.Load()) >= l.slots || l.next != nil {
 			l.enqueue(req)
 			a.blocked = append(a.blocked, req)
 			return
@@ -93,8 +101,11 @@ func (a *Arbiter[H]) Withdraw(req *Request[H]) {
 		return
 	}
 	req.withdrawn = true
+	if req.waitingAt != nil {
+		req.waitingAt.waiting.Add(-1)
+	}
 	for _, l := range req.limits[:req.passed] {
-		l.used--
+		l.used.Add(-1)
 	}
 	for _, l := range req.limits[:req.passed] {
 		a.serve(l)
@@ -132,7 +143,7 @@ func (a *Arbiter[H]) ForgetWaiting() {
 
 // serve grants the limit's free slots to the requests in its queues.
 func (a *Arbiter[H]) serve(l *Limit[H]) {
-	for l.used < l.slots {
+	for int(l.used.Load()) < l.slots {
 		req := l.dequeue()
 		if req == nil {
 			return
@@ -174,32 +185,35 @@ func (a *Arbiter[H]) EachBlocked(fn func(req *Request[H], reason string)) {
 }
 
 // InUse returns how many of the engine's slots are held.
-func (a *Arbiter[H]) InUse() int { return a.engine.used }
+func (a *Arbiter[H]) InUse() int { return int(a.engine.used.Load()) }
 
 // A Usage is the state of one limit.
 type Usage struct {
-	Reason   string // the reason reported for requests that wait here
-	Slots    int
-	InUse    int
-	Accounts int // accounts that have requests in its queues
+	Of      string // engine, action or provider
+	Name    string // of the action or the provider
+	Slots   int
+	InUse   int
+	Waiting int // requests in its queues
 }
 
-// Usage returns the state of the limits that have slots in use or requests waiting,
-// sorted by reason.
+// Usage returns the state of the limits that have slots in use or requests waiting: those of
+// actions and of providers by name, and the engine's last. Any goroutine may call it, and its
+// cost depends only on how many limits there are.
 func (a *Arbiter[H]) Usage() []Usage {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	var all []Usage
 	add := func(l *Limit[H]) {
-		if l.used != 0 || l.next != nil || len(l.queues) != 0 {
-			all = append(all, Usage{l.reason, l.slots, l.used, len(l.queues)})
+		if u := (Usage{l.of, l.name, l.slots, int(l.used.Load()), int(l.waiting.Load())}); u.InUse != 0 || u.Waiting != 0 {
+			all = append(all, u)
 		}
 	}
+	for _, limits := range []map[string]*Limit[H]{a.actions, a.providers} {
+		for _, l := range limits {
+			add(l)
+		}
+	}
+	slices.SortFunc(all, func(x, y Usage) int { return cmp.Or(cmp.Compare(x.Of, y.Of), cmp.Compare(x.Name, y.Name)) })
 	add(a.engine)
-	for _, l := range a.actions {
-		add(l)
-	}
-	for _, l := range a.providers {
-		add(l)
-	}
-	slices.SortFunc(all, func(x, y Usage) int { return cmp.Compare(x.Reason, y.Reason) })
 	return all
 }

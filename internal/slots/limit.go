@@ -2,11 +2,15 @@
 
 package slots
 
+import "sync/atomic"
+
 // A Limit bounds how many attempts run at once.
 type Limit[H any] struct {
+	of, name   string // what is limited, as in Usage
 	reason     string
 	slots      int
-	used       int
+	used       atomic.Int64 // read by Usage, as waiting is; only the caller changes them
+	waiting    atomic.Int64 // requests in the queues that have not been withdrawn
 	queues     map[string]*accountQueue[H]
 	next       *accountQueue[H] // the account served next; non-empty queues form a ring
 	lastServed string           // the account served last
@@ -20,8 +24,8 @@ type accountQueue[H any] struct {
 	prev, next *accountQueue[H] // nil when not in the ring
 }
 
-func newLimit[H any](reason string, slots int) *Limit[H] {
-	return &Limit[H]{reason: reason, slots: slots, queues: map[string]*accountQueue[H]{}}
+func newLimit[H any](of, name, reason string, slots int) *Limit[H] {
+	return &Limit[H]{of: of, name: name, reason: reason, slots: slots, queues: map[string]*accountQueue[H]{}}
 }
 
 func (l *Limit[H]) forgetWaiting() {
@@ -29,13 +33,14 @@ func (l *Limit[H]) forgetWaiting() {
 }
 
 func (l *Limit[H]) acquire(req *Request[H]) {
-	l.used++
+	l.used.Add(1)
 	req.passed++
 	l.lastServed = req.Account
 }
 
 func (l *Limit[H]) enqueue(req *Request[H]) {
 	req.waitingAt = l
+	l.waiting.Add(1)
 	q := l.queues[req.Account]
 	if q == nil {
 		q = &accountQueue[H]{account: req.Account}
@@ -74,7 +79,9 @@ func (l *Limit[H]) dequeue() *Request[H] {
 			q.head++
 			req.waitingAt = nil
 			if req.withdrawn {
-				req = nil
+				req = nil // it no longer counts
+			} else {
+				l.waiting.Add(-1)
 			}
 		}
 		l.next = q.next

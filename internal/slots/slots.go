@@ -9,7 +9,8 @@
 // most one round. A grant costs O(1).
 //
 // The package stores nothing: after a restart the engine counts the open attempts
-// again. It starts no goroutine and takes no lock; the caller must synchronize.
+// again. It starts no goroutine, and its caller must synchronize; only Usage may be called at
+// any time.
 package slots
 
 import (

@@ -4,6 +4,7 @@ package slots
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/roux-engine/roux/internal/journal"
@@ -103,16 +104,21 @@ func TestArbiter(t *testing.T) {
 					}
 				}
 			}
+			inQueue := 0
 			for _, u := range a.Usage() {
 				if u.InUse > u.Slots {
-					t.Fatalf("%d of %d slots in use: %s", u.InUse, u.Slots, u.Reason)
+					t.Fatalf("%d of %d slots in use: %s %s", u.InUse, u.Slots, u.Of, u.Name)
 				}
+				inQueue += u.Waiting
+			}
+			if inQueue != len(waiting) {
+				t.Fatalf("%d requests are said to wait, and %d do", inQueue, len(waiting))
 			}
 			if a.InUse() != len(holding) {
 				t.Fatalf("the engine's limit has %d in use, %d requests hold it", a.InUse(), len(holding))
 			}
 			for _, w := range waiting {
-				if w.waitingAt == nil || w.waitingAt.used < w.waitingAt.slots {
+				if w.waitingAt == nil || int(w.waitingAt.used.Load()) < w.waitingAt.slots {
 					t.Fatalf("request %d waits beside a free slot", w.Holder)
 				}
 			}
@@ -211,4 +217,41 @@ func TestBlockedOnceBetweenLooks(t *testing.T) {
 	if len(reported) != 1 || reported[0] != "waits for one of the engine's 1 slots" {
 		t.Errorf("reported %q", reported)
 	}
+}
+
+// What waits is counted until it is granted a slot or withdrawn, also after the queues were
+// forgotten, while other goroutines ask.
+func TestUsageCountsWhatWaits(t *testing.T) {
+	a := New[int](1)
+	limits := a.Limits("resize", "", 2, 0)
+	var run Set[int]
+	reqs := make([]*Request[int], 4)
+	for i := range reqs {
+		reqs[i] = &Request[int]{Account: "a", Ref: journal.Ref{Step: int32(i)}}
+		a.Request(&run, reqs[i], limits)
+	}
+	want := func(what string, want ...Usage) {
+		t.Helper()
+		var got []Usage
+		done := make(chan struct{})
+		go func() { // as the race detector sees it
+			defer close(done)
+			got = a.Usage()
+		}()
+		a.Limits("another", "", 2, 0)
+		<-done
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %+v", what, got)
+		}
+	}
+	want("four requests", Usage{"action", "resize", 2, 2, 2}, Usage{"engine", "", 1, 1, 1})
+	run.Remove(reqs[3])
+	a.Withdraw(reqs[3])
+	want("after one has gone", Usage{"action", "resize", 2, 2, 1}, Usage{"engine", "", 1, 1, 1})
+	run.Remove(reqs[0])
+	a.Withdraw(reqs[0])
+	want("after one has ended", Usage{"action", "resize", 2, 2, 0}, Usage{"engine", "", 1, 1, 1})
+	a.ForgetWaiting()
+	a.WithdrawAll(&run, func(*Request[int]) bool { return false })
+	want("at the end")
 }

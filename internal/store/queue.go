@@ -27,6 +27,13 @@ type Unended struct {
 	Queued int `json:"queued"`
 }
 
+// An UnendedState is how many runs of an account that have not ended have one state: their
+// status, or quarantined.
+type UnendedState struct {
+	Account, State string
+	Runs           int
+}
+
 // Counts reports whether a run is one of those that Unended counts. This is the one
 // place that says so, besides the statements of a store.
 func (h *Head) Counts() bool { return h.Root == "" && h.Ended == 0 && h.Damage == "" && !h.Imported() }

@@ -235,3 +235,39 @@ func (x *Explainer) cost(e *Explanation) {
 		e.Why = append(e.Why, fmt.Sprintf("attempts that did not complete it cost %s, which is not charged", x.mine.Lost))
 	}
 }
+
+// Subjects returns the steps that an explanation of the run is about: the one with a path, or
+// for "" the first that failed, or those that are open.
+func (r *Run) Subjects(step string) ([]journal.Ref, error) {
+	if step != "" {
+		ref, err := journal.ParseRef(r.Plan, step)
+		if err != nil {
+			return nil, fault.Wrap(fault.StepNotFound, err, "step: the run has no step of that path")
+		}
+		return []journal.Ref{ref}, nil
+	}
+	var refs []journal.Ref
+	for _, x := range r.Order {
+		if r.ByPath[x.Path] != x { // an earlier instance of the step
+			continue
+		}
+		switch x.Status {
+		case "failed", "timed_out":
+			if r.Error == nil || len(refs) > 0 {
+				continue
+			}
+		case "blocked", "queued", "running", "waiting", "retrying":
+			if r.Done() {
+				continue
+			}
+		default:
+			continue
+		}
+		ref, err := journal.ParseRef(r.Plan, x.Path)
+		if err != nil {
+			return nil, err
+		}
+		refs = append(refs, ref)
+	}
+	return refs, nil
+}

@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -142,6 +143,7 @@ type Pool struct {
 
 	mu        sync.Mutex
 	attempts  map[ID]*attempt // not settled, or settled but still running
+	finished  atomic.Uint64   // attempts that are no longer in the map
 	deadlines deadlines
 	abandoned int  // goroutines that did not return within the grace period
 	calls     int  // running callbacks
@@ -264,6 +266,20 @@ func (p *Pool) Running() int {
 	return len(p.attempts)
 }
 
+// Finished returns how many attempts have ended since the pool was made.
+func (p *Pool) Finished() uint64 { return p.finished.Load() }
+
+// ByAction returns how many attempts hold a slot, by the name of their action.
+func (p *Pool) ByAction() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	running := map[string]int{}
+	for _, a := range p.attempts {
+		running[a.task.Action.Name]++
+	}
+	return running
+}
+
 // Stop accepts no more work and waits until every attempt has returned. If ctx ends
 // first, it cancels the attempts that still run and abandons them: they never report a
 // result, so that recovery finds them open. Stop returns their number.
@@ -354,6 +370,7 @@ func (p *Pool) endCallback() {
 func (p *Pool) release(a *attempt, calls int) {
 	p.mu.Lock()
 	delete(p.attempts, a.task.ID)
+	p.finished.Add(1)
 	p.deadlines.remove(a)
 	p.calls -= calls
 	p.signalIdleLocked()

@@ -198,15 +198,12 @@ func (s *Store) HeadsAfter(ctx context.Context, account, after string) (heads []
 	if err := s.flushDeferred(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := s.read.QueryContext(ctx, s.t.headsAfter, account, after)
-	if err == nil {
-		err = conn.EachRow(rows, func() error {
-			var r headRow
-			err := rows.Scan(headPlaces(&r)...)
-			heads = append(heads, r.orDamage())
-			return err
-		})
-	}
+	heads, err = conn.List(ctx, s.read, func(rows *sql.Rows, h *store.Head) error {
+		var r headRow
+		err := rows.Scan(headPlaces(&r)...)
+		*h = r.orDamage()
+		return err
+	}, s.t.headsAfter, account, after)
 	_, err = s.explain(err)
 	return heads, err
 }

@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
@@ -316,6 +317,24 @@ func (s *Store) Unended(ctx context.Context, account string) (n store.Unended, e
 	return n, err
 }
 
+// UnendedStates counts the runs that Unended counts, of all accounts, by account and state:
+// their status, or quarantined. It reads at most that many runs, child runs included; complete
+// is false if there are more, which are then not counted.
+func (s *Store) UnendedStates(ctx context.Context, most int) (states []store.UnendedState, complete bool, err error) {
+	if err := s.isOpen(ctx); err != nil {
+		return nil, false, err
+	}
+	read := 0
+	states, err = conn.List(ctx, s.read, func(rows *sql.Rows, u *store.UnendedState) error {
+		var n int
+		err := rows.Scan(&u.Account, &u.State, &u.Runs, &n)
+		read += n
+		return err
+	}, s.t.unendedStates, most+1)
+	_, err = s.explain(err)
+	return slices.DeleteFunc(states, func(u store.UnendedState) bool { return u.Runs == 0 }), read <= most, err
+}
+
 // Queued implements store.Queue.
 func (s *Store) Queued(ctx context.Context, after store.Wake, limit int) ([]store.Wake, error) {
 	return s.wakes(ctx, s.t.queuedRuns, after.Account, after.At, after.Run, max(limit, 0))
@@ -326,17 +345,9 @@ func (s *Store) wakes(ctx context.Context, query string, args ...any) (list []st
 	if err := s.isOpen(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := s.read.QueryContext(ctx, query, args...)
-	if err == nil {
-		err = conn.EachRow(rows, func() error {
-			var w store.Wake
-			if err := rows.Scan(&w.Account, &w.Run, &w.At, &w.Root); err != nil {
-				return err
-			}
-			list = append(list, w)
-			return nil
-		})
-	}
+	list, err = conn.List(ctx, s.read, func(rows *sql.Rows, w *store.Wake) error {
+		return rows.Scan(&w.Account, &w.Run, &w.At, &w.Root)
+	}, query, args...)
 	_, err = s.explain(err)
 	return list, err
 }

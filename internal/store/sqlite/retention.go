@@ -32,23 +32,10 @@ const (
 
 // References implements store.Retention.
 func (s *Store) References(ctx context.Context, account, hash string, limit int) (n store.References, err error) {
-	if err := s.isOpen(ctx); err != nil {
+	if n.Runs, err = s.texts(ctx, s.t.references, account, hash, everyFile, max(limit, 0)); err != nil {
 		return n, err
 	}
-	rows, err := s.read.QueryContext(ctx, s.t.references, account, hash, everyFile, max(limit, 0))
-	if err == nil {
-		err = conn.EachRow(rows, func() error {
-			var run string
-			if err := rows.Scan(&run); err != nil {
-				return err
-			}
-			n.Runs = append(n.Runs, run)
-			return nil
-		})
-	}
-	if err == nil {
-		n.Released, err = s.released(ctx, account, hash)
-	}
+	n.Released, err = s.released(ctx, account, hash)
 	_, err = s.explain(err)
 	return n, err
 }

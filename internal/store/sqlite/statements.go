@@ -138,7 +138,7 @@ type rareTexts struct {
 	listAfter, listAfterInTree, listAfterId, newestFirst, oldestFirst, byId,
 	rootOf, position, positionAt, positionInTree, dueRuns, endedRuns, accounts, headsAfter string
 	// Of admission.
-	unendedRuns, queuedRuns string
+	unendedRuns, unendedStates, queuedRuns string
 	// Of the scan and recovery.
 	journalRows, liveness, lookUp, liveRuns, deletedRuns, halfRemoved, treeRuns string
 	// Of credits.
@@ -170,7 +170,7 @@ func (t *rareTexts) load(c *catalog.Texts) error {
 		{&t.newestFirst, "newestFirst"}, {&t.oldestFirst, "oldestFirst"}, {&t.byId, "byId"}, {&t.rootOf, "rootOf"},
 		{&t.position, "position"}, {&t.positionAt, "positionAt"}, {&t.positionInTree, "positionInTree"}, {&t.dueRuns, "dueRuns"}, {&t.endedRuns, "endedRuns"},
 		{&t.accounts, "accounts"}, {&t.headsAfter, "headsAfter"},
-		{&t.unendedRuns, "unendedRuns"}, {&t.queuedRuns, "queuedRuns"},
+		{&t.unendedRuns, "unendedRuns"}, {&t.unendedStates, "unendedStates"}, {&t.queuedRuns, "queuedRuns"},
 		{&t.journalRows, "journalRows"}, {&t.liveness, "liveness"}, {&t.lookUp, "lookUp"},
 		{&t.liveRuns, "liveRuns"}, {&t.deletedRuns, "deletedRuns"}, {&t.halfRemoved, "halfRemoved"}, {&t.treeRuns, "treeRuns"},
 		{&t.accountAt, "accountAt"}, {&t.entriesAfter, "entriesAfter"}, {&t.entryOf, "entryOf"},

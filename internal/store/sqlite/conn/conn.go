@@ -166,18 +166,25 @@ func (s *Stmt) Row(dst []driver.Value, args ...driver.Value) (bool, error) {
 var ErrEnough = errors.New("enough rows")
 
 // Texts returns the one column of a query.
-func Texts(ctx context.Context, db *sql.DB, query string, args ...any) (texts []string, err error) {
+func Texts(ctx context.Context, db *sql.DB, query string, args ...any) ([]string, error) {
+	return List(ctx, db, func(rows *sql.Rows, text *string) error { return rows.Scan(text) }, query, args...)
+}
+
+// List returns what scan makes of the rows of a query.
+func List[T any](ctx context.Context, db *sql.DB, scan func(*sql.Rows, *T) error, query string, args ...any) (list []T, err error) {
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
 	err = EachRow(rows, func() error {
-		var text string
-		err := rows.Scan(&text)
-		texts = append(texts, text)
+		var v T
+		err := scan(rows, &v)
+		if err == nil {
+			list = append(list, v)
+		}
 		return err
 	})
-	return texts, err
+	return list, err
 }
 
 // EachRow calls fn for each row and closes rows.

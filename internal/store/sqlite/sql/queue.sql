@@ -11,6 +11,12 @@ root = '' AND ended = 0 AND substr(quarantine, 1, 8) <> 'imported';
 SELECT ifnull(sum(status <> 'queued'), 0), ifnull(sum(status = 'queued'), 0) FROM runs INDEXED BY runs_live
 WHERE parked IN (0, 1) AND account = ?1 AND (ended = 0 OR owes = 1) AND {counts};
 
+-- name: unendedStates
+-- The limit is one of what is read: child runs, which do not count, are read as well.
+SELECT account, CASE WHEN quarantine <> '' THEN 'quarantined' ELSE status END AS state, sum({counts}), count(*)
+FROM (SELECT account, status, quarantine, root, ended FROM runs INDEXED BY runs_live WHERE parked IN (0, 1) AND (ended = 0 OR owes = 1) LIMIT ?1)
+GROUP BY account, state ORDER BY account, state;
+
 -- name: queuedRuns
 SELECT account, run, updated, '' FROM runs INDEXED BY runs_queued
 WHERE status = 'queued' AND {counts} AND (account, updated, run) > (?1, ?2, ?3)
