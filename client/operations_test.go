@@ -48,6 +48,7 @@ var operations = map[string]func(context.Context, *client.Client) error{
 	},
 	"feed-changes": func(ctx context.Context, c *client.Client) error { return last(c.Changes(ctx, 1, 2)) },
 	"server-plan":  func(ctx context.Context, c *client.Client) error { return last(c.Operator.Plan(ctx, "x")) },
+	"server-load":  func(ctx context.Context, c *client.Client) error { return last(c.Operator.Load(ctx)) },
 	"server-clean": func(ctx context.Context, c *client.Client) error { return last(c.Operator.Clean(ctx, true)) },
 	"server-backup": func(ctx context.Context, c *client.Client) error {
 		_, err := c.Operator.Backup(ctx, "/x", func(client.BackupProgress) {})
@@ -341,6 +342,8 @@ var schemas = map[string]any{
 	"NewWebhook": client.NewWebhook{}, "WebhookAttempt": client.DeliveryAttempt{}, "WebhookDelivery": client.Delivery{}, "WebhookKey": client.WebhookKey{},
 	"Settings": client.AccountSettings{}, "AccountLimits": client.AccountLimits{}, "AccountUsage": client.AccountUsage{}, "AccountResource": client.Account{}, "OwnAccount": client.OwnAccount{},
 	"DayBudget": client.DayBudget{}, "SecretResource": client.Secret{}, "KeyUsage": client.KeyUsage{}, "WebhookResource": client.Webhook{}, "WebhookRotateInBody": client.Rotation{}, "WebhookText": client.WebhookChange{},
+	"ServerLoad": client.ServerLoad{}, "RunLoad": client.RunLoad{}, "AccountLoad": client.AccountLoad{}, "AttemptLoad": client.AttemptLoad{}, "LimitLoad": client.LimitLoad{}, "CommitLoad": client.CommitLoad{},
+	"QueueLoad": client.QueueLoad{}, "MemoryLoad": client.MemoryLoad{}, "StoreLoad": client.StoreLoad{}, "RecentFailure": client.RecentFailure{},
 }
 
 // unread are fields that the client leaves out on purpose.

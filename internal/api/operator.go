@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/backup"
+	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/rest"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
@@ -26,6 +27,7 @@ func (s *Server) operatorRoutes() {
 	rest.Handle(s.rest, rest.Op("feed-changes", http.MethodGet, "/v1/changes", "List changes of the account as a store has them, the oldest first"), rest.Needs(access.RunsRead), s.changes)
 	admin := rest.Needs(access.ServerAdmin)
 	admin.Once = rest.OnceNot
+	rest.Handle(s.rest, rest.Op("server-load", http.MethodGet, "/v1/server", "Get what the server is doing now"), admin, s.load)
 	plan := admin
 	plan.Produces = []string{"application/json"}
 	rest.Handle(s.rest, rest.Op("server-plan", http.MethodGet, "/v1/plans/{plan}", "Get a plan by its key, whichever run has it"), plan, s.planByKey)
@@ -39,6 +41,21 @@ func (s *Server) operatorRoutes() {
 		Content:     map[string]*huma.MediaType{"application/x-ndjson": {Schema: &huma.Schema{Type: huma.TypeString}}},
 	}}
 	rest.Handle(s.rest, o, copied, s.backup)
+}
+
+// A ServerLoad is what a server is doing now.
+type ServerLoad struct {
+	Version string    `json:"version" doc:"Release of the server."`
+	Now     time.Time `json:"now"`
+	node.Load
+}
+
+func (s *Server) load(ctx context.Context, _ *struct{}) (*struct{ Body ServerLoad }, error) {
+	l, err := s.cfg.Node.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &struct{ Body ServerLoad }{ServerLoad{s.cfg.Release, s.cfg.Now().UTC(), *l}}, nil
 }
 
 type changesIn struct {
