@@ -240,7 +240,7 @@ func (d *treeDisplay) tick() {
 
 func (d *treeDisplay) end() {
 	d.tree.draw(d.view)
-	d.tree.forget()
+	d.tree.frame.Forget()
 }
 
 // interrupts delivers SIGINT and SIGTERM until stop is called. Until then they do

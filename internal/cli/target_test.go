@@ -86,6 +86,12 @@ func TestCommandsOverAServer(t *testing.T) {
 	}
 	all()
 	same("trace", "@last", "-o", "json")
+	for _, env := range [][]string{here, there} {
+		top := object[topView](t, env, "top", "--once")
+		if top.AtRest || top.Runs.Live != 0 || !top.Runs.Complete || top.Commits.Total == 0 || top.Version != thisBuild().Version {
+			t.Errorf("roux top says %+v", top)
+		}
+	}
 	for _, change := range []struct {
 		code int
 		args []string

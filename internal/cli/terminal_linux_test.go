@@ -245,3 +245,36 @@ func TestResultsFitTheTerminal(t *testing.T) {
 		}
 	}
 }
+
+// `roux top` redraws a terminal in place until Ctrl-C, which ends it with exit code 0.
+func TestTopIsRedrawn(t *testing.T) {
+	dir := shortDir(t)
+	server := start(t, nil, "serve", "--data", dir, "--listen", "127.0.0.1:0")
+	server.until("/v1/me")
+	screen, tty := terminal100x30(t)
+	cmd := command(t, []string{"CI=", "TERM=xterm-256color"}, "top", "--data", dir, "--interval", "100ms")
+	cmd.Stdout, cmd.Stderr = tty, tty
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = tty.Close()
+	up := regexp.MustCompile(`\x1b\[\d+A\r`)
+	var shown []byte
+	for buf := make([]byte, 4096); !up.Match(shown); {
+		n, err := screen.Read(buf)
+		if err != nil {
+			t.Fatalf("it ended after %q: %v", shown, err)
+		}
+		shown = append(shown, buf[:n]...)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.ReadAll(screen) // until the last writer has gone
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+	if text := string(shown); !strings.Contains(text, "roux ") || !strings.Contains(text, "since the start") {
+		t.Errorf("it shows %q", text)
+	}
+}

@@ -19,30 +19,15 @@ type tree struct {
 	screen *term.Screen
 	now    func() time.Time
 	hint   func(command, run string) string
-	drawn  int // lines on the screen that the next drawing replaces
+	frame  term.Frame
 }
 
 // draw replaces the last drawing by the present state.
 func (t *tree) draw(v *view.Run) {
-	columns, height := t.screen.Size()
-	lines := t.lines(v, height-2)
-	var b strings.Builder
-	if t.drawn > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA\r", t.drawn)
-	}
-	for _, line := range lines {
-		// A line that wraps would move everything below it.
-		b.WriteString(term.Truncate(line, columns-1) + "\x1b[K\n")
-	}
-	if len(lines) < t.drawn {
-		b.WriteString("\x1b[J")
-	}
-	t.drawn = len(lines)
-	t.screen.Print(b.String())
+	_, height := t.screen.Size()
+	t.frame.Screen = t.screen
+	t.frame.Draw(t.lines(v, height-2))
 }
-
-// forget leaves the last drawing where it is.
-func (t *tree) forget() { t.drawn = 0 }
 
 // lines returns the drawing, at most height lines of it.
 func (t *tree) lines(v *view.Run, height int) []string {
