@@ -103,6 +103,35 @@ func TestA26_StartsRaceForTheLastCredits(t *testing.T) {
 	wantBalance(t, st, 20, 0, 80)
 }
 
+// Starts that are made again and again are answered with their run, even when the account
+// could not pay another one and a commit is always in flight: what the store has refused of
+// an account makes it be read again before the next commit.
+func TestX155_RepeatedStartsRefuseNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := costing(8, nil)
+		e := openEngine(t, &slowDisk{Store: memory.New(memory.Options{}), takes: time.Millisecond}, Config{Accounts: paying}, a)
+		p := planOf(t, once, a)
+		var all sync.WaitGroup
+		for client := range 32 {
+			account := fmt.Sprint("account ", client)
+			if _, err := e.Grant(t.Context(), GrantRequest{Account: account, Key: "first", Amount: 10, Terms: ledger.Terms{Source: ledger.Paid}}); err != nil {
+				t.Fatal(err)
+			}
+			all.Go(func() {
+				for n := range 50 {
+					time.Sleep(time.Duration(client) * 13 * time.Microsecond) // at any moment of a commit
+					s, err := e.Start(t.Context(), StartRequest{Account: account, Plan: p, Recipe: "once", IdempotencyKey: "key"})
+					if err != nil || s.Existing != (n > 0) {
+						t.Errorf("%s, start %d: %+v, %v", account, n, s, err)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
 // A start that was made before is answered with its run, even when the account could
 // not pay another one (X155, I13).
 func TestX155_RepeatedStartNeedsNoCredits(t *testing.T) {

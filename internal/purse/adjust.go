@@ -73,7 +73,7 @@ func EachEntry(ctx context.Context, b Books, account string, from int64, most in
 func adjustKey(hold, key string) string { return "adjust/" + hold + "/" + key }
 
 // adjust decides an adjustment. Its entries give back what was paid last first.
-func (p *purse[W]) adjust(now int64, ch *Change) ([]*ledger.Entry, error) {
+func (ps *Purses[W]) adjust(p *purse[W], now int64, ch *Change) ([]*ledger.Entry, error) {
 	a := ch.Adjust
 	if len(a.Key) == 0 || len(a.Key) > ledger.MaxKey {
 		return nil, fault.New(fault.InputInvalid, "the key of an adjustment: want 1 to %d bytes", ledger.MaxKey)
@@ -125,7 +125,9 @@ func (p *purse[W]) adjust(now int64, ch *Change) ([]*ledger.Entry, error) {
 		}
 		made, err := p.account.Adjust(now, adjustKey(charge.Hold, a.Key), charge, of[charge.Hold], n, ch.Note)
 		if err != nil {
-			p.stale = p.stale || len(entries)+len(made) > 0
+			if len(entries)+len(made) > 0 {
+				ps.doubt(p)
+			}
 			return nil, err
 		}
 		entries = append(entries, made...)

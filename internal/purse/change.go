@@ -52,7 +52,7 @@ func (ps *Purses[W]) Change(account string, ch *Change) error {
 	switch {
 	case ch.Adjust != nil:
 		ch.Made = nil
-		ch.Entries, err = p.adjust(ps.host.Now(), ch)
+		ch.Entries, err = ps.adjust(p, ps.host.Now(), ch)
 	case ch.Void && exists && lot.VoidedAt != 0:
 		return nil
 	case ch.Void:

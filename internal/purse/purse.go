@@ -66,7 +66,7 @@ const maxPurses = 10_000
 type purse[W any] struct {
 	name     string
 	account  *ledger.Account  // nil = it must be read
-	stale    bool             // it must be read again, when no commit is in flight
+	stale    bool             // in Purses.stale
 	promised int64            // credits that runs of the batch under construction need
 	waiting  []waiting[W]     // steps that wait for credits, first come first
 	keys     map[string]int64 // what those of them need that were started with a key
@@ -86,6 +86,7 @@ type Purses[W any] struct {
 	host   Host[W]
 	byName map[string]*purse[W]
 	grown  []*purse[W] // perhaps some that wait can go on
+	stale  []*purse[W] // to read again when no commit is in flight
 	next   int64       // the earliest next of all
 	rules  *atomic.Bool
 }
@@ -100,7 +101,9 @@ func New[W any](host Host[W]) *Purses[W] {
 func (ps *Purses[W]) RulesChanged() { ps.rules.Store(true) }
 
 // Reset forgets all accounts, because nobody knows which entries were written.
-func (ps *Purses[W]) Reset() { ps.byName, ps.grown, ps.next = map[string]*purse[W]{}, nil, 0 }
+func (ps *Purses[W]) Reset() {
+	ps.byName, ps.grown, ps.stale, ps.next = map[string]*purse[W]{}, nil, nil, 0
+}
 
 // Next is when Tick has something to do at the latest, UTC µs; 0 = never.
 func (ps *Purses[W]) Next() int64 { return ps.next }
@@ -121,7 +124,7 @@ func (ps *Purses[W]) load(p *purse[W]) error {
 		return nil
 	}
 	if p.stale && ps.host.Committing() {
-		return fault.New(fault.ServiceUnavailable, "the credits of account %s are being read again; try again in a moment", p.name)
+		return &fault.Error{Code: fault.ServiceUnavailable, RetryAfterMS: 1000, Msg: "the credits of account " + p.name + " are being read again; try again in a moment"}
 	}
 	account, err := ps.host.Read(p.name)
 	if err != nil {
@@ -273,7 +276,8 @@ func (ps *Purses[W]) Entries(account, run string, c *Claim, ttl int64) []*ledger
 		made, err := p.enter(now, run, c.Key, &moves[i], ttl)
 		if err != nil {
 			ps.host.Warn("the credits of run "+run+" could not be moved", account, err)
-			c.Unpaid, p.stale = err, true
+			c.Unpaid = err
+			ps.doubt(p)
 		}
 		entries = append(entries, made...)
 	}
@@ -329,14 +333,33 @@ func unfit(now int64, run string, m *move) []*ledger.Entry {
 // Forget makes a purse be read again, because the store has refused entries of it.
 func (ps *Purses[W]) Forget(account string) {
 	if p := ps.byName[account]; p != nil {
-		p.stale = true
+		ps.doubt(p)
 		ps.grow(p)
 	}
 }
 
-// Trim bounds the number of purses. It is called while no commit is in flight, so that
-// an account which is read again is complete.
+// doubt makes a purse be read again.
+func (ps *Purses[W]) doubt(p *purse[W]) {
+	if !p.stale {
+		p.stale = true
+		ps.stale = append(ps.stale, p)
+	}
+}
+
+// Trim bounds the number of purses, and reads again what is in doubt. It is called
+// between two commits, so that an account which is read is complete; while one is in
+// flight, which under load is nearly always, requests of such an account are refused.
 func (ps *Purses[W]) Trim() {
+	ps.stale = slices.DeleteFunc(ps.stale, func(p *purse[W]) bool {
+		if ps.byName[p.name] != p || !p.stale {
+			return true
+		}
+		err := ps.load(p)
+		if err != nil {
+			ps.host.Warn("an account could not be read", p.name, err)
+		}
+		return err == nil
+	})
 	if len(ps.byName) <= maxPurses {
 		return
 	}
