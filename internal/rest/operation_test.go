@@ -71,7 +71,7 @@ func TestUnknownFieldsHaveHints(t *testing.T) {
 		t.Fatal(err)
 	}
 	for body, want := range map[string]string{
-		`{"paramters":{}}`:             `"unexpected property; did you mean \"parameters\"?"`,
+		`{"parameterz":{}}`:            `"unexpected property; did you mean \"parameters\"?"`,
 		`{"zzz":1}`:                    `"unexpected property; the fields are items, named, parameters"`,
 		`{"items":[{},{"amuont":1}]}`:  `"unexpected property; did you mean \"amount\"?"`,
 		`{"named":{"a":{"amuont":1}}}`: `"unexpected property; did you mean \"amount\"?"`,

@@ -238,32 +238,32 @@ func (x *Explainer) cost(e *Explanation) {
 
 // Subjects returns the steps that an explanation of the run is about: the one with a path, or
 // for "" the first that failed, or those that are open.
-func (r *Run) Subjects(step string) ([]journal.Ref, error) {
+func (v *Run) Subjects(step string) ([]journal.Ref, error) {
 	if step != "" {
-		ref, err := journal.ParseRef(r.Plan, step)
+		ref, err := journal.ParseRef(v.Plan, step)
 		if err != nil {
 			return nil, fault.Wrap(fault.StepNotFound, err, "step: the run has no step of that path")
 		}
 		return []journal.Ref{ref}, nil
 	}
 	var refs []journal.Ref
-	for _, x := range r.Order {
-		if r.ByPath[x.Path] != x { // an earlier instance of the step
+	for _, x := range v.Order {
+		if v.ByPath[x.Path] != x { // an earlier instance of the step
 			continue
 		}
 		switch x.Status {
 		case "failed", "timed_out":
-			if r.Error == nil || len(refs) > 0 {
+			if v.Error == nil || len(refs) > 0 {
 				continue
 			}
 		case "blocked", "queued", "running", "waiting", "retrying":
-			if r.Done() {
+			if v.Done() {
 				continue
 			}
 		default:
 			continue
 		}
-		ref, err := journal.ParseRef(r.Plan, x.Path)
+		ref, err := journal.ParseRef(v.Plan, x.Path)
 		if err != nil {
 			return nil, err
 		}
