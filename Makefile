@@ -19,15 +19,19 @@ test: ## vet and all tests; the README's second command
 PURE := ledger|plan|expr|jsonschema|pattern|compile|journal|machine|view|wire|heap|spell|layout|jsonx|yamlx
 
 # Tests that damage files, handle large values, read documents or compare long histories,
-# with one goroutine: they take minutes under the race detector.
-SERIAL := ^Test(F20_|F21_|F33_|I06_|I15_|X158_|X159_|X160_|I11_ReconcileNames|Flipped|Damaged|Changed|ImagesOf|IndexAddsUp|LargestInputs|LargeOutputs|ListsAreStreamed|ContractsOfStreamed|RowsQuery|Put$$|X10_|HTMLTo|MarkdownTo|Markup|Table|CountsOf|ResultsHave|Suspension|ExpressionsOver|ActionsStream|AMillion|WordRecall|OneSeed|F50_ThreeDays|F50_ADay)
+# with one goroutine, and fuzz targets: they take minutes under the race detector.
+SERIAL := ^(Fuzz|Test(A08_|F20_|F21_|F33_|I06_|I15_|X158_|X159_|X160_|I11_ReconcileNames|Flipped|Damaged|Changed|ImagesOf|IndexAddsUp|LargestInputs|LargeOutputs|ListsAreStreamed|ContractsOfStreamed|RowsQuery|Put$$|X10_|HTMLTo|MarkdownTo|Markup|Table|CountsOf|ResultsHave|Suspension|ExpressionsOver|ActionsStream|AMillion|WordRecall|OneSeed|F50_ThreeDays|F50_ADay))
 
 # The tests of commands that run processes, goroutines or readers beside each other. The
 # others take ten minutes under the race detector, one command after the other.
 BESIDE := ^TestScripts$$/^(files|graph|look|pause|queue|run)$$|^Test(Feed|Holder|CtrlC|Cancel|F35_|Others|F48_|Job_Fetch|WriteOnlyOverTheSocket|Terminal|FilesOnATerminal|ASignal|I16_|AHost|SourceFails)
 
+# Packages whose tests run the code of others: in one goroutine (simulate), as whole programs
+# whose parts have tests of their own, or not at all.
+WHOLE := /(internal/(simulate|house)|bench|examples|supply|docs/[a-z-]+)$$
+
 race: ## the short tests that have goroutines under the race detector
-	go test -race -short -vet=off -ldflags='-s -w' -skip '$(SERIAL)' -timeout 20m $$(go list ./... | grep -vE '/internal/(($(PURE))(/|$$)|cli$$)')
+	go test -race -short -vet=off -ldflags='-s -w' -skip '$(SERIAL)' -timeout 20m $$(go list ./... | grep -vE '/internal/(($(PURE))(/|$$)|cli$$)|$(WHOLE)')
 	go test -race -short -vet=off -ldflags='-s -w' -run '$(BESIDE)' -timeout 20m ./internal/cli
 
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) ## golangci-lint, installed into .tools
