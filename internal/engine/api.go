@@ -375,9 +375,6 @@ func (e *Engine) Wait(ctx context.Context, account, run string) (store.Head, err
 	// Nothing needs to be read for a run in memory that has not ended: it will publish
 	// its end.
 	head, err := e.feed.Wait(ctx, key, func() bool { return e.core.residency.unended(key) })
-	if head == nil {
-		return store.Head{}, err
-	}
 	return *head, err
 }
 

@@ -89,11 +89,12 @@ func (r *recovery) dropTree(account, root string) {
 		next := r.c.residency.recent.after(&l.age)
 		if l.root == root && l.key.Account == account {
 			r.c.unstored(l)
-			r.c.residency.drop(l)
-			r.c.attempts.takeBack(l.key)
 			if l.start == nil || l.committing {
 				r.c.tree.comeBack(l.key, 0)
+				r.c.attempts.arbiter.Pause() // until its attempts are counted again
 			}
+			r.c.residency.drop(l)
+			r.c.attempts.takeBack(l.key)
 			r.returnInputs(l)
 		}
 		l = next
@@ -207,5 +208,6 @@ func (r *recovery) loadReturning() {
 			r.c.backlog = append(r.c.backlog, in)
 		}
 	}
+	r.c.attempts.arbiter.Resume()
 	r.c.pipeline.building.urgent = true
 }

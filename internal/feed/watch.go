@@ -231,20 +231,21 @@ func (f *Feed) Events(ctx context.Context, key store.Key, after uint64) iter.Seq
 	}
 }
 
-// Wait returns the head of the run once it has ended; the head may be nil if there is an
-// error. unended reports whether the run is known not to have ended; Wait calls it after
+// noHead is the head of a run of which none is known.
+var noHead store.Head
+
+// Wait returns the head of the run once it has ended; nobody may change it. unended reports whether the run is known not to have ended; Wait calls it after
 // subscribing and skips reading the head if it returns true. Many goroutines do nothing
 // but wait, so their stacks hold no heads.
 func (f *Feed) Wait(ctx context.Context, key store.Key, unended func() bool) (*store.Head, error) {
 	s := f.subscribe(key, true)
 	defer f.unsubscribe(key, s)
-	var head *store.Head
-	var err error
+	head, err := &noHead, error(nil)
 	if !unended() {
 		head, err = f.stored(ctx, key)
 	}
-	for err == nil && (head == nil || head.Ended == 0) {
-		if head != nil && head.Quarantine != "" {
+	for err == nil && head.Ended == 0 {
+		if head.Quarantine != "" {
 			return head, store.QuarantinedError(key.Run, head.Quarantine)
 		}
 		var u update

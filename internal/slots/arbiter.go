@@ -5,6 +5,7 @@ package slots
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 )
@@ -15,7 +16,9 @@ type Arbiter[H any] struct {
 	granted   []*Request[H] // have passed all limits since the last EachGranted
 	blocked   []*Request[H] // have reached a full limit since the last EachBlocked
 	engine    *Limit[H]
-	mu        sync.Mutex // of the keys of the maps: Usage reads them in other goroutines
+	paused    bool          // see Pause
+	deferred  []*Request[H] // since Pause, in the order of their requests
+	mu        sync.Mutex    // of the keys of the maps: Usage reads them in other goroutines
 	actions   map[string]*Limit[H]
 	providers map[string]*Limit[H]
 }
@@ -82,6 +85,10 @@ func (a *Arbiter[H]) Hold(run *Set[H], req *Request[H], limits []*Limit[H]) {
 
 // advance passes req through its next limits until one is full.
 func (a *Arbiter[H]) advance(req *Request[H]) {
+	if a.paused {
+		a.deferred = append(a.deferred, req)
+		return
+	}
 	for req.passed < len(req.limits) {
 		l := req.limits[req.passed]
 		if int(l.used.Load()) >= l.slots || l.next != nil {
@@ -128,10 +135,35 @@ func (a *Arbiter[H]) WithdrawAll(run *Set[H], keep func(*Request[H]) bool) {
 	}
 }
 
+// Pause makes all requests wait until Resume, because attempts that have slots are not
+// counted at the moment.
+func (a *Arbiter[H]) Pause() { a.paused = true }
+
+// Resume grants the free slots to those that waited before, and then to those that have
+// requested one since Pause.
+func (a *Arbiter[H]) Resume() {
+	if !a.paused {
+		return
+	}
+	deferred := a.deferred
+	a.paused, a.deferred = false, nil
+	a.serve(a.engine)
+	for _, limits := range []map[string]*Limit[H]{a.actions, a.providers} {
+		for _, name := range slices.Sorted(maps.Keys(limits)) {
+			a.serve(limits[name])
+		}
+	}
+	for _, req := range deferred {
+		if !req.withdrawn {
+			a.advance(req)
+		}
+	}
+}
+
 // ForgetWaiting forgets the requests that wait or have not been reported by EachGranted,
 // because all of them will be withdrawn: their slots are not passed on among them.
 func (a *Arbiter[H]) ForgetWaiting() {
-	a.granted, a.blocked = nil, nil
+	a.granted, a.blocked, a.deferred, a.paused = nil, nil, nil, false
 	a.engine.forgetWaiting()
 	for _, l := range a.actions {
 		l.forgetWaiting()
@@ -143,7 +175,7 @@ func (a *Arbiter[H]) ForgetWaiting() {
 
 // serve grants the limit's free slots to the requests in its queues.
 func (a *Arbiter[H]) serve(l *Limit[H]) {
-	for int(l.used.Load()) < l.slots {
+	for !a.paused && int(l.used.Load()) < l.slots {
 		req := l.dequeue()
 		if req == nil {
 			return

@@ -255,3 +255,53 @@ func TestUsageCountsWhatWaits(t *testing.T) {
 	a.WithdrawAll(&run, func(*Request[int]) bool { return false })
 	want("at the end")
 }
+
+// While an arbiter is paused nothing is granted: neither a free slot, nor one that is given
+// back. Then those that waited before come first, and attempts that were counted meanwhile have
+// their slots.
+func TestPause(t *testing.T) {
+	a := New[int](2)
+	var run Set[int]
+	limits := a.Limits("resize", "", 0, 0)
+	var reqs []*Request[int]
+	request := func(step int32) {
+		req := &Request[int]{Account: "acme", Ref: journal.Ref{Step: step}}
+		reqs = append(reqs, req)
+		a.Request(&run, req, limits)
+	}
+	granted := func() (steps []int32) {
+		a.EachGranted(func(req *Request[int]) { steps = append(steps, req.Ref.Step) })
+		return steps
+	}
+	want := func(what string, want ...int32) {
+		t.Helper()
+		if got := granted(); !slices.Equal(got, want) {
+			t.Errorf("%s: %v are granted, want %v", what, got, want)
+		}
+	}
+	for step := range int32(3) {
+		request(step)
+	}
+	want("two slots", 0, 1)
+	a.Pause()
+	for _, i := range []int{0, 1} {
+		run.Remove(reqs[i])
+		a.Withdraw(reqs[i])
+	}
+	for step := range int32(3) {
+		request(3 + step)
+	}
+	run.Remove(reqs[3])
+	a.Withdraw(reqs[3])
+	counted := &Request[int]{Account: "acme", Ref: journal.Ref{Step: 9}}
+	a.Hold(&run, counted, limits)
+	want("paused")
+	a.Resume()
+	want("one of two slots is held", 2)
+	run.Remove(reqs[2])
+	a.Withdraw(reqs[2])
+	want("the first of those that came meanwhile and have not gone", 4)
+	if n := a.InUse(); n != 2 {
+		t.Errorf("%d slots are in use, want 2", n)
+	}
+}
