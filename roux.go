@@ -129,8 +129,9 @@ func (e *Engine) Close() error {
 }
 
 // Stop accepts no new work, lets running attempts finish until ctx ends, and then closes
-// the engine. A server of the engine (package api) is closed first. If the disk hangs inside a write, Stop returns an error and leaves the
-// store open, because closing would wait for that write: end the process then.
+// the engine. A server of the engine (package api) is closed first. If the disk hangs
+// inside a write, Stop returns an error and leaves the store open, because closing would
+// wait for that write: end the process then.
 func (e *Engine) Stop(ctx context.Context) error {
 	err := e.node.Stop(ctx)
 	e.node.Config.Actions.Close()

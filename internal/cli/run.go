@@ -18,7 +18,6 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/term"
-	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -144,13 +143,8 @@ func (a *app) start(ctx context.Context, c *compiled, params map[string]any, fil
 			return err
 		}
 	}
-	if into != "" {
-		// An error here is better now than after an hour of work.
-		p, err := userfile.OpenDir(into)
-		if err != nil {
-			return err
-		}
-		p.Close()
+	if err := canSave(into); err != nil {
+		return err
 	}
 	if err := a.checkAccount(ctx); err != nil {
 		return err

@@ -21,7 +21,6 @@ import (
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/store"
-	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -58,12 +57,8 @@ func (a *app) refuseOverServer(cmd *cobra.Command, why map[string]string) error 
 // runThere executes a recipe on a server and follows its run to the end.
 func (a *app) runThere(ctx context.Context, s *remote.Server, r *serverRun) error {
 	ctx = a.following(ctx)
-	if r.into != "" {
-		p, err := userfile.OpenDir(r.into)
-		if err != nil {
-			return err
-		}
-		p.Close()
+	if err := canSave(r.into); err != nil {
+		return err
 	}
 	sigs, unhook := interrupts()
 	defer unhook()
@@ -111,12 +106,8 @@ func (a *app) runRegistered(ctx context.Context, r *serverRun) error {
 		return a.estimateRegistered(ctx, r)
 	}
 	ctx = a.following(ctx)
-	if r.into != "" {
-		p, err := userfile.OpenDir(r.into)
-		if err != nil {
-			return err
-		}
-		p.Close()
+	if err := canSave(r.into); err != nil {
+		return err
 	}
 	sigs, unhook := interrupts()
 	defer unhook()

@@ -27,6 +27,19 @@ type saved struct {
 	Done string `json:"done"` // written or unchanged
 }
 
+// canSave reports why files cannot be written into a directory of the user, or nil; "" is
+// none. An error before a run is better than one after an hour of work.
+func canSave(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	p, err := userfile.OpenDir(dir)
+	if err == nil {
+		p.Close()
+	}
+	return err
+}
+
 // saveOutputs writes the files that the outputs of a run name into a directory,
 // under their names in the run, else those in the store. It never overwrites a
 // file: one with other content gets a number after its name.

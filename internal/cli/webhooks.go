@@ -22,8 +22,8 @@ func (a *app) webhooksCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "webhooks",
 		Short: "Send events of an account to URLs, and see what became of them",
-		Long: "Send events of an account to URLs, and see what became of each message. `roux serve` sends them; a command that changes " +
-			"the webhooks of a data directory sends nothing itself. `roux listen` receives events on this machine without a webhook.",
+		Long: "Send events of an account to URLs, and see what became of each message. `roux serve` sends them. In a data directory " +
+			"that no process holds, `roux webhooks test` and `roux webhooks deliveries resend` only begin a delivery, and `roux serve` goes on with it. `roux listen` receives events on this machine without a webhook.",
 		Example: `roux webhooks create https://example.com/roux --events 'run.*'
 roux webhooks test hook_01K3
 roux webhooks deliveries list hook_01K3`,

@@ -88,6 +88,7 @@ func (p *pipeline) committed(verdicts []store.Verdict, err error) {
 		p.c.decideAgain(b, unpaid)
 		p.doubts = p.c.decideAgain(p.building, unpaid)
 	}
+	p.c.purses.Reload()
 	p.c.purses.Trim()
 	p.c.queues.Trim()
 	p.committedBatch = b

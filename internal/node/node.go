@@ -294,10 +294,10 @@ func (n *Node) endService(ctx context.Context) error {
 	return end(ctx)
 }
 
-// Stop ends what serves the node, accepts no new work, lets running attempts finish until ctx
-// ends, and then closes everything. If the store is inside a write that may never return, nothing is closed and
-// the error is engine.ErrHangs, because closing would wait for that write. The process
-// should end then.
+// Stop ends what serves the node, accepts no new work, lets running attempts finish until
+// ctx ends, and then closes everything. If the store is inside a write that may never
+// return, nothing is closed and the error is engine.ErrHangs, because closing would wait
+// for that write. The process should end then.
 func (n *Node) Stop(ctx context.Context) error {
 	n.serving.Lock()
 	n.stopped = true

@@ -346,20 +346,18 @@ func (ps *Purses[W]) doubt(p *purse[W]) {
 	}
 }
 
-// Trim bounds the number of purses, and reads again what is in doubt. It is called
-// between two commits, so that an account which is read is complete; while one is in
-// flight, which under load is nearly always, requests of such an account are refused.
-func (ps *Purses[W]) Trim() {
+// Reload reads the accounts in doubt again. It is called while no commit is in flight, so
+// that they are complete. Under load there is nearly always one, and until then requests of
+// such an account are refused. Of an account that cannot be read, those who ask are told.
+func (ps *Purses[W]) Reload() {
 	ps.stale = slices.DeleteFunc(ps.stale, func(p *purse[W]) bool {
-		if ps.byName[p.name] != p || !p.stale {
-			return true
-		}
-		err := ps.load(p)
-		if err != nil {
-			ps.host.Warn("an account could not be read", p.name, err)
-		}
-		return err == nil
+		return ps.byName[p.name] != p || ps.load(p) == nil
 	})
+}
+
+// Trim bounds the number of purses. It is called while no commit is in flight, so that
+// an account which is read again is complete.
+func (ps *Purses[W]) Trim() {
 	if len(ps.byName) <= maxPurses {
 		return
 	}

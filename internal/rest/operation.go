@@ -226,7 +226,7 @@ func (op *operation) decodeBody(h huma.Context, in reflect.Value, registry huma.
 	r.path.Push("body")
 	huma.Validate(registry, op.schema, r.path, huma.ModeWriteToServer, parsed, &r.res)
 	if len(r.res.Errors) > before {
-		nameKnown(registry, op.schema, r.res.Errors[before:])
+		nameKnown(registry, op.schema, r.res.Errors[before:min(len(r.res.Errors), before+maxPlaces)])
 		return http.StatusUnprocessableEntity
 	}
 	if err := op.rt.api.Unmarshal(kind, text, in.FieldByIndex(op.body).Addr().Interface()); err != nil {

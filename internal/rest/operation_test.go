@@ -4,6 +4,7 @@ package rest_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -46,7 +47,7 @@ func TestUnfitTypes(t *testing.T) {
 			}](rt)
 		},
 	} {
-		rt := rest.New(rest.Config{Open: access.Anyone("acme"), Rate: -1, Logger: slog.New(slog.DiscardHandler), Now: time.Now, Tags: map[string]string{"new": "New ones."}})
+		rt := newRouter()
 		register(rt)
 		if err := rt.Start(); err == nil || !strings.Contains(err.Error(), "new-post: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("Start = %v, want %q", err, want)
@@ -56,7 +57,7 @@ func TestUnfitTypes(t *testing.T) {
 
 // A field that a body does not have is answered with the one that was meant, or with all.
 func TestUnknownFieldsHaveHints(t *testing.T) {
-	rt := rest.New(rest.Config{Open: access.Anyone("acme"), Rate: -1, Logger: slog.New(slog.DiscardHandler), Now: time.Now, Tags: map[string]string{"new": "New ones."}})
+	rt := newRouter()
 	type item struct {
 		Amount int `json:"amount,omitempty"`
 	}
@@ -76,14 +77,46 @@ func TestUnknownFieldsHaveHints(t *testing.T) {
 		`{"items":[{},{"amuont":1}]}`:  `"unexpected property; did you mean \"amount\"?"`,
 		`{"named":{"a":{"amuont":1}}}`: `"unexpected property; did you mean \"amount\"?"`,
 	} {
-		w := httptest.NewRecorder()
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/v1/new", strings.NewReader(body))
-		r.Header.Set("Content-Type", "application/json")
-		rt.ServeHTTP(w, r)
+		w := post(t, rt, body)
 		if w.Code != http.StatusUnprocessableEntity || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s is answered with %d %s, want %s", body, w.Code, w.Body, want)
 		}
 	}
+}
+
+// An answer to a request with very many wrong places names a hundred of them.
+func TestManyWrongPlaces(t *testing.T) {
+	rt := newRouter()
+	handle[struct {
+		Body struct {
+			Name string `json:"name,omitempty"`
+		}
+	}, struct{}](rt)
+	if err := rt.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var body strings.Builder
+	for i := range 10_000 {
+		fmt.Fprintf(&body, `,"n%d":1`, i)
+	}
+	w := post(t, rt, "{"+body.String()[1:]+"}")
+	if n := strings.Count(w.Body.String(), `"pointer"`); w.Code != http.StatusUnprocessableEntity || n != 100 || !strings.Contains(w.Body.String(), "10000 places") {
+		t.Errorf("%d with %d places: %.300s", w.Code, n, w.Body)
+	}
+}
+
+func newRouter() *rest.Router {
+	return rest.New(rest.Config{Open: access.Anyone("acme"), Rate: -1, Logger: slog.New(slog.DiscardHandler), Now: time.Now, Tags: map[string]string{"new": "New ones."}})
+}
+
+// post sends a body to the operation that handle has registered.
+func post(t *testing.T, rt *rest.Router, body string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/v1/new", strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	rt.ServeHTTP(w, r)
+	return w
 }
 
 func handle[I, O any](rt *rest.Router) {

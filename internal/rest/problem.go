@@ -41,10 +41,13 @@ type Problem struct {
 	Limit   *int64     `json:"limit,omitempty" doc:"How much of it there is."`
 	ResetAt *time.Time `json:"resetAt,omitempty" doc:"When more is allowed if nothing is done; absent where waiting alone does not help."`
 
-	Errors []ProblemError `json:"errors,omitempty" doc:"The places that are wrong, all of them as far as known."`
+	Errors []ProblemError `json:"errors,omitempty" doc:"The places that are wrong, as far as known; of a request at most 100."`
 
 	header http.Header
 }
+
+// maxPlaces is how many places of one request an answer names.
+const maxPlaces = 100
 
 // A ProblemError is one place of a request or of a recipe that is wrong.
 type ProblemError struct {
@@ -192,7 +195,7 @@ func (rt *Router) ours(ctx huma.Context, _ string, v any) (any, error) {
 	}
 	p := rt.Problem(ctx.Context(), fault.New(code, "%s", detail))
 	p.Status = m.Status
-	for _, e := range m.Errors {
+	for _, e := range m.Errors[:min(len(m.Errors), maxPlaces)] {
 		p.Errors = append(p.Errors, ProblemError{Pointer: pointer(e.Location), Message: e.Message})
 	}
 	return p, nil
