@@ -59,7 +59,8 @@ func TestExecutorSharesGoroutines(t *testing.T) {
 		if done.Load() != int64(len(jobs)) {
 			t.Errorf("%d of %d jobs were done", done.Load(), len(jobs))
 		}
-		if most.Load() > 100 {
+		// How many there are at once is up to the scheduler, and more under the race detector.
+		if most.Load() > int64(len(jobs)/10) {
 			t.Errorf("%d goroutines for jobs that return at once", most.Load())
 		}
 		c.mu.Lock()

@@ -83,6 +83,7 @@ func (s *Store) Commit(ctx context.Context, batch []store.Transition) ([]store.V
 		}
 		clear(s.accounts) // some may have entries that were not written
 		s.feed.Discard()
+		s.marks.Forget()
 		return nil, s.fail(err)
 	}
 	return verdicts, nil
@@ -219,6 +220,7 @@ func (s *Store) takeBack() error {
 	}
 	clear(s.accounts) // some have entries that are not there any more
 	s.feed.Discard()
+	s.marks.Forget()
 	clear(s.c.fresh)
 	s.c.forgetEntries()
 	alone := s.c.starts.alone || s.c.starts.taken
@@ -355,7 +357,7 @@ func (s *Store) writeTransition(t *store.Transition, compaction encodedCompactio
 		e = &entry{key: t.Key}
 		s.c.fresh[t.Key] = e
 		s.touch(e)
-		if err := s.writeMarks(t, s.marks.Start); err != nil {
+		if err := s.marks.Start(t.Key, t.Head); err != nil {
 			return store.Verdict{}, err
 		}
 		if e.newDeferred = deferred; deferred {
@@ -385,7 +387,7 @@ func (s *Store) writeTransition(t *store.Transition, compaction encodedCompactio
 			return store.Verdict{}, err
 		}
 		if t.Head.Deleted != 0 {
-			if err := s.writeMarks(t, s.marks.Hide); err != nil {
+			if err := s.hide(t); err != nil {
 				return store.Verdict{}, err
 			}
 		}

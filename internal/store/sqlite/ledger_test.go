@@ -297,7 +297,7 @@ func TestI23_EntriesThatHadARowEach(t *testing.T) {
 	exec(`DROP TABLE run_marks`)
 	exec(`DROP TABLE run_labels`)
 	exec(`DROP TABLE hidden_runs`)
-	exec(`DROP INDEX runs_recipe`)
+	exec(`DROP TABLE recipe_spans`)
 	exec(`DROP INDEX runs_failed`)
 	first, err := migrations.ReadFile("migrations/00006_ledger.sql")
 	if err != nil {

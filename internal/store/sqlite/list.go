@@ -185,7 +185,8 @@ const fewUnended = 10_000
 func (s *Store) compose(ctx context.Context, q *store.Query) (*listing, error) {
 	l := &listing{args: []any{q.Account}}
 	first := s.t.listRuns
-	if q.Roots() && q.OnlyUnended() {
+	switch {
+	case q.Roots() && q.OnlyUnended():
 		var n int
 		if err := s.read.QueryRowContext(ctx, s.t.countUnended, q.Account, fewUnended+1).Scan(&n); err != nil {
 			return nil, err
@@ -193,6 +194,9 @@ func (s *Store) compose(ctx context.Context, q *store.Query) (*listing, error) {
 		if n <= fewUnended {
 			first = s.t.listUnended
 		}
+	case marks.InSpans(q):
+		first = s.t.listOfRecipe
+		l.args = append(l.args, q.Recipe)
 	}
 	l.text.WriteString(first)
 	order, err := s.selectRuns(ctx, l, q)
@@ -205,7 +209,7 @@ func (s *Store) compose(ctx context.Context, q *store.Query) (*listing, error) {
 			l.add(s.t.listBelow, end)
 		}
 	}
-	if q.Since != 0 {
+	if q.Since != 0 && !marks.InSpans(q) {
 		l.add(s.t.listSince, q.Since)
 	}
 	l.add(order, store.MaxScan+1)
@@ -247,6 +251,10 @@ func (s *Store) selectRuns(ctx context.Context, l *listing, q *store.Query) (ord
 	before, err := s.before(ctx, q)
 	if err != nil {
 		return "", err
+	}
+	if marks.InSpans(q) {
+		l.add(s.t.listSpans, marks.Span(q.Since), q.Since, marks.Span(before.Created), before.Created, before.Run)
+		return s.t.newestSpanFirst, nil
 	}
 	if before != store.Last {
 		l.add(s.t.listAfter, before.Created, before.Run)

@@ -360,9 +360,6 @@ func (s *Store) deleteHead(key store.Key) (v store.Verdict, below []treeRun, err
 func (s *Store) dropRuns(runs []treeRun) error {
 	for i := range runs {
 		key := runs[i].head.Key
-		if err := s.marks.Drop(&runs[i].head.Head); err != nil {
-			return err
-		}
 		for _, st := range []struct {
 			*conn.Stmt
 			args []driver.Value
@@ -377,6 +374,9 @@ func (s *Store) dropRuns(runs []treeRun) error {
 			if _, err := st.Exec(st.args...); err != nil {
 				return err
 			}
+		}
+		if err := s.marks.Drop(&runs[i].head.Head); err != nil {
+			return err
 		}
 	}
 	return nil

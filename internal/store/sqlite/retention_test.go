@@ -22,7 +22,7 @@ func toFirstSchema(t *testing.T, dir string) {
 		`ALTER TABLE runs DROP COLUMN reach_sum`, `ALTER TABLE runs DROP COLUMN place_sum`, `ALTER TABLE chunks DROP COLUMN sum`, `ALTER TABLE owner DROP COLUMN sum`,
 		`ALTER TABLE idempotency DROP COLUMN sum`, `ALTER TABLE plans DROP COLUMN sum`, `ALTER TABLE notes DROP COLUMN sum`, `ALTER TABLE snapshots DROP COLUMN sum`,
 		`DROP TABLE ledger`, `DROP TABLE ledger_keys`, `DROP TABLE ledger_states`, `DROP TABLE feed`, `DROP TABLE records`, `DROP TABLE record_revisions`,
-		`DROP TABLE run_marks`, `DROP TABLE run_labels`, `DROP TABLE hidden_runs`, `DROP INDEX runs_recipe`, `DROP INDEX runs_failed`,
+		`DROP TABLE run_marks`, `DROP TABLE run_labels`, `DROP TABLE hidden_runs`, `DROP TABLE recipe_spans`, `DROP INDEX runs_failed`,
 		`DROP INDEX runs_tree`, `DROP INDEX runs_newest`, `ALTER TABLE runs DROP COLUMN root`, `ALTER TABLE runs DROP COLUMN parent`,
 		`CREATE INDEX runs_newest ON runs (account, created, run)`,
 		`DROP INDEX runs_queued`, `DROP INDEX runs_live`, `CREATE INDEX runs_live ON runs (account, run) WHERE parked = 0 AND (ended = 0 OR owes = 1)`,

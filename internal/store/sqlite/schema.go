@@ -22,7 +22,7 @@ import (
 var migrations embed.FS
 
 // schemaVersion is the number of the newest file in migrations.
-const schemaVersion = 15
+const schemaVersion = 16
 
 // oldestSQLite is the first release without a bug by which two connections, one writing
 // and one checkpointing, corrupt the write-ahead log. This package uses two such

@@ -134,8 +134,8 @@ func brief(ctx context.Context) context.Context { return context.WithoutCancel(c
 // parts of a composed one.
 type rareTexts struct {
 	// Of lists and reads of runs.
-	listRuns, listRoots, listTree, listChildren, listRecipe, listFailed, listUnended, countUnended, listFrom, listBelow, listSince,
-	listAfter, listAfterInTree, listAfterId, newestFirst, oldestFirst, byId,
+	listRuns, listRoots, listTree, listChildren, listOfRecipe, listSpans, listRecipe, listFailed, listUnended, countUnended, listFrom, listBelow, listSince,
+	newestSpanFirst, listAfter, listAfterInTree, listAfterId, newestFirst, oldestFirst, byId,
 	rootOf, position, positionAt, positionInTree, dueRuns, endedRuns, accounts, headsAfter string
 	// Of admission.
 	unendedRuns, unendedStates, queuedRuns string
@@ -163,11 +163,11 @@ func (t *rareTexts) load(c *catalog.Texts) error {
 		dst  *string
 		name string
 	}{
-		{&t.listRuns, "listRuns"}, {&t.listRecipe, "listRecipe"}, {&t.listFailed, "listFailed"}, {&t.listUnended, "listUnended"}, {&t.countUnended, "countUnended"},
+		{&t.listRuns, "listRuns"}, {&t.listOfRecipe, "listOfRecipe"}, {&t.listSpans, "listSpans"}, {&t.listRecipe, "listRecipe"}, {&t.listFailed, "listFailed"}, {&t.listUnended, "listUnended"}, {&t.countUnended, "countUnended"},
 		{&t.listFrom, "listFrom"}, {&t.listBelow, "listBelow"}, {&t.listSince, "listSince"},
 		{&t.listRoots, "listRoots"}, {&t.listTree, "listTree"}, {&t.listChildren, "listChildren"},
 		{&t.listAfter, "listAfter"}, {&t.listAfterInTree, "listAfterInTree"}, {&t.listAfterId, "listAfterId"},
-		{&t.newestFirst, "newestFirst"}, {&t.oldestFirst, "oldestFirst"}, {&t.byId, "byId"}, {&t.rootOf, "rootOf"},
+		{&t.newestFirst, "newestFirst"}, {&t.newestSpanFirst, "newestSpanFirst"}, {&t.oldestFirst, "oldestFirst"}, {&t.byId, "byId"}, {&t.rootOf, "rootOf"},
 		{&t.position, "position"}, {&t.positionAt, "positionAt"}, {&t.positionInTree, "positionInTree"}, {&t.dueRuns, "dueRuns"}, {&t.endedRuns, "endedRuns"},
 		{&t.accounts, "accounts"}, {&t.headsAfter, "headsAfter"},
 		{&t.unendedRuns, "unendedRuns"}, {&t.unendedStates, "unendedStates"}, {&t.queuedRuns, "queuedRuns"},

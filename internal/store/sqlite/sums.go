@@ -63,18 +63,15 @@ func (s *Store) writeHead(e *entry, h *store.Head, last uint64, at location) err
 	return s.write(q, append(args, e.key.Account, e.key.Run)...)
 }
 
-// writeMarks writes what the head of a transition has beside its row, if it has any of it.
-func (s *Store) writeMarks(t *store.Transition, write func(*store.Head) error) error {
-	if t.Head.Deleted == 0 && t.Head.Labels == "" {
-		return nil
-	}
+// hide writes that a user deleted the run of a transition.
+func (s *Store) hide(t *store.Transition) error {
 	if err := s.begin(); err != nil {
 		return err
 	}
 	s.c.rows++
 	h := *t.Head
 	h.Key = t.Key
-	return write(&h)
+	return s.marks.Hide(&h)
 }
 
 // A headRow is a head as it is stored.

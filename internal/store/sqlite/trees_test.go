@@ -56,6 +56,7 @@ func TestListsOfTreesUseTheirIndex(t *testing.T) {
 	epoch := own(t, s)
 	mustCommit(t, s, startOf(epoch, runKey(0), "1"), settledBelow(epoch, runKey(0).Run, childKey(1)))
 	account, root := runKey(0).Account, runKey(0).Run
+	const ofRecipe = "SEARCH s USING PRIMARY KEY (account=? AND recipe=? AND span>? AND span<?); SEARCH r USING INDEX runs_newest (account=? AND created>? AND created<?)"
 	for _, c := range []struct {
 		q    store.Query
 		want string
@@ -68,9 +69,10 @@ func TestListsOfTreesUseTheirIndex(t *testing.T) {
 		{store.Query{Root: root}, "USING INDEX runs_tree (account=? AND root=?)"},
 		{store.Query{Root: root, After: childKey(1).Run}, "USING INDEX runs_tree (account=? AND root=? AND (parent,created,run)>(?,?,?))"},
 		{store.Query{CreatedBefore: 5}, "USING INDEX runs_newest (account=? AND (created,run)<(?,?))"},
-		{store.Query{Recipe: "r"}, "USING INDEX runs_recipe (account=? AND recipe=?)"},
-		{store.Query{Recipe: "r", Since: 5, Status: "completed"}, "USING INDEX runs_recipe (account=? AND recipe=? AND created>?)"},
-		{store.Query{Recipe: "r", After: root}, "USING INDEX runs_recipe (account=? AND recipe=? AND (created,run)<(?,?))"},
+		{store.Query{Recipe: "r"}, ofRecipe},
+		{store.Query{Recipe: "r", Since: 5, Status: "completed"}, ofRecipe},
+		{store.Query{Recipe: "r", After: root, CreatedBefore: 1 << 40, Prefix: "run"}, ofRecipe},
+		{store.Query{Recipe: "r", Status: "failed"}, "USING INDEX runs_failed (account=?)"},
 		{store.Query{Status: "failed"}, "USING INDEX runs_failed (account=?)"},
 		{store.Query{Statuses: []string{"failed", "expired"}, CreatedBefore: 5}, "USING INDEX runs_failed (account=? AND (created,run)<(?,?))"},
 		{store.Query{All: true}, "USING PRIMARY KEY (account=? AND run>?)"},
@@ -240,7 +242,7 @@ func TestCheckNamesOrphans(t *testing.T) {
 	mustExec(t, s, `DELETE FROM runs WHERE run = '`+childKey(1).Run+`'`)
 	complaints(fmt.Sprintf("run %q: its parent, run %q, is missing", childKey(2).Run, childKey(1).Run))
 	mustExec(t, s, `DELETE FROM runs WHERE run = '`+runKey(0).Run+`'`)
-	complaints(fmt.Sprintf("run %q: its root, run %q, is missing", childKey(2).Run, runKey(0).Run))
+	complaints(fmt.Sprintf("run %q: its root, run %q, is missing", childKey(2).Run, runKey(0).Run), `recipe "r": no run was created in a span that it has`)
 }
 
 // mustExec changes rows of an open store.

@@ -174,13 +174,13 @@ func (c *Check) Trees(ctx context.Context) error {
 	})
 }
 
-// Marks finds what runs have beside their rows of which there is no run.
+// Marks finds what runs have beside their rows of which there is no run, and runs that lack it.
 func (c *Check) Marks(ctx context.Context) error {
 	return c.Query(ctx, c.Texts.strayMarks, func(rows *sql.Rows) error {
-		var what, run string
-		if err := rows.Scan(&what, &run); err != nil {
+		var what, name, problem string
+		if err := rows.Scan(&what, &name, &problem); err != nil {
 			return err
 		}
-		return c.Complain("run %q: it has a %s and is missing", run, what)
+		return c.Complain("%s %q: %s", what, name, problem)
 	})
 }

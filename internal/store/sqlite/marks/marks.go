@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package marks keeps what few runs have beside their rows: labels, and that a user deleted
-// them.
+// Package marks keeps what runs have beside their rows: labels, that a user deleted them, and
+// the spans of time in which runs of a recipe were created.
 //
-// It decides how runs are found by them. A run that has neither costs nothing: nothing is
-// written for it. It never opens a transaction: the store does.
+// It decides how runs are found by them. A run with neither label nor deletion costs next to
+// nothing: one of its recipe in about a second is written. It never opens a transaction: the
+// store does.
 package marks
 
 import (
@@ -26,12 +27,23 @@ import (
 type Marks struct {
 	read             *sql.DB
 	labelled, hidden string
-	st               struct{ find, put, drop, putLabel, dropLabel, hide, dropHidden *conn.Stmt }
+	st               struct{ find, put, drop, putLabel, dropLabel, hide, dropHidden, putSpan, dropSpan *conn.Stmt }
+	spans            map[recipe]int64 // the last that was written, or was there
 }
+
+// A recipe is one of an account.
+type recipe struct{ account, name string }
+
+// keptSpans bounds Marks.spans.
+const keptSpans = 4096
+
+// Span returns the span of a time in µs: it is about a second long. The table of spans has
+// it, so it is the same in every release.
+func Span(at int64) int64 { return at >> 20 }
 
 // Open returns the marks of a store.
 func Open(texts *catalog.Texts, w *conn.Writer, read *sql.DB) (*Marks, error) {
-	m := &Marks{read: read, labelled: texts.Text("labelledRuns"), hidden: texts.Text("hiddenRuns")}
+	m := &Marks{read: read, labelled: texts.Text("labelledRuns"), hidden: texts.Text("hiddenRuns"), spans: map[recipe]int64{}}
 	var errs []error
 	for _, q := range []struct {
 		dst  **conn.Stmt
@@ -39,6 +51,7 @@ func Open(texts *catalog.Texts, w *conn.Writer, read *sql.DB) (*Marks, error) {
 	}{
 		{&m.st.find, "findMark"}, {&m.st.put, "putMark"}, {&m.st.drop, "dropMark"}, {&m.st.putLabel, "putLabel"},
 		{&m.st.dropLabel, "dropLabel"}, {&m.st.hide, "hide"}, {&m.st.dropHidden, "dropHidden"},
+		{&m.st.putSpan, "putSpan"}, {&m.st.dropSpan, "dropSpan"},
 	} {
 		st, err := w.Prepare(texts.Text(q.name))
 		*q.dst = st
@@ -47,14 +60,53 @@ func Open(texts *catalog.Texts, w *conn.Writer, read *sql.DB) (*Marks, error) {
 	return m, errors.Join(append(errs, texts.Err())...)
 }
 
-// Start writes the marks of a run that begins, behind its row.
-func (m *Marks) Start(h *store.Head) error {
+// Start writes the marks of a run that begins, behind its row, and the span in which it
+// does unless another of its recipe was written in it.
+func (m *Marks) Start(key store.Key, first *store.Head) error {
+	if first.Root == "" {
+		if err := m.putSpan(recipe{key.Account, first.Recipe}, Span(first.Created)); err != nil {
+			return err
+		}
+	}
+	if first.Labels == "" && first.Deleted == 0 {
+		return nil
+	}
+	h := *first
+	h.Key = key
 	for key, value := range h.LabelsOf() {
 		if _, err := m.st.putLabel.Exec(h.Account, key, value, h.Created, h.Run); err != nil {
 			return err
 		}
 	}
-	return m.put(h)
+	return m.put(&h)
+}
+
+func (m *Marks) putSpan(of recipe, span int64) error {
+	if last, known := m.spans[of]; known && last == span {
+		return nil
+	}
+	if _, err := m.st.putSpan.Exec(of.account, of.name, span); err != nil {
+		return err
+	}
+	if len(m.spans) >= keptSpans {
+		clear(m.spans)
+	}
+	m.spans[of] = span
+	return nil
+}
+
+// Forget says that what was written may not be there: a transaction was taken back.
+func (m *Marks) Forget() { clear(m.spans) }
+
+// dropSpan removes the span of a run whose row has been removed, if it was the last one of
+// its recipe in it.
+func (m *Marks) dropSpan(h *store.Head) error {
+	of, span := recipe{h.Account, h.Recipe}, Span(h.Created)
+	n, err := m.st.dropSpan.Exec(of.account, of.name, span)
+	if n != 0 && m.spans[of] == span {
+		delete(m.spans, of)
+	}
+	return err
 }
 
 // put writes the mark of a head, if it needs one.
@@ -85,8 +137,13 @@ func (m *Marks) Hide(h *store.Head) error {
 	return m.put(&was)
 }
 
-// Drop removes the marks of a run that goes.
+// Drop removes the marks of a run whose row has been removed.
 func (m *Marks) Drop(h *store.Head) error {
+	if h.Root == "" {
+		if err := m.dropSpan(h); err != nil {
+			return err
+		}
+	}
 	if h.Deleted == 0 && h.Labels == "" {
 		return nil
 	}
@@ -106,6 +163,13 @@ func (m *Marks) Drop(h *store.Head) error {
 
 // Finds reports whether Runs finds the runs that a query selects.
 func Finds(q *store.Query) bool { return q.Roots() && (q.Deleted || len(q.Labels) > 0) }
+
+// InSpans reports whether a list of what a query selects looks for runs of a recipe in the
+// spans in which there are some. Those that failed, or have not ended, have an index of
+// their own, without the recipe.
+func InSpans(q *store.Query) bool {
+	return q.Roots() && q.Recipe != "" && !q.OnlyFailed() && !q.OnlyUnended()
+}
 
 // Runs returns root runs before a place, newest first, at most limit: those that users
 // deleted or those with the first label of the query, and among them all that it selects.
