@@ -105,12 +105,13 @@ func mediaType(header string) string {
 // Tests shorten it.
 var userTime = time.Hour
 
-// stepTime is how long the client of a request may take for one part of a file.
+// stepTime is how long the client of a request may take for one part of a file: no longer
+// than a whole upload may be slow.
 func stepTime(ctx context.Context) time.Duration {
 	if access.From(ctx).Local {
 		return userTime
 	}
-	return slowest
+	return min(slowest, patience)
 }
 
 // slowBytes is how many bytes of an upload must come in a second, on average.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"reflect"
 	"slices"
 	"sort"
@@ -39,9 +40,9 @@ func compileSchema(t *testing.T) *jsonschema.Schema {
 // engine reads differently).
 func TestSchemaAgreesWithParse(t *testing.T) {
 	schema := compileSchema(t)
-	documents := 100_000
-	if testing.Short() {
-		documents = 20_000
+	documents := 20_000
+	if os.Getenv("ROUX_LONG") != "" {
+		documents = 500_000
 	}
 	m := &mutator{r: rand.New(rand.NewPCG(2, 11))}
 	accepted, disagreements := 0, 0
