@@ -40,16 +40,20 @@ func TestOneDamagedHead(t *testing.T) {
 		out, _ := roux(fault.ExitOK, "run", recipe, "-q", "-o", "name")
 		ids = append(ids, strings.TrimSpace(out))
 	}
-	db, err := sql.Open("sqlite", filepath.Join(data, datadir.Database))
-	if err != nil {
-		t.Fatal(err)
+	damage := func(query, run string) {
+		t.Helper()
+		db, err := sql.Open("sqlite", filepath.Join(data, datadir.Database))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.ExecContext(t.Context(), query, run); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if _, err := db.ExecContext(t.Context(), `UPDATE runs SET status = 'bompleted', ended = 0 WHERE run = ?`, ids[1]); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	damage(`UPDATE runs SET status = 'bompleted', ended = 0 WHERE run = ?`, ids[1])
 	// The engine takes the run for one that has not ended and tries to quarantine it.
 	// The mark must not be stored, because the row would then have a new checksum over
 	// damaged columns.
@@ -84,4 +88,11 @@ func TestOneDamagedHead(t *testing.T) {
 	if !strings.Contains(out, fmt.Sprintf("run %q: its row fails the checksum", ids[1])) {
 		t.Errorf("doctor:\n%s", out)
 	}
+	// Of several runs to delete, one whose events cannot be found fails, and the others go.
+	damage(`UPDATE runs SET pack = pack + 1000 WHERE run = ?`, ids[2])
+	out, _ = roux(fault.ExitFailed, "runs", "delete", ids[0], ids[2])
+	if !strings.Contains(out, "2 runs: 1 deleted, 0 skipped, 1 failed\n") || !strings.Contains(out, ids[2]) || !strings.Contains(out, string(fault.StoreCorrupt)) {
+		t.Errorf("runs delete:\n%s", out)
+	}
+	roux(fault.ExitNotFound, "runs", "get", ids[0])
 }

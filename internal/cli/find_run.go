@@ -5,6 +5,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
@@ -36,6 +37,7 @@ func (a *app) findRun(ctx context.Context, j store.Reader, name string) (store.H
 		// names a root first.
 		q.All = true
 		heads, err = j.List(ctx, q)
+		heads = slices.DeleteFunc(heads, func(h store.Head) bool { return wasDeleted(ctx, j, h) })
 	}
 	if err != nil {
 		return store.Head{}, err
@@ -56,6 +58,15 @@ func (a *app) findRun(ctx context.Context, j store.Reader, name string) (store.H
 		return store.Head{}, ambiguous(name, heads)
 	}
 	return shownHead(ctx, j, heads[0])
+}
+
+// wasDeleted reports whether a user has deleted a run, or the one that it is part of.
+func wasDeleted(ctx context.Context, j store.Reader, h store.Head) bool {
+	if h.Root == "" {
+		return h.Deleted != 0
+	}
+	root, err := j.Head(ctx, store.Key{Account: h.Account, Run: h.Root})
+	return root.Deleted != 0 || fault.CodeOf(err) == fault.RunNotFound
 }
 
 // searched says where a run was looked for.
