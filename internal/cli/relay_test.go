@@ -135,6 +135,11 @@ func TestResumeIsHandedOver(t *testing.T) {
 	run := object[[]struct{ ID string }](t, env, "runs", "list")[0].ID
 	left.signal(os.Kill)
 	left.wait()
+	left = start(t, env, "run", write(t, "nap.yaml", "name: nap\nsteps: [{id: nap, wait: {duration: 2s}}]\n"))
+	left.until("node.waiting")
+	left.signal(os.Kill)
+	left.wait()
+	napping := object[[]struct{ ID string }](t, env, "runs", "list", "--recipe", "nap")[0].ID
 	first := start(t, env, "run", path)
 	first.until("node.waiting")
 	second := start(t, env, "resume", run)
@@ -144,6 +149,10 @@ func TestResumeIsHandedOver(t *testing.T) {
 	}
 	if code := second.wait(); code != fault.ExitOK {
 		t.Errorf("resume: exit %d\n%s", code, second.said())
+	}
+	// Nobody but the command asks for this one: its timer does not end before.
+	if out, talk, code := roux(t, env, "resume", napping, "--timeout", "1m"); code != fault.ExitOK {
+		t.Errorf("resume of a run that sleeps: exit %d\n%s%s", code, out, talk)
 	}
 	first.signal(syscall.SIGINT)
 	if code := first.wait(); code != fault.ExitInterrupted {
