@@ -28,6 +28,13 @@ type history struct {
 	code            string // error code of the run
 	outputs         json.RawMessage
 	children        []*history
+	parent          *history
+}
+
+// interrupted reports whether the run or one above it failed because a step was lost too
+// often.
+func (h *history) interrupted() bool {
+	return h != nil && (h.code == "INTERRUPTED" || h.parent.interrupted())
 }
 
 // compare compares the three records: the journal as `roux events` prints it, the
@@ -109,6 +116,7 @@ func (r *round) readTree(id string, bad func(string, ...any)) (tree []*history, 
 		if err != nil {
 			return nil, err
 		}
+		below[0].parent = h
 		h.children = append(h.children, below[0])
 		tree = append(tree, below...)
 	}
@@ -240,7 +248,8 @@ func (r *round) checkSettled(h *history, bad func(string, ...any)) {
 		slices.ContainsFunc(h.children, func(c *history) bool { return c.code == h.code })) {
 		return
 	}
-	if slices.Contains(r.tolerate, h.code) {
+	// The runs of the steps beside such a step are cancelled.
+	if h.code == "EXECUTION_CANCELLED" && h.parent.interrupted() || slices.Contains(r.tolerate, h.code) {
 		return
 	}
 	bad("run %s of %s ended %s %s, want %s", h.id, h.recipe, h.status, h.code, want)

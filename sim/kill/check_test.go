@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -41,6 +42,40 @@ func TestMatchCatches(t *testing.T) {
 	}
 	if got := match([]try{{1, false}}, []effect{{}}); got == "" {
 		t.Error("an effect without a key passed")
+	}
+}
+
+// A run may end other than its recipe says only if a step was lost too often: in it, below
+// it, or beside a step above it.
+func TestEndsCatch(t *testing.T) {
+	end := line{Type: "run.failed"}
+	lost := make([]line, 3, 4)
+	for i := range lost {
+		lost[i].Type, lost[i].Payload.Cause = "node.retried", causeLost
+	}
+	leaf := func(parent *history, status, code string, events ...line) *history {
+		return &history{recipe: "leaf", status: status, code: code, events: append(events, end), parent: parent}
+	}
+	failed := leaf(nil, "failed", "INTERRUPTED", lost...)
+	cancelled := leaf(failed, "cancelled", "EXECUTION_CANCELLED")
+	for name, tt := range map[string]struct {
+		h  *history
+		ok bool
+	}{
+		"lost three times":                 {failed, true},
+		"lost twice":                       {leaf(nil, "failed", "INTERRUPTED", lost[:2:2]...), false},
+		"another failure":                  {leaf(nil, "failed", "STEP_FAILED", lost...), false},
+		"cancelled below one that failed":  {cancelled, true},
+		"cancelled below one of those":     {leaf(cancelled, "cancelled", "EXECUTION_CANCELLED"), true},
+		"cancelled by nobody":              {leaf(nil, "cancelled", "EXECUTION_CANCELLED"), false},
+		"cancelled below one that goes on": {leaf(leaf(nil, "completed", ""), "cancelled", "EXECUTION_CANCELLED"), false},
+		"failed below one that failed":     {leaf(failed, "failed", "STEP_FAILED"), false},
+	} {
+		var got []string
+		(&round{bench: &bench{}}).checkSettled(tt.h, func(format string, args ...any) { got = append(got, fmt.Sprintf(format, args...)) })
+		if ok := len(got) == 0; ok != tt.ok {
+			t.Errorf("%s: %q", name, got)
+		}
 	}
 }
 
