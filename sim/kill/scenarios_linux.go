@@ -326,7 +326,7 @@ func stoppedAttempt(s *scenarioRun) {
 // drain: the process is asked to stop in the middle of many steps. It lets running
 // attempts end and counts none as lost.
 func drain(s *scenarioRun) {
-	p, err := s.run("wide")
+	p, err := s.run("bulky") // it is not over before this process has read five lines
 	if err != nil {
 		s.Fatalf("%v", err)
 	}
