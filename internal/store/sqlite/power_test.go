@@ -491,7 +491,7 @@ func imageDir(t *testing.T) string {
 // there, nothing that was never committed is, and an engine can continue all runs to
 // their end. ROUX_LONG=1 tries 100,000 images.
 func TestF33_PowerCuts(t *testing.T) {
-	seeds, images := 4, 700
+	seeds, images := 3, 720
 	switch {
 	case os.Getenv("ROUX_LONG") != "":
 		seeds, images = 200, 100_000
