@@ -19,7 +19,8 @@ test: ## vet and all tests; the README's second command
 PURE := ledger|plan|expr|jsonschema|pattern|compile|journal|machine|view|wire|heap|spell|layout|jsonx|yamlx
 
 # Tests that damage files, handle large values, read documents, compare long histories or
-# send one request after the other, with one goroutine, and fuzz targets: they take minutes under the race detector.
+# send one request after the other, with one goroutine, and fuzz targets: they take minutes
+# under the race detector.
 SERIAL := ^(Fuzz|Test(A08_|F20_|F21_|F33_|I06_|I15_|X158_|X159_|X160_|I11_ReconcileNames|Flipped|Damaged|Changed|ImagesOf|IndexAddsUp|LargestInputs|LargeOutputs|ListsAreStreamed|ContractsOfStreamed|RowsQuery|Put$$|X10_|HTMLTo|MarkdownTo|Markup|Table|CountsOf|ResultsHave|Suspension|ExpressionsOver|ActionsStream|AMillion|WordRecall|OneSeed|F50_ThreeDays|F50_ADay|A0[1-6]_|A10_|A24_|NegativeFuzz|BadRequests|DocsPage|X178_Async|DeferredRowsAre|ListsOfARecipe|ListsEndThough|EverySQL))
 
 # The tests of commands that run processes, goroutines or readers beside each other. The

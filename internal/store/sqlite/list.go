@@ -169,8 +169,9 @@ func (s *Store) before(ctx context.Context, q *store.Query) (store.Place, error)
 
 // A listing is the query of List while it is composed.
 type listing struct {
-	text strings.Builder
-	args []any
+	text  strings.Builder
+	args  []any
+	spans bool // it reads the spans of a recipe
 }
 
 func (l *listing) add(text string, values ...any) {
@@ -184,18 +185,19 @@ const fewUnended = 10_000
 // compose makes the query of a list.
 func (s *Store) compose(ctx context.Context, q *store.Query) (*listing, error) {
 	l := &listing{args: []any{q.Account}}
-	first := s.t.listRuns
-	switch {
-	case q.Roots() && q.OnlyUnended():
+	first, few := s.t.listRuns, false
+	if q.Roots() && q.OnlyUnended() {
 		var n int
 		if err := s.read.QueryRowContext(ctx, s.t.countUnended, q.Account, fewUnended+1).Scan(&n); err != nil {
 			return nil, err
 		}
-		if n <= fewUnended {
-			first = s.t.listUnended
-		}
+		few = n <= fewUnended
+	}
+	switch {
+	case few:
+		first = s.t.listUnended
 	case marks.InSpans(q):
-		first = s.t.listOfRecipe
+		first, l.spans = s.t.listOfRecipe, true
 		l.args = append(l.args, q.Recipe)
 	}
 	l.text.WriteString(first)
@@ -209,7 +211,7 @@ func (s *Store) compose(ctx context.Context, q *store.Query) (*listing, error) {
 			l.add(s.t.listBelow, end)
 		}
 	}
-	if q.Since != 0 && !marks.InSpans(q) {
+	if q.Since != 0 && !l.spans {
 		l.add(s.t.listSince, q.Since)
 	}
 	l.add(order, store.MaxScan+1)
@@ -252,15 +254,12 @@ func (s *Store) selectRuns(ctx context.Context, l *listing, q *store.Query) (ord
 	if err != nil {
 		return "", err
 	}
-	if marks.InSpans(q) {
+	if l.spans {
 		l.add(s.t.listSpans, marks.Span(q.Since), q.Since, marks.Span(before.Created), before.Created, before.Run)
 		return s.t.newestSpanFirst, nil
 	}
 	if before != store.Last {
 		l.add(s.t.listAfter, before.Created, before.Run)
-	}
-	if q.Recipe != "" {
-		l.add(s.t.listRecipe, q.Recipe)
 	}
 	if q.OnlyFailed() {
 		l.add(s.t.listFailed)

@@ -134,7 +134,7 @@ func brief(ctx context.Context) context.Context { return context.WithoutCancel(c
 // parts of a composed one.
 type rareTexts struct {
 	// Of lists and reads of runs.
-	listRuns, listRoots, listTree, listChildren, listOfRecipe, listSpans, listRecipe, listFailed, listUnended, countUnended, listFrom, listBelow, listSince,
+	listRuns, listRoots, listTree, listChildren, listOfRecipe, listSpans, listFailed, listUnended, countUnended, listFrom, listBelow, listSince,
 	newestSpanFirst, listAfter, listAfterInTree, listAfterId, newestFirst, oldestFirst, byId,
 	rootOf, position, positionAt, positionInTree, dueRuns, endedRuns, accounts, headsAfter string
 	// Of admission.
@@ -163,7 +163,7 @@ func (t *rareTexts) load(c *catalog.Texts) error {
 		dst  *string
 		name string
 	}{
-		{&t.listRuns, "listRuns"}, {&t.listOfRecipe, "listOfRecipe"}, {&t.listSpans, "listSpans"}, {&t.listRecipe, "listRecipe"}, {&t.listFailed, "listFailed"}, {&t.listUnended, "listUnended"}, {&t.countUnended, "countUnended"},
+		{&t.listRuns, "listRuns"}, {&t.listOfRecipe, "listOfRecipe"}, {&t.listSpans, "listSpans"}, {&t.listFailed, "listFailed"}, {&t.listUnended, "listUnended"}, {&t.countUnended, "countUnended"},
 		{&t.listFrom, "listFrom"}, {&t.listBelow, "listBelow"}, {&t.listSince, "listSince"},
 		{&t.listRoots, "listRoots"}, {&t.listTree, "listTree"}, {&t.listChildren, "listChildren"},
 		{&t.listAfter, "listAfter"}, {&t.listAfterInTree, "listAfterInTree"}, {&t.listAfterId, "listAfterId"},

@@ -101,6 +101,20 @@ func TestListsOfTreesUseTheirIndex(t *testing.T) {
 	if got := queryPlan(t, s, l.text.String(), l.args...); !strings.Contains(got, "USING INDEX runs_live (parked=? AND account=?)") {
 		t.Error(got)
 	}
+	// There are many: those of a recipe are found by its spans.
+	for n := 1; n <= fewUnended; n += 1_000 {
+		var batch []store.Transition
+		for i := range 1_000 {
+			batch = append(batch, startOf(epoch, runKey(n+i), "1"))
+		}
+		mustCommit(t, s, batch...)
+	}
+	if l, err = s.compose(ctx, &store.Query{Account: account, Recipe: "r", Statuses: []string{"running", "queued"}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := queryPlan(t, s, l.text.String(), l.args...); !strings.Contains(got, ofRecipe) {
+		t.Error(got)
+	}
 	for query, want := range map[string]string{
 		"labelledRuns": "SEARCH run_labels USING PRIMARY KEY (account=? AND key=? AND value=? AND created>? AND (created,run)<(?,?))",
 		"hiddenRuns":   "SEARCH hidden_runs USING PRIMARY KEY (account=? AND created>? AND (created,run)<(?,?))",

@@ -3,8 +3,8 @@
 // Package marks keeps what runs have beside their rows: labels, that a user deleted them, and
 // the spans of time in which runs of a recipe were created.
 //
-// It decides how runs are found by them. A run with neither label nor deletion costs next to
-// nothing: one of its recipe in about a second is written. It never opens a transaction: the
+// It decides how runs are found by them. For a run with neither label nor deletion nothing is
+// written, unless it is the first of its recipe in a span. It never opens a transaction: the
 // store does.
 package marks
 
@@ -60,8 +60,8 @@ func Open(texts *catalog.Texts, w *conn.Writer, read *sql.DB) (*Marks, error) {
 	return m, errors.Join(append(errs, texts.Err())...)
 }
 
-// Start writes the marks of a run that begins, behind its row, and the span in which it
-// does unless another of its recipe was written in it.
+// Start writes the marks of a run that begins, behind its row, and its span if it is the
+// first run of the recipe in it.
 func (m *Marks) Start(key store.Key, first *store.Head) error {
 	if first.Root == "" {
 		if err := m.putSpan(recipe{key.Account, first.Recipe}, Span(first.Created)); err != nil {
@@ -95,7 +95,7 @@ func (m *Marks) putSpan(of recipe, span int64) error {
 	return nil
 }
 
-// Forget says that what was written may not be there: a transaction was taken back.
+// Forget drops what is known of spans, after a transaction was rolled back.
 func (m *Marks) Forget() { clear(m.spans) }
 
 // dropSpan removes the span of a run whose row has been removed, if it was the last one of
@@ -164,12 +164,9 @@ func (m *Marks) Drop(h *store.Head) error {
 // Finds reports whether Runs finds the runs that a query selects.
 func Finds(q *store.Query) bool { return q.Roots() && (q.Deleted || len(q.Labels) > 0) }
 
-// InSpans reports whether a list of what a query selects looks for runs of a recipe in the
-// spans in which there are some. Those that failed, or have not ended, have an index of
-// their own, without the recipe.
-func InSpans(q *store.Query) bool {
-	return q.Roots() && q.Recipe != "" && !q.OnlyFailed() && !q.OnlyUnended()
-}
+// InSpans reports whether the spans of a recipe lead to the runs that a query selects. Those
+// that failed have an index of their own.
+func InSpans(q *store.Query) bool { return q.Roots() && q.Recipe != "" && !q.OnlyFailed() }
 
 // Runs returns root runs before a place, newest first, at most limit: those that users
 // deleted or those with the first label of the query, and among them all that it selects.

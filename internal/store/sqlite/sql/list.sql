@@ -19,8 +19,7 @@ AND r.parent = ?;
 -- name: listOfRecipe
 -- CROSS JOIN keeps the order: of the spans, then of the runs in a span.
 SELECT {headColumns} FROM recipe_spans s CROSS JOIN runs r INDEXED BY runs_newest
-ON r.account = s.account AND r.created >= s.span << 20 AND r.created < (s.span + 1) << 20 AND r.recipe = s.recipe
-WHERE s.account = ? AND s.recipe = ?;
+ON {ofSpan} WHERE s.account = ? AND s.recipe = ?;
 
 -- name: listSpans
 -- The index of runs is only for the bounds of a span: with another one, each span would read
@@ -29,9 +28,6 @@ AND s.span >= ? AND +r.created >= ? AND s.span <= ? AND (+r.created, +r.run) < (
 
 -- name: newestSpanFirst
 ORDER BY s.span DESC, r.created DESC, r.run DESC LIMIT ?;
-
--- name: listRecipe
-AND r.recipe = ?;
 
 -- name: listFailed
 AND r.ended <> 0 AND r.status <> 'completed';
