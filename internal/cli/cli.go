@@ -214,8 +214,8 @@ func (a *app) addGroups(root *cobra.Command) {
 	}{
 		{"to begin", []*cobra.Command{a.demoCommand(), a.initCommand(), a.runCommand(), a.resumeCommand()}},
 		{"to write recipes", slices.Concat([]*cobra.Command{a.validateCommand(), a.estimateCommand()}, a.simulatorCommands(), []*cobra.Command{a.fmtCommand(), a.schemaCommand(), a.actionsCommand()})},
-		{"to look at runs", []*cobra.Command{a.runsCommand(), a.traceCommand(), a.graphCommand(), a.explainCommand(), a.eventsCommand(),
-			a.logsCommand(), a.feedCommand(), a.diffCommand(), a.replayCommand()}},
+		{"to look at runs", slices.Concat([]*cobra.Command{a.runsCommand(), a.traceCommand()}, a.graphCommands(), []*cobra.Command{a.explainCommand(), a.eventsCommand(),
+			a.logsCommand(), a.feedCommand(), a.diffCommand(), a.replayCommand()})},
 		{"to pay for runs", []*cobra.Command{a.accountsCommand(), a.creditsCommand()}},
 		{"to serve others", []*cobra.Command{a.serveCommand(), a.devCommand(), a.applyCommand(), a.recipesCommand(), a.keysCommand(), a.webhooksCommand(), a.listenCommand(), a.topCommand()}},
 		{"to keep and share", []*cobra.Command{a.filesCommand(), a.secretsCommand(), a.exportCommand(), a.importCommand(), a.backupCommand(), a.restoreCommand()}},

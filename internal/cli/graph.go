@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !small
+
 package cli
 
 import (
@@ -52,6 +54,9 @@ type drawing struct {
 	width                int
 	limit                int64
 }
+
+// graphCommands are the commands that a small binary does not have.
+func (a *app) graphCommands() []*cobra.Command { return []*cobra.Command{a.graphCommand()} }
 
 func (a *app) graphCommand() *cobra.Command {
 	d := &drawing{limit: defaultSource}

@@ -36,7 +36,7 @@ var floors = []struct {
 	{"3", []string{
 		"internal/picture", "internal/reference",
 		"internal/store", "internal/store/format", "internal/store/memory", "internal/store/sqlite", "internal/store/sqlite/catalog", "internal/store/sqlite/changes", "internal/store/sqlite/check", "internal/store/sqlite/conn", "internal/store/sqlite/directory", "internal/store/sqlite/marks", "internal/store/sqlite/records", "internal/store/sqlite/snapshot", "internal/store/sqlite/wal", "internal/store/storetest",
-		"internal/blob", "internal/egress", "internal/media", "internal/media/pdf", "internal/media/pdftest",
+		"internal/blob", "internal/egress", "internal/media", "internal/media/pdf", "internal/media/pdf/eastasian", "internal/media/pdftest",
 	}},
 	{"3, what is hidden", []string{"internal/masks"}},
 	{"3, a run in a file", []string{"internal/bundle"}},
@@ -106,7 +106,7 @@ var wrappers = map[string][]string{
 	"github.com/yuin/goldmark":                                        {"internal/media"},
 	"golang.org/x/net":                                                {"internal/media"},
 	"golang.org/x/image":                                              {"internal/media"},
-	"golang.org/x/text":                                               {"internal/media/pdf"},
+	"golang.org/x/text":                                               {"internal/media/pdf", "internal/media/pdf/eastasian"},
 	"github.com/gofrs/uuid/v5":                                        {"internal/expr"},
 	"github.com/ncruces/go-strftime":                                  {"internal/expr"},
 	"code.dny.dev/ssrf":                                               {"internal/egress"},

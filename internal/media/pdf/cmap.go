@@ -7,10 +7,8 @@ import (
 	"unicode/utf16"
 
 	"golang.org/x/text/encoding"
-	"golang.org/x/text/encoding/japanese"
-	"golang.org/x/text/encoding/korean"
-	"golang.org/x/text/encoding/simplifiedchinese"
-	"golang.org/x/text/encoding/traditionalchinese"
+
+	"github.com/roux-engine/roux/internal/media/pdf/eastasian"
 )
 
 // Limits of one CMap. Ranges are stored as ranges, however wide.
@@ -163,17 +161,6 @@ func (m *cmap) length(raw []byte) int {
 	return 2
 }
 
-// legacyCMaps are the encodings behind the predefined CMaps of the PDF
-// standard, by a part of the name.
-var legacyCMaps = []struct {
-	part string
-	enc  encoding.Encoding
-}{
-	{"GBK", simplifiedchinese.GB18030}, {"GB-EUC", simplifiedchinese.GB18030}, {"GBpc", simplifiedchinese.GB18030},
-	{"B5pc", traditionalchinese.Big5}, {"ETen", traditionalchinese.Big5}, {"HKscs", traditionalchinese.Big5},
-	{"RKSJ", japanese.ShiftJIS}, {"KSC", korean.EUCKR}, {"EUC-", japanese.EUCJP},
-}
-
 // predefined returns how the codes of a predefined CMap are decoded: as UTF-16,
 // or in a legacy encoding. It returns neither for Identity and for unknown
 // names.
@@ -181,10 +168,5 @@ func predefined(name string) (utf16 bool, enc encoding.Encoding) {
 	if strings.Contains(name, "UCS2") || strings.Contains(name, "UTF16") {
 		return true, nil
 	}
-	for _, l := range legacyCMaps {
-		if strings.Contains(name, l.part) {
-			return false, l.enc
-		}
-	}
-	return false, nil
+	return false, eastasian.Of(name)
 }
