@@ -239,6 +239,12 @@ type Transition struct {
 	Watch   *ledger.Watch
 	notices []ledger.Notice // of the entries, if they were accepted
 
+	// Records changes records in the commit of the events that cause it, in their order.
+	// They have no name and no guard (AnyRevision), so none of them is ever refused. Created
+	// and Updated are set to RecordsAt, UTC µs, as PutRecords sets them.
+	Records   []RecordChange
+	RecordsAt int64
+
 	// Compaction, when set, covers the run's events up to Compaction.Last: they are
 	// kept as a chunk and no longer need a journal row.
 	Compaction *Compaction

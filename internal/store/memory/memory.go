@@ -257,6 +257,10 @@ func clone(t *store.Transition) store.Transition {
 	}
 	c.Files = slices.Clone(t.Files)
 	c.Entries = slices.Clone(t.Entries)
+	c.Records = slices.Clone(t.Records)
+	for i := range c.Records {
+		c.Records[i].Data = bytes.Clone(c.Records[i].Data)
+	}
 	if t.Head != nil {
 		h := *t.Head
 		c.Head = &h

@@ -167,6 +167,9 @@ func (m *model) apply(t *store.Transition) {
 	if len(t.Entries) > 0 {
 		m.accounts[t.Account] = m.account(t.Account).record(t.Entries)
 	}
+	if len(t.Records) > 0 {
+		_, _ = m.putRecords(t.RecordsAt, t.Records) // they have no guards
+	}
 	m.record(t.Account, store.AppendChanges(nil, t, uint64(len(m.account(t.Account).entries)-len(t.Entries)+1)))
 	if t.Run == "" {
 		return

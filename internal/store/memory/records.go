@@ -113,7 +113,21 @@ func (s *Store) PutRecords(ctx context.Context, epoch uint64, at int64, changes 
 	if err := store.Fenced(epoch, m.epoch); err != nil {
 		return nil, err
 	}
-	var undo []func()
+	saved := m.undo
+	m.undo = []func(){}
+	stored, err := m.putRecords(at, changes)
+	if err != nil {
+		m.rollback()
+	}
+	m.undo = saved
+	if err == nil {
+		s.stats.Syncs++
+	}
+	return stored, err
+}
+
+// putRecords carries out changes of records up to the first that is refused.
+func (m *model) putRecords(at int64, changes []store.RecordChange) ([]store.Record, error) {
 	stored := make([]store.Record, len(changes))
 	for i := range changes {
 		c := &changes[i]
@@ -125,16 +139,15 @@ func (s *Store) PutRecords(ctx context.Context, epoch uint64, at int64, changes 
 			}
 		}
 		if err := store.AdmitRecord(c, old.Revision, holder); err != nil {
-			for _, f := range slices.Backward(undo) {
-				f()
-			}
 			return nil, err
 		}
-		undo = append(undo, func() {
-			if delete(m.records, c.RecordKey); is {
-				m.records[c.RecordKey] = old
-			}
-		})
+		if m.undo != nil {
+			m.undo = append(m.undo, func() {
+				if delete(m.records, c.RecordKey); is {
+					m.records[c.RecordKey] = old
+				}
+			})
+		}
 		if c.Delete {
 			stored[i].RecordKey = c.RecordKey
 			delete(m.records, c.RecordKey)
@@ -149,7 +162,6 @@ func (s *Store) PutRecords(ctx context.Context, epoch uint64, at int64, changes 
 		m.records[c.RecordKey] = r
 		stored[i] = cloneRecord(r)
 	}
-	s.stats.Syncs++
 	return stored, nil
 }
 

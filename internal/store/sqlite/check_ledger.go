@@ -4,7 +4,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 
 	"github.com/roux-engine/roux/fault"
@@ -14,29 +13,11 @@ import (
 	"github.com/roux-engine/roux/internal/store/sqlite/conn"
 )
 
-// ledger reads the entries of every account from the first on, and compares the stored
-// states with what they lead to.
+// ledger folds the entries of every account.
 func (c *checking) ledger(ctx context.Context) error {
-	var accounts []string
-	err := c.Query(ctx, c.s.t.meteredAccounts, func(rows *sql.Rows) error {
-		var account string
-		err := rows.Scan(&account)
-		accounts = append(accounts, account)
-		return err
+	return c.Ledger(ctx, c.s.t.meteredAccounts, func(account string) error {
+		return c.s.fold(ctx, account, func(*ledger.Account, *ledger.Entry, uint64) error { return nil })
 	})
-	if err != nil {
-		return err
-	}
-	for _, account := range accounts {
-		err := c.s.fold(ctx, account, func(*ledger.Account, *ledger.Entry, uint64) error { return nil })
-		if errors.Is(err, fault.StoreCorrupt) {
-			err = c.Complain("%s", fault.Message(err))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // FoldLedger reads all entries of an account and compares what must be consistent: their

@@ -83,6 +83,7 @@ func (s *Store) Commit(ctx context.Context, batch []store.Transition) ([]store.V
 		}
 		clear(s.accounts) // some may have entries that were not written
 		s.feed.Discard()
+		s.records.Discard()
 		s.marks.Forget()
 		return nil, s.fail(err)
 	}
@@ -99,6 +100,7 @@ func (s *Store) commitLocked(batch []store.Transition, encoded []encodedCompacti
 	defer c.forget()
 	s.trimAccounts()
 	s.feed.Trim(maxCached)
+	s.records.Begin()
 
 	verdicts := make([]store.Verdict, len(batch))
 	written, again, err := s.writeTransitions(batch, encoded, verdicts)
@@ -193,6 +195,9 @@ func (s *Store) writeTransitions(batch []store.Transition, encoded []encodedComp
 		case verdicts[i].Err == nil:
 			written++
 			err := s.addChanges(t)
+			if err == nil {
+				err = s.addRecords(t)
+			}
 			if err == nil && t.Group != "" {
 				err = failpoint.Hit(failpoint.GroupMiddle)
 			}
@@ -220,6 +225,7 @@ func (s *Store) takeBack() error {
 	}
 	clear(s.accounts) // some have entries that are not there any more
 	s.feed.Discard()
+	s.records.Discard()
 	s.marks.Forget()
 	clear(s.c.fresh)
 	s.c.forgetEntries()

@@ -54,6 +54,7 @@ func (s *Store) PutRecords(ctx context.Context, epoch uint64, at int64, changes 
 	if err := store.Fenced(epoch, s.epoch); err != nil {
 		return nil, err
 	}
+	s.records.Begin()
 	err = s.inTx(func() error {
 		stored, err = s.records.Put(at, changes, data)
 		return err
@@ -68,6 +69,19 @@ func (s *Store) PutRecords(ctx context.Context, epoch uint64, at int64, changes 
 	}
 	s.countPages(pages)
 	return stored, nil
+}
+
+// addRecords changes the records of a transition that was accepted.
+func (s *Store) addRecords(t *store.Transition) error {
+	if len(t.Records) == 0 {
+		return nil
+	}
+	if err := s.begin(); err != nil {
+		return err
+	}
+	s.c.rows += int64(len(t.Records))
+	_, err := s.records.Put(t.RecordsAt, t.Records, records.Encode(t.Records))
+	return err
 }
 
 // ForgetRecords implements store.Records.

@@ -53,6 +53,7 @@ func (h *harness) groupOf(name string, a *ledger.Account) []store.Transition {
 	child.Suspension = &store.Suspension{WakeAt: 7}
 	parent := h.next(key("parent"), 4, 5)
 	parent.Files = []string{"file of parent"}
+	parent.Records, parent.RecordsAt = []store.RecordChange{written("of parent", "data"), erased("before")}, 5
 	end := store.Transition{Key: key("other"), Epoch: h.epoch, Head: head(key("other"), "completed", 1000)}
 	return of(name, child, parent, end)
 }
@@ -70,6 +71,10 @@ func (h *harness) content() string {
 	}
 	_, err := h.s.Plan(ctx, "plan of child")
 	b = fmt.Appendf(b, "plan: %v, file of child: %q, of parent: %q\n", fault.CodeOf(err), h.naming("acme", "file of child"), h.naming("acme", "file of parent"))
+	for _, id := range []string{"of parent", "before"} {
+		r, err := h.s.Record(ctx, recordKey(id))
+		b = fmt.Appendf(b, "record %s: %q %d %v\n", id, r.Data, r.Created, fault.CodeOf(err))
+	}
 	last, _, err := h.s.Newest(ctx, "acme")
 	h.must(err)
 	due, err := h.s.Due(ctx, 1<<50, 10)

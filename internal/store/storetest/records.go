@@ -378,9 +378,10 @@ func recordsSurvive(h *harness, d Disk) {
 	}
 	_, err := h.s.PutRecords(ctx, h.epoch, 7, changes)
 	h.must(err)
-	h.commit(h.start(key("a"), 1))
+	begin := h.start(key("a"), 1)
+	begin.Records, begin.RecordsAt = []store.RecordChange{written("of a run", "data"), erased("3")}, 8
+	h.commit(begin)
 	last := h.put(8, store.Record{RecordKey: recordKey("last")})
-	h.drop(recordKey("3"))
 	h.drop(recordKey("last"))
 	for round := range 4 {
 		if round%2 == 0 {
@@ -391,6 +392,7 @@ func recordsSurvive(h *harness, d Disk) {
 		}
 		h.noRecord(recordKey("3"))
 		h.noRecord(recordKey("last"))
+		h.equal("of a run", h.record(recordKey("of a run")).Data, []byte("data"))
 		for n := range 20 {
 			if n == 3 {
 				continue
@@ -407,4 +409,44 @@ func recordsSurvive(h *harness, d Disk) {
 		h.drop(recordKey("last"))
 	}
 	h.holds(key("a"), 1)
+}
+
+// written and erased are changes of a record as transitions have them.
+func written(id, data string) store.RecordChange {
+	return store.RecordChange{Record: store.Record{RecordKey: recordKey(id), Revision: store.AnyRevision, Data: []byte(data)}}
+}
+
+func erased(id string) store.RecordChange {
+	return store.RecordChange{Delete: true, Record: store.Record{RecordKey: recordKey(id), Revision: store.AnyRevision}}
+}
+
+// The records of a transition change with its events, in their order, or not at all.
+func recordsOfTransitions(h *harness) {
+	first := h.put(1, store.Record{RecordKey: recordKey("a"), Data: []byte("before")})
+	begin := h.start(key("run"), 2)
+	begin.Records, begin.RecordsAt = []store.RecordChange{written("a", "one"), erased("none"), written("b", "two"), erased("b"), written("c", "three")}, 7
+	h.commit(begin)
+	a, c := h.record(recordKey("a")), h.record(recordKey("c"))
+	h.equal("replaced", []any{a.Data, a.Created, a.Updated, a.Revision > first.Revision}, []any{[]byte("one"), int64(1), int64(7), true})
+	h.equal("new", []any{c.Data, c.Created, c.Updated, c.Revision > a.Revision}, []any{[]byte("three"), int64(7), int64(7), true})
+	h.noRecord(recordKey("b"))
+
+	late := h.next(key("run"), 9, 9)
+	late.Records = []store.RecordChange{erased("a")}
+	h.refused(fault.Conflict, late)
+	stale := h.next(key("run"), 3, 3)
+	stale.Epoch, stale.Records = h.epoch-1, []store.RecordChange{erased("a")}
+	h.refused(fault.StaleEpoch, stale)
+	h.equal("kept", h.record(recordKey("a")), a)
+
+	alone := store.Transition{Key: key("run"), Epoch: h.epoch, Records: []store.RecordChange{erased("a"), written("d", "four")}, RecordsAt: 8}
+	more := h.next(key("run"), 3, 4)
+	more.Records, more.RecordsAt = []store.RecordChange{written("c", "five")}, 9
+	h.commit(alone, more)
+	h.noRecord(recordKey("a"))
+	d := h.record(recordKey("d"))
+	h.equal("without events", []any{d.Data, d.Created}, []any{[]byte("four"), int64(8)})
+	c = h.record(recordKey("c"))
+	h.equal("again", []any{c.Data, c.Created, c.Updated, c.Revision > d.Revision}, []any{[]byte("five"), int64(7), int64(9), true})
+	h.holds(key("run"), 4)
 }

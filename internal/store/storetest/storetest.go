@@ -86,6 +86,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"I15_LargeRecordLists", largeRecordLists},
 		{"RecordsAreForgotten", forgottenRecords},
 		{"RecordRaces", recordRaces},
+		{"RecordsOfTransitions", recordsOfTransitions},
 		{"Stats", stats},
 		{"CancelledContext", cancelled},
 		{"ClosedStore", closed},

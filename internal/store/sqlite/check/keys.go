@@ -3,7 +3,9 @@
 package check
 
 import (
+	"context"
 	"database/sql"
+	"errors"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/ledger"
@@ -41,4 +43,29 @@ func (k *Keys) Entry(e *ledger.Entry, n uint64) error {
 		return nil
 	}
 	return fault.New(fault.StoreCorrupt, "entry %d (%s) is not the one that is recorded under its key", n, e.Key)
+}
+
+// Ledger calls fold for every account that has entries, and complains where it finds that what
+// is stored is not what the entries lead to.
+func (c *Check) Ledger(ctx context.Context, accountsQuery string, fold func(account string) error) error {
+	var accounts []string
+	err := c.Query(ctx, accountsQuery, func(rows *sql.Rows) error {
+		var account string
+		err := rows.Scan(&account)
+		accounts = append(accounts, account)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, account := range accounts {
+		err := fold(account)
+		if errors.Is(err, fault.StoreCorrupt) {
+			err = c.Complain("%s", fault.Message(err))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -29,7 +29,7 @@ type writer struct {
 		last, largest, putLast                         *conn.Stmt
 	}
 	numbers
-	before numbers // as they were when Put was called
+	before numbers // as they were when Begin was called
 }
 
 // numbers are which revisions were used.
@@ -69,11 +69,13 @@ func Encode(changes []store.RecordChange) [][]byte {
 	return data
 }
 
+// Begin is called before the first Put of a transaction.
+func (t *Table) Begin() { t.before = t.numbers }
+
 // Put carries out changes in the transaction that is open, and returns the records as they
 // are then; see [store.Records]. After an error the transaction must be rolled back, and
 // Discard be called.
 func (t *Table) Put(at int64, changes []store.RecordChange, data [][]byte) ([]store.Record, error) {
-	t.before = t.numbers
 	stored := make([]store.Record, len(changes))
 	for i := range changes {
 		c := &changes[i]
@@ -186,7 +188,7 @@ func (t *Table) readLast() error {
 	return nil
 }
 
-// Discard takes back what Put has done: its transaction has failed.
+// Discard takes back what Put has done since Begin: its transaction has failed.
 func (t *Table) Discard() { t.numbers = t.before }
 
 // Reread is called after the table was written by others.
