@@ -89,6 +89,7 @@ const (
 	Usage                   Code = "USAGE"
 	Unauthorized            Code = "UNAUTHORIZED"
 	WaitTimeout             Code = "WAIT_TIMEOUT"
+	JobExpired              Code = "JOB_EXPIRED"
 	AssertionFailed         Code = "ASSERTION_FAILED"
 	ServerUnreachable       Code = "SERVER_UNREACHABLE"
 	EgressRefused           Code = "EGRESS_REFUSED"
@@ -160,6 +161,7 @@ var table = []Info{
 	{QuotaExceeded, 429, CauseRateLimit, true, ExitCredits, "", nil, "A quota of the account is reached, such as that of its live runs or of its storage.", "Wait for a run to end, delete what is not needed, or let the operator raise the quota that the message names."},
 	{StepFailed, 500, CauseProvider, false, ExitFailed, "", nil, "A step's action reported a failure.", "Read the step's error; `roux explain RUN STEP` and `GET /v1/recipe-executions/RUN/explain?step=STEP` show what led to it."},
 	{StepTimeout, 504, CauseTimeout, true, ExitFailed, "", []string{"TIMEOUT", "timeout"}, "A step ran longer than its timeout.", "Raise `timeout`, or add a retryPolicy that names TIMEOUT."},
+	{JobExpired, 504, CauseTimeout, true, ExitFailed, "", nil, "An external job did not end in time.", "Ask the provider what became of the job, whose id the event node.waiting has; retry the run, or raise the job's time to live."},
 	{WaitTimeout, 504, CauseTimeout, false, ExitFailed, "", nil, "A wait ended without its signal.", "Send the signal in time, or raise the wait's timeout."},
 	{ConditionError, 422, CauseExpression, false, ExitFailed, "", nil, "A condition could not be evaluated.", "Guard absent values with has(), and check the types."},
 	{TemplateError, 422, CauseExpression, false, ExitFailed, "", nil, "An expression or template could not be evaluated.", "Guard absent values with has() or the default filter."},

@@ -114,7 +114,7 @@ func (c *Checker) StepStatus(ref Ref) Status {
 // Live reports whether fence is the last attempt of a step instance and has not ended.
 func (c *Checker) Live(ref Ref, fence Fence) bool {
 	s := c.steps[ref]
-	return s != nil && s.status == Running && s.attempt == fence.Attempt && s.gen == fence.Gen && c.gen == fence.Gen
+	return s != nil && (s.status == Running || s.status == Waiting) && s.attempt == fence.Attempt && s.gen == fence.Gen && c.gen == fence.Gen
 }
 
 // Begun reports whether the attempt of that fence was ever dispatched.
@@ -318,7 +318,7 @@ func (c *Checker) checkStep(ev *Event) error {
 		s.attempt, s.gen, s.charged = ev.Attempt, c.gen, false
 	case EvNodeOpened:
 		c.resetInner(ev, everyItem)
-	case EvNodeRetried, EvNodeWaiting:
+	case EvNodeRetried, EvNodeWaiting, EvNodeSubmitted:
 		s.due = ev.Due()
 	case EvNodeFailed:
 		if !ev.Handled() && !c.plan.Drain {
@@ -408,8 +408,9 @@ func (c *Checker) checkTiming(s *stepRecord, ev *Event) error {
 	step := &c.plan.Steps[ev.Step]
 	switch {
 	case ev.Kind == EvNodeQueued && s.status == Retrying,
-		ev.Kind == EvNodeCompleted && s.status == Waiting && step.Signal == "",
-		ev.Kind == EvNodeFailed && s.status == Waiting && ev.Code == fault.WaitTimeout:
+		ev.Kind == EvNodeCompleted && s.status == Waiting && step.Kind == plan.Wait && step.Signal == "",
+		ev.Kind == EvNodeFailed && s.status == Waiting && ev.Code == fault.WaitTimeout,
+		s.status == Waiting && ev.Code == fault.JobExpired:
 		if early > 0 {
 			return fmt.Errorf("I9: its timer fired %d µs early", early)
 		}

@@ -196,6 +196,11 @@ func renderStep(p *plan.Plan, step *plan.Step, ev *Event, payload map[string]any
 		if ev.Text != "" {
 			payload["signal"] = ev.Text
 		}
+	case EvNodeSubmitted:
+		payload["until"], payload["jobId"] = Time(ev.Due()), ev.Text
+		if job, err := ev.Job(); err == nil {
+			payload["provider"] = job.Provider
+		}
 	case EvNodeRetried:
 		payload["cause"], payload["delayMs"], payload["due"] = fault.CauseOf(ev.Code), ev.Delay().Milliseconds(), Time(ev.Due())
 		putError(payload, ev.Code, ev.Text)

@@ -71,6 +71,8 @@ const (
 	EvChildStarted  EventKind = 46 // Attempt; Text: id of the child run; Data: its Share as JSON; Hash
 	EvChildExtended EventKind = 47 // Attempt; Flag Resource; N: added to its share
 	EvChildEnded    EventKind = 48 // Attempt; Flag RunStatus; N: millionths of a credit that it costs; M: steps it began; Code, Text: why; Data: output
+
+	EvNodeSubmitted EventKind = 49 // Attempt: it has given the work to an outside service and goes on as a Job; Text: id of the job; Data: SubmittedJob as JSON; N: when it expires; Hash
 )
 
 // names maps kinds to their published names, the one enum of X178.
@@ -123,6 +125,7 @@ var names = [...]string{
 	EvChildStarted:     "run.child_started",
 	EvChildExtended:    "run.child_extended",
 	EvChildEnded:       "run.child_ended",
+	EvNodeSubmitted:    "node.waiting",
 }
 
 // An Event is one thing that happened to a run. Path, Text and Data may share

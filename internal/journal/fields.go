@@ -109,8 +109,8 @@ func (e *Event) Percent() int64 { return e.N / 10_000 }
 // DeltaIndex is the number of the delta within its step instance, from 0 (EvNodeDelta).
 func (e *Event) DeltaIndex() int64 { return e.N }
 
-// Due is when the wait ends or the next try begins, in UTC µs; 0 = a wait that
-// only a signal ends (EvNodeWaiting, EvNodeRetried).
+// Due is when the wait ends, the next try begins or the job expires, in UTC µs; 0 = a wait
+// that only a signal ends (EvNodeWaiting, EvNodeRetried, EvNodeSubmitted).
 func (e *Event) Due() int64 { return e.N }
 
 // Delay is the delay before the next try (EvNodeRetried).

@@ -127,7 +127,7 @@ func (h *History) Add(ev *Event) {
 		res.Output = bytes.Clone(ev.Data)
 	case EvNodeFallback:
 		res.Status, res.Error = Running.String(), &StepError{string(ev.Code), ev.Text}
-	case EvNodeWaiting:
+	case EvNodeWaiting, EvNodeSubmitted:
 		res.Status = Waiting.String()
 	case EvNodeRetried:
 		res.Status, res.Error = Retrying.String(), &StepError{string(ev.Code), ev.Text}

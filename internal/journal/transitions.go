@@ -36,18 +36,18 @@ var changes = [...]struct {
 	{EvNodeOpened, Running, []Status{Pending, Invalidated}},
 	{EvNodeItems, same, []Status{Running}},
 	{EvNodeIteration, same, []Status{Running}},
-	{EvNodeProgress, same, []Status{Running}},
-	{EvNodeLog, same, []Status{Running}},
-	{EvNodeDelta, same, []Status{Running}},
-	{EvNodePreview, same, []Status{Running}},
+	{EvNodeProgress, same, []Status{Running, Waiting}},
+	{EvNodeLog, same, []Status{Running, Waiting}},
+	{EvNodeDelta, same, []Status{Running, Waiting}},
+	{EvNodePreview, same, []Status{Running, Waiting}},
 	{EvNodeWaiting, Waiting, []Status{Pending, Invalidated}},
-	{EvNodeRetried, Retrying, []Status{Running}},
+	{EvNodeRetried, Retrying, []Status{Running, Waiting}},
 	{EvNodeLost, Queued, []Status{Running}},
 	// A step that waits for its next try does not time out: either that try comes
 	// before total_timeout, or there is none.
 	{EvNodeFallback, Running, []Status{Pending, Invalidated, Blocked, Queued, Running, Waiting}},
 	{EvNodeAborting, same, []Status{Running}},
-	{EvNodeCharged, same, []Status{Running}},
+	{EvNodeCharged, same, []Status{Running, Waiting}},
 	{EvNodeCompleted, Completed, []Status{Pending, Invalidated, Running, Waiting}},
 	{EvNodeFailed, StepFailed, []Status{Pending, Invalidated, Blocked, Queued, Running, Waiting}},
 	{EvNodeSkipped, Skipped, []Status{Pending, Invalidated, Blocked, Queued, Running, Waiting}},
@@ -55,11 +55,12 @@ var changes = [...]struct {
 	{EvNodeInvalidated, Invalidated, []Status{Completed}},
 	{EvNodeInvalidated, Pending, []Status{StepFailed, Skipped, Cancelled}},
 	{EvNodeInvalidated, Running, []Status{StepFailed, Cancelled}}, // reopened, keeping its scopes
-	{EvNodeIgnored, same, []Status{Pending, Invalidated, Blocked, Queued, Running, Retrying, Completed, StepFailed, Skipped, Cancelled}},
-	{EvContract, same, []Status{Running}},
+	{EvNodeIgnored, same, []Status{Pending, Invalidated, Blocked, Queued, Running, Waiting, Retrying, Completed, StepFailed, Skipped, Cancelled}},
+	{EvContract, same, []Status{Running, Waiting}},
 	{EvChildStarted, Running, []Status{Queued}},
 	{EvChildExtended, same, []Status{Running}},
 	{EvChildEnded, same, []Status{Running}},
+	{EvNodeSubmitted, Waiting, []Status{Running}},
 	{EvNodeCompensating, same, []Status{Completed}},
 	{EvNodeCompensated, same, []Status{Completed}},
 }
@@ -118,7 +119,7 @@ func Changes() (all []Change) {
 }
 
 // eventKinds is one more than the largest event kind.
-const eventKinds = int(EvChildEnded) + 1
+const eventKinds = int(EvNodeSubmitted) + 1
 
 // allowed is the table by index.
 var allowed = func() (t [eventKinds][same][same]bool) {

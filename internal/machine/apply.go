@@ -62,7 +62,7 @@ func (r *Run) apply(ev *journal.Event, s *scope) error {
 	}
 	i := ev.Step - s.g.First
 	st := &s.steps[i]
-	r.trackCeiling(s, i, ev.Kind)
+	r.trackAttempt(s, i, ev)
 	switch ev.Kind {
 	case journal.EvNodeReady:
 		st.flags |= flagReady
@@ -102,6 +102,8 @@ func (r *Run) apply(ev *journal.Event, s *scope) error {
 		if due := ev.Due(); due > 0 {
 			r.arm(s, i, due)
 		}
+	case journal.EvNodeSubmitted:
+		return r.applySubmitted(s, i, ev)
 	case journal.EvChildStarted, journal.EvChildExtended, journal.EvChildEnded:
 		return r.applyChild(s, i, ev)
 	case journal.EvNodeRetried:
@@ -130,7 +132,7 @@ func (r *Run) apply(ev *journal.Event, s *scope) error {
 		r.applySkipped(s, i, ev)
 	case journal.EvNodeCancelled:
 		st.reason = ev.Reason()
-		if st.status == journal.Running && st.attempt > 0 {
+		if st.attempt > 0 && (st.status == journal.Running || st.status == journal.Waiting) {
 			st.flags |= flagUnknown
 		}
 		r.dropChildRun(s, i)

@@ -157,7 +157,7 @@ func (r *Run) Admits(in *Input) bool {
 		return true
 	}
 	s, i := r.at(in.Ref)
-	if s == nil || s.steps[i].status != journal.Running {
+	if s == nil || !s.attemptOpen(i) {
 		return false
 	}
 	if c := s.comps[i]; c != nil {

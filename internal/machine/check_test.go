@@ -20,10 +20,11 @@ type runChecker struct {
 	frames []byte
 	owed   map[string]bool               // issued commands
 	live   map[journal.Ref]journal.Fence // the attempt dispatched last
+	jobs   map[jobName]journal.Ref       // those that the store keeps
 }
 
 func newLedger(r *Run) *runChecker {
-	return &runChecker{run: r, seen: journal.NewChecker(r.plan), owed: map[string]bool{}, live: map[journal.Ref]journal.Fence{}}
+	return &runChecker{run: r, seen: journal.NewChecker(r.plan), owed: map[string]bool{}, live: map[journal.Ref]journal.Fence{}, jobs: map[jobName]journal.Ref{}}
 }
 
 func commandKey(c Command) string {
@@ -58,10 +59,50 @@ func (l *runChecker) turn(t *Turn) error {
 		}
 	}
 	l.frames = journal.AppendFrame(l.frames, t.Events)
+	if err := l.keepJobs(t.Jobs); err != nil {
+		return err
+	}
 	for _, c := range t.Commands {
 		l.owed[commandKey(c)] = true
 	}
 	return l.check()
+}
+
+// keepJobs follows what the store keeps of external jobs: each change is of a job that it
+// keeps or begins to keep, and it keeps those that steps wait for, no others (X128).
+func (l *runChecker) keepJobs(changes []journal.JobChange) error {
+	for i := range changes {
+		c := &changes[i]
+		name := nameOf(&c.Job)
+		ref, kept := l.jobs[name]
+		switch {
+		case c.Kind == journal.JobSubmitted:
+			if kept {
+				return fmt.Errorf("X128: two steps wait for job %v", name)
+			}
+			l.jobs[name] = c.Ref
+		case c.Unknown:
+			if kept {
+				return fmt.Errorf("X128: job %v is cancelled as one that nobody waits for, and %v does", name, ref)
+			}
+		case !kept || ref != c.Ref:
+			return fmt.Errorf("X128: job %v ends, for which no step waits", name)
+		default:
+			delete(l.jobs, name)
+		}
+	}
+	waiting := 0
+	var err error
+	l.run.EachJob(func(ref journal.Ref, fence journal.Fence, provider, id string) {
+		waiting++
+		if l.jobs[jobName{provider, id}] != ref || fence != l.live[ref] {
+			err = fmt.Errorf("X128: %s waits for job %s of attempt %v, which the store does not keep for it", journal.StepPath(l.run.plan, ref), id, fence)
+		}
+	})
+	if err == nil && waiting != len(l.jobs) {
+		err = fmt.Errorf("X128: the store keeps %d jobs, and steps wait for %d", len(l.jobs), waiting)
+	}
+	return err
 }
 
 // check asserts the invariants of the current state.

@@ -48,7 +48,7 @@ func (r *Run) ChildTask(ref journal.Ref) (*ChildTask, *Failure) {
 	}
 	step, code := s.step(r.plan, i), r.prog.code(ref.Step)
 	t := Task{Ref: ref, step: step, code: code}
-	t.capture(r.env(s, i, step, nil))
+	t.resolve(r.env(s, i, step, nil))
 	child := &ChildTask{Ref: r.plan.Children[step.Child.Ref], Child: step.Child}
 	child.Depth, child.MaxDepth = r.childDepth(step)
 	var fail *Failure

@@ -25,6 +25,10 @@ const (
 type Turn struct {
 	Events   []journal.Event
 	Commands []Command
+	// Jobs are the external jobs that were submitted and those that have ended, in order.
+	// What the store knows of them must change in the commit of the events. They may come
+	// without events.
+	Jobs []journal.JobChange
 	// Limit is the number of events after which a Decide stops and owes CmdContinue.
 	// Default MaxEvents.
 	Limit int
@@ -41,7 +45,7 @@ type Turn struct {
 // already applied to the run. The caller must make them durable before it carries out
 // a command or answers a request.
 func (r *Run) Decide(in *Input, turn *Turn) {
-	turn.Events, turn.Commands, turn.Short, turn.Err = turn.Events[:0], turn.Commands[:0], false, nil
+	turn.Events, turn.Commands, turn.Jobs, turn.Short, turn.Err = turn.Events[:0], turn.Commands[:0], turn.Jobs[:0], false, nil
 	r.turn, r.size, r.room = turn, 0, in.Room
 	r.clock = max(in.At, r.now) // time never goes backwards within a run (I10)
 	defer func() { r.turn = nil }()
@@ -223,7 +227,10 @@ func (r *Run) handleHeld(in *Input) {
 // as node.ignored (I3, X81, X82, X95).
 func (r *Run) handleResult(in *Input) {
 	s, i := r.at(in.Ref)
-	if s == nil {
+	if s == nil { // its scope has ended
+		if in.Outcome == Submitted && checkJob(&in.Job.Job) == nil {
+			r.cancelJob(in)
+		}
 		return
 	}
 	st := &s.steps[i]
@@ -232,7 +239,10 @@ func (r *Run) handleResult(in *Input) {
 		r.handleCollected(s, i, c, in)
 		return
 	}
-	if st.status != journal.Running && !mutation.Duplicate || c != nil || r.stale(st, in) {
+	if !s.attemptOpen(i) && !mutation.Duplicate || c != nil || r.stale(st, in) {
+		if in.Outcome == Submitted {
+			r.disown(s, i, in)
+		}
 		if in.Fence.Attempt > 0 && in.Fence.Attempt <= st.attempt && !r.status.Terminal() && in.Outcome != Preview &&
 			st.flags&ignoredFlag(in.Source, in.Fence.Attempt == st.attempt) == 0 {
 			r.emitStep(s, i, journal.Event{Kind: journal.EvNodeIgnored, Flag: uint8(in.Source), Attempt: in.Fence.Attempt})
@@ -240,6 +250,8 @@ func (r *Run) handleResult(in *Input) {
 		return
 	}
 	switch in.Outcome {
+	case Submitted:
+		r.submit(s, i, in)
 	case Preview:
 		if r.status == journal.RunRunning {
 			r.emitStatus(journal.RunPreview)
@@ -324,7 +336,7 @@ func (r *Run) handleProgress(in *Input) {
 		return
 	}
 	st := &s.steps[i]
-	if st.status != journal.Running || s.comps[i] != nil || r.stale(st, in) {
+	if !s.attemptOpen(i) || s.comps[i] != nil || r.stale(st, in) {
 		return
 	}
 	switch in.Progress.Kind {

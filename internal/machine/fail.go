@@ -53,7 +53,7 @@ func (r *Run) emitViolation(s *scope, i int32, f *Failure) {
 func (r *Run) finalFailure(s *scope, i int32, f *Failure, hash []byte) {
 	step, st := s.step(r.plan, i), &s.steps[i]
 	ev := journal.Event{Code: f.Code, Text: f.Msg, Hash: hash}
-	if c := s.comps[i]; st.status == journal.Running && (c == nil || c.child != nil) {
+	if c := s.comps[i]; s.attemptOpen(i) && (c == nil || c.child != nil) {
 		ev.Attempt = st.attempt // the failure ends an attempt
 	}
 	if st.at > 0 {

@@ -72,13 +72,12 @@ func (r *Run) trackCeiling(s *scope, i int32, kind journal.EventKind) {
 	if r.funds.uncounted || !r.metered() {
 		return
 	}
-	st := &s.steps[i]
 	switch kind {
 	case journal.EvNodeStarted:
 		r.funds.open = r.funds.open.Plus(r.ceiling(s, i))
 	case journal.EvNodeRetried, journal.EvNodeLost, journal.EvNodeFallback, journal.EvNodeCompleted,
 		journal.EvNodeFailed, journal.EvNodeSkipped, journal.EvNodeCancelled:
-		if st.status == journal.Running && s.comps[i] == nil {
+		if s.attemptOpen(i) && s.comps[i] == nil {
 			r.funds.open -= r.ceiling(s, i)
 		}
 	}
@@ -91,7 +90,7 @@ func (r *Run) openCeilings() ledger.Amount {
 		r.funds.open, r.funds.uncounted = 0, false
 		r.eachScope(func(s *scope) {
 			for k := range s.steps {
-				if i := int32(k); s.steps[k].status == journal.Running && s.comps[i] == nil {
+				if i := int32(k); s.attemptOpen(i) && s.comps[i] == nil {
 					r.funds.open = r.funds.open.Plus(r.ceiling(s, i))
 				}
 			}

@@ -68,9 +68,10 @@ type Input struct {
 	N     int64       // InChildExtended
 
 	// InResult.
-	Output    []byte // canonical JSON, at most 1 MiB
-	InputHash []byte // SHA-256 of the rendered input, 32 bytes; nil when not rendered
-	Cost      int64  // whole credits, of a success
+	Job       *SubmittedJob // Submitted
+	Output    []byte        // canonical JSON, at most 1 MiB
+	InputHash []byte        // SHA-256 of the rendered input, 32 bytes; nil when not rendered
+	Cost      int64         // whole credits, of a success
 	// Price is what the attempt says it cost, of an action with a price; nil = what was
 	// pinned. More than that is not charged.
 	Price *ledger.Amount
@@ -98,15 +99,27 @@ func (in *Input) bound() (b ledger.Bound) {
 	return b
 }
 
-// Outcome is what an attempt reported.
+// Outcome is what an attempt reported. The zero Outcome is that of a result which is known to
+// be too late, and was not read.
 type Outcome uint8
 
 // The outcomes.
 const (
 	Success Outcome = iota + 1
 	Failed
-	Preview // a partial result in Output; the attempt continues (X79)
+	Preview   // a partial result in Output; the attempt continues (X79)
+	Submitted // the attempt continues as the external job Job (X128)
 )
+
+// A SubmittedJob is an external job that an attempt has submitted.
+type SubmittedJob struct {
+	journal.Job
+	TTLMS int64 // after which it has expired (X127); 0 = DefaultJobTTL
+}
+
+// DefaultJobTTL is how long an external job may take unless it says otherwise, in ms
+// (X127).
+const DefaultJobTTL = 24 * 3_600_000
 
 // A Failure is why an attempt failed.
 type Failure struct {

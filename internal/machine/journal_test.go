@@ -125,6 +125,20 @@ steps:
 			`finish each[0].y`, `finish each[1].x price=0`, `fail each[1].y code=FILE_INVALID msg=bad`, `finish a.compensation.a-undo price=0.4`, `retry`,
 			`finish a price=0.000001`, `finish each[0].x price=0.4`, `finish each[0].y`, `finish each[1].x price=0.4`, `finish each[1].y`},
 	},
+	"jobs": {
+		recipe: `
+name: jobs
+order: none
+steps:
+  - {id: a, action: {name: priced}, retryPolicy: {maxAttempts: 3, initialDelay: 1s}}
+  - {id: l, loop: {over: '[1, 2]', maxConcurrency: 2, steps: [{id: x, action: {name: work}, onError: {strategy: skip}}]}}
+  - {id: b, action: {name: work}, dependsOn: [a], total_timeout: 1h}
+`,
+		lines: []string{`start`, `submit a job=a1 handle={"url":"https://x.test/a1"} ttl=10m`, `submit l[0].x job=x0`, `restart`, `progress a delta=d`,
+			`preview a output=1 by=poll`, `after 10m`, `after 2s`, `submit a job=a2`, `fail a code=PROVIDER_ERROR by=webhook`, `finish l[0].x by=poll output=5`,
+			`after 2s`, `submit a job=a3`, `finish a by=webhook price=0.3`, `finish a by=poll`, `submit b job=b1`, `submit l[1].x job=x1`, `after 1h`,
+			`restart`, `retry`, `submit b job=b2`, `cancel`},
+	},
 	"credits": {
 		recipe: `
 name: credits

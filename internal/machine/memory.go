@@ -69,6 +69,9 @@ func (s *scope) structBytes() int64 {
 	for _, e := range s.errs {
 		n += e.bytes()
 	}
+	for _, j := range s.jobs {
+		n += j.bytes()
+	}
 	return n
 }
 

@@ -50,6 +50,8 @@ type chaos struct {
 	now    int64
 	todo   []Command // issued and not yet carried out
 	done   []*Input  // results delivered, which may be delivered again
+	out    []*Input  // results of external jobs that were submitted
+	nth    int       // jobs submitted so far
 	tries  int       // user retries left
 	limit  int       // limit of events per turn, so that inputs come between the parts of a turn
 	lossy  bool      // most attempts are lost, or handed back
@@ -175,6 +177,10 @@ func (c *chaos) carryOut(cmd Command, well bool) {
 			case 3:
 				c.feed(&Input{Kind: InResult, Ref: cmd.Ref, Fence: cmd.Fence, Outcome: Preview, Output: []byte(`1`)})
 			}
+			if rapid.IntRange(0, 2).Draw(c.t, "submits") == 0 {
+				c.submit(in)
+				return
+			}
 		}
 		c.done = append(c.done, in)
 		c.feed(in)
@@ -195,6 +201,38 @@ func (c *chaos) carryOut(cmd Command, well bool) {
 	}
 }
 
+// submit makes an attempt go on as an external job, whose result comes later, perhaps twice,
+// late, or never.
+func (c *chaos) submit(result *Input) {
+	c.nth++
+	in := &Input{Kind: InResult, Ref: result.Ref, Fence: result.Fence, Outcome: Submitted,
+		Job: &SubmittedJob{Job: journal.Job{Provider: "acme", ID: fmt.Sprint("job", c.nth)}, TTLMS: rapid.SampledFrom([]int64{0, 10_000, 3_600_000}).Draw(c.t, "ttl")}}
+	c.feed(in)
+	if rapid.IntRange(0, 3).Draw(c.t, "submitted twice") == 0 {
+		again := *in
+		c.feed(&again)
+	}
+	result.Source = journal.Source(rapid.IntRange(1, 2).Draw(c.t, "source"))
+	c.out = append(c.out, result)
+}
+
+// answer delivers the result of an external job.
+func (c *chaos) answer() {
+	i := rapid.IntRange(0, len(c.out)-1).Draw(c.t, "job")
+	in := *c.out[i]
+	if rapid.IntRange(0, 2).Draw(c.t, "by the other way, too") > 0 {
+		c.out = slices.Delete(c.out, i, i+1)
+		c.done = append(c.done, &in)
+	} else {
+		c.out[i].Source = journal.FromWebhook + journal.FromPoll - in.Source
+	}
+	if rapid.IntRange(0, 5).Draw(c.t, "shown before") == 0 {
+		c.feed(&Input{Kind: InResult, Ref: in.Ref, Fence: in.Fence, Source: in.Source, Outcome: Preview, Output: []byte(`2`)})
+		c.feed(&Input{Kind: InProgress, Ref: in.Ref, Fence: in.Fence, Progress: &Progress{Kind: ProgressDelta, Text: "d"}})
+	}
+	c.feed(&in)
+}
+
 // handedBack draws whether attempts are lost to a crash or handed back by an orderly
 // stop.
 func (c *chaos) handedBack() string {
@@ -210,6 +248,8 @@ func (c *chaos) disorder() {
 			c.todo = slices.Delete(c.todo, i, i+1)
 		}
 		c.carryOut(cmd, false)
+	case k < 12 && len(c.out) > 0:
+		c.answer()
 	case k < 13 && len(c.done) > 0:
 		again := *c.done[rapid.IntRange(0, len(c.done)-1).Draw(c.t, "again")]
 		again.Source = journal.Source(rapid.IntRange(0, 2).Draw(c.t, "source"))
@@ -290,6 +330,10 @@ func (c *chaos) settleDown() {
 			cmd := c.todo[0]
 			c.todo = c.todo[1:]
 			c.carryOut(cmd, true)
+		case len(c.out) > 0:
+			in := c.out[0]
+			c.out = c.out[1:]
+			c.feed(in)
 		case c.run.NextDue() > 0:
 			c.now = max(c.now, c.run.NextDue())
 			c.feed(&Input{Kind: InTimer})

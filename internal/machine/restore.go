@@ -126,10 +126,34 @@ func (d *reader) header() {
 	if d.Off < len(d.Buf) { // a run of a tree
 		r.belowSteps, r.share.Steps, r.share.Memory = d.Varint(), d.Varint(), d.Varint()
 	}
-	if rest := d.Off; rest < len(d.Buf) { // one that was estimated again
-		if r.funds.estimated = d.Varint(); r.funds.estimated == 0 {
+	if rest := d.Off; rest < len(d.Buf) { // one that was estimated again, or waits for jobs
+		if r.funds.estimated = d.Varint(); r.funds.estimated == 0 && d.Off == len(d.Buf) {
 			d.Off = rest
 		}
+	}
+	if d.Off < len(d.Buf) {
+		d.jobs(scopes)
+	}
+}
+
+// jobs reads the external jobs that steps wait for.
+func (d *reader) jobs(scopes []*scope) {
+	n := d.count()
+	if n == 0 && d.Err == nil {
+		d.Err = errors.New("a list of no jobs")
+	}
+	for ; n > 0 && d.Err == nil; n-- {
+		k, step := d.Uvarint(), d.Uvarint()
+		j := jobName{d.str(), d.str()}
+		if d.Err != nil {
+			return
+		}
+		if k >= uint64(len(scopes)) || step < uint64(scopes[k].g.First) || step >= uint64(scopes[k].g.First+scopes[k].g.N) ||
+			scopes[k].step(d.run.plan, int32(step)-scopes[k].g.First).Kind != plan.Action {
+			d.Err = errors.New("a job of no action")
+			return
+		}
+		d.run.keepJob(scopes[k], int32(step)-scopes[k].g.First, j)
 	}
 }
 

@@ -91,6 +91,8 @@ func TestRestoreRefuses(t *testing.T) {
 		"outputs of items that did not begin": {func(r *Run) { comp(r, "l").loop.outs = make([]*value, 2) }, `a composite that step "l" cannot have`},
 		"items without a list":                {func(r *Run) { comp(r, "l").loop.list = nil }, `a composite that step "l" cannot have`},
 
+		"a job of a step that is none": {func(r *Run) { r.root.jobs = map[int32]jobName{stepNamed(r.plan, "c"): {"acme", "j1"}} }, "a job of no action"},
+
 		"an entry of a step behind the last":   {func(r *Run) { r.worklist.push(entry{scope: r.root, step: r.root.g.N, kind: stepEntry}) }, "a worklist entry without a scope"},
 		"an entry of a kind":                   {func(r *Run) { r.worklist.push(entry{scope: r.root, step: 0, kind: 9}) }, "a worklist entry of an unknown kind"},
 		"an entry of a step that is none":      {func(r *Run) { r.worklist.push(entry{scope: r.root, step: -1, kind: stepEntry}) }, "a worklist entry of an unknown kind"},
@@ -114,6 +116,19 @@ func TestRestoreRefuses(t *testing.T) {
 	r := composed(t)
 	state := r.Snapshot(nil)
 	_, refusals["a byte too many"] = Restore(r.prog, append(state[:len(state):len(state)], 1, 1, 0, 0, 0, 0, 0))
+	r.root.jobs = map[int32]jobName{0: {"acme", "j1"}}
+	withJob := r.Snapshot(nil)
+	_, refusals["a job too many"] = Restore(r.prog, append(withJob[:len(withJob):len(withJob)], 0))
+	const jobBytes = len("\x00\x00\x04acme\x02j1")
+	for name, of := range map[string][2]uint64{"a job of a scope that is none": {99, 0}, "a job of a step behind": {0, uint64(r.root.g.N)}} {
+		w := writer{withJob[: len(withJob)-jobBytes : len(withJob)-jobBytes]}
+		w.uint(of[0])
+		w.uint(of[1])
+		w.str("acme")
+		w.str("j1")
+		_, refusals[name] = Restore(r.prog, w.buf)
+	}
+	r.root.jobs = nil
 	w := writer{}
 	w.uint(1)
 	w.int(t0)
@@ -134,7 +149,8 @@ func TestRestoreRefuses(t *testing.T) {
 	w.bool(false)
 	w.uint(1000) // edits
 	_, refusals["a count beyond the end"] = Restore(r.prog, w.buf)
-	for name, want := range map[string]string{"a byte too many": "bytes left over", "a text that is cut": "truncated bytes", "a count beyond the end": "impossible count 1000"} {
+	for name, want := range map[string]string{"a byte too many": "a list of no jobs", "a job too many": "bytes left over",
+		"a job of a scope that is none": "a job of no action", "a job of a step behind": "a job of no action", "a text that is cut": "truncated bytes", "a count beyond the end": "impossible count 1000"} {
 		if err := refusals[name]; fault.CodeOf(err) != fault.StoreCorrupt || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: refused with %v, want %q", name, err, want)
 		}

@@ -109,6 +109,7 @@ type scope struct {
 	errs   map[int32]stepError  // errors by local index
 	deltas map[int32]int64      // number of the next delta of a step, by local index
 	comps  map[int32]*composite // by local index
+	jobs   map[int32]jobName    // external jobs that steps wait for, by local index
 	// openChildren counts the unsettled scopes that its composites own.
 	openChildren int32
 	slots        []*value // bindings, when the scope is a frame

@@ -253,7 +253,7 @@ func (w *fakeEngine) line(s string) {
 		in.Kind, in.Ref = InGranted, w.ref(args[""])
 	case "hold":
 		in.Kind, in.Ref, in.Text = InHeld, w.ref(args[""]), args["reason"]
-	case "finish", "fail", "preview":
+	case "finish", "fail", "preview", "submit":
 		w.result(verb, args)
 		return
 	case "progress":
@@ -347,9 +347,7 @@ func (w *fakeEngine) line(s string) {
 func (w *fakeEngine) result(verb string, args map[string]string) {
 	in := &Input{At: w.now, Kind: InResult, Ref: w.ref(args[""])}
 	in.Fence = w.fence(in.Ref, args)
-	if args["by"] == "webhook" {
-		in.Source = journal.FromWebhook
-	}
+	in.Source = map[string]journal.Source{"webhook": journal.FromWebhook, "poll": journal.FromPoll}[args["by"]]
 	in.Output = []byte(args["output"])
 	if len(in.Output) == 0 {
 		in.Output = []byte(`"` + args[""] + `-done"`)
@@ -376,6 +374,19 @@ func (w *fakeEngine) result(verb string, args map[string]string) {
 		}
 	case "preview":
 		in.Outcome = Preview
+	case "submit":
+		in.Outcome, in.Output, in.Cost = Submitted, nil, 0
+		in.Job = &SubmittedJob{Job: journal.Job{Provider: cmp.Or(args["provider"], "acme"), ID: cmp.Or(args["job"], "j1")}}
+		if h := args["handle"]; h != "" {
+			in.Job.Handle = json.RawMessage(h)
+		}
+		if ttl := args["ttl"]; ttl != "" {
+			d, err := time.ParseDuration(ttl)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			in.Job.TTLMS = d.Milliseconds()
+		}
 	case "fail":
 		in.Outcome = Failed
 		in.Err = &Failure{Code: fault.Code(args["code"]), Msg: args["msg"], Phase: args["phase"]}
@@ -434,6 +445,9 @@ func (w *fakeEngine) feed(in *Input) {
 		for i := range turn.Events {
 			w.print(&turn.Events[i])
 		}
+		for i := range turn.Jobs {
+			w.printJob(&turn.Jobs[i])
+		}
 		for _, c := range turn.Commands {
 			switch {
 			case c.Kind == CmdContinue && w.auto:
@@ -459,6 +473,20 @@ func (w *fakeEngine) printCommand(c Command) {
 	}
 	if c.Kind == CmdNeedItems {
 		fmt.Fprintf(&w.out, " from=%d n=%d", c.From, c.N)
+	}
+	w.out.WriteByte('\n')
+}
+
+// printJob prints what the store must change about an external job.
+func (w *fakeEngine) printJob(c *journal.JobChange) {
+	what := [...]string{"", "waits for", "has ended", "is to be cancelled"}[c.Kind]
+	if c.Kind == journal.JobSubmitted {
+		fmt.Fprintf(&w.out, "+ %s %s job %s of %s", journal.StepPath(w.prog.plan, c.Ref), what, c.Job.ID, c.Job.Provider)
+	} else {
+		fmt.Fprintf(&w.out, "- job %s of %s %s", c.Job.ID, c.Job.Provider, what)
+	}
+	if c.Unknown {
+		w.out.WriteString(" (nobody waits for it)")
 	}
 	w.out.WriteByte('\n')
 }

@@ -65,6 +65,11 @@ func (r *Run) Snapshot(buf []byte) []byte {
 		w.int(int64(e.step))
 	})
 	tree := r.belowSteps != 0 || r.share != (journal.Share{}) || r.funds.estimated != 0
+	jobs := 0
+	for _, s := range scopes {
+		jobs += len(s.jobs)
+	}
+	tree = tree || jobs > 0
 	if r.funds.held != 0 || r.funds.settled != 0 || r.paused || tree {
 		w.int(r.funds.held)
 		w.int(r.funds.settled)
@@ -75,8 +80,17 @@ func (r *Run) Snapshot(buf []byte) []byte {
 		w.int(r.share.Steps)
 		w.int(r.share.Memory)
 	}
-	if r.funds.estimated != 0 {
+	if r.funds.estimated != 0 || jobs > 0 {
 		w.int(r.funds.estimated)
+	}
+	if jobs > 0 {
+		w.uint(uint64(jobs))
+		r.EachJob(func(ref journal.Ref, _ journal.Fence, provider, id string) {
+			w.uint(uint64(index[r.scope(ref.Path)]))
+			w.uint(uint64(ref.Step))
+			w.str(provider)
+			w.str(id)
+		})
 	}
 	return w.buf
 }

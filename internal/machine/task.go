@@ -87,22 +87,27 @@ func (r *Run) TaskInto(t *Task, ref journal.Ref, fence journal.Fence) bool {
 	if s == nil {
 		return false
 	}
-	st, step := &s.steps[i], s.step(r.plan, i)
+	st := &s.steps[i]
 	if st.status != journal.Running || s.state == scopeSweep || s.comps[i] != nil || st.attempt != fence.Attempt || fence.Gen != r.gen {
 		return false
 	}
-	brief := r.brief(s, i)
+	r.capture(t, s, i, fence)
+	return true
+}
+
+// capture captures an attempt of a step.
+func (r *Run) capture(t *Task, s *scope, i int32, fence journal.Fence) {
+	ref, step, brief := s.ref(i), s.step(r.plan, i), r.brief(s, i)
 	*t = Task{Ref: ref, Fence: fence, Pin: r.pin(brief), StepPath: journal.StepPath(r.plan, ref),
 		EffectKey: r.effectKey(s, i), TimeoutMS: brief.timeoutMS,
 		step: step, code: r.prog.code(ref.Step), start: r.start}
 	if brief.plain {
-		return true
+		return
 	}
 	t.InputC, t.OutputC = step.InputC, step.OutputC
 	if len(step.ParamRef) > 0 || len(step.Bindings) > 0 {
-		t.capture(r.env(s, i, step, nil))
+		t.resolve(r.env(s, i, step, nil))
 	}
-	return true
 }
 
 // effectKey is derived, never random (I4). It stays the same while the outcome of the
@@ -123,9 +128,9 @@ func (r *Run) effectKey(s *scope, i int32) string {
 	return string(text[:])
 }
 
-// capture resolves the names that the step's bindings and parameters use. The values
+// resolve resolves the names that the step's bindings and parameters use. The values
 // are shared and never change; Render decodes and evaluates them.
-func (t *Task) capture(e *env) {
+func (t *Task) resolve(e *env) {
 	step := t.step
 	t.vars.add(e, step.ParamRef)
 	for k := range step.Bindings {

@@ -4,6 +4,7 @@ package machine
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
@@ -132,6 +133,9 @@ func (r *Run) fire(t timer) {
 		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeQueued})
 	case st.status == journal.Waiting && step.Signal != "":
 		r.finalFailure(s, i, &Failure{Code: fault.WaitTimeout, Msg: "no signal \"" + step.Signal + "\" came in time"}, nil)
+	case st.status == journal.Waiting && step.Kind == plan.Action:
+		j := s.jobs[i]
+		r.failStep(s, i, &Failure{Code: fault.JobExpired, Msg: fmt.Sprintf("job %q of provider %s did not end within its time to live", j.id, j.provider)}, nil)
 	case st.status == journal.Waiting && step.Kind == plan.Wait:
 		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCompleted, Data: []byte("null"), M: r.clock - st.at})
 	}

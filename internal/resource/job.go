@@ -116,10 +116,10 @@ type Operation struct {
 
 // WaitingFor is what an operation waits for. Fields that do not apply are absent.
 type WaitingFor struct {
-	// Provider is "run" for a child run, "signal" and "timer".
+	// Provider is that of an external job, "run" for a child run, "signal" or "timer".
 	Provider      string `json:"provider"`
-	ExternalJobID string `json:"external_job_id,omitempty"` // the child run
-	PollingTaskID string `json:"polling_task_id,omitempty"` // the timer: operation and time in UTC µs
+	ExternalJobID string `json:"external_job_id,omitempty"` // by its provider; or the child run
+	PollingTaskID string `json:"polling_task_id,omitempty"` // the timer, which for a job is its end: operation and time in UTC µs
 	Signal        string `json:"signal,omitempty"`
 	Until         string `json:"until,omitempty"`
 }
@@ -283,7 +283,10 @@ func (x *step) waitsFor(kind plan.Kind, operation string) *WaitingFor {
 		return nil
 	}
 	w := &WaitingFor{Provider: "timer", Signal: x.note, Until: stamp(x.due)}
-	if x.note != "" {
+	switch {
+	case kind == plan.Action:
+		w.Provider, w.Signal, w.ExternalJobID = x.note, "", x.run
+	case x.note != "":
 		w.Provider = "signal"
 	}
 	if x.due != 0 {

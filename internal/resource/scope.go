@@ -48,8 +48,8 @@ type step struct {
 	micros   int64 // how long it took
 	due      int64 // when it wakes up or is tried again
 	settled  uint64
-	note     string // the signal it waits for, or why it is blocked
-	run      string // its child run
+	note     string // the signal or the provider that it waits for, or why it is blocked
+	run      string // its child run, or the external job that it waits for
 	cost     ledger.Amount
 	charged  ledger.Amount // to be counted when it completes
 	err      *Error
@@ -360,6 +360,11 @@ func (r *Run) change(s *scope, i int32, ev *journal.Event) {
 		x.begin(ev)
 		x.due, x.note = ev.Due(), cut(ev.Text)
 		r.begin(ev.At)
+	case journal.EvNodeSubmitted:
+		x.due, x.run = ev.Due(), cut(ev.Text)
+		if job, err := ev.Job(); err == nil {
+			x.note = cut(job.Provider)
+		}
 	case journal.EvNodeRetried:
 		x.err, x.due = newError(ev), ev.Due()
 		x.retries++

@@ -68,6 +68,8 @@ func EventText(p *plan.Plan, ev *journal.Event) string {
 		return ev.Text
 	case journal.EvNodeWaiting:
 		return waitingText(ev.Text, ev.Due())
+	case journal.EvNodeSubmitted:
+		return Join(", ", jobText(ev), waitingText("", ev.Due()))
 	case journal.EvNodeRetried:
 		return fmt.Sprintf("%s: %s; again in %s", ev.Code, ev.Text, Took(ev.Delay()))
 	case journal.EvNodeLost:
@@ -141,6 +143,15 @@ func sideText(side journal.Side) string {
 }
 
 // waitingText describes what a step waits for.
+// jobText names the external job that a step waits for.
+func jobText(ev *journal.Event) string {
+	job, err := ev.Job()
+	if err != nil {
+		return "for a job"
+	}
+	return fmt.Sprintf("for job %s of %s", job.ID, job.Provider)
+}
+
 func waitingText(signal string, due int64) string {
 	var parts []string
 	if signal != "" {

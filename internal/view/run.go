@@ -202,6 +202,8 @@ func (v *Run) Apply(ev *journal.Event) error {
 		s.Fraction, s.Note = ev.Fraction(), strings.Clone(ev.Text)
 	case journal.EvNodeWaiting:
 		s.Status, s.Began, s.Due, s.Note = "waiting", ev.At, ev.Due(), strings.Clone(ev.Text)
+	case journal.EvNodeSubmitted:
+		s.Status, s.Due, s.Note = "waiting", ev.Due(), jobText(ev)
 	case journal.EvNodeRetried:
 		s.Status, s.Due = "retrying", ev.Due()
 		s.failed(ev)

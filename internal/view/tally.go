@@ -129,6 +129,9 @@ func (t *Tally) Add(ev *journal.Event) {
 		if !t.many[t.Plan.Steps[ev.Step].Graph] {
 			s.Counts["running"]++
 		}
+	case journal.EvNodeSubmitted:
+		s.Note = jobText(ev)
+		t.set(ev, "waiting")
 	case journal.EvNodeWaiting:
 		s.Note = waitingText(ev.Text, ev.Due())
 		t.set(ev, "waiting")

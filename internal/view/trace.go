@@ -134,7 +134,7 @@ func (t *Tracer) Apply(ev *journal.Event) error {
 		if ev.Kind == journal.EvNodeOpened {
 			s.opened, s.items = openedText(t.Plan, ev), max(ev.Items(), 0)
 		}
-	case journal.EvNodeWaiting:
+	case journal.EvNodeWaiting, journal.EvNodeSubmitted:
 		s.enter(Pausing, ev.At)
 	case journal.EvNodeRetried:
 		s.enter(BackingOff, ev.At)

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+import (
+	"encoding/json"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// A Job is work that an attempt has given to an outside service (X128). The attempt goes on
+// until the service says how the job has ended, in a webhook or when it is asked, or until
+// the job expires.
+type Job struct {
+	Provider string // the name of the service, as the configuration has it
+	ID       string // by which the service knows the job
+	// Handle is what the adapter of the service needs to ask about the job, beyond its ID;
+	// any JSON value, nil = nothing. It may hold addresses and no secrets.
+	Handle json.RawMessage
+}
+
+// The bounds of a job, in bytes.
+const (
+	MaxProvider  = 64
+	MaxJobID     = 512
+	MaxJobHandle = 4 << 10
+)
+
+// SubmittedJob is the part of a job that EvNodeSubmitted has in Data.
+type SubmittedJob struct {
+	Provider string          `json:"provider"`
+	Handle   json.RawMessage `json:"handle,omitempty"`
+}
+
+// Event returns the event that records the submission by an attempt, without what all events
+// have. The job expires at `expires`, UTC µs.
+func (j *Job) Event(attempt uint32, expires int64, hash []byte) (Event, error) {
+	data, err := json.Marshal(SubmittedJob{j.Provider, j.Handle})
+	return Event{Kind: EvNodeSubmitted, Attempt: attempt, Text: j.ID, Data: data, N: expires, Hash: hash}, err
+}
+
+// Job is the job that was submitted (EvNodeSubmitted). Its handle shares the memory of the
+// event.
+func (e *Event) Job() (Job, error) {
+	var s SubmittedJob
+	if err := json.Unmarshal(e.Data, &s); err != nil {
+		return Job{}, fault.Wrap(fault.StoreCorrupt, err, "event %d describes no job: %v", e.Seq, err)
+	}
+	return Job{s.Provider, e.Text, s.Handle}, nil
+}
+
+// A JobChange is what the store must change about an external job, in the commit of the
+// events that it comes with.
+type JobChange struct {
+	Kind  JobChangeKind
+	Ref   Ref
+	Fence Fence
+	// Job has a handle if it was submitted in this turn.
+	Job     Job
+	Expires int64 // UTC µs, of a job that was submitted
+	Unknown bool  // JobCancelled: no event names the job
+}
+
+// JobChangeKind is what has become of an external job.
+type JobChangeKind uint8
+
+// The changes.
+const (
+	// JobSubmitted: a step waits for the job.
+	JobSubmitted JobChangeKind = iota + 1
+	// JobEnded: the service has said how the job ended, and no step waits for it any more.
+	JobEnded
+	// JobCancelled: no step waits for the job any more, or none ever has, and the service is
+	// to be told. The run owes nothing for that; what the store keeps of the job does.
+	JobCancelled
+)
