@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"io"
 	"iter"
+	"time"
 
 	"github.com/roux-engine/roux/fault"
 )
@@ -99,12 +100,29 @@ type Result struct {
 	// lists are stored in files: expressions can then read their size and pass them on,
 	// and the next action gets them whole. The field name "$roux" is reserved.
 	Output any
+	// Job, when set, says that the work goes on outside: the step waits for the job, holds no
+	// worker meanwhile, and Output, Cost and Price are ignored. How the job ended is found out
+	// through its provider, by a webhook or by asking.
+	Job *Job
 	// Cost overrides the declared cost, in whole credits; nil = as declared.
 	Cost *int64
 	// Price is what the call cost, as decimal text, of an action with a price; "" = the
 	// declared price, which is also the most that is charged. With an error it is what
 	// the failed call cost: that is recorded and not charged.
 	Price string
+}
+
+// A Job is work that an action has submitted to an outside service and that goes on when the
+// action has returned (X128).
+type Job struct {
+	Provider string // the provider that knows how to ask about it, by its configured name
+	ID       string // the id that the service has given it
+	// Handle is what the provider needs to ask about it beyond the id, such as an address:
+	// JSON, at most 4 KiB, without secrets. nil = nothing.
+	Handle json.RawMessage
+	// TTL is how long the job may take; after that the step fails with JOB_EXPIRED.
+	// Default 24 h.
+	TTL time.Duration
 }
 
 // A Task is one attempt, as the action sees it.

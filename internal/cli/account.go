@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"github.com/roux-engine/roux/internal/terms"
 	"maps"
 	"slices"
 
@@ -51,7 +52,7 @@ func (a *app) inAccount() string {
 func (a *app) rules() map[string]engine.AccountRules {
 	rules := map[string]engine.AccountRules{}
 	for name, r := range a.config.Accounts() {
-		own := engine.DefaultRules(name)
+		own := terms.Default(name)
 		if r.Unmetered != nil {
 			own.Unmetered = *r.Unmetered
 		}
@@ -75,7 +76,7 @@ func (a *app) rules() map[string]engine.AccountRules {
 func ruleOf(rules map[string]engine.AccountRules, name string) engine.AccountRules {
 	r, ok := rules[name]
 	if !ok {
-		r = engine.DefaultRules(name)
+		r = terms.Default(name)
 	}
 	r.MaxCredits = cmp.Or(r.MaxCredits, engine.DefaultMaxCredits)
 	return r

@@ -9,21 +9,6 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// DefaultMaxLiveRuns is how many live runs an account that pays may have unless its rules
-// say otherwise.
-const DefaultMaxLiveRuns = 100
-
-// LiveLimit is how many live runs the account may have; 0 = any number.
-func (r AccountRules) LiveLimit() int {
-	switch {
-	case r.MaxLiveRuns > 0:
-		return r.MaxLiveRuns
-	case r.MaxLiveRuns < 0 || r.Unmetered:
-		return 0
-	}
-	return DefaultMaxLiveRuns
-}
-
 // An admitting run is how a run in memory counts against the limit of its account.
 type admitting struct {
 	limited  bool // its account has a limit, or it is queued

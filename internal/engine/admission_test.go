@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/roux-engine/roux/internal/terms"
 	"slices"
 	"strings"
 	"testing"
@@ -396,7 +397,7 @@ func TestX206_Limits(t *testing.T) {
 		want  int
 	}{
 		{AccountRules{}, 100}, {AccountRules{Unmetered: true}, 0}, {AccountRules{MaxLiveRuns: 7}, 7},
-		{AccountRules{Unmetered: true, MaxLiveRuns: 7}, 7}, {AccountRules{MaxLiveRuns: -1}, 0}, {DefaultRules(LocalAccount), 0},
+		{AccountRules{Unmetered: true, MaxLiveRuns: 7}, 7}, {AccountRules{MaxLiveRuns: -1}, 0}, {terms.Default(LocalAccount), 0},
 	} {
 		if got := tt.rules.LiveLimit(); got != tt.want {
 			t.Errorf("%+v: a limit of %d, want %d", tt.rules, got, tt.want)

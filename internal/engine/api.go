@@ -13,12 +13,11 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/machine"
-	"github.com/roux-engine/roux/internal/masks"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
-	"github.com/roux-engine/roux/internal/view"
+	"github.com/roux-engine/roux/internal/terms"
 )
 
 // minKeyLifetime is how long an idempotency key is kept at least, in µs (I13).
@@ -42,6 +41,10 @@ type StartRequest struct {
 	// Key is the name of a key of the account: what the run spends counts in the budget of
 	// that key.
 	Key string
+}
+
+func (req *StartRequest) terms() terms.Request {
+	return terms.Request{Account: req.Account, MaxCredits: req.MaxCredits, Key: req.Key}
 }
 
 // A Started is the answer to a start. The run is durable when it is returned.
@@ -92,7 +95,7 @@ func (e *Engine) checkedInput(ctx context.Context, req *StartRequest, prog *prog
 		return nil, err
 	}
 	rules := e.cfg.Accounts(req.Account)
-	terms, err := termsOf(req, rules, func() *estimate.Budget { return prog.Budget(e.cfg.Actions, req.Parameters, req.Files) })
+	credits, err := terms.Of(req.terms(), rules, func() *estimate.Budget { return prog.Budget(e.cfg.Actions, req.Parameters, req.Files) })
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +120,7 @@ func (e *Engine) checkedInput(ctx context.Context, req *StartRequest, prog *prog
 	in.m.Kind, in.m.Start = machine.InStart, &journal.Start{
 		Run: id, Account: req.Account, Recipe: req.Recipe, Version: req.Version, PlanHash: prog.Hash(),
 		Parameters: req.Parameters, Files: req.Files, Correlation: cmp.Or(req.Correlation, id),
-		Seed: seed, Pins: pins, Labels: req.Labels, Credits: terms, Tree: tree,
+		Seed: seed, Pins: pins, Labels: req.Labels, Credits: credits, Tree: tree,
 	}
 	if req.IdempotencyKey != "" {
 		body, err := program.StartHash(in.m.Start, req.MaxCredits, req.Key)
@@ -293,74 +296,6 @@ func (e *Engine) SoftDelete(ctx context.Context, account, run string) error {
 // Sync returns when everything that the engine received before the call is durable.
 func (e *Engine) Sync(ctx context.Context) error {
 	return e.request(ctx, &input{kind: inBarrier}).err
-}
-
-// Head returns the run's head row as of its last commit. A run that its user has deleted,
-// or that is below one, is fault.RunNotFound.
-func (e *Engine) Head(ctx context.Context, account, run string) (store.Head, error) {
-	head, err := e.cfg.Store.Head(ctx, store.Key{Account: account, Run: run})
-	root := head
-	if err == nil && head.Root != "" {
-		root, err = e.cfg.Store.Head(ctx, store.Key{Account: account, Run: head.Root})
-	}
-	if root.Deleted != 0 {
-		return store.Head{}, errDeleted(run)
-	}
-	return head, err
-}
-
-// List returns heads, newest first.
-func (e *Engine) List(ctx context.Context, q store.Query) ([]store.Head, error) {
-	return e.cfg.Store.List(ctx, q)
-}
-
-// State returns the state of the run as of its last commit, or as of event `until` (0 =
-// the last). The caller owns the returned copy. State never blocks the loop. Because
-// the engine answers only when things are durable, the state is never older than an
-// answer.
-func (e *Engine) State(ctx context.Context, account, run string, until uint64) (*machine.Run, error) {
-	saved, err := e.cfg.Store.Load(ctx, store.Key{Account: account, Run: run})
-	if err != nil {
-		return nil, err
-	}
-	prog, err := e.core.programs.Load(ctx, e.cfg.Store, saved.Head.PlanHash)
-	if err != nil {
-		return nil, err
-	}
-	if until != 0 && saved.StateLast > until {
-		saved.State = nil
-	}
-	return prog.Fold(ctx, e.cfg.Store, saved, until)
-}
-
-// History returns what happened to the run's steps, at most maxSteps of them, in the
-// form that people are shown: inputs that the recipe marks as writeOnly are masked.
-func (e *Engine) History(ctx context.Context, account, run string, maxSteps int) (*journal.History, error) {
-	key := store.Key{Account: account, Run: run}
-	p, mask, err := e.MaskOf(ctx, account, run)
-	if err != nil {
-		return nil, err
-	}
-	h := journal.NewHistory(p, maxSteps)
-	err = store.EachEvent(ctx, e.cfg.Store, key, 0, func(ev *journal.Event) error {
-		h.Add(mask.Event(ev))
-		return nil
-	})
-	return h, err
-}
-
-// MaskOf returns the plan of a run, and what hides inputs that are marked as writeOnly.
-func (e *Engine) MaskOf(ctx context.Context, account, run string) (*plan.Plan, *view.Mask, error) {
-	head, err := e.Head(ctx, account, run)
-	if err != nil {
-		return nil, nil, err
-	}
-	p, err := e.core.programs.Plan(ctx, e.cfg.Store, head.PlanHash)
-	if err != nil {
-		return nil, nil, err
-	}
-	mask, err := masks.Of(ctx, e.cfg.Store, head, p)
-	return p, mask, err
 }
 
 // Watch yields the run's events after number `after`; see feed.Feed.Watch. It ends with

@@ -20,6 +20,7 @@ type inFlight struct {
 	task      *machine.Task // until its report is handled, which returns it to attempts.tasks
 	prog      *program.Program
 	e         *Engine     // and what follows: for the goroutine that carries it out
+	settle    *settlement // what it makes a result of; nil = its action is called
 	inline    bool        // by the loop's own goroutine, which then takes the report from the inbox
 	cancelled atomic.Bool // it was told to stop, and its result is not needed
 	// report is its result. The run, the step and the fence name the attempt from the
@@ -69,6 +70,10 @@ func (a *attempts) holdSlot(l *loadedRun, id taskID, limits []*limit) {
 		return
 	}
 	req := a.orphans[id]
+	if late := a.overdue[id]; req == nil && late != nil && late.Parted() { // its end was taken back
+		req = late
+		delete(a.overdue, id)
+	}
 	if delete(a.orphans, id); req == nil {
 		req = &slotRequest{Account: l.key.Account, Ref: id.ref, Fence: id.fence}
 	}
@@ -111,7 +116,7 @@ func (a *attempts) finish(l *loadedRun, id taskID) (attempt *inFlight) {
 		attempt, req.Holder.attempt = req.Holder.attempt, nil
 		return attempt
 	}
-	if req := a.orphans[id]; req != nil {
+	if req := a.orphans[id]; req != nil && !req.Parted() {
 		delete(a.orphans, id)
 		attempt, req.Holder.attempt = req.Holder.attempt, nil
 		a.arbiter.Withdraw(req)
@@ -123,7 +128,7 @@ func (a *attempts) finish(l *loadedRun, id taskID) (attempt *inFlight) {
 // because a child run beside it has not ended, the slot no longer waits for that. l may be
 // nil: the run is not in memory.
 func (a *attempts) stop(l *loadedRun, id taskID) *inFlight {
-	if req := a.orphans[id]; req != nil { // its action has not returned
+	if req := a.orphans[id]; req != nil && !req.Parted() { // its action has not returned
 		delete(a.orphans, id)
 		a.overdue[id] = req
 	}
@@ -141,26 +146,34 @@ func (a *attempts) stop(l *loadedRun, id taskID) *inFlight {
 	return attempt
 }
 
-// keepOrphan keeps the request of an attempt in flight whose run leaves memory, and reports
-// whether it is one.
+// keepOrphan keeps the request of an attempt whose run leaves memory while it is in flight or
+// goes on as an external job, and reports whether it is one.
 func (a *attempts) keepOrphan(req *slotRequest) bool {
-	if req.Holder.attempt == nil {
+	if req.Holder.attempt == nil && !req.Parted() {
 		return false
 	}
+	a.orphans[taskID{req.Holder.loaded.key, req.Ref, req.Fence}] = req
 	req.Holder.loaded = nil
-	a.orphans[req.Holder.attempt.id()] = req
 	return true
 }
 
 // endRequest ends an attempt's request for a slot. If the run has ended the attempt
 // itself (a timeout, a cancel) while its action still runs, the slot stays taken until
 // the action returns or its grace period ends (X115).
-func (a *attempts) endRequest(req *slotRequest) {
+//
+// The slots of an external job are freed when its end is durable (freeSlot): until then its
+// step may be found to wait for it still.
+func (a *attempts) endRequest(req *slotRequest) (job bool) {
+	if req.Parted() {
+		a.overdue[taskID{req.Holder.loaded.key, req.Ref, req.Fence}] = req
+		return true
+	}
 	if attempt := req.Holder.attempt; attempt != nil && a.overdue[attempt.id()] == nil {
 		a.overdue[attempt.id()] = req
-		return
+		return false
 	}
 	a.arbiter.Withdraw(req)
+	return false
 }
 
 // takeBack takes back the ends of a run's attempts that are not written, and of which no

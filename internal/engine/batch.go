@@ -32,6 +32,9 @@ type pendingCommand struct {
 	cmd machine.Command
 }
 
+// cmdFree frees the slots of an external job that has ended.
+const cmdFree = machine.CmdAdmit + 1
+
 func (b *batch) empty() bool {
 	return len(b.dirty) == 0 && len(b.inputs) == 0 && len(b.commands) == 0 && len(b.extra) == 0
 }

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"github.com/roux-engine/roux/internal/terms"
 	"testing"
 
 	"github.com/roux-engine/roux/internal/journal"
@@ -30,7 +31,7 @@ outputs: {first: first, used: budget.used, left: budget.remaining}
 	} {
 		st := memory.New(memory.Options{})
 		a := costing(4, nil)
-		e := openEngine(t, st, Config{Accounts: DefaultRules}, a)
+		e := openEngine(t, st, Config{Accounts: terms.Default}, a)
 		if account == acc {
 			grant(t, e, "first", 100, ledger.Terms{})
 		}

@@ -314,7 +314,7 @@ func (c *core) cancelNext() {
 // askAgain lets the steps of a tree ask for attempts that they did not get while a run
 // above them was paused.
 func (c *core) askAgain(root string) {
-	for l := c.residency.recent.front(); l != nil; l = c.residency.recent.after(&l.age) {
+	for l := c.residency.recent.Front(); l != nil; l = c.residency.recent.After(&l.age) {
 		if l.root != root || l.run.Paused() || c.pausedAbove(l) {
 			continue
 		}

@@ -41,6 +41,9 @@ func (p *pipeline) committed(verdicts []store.Verdict, err error) {
 		}
 		p.report(t)
 		p.observe(t, l)
+		if p.c.cfg.Jobs != nil {
+			p.c.jobs = append(p.c.jobs, t.Records...)
+		}
 		if t.Run == "" {
 			p.c.frames = append(p.c.frames, feed.Published{Key: t.Key, Changed: true})
 			continue
@@ -139,7 +142,13 @@ func (p *pipeline) releaseCommitted() {
 // emit turns a durable command into an effect. The run's state may be ahead of the
 // disk: an attempt that has ended meanwhile is not handed out.
 func (p *pipeline) emit(l *loadedRun, cmd *machine.Command) {
-	if l.refused || l.dropped && cmd.Kind != machine.CmdCancelTask {
+	if l.refused || l.dropped && cmd.Kind < cmdFree && cmd.Kind != machine.CmdCancelTask {
+		return
+	}
+	if cmd.Kind == cmdFree {
+		if !l.dropped || !l.dirty { // otherwise the end was not written
+			p.c.attempts.freeSlot(taskID{l.key, cmd.Ref, cmd.Fence})
+		}
 		return
 	}
 	e := effect{kind: cmd.Kind, id: taskID{l.key, cmd.Ref, cmd.Fence}, prog: l.prog}

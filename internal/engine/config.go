@@ -17,6 +17,7 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/terms"
 	"github.com/roux-engine/roux/internal/worker"
 )
 
@@ -59,6 +60,11 @@ type Config struct {
 	// ProviderSlots bounds the attempts of each provider. A provider that is not listed
 	// has no bound of its own.
 	ProviderSlots map[string]int
+	// JobSlots has the providers of external jobs that actions with Slots submit.
+	JobSlots map[string]bool
+	// Jobs is told which records of external jobs a commit has changed. It must not block.
+	// Default: nobody is.
+	Jobs func([]store.RecordChange)
 
 	// Accounts returns what applies to the runs of an account. It must not block; see
 	// [Engine.RulesChanged]. Default: all but LocalAccount pay.
@@ -130,7 +136,7 @@ func (cfg *Config) defaults() error {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Accounts == nil {
-		cfg.Accounts = DefaultRules
+		cfg.Accounts = terms.Default
 	}
 	cfg.Concurrency = cmp.Or(cfg.Concurrency, 1024)
 	maxima := compile.DefaultLimits().Max

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"github.com/roux-engine/roux/internal/reads"
 	"math"
 	"runtime"
 	"runtime/debug"
@@ -72,7 +73,8 @@ type core struct {
 
 	effects []effect
 	frames  []feed.Published
-	watched []feed.Observed // like frames, for Config.Observer
+	watched []feed.Observed      // like frames, for Config.Observer
+	jobs    []store.RecordChange // like frames, for Config.Jobs
 
 	observer turnObserver // nil outside of simulations
 }
@@ -150,6 +152,8 @@ func (c *core) handleInput(in *input) {
 		in.out = answer{run: in.key.Run, err: c.recovery.release(in.key)}
 	case inSoftDelete:
 		in.out = answer{run: in.key.Run, err: c.softDelete(in.key)}
+	case inSettle:
+		c.settle(in)
 	case inCredits:
 		in.out = answer{err: c.purses.Change(in.key.Account, in.credits)}
 	case inFreed:
@@ -237,7 +241,7 @@ func (c *core) deliver(in *input) error {
 		return err
 	}
 	if l.head.Deleted != 0 && in.reply != nil {
-		return errDeleted(in.key.Run)
+		return reads.ErrDeleted(in.key.Run)
 	}
 	if in.holding && !in.held {
 		in.held = true
@@ -316,6 +320,9 @@ func (c *core) turnOf(l *loadedRun, in *machine.Input) error {
 	}
 	if t.Err != nil {
 		return t.Err
+	}
+	if len(t.Jobs) > 0 {
+		c.noteJobs(l, t.Jobs)
 	}
 	for i := range t.Events {
 		c.trackEvent(l, &t.Events[i])
@@ -422,13 +429,17 @@ func (c *core) trackEvent(l *loadedRun, ev *journal.Event) {
 		journal.EvNodeFailed, journal.EvNodeSkipped, journal.EvNodeCancelled, journal.EvNodeInvalidated:
 		if req := l.requests.Get(ev.Ref()); req != nil {
 			l.requests.Remove(req)
-			c.attempts.endRequest(req)
+			if c.attempts.endRequest(req) {
+				c.pipeline.building.commands = append(c.pipeline.building.commands, pendingCommand{l, machine.Command{Kind: cmdFree, Ref: req.Ref, Fence: req.Fence}})
+			}
 		}
 		c.purses.Freed(l.key.Account, &c.rootOf(l).claim)
 	case journal.EvNodeStarted:
 		if req := l.requests.Get(ev.Ref()); req != nil {
 			req.Fence = journal.Fence{Gen: l.run.Generation(), Attempt: ev.Attempt}
 		}
+	case journal.EvNodeSubmitted:
+		c.attempts.park(l, ev.Ref())
 	case journal.EvChildEnded:
 		c.purses.Freed(l.key.Account, &c.rootOf(l).claim)
 	case journal.EvRunExtended:

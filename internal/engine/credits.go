@@ -3,7 +3,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
@@ -14,33 +13,20 @@ import (
 	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/purse"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/terms"
 )
 
-// LocalAccount is the account of the command line. Without rules of its own it does not
-// pay.
-const LocalAccount = "local"
-
-// DefaultMaxCredits is the most that a run may pay unless its account's rules say
-// otherwise (X157).
-const DefaultMaxCredits = 10_000
+// LocalAccount is the account of the command line; see [terms.LocalAccount].
+const LocalAccount = terms.LocalAccount
 
 // AccountRules are what applies to the runs of an account.
-type AccountRules struct {
-	// Unmetered accounts do not pay: their runs move no credits.
-	Unmetered bool
-	// MaxCredits is the most that one run may pay. Default DefaultMaxCredits.
-	MaxCredits int64
-	// MaxLiveRuns is how many runs may be live at once; more are queued (X206). A negative
-	// number is no limit. Default DefaultMaxLiveRuns; unmetered accounts have no limit
-	// unless it is set.
-	MaxLiveRuns int
-	// Budgets are what the account and its keys may spend. A run names a key only if it is
-	// one of them.
-	Budgets ledger.Budgets
-	// LowBalance are levels of the available credits. A commit by which they fall below one
-	// makes a change in the feed of the account.
-	LowBalance []int64
-}
+type AccountRules = terms.Rules
+
+// The defaults of AccountRules.
+const (
+	DefaultMaxCredits  = terms.DefaultMaxCredits
+	DefaultMaxLiveRuns = terms.DefaultMaxLiveRuns
+)
 
 // report logs the levels that a transition has crossed, which is durable.
 func (p *pipeline) report(t *store.Transition) {
@@ -51,11 +37,6 @@ func (p *pipeline) report(t *store.Transition) {
 			p.c.cfg.Logger.Warn("a budget is exceeded", "account", t.Account, "limitSource", n.Source, "used", n.Amount, "limit", n.Limit)
 		}
 	}
-}
-
-// DefaultRules are those of an account that has none of its own.
-func DefaultRules(account string) AccountRules {
-	return AccountRules{Unmetered: account == LocalAccount}
 }
 
 // A Quote is what a run may cost, and on what terms it would start.
@@ -78,31 +59,8 @@ func QuoteStart(req *StartRequest, actions Actions, rules AccountRules) (*Quote,
 		return nil, err
 	}
 	b := prog.Budget(actions, req.Parameters, req.Files)
-	terms, err := termsOf(req, rules, func() *estimate.Budget { return b })
-	return &Quote{b, terms}, err
-}
-
-// termsOf returns the terms of a run of an account that pays, and nil for others.
-func termsOf(req *StartRequest, rules AccountRules, budget func() *estimate.Budget) (*journal.Credits, error) {
-	if req.MaxCredits < 0 {
-		return nil, fault.New(fault.InputInvalid, "maxCredits is %d: want at least 1", req.MaxCredits)
-	}
-	if rules.Unmetered {
-		rules.Budgets = ledger.Budgets{} // it has no keys either
-	}
-	if err := rules.Budgets.CheckKey(req.Account, req.Key); err != nil || rules.Unmetered {
-		return nil, err
-	}
-	b := budget()
-	c, err := program.Terms(b, cmp.Or(rules.MaxCredits, DefaultMaxCredits), req.MaxCredits)
-	if err != nil {
-		return nil, err
-	}
-	c.Key, c.Reserved = req.Key, ledger.Reservation(c.Estimated, c.Most)
-	if len(b.Missing) > 0 { // R15: a name in the formula has no value yet
-		c.Estimated, c.Reserved = cmp.Or(c.Estimated, c.Most), c.Most
-	}
-	return c, nil
+	credits, err := terms.Of(req.terms(), rules, func() *estimate.Budget { return b })
+	return &Quote{b, credits}, err
 }
 
 // maxTries is how often a change of an account is decided that the store refuses.

@@ -80,6 +80,9 @@ func (a *inFlight) Do() {
 	switch fault.CodeOf(err) {
 	case "":
 	case fault.Stopping, fault.Conflict:
+		if a.settle != nil {
+			a.settle.reply <- answer{err: err}
+		}
 		// Not started here: it stays open in the journal, or is already running.
 	default:
 		e.failAttempt(a, &machine.Failure{Code: fault.CodeOf(err), Msg: fault.Message(err)})
@@ -113,6 +116,7 @@ func (a *inFlight) prepare(task *worker.Task) (fail *machine.Failure) {
 			EffectKey: t.EffectKey, Input: input, Files: blob.WithNames(e.files(id.key.Account), t.Files()), TraceParent: t.TraceParent(e.cfg.Traced),
 		},
 	}
+	a.settling(task)
 	return nil
 }
 
@@ -156,7 +160,7 @@ func (e *Engine) failAttempt(attempt *inFlight, fail *machine.Failure) {
 func (e *Engine) postResult(attempt *inFlight, in *input) {
 	taken := attempt.inline && in == &attempt.report && !in.holding // runInline itself takes it
 	failpoint.Pass(failpoint.ResultBefore)
-	if e.inbox.put(in) != nil {
+	if e.inbox.Put(in) != nil {
 		return // the engine has ended: the attempt stays open in the journal
 	}
 	if !taken {
@@ -168,14 +172,25 @@ func (e *Engine) postResult(attempt *inFlight, in *input) {
 // taskDone is called by the pool when an attempt has ended.
 func (e *Engine) taskDone(res worker.Result) {
 	attempt := res.Owner.(*inFlight)
+	if res.Late {
+		_ = e.post(attempt.about(machine.Input{Kind: machine.InResult, Source: journal.FromWorker, Outcome: machine.Submitted, Job: jobOf(res.Job)}))
+		return
+	}
 	if attempt.Withdrawn() && res.Err != nil && res.Err.Code == fault.ExecutionCancelled {
 		e.postFreed(attempt) // it stopped as requested
+		return
+	}
+	if attempt.settle != nil && attempt.settle.unsettled {
+		attempt.settle.reply <- answer{err: res.Err}
 		return
 	}
 	in := &attempt.report
 	in.holding = res.Holding
 	m := &in.m
 	m.Outcome, m.Output, m.Cost, m.Price = machine.Success, res.Output, res.Cost, res.Price
+	if res.Job != nil {
+		m.Outcome, m.Job = machine.Submitted, jobOf(res.Job)
+	}
 	if res.Err != nil {
 		m.Outcome, m.Output, m.Err = machine.Failed, nil, program.FailureOf(res.Err)
 	}

@@ -13,10 +13,12 @@ import (
 	"github.com/roux-engine/roux/internal/clock"
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/feed"
+	"github.com/roux-engine/roux/internal/inbox"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/loops"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/program"
+	"github.com/roux-engine/roux/internal/reads"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/slots"
 	"github.com/roux-engine/roux/internal/store"
@@ -26,6 +28,7 @@ import (
 // Engine is the driver: it owns the clock, the inbox, the committer and the workers,
 // and calls the core from one goroutine at a time.
 type Engine struct {
+	reads.Reader
 	cfg      Config
 	core     *core // used only by the loop, after Open
 	pool     *worker.Pool
@@ -41,7 +44,7 @@ type Engine struct {
 	cancel context.CancelFunc
 	clock  clock.Clock
 
-	inbox    inbox
+	inbox    inbox.Inbox[*input]
 	signal   chan struct{} // 1 slot: the inbox or a flag changed
 	alarm    *time.Timer   // wakes the loop, as an input does
 	commits  chan []store.Transition
@@ -114,6 +117,7 @@ func assemble(cfg Config) (*Engine, error) {
 	e.ids = journal.NewIDs(cfg.Rand, cfg.Now)
 	e.actions = program.Actions{Finder: cfg.Actions}
 	e.core = newCore(e.ctx, &e.cfg)
+	e.Reader = reads.Reader{Store: cfg.Store, Programs: e.core.programs}
 	e.cleaner.Store, e.cleaner.Blobs, e.cleaner.Policy = cfg.Store, cfg.Blobs, cfg.Retention
 	e.cleaner.Now, e.cleaner.Wall, e.cleaner.Logger = e.now, cfg.Now, cfg.Logger
 	e.feed = feed.New(cfg.Store, func(ctx context.Context, key string) (*plan.Plan, error) {
@@ -130,7 +134,7 @@ func (e *Engine) now() int64 { return e.clock.Now() }
 // returns an error. Reports of workers are never refused for want of room, because
 // their number is bounded by the attempts in flight.
 func (e *Engine) post(in *input) error {
-	err := e.inbox.put(in)
+	err := e.inbox.Put(in)
 	if err == nil {
 		e.wake()
 	}
@@ -151,7 +155,7 @@ func (e *Engine) loop() {
 	for !e.crashed.Load() {
 		e.handover.woken.Store(false)
 		c.closing = e.stopping.Load() || e.cfg.Idle
-		c.handle(e.now(), e.inbox.take())
+		c.handle(e.now(), e.inbox.Take())
 		e.clock.AtLeast(e.core.now)
 		inline := false
 		if b := c.pipeline.encodeBatch(); b != nil {
@@ -260,6 +264,10 @@ func (e *Engine) releaseEffects() {
 		clear(c.frames)
 		c.frames = c.frames[:0]
 	}
+	if len(c.jobs) > 0 {
+		e.cfg.Jobs(c.jobs)
+		c.jobs = nil
+	}
 	if len(c.watched) > 0 {
 		e.cfg.Observer.Durable(c.watched)
 		clear(c.watched)
@@ -283,9 +291,9 @@ func (e *Engine) startJobs() {
 func (e *Engine) awaitReports() {
 	const most = 40 * time.Microsecond
 	began := time.Now()
-	for n := e.inbox.length.Load(); ; {
+	for n := e.inbox.Len(); ; {
 		runtime.Gosched()
-		m := e.inbox.length.Load()
+		m := e.inbox.Len()
 		if m == n || time.Since(began) > most {
 			return
 		}
@@ -331,7 +339,7 @@ func (e *Engine) finish() {
 	if err == nil {
 		err = errStopping
 	}
-	for _, in := range e.inbox.close(err) {
+	for _, in := range e.inbox.Close(err) {
 		in.out = answer{run: in.key.Run, err: err}
 		in.sendAnswer()
 	}
@@ -352,7 +360,7 @@ func (e *Engine) finish() {
 // to be written. Only then may the history record a clean stop.
 func (e *Engine) flushed() bool {
 	c := e.core
-	if c.pipeline.committing != nil || c.busy() || c.recovery.stalled != nil || e.inbox.length.Load() > 0 {
+	if c.pipeline.committing != nil || c.busy() || c.recovery.stalled != nil || e.inbox.Len() > 0 {
 		return false
 	}
 	if !c.residency.compactAll() || !c.pipeline.building.empty() {
@@ -405,7 +413,7 @@ func (e *Engine) Load() feed.Load {
 	m.runsMu.RLock()
 	defer m.runsMu.RUnlock()
 	return feed.Load{
-		Loaded: len(m.runs), Attempts: e.pool.Running(), Finished: e.pool.Finished(), ByAction: e.pool.ByAction(), Requests: e.pending.Load(), Inputs: e.inbox.length.Load(), Lag: e.feed.Lag(),
+		Loaded: len(m.runs), Attempts: e.pool.Running(), Finished: e.pool.Finished(), ByAction: e.pool.ByAction(), Requests: e.pending.Load(), Inputs: e.inbox.Len(), Lag: e.feed.Lag(),
 	}
 }
 

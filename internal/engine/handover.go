@@ -89,7 +89,7 @@ func (h *handover) wake() {
 // holds a slot, the inbox is empty, and the core has nothing more to do. Whatever
 // arrives all the same waits for the commit.
 func (e *Engine) canCommitInline(b *batch) bool {
-	return b.oneTree() && e.core.attempts.arbiter.InUse() <= 1 && e.inbox.length.Load() == 0 && !e.core.busy()
+	return b.oneTree() && e.core.attempts.arbiter.InUse() <= 1 && e.inbox.Len() == 0 && !e.core.busy()
 }
 
 // commitInline commits a batch on the loop's own goroutine. It returns false if the

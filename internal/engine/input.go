@@ -3,9 +3,6 @@
 package engine
 
 import (
-	"sync"
-	"sync/atomic"
-
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/program"
@@ -23,6 +20,7 @@ const (
 	inCredits                     // moves credits of the account of key
 	inBarrier                     // answered when everything handled so far is durable
 	inFreed                       // the action of attempt m.Fence has returned late
+	inSettle                      // settle: how the job of attempt m.Fence has ended
 )
 
 // An input is one thing that arrives at the core. It belongs to the core from handle
@@ -41,6 +39,7 @@ type input struct {
 	m       machine.Input
 	start   *runStart
 	credits *purse.Change // inCredits
+	settle  *settlement   // inSettle
 	// reply receives the answer; its capacity is 1. It is nil for reports of workers.
 	reply chan answer
 	out   answer // sent to reply once it is durable
@@ -100,46 +99,4 @@ type effect struct {
 	from    int64 // CmdNeedItems
 	n       int64
 	file    string
-}
-
-// An inbox holds what has arrived for the loop. Any goroutine may call put.
-type inbox struct {
-	mu     sync.Mutex
-	queue  []*input
-	spare  []*input     // the queue that was taken last, for reuse
-	length atomic.Int64 // of queue
-	closed error        // set once the inbox accepts nothing more
-}
-
-// put appends an input. The caller must wake the loop.
-func (b *inbox) put(in *input) error {
-	b.mu.Lock()
-	err := b.closed
-	if err == nil {
-		b.queue = append(b.queue, in)
-		b.length.Store(int64(len(b.queue)))
-	}
-	b.mu.Unlock()
-	return err
-}
-
-// take returns what has arrived since the last call. The slice is reused after the next
-// call.
-func (b *inbox) take() []*input {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	inputs := b.queue
-	clear(b.spare) // already handled; they would keep their runs in memory
-	b.queue, b.spare = b.spare[:0], inputs
-	b.length.Store(0)
-	return inputs
-}
-
-// close makes put return err from now on, and returns what was not taken.
-func (b *inbox) close(err error) []*input {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	untaken := b.queue
-	b.closed, b.queue = err, nil
-	return untaken
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/list"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/purse"
@@ -52,7 +53,7 @@ type loadedRun struct {
 	timer   *timerHandle // nil until the run has an alarm
 	alarm   int64        // time of its valid alarm; 0 = none
 	touched int64
-	age     link // in residency.recent
+	age     list.Link[loadedRun] // in residency.recent
 }
 
 // storedState is what the store holds of a run, or is about to hold.
@@ -66,15 +67,16 @@ type storedState struct {
 
 // changes are what the next batch must write of a run.
 type changes struct {
-	dirty      bool   // in the batch under construction
-	from       int    // while dirty: where the frames of that batch begin in tail
-	first      uint64 // while dirty: the first event of those frames
-	committing bool   // in the batch being committed
-	version    uint32 // incremented by every touch
-	encoded    uint32 // version when last encoded
-	compact    bool   // encode with a compaction
-	suspending bool   // encode with a suspension
-	forceHead  bool   // encode with a head row
+	dirty      bool                 // in the batch under construction
+	from       int                  // while dirty: where the frames of that batch begin in tail
+	first      uint64               // while dirty: the first event of those frames
+	committing bool                 // in the batch being committed
+	version    uint32               // incremented by every touch
+	encoded    uint32               // version when last encoded
+	compact    bool                 // encode with a compaction
+	suspending bool                 // encode with a suspension
+	forceHead  bool                 // encode with a head row
+	jobs       []store.RecordChange // what becomes of its external jobs
 }
 
 // settled reports whether nothing will happen to the run unless it is requested.

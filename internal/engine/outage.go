@@ -51,7 +51,7 @@ func (r *recovery) requeue(in *input) {
 // unloadAll drops every run from memory.
 func (r *recovery) unloadAll() {
 	r.c.attempts.arbiter.ForgetWaiting()
-	for l := r.c.residency.recent.front(); l != nil; l = r.c.residency.recent.front() {
+	for l := r.c.residency.recent.Front(); l != nil; l = r.c.residency.recent.Front() {
 		r.c.residency.drop(l)
 	}
 	maps.DeleteFunc(r.c.attempts.overdue, func(_ taskID, req *slotRequest) bool { return r.c.attempts.keepOrphan(req) })

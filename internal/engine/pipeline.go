@@ -41,7 +41,7 @@ func (p *pipeline) touch(l *loadedRun, first uint64) {
 	}
 	l.version++
 	l.touched = p.c.now
-	p.c.residency.recent.toBack(&l.age)
+	p.c.residency.recent.ToBack(&l.age)
 }
 
 // encodeBatch turns the batch under construction into transitions and starts the next
@@ -110,6 +110,9 @@ func (p *pipeline) transition(b *batch, l *loadedRun) {
 	if l.newHead(p.c.now) {
 		head := l.head
 		t.Head = &head
+	}
+	if len(l.jobs) > 0 {
+		t.Records, t.RecordsAt, l.jobs = l.jobs, p.c.now, nil
 	}
 	if l.suspending {
 		t.Suspension = &store.Suspension{WakeAt: l.run.NextDue()}

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"errors"
+	"github.com/roux-engine/roux/internal/reads"
 	"maps"
 	"slices"
 
@@ -64,6 +65,9 @@ func (r *recovery) dropMark(key store.Key) {
 // nothing else would tell their actions.
 func (r *recovery) cancelOrphans(key store.Key) {
 	for _, id := range idsOf(r.c.attempts.orphans, key) {
+		if r.c.attempts.orphans[id].Parted() {
+			continue // its external job goes on
+		}
 		attempt := r.c.attempts.stop(nil, id)
 		r.c.effects = append(r.c.effects, effect{kind: machine.CmdCancelTask, id: id, prog: attempt.prog, attempt: attempt})
 	}
@@ -104,7 +108,7 @@ func (r *recovery) release(key store.Key) error {
 		return err
 	}
 	if saved.Head.Deleted != 0 {
-		return errDeleted(key.Run)
+		return reads.ErrDeleted(key.Run)
 	}
 	if unmarked {
 		return fault.New(fault.Conflict, "run %s is not quarantined", key.Run)

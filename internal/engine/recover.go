@@ -84,6 +84,9 @@ func (r *recovery) open(now int64) error {
 	if err == nil {
 		err = r.listQueued()
 	}
+	if err == nil {
+		err = r.countJobs()
+	}
 	if r.cleanSince == 0 {
 		for _, l := range r.recovering {
 			if l.interrupted { // its last event must be older than cleanSince

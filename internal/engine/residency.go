@@ -8,6 +8,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/admission"
+	"github.com/roux-engine/roux/internal/list"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -17,8 +18,8 @@ type residency struct {
 	c      *core
 	runs   map[store.Key]*loadedRun // written by the loop under runsMu; others read it under runsMu
 	runsMu sync.RWMutex
-	peak   int     // the largest size of runs, for ShrinkMap
-	recent runList // by last touch
+	peak   int                  // the largest size of runs, for ShrinkMap
+	recent list.List[loadedRun] // by last touch; no map, because choices must be the same for the same seed
 	// selected are the runs that were in memory, if there is a Config.Select.
 	selected map[store.Key]bool
 
@@ -32,7 +33,7 @@ type residency struct {
 
 func (m *residency) init(c *core) {
 	m.c, m.runs, m.selected = c, map[store.Key]*loadedRun{}, map[store.Key]bool{}
-	m.recent.init()
+	m.recent.Init()
 }
 
 // unended reports whether a run is in memory, stored, and has not ended as of its last
@@ -137,6 +138,7 @@ func (m *residency) admit(saved *store.Saved) (*loadedRun, error) {
 	l.interrupted = len(m.c.recovery.inherited) > 0 && m.c.recovery.lostAttempts(l)
 	m.c.loadedClass(l, &saved.Head)
 	m.add(l)
+	m.c.adoptJobs(l)
 	if status := l.run.Status(); l.head.Status != status.String() || (l.head.Ended != 0) != status.Terminal() {
 		m.c.cfg.Logger.Warn("the head of a run lags behind its journal; the journal counts", "run", l.key.Run, "head", l.head.Status, "journal", status.String())
 		m.c.pipeline.touch(l, l.run.Last()+1)
@@ -176,9 +178,9 @@ func (m *residency) add(l *loadedRun) {
 		}
 		m.selected[l.key] = true
 	}
-	l.age.l = l
+	l.age.Of = l
 	l.touched = m.c.now
-	m.recent.toBack(&l.age)
+	m.recent.ToBack(&l.age)
 }
 
 // drop removes a run from memory and frees what it held.
@@ -198,7 +200,7 @@ func (m *residency) drop(l *loadedRun) {
 	delete(m.runs, l.key)
 	m.runs, m.peak = store.ShrinkMap(m.runs, m.peak)
 	m.runsMu.Unlock()
-	m.recent.remove(&l.age)
+	m.recent.Remove(&l.age)
 	if l.timer != nil {
 		l.timer.l = nil
 		if l.alarm != 0 {
@@ -265,45 +267,4 @@ func (m *residency) due(until int64) (wakes []store.Wake, more bool, err error) 
 			return wakes, len(wakes) == maxWakeups, nil
 		}
 	}
-}
-
-// A link is a run's node in a list.
-type link struct {
-	l          *loadedRun
-	prev, next *link
-}
-
-// A runList is a list of runs by age, oldest first. It is not a map because choices
-// among runs must be the same for the same seed.
-type runList struct{ head link }
-
-func (q *runList) init() { q.head.prev, q.head.next = &q.head, &q.head }
-
-func (q *runList) remove(entry *link) {
-	if entry.next != nil {
-		entry.prev.next, entry.next.prev = entry.next, entry.prev
-		entry.prev, entry.next = nil, nil
-	}
-}
-
-func (q *runList) toBack(entry *link) {
-	q.remove(entry)
-	entry.prev, entry.next = q.head.prev, &q.head
-	entry.prev.next, q.head.prev = entry, entry
-}
-
-// front returns the oldest run, or nil if there is none.
-func (q *runList) front() *loadedRun {
-	if q.head.next == &q.head {
-		return nil
-	}
-	return q.head.next.l
-}
-
-// after returns the run that follows entry in the list, or nil at its end.
-func (q *runList) after(entry *link) *loadedRun {
-	if entry.next == &q.head {
-		return nil
-	}
-	return entry.next.l
 }

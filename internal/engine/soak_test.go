@@ -113,9 +113,9 @@ func wantAtRest(t *testing.T, e *Engine) {
 	t.Helper()
 	attempts, slots := (&Stage{e: e}).Held()
 	subscribers, _ := e.feed.Usage()
-	if attempts != 0 || slots != 0 || subscribers != 0 || e.pending.Load() != 0 || e.inbox.length.Load() != 0 {
+	if attempts != 0 || slots != 0 || subscribers != 0 || e.pending.Load() != 0 || e.inbox.Len() != 0 {
 		t.Errorf("%d attempts, %d slots, %d subscribers, %d requests and %d messages are left",
-			attempts, slots, subscribers, e.pending.Load(), e.inbox.length.Load())
+			attempts, slots, subscribers, e.pending.Load(), e.inbox.Len())
 	}
 	for key, l := range e.core.residency.runs {
 		t.Errorf("run %s is still in memory: %v", key.Run, l.run.Status())

@@ -4,13 +4,11 @@ package engine
 
 import (
 	"errors"
+	"github.com/roux-engine/roux/internal/reads"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
 )
-
-// errDeleted is what a run answers that its user has deleted: as one that does not exist.
-func errDeleted(run string) error { return fault.New(fault.RunNotFound, "no run %q", run) }
 
 // softDelete hides a run from its user. It is loaded for that, so that a retry that comes
 // in the same batch finds it deleted; only a quarantined run is not.
@@ -32,7 +30,7 @@ func (c *core) softDelete(key store.Key) error {
 	case err != nil:
 		return err
 	case head.Deleted != 0:
-		return errDeleted(key.Run)
+		return reads.ErrDeleted(key.Run)
 	case head.Root != "":
 		return fault.New(fault.Conflict, "run %s is a child run: it is deleted with its root, run %s", key.Run, head.Root)
 	case head.Ended == 0 || l == nil && head.Owes:

@@ -4,10 +4,10 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/roux-engine/roux/internal/feed"
+	"github.com/roux-engine/roux/internal/jobs"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/program"
@@ -161,24 +161,35 @@ func (s *Stage) Sync() (*Message, error) { return withReply(&input{kind: inBarri
 
 // An Effect is something to do in the world, now that its cause is durable.
 type Effect struct {
-	Kind   machine.CommandKind
-	Key    store.Key
-	Ref    journal.Ref
-	Fence  journal.Fence
-	Task   *machine.Task // CmdDispatch
-	effect effect
-	stage  *Stage
+	Kind  machine.CommandKind
+	Key   store.Key
+	Ref   journal.Ref
+	Fence journal.Fence
+	Task  *machine.Task // CmdDispatch
+	// Settles is true for an attempt whose external job has ended.
+	Settles bool
+	effect  effect
+	stage   *Stage
 }
 
 // Report is a worker's report about the attempt of ef: m has Kind and content; the rest
 // is filled in. holding means that the action is still running, until Freed.
 func (s *Stage) Report(ef *Effect, m machine.Input, holding bool) *Message {
 	m.Ref, m.Fence = ef.Ref, ef.Fence
+	if ef.Settles {
+		m.Source = ef.effect.attempt.report.m.Source
+	}
 	in := &input{kind: inRun, key: ef.Key, m: m, holding: holding}
 	if ef.stage == s && ef.effect.attempt != nil {
 		in.loaded = ef.effect.attempt.report.loaded // a report from another process does not know it
 	}
 	return &Message{in: in}
+}
+
+// Settle is Engine.Settle as a message. It leads to an effect with Settles, whose report is how
+// the job has ended, unless it is too late.
+func (s *Stage) Settle(job *jobs.Job, source journal.Source) *Message {
+	return &Message{in: (&settlement{reply: make(chan answer, 1)}).input(job, source)}
 }
 
 // Freed reports that the action of an attempt has returned late.
@@ -195,7 +206,7 @@ func (s *Stage) Perform(ef *Effect) *Message {
 	case machine.CmdCollect:
 		s.e.collect(&ef.effect)
 	}
-	inputs := s.e.inbox.take()
+	inputs := s.e.inbox.Take()
 	if len(inputs) == 0 {
 		return nil
 	}
@@ -260,7 +271,7 @@ func (s *Stage) releaseEffects() {
 	c := s.e.core
 	for i := range c.effects {
 		ef := &c.effects[i]
-		s.effects = append(s.effects, Effect{Kind: ef.kind, Key: ef.id.key, Ref: ef.id.ref, Fence: ef.id.fence, Task: ef.task, effect: *ef, stage: s})
+		s.effects = append(s.effects, Effect{Kind: ef.kind, Key: ef.id.key, Ref: ef.id.ref, Fence: ef.id.fence, Task: ef.task, Settles: ef.attempt != nil && ef.attempt.settle != nil, effect: *ef, stage: s})
 	}
 	clear(c.effects)
 	c.effects = c.effects[:0]
@@ -316,6 +327,12 @@ func (s *Stage) Stop() { s.e.stopping.Store(true) }
 // to be written.
 func (s *Stage) Stopped() bool { return s.e.flushed() }
 
+// PutRecords is Engine.PutRecords.
+func (s *Stage) PutRecords(ctx context.Context, changes ...store.RecordChange) error {
+	_, err := s.e.PutRecords(ctx, changes...)
+	return err
+}
+
 // Clean is Engine.Clean at time now.
 func (s *Stage) Clean(ctx context.Context, now int64) (retention.Removed, error) {
 	s.setClock(now)
@@ -332,7 +349,7 @@ type LiveRun struct {
 // Live calls fn for the runs in memory, the longest untouched first.
 func (s *Stage) Live(fn func(LiveRun)) {
 	c := s.e.core
-	for l := c.residency.recent.front(); l != nil; l = c.residency.recent.after(&l.age) {
+	for l := c.residency.recent.Front(); l != nil; l = c.residency.recent.After(&l.age) {
 		fn(LiveRun{l.key, l.run, l.dirty || l.committing})
 	}
 }
@@ -350,18 +367,18 @@ func (s *Stage) Find(key store.Key) (LiveRun, bool) {
 // and by abandoned attempts that have not returned (I22).
 func (s *Stage) Held() (attempts, slots int) {
 	c := s.e.core
-	attempts = len(c.attempts.orphans)
-	for _, req := range c.attempts.overdue {
+	count := func(req *slotRequest) {
 		if req.Holder.attempt != nil {
 			attempts++
 		}
 	}
+	for _, of := range []map[taskID]*slotRequest{c.attempts.orphans, c.attempts.overdue} {
+		for _, req := range of {
+			count(req)
+		}
+	}
 	for _, l := range c.residency.runs {
-		l.requests.Each(func(req *slotRequest) {
-			if req.Holder.attempt != nil {
-				attempts++
-			}
-		})
+		l.requests.Each(count)
 	}
 	return attempts, c.attempts.arbiter.InUse()
 }
@@ -369,42 +386,11 @@ func (s *Stage) Held() (attempts, slots int) {
 // Loaded returns how many runs are in memory.
 func (s *Stage) Loaded() int { return len(s.e.core.residency.runs) }
 
-// A Reader is Engine.Watch without waiting: a subscriber that reads only when it is
-// polled.
-type Reader struct {
-	s *Stage
-	w *feed.Watcher
-}
-
 // Watch begins to read a run's events after number `after`; fn is called with
 // each of them by Poll.
-func (s *Stage) Watch(key store.Key, after uint64, fn func(feed.Event)) (*Reader, error) {
-	w, err := s.e.feed.Follow(s.e.ctx, key, after, func(ev feed.Event, _ error) bool { fn(ev); return true })
-	if err != nil {
-		return nil, err
-	}
-	return &Reader{s, w}, nil
+func (s *Stage) Watch(key store.Key, after uint64, fn func(feed.Event)) (*feed.Poller, error) {
+	return s.e.feed.Poll(s.e.ctx, s.cancelled, key, after, fn)
 }
-
-// Poll reads what there is, and reports whether the last event was the one that ended
-// the run. After an error or the end the Reader is closed.
-func (r *Reader) Poll() (ended bool, err error) {
-	for !r.w.Ended() {
-		err := r.w.Next(r.s.e.ctx, r.s.cancelled)
-		if errors.Is(err, context.Canceled) {
-			return false, nil // nothing new
-		}
-		if err != nil {
-			r.w.Close()
-			return false, err
-		}
-	}
-	r.w.Close()
-	return true, nil
-}
-
-// Close ends the subscription.
-func (r *Reader) Close() { r.w.Close() }
 
 // Events is feed.Feed.Events.
 func (s *Stage) Events(ctx context.Context, key store.Key, after uint64) func(func(feed.Event, error) bool) {

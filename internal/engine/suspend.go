@@ -40,14 +40,14 @@ func (m *residency) suspendIdle() {
 	idleSince := m.c.now - m.c.cfg.SuspendAfter.Microseconds()
 	// Runs that cannot be suspended are skipped, but only a bounded number in one pass.
 	for n := min(2*max(excess, 0)+maxSuspend, 8*maxSuspend); n > 0; n-- {
-		l := m.recent.front()
+		l := m.recent.Front()
 		if l == nil || excess <= 0 && l.touched > idleSince {
 			return
 		}
 		if l.touched == m.c.now && l.suspending {
 			return
 		}
-		m.recent.toBack(&l.age)
+		m.recent.ToBack(&l.age)
 		if !m.suspendable(l) || excess <= 0 && m.wakesSoon(l) {
 			l.touched = m.c.now // check it again after SuspendAfter
 			continue
@@ -144,8 +144,8 @@ func (m *residency) compactOldest() {
 // start reads snapshots and no journal. It reports whether there was nothing to do.
 func (m *residency) compactAll() bool {
 	nothing := true
-	for l := m.recent.front(); l != nil && m.c.pipeline.building.bytes < 4*m.c.cfg.MaxBatchBytes; {
-		next := m.recent.after(&l.age)
+	for l := m.recent.Front(); l != nil && m.c.pipeline.building.bytes < 4*m.c.cfg.MaxBatchBytes; {
+		next := m.recent.After(&l.age)
 		if len(l.tail) > 0 && !l.compact {
 			m.c.pipeline.touch(l, l.run.Last()+1)
 			l.compact, nothing = true, false

@@ -213,7 +213,7 @@ func (c *core) wakeup() int64 {
 	if len(c.recovery.suspects) > 0 || c.recovery.suspectMarked {
 		earliest(c.recovery.nextSuspectAt)
 	}
-	if l := c.residency.recent.front(); l != nil {
+	if l := c.residency.recent.Front(); l != nil {
 		// A little later, so that many runs are checked at a time: otherwise each
 		// active run would wake the loop once every SuspendAfter.
 		earliest(l.touched + c.cfg.SuspendAfter.Microseconds() + lazyTick)

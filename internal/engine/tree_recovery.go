@@ -85,8 +85,8 @@ func (r *recovery) tellEnd(child *loadedRun) {
 // last batch is lost, and the others know of it. Those that are stored are read again
 // when no commit is in flight.
 func (r *recovery) dropTree(account, root string) {
-	for l := r.c.residency.recent.front(); l != nil; {
-		next := r.c.residency.recent.after(&l.age)
+	for l := r.c.residency.recent.Front(); l != nil; {
+		next := r.c.residency.recent.After(&l.age)
 		if l.root == root && l.key.Account == account {
 			r.c.unstored(l)
 			if l.start == nil || l.committing {

@@ -23,7 +23,7 @@ var floors = []struct {
 	packages []string
 }{
 	{"fault", []string{"fault"}},
-	{"leaves", []string{"internal/failpoint", "internal/cputime", "internal/datadir", "internal/wire", "internal/heap", "internal/clock", "internal/spell", "internal/linediff", "internal/pattern", "internal/sse"}},
+	{"leaves", []string{"internal/failpoint", "internal/cputime", "internal/datadir", "internal/wire", "internal/heap", "internal/list", "internal/inbox", "internal/clock", "internal/spell", "internal/linediff", "internal/pattern", "internal/sse"}},
 	{"0", []string{"action", "internal/mutation"}},
 	{"0, what is embedded", []string{"examples"}},
 	{"1, JSON", []string{"internal/jsonx"}},
@@ -42,7 +42,8 @@ var floors = []struct {
 	{"3, a run in a file", []string{"internal/bundle"}},
 	{"3, a terminal", []string{"internal/term"}},
 	{"3, files that a user names", []string{"internal/userfile"}},
-	{"4", []string{"internal/provider", "internal/builtin", "internal/secrets", "internal/worker", "internal/slots", "internal/purse", "internal/admission", "internal/program", "internal/crashes", "internal/feed", "internal/access", "internal/retention", "internal/reconcile", "internal/loops"}},
+	{"4", []string{"internal/provider", "internal/builtin", "internal/secrets", "internal/worker", "internal/slots", "internal/purse", "internal/admission", "internal/program", "internal/crashes", "internal/feed", "internal/access", "internal/retention", "internal/reconcile", "internal/loops", "internal/jobs"}},
+	{"4, above", []string{"internal/reads", "internal/terms"}},
 	{"5", []string{"internal/engine", "internal/registry", "action/actiontest"}},
 	{"5, accounts of a server", []string{"internal/account"}},
 	{"5, webhooks out", []string{"internal/webhook"}},
@@ -72,7 +73,7 @@ var groups = []string{"internal/compile", "internal/media", "internal/store", "i
 // pure are the deterministic packages: no clock, randomness, disk, network or
 // goroutine.
 var pure = []string{
-	"fault", "internal/mutation", "internal/wire", "internal/heap", "internal/spell", "internal/linediff", "internal/pattern", "internal/jsonx", "internal/yamlx", "internal/redact", "internal/plan", "internal/expr", "internal/jsonschema",
+	"fault", "internal/mutation", "internal/wire", "internal/heap", "internal/list", "internal/spell", "internal/linediff", "internal/pattern", "internal/jsonx", "internal/yamlx", "internal/redact", "internal/plan", "internal/expr", "internal/jsonschema",
 	"internal/layout", "internal/picture", "internal/compile", "internal/compile/estimate", "internal/compile/recipe", "internal/compile/sample", "internal/journal", "internal/machine", "internal/view", "internal/resource", "internal/ledger",
 	"internal/store/format",
 }
@@ -177,8 +178,8 @@ func floorProblems(files []*source) (problems []string) {
 }
 
 // machineUsers are the packages that may import the machine: the engine, what prepares
-// plans for it, its simulator, and the view that folds states for readers.
-var machineUsers = []string{"internal/engine", "internal/program", "internal/simulate", "internal/view"}
+// plans for it, its simulator, the view that folds states for readers, and what reads them.
+var machineUsers = []string{"internal/engine", "internal/program", "internal/reads", "internal/simulate", "internal/view"}
 
 // TestFloorPlanMachine: a package that only reads events imports journal and view, and a
 // worker knows only its task.

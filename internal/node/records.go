@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"github.com/roux-engine/roux/internal/terms"
 	"maps"
 	"slices"
 	"time"
@@ -49,7 +50,7 @@ func (cfg *Config) rules(account string) engine.AccountRules {
 	if rules, ok := cfg.Accounts[account]; ok {
 		return rules
 	}
-	return engine.DefaultRules(account)
+	return terms.Default(account)
 }
 
 // Rules returns what applies to the runs of an account: what the configuration says, changed

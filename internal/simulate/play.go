@@ -283,6 +283,7 @@ func (p *process) round() (moved bool) {
 	for range len(p.tasks) {
 		moved = p.work() || moved
 	}
+	moved = p.serve() || moved
 	moved = p.deliver(1_000) || moved
 	moved = p.pump() || moved
 	return moved
@@ -376,6 +377,7 @@ func (w *World) checkEnd() {
 	if len(p.requests) > 0 {
 		w.fail("%d requests were never answered", len(p.requests))
 	}
+	w.checkJobs()
 	w.checkIdempotency()
 	w.checker.checkFamilies()
 	w.checker.checkSettled()

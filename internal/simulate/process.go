@@ -280,6 +280,10 @@ func (p *process) act() {
 		}
 		switch ef.Kind {
 		case machine.CmdDispatch:
+			if ef.Settles {
+				p.settle(ef)
+				break
+			}
 			p.dispatch(t, ef)
 		case machine.CmdCancelTask:
 			p.cancelled(ef)

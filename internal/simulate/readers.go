@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/feed"
 )
 
@@ -21,7 +20,7 @@ type reader struct {
 	w      *World
 	t      *runRecord
 	seen   uint64 // the last event seen
-	live   *engine.Reader
+	live   *feed.Poller
 	next   func() (feed.Event, error, bool) // of an export
 	stop   func()
 	export bool

@@ -63,6 +63,7 @@ func (p *process) checkBounds(k *task) {
 			same++
 		}
 	}
+	same += w.waitingJobs(k.ef.Task.Pin.Name)
 	if most := w.faults.config.Concurrency; all > most {
 		w.fail("I15: %d attempts are under way, %d may be", all, most)
 	}
@@ -156,6 +157,9 @@ func preview() machine.Input {
 // finish reports the end of an attempt.
 func (p *process) finish(k *task) {
 	w := p.w
+	if p.submit(k) {
+		return
+	}
 	in := w.outcome(k)
 	if w.happens(ActionHolds) {
 		k.report = p.stage.Report(&k.ef, in, true)

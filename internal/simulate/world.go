@@ -57,6 +57,7 @@ type World struct {
 	files     []journal.File
 	checker   checker
 	bank      *bank // nil = no account pays
+	service   service
 	pauseDice *rand.Rand
 	unpaused  int64            // when all runs were last told to go on
 	prices    int              // those of Case.Prices that apply now, counted from 1; 0 = those of Case.Actions
@@ -135,6 +136,8 @@ func newWorld(seed uint64, c *Case, progs programs, plans *program.Cache, opt *O
 	}
 	w.checker = checker{w: w, prog: progs[c.Plan.Key()], progs: progs, runs: map[store.Key]*runRecord{}, books: map[string]*book{}, followers: map[string]*follower{}}
 	w.faults.config.Accounts = w.rules
+	w.service = newService(seed)
+	w.faults.config.JobSlots = map[string]bool{provider: true}
 	w.blobs = memoryFiles{w: w, files: map[string]*File{}}
 	for i := range c.Files {
 		f := &c.Files[i]
@@ -285,6 +288,7 @@ func (w *World) step() {
 	}
 	p.bankAction()
 	p.pauseAction()
+	p.serve()
 	if p.dead {
 		return
 	}
@@ -326,6 +330,9 @@ func (p *process) clean() {
 
 // checkBetweenSteps asserts what holds between two steps.
 func (w *World) checkBetweenSteps() {
+	if w.service.chance(25) {
+		w.checkJobs()
+	}
 	for _, p := range w.procs {
 		if p.disk.open != 0 {
 			w.fail("F48: %d calls to the store are open while no reader reads", p.disk.open)

@@ -74,13 +74,32 @@ func (a *Arbiter[H]) Request(run *Set[H], req *Request[H], limits []*Limit[H]) {
 // limit, even one that then has more attempts than slots; a request that WithdrawAll has
 // kept holds them already. The set must have no other request of that step instance.
 func (a *Arbiter[H]) Hold(run *Set[H], req *Request[H], limits []*Limit[H]) {
-	if req.limits == nil {
-		req.limits, req.passed = limits, len(limits)
-		for _, l := range limits {
-			l.used.Add(1)
-		}
-	}
+	a.Count(req, limits)
 	run.add(req)
+}
+
+// Count is Hold for an attempt of a run that is not in memory.
+func (a *Arbiter[H]) Count(req *Request[H], limits []*Limit[H]) {
+	if req.limits != nil {
+		return
+	}
+	req.limits, req.passed, req.parted = limits, len(limits), !slices.Contains(limits, a.engine)
+	for _, l := range limits {
+		l.used.Add(1)
+	}
+}
+
+// Part gives back the engine's slot of an attempt that no worker of this process carries out
+// any more, and reports whether it holds others.
+func (a *Arbiter[H]) Part(req *Request[H]) bool {
+	if !req.parted && req.passed == len(req.limits) {
+		req.parted = true
+		req.passed--
+		req.limits = req.limits[:req.passed]
+		a.engine.used.Add(-1)
+		a.serve(a.engine)
+	}
+	return req.passed > 0
 }
 
 // advance passes req through its next limits until one is full.

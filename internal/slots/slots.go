@@ -30,7 +30,11 @@ type Request[H any] struct {
 	waitingAt *Limit[H] // the limit whose queue it is in, or nil
 	reported  *Limit[H] // the limit that EachBlocked last reported, or nil
 	withdrawn bool
+	parted    bool // see Arbiter.Part
 }
+
+// Parted reports whether the attempt holds no slot of the engine, see Arbiter.Part.
+func (r *Request[H]) Parted() bool { return r.parted }
 
 // Withdrawn reports whether the request has ended.
 func (r *Request[H]) Withdrawn() bool { return r.withdrawn }

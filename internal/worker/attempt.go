@@ -99,6 +99,9 @@ func (a *attempt) call() Result {
 	if err == nil {
 		err = failpoint.Hit(failpoint.ActionAfter)
 	}
+	if err == nil && out.Job != nil {
+		return Result{Job: out.Job}
+	}
 	price, perr := reportedPrice(&out)
 	if err != nil {
 		return Result{Err: a.failed(err), Price: price} // also with a price that cannot be read
@@ -325,6 +328,10 @@ func (a *attempt) finish(res Result) {
 	res.Dropped = a.closeReports()
 	a.stopTimer()
 	a.end(context.Canceled)
+	if !report && res.Job != nil {
+		res.Late = true
+		a.done(res)
+	}
 	switch {
 	case report:
 		a.doneAndRelease(res)

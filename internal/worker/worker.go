@@ -74,8 +74,13 @@ type Owner interface {
 type Result struct {
 	ID     ID
 	Owner  Owner
-	Output []byte // canonical JSON, at most MaxOutput; nil when Err is set
-	Cost   int64  // whole credits of a success
+	Output []byte // canonical JSON, at most MaxOutput; nil when Err or Job is set
+	// Job is the external job that the action has submitted; nil = it has done its work.
+	Job *action.Job
+	// Late is true for a job that was submitted after the attempt had ended. The attempt has
+	// had its result before; nobody waits for the job.
+	Late bool
+	Cost int64 // whole credits of a success
 	// Price is what the action says that the call cost, also of a failed one; nil = it
 	// says nothing.
 	Price *ledger.Amount

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+const (
+	// keptOpen is how long a delivery waits for the id of its job, or for its service.
+	keptOpen = 2 * day
+	// keptDone is how long a delivery is kept after it was acted upon, and with it its id, so
+	// that a repetition is recognized.
+	keptDone = 7 * day
+	// keptEnded is how long it is remembered which run a job belonged to, so that a late
+	// delivery is found to be late.
+	keptEnded = 2 * day
+)
+
+// MaxDelivery bounds the body of a webhook, in bytes.
+const MaxDelivery = 1 << 20
+
+// A Delivery is a webhook as it came (X132).
+type Delivery struct {
+	Provider string `json:"provider"`
+	Job      string `json:"job"`
+	ID       string `json:"id"`
+	Received int64  `json:"received"` // UTC µs
+	Body     []byte `json:"body"`
+	// Outcome is what became of it: "" while it waits, "recorded", "late" or "nothing".
+	Outcome string `json:"outcome,omitempty"`
+}
+
+// Deliver takes a webhook that has come for a provider. It returns when the webhook is stored,
+// and acts upon it later; one that is repeated changes nothing. fault.Unauthorized: its
+// signature does not fit, or there is no such provider.
+func (k *Keeper) Deliver(ctx context.Context, provider string, header http.Header, body []byte) error {
+	svc := k.cfg.Service(provider)
+	if svc == nil {
+		svc = nobody{}
+	}
+	got, err := svc.Receive(header, body)
+	if err != nil || got.Job == "" {
+		return fault.Wrap(fault.Unauthorized, err, "the webhook is not signed by a provider that is configured here")
+	}
+	d := Delivery{Provider: provider, Job: got.Job, ID: got.ID, Received: k.now(), Body: body}
+	id := deliveries(provider, got.Job) + short(got.ID)
+	_, err = k.cfg.Records.Record(ctx, store.RecordKey{Kind: KindDelivery, ID: id})
+	if !errors.Is(err, fault.RecordNotFound) {
+		return err // it was acted upon, or that cannot be found out
+	}
+	data, err := json.Marshal(&d)
+	if err != nil {
+		return err
+	}
+	_, err = k.cfg.Put(ctx, store.RecordChange{Record: store.Record{RecordKey: store.RecordKey{Kind: KindOpen, ID: id}, Until: d.Received + keptOpen, Data: data}})
+	if errors.Is(err, fault.Conflict) {
+		return nil // it waits
+	}
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	k.received.push(d.Received, id, 0)
+	k.mu.Unlock()
+	k.nudge()
+	return nil
+}
+
+// act acts upon a delivery, if its job is known.
+func (k *Keeper) act(ctx context.Context, e entry) {
+	r, err := k.cfg.Records.Record(ctx, store.RecordKey{Kind: KindOpen, ID: e.name})
+	if errors.Is(err, fault.RecordNotFound) {
+		return
+	}
+	var d Delivery
+	if err == nil {
+		err = json.Unmarshal(r.Data, &d)
+	}
+	var outcome string
+	if err == nil {
+		outcome, err = k.outcome(ctx, &d)
+	}
+	switch {
+	case err != nil && k.now() < r.Until:
+		k.cfg.Logger.Info("a webhook could not be acted upon; trying again", "provider", d.Provider, "job", d.Job, "err", err)
+		k.again(&k.received, e)
+	case err == nil && outcome == "":
+		k.park(ctx, e)
+	default:
+		if err != nil {
+			outcome = "nothing"
+		}
+		d.Outcome = outcome
+		if err := k.done(ctx, &r, &d); err != nil && !errors.Is(err, fault.Conflict) {
+			k.again(&k.received, e)
+		}
+	}
+}
+
+// outcome acts upon a delivery; "" = its job is not known.
+func (k *Keeper) outcome(ctx context.Context, d *Delivery) (string, error) {
+	name := d.Provider + "/" + d.Job
+	j, waits, err := k.job(ctx, KindJob, name)
+	if err != nil {
+		return "", err
+	}
+	if !waits {
+		known := false
+		if j, known, err = k.job(ctx, KindEnded, name); err != nil || !known {
+			return "", err
+		}
+	}
+	svc := k.cfg.Service(d.Provider)
+	if svc == nil {
+		return "", fault.New(fault.ProviderNotConfigured, "provider %q is not configured", d.Provider)
+	}
+	st, err := svc.Read(ctx, &j, d.Body)
+	if err != nil {
+		return "", err
+	}
+	if st.Result == nil {
+		return "nothing", nil
+	}
+	if err := k.cfg.Settle(ctx, &j, journal.FromWebhook, st.Result); err != nil {
+		return "", err
+	}
+	if !waits {
+		return "late", nil
+	}
+	return "recorded", nil
+}
+
+// park keeps a delivery until its job is known. It looks again whether the job has become
+// known meanwhile.
+func (k *Keeper) park(ctx context.Context, e entry) {
+	at := e.name[:strings.LastIndexByte(e.name, '/')+1]
+	k.mu.Lock()
+	k.parked[at] = append(k.parked[at], e.name)
+	k.mu.Unlock()
+	r, err := k.cfg.Records.Record(ctx, store.RecordKey{Kind: KindOpen, ID: e.name})
+	var d Delivery
+	if err != nil || json.Unmarshal(r.Data, &d) != nil {
+		return
+	}
+	if _, ok, err := k.job(ctx, KindJob, d.Provider+"/"+d.Job); ok || err != nil {
+		k.mu.Lock()
+		delete(k.parked, at)
+		k.mu.Unlock()
+		k.again(&k.received, e)
+	}
+}
+
+// done keeps a delivery as one that was acted upon.
+func (k *Keeper) done(ctx context.Context, r *store.Record, d *Delivery) error {
+	data, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	_, err = k.cfg.Put(ctx,
+		store.RecordChange{Delete: true, Record: store.Record{RecordKey: r.RecordKey, Revision: r.Revision}},
+		store.RecordChange{Record: store.Record{RecordKey: store.RecordKey{Kind: KindDelivery, ID: r.ID}, Revision: store.AnyRevision, Until: k.now() + keptDone, Data: data}})
+	return err
+}
+
+// nobody is the service of a provider that is not configured.
+type nobody struct{ Service }
+
+func (nobody) Receive(http.Header, []byte) (Received, error) {
+	return Received{}, errors.New("no such provider")
+}

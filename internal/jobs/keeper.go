@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package jobs
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// Config configures a Keeper.
+type Config struct {
+	Records store.Records // read only
+	// Put changes records, as the owner of the store.
+	Put func(ctx context.Context, changes ...store.RecordChange) ([]store.Record, error)
+	// Settle records how a job has ended; see engine.Engine.Settle.
+	Settle func(ctx context.Context, job *Job, source journal.Source, result action.Func) error
+	// Service returns a provider's service; nil = it is not configured.
+	Service func(provider string) Service
+	Now     func() time.Time
+	Logger  *slog.Logger
+
+	// Rate is how many jobs of one provider are asked about per second, at most. Default 10.
+	Rate float64
+	// Concurrency is how many calls of services may be in flight. Default 32.
+	Concurrency int
+	// Timeout is how long a call may take. Default 30 s.
+	Timeout time.Duration
+}
+
+// A Keeper asks services about jobs, acts upon what they deliver, and tells them which jobs
+// are to be cancelled. Nothing of a job is in memory but its id and the time of its next poll.
+type Keeper struct {
+	cfg  Config
+	wake chan struct{} // 1 slot
+	busy chan struct{} // semaphore of calls
+	work sync.WaitGroup
+
+	mu        sync.Mutex
+	news      []store.RecordChange // from Changed, in order
+	providers map[string]*polls
+	cancels   queue
+	cancelled map[string]bool // jobs that are to be cancelled
+	received  queue           // deliveries to be acted upon
+	// parked has the deliveries that wait for the id of their job, by the beginning of their
+	// ids.
+	parked map[string][]string
+}
+
+// New returns a keeper; Run makes it work.
+func New(cfg Config) *Keeper {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Rate <= 0 {
+		cfg.Rate = 10
+	}
+	if cfg.Concurrency <= 0 {
+		cfg.Concurrency = 32
+	}
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = 30 * time.Second
+	}
+	return &Keeper{cfg: cfg, wake: make(chan struct{}, 1), busy: make(chan struct{}, cfg.Concurrency),
+		providers: map[string]*polls{}, cancelled: map[string]bool{}, parked: map[string][]string{}}
+}
+
+func (k *Keeper) now() int64 { return k.cfg.Now().UnixMicro() }
+
+// Changed tells the keeper which records of jobs a commit has changed. It does not block.
+func (k *Keeper) Changed(changes []store.RecordChange) {
+	k.mu.Lock()
+	k.news = append(k.news, changes...)
+	k.mu.Unlock()
+	k.nudge()
+}
+
+func (k *Keeper) nudge() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run works until ctx ends and all calls have returned. It reads which jobs there are first.
+func (k *Keeper) Run(ctx context.Context) error {
+	if err := k.load(ctx); err != nil && ctx.Err() == nil {
+		return err
+	}
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		timer.Reset(k.step(ctx))
+		select {
+		case <-ctx.Done():
+		case <-k.wake:
+		case <-timer.C:
+		}
+	}
+	k.work.Wait()
+	return nil
+}
+
+// load reads the jobs, cancellations and deliveries that there are. Polls of a provider begin
+// after a pause, because the process before may have used up what it may ask.
+func (k *Keeper) load(ctx context.Context) error {
+	now := k.now()
+	each := func(kind string, fn func(r *store.Record)) error {
+		return store.EachRecord(ctx, k.cfg.Records, store.RecordQuery{Kind: kind, KeysOnly: true}, func(r *store.Record) error {
+			fn(r)
+			return nil
+		})
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return errors.Join(
+		each(KindCancel, func(r *store.Record) {
+			k.cancelled[r.ID] = true
+			k.cancels.push(now, r.ID, 0)
+		}),
+		each(KindJob, func(r *store.Record) { k.expect(r.ID, r.Updated, now) }),
+		each(KindOpen, func(r *store.Record) { k.received.push(now, r.ID, 0) }),
+	)
+}
+
+// expect adds a job to those that are asked about.
+func (k *Keeper) expect(name string, submitted, now int64) {
+	provider, _ := split(name)
+	p := k.providers[provider]
+	if p == nil {
+		p = &polls{free: now + k.gap()}
+		k.providers[provider] = p
+	}
+	p.push(NextPoll(name, submitted, now), name, 0)
+}
+
+// gap is the time between two polls of a provider.
+func (k *Keeper) gap() int64 { return int64(float64(second) / k.cfg.Rate) }
+
+// step takes note of what has changed and begins what is due. It returns how long nothing
+// else is.
+func (k *Keeper) step(ctx context.Context) time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.now()
+	for i := range k.news {
+		k.note(&k.news[i], now)
+	}
+	k.news = nil
+	next := now + hour
+	for {
+		e, call, at := k.due(now)
+		if call == nil {
+			next = min(next, at)
+			break
+		}
+		select {
+		case k.busy <- struct{}{}:
+		default: // the call that returns next wakes the keeper
+			k.putBack(e, call)
+			return time.Hour
+		}
+		k.work.Go(func() {
+			defer k.nudge()
+			defer func() { <-k.busy }()
+			ctx, cancel := context.WithTimeout(ctx, k.cfg.Timeout)
+			defer cancel()
+			call.do(ctx, e)
+		})
+	}
+	return max(time.Duration(next-now)*time.Microsecond, time.Millisecond)
+}
+
+// note takes note of a changed record.
+func (k *Keeper) note(c *store.RecordChange, now int64) {
+	switch {
+	case c.Kind == KindJob && !c.Delete:
+		k.expect(c.ID, now, now)
+		provider, job := split(c.ID)
+		at := deliveries(provider, job)
+		for _, id := range k.parked[at] {
+			k.received.push(now, id, 0)
+		}
+		delete(k.parked, at)
+	case c.Kind == KindCancel && c.Delete:
+		delete(k.cancelled, c.ID)
+	case c.Kind == KindCancel:
+		k.cancelled[c.ID] = true
+		k.cancels.push(now, c.ID, 0)
+	}
+}
+
+// A call is a kind of work.
+type call struct {
+	queue *queue
+	do    func(ctx context.Context, e entry)
+}
+
+// due takes the first entry that is due, deliveries first. If there is none it returns when
+// the next one will be.
+func (k *Keeper) due(now int64) (e entry, c *call, next int64) {
+	next = now + hour
+	for _, c := range [...]*call{{&k.received, k.act}, {&k.cancels, k.cancel}} {
+		if at, ok := c.queue.next(); ok && at <= now {
+			return c.queue.pop(), c, 0
+		} else if ok {
+			next = min(next, at)
+		}
+	}
+	for _, p := range k.providers {
+		at, ok := p.next()
+		if !ok {
+			continue
+		}
+		if at = max(at, p.free); at > now {
+			next = min(next, at)
+			continue
+		}
+		p.free = now + k.gap()
+		return p.pop(), &call{&p.queue, k.poll}, 0
+	}
+	return entry{}, nil, next
+}
+
+func (k *Keeper) putBack(e entry, c *call) { c.queue.push(e.at, e.name, e.tries) }
+
+// again does something again after a failure.
+func (k *Keeper) again(q *queue, e entry) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	q.push(k.now()+backoff(e.tries+1), e.name, e.tries+1)
+}
+
+// job reads the record of a job; ok is false if there is none.
+func (k *Keeper) job(ctx context.Context, kind, name string) (j Job, ok bool, err error) {
+	r, err := k.cfg.Records.Record(ctx, store.RecordKey{Kind: kind, ID: name})
+	if errors.Is(err, fault.RecordNotFound) {
+		return j, false, nil
+	}
+	if err == nil {
+		j, err = Decode(&r)
+	}
+	return j, err == nil, err
+}
+
+// poll asks about a job, unless it has ended or is to be cancelled.
+func (k *Keeper) poll(ctx context.Context, e entry) {
+	k.mu.Lock()
+	cancelled := k.cancelled[e.name]
+	k.mu.Unlock()
+	if cancelled {
+		return
+	}
+	j, ok, err := k.job(ctx, KindJob, e.name)
+	if !ok && err == nil {
+		k.skipped(e.name)
+		return
+	}
+	var st State
+	if err == nil {
+		st, err = k.ask(ctx, &j)
+	}
+	if err == nil && st.Result != nil {
+		if err = k.cfg.Settle(ctx, &j, journal.FromPoll, st.Result); err == nil {
+			return
+		}
+	}
+	if err != nil {
+		k.cfg.Logger.Info("a job could not be asked about", "job", e.name, "run", j.Run, "err", err)
+	}
+	k.later(e.name, j.Submitted, err)
+}
+
+func (k *Keeper) ask(ctx context.Context, j *Job) (State, error) {
+	svc := k.cfg.Service(j.Provider)
+	if svc == nil {
+		return State{}, fault.New(fault.ProviderNotConfigured, "provider %q is not configured", j.Provider)
+	}
+	return svc.Poll(ctx, j)
+}
+
+// skipped gives back the turn of a job that has ended: it was not asked about.
+func (k *Keeper) skipped(name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	provider, _ := split(name)
+	if p := k.providers[provider]; p != nil {
+		p.free -= k.gap()
+	}
+}
+
+// later asks about a job again at its next time, and not before the time that its service has
+// asked for.
+func (k *Keeper) later(name string, submitted int64, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.now()
+	provider, _ := split(name)
+	p := k.providers[provider]
+	p.push(NextPoll(name, submitted, now), name, 0)
+	var f *fault.Error
+	if errors.As(err, &f) && f.RetryAfterMS > 0 {
+		p.free = max(p.free, now+min(f.RetryAfterMS*1000, hour))
+	}
+}
+
+// cancel tells a service that nobody waits for a job. It is tried again until a day after the
+// job would have expired.
+func (k *Keeper) cancel(ctx context.Context, e entry) {
+	j, ok, err := k.job(ctx, KindJob, e.name)
+	if ok {
+		if svc := k.cfg.Service(j.Provider); svc == nil {
+			err = fault.New(fault.ProviderNotConfigured, "provider %q is not configured", j.Provider)
+		} else {
+			err = svc.Cancel(ctx, &j)
+		}
+	}
+	if err != nil && (!ok || k.now() < j.Expires+day) {
+		k.cfg.Logger.Info("a job could not be cancelled; trying again", "job", e.name, "run", j.Run, "err", err)
+		k.again(&k.cancels, e)
+		return
+	}
+	if err != nil {
+		k.cfg.Logger.Warn("a job could not be cancelled; giving up, as it has expired long ago", "job", e.name, "run", j.Run, "err", err)
+	}
+	if err := k.forget(ctx, e.name, &j); err != nil {
+		k.again(&k.cancels, e)
+	}
+}
+
+// forget removes the records of a job that was cancelled, unless a step waits for it again.
+func (k *Keeper) forget(ctx context.Context, name string, j *Job) error {
+	provider, id := split(name)
+	r, err := k.cfg.Records.Record(ctx, CancelKey(provider, id))
+	if errors.Is(err, fault.RecordNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	changes := []store.RecordChange{
+		{Delete: true, Record: store.Record{RecordKey: r.RecordKey, Revision: r.Revision}},
+		{Delete: true, Record: store.Record{RecordKey: Key(provider, id), Revision: store.AnyRevision}},
+	}
+	if j.Run != "" {
+		changes = append(changes, ended(j, k.now()))
+	}
+	_, err = k.cfg.Put(ctx, changes...)
+	if errors.Is(err, fault.Conflict) {
+		return nil // a step waits for it again
+	}
+	if err == nil {
+		k.mu.Lock()
+		delete(k.cancelled, name)
+		k.mu.Unlock()
+	}
+	return err
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/jobs"
+	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// A service is an outside service that carries out jobs, with books of its own. It accepts a
+// job once under each effect key, finishes it once, and says so in webhooks and when it is
+// asked: early, late, twice, in any order.
+type service struct {
+	dice *rand.Rand // its own, so that a world without jobs is the same as before there were any
+	rate int        // per 100 attempts: how many become jobs
+	jobs []*job     // in the order of their submission
+}
+
+// A job is what the service knows of a job.
+type job struct {
+	id        string
+	result    machine.Input // how it ends
+	output    uint64        // hash of that
+	done      bool
+	cancelled bool
+	said      int   // how often it has said that it is done
+	saidAt    int64 // when it last did, in the time of the world
+}
+
+const provider = "acme"
+
+// newService returns the service of a world. It depends on the seed alone.
+func newService(seed uint64) service {
+	s := service{dice: rand.New(rand.NewPCG(seed, 0x6a6f6273))}
+	if s.dice.IntN(3) == 0 {
+		s.rate = 5 + s.dice.IntN(70)
+	}
+	return s
+}
+
+func (s *service) chance(percent int) bool { return s.rate > 0 && s.dice.IntN(100) < percent }
+
+// submit makes an attempt submit its work as a job, and reports whether it does.
+func (p *process) submit(k *task) bool {
+	w := p.w
+	s := &w.service
+	if w.noFaults || k.fail != nil || !s.chance(s.rate) {
+		return false
+	}
+	id := "job-" + k.ef.Task.EffectKey
+	i := slices.IndexFunc(s.jobs, func(j *job) bool { return j.id == id })
+	if i < 0 {
+		j := &job{id: id, result: w.outcome(k)}
+		if j.result.Outcome == machine.Success {
+			j.output = hashBytes(1, j.result.Output)
+		}
+		i, s.jobs = len(s.jobs), append(s.jobs, j)
+	}
+	j := s.jobs[i]
+	if j.result.Outcome == machine.Success {
+		k.run.reported[report{k.ef.Ref, k.ef.Fence}] = j.output
+	}
+	in := machine.Input{Kind: machine.InResult, Outcome: machine.Submitted, InputHash: k.hash, Job: &machine.SubmittedJob{
+		Job: journal.Job{Provider: provider, ID: id}, TTLMS: pick[int64](s.dice, 0, 0, 1_000, 60_000, 3_600_000),
+	}}
+	if w.happens(AttemptLost) { // the service has accepted the job, and nobody hears of it (F15)
+		p.report(p.stage.Report(&k.ef, machine.Input{Kind: machine.InWorkerLost}, false))
+	} else {
+		p.report(p.stage.Report(&k.ef, in, false))
+	}
+	for n := 0; n < 2 && w.happens(ReportDoubled); n++ {
+		p.report(p.stage.Report(&k.ef, in, false))
+	}
+	if len(w.zombies) < 20 && w.happens(ReportLate) {
+		k.reported = &in
+		w.zombies = append(w.zombies, k)
+	}
+	return true
+}
+
+// serve lets the service do something, and reports whether it could. It reads what is synced
+// of its jobs, as the keeper of jobs does.
+func (p *process) serve() (moved bool) {
+	w := p.w
+	s := &w.service
+	if len(s.jobs) == 0 || p.dead {
+		return false
+	}
+	if w.noFaults {
+		for _, j := range s.jobs {
+			moved = p.tell(j) || moved
+		}
+		return moved
+	}
+	return p.tell(s.jobs[s.dice.IntN(len(s.jobs))])
+}
+
+// tell lets the service do something about one job.
+func (p *process) tell(j *job) bool {
+	w := p.w
+	s := &w.service
+	if !j.done && (w.noFaults || s.dice.IntN(4) == 0) {
+		j.done = !j.cancelled
+	}
+	known, waits := w.jobRecord(jobs.KindJob, j.id)
+	if _, cancel := w.jobRecord(jobs.KindCancel, j.id); cancel {
+		if !w.noFaults && s.dice.IntN(3) > 0 {
+			return false
+		}
+		j.cancelled = !j.done
+		w.dropJob(p, j.id)
+		return true
+	}
+	if !waits {
+		if known, waits = w.jobRecord(jobs.KindEnded, j.id); !waits || w.noFaults || j.said == 0 || j.said > 3 {
+			return false // a job that is not known yet: the delivery waits for its id
+		}
+	}
+	if !j.done || w.noFaults && j.saidAt == w.mono {
+		return false // its run may take nothing now
+	}
+	j.said++
+	j.saidAt = w.mono
+	source := pick(s.dice, journal.FromWebhook, journal.FromPoll)
+	m := p.stage.Settle(&known, source)
+	if w.noFaults {
+		p.inbox = append(p.inbox, m)
+	} else {
+		p.report(m)
+	}
+	if !w.noFaults && s.dice.IntN(3) == 0 { // the other way, too
+		p.report(p.stage.Settle(&known, journal.FromWebhook+journal.FromPoll-source))
+	}
+	return true
+}
+
+// settle reports how a job has ended that a step waits for.
+func (p *process) settle(ef *engine.Effect) {
+	id := "job-" + ef.Task.EffectKey
+	i := slices.IndexFunc(p.w.service.jobs, func(j *job) bool { return j.id == id })
+	if i < 0 {
+		p.w.fail("X128: run %s: step %s waits for a job that nobody has submitted", ef.Key.Run, ef.Task.StepPath)
+	}
+	j := p.w.service.jobs[i]
+	if !j.done {
+		p.w.fail("X128: run %s: step %s is given the result of job %s, which has none", ef.Key.Run, ef.Task.StepPath, id)
+	}
+	in := j.result
+	in.InputHash = nil
+	p.report(p.stage.Report(ef, in, false))
+}
+
+// jobRecord reads a record of a job.
+func (w *World) jobRecord(kind, id string) (j jobs.Job, ok bool) {
+	r, err := w.mem.Record(w.ctx(), store.RecordKey{Kind: kind, ID: provider + "/" + id})
+	if errors.Is(err, fault.RecordNotFound) {
+		return j, false
+	}
+	if err == nil && kind != jobs.KindCancel {
+		j, err = jobs.Decode(&r)
+	}
+	if err != nil {
+		w.fail("X128: the record of job %s cannot be read: %v", id, err)
+	}
+	return j, true
+}
+
+// dropJob removes the records of a job that was cancelled. A process that is not the owner
+// cannot.
+func (w *World) dropJob(p *process, id string) {
+	erase := func(key store.RecordKey) store.RecordChange {
+		return store.RecordChange{Delete: true, Record: store.Record{RecordKey: key, Revision: store.AnyRevision}}
+	}
+	var err error
+	p.call(func() {
+		err = p.stage.PutRecords(w.ctx(), erase(jobs.CancelKey(provider, id)), erase(jobs.Key(provider, id)))
+	})
+	if err != nil {
+		w.tracef("job %s could not be forgotten: %v", id, err)
+	}
+}
+
+// waitingJobs counts the jobs of an action that steps wait for, by the synced events.
+func (w *World) waitingJobs(action string) (n int) {
+	if len(w.service.jobs) == 0 {
+		return 0
+	}
+	for _, t := range w.checker.all {
+		if t.deleted || t.replica == nil || t.replica.Start() == nil {
+			continue
+		}
+		t.replica.EachJob(func(ref journal.Ref, _ journal.Fence, _, _ string) {
+			if _, k := t.replica.Calls(ref.Step); k >= 0 && t.replica.Start().Pins[k].Name == action {
+				n++
+			}
+		})
+	}
+	return n
+}
+
+// checkJobs asserts that the store keeps exactly the jobs that steps wait for, by the synced
+// events of their runs, and those that are to be cancelled (X128).
+func (w *World) checkJobs() {
+	if len(w.service.jobs) == 0 {
+		return
+	}
+	waiting := map[string]store.Key{}
+	for _, t := range w.checker.all {
+		if t.deleted || t.replica == nil {
+			continue
+		}
+		t.replica.EachJob(func(_ journal.Ref, _ journal.Fence, _, id string) { waiting[id] = t.key })
+	}
+	for _, j := range w.service.jobs {
+		known, kept := w.jobRecord(jobs.KindJob, j.id)
+		_, cancel := w.jobRecord(jobs.KindCancel, j.id)
+		key, waits := waiting[j.id]
+		switch {
+		case waits && (!kept || cancel || known.Key() != key):
+			w.fail("X128: run %s waits for job %s, of which the store keeps %+v, cancelled %t", key.Run, j.id, known, cancel)
+		case !waits && kept && !cancel:
+			w.fail("X128: the store keeps job %s, for which run %s does not wait", j.id, known.Run)
+		case cancel && !kept:
+			w.fail("X128: job %s is to be cancelled, and the store does not keep it", j.id)
+		}
+	}
+}
