@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"github.com/roux-engine/roux/internal/terms"
 	"maps"
 	"slices"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/spell"
+	"github.com/roux-engine/roux/internal/terms"
 )
 
 // accountName is a flag with the name of an account.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/roux-engine/roux/internal/terms"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
+	"github.com/roux-engine/roux/internal/terms"
 )
 
 // limited returns rules by which every account may have n live runs and does not pay.

@@ -3,13 +3,13 @@
 package engine
 
 import (
-	"github.com/roux-engine/roux/internal/terms"
 	"testing"
 
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
+	"github.com/roux-engine/roux/internal/terms"
 )
 
 // budget.used and budget.remaining are what the run has used, and what it may still spend

@@ -4,12 +4,12 @@ package engine
 
 import (
 	"errors"
-	"github.com/roux-engine/roux/internal/reads"
 	"maps"
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/reads"
 	"github.com/roux-engine/roux/internal/store"
 )
 

@@ -4,9 +4,9 @@ package engine
 
 import (
 	"errors"
-	"github.com/roux-engine/roux/internal/reads"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/reads"
 	"github.com/roux-engine/roux/internal/store"
 )
 

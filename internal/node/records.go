@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"github.com/roux-engine/roux/internal/terms"
 	"maps"
 	"slices"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/secrets"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/terms"
 	"github.com/roux-engine/roux/internal/webhook"
 )
 
