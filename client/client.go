@@ -61,6 +61,8 @@ type Client struct {
 	Keys    *Keys    // of the account
 	// Webhooks are URLs that events of the account are sent to.
 	Webhooks *Webhooks
+	// Schedules start runs of recipes at times.
+	Schedules *Schedules
 	// Bulks do one thing to many runs.
 	Bulks *Bulks
 	// Accounts are other accounts, for a key that administers them.
@@ -100,7 +102,7 @@ func New(cfg Config) (*Client, error) {
 	c := &Client{cfg: cfg, base: base}
 	c.Recipes, c.Runs, c.Jobs, c.Files = &Recipes{c}, &Runs{c}, &Jobs{c}, &Files{c}
 	c.Actions, c.Credits, c.Keys, c.Webhooks, c.Bulks = &Actions{c}, &Credits{c}, &Keys{c}, &Webhooks{c}, &Bulks{c}
-	c.Accounts, c.Secrets, c.Operator = &Accounts{c}, &Secrets{c}, &Operator{c}
+	c.Accounts, c.Secrets, c.Operator, c.Schedules = &Accounts{c}, &Secrets{c}, &Operator{c}, &Schedules{c}
 	return c, nil
 }
 

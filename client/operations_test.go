@@ -168,6 +168,17 @@ var operations = map[string]func(context.Context, *client.Client) error{
 	"jobs-events": func(ctx context.Context, c *client.Client) error {
 		return drain(c.Jobs.Events(ctx, "x", client.EventOptions{}))
 	},
+	"schedules-create": func(ctx context.Context, c *client.Client) error {
+		return last(c.Schedules.Create(ctx, client.NewSchedule{}))
+	},
+	"schedules-list":    func(ctx context.Context, c *client.Client) error { return drain(c.Schedules.List(ctx)) },
+	"schedules-get":     func(ctx context.Context, c *client.Client) error { return last(c.Schedules.Get(ctx, "x")) },
+	"schedules-pause":   func(ctx context.Context, c *client.Client) error { return last(c.Schedules.Pause(ctx, "x")) },
+	"schedules-resume":  func(ctx context.Context, c *client.Client) error { return last(c.Schedules.Resume(ctx, "x")) },
+	"schedules-delete":  func(ctx context.Context, c *client.Client) error { return c.Schedules.Delete(ctx, "x") },
+	"schedules-run":     func(ctx context.Context, c *client.Client) error { return last(c.Schedules.Run(ctx, "x")) },
+	"schedules-next":    func(ctx context.Context, c *client.Client) error { return drain(c.Schedules.Next(ctx, "x", 3)) },
+	"schedules-history": func(ctx context.Context, c *client.Client) error { return drain(c.Schedules.History(ctx, "x")) },
 	"webhooks-create": func(ctx context.Context, c *client.Client) error {
 		return last(c.Webhooks.Create(ctx, client.WebhookChange{}))
 	},
@@ -340,6 +351,7 @@ var schemas = map[string]any{
 	"Extension": client.Extension{}, "RetryPlan": client.RetryPlan{}, "RunJournal": client.RunJournal{}, "RunHead": client.RunHead{}, "AdjustInBody": client.AdjustmentRequest{}, "Removed": client.Removed{}, "StoredChange": client.StoredChange{}, "Changes": client.Changes{}, "Fact": client.Fact{}, "GenerationBill": client.GenerationBill{}, "Part": client.LotAmount{}, "Standing": client.BudgetUse{}, "StepExplanation": client.StepExplanation{},
 	"BulkFilter": client.BulkFilter{}, "BulkGroup": client.BulkGroup{}, "BulkItem": client.BulkItem{}, "BulkRequest": client.BulkRequest{}, "BulkResource": client.Bulk{},
 	"NewWebhook": client.NewWebhook{}, "WebhookAttempt": client.DeliveryAttempt{}, "WebhookDelivery": client.Delivery{}, "WebhookKey": client.WebhookKey{},
+	"NewSchedule": client.NewSchedule{}, "ScheduleResource": client.Schedule{}, "ScheduleFiring": client.ScheduleFiring{}, "ScheduleTime": client.ScheduleTime{},
 	"Settings": client.AccountSettings{}, "AccountLimits": client.AccountLimits{}, "AccountUsage": client.AccountUsage{}, "AccountResource": client.Account{}, "OwnAccount": client.OwnAccount{},
 	"DayBudget": client.DayBudget{}, "SecretResource": client.Secret{}, "KeyUsage": client.KeyUsage{}, "WebhookResource": client.Webhook{}, "WebhookRotateInBody": client.Rotation{}, "WebhookText": client.WebhookChange{},
 	"ServerLoad": client.ServerLoad{}, "RunLoad": client.RunLoad{}, "AccountLoad": client.AccountLoad{}, "AttemptLoad": client.AttemptLoad{}, "LimitLoad": client.LimitLoad{}, "CommitLoad": client.CommitLoad{},

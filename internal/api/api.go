@@ -44,6 +44,8 @@ type Config struct {
 	Bulks    *bulk.Bulks       // required
 	Accounts *account.Accounts // required
 	Secrets  *secrets.Secrets  // required
+	// More registers the operations of other packages.
+	More func(*rest.Router)
 	// Open is who makes requests where no keys are checked.
 	Open *access.Principal
 	// Rules returns what applies to the runs of an account. Required.
@@ -167,6 +169,9 @@ func (s *Server) routes() {
 	s.secretRoutes()
 	s.webhookRoutes()
 	s.bulkRoutes()
+	if s.cfg.More != nil {
+		s.cfg.More(s.rest)
+	}
 	s.healthRoutes()
 }
 

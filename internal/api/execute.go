@@ -110,36 +110,13 @@ func (s *Server) startRequest(ctx context.Context, c *registry.Compiled, in *Exe
 	if err != nil {
 		return engine.StartRequest{}, err
 	}
-	if err := checkLabels(in.Labels); err != nil {
+	if err := rest.CheckLabels(in.Labels); err != nil {
 		return engine.StartRequest{}, err
 	}
 	return engine.StartRequest{
 		Account: rest.Account(ctx), Plan: c.Plan, Recipe: c.Version.Name, Version: c.Version.Version, Parameters: params, Files: files,
 		Correlation: rest.From(ctx).Correlation, Labels: in.Labels, MaxCredits: in.MaxCredits, Key: access.From(ctx).Budget,
 	}, nil
-}
-
-// Bounds of labels.
-const (
-	maxLabels     = 20
-	maxLabelName  = 63
-	maxLabelValue = 256
-)
-
-func checkLabels(labels map[string]string) error {
-	if len(labels) > maxLabels {
-		return fault.New(fault.RequestInvalid, "labels: want at most %d", maxLabels)
-	}
-	for name, value := range labels {
-		ok := name != "" && len(name) <= maxLabelName && len(value) <= maxLabelValue
-		for _, c := range name {
-			ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("._-/", c))
-		}
-		if !ok {
-			return fault.New(fault.RequestInvalid, "labels: a name has up to %d letters, digits, '.', '_', '-' and '/', and a value up to %d bytes", maxLabelName, maxLabelValue)
-		}
-	}
-	return nil
 }
 
 // waitFor returns how long a start waits for the end of its run.

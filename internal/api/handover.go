@@ -114,7 +114,7 @@ func (s *Server) handedRun(ctx context.Context, body []byte) (req engine.StartRe
 			return req, fault.New(fault.InputInvalid, "parameters: want an object, not %s", jsonx.TypeName(v))
 		}
 	}
-	if err := checkLabels(h.Labels); err != nil {
+	if err := rest.CheckLabels(h.Labels); err != nil {
 		return req, err
 	}
 	hashes := make([]string, len(h.Files))

@@ -49,7 +49,8 @@ func (s *server) own(account string, token string) resources {
 	hook := s.call(token, "POST", "/v1/webhooks", refusedHook).want(201).text("id")
 	delivery := s.call(token, "POST", "/v1/webhooks/"+hook+"/test", nil).want(202).text("id")
 	return resources{
-		"webhooks": hook, "delivery": delivery, "secret": "api-token",
+		"schedules": s.call(token, "POST", "/v1/schedules", `{"name":"of-`+account+`","recipe":"waits","cron":"@yearly"}`).want(201).text("id"),
+		"webhooks":  hook, "delivery": delivery, "secret": "api-token",
 		"bulk":    s.call(token, "POST", "/v1/bulk", `{"verb":"unpause","ids":["`+run+`"]}`).want(202).text("id"),
 		"recipes": "waits", "executions": run, "jobs": run, "workflows": run, "hash": hash, "account": account, "lot": "lot", "plan": "none", "name": "file-inspect",
 		"keys": s.call(token, "GET", "/v1/me", nil).want(200).text("key"),
@@ -72,6 +73,8 @@ func bodyFor(o *operation) any {
 		return `{"value":"of-somebody"}`
 	case o.ID == "webhooks-create":
 		return refusedHook
+	case o.ID == "schedules-create":
+		return `{"name":"another","recipe":"greet","cron":"@yearly"}`
 	case o.ID == "bulk-create":
 		return `{"verb":"unpause","ids":["run_00000000000000000000000000"]}`
 	case o.ID == "keys-create":
@@ -102,7 +105,7 @@ func alike(a answer, sent resources) string {
 	delete(fields, "instance")
 	delete(fields, "requestId")
 	text := fmt.Sprint(a.status, fields)
-	for _, name := range []string{"executions", "recipes", "hash", "keys", "bulk", "webhooks", "delivery"} {
+	for _, name := range []string{"executions", "recipes", "hash", "keys", "bulk", "schedules", "webhooks", "delivery"} {
 		text = strings.ReplaceAll(text, sent[name], name)
 	}
 	return text
@@ -117,7 +120,7 @@ func TestA01_AccountMatrix(t *testing.T) {
 	missing := resources{
 		"recipes": "no-such-recipe", "executions": "run_00000000000000000000000000", "jobs": "run_00000000000000000000000000", "workflows": "run_00000000000000000000000000",
 		"hash": "sha256_" + strings.Repeat("0", 64), "keys": "key_00000000000000000000000000",
-		"bulk": "bulk_00000000000000000000000000", "webhooks": "hook_00000000000000000000000000", "delivery": "run_00000000000000000000000000",
+		"bulk": "bulk_00000000000000000000000000", "schedules": "sched_00000000000000000000000000", "webhooks": "hook_00000000000000000000000000", "delivery": "run_00000000000000000000000000",
 	}
 	n := 0
 	for _, o := range document().operations {
@@ -141,7 +144,7 @@ func TestA01_AccountMatrix(t *testing.T) {
 	s.call(acme, "GET", "/v1/recipes/waits", nil).want(200)
 	s.call(acme, "GET", "/v1/files/"+theirs["hash"], nil).want(200)
 	s.call(acme, "GET", "/v1/webhooks/"+theirs["webhooks"], nil).want(200)
-	for _, list := range []string{"/v1/webhooks", "/v1/bulk", "/v1/recipes", "/v1/recipe-executions", "/v1/files", "/v1/credits/entries", "/v1/credits/lots"} {
+	for _, list := range []string{"/v1/webhooks", "/v1/schedules", "/v1/bulk", "/v1/recipes", "/v1/recipe-executions", "/v1/files", "/v1/credits/entries", "/v1/credits/lots"} {
 		if got := s.call(rival, "GET", list, nil).want(200); len(got.get("data").([]any)) != 0 {
 			t.Errorf("%s shows what belongs to others: %s", list, got.body)
 		}

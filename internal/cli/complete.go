@@ -107,6 +107,14 @@ func (a *app) completions(root *cobra.Command) {
 		"keys get": a.completeOf(a.keyNames), "keys rotate": a.completeOf(a.keyNames), "keys revoke": a.completeOf(a.keyNames),
 		"webhooks get": a.completeOf(a.hookNames), "webhooks update": a.completeOf(a.hookNames), "webhooks rotate": a.completeOf(a.hookNames), "webhooks test": a.completeOf(a.hookNames), "webhooks delete": a.completeOf(a.hookNames),
 		"webhooks deliveries list": a.completeOf(a.hookNames), "webhooks deliveries get": a.completeOf(a.hookNames), "webhooks deliveries resend": a.completeOf(a.hookNames),
+		"schedules add": func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+			if len(args) != 1 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return a.completeOf(a.recipeNames)(cmd, nil, begun)
+		},
+		"schedules show": a.completeOf(a.scheduleNames), "schedules pause": a.completeOf(a.scheduleNames), "schedules resume": a.completeOf(a.scheduleNames), "schedules delete": a.completeOf(a.scheduleNames),
+		"schedules next": a.completeOf(a.scheduleNames), "schedules run-now": a.completeOf(a.scheduleNames), "schedules history": a.completeOf(a.scheduleNames),
 		"export": runs, "graph": a.completeRecipeOrRun, "validate": completeRecipes, "estimate": completeRecipes,
 	} {
 		cmd, rest, err := root.Find(strings.Fields(path))
@@ -116,6 +124,7 @@ func (a *app) completions(root *cobra.Command) {
 	}
 	for path, words := range map[string]func() []string{
 		"keys create --role": roleWords, "keys create --scope": scopeWords, "keys create --reset": resetWords,
+		"schedules add --catch-up": catchUpWords, "schedules add --overlap": overlapWords,
 		"listen --events": eventWords, "listen --payload": payloadWords,
 		"webhooks create --events": eventWords, "webhooks create --payload": payloadWords, "webhooks update --events": eventWords, "webhooks update --payload": payloadWords,
 		"runs delete --status": statusWords, "runs list --status": statusWords, "--output": outputWords, "--profile": a.profileWords, "--time": func() []string { return []string{timeRelative, timeISO} },

@@ -24,7 +24,7 @@ var floors = []struct {
 }{
 	{"fault", []string{"fault"}},
 	{"leaves", []string{"internal/failpoint", "internal/cputime", "internal/datadir", "internal/wire", "internal/heap", "internal/list", "internal/inbox", "internal/clock", "internal/spell", "internal/linediff", "internal/pattern", "internal/sse"}},
-	{"0", []string{"action", "internal/mutation"}},
+	{"0", []string{"action", "internal/mutation", "internal/schedule"}},
 	{"0, what is embedded", []string{"examples"}},
 	{"1, JSON", []string{"internal/jsonx"}},
 	{"1, guarded wrappers", []string{"internal/yamlx", "internal/redact"}},
@@ -48,11 +48,14 @@ var floors = []struct {
 	{"5, accounts of a server", []string{"internal/account"}},
 	{"5, webhooks out", []string{"internal/webhook"}},
 	{"5, one thing done to many runs", []string{"internal/bulk"}},
+	{"5, runs of stored requests", []string{"internal/starts"}},
+	{"5, schedules", []string{"internal/scheduler"}},
 	{"6", []string{"internal/telemetry", "internal/telemetry/otlp", "internal/simulate", "internal/node"}},
 	{"6, copies of a data directory", []string{"internal/backup"}},
 	{"6, the library", []string{"."}},
 	{"7, settings", []string{"internal/config"}},
 	{"7, what operations over HTTP have in common", []string{"internal/rest", "internal/docpage"}},
+	{"7, what starts runs by itself, over HTTP", []string{"internal/triggers"}},
 	{"7", []string{"internal/api", "client", "internal/ui"}},
 	{"7, the server", []string{"internal/service"}},
 	{"7, the server in a Go program", []string{"api"}},
@@ -75,7 +78,7 @@ var groups = []string{"internal/compile", "internal/media", "internal/store", "i
 var pure = []string{
 	"fault", "internal/mutation", "internal/wire", "internal/heap", "internal/list", "internal/spell", "internal/linediff", "internal/pattern", "internal/jsonx", "internal/yamlx", "internal/redact", "internal/plan", "internal/expr", "internal/jsonschema",
 	"internal/layout", "internal/picture", "internal/compile", "internal/compile/estimate", "internal/compile/recipe", "internal/compile/sample", "internal/journal", "internal/machine", "internal/view", "internal/resource", "internal/ledger",
-	"internal/store/format",
+	"internal/store/format", "internal/schedule",
 }
 
 // impureImports may not appear in a pure package; a trailing slash means all below.
@@ -127,6 +130,7 @@ var wrappers = map[string][]string{
 	"github.com/tink-crypto/tink-go/v2":                               {"internal/secrets"},
 	"github.com/danielgtaylor/huma/v2":                                {"internal/api", "internal/rest"},
 	"golang.org/x/time":                                               {"internal/rest"},
+	"github.com/netresearch/go-cron":                                  {"internal/schedule"},
 	"github.com/standard-webhooks/standard-webhooks/libraries":        {"internal/webhook"},
 	"github.com/coder/websocket":                                      {"internal/api", "sim/kill"},
 }

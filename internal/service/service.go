@@ -28,8 +28,11 @@ import (
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/rest"
+	"github.com/roux-engine/roux/internal/scheduler"
 	"github.com/roux-engine/roux/internal/secrets"
+	"github.com/roux-engine/roux/internal/starts"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/triggers"
 	"github.com/roux-engine/roux/internal/webhook"
 )
 
@@ -45,8 +48,8 @@ type Config struct {
 	// Open makes the service check no keys. It then listens on loopback only.
 	Open bool
 	// Local makes a service for commands of one user, who reach it by [Service.Local] only. Its
-	// interface is made when it is first used. It makes no first key, sends no webhooks, and
-	// carries on no bulk that another process has begun: a command does what its user asked for.
+	// interface is made when it is first used. It makes no first key, sends no webhooks, starts
+	// nothing by schedules, and carries on no bulk that another process has begun: a command does what its user asked for.
 	Local bool
 	// Take is that of api.Config.
 	Take func() (done func(account, run string), err error)
@@ -69,6 +72,8 @@ type Service struct {
 	API   *api.Server // nil until a service for commands is first used
 	Hooks *webhook.Hooks
 	Bulks *bulk.Bulks
+	// Schedules start runs once the service is open.
+	Schedules *scheduler.Scheduler
 	// FirstKey is the token of the key that was made because there was none; "" = there was
 	// one, or the engine is idle. It is not stored.
 	FirstKey string
@@ -126,6 +131,15 @@ func New(ctx context.Context, n *node.Node, cfg Config) (*Service, error) {
 		Records: n, Now: now, NewID: func() (string, error) { return ids.ID("recipe_") }, MaxSource: cfg.MaxSource,
 		Actions: n.Accounts.Actions,
 	})
+	starter := starts.New(starts.Config{
+		Recipes: s.recipes, Files: n.Files, Actions: n.Accounts.Actions, Rules: n.Rules, Admit: n.Accounts.Admit,
+	}, n.Engine)
+	s.Schedules, err = scheduler.New(scheduler.Config{
+		Records: n, Starter: starter, Runs: n.Engine, NewID: func() (string, error) { return ids.ID(scheduler.IDPrefix) }, Now: now, Logger: s.log,
+	})
+	if err != nil {
+		return nil, err
+	}
 	if err := n.Serve(ctx, s.open, s.end); err != nil {
 		return nil, err
 	}
@@ -168,6 +182,7 @@ func (s *Service) open(ctx context.Context) error {
 	if err := s.Bulks.Start(ctx); err != nil {
 		return err
 	}
+	s.Schedules.Start(ctx)
 	return s.Hooks.Start(ctx, s.execution)
 }
 
@@ -195,7 +210,7 @@ func (s *Service) server(ctx context.Context) (*api.Server, error) {
 		Node: s.Node, Actions: s.Node.Config.Actions, Keys: s.keys, Recipes: s.recipes, Rules: s.Node.Rules,
 		Rate: s.cfg.Rate, Burst: s.cfg.Burst, Streams: s.cfg.Streams, Logger: s.log, Release: s.cfg.Release,
 		Hooks: s.Hooks, Bulks: s.Bulks, Accounts: s.Node.Accounts, Secrets: s.secrets(), CursorKey: cursors, Take: s.cfg.Take,
-		Backup: s.backup,
+		Backup: s.backup, More: func(rt *rest.Router) { triggers.Register(rt, s.Schedules) },
 	}
 	if s.cfg.Open {
 		cfg.Open = access.Anyone(s.cfg.Account)
@@ -437,6 +452,7 @@ func (s *Service) end(ctx context.Context) error {
 		s.endUses()
 	}
 	s.done.Wait()
+	s.Schedules.Stop()
 	s.Bulks.Stop()
 	s.Hooks.Stop()
 	return failed

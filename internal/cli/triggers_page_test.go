@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import "testing"
+
+func TestTriggersPage(t *testing.T) {
+	runServed(t, freeAddress(t), servedPage{name: "triggers", tools: []string{"curl"}, least: 15, first: rouxOnPath(t)})
+}

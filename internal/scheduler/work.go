@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/schedule"
+	"github.com/roux-engine/roux/internal/starts"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// manualPrefix begins the names of occurrences that users ask for.
+const manualPrefix = "now."
+
+func manual(o schedule.Occurrence) bool { return strings.HasPrefix(o.Name, manualPrefix) }
+
+// run decides about what is due, stores that, and works off the queue until it is empty or its
+// first occurrence waits.
+func (w *working) run(ctx context.Context) error {
+	if w.Paused == 0 {
+		for _, k := range w.table.Step(w.ID, &w.State, w.s.clock.Now()) {
+			w.skip(k, "")
+		}
+	}
+	// What is to be started is stored before it is: after a crash it is started under the same
+	// key, however late that is.
+	if err := w.save(ctx, 0); err != nil {
+		return err
+	}
+	for len(w.Queue) > 0 {
+		wait, err := w.first(ctx)
+		if err != nil {
+			return err
+		}
+		if wait {
+			w.Attempts++
+			return w.save(ctx, w.pause())
+		}
+		w.Attempts = 0
+		if err := w.save(ctx, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pause is how long the first occurrence waits before it is looked at again.
+func (w *working) pause() time.Duration {
+	return min(firstPause<<min(w.Attempts, 10), longestPause)
+}
+
+// active reports whether the run that was started last has not ended.
+func (w *working) active(ctx context.Context) (bool, error) {
+	if w.Active == "" {
+		return false, nil
+	}
+	head, err := w.s.cfg.Runs.Head(ctx, w.account, w.Active)
+	switch {
+	case fault.CodeOf(err) == fault.RunNotFound:
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return !head.Settled(), nil
+}
+
+// first does what is to be done with the first occurrence of the queue. wait reports that it
+// stays there.
+func (w *working) first(ctx context.Context) (wait bool, err error) {
+	o := w.Queue[0]
+	active, err := w.active(ctx)
+	if err != nil {
+		return false, err
+	}
+	switch verdict, reason := w.State.First(w.When.Overlap, active); verdict {
+	case schedule.Wait:
+		return true, nil
+	case schedule.Cancel:
+		err := w.s.cfg.Runs.Cancel(ctx, w.account, w.Active, fmt.Sprintf("the schedule %s starts its next run", w.Name))
+		if code := fault.CodeOf(err); err != nil && code != fault.TooLate && code != fault.RunNotFound {
+			return false, err
+		}
+		return true, nil
+	case schedule.Skip:
+		w.Queue = w.Queue[1:]
+		w.skip(schedule.Skipped{First: o, Last: o, Count: 1, Reason: reason}, w.Active)
+		return false, nil
+	}
+	return w.start(ctx, o)
+}
+
+// start starts the run of an occurrence.
+func (w *working) start(ctx context.Context, o schedule.Occurrence) (wait bool, err error) {
+	f := Firing{Name: o.Name, At: o.At, Result: Started, Manual: manual(o)}
+	var run starts.Run
+	var found bool
+	if w.unsure && w.s.clock.Now()-o.At > keyLasts.Microseconds() {
+		if run, found, err = w.find(ctx, o); err != nil {
+			return false, err
+		}
+	}
+	w.unsure = false
+	if !found {
+		run, err = w.s.cfg.Starter.Start(ctx, w.account, &w.Start, "schedule/"+w.ID+"/"+o.Name, w.labels(o))
+	}
+	switch code := fault.CodeOf(err); {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case err == nil:
+		f.Run, f.Version, w.Active = run.ID, run.Version, run.ID
+	case code == fault.IdempotencyMismatch: // it was started before a crash, and the recipe has a newer version since
+		if run, found, err = w.find(ctx, o); err != nil {
+			return false, err
+		}
+		if f.Run = run.ID; found {
+			f.Version, w.Active = run.Version, run.ID
+		}
+	case code == "" || transient(code):
+		w.s.cfg.Logger.WarnContext(ctx, "a run of a schedule cannot be started; it is tried again", "account", w.account, "schedule", w.ID, "occurrence", o.Name, "error", err)
+		return true, nil
+	default:
+		f.Result, f.Code, f.Reason = Failed, code, fault.Message(err)
+		w.s.cfg.Logger.WarnContext(ctx, "a run of a schedule cannot be started", "account", w.account, "schedule", w.ID, "occurrence", o.Name, "code", code)
+	}
+	w.Queue = w.Queue[1:]
+	w.note(f)
+	return false, nil
+}
+
+// transient reports whether a start may succeed a little later although nobody changes
+// anything.
+func transient(code fault.Code) bool {
+	switch code {
+	case fault.ServiceUnavailable, fault.StoreFailed, fault.RateLimited, fault.Stopping, fault.StaleEpoch, fault.InternalError:
+		return true
+	}
+	return false
+}
+
+func (w *working) labels(o schedule.Occurrence) map[string]string {
+	return map[string]string{LabelSchedule: w.Name, LabelOccurrence: o.Name}
+}
+
+// find finds the run of an occurrence by its labels.
+func (w *working) find(ctx context.Context, o schedule.Occurrence) (run starts.Run, found bool, err error) {
+	heads, err := w.s.cfg.Runs.List(ctx, store.Query{Account: w.account, Labels: w.labels(o), Since: w.Created, Limit: 1})
+	if err != nil || len(heads) == 0 {
+		return run, false, err
+	}
+	return starts.Run{ID: heads[0].Run, Version: heads[0].Version, Existing: true}, true, nil
+}
