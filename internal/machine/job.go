@@ -12,6 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/mutation"
 )
 
 // jobName is what a run keeps of an external job that a step waits for.
@@ -99,7 +100,11 @@ func (r *Run) applySubmitted(s *scope, i int32, ev *journal.Event) error {
 		return errImpossible(ev, "its step has no attempt with a worker")
 	}
 	st.status = journal.Waiting
-	r.arm(s, i, ev.Due())
+	due := ev.Due()
+	if mutation.JobExpiry {
+		due -= (due - ev.At) / 2
+	}
+	r.arm(s, i, due)
 	r.keepJob(s, i, nameOf(&job))
 	if r.turn != nil {
 		r.turn.Jobs = append(r.turn.Jobs, journal.JobChange{Kind: journal.JobSubmitted, Ref: s.ref(i), Fence: journal.Fence{Gen: r.gen, Attempt: st.attempt}, Job: job, Expires: ev.Due()})
@@ -147,7 +152,10 @@ func (r *Run) trackJob(s *scope, i int32, ev *journal.Event) {
 	if s.parent != nil {
 		r.structMem -= j.bytes()
 	}
-	if r.turn != nil {
+	if mutation.JobCancel {
+		kind = journal.JobEnded
+	}
+	if r.turn != nil && (!mutation.JobEnd || kind != journal.JobEnded) {
 		r.turn.Jobs = append(r.turn.Jobs, journal.JobChange{Kind: kind, Ref: s.ref(i), Fence: journal.Fence{Gen: r.gen, Attempt: s.steps[i].attempt}, Job: journal.Job{Provider: j.provider, ID: j.id}})
 	}
 }

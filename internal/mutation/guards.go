@@ -33,6 +33,10 @@ const (
 	Group       = false
 	Feed        = false
 	Admission   = false
+	JobEnd      = false
+	JobCancel   = false
+	JobExpiry   = false
+	JobSlot     = false
 	CommitFirst = false
 	Reload      = false
 	HandBack    = false

@@ -107,6 +107,9 @@ func (p *process) serve() (moved bool) {
 func (p *process) tell(j *job) bool {
 	w := p.w
 	s := &w.service
+	if ended, ok := w.jobRecord(jobs.KindEnded, j.id); ok && !j.done {
+		w.fail("X131: job %s has ended for run %s, and the service has neither finished it nor been told", j.id, ended.Run)
+	}
 	if !j.done && (w.noFaults || s.dice.IntN(4) == 0) {
 		j.done = !j.cancelled
 	}

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/roux-engine/roux/internal/mutation"
 )
 
 // An Arbiter grants requests in the order that the package comment describes. Make one
@@ -92,6 +94,10 @@ func (a *Arbiter[H]) Count(req *Request[H], limits []*Limit[H]) {
 // Part gives back the engine's slot of an attempt that no worker of this process carries out
 // any more, and reports whether it holds others.
 func (a *Arbiter[H]) Part(req *Request[H]) bool {
+	if mutation.JobSlot {
+		a.Withdraw(req)
+		return false
+	}
 	if !req.parted && req.passed == len(req.limits) {
 		req.parted = true
 		req.passed--
