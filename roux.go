@@ -34,6 +34,10 @@ type Options struct {
 	// Actions are the program's own actions, in addition to those of Roux. An action
 	// with the same name and version as one of Roux's replaces it.
 	Actions []action.Action
+	// Services are the outside services to which actions submit jobs (action.Result.Job), by
+	// the name that a job has as its provider. Webhooks of a service are given to
+	// [Engine.Deliver].
+	Services map[string]action.Service
 	// Account owns the runs, files and credits; [Engine.For] is the same engine for
 	// another one. Default "local", which does not pay.
 	Account string
@@ -105,7 +109,7 @@ func Open(ctx context.Context, opt Options) (*Engine, error) {
 	account := cmp.Or(opt.Account, engine.LocalAccount)
 	n, err := node.Open(ctx, st, node.Config{
 		Dir: opt.Dir, Actions: actions, Retention: retention.Policy{Runs: opt.Retention.Runs, Files: opt.Retention.Files, Uploads: opt.Retention.Uploads}, Concurrency: opt.Concurrency, Logger: opt.Logger,
-		Accounts: rules, Account: account, Secrets: opt.Secrets,
+		Accounts: rules, Account: account, Secrets: opt.Secrets, Services: opt.Services,
 	})
 	if err != nil {
 		actions.Close()

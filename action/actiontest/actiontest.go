@@ -44,6 +44,9 @@ type Output struct {
 	Value any
 	Cost  int64  // whole credits charged for the call
 	Price string // what the call said that it cost, for an action with a price; "" = nothing
+	// Job is the job that the action has submitted to an outside service; nil = it has done its
+	// work, and the other fields are what it returned.
+	Job *action.Job
 }
 
 // Object returns Value as an object; nil if it is not one.
@@ -218,6 +221,9 @@ func (s *settings) attempt(act action.Action, input json.RawMessage) (out Output
 			}
 		}
 		return out, stuck, r.Err
+	}
+	if r.Job != nil {
+		return Output{Job: r.Job}, false, nil
 	}
 	v, err := jsonx.Decode(r.Output, jsonx.Limits{Bytes: len(r.Output) + 1})
 	out = Output{JSON: r.Output, Value: v, Cost: r.Cost}

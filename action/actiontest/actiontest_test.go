@@ -299,3 +299,13 @@ func TestCallOfALargeOutput(t *testing.T) {
 		t.Errorf("output %s, %d bytes in its file", out.JSON, len(content))
 	}
 }
+
+func TestCallOfAnActionThatSubmits(t *testing.T) {
+	act := action.Action{Name: "draw", Version: "1.0.0", Provider: "studio", Run: func(_ context.Context, task *action.Task) (action.Result, error) {
+		return action.Result{Job: &action.Job{Provider: "studio", ID: "job-" + task.EffectKey}}, nil
+	}}
+	out, err := Call(t, act, nil, WithEffectKey("k"))
+	if err != nil || out.Job == nil || out.Job.ID != "job-k" || out.Value != nil {
+		t.Errorf("the output is %+v (%v), want the job", out, err)
+	}
+}

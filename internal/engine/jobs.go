@@ -25,13 +25,13 @@ type settlement struct {
 // Settle records how an external job has ended: run returns its result, or why it failed,
 // and may read what the service keeps of it. It returns nil when the result is durable, or
 // when the attempt that submitted the job has ended already, which changes nothing. If run
-// returns an error that wraps [jobs.ErrUnsettled], nothing is recorded, and that is the
+// returns an error that wraps [action.ErrUnsettled], nothing is recorded, and that is the
 // answer.
 func (e *Engine) Settle(ctx context.Context, job *jobs.Job, source journal.Source, run action.Func) error {
 	s := &settlement{reply: make(chan answer, 1)}
 	s.run = func(ctx context.Context, t *action.Task) (action.Result, error) {
 		res, err := run(ctx, t)
-		s.unsettled = errors.Is(err, jobs.ErrUnsettled)
+		s.unsettled = errors.Is(err, action.ErrUnsettled)
 		return res, err
 	}
 	if err := e.post(s.input(job, source)); err != nil {

@@ -73,11 +73,11 @@ func (s *service) list() []string {
 	return all
 }
 
-func (s *service) state(out string) jobs.State {
+func (s *service) state(out string) action.JobState {
 	if out == "" {
-		return jobs.State{}
+		return action.JobState{}
 	}
-	return jobs.State{Result: func(ctx context.Context, _ *action.Task) (action.Result, error) {
+	return action.JobState{Result: func(ctx context.Context, _ *action.Task) (action.Result, error) {
 		if s.result != nil {
 			return s.result(ctx, out)
 		}
@@ -88,25 +88,25 @@ func (s *service) state(out string) jobs.State {
 	}}
 }
 
-func (s *service) Poll(_ context.Context, j *jobs.Job) (jobs.State, error) {
+func (s *service) Poll(_ context.Context, j *action.SubmittedJob) (action.JobState, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.polled = append(s.polled, time.Since(s.began))
 	return s.state(s.jobs[j.ID]), nil
 }
 
-func (s *service) Receive(h http.Header, _ []byte) (jobs.Received, error) {
+func (s *service) Receive(h http.Header, _ []byte) (action.Webhook, error) {
 	if h.Get("signature") != "valid" {
-		return jobs.Received{}, errors.New("forged")
+		return action.Webhook{}, errors.New("forged")
 	}
-	return jobs.Received{Job: h.Get("job"), ID: h.Get("id")}, nil
+	return action.Webhook{Job: h.Get("job"), ID: h.Get("id")}, nil
 }
 
-func (s *service) Read(_ context.Context, _ *jobs.Job, body []byte) (jobs.State, error) {
+func (s *service) Read(_ context.Context, _ *action.SubmittedJob, body []byte) (action.JobState, error) {
 	return s.state(string(body)), nil
 }
 
-func (s *service) Cancel(_ context.Context, j *jobs.Job) error {
+func (s *service) Cancel(_ context.Context, j *action.SubmittedJob) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refuse > 0 {
@@ -137,7 +137,12 @@ func openOutside(t *testing.T, st *memory.Store, s *service, cfg Config, actions
 		Settle: func(ctx context.Context, j *jobs.Job, src journal.Source, res action.Func) error {
 			return o.Settle(ctx, j, src, res)
 		},
-		Service: func(name string) jobs.Service { return map[string]jobs.Service{"acme": s}[name] },
+		Service: func(name string) action.Service {
+			if name == "acme" {
+				return s
+			}
+			return nil
+		},
 	})
 	cfg.Jobs = o.keeper.Changed
 	submit := s.submits()
@@ -513,7 +518,7 @@ func TestResultsOfJobs(t *testing.T) {
 		tries := 0
 		s.result = func(_ context.Context, out string) (action.Result, error) {
 			if tries++; tries < 3 {
-				return action.Result{}, fmt.Errorf("%w: the service is away", jobs.ErrUnsettled)
+				return action.Result{}, fmt.Errorf("%w: the service is away", action.ErrUnsettled)
 			}
 			return action.Result{Output: map[string]any{"text": out}}, nil
 		}

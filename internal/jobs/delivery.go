@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
@@ -123,7 +124,7 @@ func (k *Keeper) outcome(ctx context.Context, d *Delivery) (string, error) {
 	if svc == nil {
 		return "", fault.New(fault.ProviderNotConfigured, "provider %q is not configured", d.Provider)
 	}
-	st, err := svc.Read(ctx, &j, d.Body)
+	st, err := svc.Read(ctx, j.Public(), d.Body)
 	if err != nil {
 		return "", err
 	}
@@ -172,8 +173,8 @@ func (k *Keeper) done(ctx context.Context, r *store.Record, d *Delivery) error {
 }
 
 // nobody is the service of a provider that is not configured.
-type nobody struct{ Service }
+type nobody struct{ action.Service }
 
-func (nobody) Receive(http.Header, []byte) (Received, error) {
-	return Received{}, errors.New("no such provider")
+func (nobody) Receive(http.Header, []byte) (action.Webhook, error) {
+	return action.Webhook{}, errors.New("no such provider")
 }

@@ -8,9 +8,3 @@
 // from an answer for a run is decided by the machine; how to talk to a service is known to its
 // provider.
 package jobs
-
-import "errors"
-
-// ErrUnsettled is wrapped by the error of a settlement that could not find out how its job
-// has ended. It is tried again.
-var ErrUnsettled = errors.New("it is not known how the job has ended")

@@ -15,17 +15,25 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
+// Records are read by a keeper; see store.Records.
+type Records interface {
+	Record(ctx context.Context, key store.RecordKey) (store.Record, error)
+	Records(ctx context.Context, q store.RecordQuery) (page []store.Record, more bool, err error)
+}
+
 // Config configures a Keeper.
 type Config struct {
-	Records store.Records // read only
+	Records Records
 	// Put changes records, as the owner of the store.
 	Put func(ctx context.Context, changes ...store.RecordChange) ([]store.Record, error)
 	// Settle records how a job has ended; see engine.Engine.Settle.
 	Settle func(ctx context.Context, job *Job, source journal.Source, result action.Func) error
 	// Service returns a provider's service; nil = it is not configured.
-	Service func(provider string) Service
-	Now     func() time.Time
-	Logger  *slog.Logger
+	Service func(provider string) action.Service
+	// Idle makes a keeper that asks nobody.
+	Idle   bool
+	Now    func() time.Time
+	Logger *slog.Logger
 
 	// Rate is how many jobs of one provider are asked about per second, at most. Default 10.
 	Rate float64
@@ -92,8 +100,27 @@ func (k *Keeper) nudge() {
 	}
 }
 
+// Start makes the keeper work, and returns what ends it. An error is logged: jobs are asked
+// about again after the next start.
+func (k *Keeper) Start() (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() {
+		if err := k.Run(ctx); err != nil {
+			k.cfg.Logger.Error("external jobs are not asked about", "err", err)
+		}
+	})
+	return func() {
+		cancel()
+		done.Wait()
+	}
+}
+
 // Run works until ctx ends and all calls have returned. It reads which jobs there are first.
 func (k *Keeper) Run(ctx context.Context) error {
+	if k.cfg.Idle {
+		return nil
+	}
 	if err := k.load(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
@@ -266,7 +293,7 @@ func (k *Keeper) poll(ctx context.Context, e entry) {
 		k.skipped(e.name)
 		return
 	}
-	var st State
+	var st action.JobState
 	if err == nil {
 		st, err = k.ask(ctx, &j)
 	}
@@ -281,12 +308,12 @@ func (k *Keeper) poll(ctx context.Context, e entry) {
 	k.later(e.name, j.Submitted, err)
 }
 
-func (k *Keeper) ask(ctx context.Context, j *Job) (State, error) {
+func (k *Keeper) ask(ctx context.Context, j *Job) (action.JobState, error) {
 	svc := k.cfg.Service(j.Provider)
 	if svc == nil {
-		return State{}, fault.New(fault.ProviderNotConfigured, "provider %q is not configured", j.Provider)
+		return action.JobState{}, fault.New(fault.ProviderNotConfigured, "provider %q is not configured", j.Provider)
 	}
-	return svc.Poll(ctx, j)
+	return svc.Poll(ctx, j.Public())
 }
 
 // skipped gives back the turn of a job that has ended: it was not asked about.
@@ -322,7 +349,7 @@ func (k *Keeper) cancel(ctx context.Context, e entry) {
 		if svc := k.cfg.Service(j.Provider); svc == nil {
 			err = fault.New(fault.ProviderNotConfigured, "provider %q is not configured", j.Provider)
 		} else {
-			err = svc.Cancel(ctx, &j)
+			err = svc.Cancel(ctx, j.Public())
 		}
 	}
 	if err != nil && (!ok || k.now() < j.Expires+day) {

@@ -9,7 +9,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
@@ -47,6 +49,11 @@ type Job struct {
 	Version string          `json:"version"`
 	Handle  json.RawMessage `json:"handle,omitempty"`
 	Expires int64           `json:"expires"` // UTC µs
+}
+
+// Public is the job as its service sees it.
+func (j *Job) Public() *action.SubmittedJob {
+	return &action.SubmittedJob{Provider: j.Provider, ID: j.ID, Handle: j.Handle, Account: j.Account, Run: j.Run, Step: j.Name, Until: time.UnixMicro(j.Expires).UTC()}
 }
 
 // Key is the run.
@@ -155,7 +162,7 @@ func short(s string) string {
 
 // Each calls fn for each job that a step waits for, of the providers that are wanted. The
 // records of other providers are not read. A damaged record is left out.
-func Each(ctx context.Context, records store.Records, wanted func(provider string) bool, fn func(*Job)) error {
+func Each(ctx context.Context, records Records, wanted func(provider string) bool, fn func(*Job)) error {
 	q := store.RecordQuery{Kind: KindJob, KeysOnly: true, Limit: 1}
 	for {
 		page, _, err := records.Records(ctx, q)

@@ -33,6 +33,7 @@ import (
 	"github.com/roux-engine/roux/internal/egress"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/feed"
+	"github.com/roux-engine/roux/internal/jobs"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/secrets"
@@ -161,7 +162,9 @@ type Config struct {
 	// or of the environment.
 	Sealer *secrets.Sealer
 	// Select, Idle and CommitFailed are those of engine.Config.
-	Select       func(store.Key) bool
+	Select func(store.Key) bool
+	// Services are the providers of external jobs, by name.
+	Services     map[string]action.Service
 	Idle         bool
 	CommitFailed func(error)
 	// Observer makes metrics, logs and traces of what the node does, see [Node.Observe].
@@ -201,12 +204,14 @@ type Node struct {
 	Keys     *access.Keys
 	Accounts *account.Accounts
 	Hooks    *webhook.Hooks
+	Jobs     *jobs.Keeper
 
 	serving sync.Mutex                  // held while a service begins or ends
 	served  bool                        // Serve was called
 	stopped bool                        // Stop was called
 	end     func(context.Context) error // that of Serve; nil = none, or it was called
 
+	endJobs  func() // ends the keeper of jobs
 	opened   time.Time
 	counting sync.Mutex
 	counted  counted // read under counting
@@ -242,9 +247,11 @@ func Open(ctx context.Context, st Store, cfg Config) (*Node, error) {
 	if cfg.Observer != nil {
 		ecfg.Observer, ecfg.Traced = cfg.Observer, cfg.Observer.Traced()
 	}
+	n.keepJobs(&ecfg)
 	if n.Engine, err = engine.Open(ctx, ecfg); err != nil {
 		return nil, errors.Join(err, files.Close(), st.Close())
 	}
+	n.endJobs = n.Jobs.Start()
 	n.Hooks.Attach(webhook.Host{Engine: n.Engine, Store: st})
 	return n, nil
 }
@@ -303,6 +310,7 @@ func (n *Node) Stop(ctx context.Context) error {
 	n.stopped = true
 	ended := n.endService(ctx)
 	n.serving.Unlock()
+	n.endJobs()
 	_, err := n.Engine.Stop(ctx)
 	if errors.Is(err, engine.ErrHangs) {
 		return err

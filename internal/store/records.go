@@ -207,9 +207,14 @@ func AdmitRecord(c *RecordChange, stored uint64, holder string) error {
 // NoRecord returns the error of a record that is not stored.
 func NoRecord(kind, id string) error { return fault.New(fault.RecordNotFound, "no %s %q", kind, id) }
 
+// A RecordLister lists records as Records does.
+type RecordLister interface {
+	Records(ctx context.Context, q RecordQuery) (page []Record, more bool, err error)
+}
+
 // EachRecord calls fn for the records that a query selects, page by page. It ignores the
 // query's Limit.
-func EachRecord(ctx context.Context, r Records, q RecordQuery, fn func(*Record) error) error {
+func EachRecord(ctx context.Context, r RecordLister, q RecordQuery, fn func(*Record) error) error {
 	q.Limit = 500
 	for {
 		page, more, err := r.Records(ctx, q)

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+)
+
+// A Service is an outside service whose jobs steps wait for: the provider that [Job] names. An
+// action submits a job; from then on the engine asks the service how it stands, acts upon its
+// webhooks, and tells it when nobody waits for the job any more. What a webhook and an answer say
+// may come in any order, twice or late: the first that ends the job counts.
+//
+// Its methods are called by many goroutines at once. Their context ends after 30 seconds.
+type Service interface {
+	// Poll asks how a job stands: 30 s, 90 s, 210 s and so on after its submission, and for all
+	// jobs of the service together at most 10 times a second. An error says that it could not be
+	// found out; if it is a *fault.Error with RetryAfterMS, the service is not asked about any
+	// job before that.
+	Poll(ctx context.Context, job *SubmittedJob) (JobState, error)
+
+	// Receive checks the signature of a webhook and says which job it is about. It takes the same
+	// time whatever is wrong, and compares with crypto/subtle or crypto/hmac.
+	Receive(header http.Header, body []byte) (Webhook, error)
+
+	// Read says what a webhook that Receive has accepted tells about its job. It may ask the
+	// service, if its webhooks only say that there is something to know.
+	Read(ctx context.Context, job *SubmittedJob, body []byte) (JobState, error)
+
+	// Cancel tells the service that nobody waits for a job any more. It returns nil if the job
+	// has ended, is not known, or cannot be cancelled. After an error it is called again, until
+	// a day after the job would have expired.
+	Cancel(ctx context.Context, job *SubmittedJob) error
+}
+
+// A SubmittedJob is a job that a step waits for, or has waited for.
+type SubmittedJob struct {
+	Provider string
+	ID       string
+	Handle   json.RawMessage // that of Job
+	Account  string          // of the run
+	Run      string
+	Step     string    // as in Task
+	Until    time.Time // when it expires
+}
+
+// A JobState is how a job stands.
+type JobState struct {
+	// Result is set when the job has ended. It returns what the step gets, or why the job has
+	// failed, as the Run of an action does: the same contracts, limits and prices apply, and it
+	// may store files. Its task is that of the step. An error that wraps ErrUnsettled means that
+	// it could not find out; it is called again. nil = the job goes on.
+	Result Func
+}
+
+// ErrUnsettled is wrapped by the error of a JobState's Result that could not find out how the
+// job has ended.
+var ErrUnsettled = errors.New("it is not known how the job has ended")
+
+// A Webhook is about a job.
+type Webhook struct {
+	Job string // id of the job
+	ID  string // of the delivery: the same if the service repeats it
+}

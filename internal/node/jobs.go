@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/jobs"
+	"github.com/roux-engine/roux/internal/journal"
+)
+
+// keepJobs makes what asks services about external jobs, and has the engine tell it of them. An
+// engine that only changes runs asks nobody.
+func (n *Node) keepJobs(cfg *engine.Config) {
+	n.Jobs = jobs.New(jobs.Config{
+		Records: n, Put: n.PutRecords, Logger: n.Config.Logger, Idle: n.Config.Idle,
+		Settle: func(ctx context.Context, j *jobs.Job, from journal.Source, result action.Func) error {
+			return n.Engine.Settle(ctx, j, from, result)
+		},
+		Service: func(provider string) action.Service { return n.Config.Services[provider] },
+	})
+	cfg.Jobs, cfg.JobSlots = n.Jobs.Changed, map[string]bool{}
+	for i := range n.Config.Actions.List {
+		if a := &n.Config.Actions.List[i]; a.Slots > 0 && n.Config.Services[a.Provider] != nil {
+			cfg.JobSlots[a.Provider] = true
+		}
+	}
+}
