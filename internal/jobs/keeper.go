@@ -52,6 +52,7 @@ type Keeper struct {
 	work sync.WaitGroup
 
 	mu        sync.Mutex
+	ended     bool // Run has returned, or never works
 	news      []store.RecordChange // from Changed, in order
 	providers map[string]*polls
 	cancels   queue
@@ -88,7 +89,9 @@ func (k *Keeper) now() int64 { return k.cfg.Now().UnixMicro() }
 // Changed tells the keeper which records of jobs a commit has changed. It does not block.
 func (k *Keeper) Changed(changes []store.RecordChange) {
 	k.mu.Lock()
-	k.news = append(k.news, changes...)
+	if !k.ended { // otherwise they are read after the next start
+		k.news = append(k.news, changes...)
+	}
 	k.mu.Unlock()
 	k.nudge()
 }
@@ -118,6 +121,11 @@ func (k *Keeper) Start() (end func()) {
 
 // Run works until ctx ends and all calls have returned. It reads which jobs there are first.
 func (k *Keeper) Run(ctx context.Context) error {
+	defer func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.ended, k.news = true, nil
+	}()
 	if k.cfg.Idle {
 		return nil
 	}
