@@ -124,18 +124,21 @@ func (k *Keeper) outcome(ctx context.Context, d *Delivery) (string, error) {
 	if svc == nil {
 		return "", fault.New(fault.ProviderNotConfigured, "provider %q is not configured", d.Provider)
 	}
-	st, err := svc.Read(ctx, j.Public(), d.Body)
+	limited, cancel := context.WithTimeout(ctx, k.cfg.Timeout)
+	st, err := svc.Read(limited, j.Public(), d.Body)
+	cancel()
 	if err != nil {
 		return "", err
 	}
 	if st.Result == nil {
 		return "nothing", nil
 	}
-	if err := k.cfg.Settle(ctx, &j, journal.FromWebhook, st.Result); err != nil {
-		return "", err
-	}
-	if !waits {
+	err = k.cfg.Settle(ctx, &j, journal.FromWebhook, st.Result)
+	switch {
+	case errors.Is(err, fault.RunNotFound), err == nil && !waits: // the run was deleted, or the job has ended
 		return "late", nil
+	case err != nil:
+		return "", err
 	}
 	return "recorded", nil
 }

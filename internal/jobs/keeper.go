@@ -39,7 +39,8 @@ type Config struct {
 	Rate float64
 	// Concurrency is how many calls of services may be in flight. Default 32.
 	Concurrency int
-	// Timeout is how long a call may take. Default 30 s.
+	// Timeout is how long a call of a service may take; reading a result has the timeout of its
+	// step. Default 30 s.
 	Timeout time.Duration
 }
 
@@ -208,8 +209,6 @@ func (k *Keeper) step(ctx context.Context) time.Duration {
 		k.work.Go(func() {
 			defer k.nudge()
 			defer func() { <-k.busy }()
-			ctx, cancel := context.WithTimeout(ctx, k.cfg.Timeout)
-			defer cancel()
 			call.do(ctx, e)
 		})
 	}
@@ -321,6 +320,8 @@ func (k *Keeper) ask(ctx context.Context, j *Job) (action.JobState, error) {
 	if svc == nil {
 		return action.JobState{}, fault.New(fault.ProviderNotConfigured, "provider %q is not configured", j.Provider)
 	}
+	ctx, cancel := context.WithTimeout(ctx, k.cfg.Timeout)
+	defer cancel()
 	return svc.Poll(ctx, j.Public())
 }
 
@@ -357,7 +358,9 @@ func (k *Keeper) cancel(ctx context.Context, e entry) {
 		if svc := k.cfg.Service(j.Provider); svc == nil {
 			err = fault.New(fault.ProviderNotConfigured, "provider %q is not configured", j.Provider)
 		} else {
-			err = svc.Cancel(ctx, j.Public())
+			limited, cancel := context.WithTimeout(ctx, k.cfg.Timeout)
+			err = svc.Cancel(limited, j.Public())
+			cancel()
 		}
 	}
 	if err != nil && (!ok || k.now() < j.Expires+day) {
