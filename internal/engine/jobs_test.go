@@ -29,7 +29,8 @@ type service struct {
 	jobs      map[string]string // by id: "" while it works, then what it returns or "cancelled"
 	polled    []time.Duration   // since it began
 	cancelled []string
-	refuse    int // calls of Cancel that fail
+	refuse    int  // calls of Cancel that fail
+	panics    bool // the first poll does
 	began     time.Time
 	submitted func(id string) // called before the submission is answered; nil = nothing
 	result    func(ctx context.Context, out string) (action.Result, error)
@@ -91,6 +92,10 @@ func (s *service) state(out string) action.JobState {
 func (s *service) Poll(_ context.Context, j *action.SubmittedJob) (action.JobState, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.panics && len(s.polled) == 0 {
+		s.polled = append(s.polled, time.Since(s.began))
+		panic("a bug of the service")
+	}
 	s.polled = append(s.polled, time.Since(s.began))
 	return s.state(s.jobs[j.ID]), nil
 }
@@ -562,5 +567,23 @@ func TestX208_ForgedWebhooks(t *testing.T) {
 		}
 		synctest.Wait()
 		o.wantRecords("job 1")
+	})
+}
+
+// I16: a service that panics is asked again, and nothing else is harmed.
+func TestI16_ServicePanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService()
+		s.panics = true
+		o := openOutside(t, memory.New(memory.Options{}), s, Config{})
+		run := o.begin(submitAndGoOn)
+		synctest.Wait()
+		s.end(s.list()[0], "hello")
+		if head := waitForEnd(t, o.Engine, run); head.Status != "completed" {
+			t.Errorf("the run is %s: %s", head.Status, head.Message)
+		}
+		if len(s.polled) != 2 {
+			t.Errorf("asked %d times, want twice", len(s.polled))
+		}
 	})
 }

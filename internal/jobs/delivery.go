@@ -48,7 +48,11 @@ func (k *Keeper) Deliver(ctx context.Context, provider string, header http.Heade
 	if svc == nil {
 		svc = nobody{}
 	}
-	got, err := svc.Receive(header, body)
+	var got action.Webhook
+	err := k.call(ctx, provider, func(context.Context) (err error) {
+		got, err = svc.Receive(header, body)
+		return err
+	})
 	if err != nil || got.Job == "" {
 		return fault.Wrap(fault.Unauthorized, err, "the webhook is not signed by a provider that is configured here")
 	}
@@ -124,9 +128,11 @@ func (k *Keeper) outcome(ctx context.Context, d *Delivery) (string, error) {
 	if svc == nil {
 		return "", fault.New(fault.ProviderNotConfigured, "provider %q is not configured", d.Provider)
 	}
-	limited, cancel := context.WithTimeout(ctx, k.cfg.Timeout)
-	st, err := svc.Read(limited, j.Public(), d.Body)
-	cancel()
+	var st action.JobState
+	err = k.call(ctx, d.Provider, func(ctx context.Context) (err error) {
+		st, err = svc.Read(ctx, j.Public(), d.Body)
+		return err
+	})
 	if err != nil {
 		return "", err
 	}

@@ -5,7 +5,9 @@ package jobs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -315,14 +317,29 @@ func (k *Keeper) poll(ctx context.Context, e entry) {
 	k.later(e.name, j.Submitted, err)
 }
 
-func (k *Keeper) ask(ctx context.Context, j *Job) (action.JobState, error) {
+func (k *Keeper) ask(ctx context.Context, j *Job) (st action.JobState, err error) {
 	svc := k.cfg.Service(j.Provider)
 	if svc == nil {
 		return action.JobState{}, fault.New(fault.ProviderNotConfigured, "provider %q is not configured", j.Provider)
 	}
+	err = k.call(ctx, j.Provider, func(ctx context.Context) (err error) {
+		st, err = svc.Poll(ctx, j.Public())
+		return err
+	})
+	return st, err
+}
+
+// call calls a service, for a bounded time. A panic of it is an error (I16).
+func (k *Keeper) call(ctx context.Context, provider string, fn func(ctx context.Context) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, k.cfg.Timeout)
 	defer cancel()
-	return svc.Poll(ctx, j.Public())
+	defer func() {
+		if v := recover(); v != nil {
+			k.cfg.Logger.Error("a service panicked", "provider", provider, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+			err = fault.New(fault.InternalError, "provider %q panicked; the log has the details", provider)
+		}
+	}()
+	return fn(ctx)
 }
 
 // skipped gives back the turn of a job that has ended: it was not asked about.
@@ -358,9 +375,7 @@ func (k *Keeper) cancel(ctx context.Context, e entry) {
 		if svc := k.cfg.Service(j.Provider); svc == nil {
 			err = fault.New(fault.ProviderNotConfigured, "provider %q is not configured", j.Provider)
 		} else {
-			limited, cancel := context.WithTimeout(ctx, k.cfg.Timeout)
-			err = svc.Cancel(limited, j.Public())
-			cancel()
+			err = k.call(ctx, j.Provider, func(ctx context.Context) error { return svc.Cancel(ctx, j.Public()) })
 		}
 	}
 	if err != nil && (!ok || k.now() < j.Expires+day) {
