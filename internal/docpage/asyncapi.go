@@ -41,7 +41,7 @@ var meanings = map[string]string{
 	"node.log":           "A line that an action logged.",
 	"node.stream.delta":  "A piece of text that an action streams; deltaIndex is 0, 1, 2 … for each step instance, over all attempts.",
 	"node.preview":       "What an action has so far.",
-	"node.waiting":       "A step waits for a signal or a time.",
+	"node.waiting":       "A step waits for a signal, a time or an external job.",
 	"node.retried":       "An attempt has failed or was lost, and the step is tried again.",
 	"node.completed":     "A step has completed, with its output.",
 	"node.failed":        "A step has failed.",
