@@ -59,6 +59,8 @@ const (
 	// The pauses before a start is tried again, and before a run that is active is looked at
 	// again. They double.
 	firstPause, longestPause = 250 * time.Millisecond, 30 * time.Second
+	// maxAttempts is how often a start is tried again that may never succeed.
+	maxAttempts = 8
 	// longestSleep is how long the driver waits without looking.
 	longestSleep = time.Minute
 	// keyLasts is how long the engine surely knows an idempotency key. A start that is older is

@@ -39,8 +39,8 @@ type world struct {
 	recipes *registry.Recipes
 	records *records
 	ids     int
-	jump    time.Duration // of the wall clock
-	denied  error         // of the account
+	jump    atomic.Int64                // of the wall clock
+	denied  atomic.Pointer[fault.Error] // of the account
 }
 
 // records are those of the store, changed by its owner. stop, when set, is asked before each
@@ -98,7 +98,7 @@ func (w *world) register(name, version, steps string) {
 }
 
 // now is the wall clock.
-func (w *world) now() time.Time { return time.Now().Add(w.jump) }
+func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.jump.Load())) }
 
 // boot starts the process.
 func (w *world) boot() {
@@ -121,7 +121,12 @@ func (w *world) boot() {
 		Records: &records{Store: w.st, e: w.e}, Now: time.Now, NewID: id("recipe_"), Actions: func(string) compile.Actions { return actions }, MaxSource: 1 << 20,
 	})
 	starter := starts.New(starts.Config{
-		Recipes: w.recipes, Files: noFiles{}, Actions: func(string) compile.Actions { return actions }, Rules: rules, Admit: func(string) error { return w.denied },
+		Recipes: w.recipes, Files: noFiles{}, Actions: func(string) compile.Actions { return actions }, Rules: rules, Admit: func(string) error {
+			if e := w.denied.Load(); e != nil {
+				return e
+			}
+			return nil
+		},
 	}, w.e)
 	w.s, err = New(Config{Records: w.records, Starter: starter, Runs: w.e, NewID: id(IDPrefix), Now: w.now})
 	if err != nil {
@@ -342,15 +347,27 @@ func TestFailedStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.create("s", "quick", schedule.Spec{Every: time.Minute})
-		w.denied = fault.New(fault.AccountDisabled, "the account is disabled")
+		w.denied.Store(fault.New(fault.AccountDisabled, "the account is disabled"))
 		time.Sleep(61 * time.Second)
-		w.denied = fault.New(fault.ServiceUnavailable, "in a moment")
+		w.denied.Store(fault.New(fault.ServiceUnavailable, "in a moment"))
 		time.Sleep(time.Minute)
-		w.denied = nil
+		w.denied.Store(nil)
 		time.Sleep(20 * time.Second)
 		list := w.history("s")
 		if w.results("s") != "failed, started" || list[0].Code != fault.AccountDisabled || list[1].Name != "2000-01-01T00:02:00Z" {
 			t.Errorf("%+v", list)
+		}
+		// Nobody knows whether it ever succeeds: the ones behind it do not wait for ever.
+		w.denied.Store(fault.New(fault.Conflict, "it has just been replaced"))
+		time.Sleep(41 * time.Second)
+		if got := w.results("s"); got != "failed, started" {
+			t.Error(got)
+		}
+		time.Sleep(92 * time.Second)
+		w.denied.Store(nil)
+		time.Sleep(20 * time.Second)
+		if got := w.results("s"); got != "failed, started, failed, started" {
+			t.Error(got)
 		}
 	})
 }
@@ -381,7 +398,7 @@ func TestClockTurnedBack(t *testing.T) {
 		time.Sleep(10*time.Minute + time.Second)
 		synctest.Wait()
 		w.kill()
-		w.jump = -10 * time.Minute
+		w.jump.Store(int64(-10 * time.Minute))
 		w.boot()
 		time.Sleep(20*time.Minute + time.Second)
 		synctest.Wait()

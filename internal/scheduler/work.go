@@ -120,7 +120,7 @@ func (w *working) start(ctx context.Context, o schedule.Occurrence) (wait bool, 
 		if f.Run = run.ID; found {
 			f.Version, w.Active = run.Version, run.ID
 		}
-	case code == "" || transient(code):
+	case transient(code), w.Attempts < maxAttempts && perhaps(code):
 		w.s.cfg.Logger.WarnContext(ctx, "a run of a schedule cannot be started; it is tried again", "account", w.account, "schedule", w.ID, "occurrence", o.Name, "error", err)
 		return true, nil
 	default:
@@ -136,10 +136,17 @@ func (w *working) start(ctx context.Context, o schedule.Occurrence) (wait bool, 
 // anything.
 func transient(code fault.Code) bool {
 	switch code {
-	case fault.ServiceUnavailable, fault.StoreFailed, fault.RateLimited, fault.Stopping, fault.StaleEpoch, fault.InternalError:
+	case fault.ServiceUnavailable, fault.StoreFailed, fault.RateLimited, fault.Stopping, fault.StaleEpoch:
 		return true
 	}
 	return false
+}
+
+// perhaps reports whether another attempt may succeed: the recipe was being replaced, or nobody
+// knows. Such a start is tried maxAttempts times more, so that it does not keep the ones behind
+// it waiting for ever.
+func perhaps(code fault.Code) bool {
+	return code == "" || code == fault.InternalError || code == fault.Conflict
 }
 
 func (w *working) labels(o schedule.Occurrence) map[string]string {
