@@ -203,6 +203,14 @@ type ExecuteRequest struct {
 	Labels     map[string]string `json:"labels,omitempty"` // names and values to find the run by
 	// DryRun checks everything, estimates, and starts nothing.
 	DryRun bool `json:"dryRun,omitempty"`
+	// Key lets at most one run with it be active in the account. While there is one, IfActive
+	// says what becomes of the request: skip (the default) is answered with that run, queue starts
+	// the run when that one has ended, cancelPrevious cancels that one first.
+	Key      string `json:"key,omitempty"`
+	IfActive string `json:"ifActive,omitempty"`
+	// Debounce, such as 30s, starts the run when no other request with Key and Debounce has come
+	// for so long; the last one counts.
+	Debounce string `json:"debounce,omitempty"`
 
 	// Wait is how long the server waits for the end of the run before it answers, in whole
 	// seconds, at most 60. Default: not at all; see also [Runs.Wait].
@@ -239,7 +247,8 @@ func orEmpty(parameters any) any {
 
 // A Started is a run that has been accepted, and is durable.
 type Started struct {
-	ID                string          `json:"executionId"` // "" with DryRun
+	ID                string          `json:"executionId"`       // "" with DryRun, and if Outcome is queued
+	Outcome           string          `json:"outcome,omitempty"` // with Key: started, active or queued
 	Status            string          `json:"status"`
 	State             string          `json:"state"`
 	CreditsReserved   int64           `json:"creditsReserved"`

@@ -98,6 +98,9 @@ func (s *Server) callAction(ctx context.Context, in *callIn) (*accepted, error) 
 	if a == nil {
 		return nil, fault.New(fault.ActionNotFound, "no action of that name and version is registered")
 	}
+	if in.Body.Key != "" {
+		return nil, fault.New(fault.RequestInvalid, "key: it is for recipes, not for a single action")
+	}
 	req, err := s.startRequest(ctx, &registry.Compiled{}, &in.Body)
 	if err != nil {
 		return nil, err

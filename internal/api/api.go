@@ -30,7 +30,9 @@ import (
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/rest"
+	"github.com/roux-engine/roux/internal/scheduler"
 	"github.com/roux-engine/roux/internal/secrets"
+	"github.com/roux-engine/roux/internal/triggers"
 	"github.com/roux-engine/roux/internal/webhook"
 )
 
@@ -44,8 +46,8 @@ type Config struct {
 	Bulks    *bulk.Bulks       // required
 	Accounts *account.Accounts // required
 	Secrets  *secrets.Secrets  // required
-	// More registers the operations of other packages.
-	More func(*rest.Router)
+	// Schedules are also runs with a key. Required.
+	Schedules *scheduler.Scheduler
 	// Open is who makes requests where no keys are checked.
 	Open *access.Principal
 	// Rules returns what applies to the runs of an account. Required.
@@ -106,8 +108,8 @@ const (
 
 // New returns a server. It starts no goroutine and listens nowhere.
 func New(cfg Config) (*Server, error) {
-	if cfg.Node == nil || cfg.Actions == nil || cfg.Recipes == nil || cfg.Hooks == nil || cfg.Bulks == nil || cfg.Rules == nil || cfg.Accounts == nil || cfg.Secrets == nil || cfg.Backup == nil {
-		return nil, errors.New("api: a node, actions, recipes, hooks, bulks, rules, accounts, secrets and backups are required")
+	if cfg.Node == nil || cfg.Actions == nil || cfg.Recipes == nil || cfg.Hooks == nil || cfg.Bulks == nil || cfg.Rules == nil || cfg.Accounts == nil || cfg.Schedules == nil || cfg.Secrets == nil || cfg.Backup == nil {
+		return nil, errors.New("api: a node, actions, recipes, hooks, bulks, rules, accounts, schedules, secrets and backups are required")
 	}
 	if (cfg.Keys == nil) == (cfg.Open == nil) {
 		return nil, errors.New("api: either keys are checked, or every request is made by Open")
@@ -169,9 +171,7 @@ func (s *Server) routes() {
 	s.secretRoutes()
 	s.webhookRoutes()
 	s.bulkRoutes()
-	if s.cfg.More != nil {
-		s.cfg.More(s.rest)
-	}
+	triggers.Register(s.rest, s.cfg.Schedules)
 	s.healthRoutes()
 }
 

@@ -3,10 +3,10 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,10 +19,10 @@ import (
 	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/resource"
 	"github.com/roux-engine/roux/internal/rest"
+	"github.com/roux-engine/roux/internal/schedule"
+	"github.com/roux-engine/roux/internal/scheduler"
+	"github.com/roux-engine/roux/internal/starts"
 )
-
-// maxWait is how long a request may wait for the end of a run.
-const maxWait = 60 * time.Second
 
 // An ExecuteRequest starts a run (X191).
 type ExecuteRequest struct {
@@ -32,6 +32,9 @@ type ExecuteRequest struct {
 	MaxCredits int64             `json:"maxCredits,omitempty" minimum:"1" maximum:"9007199254740991" doc:"The most that the run may pay, if recipe and account do not allow less."`
 	Labels     map[string]string `json:"labels,omitempty" doc:"Names and values to find the run by."`
 	DryRun     bool              `json:"dryRun,omitempty" doc:"Check everything and estimate, and start nothing."`
+	Key        string            `json:"key,omitempty" maxLength:"255" doc:"At most one run with a key is active in the account."`
+	IfActive   string            `json:"ifActive,omitempty" enum:"skip,queue,cancelPrevious" doc:"With key, while a run with it is active: skip answers with that run (the default), queue starts the run when that one has ended, cancelPrevious cancels that one first and takes the place of those that wait."`
+	Debounce   string            `json:"debounce,omitempty" maxLength:"30" doc:"With key: start the run when no other request with the key and debounce has come for so long, up to 24h; the last one counts." example:"30s"`
 }
 
 type executeIn struct {
@@ -43,7 +46,8 @@ type executeIn struct {
 
 // An Accepted is the answer to a start (X191): the run is durable.
 type Accepted struct {
-	ExecutionID       string           `json:"executionId"`
+	ExecutionID       string           `json:"executionId" doc:"Empty for a dry run, and if outcome is queued."`
+	Outcome           string           `json:"outcome,omitempty" enum:"started,active,queued" doc:"With key: active is answered with the run that is, and queued starts when that has ended."`
 	Status            string           `json:"status"`
 	State             string           `json:"state"`
 	CreditsReserved   int64            `json:"creditsReserved"`
@@ -119,24 +123,6 @@ func (s *Server) startRequest(ctx context.Context, c *registry.Compiled, in *Exe
 	}, nil
 }
 
-// waitFor returns how long a start waits for the end of its run.
-func waitFor(prefer string, async *bool) (d time.Duration, applied string) {
-	for _, p := range strings.Split(prefer, ",") {
-		name, value, _ := strings.Cut(strings.TrimSpace(p), "=")
-		if !strings.EqualFold(strings.TrimSpace(name), "wait") {
-			continue
-		}
-		if n, err := strconv.Atoi(strings.Trim(strings.TrimSpace(value), `"`)); err == nil && n > 0 {
-			d = min(time.Duration(n)*time.Second, maxWait)
-			return d, "wait=" + strconv.Itoa(int(d.Seconds()))
-		}
-	}
-	if async != nil && !*async {
-		return maxWait, "wait=60"
-	}
-	return 0, ""
-}
-
 func (s *Server) execute(ctx context.Context, in *executeIn) (*accepted, error) {
 	c, err := s.cfg.Recipes.Resolve(ctx, rest.Account(ctx), in.ID)
 	if err != nil {
@@ -154,10 +140,45 @@ func (s *Server) execute(ctx context.Context, in *executeIn) (*accepted, error) 
 		err.Remedy = "Send dryRun: true to check it, or register the text with status active."
 		return nil, err
 	}
+	if in.Body.Key != "" {
+		return s.executeKeyed(ctx, c, in)
+	}
+	if in.Body.IfActive != "" || in.Body.Debounce != "" {
+		return nil, fault.New(fault.RequestInvalid, "ifActive and debounce say what becomes of requests with one key: set key")
+	}
 	if err := s.cfg.Recipes.MarkRan(ctx, rest.Account(ctx), &c.Version); err != nil {
 		return nil, err
 	}
 	return s.start(ctx, c, &req, in)
+}
+
+// executeKeyed starts a run of which at most one with its key is active.
+func (s *Server) executeKeyed(ctx context.Context, c *registry.Compiled, in *executeIn) (*accepted, error) {
+	debounce, err := rest.Duration("debounce", in.Body.Debounce)
+	if err != nil {
+		return nil, err
+	}
+	k, err := s.cfg.Schedules.Execute(ctx, rest.Account(ctx), &scheduler.KeyedRequest{
+		Key: in.Body.Key, IfActive: schedule.Overlap(cmp.Or(in.Body.IfActive, "skip")), Debounce: debounce, Idempotency: in.IdempotencyKey, Start: starts.Request{
+			Recipe: c.Version.Name + "@" + c.Version.Version, Parameters: in.Body.Parameters, Files: in.Body.FileHashes, Labels: in.Body.Labels,
+			MaxCredits: in.Body.MaxCredits, Budget: access.From(ctx).Budget,
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &accepted{Status: http.StatusAccepted, Body: Accepted{Status: "pending", State: "pending", Outcome: string(k.Result)}}
+	warn(out, &c.Version)
+	if k.Result == scheduler.Queued {
+		return out, nil
+	}
+	out.Body = s.acceptedBody(ctx, c, engine.Started{Run: k.Run, Existing: true})
+	if out.Body.Outcome, out.Location = "started", out.Body.ProgressURL; k.Result == scheduler.Skipped {
+		out.Body.Outcome = "active"
+	} else if k.Existing {
+		out.Replayed = "true"
+	}
+	return out, s.await(ctx, in, out, k.Run)
 }
 
 // start starts a run, and waits for its end as long as its request says.
@@ -208,7 +229,7 @@ func (s *Server) acceptedBody(ctx context.Context, c *registry.Compiled, started
 
 // await waits for the end of a run as long as its request says.
 func (s *Server) await(ctx context.Context, in *executeIn, out *accepted, run string) error {
-	d, applied := waitFor(in.Prefer, in.Body.Async)
+	d, applied := rest.WaitFor(in.Prefer, in.Body.Async)
 	if d == 0 {
 		return nil
 	}

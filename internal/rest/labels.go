@@ -4,6 +4,7 @@ package rest
 
 import (
 	"strings"
+	"time"
 
 	"github.com/roux-engine/roux/fault"
 )
@@ -30,4 +31,16 @@ func CheckLabels(labels map[string]string) error {
 		}
 	}
 	return nil
+}
+
+// Duration reads an interval of a request; "" = none.
+func Duration(field, text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, fault.New(fault.RequestInvalid, "%s: %q is no interval: want one such as 90s, 15m or 6h", field, text)
+	}
+	return d, nil
 }

@@ -123,6 +123,9 @@ func New(s *Spec, anchor int64) (*Table, error) {
 	return t, nil
 }
 
+// Never is the table of what occurs only when somebody asks for it.
+func Never() *Table { return &Table{zone: time.UTC, once: -1 << 62} }
+
 // complete fills in defaults and checks all but the expression and the zone.
 func (s *Spec) complete() error {
 	n := 0

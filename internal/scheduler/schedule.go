@@ -6,7 +6,8 @@
 // start is repeated after a crash: an occurrence is stored as one to start before its run is
 // started, under an idempotency key of the schedule and the name of the occurrence, and removed
 // when that run is durable. So each occurrence starts at most one run, and none that was to
-// start is lost. When schedules occur is decided by package schedule.
+// start is lost. When schedules occur is decided by package schedule. Starts with a key, of
+// which at most one run is active, are kept in the same way.
 //
 // It holds no schedule in memory. The store has a record for each that has something to do, in
 // the order of when that is; one goroutine reads those that are due. It never decides what a
@@ -67,6 +68,11 @@ type Schedule struct {
 	Firings  int    `json:"firings"`            // entries of the history, also those that are gone
 	Due      string `json:"due,omitempty"`      // id of the record that says when there is something to do
 	Attempts int    `json:"attempts,omitempty"` // at the first occurrence of the queue that have failed, or found its run active
+
+	// Key and Requests are those of a key of starts, see [Scheduler.Execute].
+	Key      string              `json:"key,omitempty"`
+	Requests map[string]*request `json:"requests,omitempty"` // of the queue, by the names of its occurrences
+	Latest   string              `json:"latest,omitempty"`   // name of the occurrence whose run is Active
 
 	Next     int64  `json:"-"` // when it occurs next; 0 = never, or it is paused
 	Revision uint64 `json:"-"`

@@ -263,10 +263,21 @@ type working struct {
 	unsure  bool
 	firings []Firing // that are not stored yet
 	last    *Firing  // the one that was stored last
+	failed  error    // why the run of that one could not be started
+	// replayed is true if its run had been started before.
+	replayed bool
+}
+
+// recordKey names the record of a schedule, or of a key of starts.
+func recordKey(account, id string) store.RecordKey {
+	if strings.HasPrefix(id, keyPrefix) {
+		return store.RecordKey{Account: account, Kind: kindKey, ID: id}
+	}
+	return scheduleKey(account, id)
 }
 
 func (s *Scheduler) open(ctx context.Context, account, id string) (*working, error) {
-	rec, err := s.cfg.Records.Record(ctx, scheduleKey(account, id))
+	rec, err := s.cfg.Records.Record(ctx, recordKey(account, id))
 	if err != nil {
 		return nil, err
 	}
@@ -275,11 +286,22 @@ func (s *Scheduler) open(ctx context.Context, account, id string) (*working, err
 		return nil, err
 	}
 	sched.Revision = rec.Revision
-	t, err := schedule.New(&sched.When, sched.Created)
+	t := schedule.Never()
+	if !sched.keyed() {
+		t, err = schedule.New(&sched.When, sched.Created)
+	}
 	if err != nil { // the zone is known no longer
 		return nil, fault.Wrap(fault.StoreCorrupt, err, "the schedule %s cannot be understood: %v", id, err)
 	}
 	return &working{s: s, account: account, table: t, Schedule: sched, unsure: len(sched.Queue) > 0}, nil
+}
+
+// history are the entries to store.
+func (w *working) history() []Firing {
+	if w.keyed() {
+		return nil
+	}
+	return w.firings
 }
 
 // note adds an entry to the history.
@@ -308,6 +330,8 @@ func (w *working) save(ctx context.Context, pause time.Duration) error {
 		next = dueID(w.s.clock.Now()+pause.Microseconds(), w.ID)
 	case ok && w.Paused == 0:
 		next = dueID(at, w.ID)
+	case w.keyed():
+		next = dueID(w.s.clock.Now()+forgetAfter.Microseconds(), w.ID)
 	}
 	if next != w.Due && w.Due != "" {
 		changes = append(changes, store.RecordChange{Record: store.Record{RecordKey: store.RecordKey{Kind: kindDue, ID: w.Due}, Revision: store.AnyRevision}, Delete: true})
@@ -320,7 +344,7 @@ func (w *working) save(ctx context.Context, pause time.Duration) error {
 		changes = append(changes, c)
 	}
 	w.Due = next
-	for _, f := range w.firings {
+	for _, f := range w.history() {
 		c, err := change(firingKey(w.account, w.ID, f.Number), "", store.AnyRevision, f)
 		if err != nil {
 			return err
@@ -330,7 +354,7 @@ func (w *working) save(ctx context.Context, pause time.Duration) error {
 			changes = append(changes, store.RecordChange{Record: store.Record{RecordKey: firingKey(w.account, w.ID, old), Revision: store.AnyRevision}, Delete: true})
 		}
 	}
-	c, err := change(scheduleKey(w.account, w.ID), w.Name, w.Revision, w.Schedule)
+	c, err := change(recordKey(w.account, w.ID), w.Name, w.Revision, w.Schedule)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ package scheduler
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -22,6 +21,9 @@ func manual(o schedule.Occurrence) bool { return strings.HasPrefix(o.Name, manua
 // run decides about what is due, stores that, and works off the queue until it is empty or its
 // first occurrence waits.
 func (w *working) run(ctx context.Context) error {
+	if gone, err := w.forget(ctx); gone || err != nil {
+		return err
+	}
 	if w.Paused == 0 {
 		for _, k := range w.table.Step(w.ID, &w.State, w.s.clock.Now()) {
 			w.skip(k, "")
@@ -33,6 +35,9 @@ func (w *working) run(ctx context.Context) error {
 		return err
 	}
 	for len(w.Queue) > 0 {
+		if d := w.settling(); d > 0 {
+			return w.save(ctx, d)
+		}
 		wait, err := w.first(ctx)
 		if err != nil {
 			return err
@@ -77,17 +82,17 @@ func (w *working) first(ctx context.Context) (wait bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	switch verdict, reason := w.State.First(w.When.Overlap, active); verdict {
+	switch verdict, reason := w.State.First(w.policy(o), active); verdict {
 	case schedule.Wait:
 		return true, nil
 	case schedule.Cancel:
-		err := w.s.cfg.Runs.Cancel(ctx, w.account, w.Active, fmt.Sprintf("the schedule %s starts its next run", w.Name))
+		err := w.s.cfg.Runs.Cancel(ctx, w.account, w.Active, w.why())
 		if code := fault.CodeOf(err); err != nil && code != fault.TooLate && code != fault.RunNotFound {
 			return false, err
 		}
 		return true, nil
 	case schedule.Skip:
-		w.Queue = w.Queue[1:]
+		w.pop()
 		w.skip(schedule.Skipped{First: o, Last: o, Count: 1, Reason: reason}, w.Active)
 		return false, nil
 	}
@@ -106,28 +111,34 @@ func (w *working) start(ctx context.Context, o schedule.Occurrence) (wait bool, 
 	}
 	w.unsure = false
 	if !found {
-		run, err = w.s.cfg.Starter.Start(ctx, w.account, &w.Start, "schedule/"+w.ID+"/"+o.Name, w.labels(o))
+		run, err = w.s.cfg.Starter.Start(ctx, w.account, w.request(o), w.idempotencyKey(o), w.labels(o))
 	}
 	switch code := fault.CodeOf(err); {
 	case ctx.Err() != nil:
 		return false, ctx.Err()
 	case err == nil:
-		f.Run, f.Version, w.Active = run.ID, run.Version, run.ID
+		f.Run, f.Version, w.Active, w.replayed = run.ID, run.Version, run.ID, run.Existing
 	case code == fault.IdempotencyMismatch: // it was started before a crash, and the recipe has a newer version since
+		mismatch := err
 		if run, found, err = w.find(ctx, o); err != nil {
 			return false, err
 		}
 		if f.Run = run.ID; found {
 			f.Version, w.Active = run.Version, run.ID
+		} else if w.keyed() { // the user's own key is that of another request
+			f.Result, w.failed = Failed, mismatch
 		}
 	case transient(code), w.Attempts < maxAttempts && perhaps(code):
 		w.s.cfg.Logger.WarnContext(ctx, "a run of a schedule cannot be started; it is tried again", "account", w.account, "schedule", w.ID, "occurrence", o.Name, "error", err)
 		return true, nil
 	default:
 		f.Result, f.Code, f.Reason = Failed, code, fault.Message(err)
+		w.failed = err
 		w.s.cfg.Logger.WarnContext(ctx, "a run of a schedule cannot be started", "account", w.account, "schedule", w.ID, "occurrence", o.Name, "code", code)
 	}
-	w.Queue = w.Queue[1:]
+	if w.pop(); f.Result == Started {
+		w.Latest = o.Name
+	}
 	w.note(f)
 	return false, nil
 }
@@ -150,13 +161,20 @@ func perhaps(code fault.Code) bool {
 }
 
 func (w *working) labels(o schedule.Occurrence) map[string]string {
+	if w.keyed() {
+		return map[string]string{LabelKey: w.Key, LabelOccurrence: o.Name}
+	}
 	return map[string]string{LabelSchedule: w.Name, LabelOccurrence: o.Name}
 }
 
 // find finds the run of an occurrence by its labels.
 func (w *working) find(ctx context.Context, o schedule.Occurrence) (run starts.Run, found bool, err error) {
-	heads, err := w.s.cfg.Runs.List(ctx, store.Query{Account: w.account, Labels: w.labels(o), Since: w.Created, Limit: 1})
-	if err != nil || len(heads) == 0 {
+	labels := w.labels(o)
+	if w.keyed() {
+		delete(labels, LabelKey) // the name alone is enough, and few runs have it
+	}
+	heads, err := w.s.cfg.Runs.List(ctx, store.Query{Account: w.account, Labels: labels, Limit: 1})
+	if err != nil || len(heads) == 0 || w.keyed() && heads[0].LabelsOf()[LabelKey] != w.Key {
 		return run, false, err
 	}
 	return starts.Run{ID: heads[0].Run, Version: heads[0].Version, Existing: true}, true, nil

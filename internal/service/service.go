@@ -32,7 +32,6 @@ import (
 	"github.com/roux-engine/roux/internal/secrets"
 	"github.com/roux-engine/roux/internal/starts"
 	"github.com/roux-engine/roux/internal/store"
-	"github.com/roux-engine/roux/internal/triggers"
 	"github.com/roux-engine/roux/internal/webhook"
 )
 
@@ -210,7 +209,7 @@ func (s *Service) server(ctx context.Context) (*api.Server, error) {
 		Node: s.Node, Actions: s.Node.Config.Actions, Keys: s.keys, Recipes: s.recipes, Rules: s.Node.Rules,
 		Rate: s.cfg.Rate, Burst: s.cfg.Burst, Streams: s.cfg.Streams, Logger: s.log, Release: s.cfg.Release,
 		Hooks: s.Hooks, Bulks: s.Bulks, Accounts: s.Node.Accounts, Secrets: s.secrets(), CursorKey: cursors, Take: s.cfg.Take,
-		Backup: s.backup, More: func(rt *rest.Router) { triggers.Register(rt, s.Schedules) },
+		Backup: s.backup, Schedules: s.Schedules,
 	}
 	if s.cfg.Open {
 		cfg.Open = access.Anyone(s.cfg.Account)

@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/rest"
 	"github.com/roux-engine/roux/internal/schedule"
@@ -158,18 +157,6 @@ func firing(f *scheduler.Firing) ScheduleFiring {
 	}
 }
 
-// duration reads an interval of a request; "" = none.
-func duration(field, text string) (time.Duration, error) {
-	if text == "" {
-		return 0, nil
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 {
-		return 0, fault.New(fault.RequestInvalid, "%s: %q is no interval: want one such as 90s, 15m or 6h", field, text)
-	}
-	return d, nil
-}
-
 type found struct{ Body ScheduleResource }
 
 type created struct {
@@ -179,11 +166,11 @@ type created struct {
 
 func (h *Server) create(ctx context.Context, in *struct{ Body NewSchedule }) (*created, error) {
 	b := &in.Body
-	every, err := duration("every", b.Every)
+	every, err := rest.Duration("every", b.Every)
 	if err != nil {
 		return nil, err
 	}
-	jitter, err := duration("jitter", b.Jitter)
+	jitter, err := rest.Duration("jitter", b.Jitter)
 	if err != nil {
 		return nil, err
 	}
