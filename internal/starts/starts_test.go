@@ -91,7 +91,7 @@ func TestStart(t *testing.T) {
 		t.Errorf("%+v", in)
 	}
 	for want, r := range map[string]starts.Request{
-		"RECIPE_NOT_FOUND": {Recipe: "wrok"},
+		"RECIPE_NOT_FOUND": {Recipe: "nothing"},
 		"CONFLICT":         {Recipe: "work@2", Parameters: good.Parameters},
 		"INPUT_INVALID":    {Recipe: "work"},
 		"FILE_NOT_FOUND":   {Recipe: "work", Parameters: good.Parameters, Files: []string{"sha256_" + strings.Repeat("0", 64)}},
