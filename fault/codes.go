@@ -93,6 +93,10 @@ const (
 	AssertionFailed         Code = "ASSERTION_FAILED"
 	ServerUnreachable       Code = "SERVER_UNREACHABLE"
 	EgressRefused           Code = "EGRESS_REFUSED"
+	CommandFailed           Code = "COMMAND_FAILED"
+	CommandTemporary        Code = "COMMAND_TEMPORARY"
+	CommandLimit            Code = "COMMAND_LIMIT"
+	ConfineUnavailable      Code = "CONFINE_UNAVAILABLE"
 	CommandTimeout          Code = "COMMAND_TIMEOUT"
 	ConfigInvalid           Code = "CONFIG_INVALID"
 	HTTPStatus              Code = "HTTP_STATUS"
@@ -179,6 +183,10 @@ var table = []Info{
 	{RateLimited, 429, CauseRateLimit, true, ExitFailed, "", []string{"rate_limit"}, "An outside service asked to slow down.", "Add a retryPolicy; Retry-After is honoured."},
 	{HTTPStatus, 502, CauseRequest, false, ExitFailed, "", nil, "A service answered with a status that the step does not accept.", "Read the status in the message and correct the request; `expectStatus` accepts it, a retryPolicy that names HTTP_STATUS tries again."},
 	{EgressRefused, 403, CauseRequest, false, ExitFailed, "", nil, "A request was for an address, port or scheme that is not allowed.", "Use a public http or https address, or let the operator allow the range with `ROUX_EGRESS_ALLOW`."},
+	{CommandFailed, 502, CauseProvider, false, ExitFailed, "", nil, "A command of the operator ended with an exit code other than 0, or with a signal, or its output is not what its configuration says.", "Read the end of its standard error in the message; `roux logs RUN` has the rest."},
+	{CommandTemporary, 503, CauseProvider, true, ExitFailed, "", nil, "A command of the operator ended with an exit code that its configuration says is temporary.", "Add a retryPolicy, or try again later."},
+	{CommandLimit, 413, CauseLimit, false, ExitFailed, "", nil, "A command of the operator was killed because it used more memory, space, processes or output than its configuration permits.", "Give it less to do, or let the operator raise the limit that the message names."},
+	{ConfineUnavailable, 501, CauseDefinition, false, ExitDefinition, "", nil, "This system does not let Roux confine the commands that are configured.", "Do what the message names, or say `confine: none` of a command that you trust; `roux doctor` checks it again."},
 	{ValueTooLarge, 413, CauseLimit, false, ExitFailed, "", nil, "A value is too large for an expression or an inline field, or is stored in a file because of its size.", "Pass it on as a whole, or read a part of it with the action that the message names."},
 	{OutputTooLarge, 413, CauseLimit, false, ExitFailed, "", nil, "An output is larger than 64 MiB, or too little of it consists of texts and lists that can be stored in files.", "Return a file instead of a value."},
 	{FileNotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "No such file.", "Check the path or the hash; `GET /v1/files` lists the files of the account, and `POST /v1/files` uploads one again that was removed."},

@@ -22,7 +22,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/admission"
@@ -50,6 +49,9 @@ type Config struct {
 		Records(ctx context.Context, q store.RecordQuery) (page []store.Record, more bool, err error)
 		PutRecords(ctx context.Context, changes ...store.RecordChange) ([]store.Record, error)
 	}
+	// Permits reports whether the configuration gives an action to an account. Default: each to
+	// all.
+	Permits func(account, action string) bool
 	// Actions are all actions that recipes may call. Required.
 	Actions compile.Actions
 	// Configured returns what the configuration says of an account, and Named are the
@@ -98,7 +100,7 @@ func Open(ctx context.Context, cfg Config) (*Accounts, error) {
 			if err != nil {
 				cfg.Logger.WarnContext(ctx, "the settings of an account cannot be read, so it is disabled", "account", r.ID, "error", err)
 				e = &entry{Record: Record{Name: r.ID, Revision: store.AnyRevision}, resolved: &resolved{Settings: Settings{Disabled: new(true), Actions: []string{}}}, damage: err}
-				e.actions = allowed{cfg.Actions, e.resolved}
+				e.actions = compile.Only(cfg.Actions, e.resolved.allows)
 			}
 			a.of[r.ID] = e
 		}
@@ -125,7 +127,7 @@ func (a *Accounts) complete(e *entry) (err error) {
 	e.resolved, err = e.Settings.resolve()
 	e.actions = a.cfg.Actions
 	if err == nil && e.Settings.Actions != nil {
-		e.actions = allowed{a.cfg.Actions, e.resolved}
+		e.actions = compile.Only(a.cfg.Actions, e.resolved.allows)
 	}
 	return err
 }
@@ -304,35 +306,12 @@ func shorter(a, b time.Duration) time.Duration {
 // Actions returns the actions that the recipes of an account may call (X205). Others look as
 // if there were none of their name.
 func (a *Accounts) Actions(account string) compile.Actions {
+	all := a.cfg.Actions
 	if e := a.entry(account); e != nil {
-		return e.actions
+		all = e.actions
 	}
-	return a.cfg.Actions
-}
-
-// allowed are the actions that an account may use.
-type allowed struct {
-	all compile.Actions
-	by  *resolved
-}
-
-// Find implements compile.Finder.
-func (a allowed) Find(name, version string) *action.Action {
-	if found := a.all.Find(name, version); found != nil && a.by.allows(found.Name) {
-		return found
+	if a.cfg.Permits == nil {
+		return all
 	}
-	return nil
-}
-
-// Versions implements compile.Actions.
-func (a allowed) Versions(name string) []string {
-	if found := a.all.Find(name, ""); found != nil && !a.by.allows(found.Name) {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(a.all.Versions(name)), func(v string) bool { return a.Find(name, v) == nil })
-}
-
-// Names implements compile.Actions.
-func (a allowed) Names() []string {
-	return slices.DeleteFunc(slices.Clone(a.all.Names()), func(name string) bool { return !a.by.allows(name) })
+	return compile.Only(all, func(name string) bool { return a.cfg.Permits(account, name) })
 }

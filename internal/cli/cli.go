@@ -27,6 +27,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	operator "github.com/roux-engine/roux/internal/command"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/expr"
@@ -54,7 +55,7 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	if len(exporter) > 0 {
 		a.exporter = exporter[0]
 	}
-	_ = a.useActions(nil, nil) // only prices can be wrong
+	_ = a.useActions(nil, nil, nil) // only prices can be wrong
 	// Help and usage errors are written before flags are parsed.
 	a.screen = term.NewScreen(stderr, slices.Contains(args, "--no-color"), a.getenv)
 	root := a.command()
@@ -87,8 +88,8 @@ type app struct {
 	getenv         func(string) string
 	now            func() time.Time
 	list           []action.Action // the actions that recipes may call
-	actions        *compile.Catalogue
-	built          *node.Actions // both, for a server
+	actions        compile.Actions // those of them that the account may call
+	built          *node.Actions   // both, for a server
 
 	data    string
 	recipes string // the directory of registered recipes; "" = there is none
@@ -129,12 +130,15 @@ func (a *app) late(err error) error {
 	return fault.New(fault.CommandTimeout, "waited %s, as long as --timeout says, and the command was not done", a.timeout)
 }
 
-// useActions sets the actions that recipes may call. They may reach the addresses in
+// useActions sets the actions that recipes may call, with the commands of the operator. They may reach the addresses in
 // allow in addition to public ones.
-func (a *app) useActions(allow []netip.Prefix, prices map[string]string) error {
+func (a *app) useActions(allow []netip.Prefix, prices map[string]string, commands *operator.Set) error {
 	actions := node.NewActions(allow, a.more...)
+	if commands != nil {
+		actions.AddCommands(commands)
+	}
 	err := actions.SetPrices(prices)
-	a.list, a.actions, a.built = actions.List, actions.Catalogue, actions
+	a.list, a.actions, a.built = actions.List, actions.Of(a.account), actions
 	return err
 }
 

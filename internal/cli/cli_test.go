@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/roux-engine/roux/internal/config"
+	"github.com/roux-engine/roux/internal/confine"
 	"github.com/roux-engine/roux/internal/local"
 	"github.com/roux-engine/roux/internal/media"
 )
@@ -25,6 +26,7 @@ const account = config.Account
 
 func TestMain(m *testing.M) {
 	media.Dispatch()
+	confine.Dispatch()
 	testscript.Main(m, map[string]func(){"roux": rouxForTests})
 }
 

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/roux-engine/roux/internal/confine"
 )
 
 var pageBlock = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
@@ -25,6 +27,13 @@ func TestNestingPage(t *testing.T) { runPage(t, "nesting", "pdf-library.yaml", "
 func TestSecretsPage(t *testing.T) {
 	t.Setenv("API_TOKEN", "a-token-that-nobody-sees")
 	runPage(t, "secrets")
+}
+
+func TestCommandsPage(t *testing.T) {
+	if err := confine.Check(t.Context()); err != nil {
+		t.Skip("this kernel does not confine:", err)
+	}
+	runPage(t, "commands")
 }
 
 func TestBackupPage(t *testing.T) { runPage(t, "backup") }

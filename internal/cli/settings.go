@@ -65,7 +65,11 @@ func (a *app) prepare(cmd *cobra.Command) error {
 	if err != nil {
 		return err // cannot happen: it was checked above
 	}
-	if err := a.useActions(allow, a.config.Prices()); err != nil && !lenient(cmd) {
+	commands, err := a.config.Commands()
+	if err != nil && !lenient(cmd) {
+		return err
+	}
+	if err := a.useActions(allow, a.config.Prices(), commands); err != nil && !lenient(cmd) {
 		return err
 	}
 	a.log = newLog(a.screen, a.verbose)

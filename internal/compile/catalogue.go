@@ -150,3 +150,29 @@ func compareParts(a, b string) int {
 	}
 	return cmp.Compare(len(as), len(bs))
 }
+
+// Only returns the actions whose names are permitted. Others look as if there were none.
+func Only(all Actions, permitted func(name string) bool) Actions { return only{all, permitted} }
+
+type only struct {
+	all       Actions
+	permitted func(string) bool
+}
+
+// Find implements [Actions].
+func (o only) Find(name, version string) *action.Action {
+	if found := o.all.Find(name, version); found != nil && o.permitted(found.Name) {
+		return found
+	}
+	return nil
+}
+
+// Versions implements [Actions].
+func (o only) Versions(name string) []string {
+	return slices.DeleteFunc(slices.Clone(o.all.Versions(name)), func(v string) bool { return o.Find(name, v) == nil })
+}
+
+// Names implements [Actions].
+func (o only) Names() []string {
+	return slices.DeleteFunc(slices.Clone(o.all.Names()), func(name string) bool { return !o.permitted(name) })
+}

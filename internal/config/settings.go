@@ -85,6 +85,16 @@ var table = []Setting{
 		Want: `a mapping such as {"compose-text": "0.25"}`,
 	},
 	{
+		Key: "commands", Env: "ROUX_COMMANDS", Default: "(none)", Table: true, check: checkCommands, ofData: true,
+		What: "commands that recipes may run as actions, `exec-` and the name: `run` is the program and its arguments, in which `{name}` alone is the value of one of the `parameters`; see docs/commands.md" + ofProjects,
+		Want: `a mapping such as {"hello": {"run": ["/bin/echo", "hello"]}}`,
+	},
+	{
+		Key: "commands-trusted", Env: "ROUX_COMMANDS_TRUSTED", Default: "(none)", List: true, Personal: true,
+		What: "names of commands of a project's `roux.yaml` that may use the network (`network: true`), read more of the disk (`read`) or run unconfined (`confine: none`); * is all of them",
+		Want: "names such as fetch,convert",
+	},
+	{
 		Key: "output", Env: "ROUX_OUTPUT", Flag: "output", Default: "table",
 		What: "form of results", Want: "table, json, jsonl, yaml, name or template={{ … }}",
 	},

@@ -38,6 +38,7 @@ const (
 	Secrets   = "secrets"    // sealed secrets
 	MasterKey = "master.key" // what they are sealed with
 	Copy      = "copy.tmp"   // of the database, while a backup is made
+	Commands  = "commands"   // the working directories of commands that run
 )
 
 // anyKind is the kind of a name that is replaced, whatever it is.
@@ -55,6 +56,7 @@ var names = []struct {
 	{Copy, anyKind},
 	{Files, fs.ModeDir},
 	{Secrets, fs.ModeDir}, {MasterKey, 0},
+	{Commands, fs.ModeDir},
 }
 
 // Refuse returns why a file or a directory of that kind is not this user's alone, or

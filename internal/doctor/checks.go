@@ -20,6 +20,7 @@ import (
 	"github.com/roux-engine/roux/examples"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/config"
+	"github.com/roux-engine/roux/internal/confine"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/local"
 	"github.com/roux-engine/roux/internal/masks"
@@ -427,6 +428,30 @@ func (d *checkup) parser() {
 		d.problem("parser", "use an official build", "the child process that reads files found no page in a PDF that has some")
 	default:
 		d.ok("parser", "a child process read a PDF of %d pages in %s", doc.PageCount, fine(time.Since(begin)))
+	}
+}
+
+// commands checks whether commands of the operator could run. Without any it is only a note.
+func (d *checkup) commands() {
+	set, err := d.Config.Commands()
+	if err == nil {
+		err = set.Resolve()
+	}
+	if err != nil {
+		d.fail("commands", err)
+		return
+	}
+	err = confine.Check(d.ctx)
+	n := len(set.Names())
+	switch {
+	case err == nil && n == 0:
+		d.ok("commands", "this system can confine commands; none are configured")
+	case err == nil:
+		d.ok("commands", "this system confines commands; %d configured: %s", n, strings.Join(set.Names(), ", "))
+	case set.Confined():
+		d.fail("commands", err)
+	default:
+		d.note("commands", fault.RemedyOf(err), "%s", fault.Message(err))
 	}
 }
 

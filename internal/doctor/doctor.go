@@ -66,6 +66,7 @@ func Check(ctx context.Context, opt Options) []Finding { //nolint:gocritic // ca
 	d.settings()
 	d.data()
 	d.parser()
+	d.commands()
 	return d.list
 }
 

@@ -23,7 +23,7 @@ var floors = []struct {
 	packages []string
 }{
 	{"fault", []string{"fault"}},
-	{"leaves", []string{"internal/failpoint", "internal/cputime", "internal/datadir", "internal/wire", "internal/heap", "internal/list", "internal/inbox", "internal/clock", "internal/spell", "internal/linediff", "internal/pattern", "internal/sse"}},
+	{"leaves", []string{"internal/failpoint", "internal/cputime", "internal/datadir", "internal/wire", "internal/heap", "internal/list", "internal/inbox", "internal/clock", "internal/spell", "internal/linediff", "internal/pattern", "internal/sse", "internal/confine"}},
 	{"0", []string{"action", "internal/mutation", "internal/schedule"}},
 	{"0, what is embedded", []string{"examples"}},
 	{"1, JSON", []string{"internal/jsonx"}},
@@ -43,7 +43,7 @@ var floors = []struct {
 	{"3, a terminal", []string{"internal/term"}},
 	{"3, files that a user names", []string{"internal/userfile"}},
 	{"4", []string{"internal/provider", "internal/builtin", "internal/secrets", "internal/worker", "internal/slots", "internal/purse", "internal/admission", "internal/program", "internal/crashes", "internal/feed", "internal/access", "internal/retention", "internal/reconcile", "internal/loops", "internal/jobs"}},
-	{"4, above", []string{"internal/reads", "internal/terms"}},
+	{"4, above", []string{"internal/reads", "internal/terms", "internal/command"}},
 	{"5", []string{"internal/engine", "internal/registry", "action/actiontest"}},
 	{"5, accounts of a server", []string{"internal/account"}},
 	{"5, webhooks out", []string{"internal/webhook"}},
@@ -118,7 +118,7 @@ var wrappers = map[string][]string{
 	"github.com/spf13/pflag":                                          {"internal/cli"},
 	"charm.land/lipgloss/v2":                                          {"internal/term"},
 	"golang.org/x/term":                                               {"internal/term"},
-	"golang.org/x/sys":                                                {"internal/store/sqlite/directory"},
+	"golang.org/x/sys":                                                {"internal/store/sqlite/directory", "internal/confine"},
 	"github.com/klauspost/compress":                                   {"internal/store/format"},
 	"github.com/prometheus/client_golang":                             {"internal/telemetry"},
 	"go.opentelemetry.io/otel":                                        {"internal/telemetry"},

@@ -61,7 +61,7 @@ func runChild(text string, stdin io.Reader, stdout io.Writer) int {
 		fmt.Fprintln(os.Stderr, "roux media child: the request is not JSON:", err)
 		return 2
 	}
-	confine(req.MaxMemory)
+	setLimits(req.MaxMemory)
 	var progress, steps atomic.Int64 // CPU time at the last progress report, and the number of reports
 	go enforceLimits(req.MaxMemory, req.stall(), &progress, &steps)
 	out := json.NewEncoder(stdout)
@@ -99,7 +99,7 @@ func clipLog(s string) string {
 // enforceLimits ends the child when it exceeds its memory limit, computes
 // without progress, or has lost its parent. It also limits the total CPU time
 // to what undamaged pages need, because each of many deliberately slow pages is
-// progress. The operating system's limits (see confine) are stricter where
+// progress. The operating system's limits (see setLimits) are stricter where
 // they exist.
 func enforceLimits(maxMemory int64, stall time.Duration, progress, steps *atomic.Int64) {
 	parent := os.Getppid()
@@ -120,22 +120,12 @@ func enforceLimits(maxMemory int64, stall time.Duration, progress, steps *atomic
 	}
 }
 
-// confine sets the limits of this process before it reads the file.
-func confine(maxMemory int64) {
+// setLimits sets the limits of this process before it reads the file.
+func setLimits(maxMemory int64) {
 	debug.SetMemoryLimit(maxMemory * 3 / 4)
 	debug.SetMaxStack(64 << 20)
 	debug.SetTraceback("single")
 	lowerLimits(maxMemory)
-}
-
-// ownExecutable returns the program to start as a child. On Linux, the link
-// still works when the file has been replaced by a newer release.
-func ownExecutable() (string, error) {
-	const link = "/proc/self/exe"
-	if _, err := os.Readlink(link); err == nil {
-		return link, nil
-	}
-	return os.Executable()
 }
 
 // runInChild parses the file in a child process.

@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/confine"
 	"github.com/roux-engine/roux/internal/media/pdf"
 )
 
@@ -112,7 +113,7 @@ func New(cfg Config) *Reader {
 	if cfg.Processes <= 0 {
 		cfg.Processes = runtime.NumCPU()
 	}
-	return &Reader{cfg: cfg, slots: make(chan struct{}, cfg.Processes), exe: sync.OnceValues(ownExecutable)}
+	return &Reader{cfg: cfg, slots: make(chan struct{}, cfg.Processes), exe: sync.OnceValues(confine.Executable)}
 }
 
 // TextOptions shape the result of Text.

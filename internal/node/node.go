@@ -28,6 +28,7 @@ import (
 	"github.com/roux-engine/roux/internal/account"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/builtin"
+	"github.com/roux-engine/roux/internal/command"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/egress"
@@ -81,6 +82,7 @@ func OpenStore(ctx context.Context, dir string) (Store, error) {
 type Actions struct {
 	List      []action.Action // Roux's, followed by the program's own
 	Catalogue *compile.Catalogue
+	commands  *command.Set // nil = none
 	egress    *egress.Client
 }
 
@@ -119,11 +121,35 @@ func (a *Actions) SetPrices(prices map[string]string) error {
 	return nil
 }
 
+// AddCommands adds the commands of the operator. Recipes of an account find those that are
+// its; [Open] refuses to start when one of them could not run.
+func (a *Actions) AddCommands(set *command.Set) {
+	a.commands = set
+	a.List = append(a.List, set.Actions()...)
+	a.Catalogue = Catalogue(a.List)
+}
+
+// permits returns what decides which commands are there for an account; nil = there are none.
+func (a *Actions) permits() func(account, name string) bool {
+	if a.commands == nil {
+		return nil
+	}
+	return a.commands.Permits
+}
+
+// Of returns the actions that are there for an account.
+func (a *Actions) Of(account string) compile.Actions {
+	if a.commands == nil {
+		return a.Catalogue
+	}
+	return compile.Only(a.Catalogue, func(name string) bool { return a.commands.Permits(account, name) })
+}
+
 // With returns the actions with others in addition, which replace those of the same name and
 // version.
 func (a *Actions) With(own ...action.Action) *Actions {
 	list := slices.Concat(a.List, own)
-	return &Actions{List: list, Catalogue: Catalogue(list), egress: a.egress}
+	return &Actions{List: list, Catalogue: Catalogue(list), commands: a.commands, egress: a.egress}
 }
 
 // Send sends a request to an address that actions may connect to, and follows no redirect.
@@ -235,6 +261,11 @@ func Open(ctx context.Context, st Store, cfg Config) (*Node, error) {
 		return nil, errors.Join(err, st.Close())
 	}
 	n.Files = files
+	if !cfg.Idle {
+		if err := cfg.Actions.commands.Open(ctx, filepath.Join(cfg.Dir, datadir.Commands)); err != nil {
+			return nil, errors.Join(err, files.Close(), st.Close())
+		}
+	}
 	kept := cfg.Retention
 	kept.Accounts = n.Accounts
 	ecfg := engine.Config{

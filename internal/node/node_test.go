@@ -6,11 +6,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/command"
+	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/node"
 )
@@ -88,6 +91,53 @@ func TestSetPrices(t *testing.T) {
 			d := a.Catalogue.Find("own", version)
 			if err != nil || d.Price != want || (d.Cost == 0) != (want != "") {
 				t.Errorf("%v: own@%s has price %q and cost %d, %v", tt.prices, version, d.Price, d.Cost, err)
+			}
+		}
+	}
+}
+
+// X205: a command of the operator is there for the accounts that it names, and a node does not
+// open with one that could not run.
+func TestX205_Commands(t *testing.T) {
+	open := func(text string) (*node.Node, error) {
+		specs, err := command.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set, err := command.New(specs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		actions := node.NewActions(nil)
+		actions.AddCommands(set)
+		dir := t.TempDir()
+		st, err := node.OpenStore(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return node.Open(t.Context(), st, node.Config{Dir: dir, Actions: actions})
+	}
+	if _, err := open(`{"it": {"run": ["/no/such/program"], "confine": "none"}}`); !errors.Is(err, fault.ConfigInvalid) {
+		t.Errorf("a node with a program that does not exist: %v", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	self = filepath.ToSlash(self)
+	// This test does not start itself as a child, so nothing can be confined.
+	if _, err := open(`{"it": {"run": ["` + self + `"]}}`); !errors.Is(err, fault.ConfineUnavailable) {
+		t.Errorf("a node that cannot confine: %v", err)
+	}
+	n, err := open(`{"it": {"run": ["` + self + `"], "confine": "none", "accounts": ["acme"]}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = n.Stop(t.Context()) }()
+	for account, want := range map[string]bool{"acme": true, "local": false, "other": false} {
+		for where, actions := range map[string]compile.Actions{"the service": n.Accounts.Actions(account), "a command": n.Config.Actions.Of(account)} {
+			if got := actions.Find("exec-it", "") != nil; got != want || slices.Contains(actions.Names(), "exec-it") != want || (len(actions.Versions("exec-it")) > 0) != want {
+				t.Errorf("%s, account %s: found %v, want %v", where, account, got, want)
 			}
 		}
 	}

@@ -32,7 +32,7 @@ func (n *Node) readRecords(ctx context.Context) (err error) {
 		return err
 	}
 	n.Accounts, err = account.Open(ctx, account.Config{
-		Store: n, Actions: cfg.Actions.Catalogue, Configured: cfg.rules, Retention: cfg.Retention, Logger: cfg.Logger,
+		Store: n, Actions: cfg.Actions.Catalogue, Permits: cfg.Actions.permits(), Configured: cfg.rules, Retention: cfg.Retention, Logger: cfg.Logger,
 		Named: append(slices.Collect(maps.Keys(cfg.Accounts)), cmp.Or(cfg.Account, engine.LocalAccount)),
 	})
 	if err != nil {
