@@ -13,9 +13,9 @@ import (
 type Inbox[T any] struct {
 	mu     sync.Mutex
 	queue  []T
-	spare  []T     // the queue that was taken last, for reuse
+	spare  []T // the queue that was taken last, for reuse
 	length atomic.Int64
-	closed error        // set once the inbox accepts nothing more
+	closed error // set once the inbox accepts nothing more
 }
 
 // Len is how many inputs have arrived since the last Take.

@@ -91,4 +91,3 @@ func Of(req Request, rules Rules, budget func() *estimate.Budget) (*journal.Cred
 	}
 	return c, nil
 }
-
