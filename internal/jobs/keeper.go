@@ -55,7 +55,7 @@ type Keeper struct {
 	work sync.WaitGroup
 
 	mu        sync.Mutex
-	ended     bool // Run has returned, or never works
+	ended     bool                 // Run has returned, or never works
 	news      []store.RecordChange // from Changed, in order
 	providers map[string]*polls
 	cancels   queue
