@@ -20,6 +20,8 @@ var snippet = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 // notRun are the actions whose examples cannot run in a test.
 var notRun = map[string]string{
 	"http":           "a service",
+	"llm":            "a model provider",
+	"claude":         "a model provider",
 	"translate-text": "a model provider",
 	"sleep":          "patience",
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/egress"
 	"github.com/roux-engine/roux/internal/media"
+	"github.com/roux-engine/roux/internal/provider"
 )
 
 // Config configures the actions. Fields left zero take the default that their
@@ -26,6 +27,9 @@ type Config struct {
 	// Egress sends the requests of actions that use the network. Default: a client
 	// of its own, which reaches public addresses only.
 	Egress *egress.Client
+	// Models are the providers of language models. Default: none, and actions that need one
+	// fail.
+	Models *provider.Set
 }
 
 // Actions returns the actions of this release.
@@ -56,7 +60,9 @@ func Actions(cfg Config) []action.Action {
 		markdownToHTML(reader),
 		hashAction(),
 		sleep(),
-		translateText(),
+		llm(cfg.Models),
+		claude(cfg.Models),
+		translateText(cfg.Models),
 	}
 }
 

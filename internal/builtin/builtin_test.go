@@ -97,6 +97,8 @@ func samples(t testing.TB) map[string][]actiontest.Option {
 		"hash":             {prose},
 		"html-to-markdown": {actiontest.Sample("file", "page.html", []byte("<!doctype html><h1>Ferry</h1>"))},
 		"markdown-to-html": {actiontest.Sample("file", "page.md", []byte("# Ferry\n"))},
+		"llm":              {actiontest.NoRun("they need a model provider; TestX101_X164_X174_Model")},
+		"claude":           {actiontest.NoRun("they need a model provider; TestClaude")},
 		"translate-text":   {actiontest.NoRun("they need a model provider; TestX160_TranslateText")},
 		"http":             {actiontest.NoRun("they need a service; TestHTTP_Answers has one")},
 	}

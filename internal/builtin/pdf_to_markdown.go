@@ -57,6 +57,7 @@ func pdfToMarkdown(reader *media.Reader) action.Action {
 				` + fileNameProp + `,
 				"title": {"type": "string", "description": "The document's title, else its first heading; empty when it has neither."},
 				"pageCount": {"type": "integer", "minimum": 1, "description": "Of the whole document."},
+				"originalPageCount": {"type": "integer", "minimum": 1, "description": "The same, under a name that stays clear in the result of a run that makes another document."},
 				"wordCount": {"type": "integer", "minimum": 0, "description": "Of the pages read."},
 				"headings": {
 					"type": "array", "maxItems": 500,
@@ -229,7 +230,7 @@ func markdownResult(ctx context.Context, task *action.Task, info action.FileInfo
 		headings = append(headings, map[string]any{"level": int64(h.Level), "text": h.Text, "page": int64(h.Page)})
 	}
 	out := map[string]any{
-		"title": doc.Title, "pageCount": int64(doc.PageCount), "wordCount": int64(words), "headings": headings,
+		"title": doc.Title, "pageCount": int64(doc.PageCount), "originalPageCount": int64(doc.PageCount), "wordCount": int64(words), "headings": headings,
 	}
 	if doc.Title == "" && len(doc.Headings) > 0 {
 		out["title"] = doc.Headings[0].Text

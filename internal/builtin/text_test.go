@@ -391,7 +391,7 @@ func TestX160_TranslateText(t *testing.T) {
 		{"text": "hello", "targetLanguage": "es"}, {"content": "hello", "targetLanguage": "pt-BR", "sourceLanguage": "en"}, {"file": file.Hash, "targetLanguage": "zh"},
 	} {
 		_, err := call(t, s, "translate-text", input)
-		if !errors.Is(err, fault.ProviderNotConfigured) || !strings.Contains(err.Error(), "model providers: they come with a later one") {
+		if !errors.Is(err, fault.ProviderNotConfigured) || !strings.Contains(err.Error(), "no provider of models is configured") {
 			t.Errorf("%v: %v", input, err)
 		}
 	}

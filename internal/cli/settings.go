@@ -69,7 +69,11 @@ func (a *app) prepare(cmd *cobra.Command) error {
 	if err != nil && !lenient(cmd) {
 		return err
 	}
-	if err := a.useActions(allow, a.config.Prices(), commands); err != nil && !lenient(cmd) {
+	providers, err := a.config.Providers()
+	if err == nil {
+		err = a.useActions(allow, a.config.Prices(), commands, providers)
+	}
+	if err != nil && !lenient(cmd) {
 		return err
 	}
 	a.log = newLog(a.screen, a.verbose)

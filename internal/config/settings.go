@@ -95,6 +95,11 @@ var table = []Setting{
 		Want: "names such as fetch,convert",
 	},
 	{
+		Key: "providers", Env: "ROUX_PROVIDERS", Default: "(none)", Table: true, check: checkProviders, ofData: true,
+		What: "services with language models, by names of your choice: `kind` is anthropic or openai (any service that speaks its protocol), `url` where its API is, `secret` the name of the account's secret with the key and `key_env` a variable with one for all other accounts, `model` the one for steps that name none, `prices` those of the models in credits for a million tokens of `input`, `output` and `cached`, `max_tokens` (4096) and `max_input_tokens` (200000) the most that a call is charged for, `slots` (64) how many calls are under way at once, `stall` (60s) how long it may be silent" + ofProjects,
+		Want: `a mapping such as {"main": {"kind": "openai", "key_env": "ROUX_MODEL_KEY", "model": "small", "prices": {"small": {"input": "0.5", "output": "2"}}}}`,
+	},
+	{
 		Key: "output", Env: "ROUX_OUTPUT", Flag: "output", Default: "table",
 		What: "form of results", Want: "table, json, jsonl, yaml, name or template={{ … }}",
 	},

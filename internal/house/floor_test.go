@@ -42,7 +42,9 @@ var floors = []struct {
 	{"3, a run in a file", []string{"internal/bundle"}},
 	{"3, a terminal", []string{"internal/term"}},
 	{"3, files that a user names", []string{"internal/userfile"}},
-	{"4", []string{"internal/provider", "internal/builtin", "internal/secrets", "internal/worker", "internal/slots", "internal/purse", "internal/admission", "internal/program", "internal/crashes", "internal/feed", "internal/access", "internal/retention", "internal/reconcile", "internal/loops", "internal/jobs"}},
+	{"4, secrets of accounts", []string{"internal/secrets"}},
+	{"4, services behind actions", []string{"internal/provider", "internal/provider/emulate", "internal/provider/prompt"}},
+	{"4", []string{"internal/builtin", "internal/worker", "internal/slots", "internal/purse", "internal/admission", "internal/program", "internal/crashes", "internal/feed", "internal/access", "internal/retention", "internal/reconcile", "internal/loops", "internal/jobs"}},
 	{"4, above", []string{"internal/reads", "internal/terms", "internal/command"}},
 	{"5", []string{"internal/engine", "internal/registry", "action/actiontest"}},
 	{"5, accounts of a server", []string{"internal/account"}},
@@ -71,7 +73,7 @@ var floors = []struct {
 var beside = []string{"internal/house", "bench", "sim", "supply", "examples", "docs"}
 
 // groups name the parents whose packages may import each other.
-var groups = []string{"internal/compile", "internal/media", "internal/store", "internal/telemetry"}
+var groups = []string{"internal/compile", "internal/media", "internal/provider", "internal/store", "internal/telemetry"}
 
 // pure are the deterministic packages: no clock, randomness, disk, network or
 // goroutine.
@@ -114,6 +116,8 @@ var wrappers = map[string][]string{
 	"github.com/gofrs/uuid/v5":                                        {"internal/expr"},
 	"github.com/ncruces/go-strftime":                                  {"internal/expr"},
 	"code.dny.dev/ssrf":                                               {"internal/egress"},
+	"github.com/anthropics/anthropic-sdk-go":                          {"internal/provider"},
+	"github.com/sashabaranov/go-openai":                               {"internal/provider"},
 	"github.com/spf13/cobra":                                          {"internal/cli"},
 	"github.com/spf13/pflag":                                          {"internal/cli"},
 	"charm.land/lipgloss/v2":                                          {"internal/term"},

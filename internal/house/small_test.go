@@ -10,8 +10,8 @@ import (
 )
 
 // A binary with -tags small sends no traces and has no gRPC, which the exporter brings
-// along, no simulator, no time zones, no encodings of East Asian text, no drawings and no
-// conversions of HTML and Markdown; neither have the tests of telemetry, and programs with actions of their own have
+// along, no simulator, no time zones, no encodings of East Asian text, no drawings, no
+// conversions of HTML and Markdown, no emulator and no adapter for Anthropic's protocol; neither have the tests of telemetry, and programs with actions of their own have
 // nothing of telemetry.
 func TestSmallBuild(t *testing.T) {
 	const grpc, prometheus, otel = "google.golang.org/grpc", "github.com/prometheus/client_golang/prometheus", "go.opentelemetry.io/otel/sdk/trace"
@@ -19,7 +19,7 @@ func TestSmallBuild(t *testing.T) {
 		args    []string
 		without []string
 	}{
-		{[]string{"-tags", "small", "./cmd/roux"}, []string{grpc, "time/tzdata", "github.com/roux-engine/roux/internal/simulate", "html/template", "golang.org/x/text/encoding/japanese", "github.com/yuin/goldmark", "golang.org/x/net/html", "golang.org/x/text/encoding/traditionalchinese"}},
+		{[]string{"-tags", "small", "./cmd/roux"}, []string{grpc, "time/tzdata", "github.com/roux-engine/roux/internal/simulate", "github.com/anthropics/anthropic-sdk-go", "github.com/roux-engine/roux/internal/provider/emulate", "html/template", "golang.org/x/text/encoding/japanese", "github.com/yuin/goldmark", "golang.org/x/net/html", "golang.org/x/text/encoding/traditionalchinese"}},
 		{[]string{"-test", "./internal/telemetry"}, []string{grpc}},
 		{[]string{"-test", "./internal/cli"}, []string{grpc}},
 		{[]string{"."}, []string{grpc, prometheus, otel}},

@@ -5,6 +5,7 @@ package machine
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
@@ -185,6 +186,40 @@ func (r *Run) outputs() ([]byte, *Failure) {
 	return nil, f
 }
 
+// addEarlier adds to a result the fields that outputSchema names and the last step does not have,
+// from the latest binding of the root whose value has a field of that name.
+func (r *Run) addEarlier(result map[string]any) *Failure {
+	var missing []string
+	for _, name := range properties(r.plan.OutputSchema) {
+		if _, ok := result[name]; !ok {
+			missing = append(missing, name)
+		}
+	}
+	for k := len(r.plan.Steps) - 1; k >= 0 && len(missing) > 0; k-- {
+		step := &r.plan.Steps[k]
+		if step.Slot < 0 || r.plan.Graphs[step.Graph].Frame != 0 {
+			continue
+		}
+		v := r.bound(r.root, step.Slot)
+		if v == nil {
+			continue
+		}
+		d, err := v.decoded()
+		if err != nil {
+			return failureOf(err, fault.InternalError)
+		}
+		obj, _ := d.(map[string]any)
+		missing = slices.DeleteFunc(missing, func(name string) bool {
+			field, ok := obj[name]
+			if ok {
+				result[name] = field
+			}
+			return ok
+		})
+	}
+	return nil
+}
+
 func (r *Run) resultValue(code *outputCode) (map[string]any, *Failure) {
 	result := make(map[string]any)
 	if len(r.plan.Outputs) > 0 {
@@ -212,7 +247,7 @@ func (r *Run) resultValue(code *outputCode) (map[string]any, *Failure) {
 			}
 		}
 		if len(result) > 0 {
-			return result, nil
+			return result, r.addEarlier(result)
 		}
 	}
 	for k := range r.plan.Steps {

@@ -36,6 +36,7 @@ import (
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/jobs"
 	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/provider"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/secrets"
 	"github.com/roux-engine/roux/internal/store"
@@ -84,15 +85,31 @@ type Actions struct {
 	Catalogue *compile.Catalogue
 	commands  *command.Set // nil = none
 	egress    *egress.Client
+	models    *provider.Set
 }
 
 // NewActions returns Roux's actions and the program's own. One with the same name and
 // version as one of Roux's replaces it. Actions may connect to public addresses and to
-// the ranges in allow (A17).
+// the ranges in allow (A17). No provider of models is configured.
 func NewActions(allow []netip.Prefix, own ...action.Action) *Actions {
 	out := egress.New(egress.Config{Allow: allow})
-	list := append(builtin.Actions(builtin.Config{Egress: out}), own...)
-	return &Actions{List: list, Catalogue: Catalogue(list), egress: out}
+	return newActions(out, nil, own)
+}
+
+// NewActionsWith is NewActions with providers of models. getenv reads their keys; nil =
+// os.Getenv. The error is fault.ConfigInvalid.
+func NewActionsWith(allow []netip.Prefix, providers map[string]provider.Config, getenv func(string) string, own ...action.Action) (*Actions, error) {
+	out := egress.New(egress.Config{Allow: allow})
+	models, err := provider.New(providers, out, getenv)
+	if err != nil {
+		return nil, err
+	}
+	return newActions(out, models, own), nil
+}
+
+func newActions(out *egress.Client, models *provider.Set, own []action.Action) *Actions {
+	list := append(builtin.Actions(builtin.Config{Egress: out, Models: models}), own...)
+	return &Actions{List: list, Catalogue: Catalogue(list), egress: out, models: models}
 }
 
 // SetPrices replaces what actions cost by the prices of a table: "name" is every version
@@ -149,7 +166,7 @@ func (a *Actions) Of(account string) compile.Actions {
 // version.
 func (a *Actions) With(own ...action.Action) *Actions {
 	list := slices.Concat(a.List, own)
-	return &Actions{List: list, Catalogue: Catalogue(list), commands: a.commands, egress: a.egress}
+	return &Actions{List: list, Catalogue: Catalogue(list), commands: a.commands, egress: a.egress, models: a.models}
 }
 
 // Send sends a request to an address that actions may connect to, and follows no redirect.
@@ -274,6 +291,10 @@ func Open(ctx context.Context, st Store, cfg Config) (*Node, error) {
 		Store: st, Secrets: cfg.Secrets, Actions: Catalogue(append(slices.Clone(cfg.Actions.List), n.Hooks.Action())),
 		Blobs: files, Retention: kept, Concurrency: cfg.Concurrency, Logger: cfg.Logger, Accounts: n.Rules,
 		Select: cfg.Select, Idle: cfg.Idle, CommitFailed: cfg.CommitFailed,
+	}
+	cfg.Actions.models.UseSecrets(cfg.Secrets)
+	if slots := cfg.Actions.models.Slots(); slots > 0 {
+		ecfg.ProviderSlots = map[string]int{"llm": slots}
 	}
 	if cfg.Observer != nil {
 		ecfg.Observer, ecfg.Traced = cfg.Observer, cfg.Observer.Traced()

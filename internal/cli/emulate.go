@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !small
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/provider/emulate"
+	"github.com/roux-engine/roux/internal/view"
+)
+
+// emulatorCommands are the commands that a small binary does not have.
+func (a *app) emulatorCommands() []*cobra.Command { return []*cobra.Command{a.emulateCommand()} }
+
+func (a *app) emulateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "emulate",
+		Short:   "Be a service that recipes call, to try them out without one",
+		Example: "roux emulate llm",
+		RunE:    group,
+	}
+	cmd.AddCommand(a.emulateModelsCommand())
+	return cmd
+}
+
+// An emulated is what an emulator says when it begins to listen.
+type emulated struct {
+	URL  string `json:"url"`
+	Mode string `json:"mode"`
+}
+
+func (a *app) emulateModelsCommand() *cobra.Command {
+	cfg := emulate.Config{Mode: emulate.OK}
+	listen := "127.0.0.1:7430"
+	cmd := &cobra.Command{
+		Use:   "llm",
+		Short: "Be a service with language models that answers with what it was asked",
+		Long: "Be a service with language models, in the protocols of Anthropic (/v1/messages) and OpenAI (/v1/chat/completions), streaming or not, until Ctrl-C. " +
+			"It has no model: an answer is what was asked, a translation has the language before it, and a schema gets a document that fits it. " +
+			"--mode makes answers go wrong: " + strings.Join(emulate.Modes(), ", ") + "; a model that is called emulate- and a mode has that mode.",
+		Example: `roux emulate llm
+roux emulate llm --listen 127.0.0.1:7431 --mode rate-limit --times 2
+roux emulate llm --answer '{"type": "text"}'`,
+		Args: wants(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.emulateModels(cmd.Context(), listen, cfg) },
+	}
+	cmd.Flags().StringVar(&listen, "listen", listen, "address and port on loopback; port 0 is one that is free")
+	cmd.Flags().StringVar(&cfg.Mode, "mode", cfg.Mode, "how answers go wrong")
+	completeFlag(cmd, "mode", emulate.Modes)
+	cmd.Flags().Int64Var(&cfg.Times, "times", 0, "how many answers go wrong before all others are right (default: all)")
+	cmd.Flags().StringVar(&cfg.Key, "require-key", "", "refuse requests that have another key (default: any is accepted)")
+	cmd.Flags().StringVar(&cfg.Answer, "answer", "", "text of every answer (default: what was asked)")
+	cmd.Flags().StringSliceVar(&cfg.Models, "models", nil, "models that there are (default: any)")
+	return cmd
+}
+
+func (a *app) emulateModels(ctx context.Context, listen string, cfg emulate.Config) error {
+	if host, _, err := net.SplitHostPort(listen); err != nil || !slices.Contains([]string{"127.0.0.1", "::1", "localhost"}, host) {
+		return fault.New(fault.Usage, "--listen %q: want an address on loopback and a port, such as 127.0.0.1:7430", listen)
+	}
+	if !slices.Contains(emulate.Modes(), cfg.Mode) {
+		return fault.New(fault.Usage, "--mode %q: want one of %s", view.OneLine(view.Cut(cfg.Mode, 60)), strings.Join(emulate.Modes(), ", "))
+	}
+	ln, err := net.Listen("tcp", listen)
+	if err != nil {
+		return fault.Wrap(fault.Usage, err, "--listen: %v", err)
+	}
+	server := &http.Server{Handler: emulate.New(cfg).Handler(), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
+	out := emulated{"http://" + ln.Addr().String(), cfg.Mode}
+	a.show(out, func() { a.text("emulating models on %s, mode %s\n", out.URL, out.Mode) })
+	ctx, end := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer end()
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
