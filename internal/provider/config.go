@@ -70,9 +70,10 @@ const (
 
 var (
 	nameForm = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
-	// envForm are the variables that may hold a key. Others could be meant for anything, and a
-	// project's roux.yaml could have them sent to an address of its choice.
-	envForm = regexp.MustCompile(`^ROUX_[A-Z0-9_]{1,100}$`)
+	// envForm are the variables that may hold a key. They hold nothing else: a project's roux.yaml
+	// can have them sent to an address of its choice, and ROUX_MASTER_KEY and ROUX_ADMIN_KEY must
+	// not be among them.
+	envForm = regexp.MustCompile(`^ROUX_MODEL_[A-Z0-9_]{1,100}$`)
 )
 
 // Check reports what is wrong with a table of providers.
@@ -116,7 +117,7 @@ func build(name string, c Config) (*service, error) {
 		}
 	}
 	if c.KeyEnv != "" && !envForm.MatchString(c.KeyEnv) {
-		return nil, fmt.Errorf("key_env: want the name of a variable that begins with ROUX_, such as ROUX_MODEL_KEY; the key itself is not written into files")
+		return nil, fmt.Errorf("key_env: want the name of a variable that begins with ROUX_MODEL_, such as ROUX_MODEL_KEY; the key itself is not written into files")
 	}
 	for _, n := range []struct {
 		name      string

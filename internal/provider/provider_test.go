@@ -31,7 +31,7 @@ func find(t testing.TB, kind, url, model string, change ...func(*provider.Config
 	if kind == provider.OpenAI {
 		url += "/v1"
 	}
-	c := provider.Config{Kind: kind, URL: url, KeyEnv: "ROUX_TEST_KEY", Stall: "200ms", Prices: map[string]provider.ModelPrice{model: {Input: "0.5", Output: "2", Cached: "0.1"}}}
+	c := provider.Config{Kind: kind, URL: url, KeyEnv: "ROUX_MODEL_TEST_KEY", Stall: "200ms", Prices: map[string]provider.ModelPrice{model: {Input: "0.5", Output: "2", Cached: "0.1"}}}
 	for _, f := range change {
 		f(&c)
 	}
@@ -153,7 +153,7 @@ func TestWrongKeyAndModel(t *testing.T) {
 	for _, kind := range kinds {
 		_, url := emulator(t, emulate.Config{Key: "another"})
 		m, _ := find(t, kind, url, "m")
-		if _, _, err := ask(t, m, true); !errors.Is(err, fault.ProviderNotConfigured) || !strings.Contains(err.Error(), "the variable ROUX_TEST_KEY") {
+		if _, _, err := ask(t, m, true); !errors.Is(err, fault.ProviderNotConfigured) || !strings.Contains(err.Error(), "the variable ROUX_MODEL_TEST_KEY") {
 			t.Errorf("%s: %v", kind, err)
 		}
 		_, url = emulator(t, emulate.Config{Models: []string{"small"}})
@@ -384,9 +384,10 @@ func TestPrice(t *testing.T) {
 // A configuration that cannot be meant is refused, and names what is wrong.
 func TestCheck(t *testing.T) {
 	for want, c := range map[string]provider.Config{
-		"kind":              {Kind: "gemini"},
-		"url":               {Kind: provider.OpenAI, URL: "ftp://example.com"},
-		"key_env":           {Kind: provider.OpenAI, KeyEnv: "AWS_SECRET_ACCESS_KEY"},
+		"kind":    {Kind: "gemini"},
+		"url":     {Kind: provider.OpenAI, URL: "ftp://example.com"},
+		"key_env": {Kind: provider.OpenAI, KeyEnv: "AWS_SECRET_ACCESS_KEY"},
+		"key_env: want the name of a variable that begins with ROUX_MODEL_": {Kind: provider.OpenAI, KeyEnv: "ROUX_MASTER_KEY"},
 		"secret":            {Kind: provider.OpenAI, Secret: "no such name!"},
 		"max_tokens":        {Kind: provider.OpenAI, MaxTokens: -1},
 		"slots":             {Kind: provider.OpenAI, Slots: 100_000},
