@@ -101,6 +101,9 @@ func run(ctx context.Context, out io.Writer, o options) int {
 	if o.verbose {
 		return s.replay()
 	}
+	if o.cells {
+		s.playRare()
+	}
 	var workers sync.WaitGroup
 	for range o.workers {
 		workers.Go(func() { s.work(ctx) })
@@ -176,6 +179,22 @@ func (h *histogram) median() int {
 		}
 	}
 	return 0
+}
+
+// rare are seeds in whose worlds the rarest changes of the table occur, so that whether -cells
+// meets all of them does not depend on luck.
+var rare = [...]uint64{64, 105, 128, 130, 160, 187, 217, 218, 220, 235, 236, 240, 247, 308, 312, 340, 626, 639, 769, 1102, 1433, 1641, 1964}
+
+// playRare plays the seeds that are rare.
+func (s *session) playRare() {
+	cells := new(journal.Hits)
+	defer s.met(cells)
+	pl := simulate.NewPlayer(simulate.Options{Source: simulate.Drawn{}, Cells: cells})
+	for _, seed := range rare {
+		if res, err := pl.Play(seed); !s.took(&res, err) {
+			return
+		}
+	}
 }
 
 // work plays blocks of seeds, each with its own recipe, until none are left.
