@@ -200,9 +200,10 @@ func idsOf[T any](of map[taskID]T, key store.Key) (ids []taskID) {
 	return ids
 }
 
-// freeSlot frees the slot of an action that has returned late or was abandoned.
-func (a *attempts) freeSlot(id taskID) {
-	if req := a.overdue[id]; req != nil {
+// freeSlot frees the slot of an action that has returned late or was abandoned, or with job
+// those of an external job. What workers report later of its attempt frees nothing.
+func (a *attempts) freeSlot(id taskID, job bool) {
+	if req := a.overdue[id]; req != nil && req.Parted() == job {
 		delete(a.overdue, id)
 		a.arbiter.Withdraw(req)
 	}

@@ -147,7 +147,7 @@ func (p *pipeline) emit(l *loadedRun, cmd *machine.Command) {
 	}
 	if cmd.Kind == cmdFree {
 		if !l.dropped || !l.dirty { // otherwise the end was not written
-			p.c.attempts.freeSlot(taskID{l.key, cmd.Ref, cmd.Fence})
+			p.c.attempts.freeSlot(taskID{l.key, cmd.Ref, cmd.Fence}, true)
 		}
 		return
 	}

@@ -160,7 +160,7 @@ func (c *core) handleInput(in *input) {
 		if c.tree.away[in.key] { // the report that holds the slot may be postponed
 			c.tree.postponed = append(c.tree.postponed, in)
 		} else {
-			c.attempts.freeSlot(in.task())
+			c.attempts.freeSlot(in.task(), false)
 		}
 		return
 	}
@@ -234,7 +234,7 @@ func (c *core) deliver(in *input) error {
 			c.countLate(in) // its attempt was cancelled, or was lost when the run was loaded again
 		}
 		if !in.holding {
-			c.attempts.freeSlot(id)
+			c.attempts.freeSlot(id, false)
 		}
 	}
 	if err != nil {
