@@ -131,8 +131,8 @@ func stripped(t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if mb := info.Size() / 1e6; mb < 25 || mb > 34 {
-		t.Errorf("%s has %d MB; the page says 29", name, mb)
+	if mb := info.Size() / 1e6; mb < 32 || mb > 42 {
+		t.Errorf("%s has %d MB; the page says 37", name, mb)
 	}
 	if runtime.GOOS != "linux" {
 		return
