@@ -242,6 +242,7 @@ func TestX137_WebhookNormal(t *testing.T) {
 		if head := waitForEnd(t, o.Engine, run); head.Status != "completed" {
 			t.Errorf("the run is %s: %s", head.Status, head.Message)
 		}
+		time.Sleep(5 * time.Second) // a delivery that finds another one at work comes again
 		synctest.Wait()
 		o.wantRecords("job-ended 1, delivery 2")
 		h, err := o.History(t.Context(), acc, run, 9)
@@ -249,6 +250,7 @@ func TestX137_WebhookNormal(t *testing.T) {
 			t.Errorf("outputs %s (%v)", h.Outputs, err)
 		}
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if len(o.svc.polled) > 0 {
 			t.Errorf("asked %d times about a job that has ended", len(o.svc.polled))
 		}
@@ -279,6 +281,7 @@ func TestX133_Polls(t *testing.T) {
 		if head := waitForEnd(t, o.Engine, run); head.Status != "completed" {
 			t.Errorf("the run is %s: %s", head.Status, head.Message)
 		}
+		synctest.Wait()
 		for n, want := range []struct{ at, off time.Duration }{{30, 3}, {90, 6}, {210, 12}, {330, 12}} {
 			if n >= len(o.svc.polled) || (o.svc.polled[n]-want.at*time.Second).Abs() > want.off*time.Second+time.Second {
 				t.Errorf("asked after %v, want 30 s, 90 s, 210 s, 330 s", o.svc.polled)
@@ -354,13 +357,14 @@ func TestX127_JobExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService()
 		o := openOutside(t, memory.New(memory.Options{}), s, Config{})
-		run := o.begin(submitAndGoOn)
 		s.refuse = 3
+		run := o.begin(submitAndGoOn)
 		head := waitForEnd(t, o.Engine, run)
 		if head.Status != "failed" || head.Code != fault.JobExpired || time.Since(s.began).Round(time.Minute) != 24*time.Hour {
 			t.Errorf("after %s the run is %s: %s %s", time.Since(s.began), head.Status, head.Code, head.Message)
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if want := []string{o.svc.list()[0] + `{"step":"a"}`}; !slices.Equal(s.cancelled, want) {
 			t.Errorf("cancelled %q, want %q", s.cancelled, want)
 		}
@@ -376,7 +380,9 @@ func TestCancelledJobs(t *testing.T) {
 		o := openOutside(t, st, s, Config{})
 		run := o.begin(submitAndGoOn)
 		time.Sleep(5 * time.Second)
+		s.mu.Lock()
 		s.refuse = 1 << 30
+		s.mu.Unlock()
 		if err := o.Cancel(t.Context(), acc, run, "enough"); err != nil {
 			t.Fatal(err)
 		}
@@ -394,6 +400,7 @@ func TestCancelledJobs(t *testing.T) {
 		s.mu.Unlock()
 		o = openOutside(t, st.Reopen(), s, Config{})
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if want := []string{o.svc.list()[0] + `{"step":"a"}`}; !slices.Equal(s.cancelled, want) {
 			t.Errorf("cancelled %q, want %q", s.cancelled, want)
 		}
@@ -409,21 +416,19 @@ func TestJobsOfAttemptsThatWereCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService()
 		var o *outside
-		var run string
+		begun := make(chan string, 1)
 		s.submitted = func(string) {
-			if err := o.Cancel(t.Context(), acc, run, "enough"); err != nil {
+			if err := o.Cancel(t.Context(), acc, <-begun, "enough"); err != nil {
 				t.Error(err)
 			}
 			time.Sleep(time.Second)
 		}
 		o = openOutside(t, memory.New(memory.Options{}), s, Config{})
-		ready := make(chan struct{})
-		hook := s.submitted
-		s.submitted = func(id string) { <-ready; hook(id) }
-		run = o.begin(submitAndGoOn)
-		close(ready)
+		run := o.begin(submitAndGoOn)
+		begun <- run
 		waitForEnd(t, o.Engine, run)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if len(s.cancelled) != 1 {
 			t.Errorf("cancelled %q, want one job", s.cancelled)
 		}
@@ -532,6 +537,7 @@ func TestResultsOfJobs(t *testing.T) {
 		first := s.list()[0]
 		o.deliver(first, "d", "bad")
 		time.Sleep(20 * time.Second)
+		synctest.Wait()
 		if tries != 3 {
 			t.Errorf("%d tries to find out the result, want 3", tries)
 		}
@@ -582,6 +588,7 @@ func TestI16_ServicePanics(t *testing.T) {
 		if head := waitForEnd(t, o.Engine, run); head.Status != "completed" {
 			t.Errorf("the run is %s: %s", head.Status, head.Message)
 		}
+		synctest.Wait()
 		if len(s.polled) != 2 {
 			t.Errorf("asked %d times, want twice", len(s.polled))
 		}

@@ -60,6 +60,10 @@ type Keeper struct {
 	providers map[string]*polls
 	cancels   queue
 	cancelled map[string]bool // jobs that are to be cancelled
+	began     int64           // when the keeper was made
+	// loaded has the jobs that were read by load and submitted since then: Changed tells of them
+	// once more.
+	loaded map[string]bool
 	received  queue           // deliveries to be acted upon
 	// parked has the deliveries that wait for the id of their job, by the beginning of their
 	// ids.
@@ -83,8 +87,8 @@ func New(cfg Config) *Keeper {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 30 * time.Second
 	}
-	return &Keeper{cfg: cfg, wake: make(chan struct{}, 1), busy: make(chan struct{}, cfg.Concurrency),
-		providers: map[string]*polls{}, cancelled: map[string]bool{}, parked: map[string][]string{}}
+	return &Keeper{cfg: cfg, wake: make(chan struct{}, 1), busy: make(chan struct{}, cfg.Concurrency), began: cfg.Now().UnixMicro(),
+		providers: map[string]*polls{}, cancelled: map[string]bool{}, loaded: map[string]bool{}, parked: map[string][]string{}}
 }
 
 func (k *Keeper) now() int64 { return k.cfg.Now().UnixMicro() }
@@ -166,7 +170,11 @@ func (k *Keeper) load(ctx context.Context) error {
 			k.cancelled[r.ID] = true
 			k.cancels.push(now, r.ID, 0)
 		}),
-		each(KindJob, func(r *store.Record) { k.expect(r.ID, r.Updated, now) }),
+		each(KindJob, func(r *store.Record) {
+			if k.expect(r.ID, r.Updated, now); r.Updated >= k.began {
+				k.loaded[r.ID] = true
+			}
+		}),
 		each(KindOpen, func(r *store.Record) { k.received.push(now, r.ID, 0) }),
 	)
 }
@@ -221,7 +229,10 @@ func (k *Keeper) step(ctx context.Context) time.Duration {
 func (k *Keeper) note(c *store.RecordChange, now int64) {
 	switch {
 	case c.Kind == KindJob && !c.Delete:
-		k.expect(c.ID, now, now)
+		if !k.loaded[c.ID] {
+			k.expect(c.ID, now, now)
+		}
+		delete(k.loaded, c.ID)
 		provider, job := split(c.ID)
 		at := deliveries(provider, job)
 		for _, id := range k.parked[at] {
