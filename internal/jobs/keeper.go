@@ -63,8 +63,8 @@ type Keeper struct {
 	began     int64           // when the keeper was made
 	// loaded has the jobs that were read by load and submitted since then: Changed tells of them
 	// once more.
-	loaded map[string]bool
-	received  queue           // deliveries to be acted upon
+	loaded   map[string]bool
+	received queue // deliveries to be acted upon
 	// parked has the deliveries that wait for the id of their job, by the beginning of their
 	// ids.
 	parked map[string][]string
