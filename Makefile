@@ -21,7 +21,7 @@ PURE := ledger|plan|expr|jsonschema|pattern|compile|journal|machine|view|wire|he
 # Tests that damage files, handle large values, read documents, compare long histories or
 # send one request after the other, with one goroutine, and fuzz targets: they take minutes
 # under the race detector.
-SERIAL := ^(Fuzz|Test(A08_|F20_|F21_|F33_|I06_|I15_|X158_|X159_|X160_|I11_ReconcileNames|Flipped|Damaged|Changed|ImagesOf|IndexAddsUp|LargestInputs|LargeOutputs|ListsAreStreamed|ContractsOfStreamed|RowsQuery|Put$$|X10_|HTMLTo|MarkdownTo|Markup|Table|CountsOf|ResultsHave|Suspension|ExpressionsOver|ActionsStream|AMillion|WordRecall|OneSeed|F50_ThreeDays|F50_ADay|A0[1-6]_|A10_|A24_|NegativeFuzz|BadRequests|DocsPage|X178_Async|DeferredRowsAre|ListsOfARecipe|ListsEndThough|EverySQL))
+SERIAL := ^(Fuzz|Test(A08_|F20_|F21_|F31_|F33_|F34_|I13_ScheduleKilled|HostileFiles|A15_A31_NamesThat|LargeOutputsOfAny|I06_|I15_|X158_|X159_|X160_|I11_ReconcileNames|Flipped|Damaged|Changed|ImagesOf|IndexAddsUp|LargestInputs|LargeOutputs|ListsAreStreamed|ContractsOfStreamed|RowsQuery|Put$$|X10_|HTMLTo|MarkdownTo|Markup|Table|CountsOf|ResultsHave|Suspension|ExpressionsOver|ActionsStream|AMillion|WordRecall|OneSeed|F50_ThreeDays|F50_ADay|A0[1-6]_|A10_|A24_|NegativeFuzz|BadRequests|DocsPage|X178_Async|DeferredRowsAre|ListsOfARecipe|ListsEndThough|EverySQL))
 
 # The tests of commands that run processes, goroutines or readers beside each other. The
 # others take ten minutes under the race detector, one command after the other.
@@ -29,7 +29,7 @@ BESIDE := ^TestScripts$$/^(files|graph|look|pause|queue|run)$$|^Test(Feed|Holder
 
 # Packages whose tests run the code of others: in one goroutine (simulate), as whole programs
 # whose parts have tests of their own, or not at all.
-WHOLE := /(internal/(simulate|house)|bench|examples|supply|docs/[a-z-]+)$$
+WHOLE := /(internal/(simulate|house|confine|command)|sim|bench|examples|supply|docs/[a-z-]+)$$
 
 race: ## the short tests that have goroutines under the race detector
 	go test -race -short -vet=off -ldflags='-s -w' -skip '$(SERIAL)' -timeout 20m $$(go list ./... | grep -vE '/internal/(($(PURE))(/|$$)|cli$$)|$(WHOLE)')
