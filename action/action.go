@@ -236,6 +236,16 @@ type Reporter interface {
 	Preview(value any)
 }
 
+// Discard is a Reporter that drops everything.
+var Discard Reporter = discard{}
+
+type discard struct{}
+
+func (discard) Progress(float64, string) {}
+func (discard) Log(string, string)       {}
+func (discard) Delta(string)             {}
+func (discard) Preview(any)              {}
+
 // Metadata is the recipeMetadata of the recipe-system source document
 // (X10–X12).
 type Metadata struct {

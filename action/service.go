@@ -20,7 +20,7 @@ type Service interface {
 	// Poll asks how a job stands: 30 s, 90 s, 210 s and so on after its submission, and for all
 	// jobs of the service together at most 10 times a second. An error says that it could not be
 	// found out; if it is a *fault.Error with RetryAfterMS, the service is not asked about any
-	// job before that.
+	// job before that, at most an hour.
 	Poll(ctx context.Context, job *SubmittedJob) (JobState, error)
 
 	// Receive checks the signature of a webhook and says which job it is about. It takes the same
@@ -52,7 +52,7 @@ type SubmittedJob struct {
 type JobState struct {
 	// Result is set when the job has ended. It returns what the step gets, or why the job has
 	// failed, as the Run of an action does: the same contracts, limits and prices apply, and it
-	// may store files. Its task is that of the step. An error that wraps ErrUnsettled means that
+	// may store files, but not return another job. Its task is that of the step. An error that wraps ErrUnsettled means that
 	// it could not find out; it is called again. nil = the job goes on.
 	Result Func
 }

@@ -5,7 +5,6 @@ package access
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"slices"
@@ -218,15 +217,11 @@ func (k *Keys) each(ctx context.Context, account string, fn func(*Key) error) er
 func nameOf(account, id string) string { return account + "/" + id }
 
 func decodeKey(r *store.Record) (*Key, error) {
-	if r.Damage != "" {
-		return nil, fault.New(fault.StoreCorrupt, "the key %s cannot be read: %s", r.ID, r.Damage)
+	key, err := store.DecodeRecord[Key](r)
+	if err == nil {
+		key.Revision = r.Revision
 	}
-	key := new(Key)
-	if err := json.Unmarshal(r.Data, key); err != nil {
-		return nil, fault.Wrap(fault.StoreCorrupt, err, "the key %s cannot be read: %v", r.ID, err)
-	}
-	key.Revision = r.Revision
-	return key, nil
+	return key, err
 }
 
 // Spec says what a new key allows.

@@ -9,6 +9,7 @@
 package builtin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"path"
@@ -87,19 +88,7 @@ func decode(task *action.Task, v any) error {
 }
 
 // report returns the task's reporter, or one that discards everything.
-func report(task *action.Task) action.Reporter {
-	if task.Report == nil {
-		return noReporter{}
-	}
-	return task.Report
-}
-
-type noReporter struct{}
-
-func (noReporter) Progress(float64, string) {}
-func (noReporter) Log(string, string)       {}
-func (noReporter) Delta(string)             {}
-func (noReporter) Preview(any)              {}
+func report(task *action.Task) action.Reporter { return cmp.Or(task.Report, action.Discard) }
 
 func boolTrue() *bool { t := true; return &t }
 

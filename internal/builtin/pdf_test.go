@@ -32,7 +32,7 @@ func manyPages(n int) []byte {
 
 // progressed records what an action reports.
 type progressed struct {
-	noReporter
+	action.Reporter
 	fractions []float64
 	texts     []string
 }
@@ -64,7 +64,7 @@ func TestX160_FiveHundredPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told progressed
+	told := progressed{Reporter: action.Discard}
 	res, err := find(t, "pdf-to-markdown").Run(context.Background(), &action.Task{Account: "acme", Input: in, Files: s.Files("acme"), Report: &told})
 	if err != nil {
 		t.Fatal(err)

@@ -216,14 +216,3 @@ func change(key store.RecordKey, revision uint64, until int64, v any) (store.Rec
 	data, err := json.Marshal(v)
 	return store.RecordChange{Record: store.Record{RecordKey: key, Revision: revision, Until: until, Data: data}}, err
 }
-
-func decode[T any](r *store.Record) (*T, error) {
-	if r.Damage != "" {
-		return nil, fault.New(fault.StoreCorrupt, "the record %s cannot be read: %s", r.ID, r.Damage)
-	}
-	out := new(T)
-	if err := json.Unmarshal(r.Data, out); err != nil {
-		return nil, fault.Wrap(fault.StoreCorrupt, err, "the record %s cannot be read: %v", r.ID, err)
-	}
-	return out, nil
-}

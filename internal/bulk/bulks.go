@@ -94,7 +94,7 @@ func (b *Bulks) Start(ctx context.Context) error {
 			return err
 		}
 		for i := range page {
-			of, err := decode[open](&page[i])
+			of, err := store.DecodeRecord[open](&page[i])
 			if err != nil {
 				return err
 			}
@@ -207,7 +207,7 @@ func (b *Bulks) Get(ctx context.Context, account, id string) (*Bulk, error) {
 }
 
 func bulkOf(rec *store.Record) (*Bulk, error) {
-	out, err := decode[Bulk](rec)
+	out, err := store.DecodeRecord[Bulk](rec)
 	if err == nil {
 		out.Revision = rec.Revision
 	}
@@ -262,7 +262,7 @@ func (b *Bulks) Items(ctx context.Context, account, id string, after, limit int)
 }
 
 func itemOf(rec *store.Record) (*Item, error) {
-	it, err := decode[Item](rec)
+	it, err := store.DecodeRecord[Item](rec)
 	if err == nil {
 		it.Number, err = strconv.Atoi(rec.ID[len(rec.ID)-6:])
 	}

@@ -282,9 +282,7 @@ func lookAtAll(t *testing.T, path string) bool {
 	}
 	explainAll(spans.Steps)
 	if p, err := pic.Picture(head.Recipe, true); err == nil {
-		for _, form := range pictureForms {
-			_, _ = render(p, form, picture.Options{Width: 100}) // a picture that cannot be drawn is an error
-		}
+		drawAll(p)
 	}
 	return true
 }

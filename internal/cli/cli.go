@@ -56,7 +56,7 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	if len(exporter) > 0 {
 		a.exporter = exporter[0]
 	}
-	_ = a.useActions(nil, nil, nil, nil) // only prices can be wrong
+	_ = a.useActions(nil, nil, nil, nil) // without settings none can be wrong
 	// Help and usage errors are written before flags are parsed.
 	a.screen = term.NewScreen(stderr, slices.Contains(args, "--no-color"), a.getenv)
 	root := a.command()

@@ -36,3 +36,10 @@ func TestStylesAgree(t *testing.T) {
 		t.Errorf("what is no status looks %q", got)
 	}
 }
+
+// drawAll draws a picture in all forms. One that cannot be drawn is an error and no panic.
+func drawAll(p *picture.Picture) {
+	for _, form := range pictureForms {
+		_, _ = render(p, form, picture.Options{Width: 100})
+	}
+}

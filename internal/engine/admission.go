@@ -116,7 +116,7 @@ func (h queueHost) Admit(key store.Key) (permanently bool, err error) {
 	if err != nil {
 		h.cfg.Logger.Warn("a queued run could not be admitted", "run", key.Run, "err", err)
 	}
-	return permanent(err), err
+	return store.Permanent(err), err
 }
 
 func (h queueHost) Warn(account string, err error) {

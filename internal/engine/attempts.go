@@ -46,11 +46,13 @@ type (
 type attempts struct {
 	arbiter *slots.Arbiter[holder]
 	tasks   machine.Tasks
-	// orphans are the slot requests of attempts in flight whose run has left memory since.
-	// They keep their slots, and after a reload their attempts are not handed out again.
+	// orphans are the slot requests of attempts in flight, or that go on as external jobs,
+	// whose run is not in memory. They keep their slots, and after a reload their attempts are
+	// not handed out again.
 	orphans map[taskID]*slotRequest
-	// overdue are the slot requests of attempts that have ended for their run (timed
-	// out, cancelled) but whose action has not returned.
+	// overdue are the slot requests of attempts that have ended for their run (timed out,
+	// cancelled) but whose action has not returned, and of external jobs whose end is not
+	// durable yet.
 	overdue map[taskID]*slotRequest
 	ignored int64 // reports that arrived too late to change anything
 }
@@ -186,6 +188,15 @@ func (a *attempts) takeBack(key store.Key) {
 	}
 }
 
+// endOrphans ends the requests of a run that adoptJobs has not found again: those of jobs that
+// have ended, or whose submission was not written.
+func (a *attempts) endOrphans(key store.Key) {
+	for _, id := range idsOf(a.orphans, key) {
+		a.arbiter.Withdraw(a.orphans[id])
+		delete(a.orphans, id)
+	}
+}
+
 // idsOf returns the attempts of a run among those of a map, sorted: one seed must give one
 // order.
 func idsOf[T any](of map[taskID]T, key store.Key) (ids []taskID) {
@@ -203,8 +214,12 @@ func idsOf[T any](of map[taskID]T, key store.Key) (ids []taskID) {
 // freeSlot frees the slot of an action that has returned late or was abandoned, or with job
 // those of an external job. What workers report later of its attempt frees nothing.
 func (a *attempts) freeSlot(id taskID, job bool) {
-	if req := a.overdue[id]; req != nil && req.Parted() == job {
-		delete(a.overdue, id)
+	of := a.overdue
+	if job && of[id] == nil {
+		of = a.orphans // its run has left memory meanwhile
+	}
+	if req := of[id]; req != nil && req.Parted() == job {
+		delete(of, id)
 		a.arbiter.Withdraw(req)
 	}
 }

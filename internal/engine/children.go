@@ -89,7 +89,7 @@ func (c *core) needParents(l *loadedRun) error {
 			return errTakenBack(l.key.Run)
 		case err == nil:
 			c.parentOf(x)
-		case permanent(err):
+		case store.Permanent(err):
 			x.orphan = true
 			c.cfg.Logger.Warn("the parent of a child run is lost", "run", x.key.Run, "parent", x.place.Parent, "err", err)
 			return nil
@@ -232,7 +232,7 @@ func (c *core) serveAsked() {
 	in.Child.Failure = fail
 	err := c.inject(l, in)
 	c.pipeline.building.urgent = true
-	if err != nil || fail != nil {
+	if err != nil || fail != nil || l.dropped { // dropped: a run above it panicked as it gave more
 		return
 	}
 	if id, share, fence, ok := l.run.ChildOf(w.ref); ok {

@@ -146,9 +146,7 @@ func (p *pipeline) emit(l *loadedRun, cmd *machine.Command) {
 		return
 	}
 	if cmd.Kind == cmdFree {
-		if !l.dropped || !l.dirty { // otherwise the end was not written
-			p.c.attempts.freeSlot(taskID{l.key, cmd.Ref, cmd.Fence}, true)
-		}
+		p.c.attempts.freeSlot(taskID{l.key, cmd.Ref, cmd.Fence}, true)
 		return
 	}
 	e := effect{kind: cmd.Kind, id: taskID{l.key, cmd.Ref, cmd.Fence}, prog: l.prog}
@@ -236,7 +234,7 @@ func (p *pipeline) refused(b *batch, t *store.Transition, l *loadedRun, v store.
 	}
 	if _, err := p.c.residency.get(t.Key); err != nil {
 		p.c.cfg.Logger.Error("the run could not be loaded again", "run", t.Run, "err", err)
-		if !permanent(err) {
+		if !store.Permanent(err) {
 			p.c.residency.alarms.push(alarm{at: p.c.now + maxBackoff, key: t.Key})
 		}
 	}

@@ -60,7 +60,8 @@ type Config struct {
 	// ProviderSlots bounds the attempts of each provider. A provider that is not listed
 	// has no bound of its own.
 	ProviderSlots map[string]int
-	// JobSlots has the providers of external jobs that actions with Slots submit.
+	// JobSlots has the providers of external jobs that actions with a limit may submit, beyond
+	// those of ProviderSlots.
 	JobSlots map[string]bool
 	// Jobs is told which records of external jobs a commit has changed. It must not block.
 	// Default: nobody is.

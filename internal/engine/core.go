@@ -217,7 +217,7 @@ func (c *core) deliver(in *input) error {
 	}
 	var err error
 	if l == nil {
-		if l, err = c.residency.get(in.key); err != nil && in.reply == nil && !permanent(err) && !c.recovery.inherited[in.key].suspect { // a suspect has lost its attempts
+		if l, err = c.residency.get(in.key); err != nil && in.reply == nil && !store.Permanent(err) && !c.recovery.inherited[in.key].suspect { // a suspect has lost its attempts
 			c.tree.comeBack(in.key, c.now+maxBackoff)
 			return err
 		}
@@ -245,7 +245,7 @@ func (c *core) deliver(in *input) error {
 	}
 	if in.holding && !in.held {
 		in.held = true
-		if req := l.requests.Get(in.m.Ref); req != nil && req.Fence == in.m.Fence {
+		if req := l.requests.Get(in.m.Ref); req != nil && req.Fence == in.m.Fence && !req.Parted() {
 			l.requests.Remove(req)
 			c.attempts.overdue[in.task()] = req
 		}

@@ -77,7 +77,7 @@ func (r *recovery) nextSuspect() {
 	h := &r.history
 	if len(r.suspects) == 0 {
 		h.Isolated, r.suspectMarked = nil, false
-		if err := r.saveHistory(); fatal(err) {
+		if err := r.saveHistory(); store.Fatal(err) {
 			r.fail(err, r.c.pipeline.building)
 		} else if err != nil {
 			r.c.cfg.Logger.Warn("the engine's history could not be saved", "err", err)
@@ -86,7 +86,7 @@ func (r *recovery) nextSuspect() {
 	}
 	key := r.suspects[0]
 	h.Isolate(key)
-	if err := r.saveHistory(); fatal(err) {
+	if err := r.saveHistory(); store.Fatal(err) {
 		r.fail(err, r.c.pipeline.building) // when only suspects are left, no commit would detect the failure
 		return
 	} else if err != nil {
@@ -113,7 +113,7 @@ func (r *recovery) nextSuspect() {
 		case fault.CodeOf(err) == fault.StoreCorrupt:
 			r.quarantineStored(key, err.Error())
 		}
-		if transient(err) {
+		if store.Transient(err) {
 			r.nextSuspectAt = r.c.now + maxBackoff
 			r.c.cfg.Logger.Warn("a suspect cannot be read; loading it later", "run", key.Run, "err", err)
 			return

@@ -180,7 +180,7 @@ func (e *Engine) taskDone(res worker.Result) {
 		e.postFreed(attempt) // it stopped as requested
 		return
 	}
-	if attempt.settle != nil && attempt.settle.unsettled {
+	if attempt.settle != nil && attempt.settle.unsettled.Load() {
 		attempt.settle.reply <- answer{err: res.Err}
 		return
 	}

@@ -5,8 +5,10 @@ package engine
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jobs"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
@@ -18,8 +20,9 @@ import (
 type settlement struct {
 	run   action.Func
 	reply chan answer // capacity 1
-	// unsettled is set if run could not find out how the job has ended.
-	unsettled bool
+	// unsettled is set if run could not find out how the job has ended. It may return after
+	// its timeout.
+	unsettled atomic.Bool
 }
 
 // Settle records how an external job has ended: run returns its result, or why it failed,
@@ -31,7 +34,10 @@ func (e *Engine) Settle(ctx context.Context, job *jobs.Job, source journal.Sourc
 	s := &settlement{reply: make(chan answer, 1)}
 	s.run = func(ctx context.Context, t *action.Task) (action.Result, error) {
 		res, err := run(ctx, t)
-		s.unsettled = errors.Is(err, action.ErrUnsettled)
+		if err == nil && res.Job != nil {
+			err = fault.New(fault.ProviderError, "provider %q says that job %q has ended as another job", job.Provider, job.ID)
+		}
+		s.unsettled.Store(errors.Is(err, action.ErrUnsettled))
 		return res, err
 	}
 	if err := e.post(s.input(job, source)); err != nil {
@@ -79,8 +85,8 @@ func (c *core) settle(in *input) {
 }
 
 // jobOf is a job that an action has submitted.
-func jobOf(j *action.Job) *machine.SubmittedJob {
-	return &machine.SubmittedJob{Job: journal.Job{Provider: j.Provider, ID: j.ID, Handle: j.Handle}, TTLMS: j.TTL.Milliseconds()}
+func jobOf(j *action.Job) *machine.Submission {
+	return &machine.Submission{Job: journal.Job{Provider: j.Provider, ID: j.ID, Handle: j.Handle}, TTLMS: j.TTL.Milliseconds()}
 }
 
 // settling makes the call of an action that of a settlement, whose result is checked as well.

@@ -19,7 +19,7 @@ func (r *recovery) commitFailed(b *batch, err error) {
 	if r.c.ctx.Err() == nil && r.c.cfg.CommitFailed != nil {
 		r.c.cfg.CommitFailed(err)
 	}
-	if fatal(err) {
+	if store.Fatal(err) {
 		r.fail(err, b)
 		return
 	}
@@ -110,15 +110,6 @@ func (r *recovery) answerAll(err error) {
 	r.refuseBacklog()
 }
 
-// fatal reports whether no later commit can succeed.
-func fatal(err error) bool {
-	switch fault.CodeOf(err) {
-	case fault.StoreFailed, fault.StaleEpoch:
-		return true
-	}
-	return false
-}
-
 // reload loads every run again after a failed commit, and reports whether that
 // succeeded. What the lost batches contained is looked up run by run: because our epoch
 // guards the journals, an event number found there was written by that batch (F16).
@@ -140,11 +131,15 @@ func (r *recovery) reload() bool {
 	if err == nil {
 		err = r.listQueued()
 	}
-	written := map[store.Key]bool{}
+	written, told := map[store.Key]bool{}, []store.RecordChange(nil)
 	for _, b := range r.lostBatches {
 		for i := range b.transitions {
 			if t := &b.transitions[i]; err == nil {
-				written[subject(t)], err = r.wasWritten(t)
+				var is bool
+				is, err = r.wasWritten(t)
+				if written[subject(t)] = is; is && r.c.cfg.Jobs != nil {
+					told = append(told, t.Records...)
+				}
 			}
 		}
 	}
@@ -161,7 +156,7 @@ func (r *recovery) reload() bool {
 		r.unloadAll()
 		r.backoff = min(2*r.backoff, maxBackoff)
 		r.retryAt = r.c.now + r.backoff
-		if fatal(err) {
+		if store.Fatal(err) {
 			r.fail(err, r.c.pipeline.building)
 		}
 		return false
@@ -177,8 +172,9 @@ func (r *recovery) reload() bool {
 		}
 		for i := range b.commands {
 			// A run repeats the commands that it still needs. Cancels must be sent
-			// here, because nothing else would tell the worker to stop.
-			if o := &b.commands[i]; o.cmd.Kind == machine.CmdCancelTask && written[o.l.key] {
+			// here, because nothing else would tell the worker to stop, and slots of
+			// jobs freed.
+			if o := &b.commands[i]; (o.cmd.Kind == machine.CmdCancelTask || o.cmd.Kind == cmdFree) && written[o.l.key] {
 				r.c.pipeline.emit(o.l, &o.cmd)
 			}
 		}
@@ -187,6 +183,7 @@ func (r *recovery) reload() bool {
 	}
 	r.lostBatches = nil
 	r.stalled = nil
+	r.c.jobs = append(r.c.jobs, told...)
 	// A lost batch may have been written without being published, and its events may be
 	// the last ones of their runs. The zero Published makes watchers read the journal.
 	r.c.frames = append(r.c.frames, feed.Published{})
@@ -225,14 +222,14 @@ func (r *recovery) wasWritten(t *store.Transition) (bool, error) {
 }
 
 // headWritten reports whether the store holds a transition without events. It matters
-// only for a release from quarantine, which a caller waits for; compactions and marks
-// count as written.
+// only for a release from quarantine, which a caller waits for, and for what became of an
+// external job, which is written again; compactions and marks count as written.
 func (r *recovery) headWritten(t *store.Transition) (bool, error) {
 	if t.Head == nil || t.Head.Quarantine != "" {
-		return true, nil
+		return len(t.Records) == 0, nil
 	}
 	head, err := r.c.cfg.Store.Head(r.c.ctx, t.Key)
-	if transient(err) {
+	if store.Transient(err) {
 		return false, err
 	}
 	return err == nil && head.Quarantine == "", nil

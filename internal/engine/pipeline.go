@@ -78,6 +78,9 @@ func (p *pipeline) encodeBatch() *batch {
 		}
 	}
 	b.leaveOutDropped()
+	b.commands = slices.DeleteFunc(b.commands, func(o pendingCommand) bool {
+		return o.cmd.Kind == cmdFree && o.l.dropped && o.l.dirty // its job's end is not written
+	})
 	b.addExtra(before) // marks of runs whose snapshot panicked
 	p.building, p.spare, p.committing = p.spare, nil, b
 	p.number++

@@ -80,7 +80,7 @@ func (r *recovery) restoreMarks() error {
 	for _, key := range keys {
 		head, err := r.c.cfg.Store.Head(r.c.ctx, key)
 		switch {
-		case transient(err):
+		case store.Transient(err):
 			return err
 		case err != nil || head.Quarantine != "":
 			delete(r.quarantined, key)
@@ -130,6 +130,8 @@ func (r *recovery) release(key store.Key) error {
 		r.c.reclassify(l, classOf(l.run))
 	}
 	r.c.residency.add(l)
+	r.c.adoptJobs(l)
+	r.c.attempts.endOrphans(key)
 	l.forceHead, l.released = true, true
 	r.c.pipeline.touch(l, l.run.Last()+1)
 	r.c.pipeline.building.urgent = true

@@ -3,10 +3,6 @@
 package engine
 
 import (
-	"context"
-	"errors"
-
-	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/crashes"
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/journal"
@@ -112,7 +108,7 @@ func (r *recovery) open(now int64) error {
 func (r *recovery) loadSaved(saved *store.Saved) error {
 	l, err := r.c.residency.admit(saved)
 	if err != nil {
-		if transient(err) {
+		if store.Transient(err) {
 			return err
 		}
 		return nil
@@ -121,16 +117,6 @@ func (r *recovery) loadSaved(saved *store.Saved) error {
 		_ = r.c.protect(l, func() { r.adoptAttempts(l) })
 	}
 	return nil
-}
-
-// transient reports whether an error is about the current condition of the store and
-// not about a run, so that trying again may help.
-func transient(err error) bool {
-	switch fault.CodeOf(err) {
-	case fault.ServiceUnavailable, fault.StoreFailed, fault.StoreFull:
-		return true
-	}
-	return errors.Is(err, context.Canceled)
 }
 
 // An inherited run is as the previous process left it, up to event last: the attempts

@@ -114,7 +114,7 @@ func (m *residency) above(h *store.Head) error {
 	if err == nil {
 		err = m.c.needParents(p)
 	}
-	if permanent(err) {
+	if store.Permanent(err) {
 		return nil
 	}
 	return err
@@ -127,7 +127,7 @@ func (m *residency) admit(saved *store.Saved) (*loadedRun, error) {
 		return nil, store.QuarantinedError(saved.Head.Run, reason)
 	}
 	l, err := m.rebuild(saved)
-	if transient(err) {
+	if store.Transient(err) {
 		return nil, err
 	}
 	if err != nil {

@@ -363,9 +363,9 @@ func (s *Stage) Find(key store.Key) (LiveRun, bool) {
 	return LiveRun{l.key, l.run, l.dirty || l.committing}, true
 }
 
-// Held returns how many attempts are in flight, and how many slots are taken by those
-// and by abandoned attempts that have not returned (I22).
-func (s *Stage) Held() (attempts, slots int) {
+// Held returns how many attempts are in flight, and how many slots of all limits are taken by
+// those, by abandoned attempts that have not returned, and by external jobs (I22).
+func (s *Stage) Held() (attempts, taken int) {
 	c := s.e.core
 	count := func(req *slotRequest) {
 		if req.Holder.attempt != nil {
@@ -380,7 +380,10 @@ func (s *Stage) Held() (attempts, slots int) {
 	for _, l := range c.residency.runs {
 		l.requests.Each(count)
 	}
-	return attempts, c.attempts.arbiter.InUse()
+	for _, u := range c.attempts.arbiter.Usage() {
+		taken += u.InUse
+	}
+	return attempts, taken
 }
 
 // Loaded returns how many runs are in memory.

@@ -2,23 +2,10 @@
 
 package engine
 
-import (
-	"github.com/roux-engine/roux/fault"
-)
-
 const (
 	maxSuspend = 256       // idle runs that one batch suspends
 	soon       = 5_000_000 // µs; a run whose timer is due within it is not worth suspending
 )
-
-// permanent reports whether trying again would not help.
-func permanent(err error) bool {
-	switch fault.CodeOf(err) {
-	case fault.Quarantined, fault.StoreCorrupt, fault.RunNotFound:
-		return true
-	}
-	return false
-}
 
 // tidy suspends idle runs, and compacts runs whose events keep old journal rows alive.
 func (m *residency) tidy() {

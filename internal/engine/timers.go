@@ -125,7 +125,7 @@ func (m *residency) fireDue() {
 				continue
 			}
 			m.c.cfg.Logger.Warn("a suspended run could not be woken", "run", a.key.Run, "err", err)
-			if !permanent(err) {
+			if !store.Permanent(err) {
 				m.alarms.push(alarm{at: m.c.now + maxBackoff, key: a.key})
 			}
 		}

@@ -45,7 +45,7 @@ func (r *recovery) checkChild(l *loadedRun, cmd *machine.Command) {
 // askLater loads a child run later, if it could not be read now. It then tells its parent of
 // its end, or asks whether it is to end.
 func (r *recovery) askLater(key store.Key, err error) {
-	if !permanent(err) {
+	if !store.Permanent(err) {
 		r.c.residency.alarms.push(alarm{at: r.c.now + maxBackoff, key: key})
 	}
 }
@@ -196,7 +196,7 @@ func (r *recovery) loadReturning() {
 	for _, key := range keys {
 		if _, err := r.c.residency.get(key); err != nil && fault.CodeOf(err) != fault.RunNotFound && fault.CodeOf(err) != fault.Quarantined {
 			r.c.cfg.Logger.Error("a run could not be loaded again", "run", key.Run, "err", err)
-			if !permanent(err) {
+			if !store.Permanent(err) {
 				t.comeBack(key, r.c.now+maxBackoff)
 			}
 		}

@@ -254,6 +254,54 @@ func TestI16_PanicAsAChildStarts(t *testing.T) {
 	checkTree(t, st, acc, root.Run)
 }
 
+// A child run is started in a turn that also goes on with what the last one left over, and
+// needs more than the share of its run for that. If the run above panics as it gives more,
+// all of it is taken back, and the child run is not started: its parent would not say so
+// (F44, I16).
+func TestF44_PanicAsMoreIsGiven(t *testing.T) {
+	st := memory.New(memory.Options{})
+	h := newHarness(t, st, Config{MaxTurn: 4}, noop())
+	p := planOf(t, `
+name: outer
+steps:
+  - {id: first, action: {name: noop}}
+  - id: a
+    recipe:
+      inline:
+        name: middle
+        order: none
+        steps:
+          - {id: m, recipe: {inline: {name: inner, steps: [{id: x, action: {name: noop}}]}}}
+          - {id: b, transform: {expression: '1'}}
+          - {id: c, transform: {expression: '"`+strings.Repeat("x", 12<<10)+`"'}}
+`, noop())
+	root := h.run(acc, p, nil)
+	asked, panicked := false, false
+	h.c.observer = panicsFor(func(key store.Key, _ *machine.Run, in *machine.Input) bool {
+		if panicked = panicked || asked && key == root && in.Kind == machine.InChildExtended; panicked {
+			return true
+		}
+		asked = key != root && in.Kind == machine.InGranted && in.Child != nil
+		return false
+	})
+	h.runUntilIdle(success(h.takeTask(), `{}`))
+	if !panicked {
+		t.Fatal("no run asked for more as its child run was started: this proves nothing")
+	}
+	if head := h.head(root); !strings.Contains(head.Quarantine, "on purpose") {
+		t.Fatalf("the root's quarantine is %q", head.Quarantine)
+	}
+	if stored, err := st.List(t.Context(), store.Query{Account: acc}); err != nil || len(stored) != 1 {
+		t.Fatalf("%d runs are stored, want the root alone: %v", len(stored), err)
+	}
+	h.c.observer = nil
+	h.release(root)
+	h.finishTasks()
+	h.wantStatus(root, "completed")
+	checkTree(t, st, acc, root.Run)
+	h.wantNoSlots()
+}
+
 // A parent that is quarantined while its child ends is told of the end when it is
 // released, also after a restart; until then the child owes that.
 func TestChildEndsUnderAQuarantinedParent(t *testing.T) {

@@ -3,10 +3,12 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/roux-engine/roux/action"
@@ -82,32 +84,34 @@ func (k *Keeper) Deliver(ctx context.Context, provider string, header http.Heade
 
 // act acts upon a delivery, if its job is known.
 func (k *Keeper) act(ctx context.Context, e entry) {
+	k.unpark(e.name)
 	r, err := k.cfg.Records.Record(ctx, store.RecordKey{Kind: KindOpen, ID: e.name})
 	if errors.Is(err, fault.RecordNotFound) {
 		return
 	}
-	var d Delivery
-	if err == nil {
-		err = json.Unmarshal(r.Data, &d)
-	}
-	var outcome string
-	if err == nil {
-		outcome, err = k.outcome(ctx, &d)
-	}
-	switch {
-	case err != nil && k.now() < r.Until:
-		k.cfg.Logger.Info("a webhook could not be acted upon; trying again", "provider", d.Provider, "job", d.Job, "err", err)
+	if err != nil {
+		k.cfg.Logger.Warn("a webhook cannot be read; trying again", "delivery", e.name, "err", err)
 		k.again(&k.received, e)
-	case err == nil && outcome == "":
-		k.park(ctx, e)
-	default:
+		return
+	}
+	var d Delivery
+	if err = json.Unmarshal(r.Data, &d); err == nil {
+		d.Outcome, err = k.outcome(ctx, &d)
+	}
+	if k.now() < r.Until {
 		if err != nil {
-			outcome = "nothing"
-		}
-		d.Outcome = outcome
-		if err := k.done(ctx, &r, &d); err != nil && !errors.Is(err, fault.Conflict) {
+			k.cfg.Logger.Info("a webhook could not be acted upon; trying again", "provider", d.Provider, "job", d.Job, "err", err)
 			k.again(&k.received, e)
+			return
 		}
+		if d.Outcome == "" {
+			k.park(ctx, e, &d, r.Until)
+			return
+		}
+	}
+	d.Outcome = cmp.Or(d.Outcome, "nothing")
+	if err := k.done(ctx, &r, &d); err != nil && !errors.Is(err, fault.Conflict) {
+		k.again(&k.received, e)
 	}
 }
 
@@ -149,23 +153,26 @@ func (k *Keeper) outcome(ctx context.Context, d *Delivery) (string, error) {
 	return "recorded", nil
 }
 
-// park keeps a delivery until its job is known. It looks again whether the job has become
-// known meanwhile.
-func (k *Keeper) park(ctx context.Context, e entry) {
-	at := e.name[:strings.LastIndexByte(e.name, '/')+1]
+// park keeps a delivery until its job is known, or until nobody waits for that any more. It
+// looks again whether the job has become known meanwhile.
+func (k *Keeper) park(ctx context.Context, e entry, d *Delivery, until int64) {
+	at := deliveries(d.Provider, d.Job)
 	k.mu.Lock()
 	k.parked[at] = append(k.parked[at], e.name)
+	k.received.push(until, e.name, 0)
 	k.mu.Unlock()
-	r, err := k.cfg.Records.Record(ctx, store.RecordKey{Kind: KindOpen, ID: e.name})
-	var d Delivery
-	if err != nil || json.Unmarshal(r.Data, &d) != nil {
-		return
-	}
 	if _, ok, err := k.job(ctx, KindJob, d.Provider+"/"+d.Job); ok || err != nil {
-		k.mu.Lock()
-		delete(k.parked, at)
-		k.mu.Unlock()
 		k.again(&k.received, e)
+	}
+}
+
+// unpark forgets that a delivery waits for its job.
+func (k *Keeper) unpark(name string) {
+	at := name[:strings.LastIndexByte(name, '/')+1]
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.parked[at] = slices.DeleteFunc(k.parked[at], func(id string) bool { return id == name }); len(k.parked[at]) == 0 {
+		delete(k.parked, at)
 	}
 }
 

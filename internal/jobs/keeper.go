@@ -159,12 +159,12 @@ func (k *Keeper) load(ctx context.Context) error {
 	now := k.now()
 	each := func(kind string, fn func(r *store.Record)) error {
 		return store.EachRecord(ctx, k.cfg.Records, store.RecordQuery{Kind: kind, KeysOnly: true}, func(r *store.Record) error {
+			k.mu.Lock() // not for the whole reading: Changed and Deliver do not wait for it
+			defer k.mu.Unlock()
 			fn(r)
 			return nil
 		})
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	return errors.Join(
 		each(KindCancel, func(r *store.Record) {
 			k.cancelled[r.ID] = true

@@ -132,13 +132,13 @@ func ended(j *Job, at int64) store.RecordChange {
 
 // Decode reads the record of a job.
 func Decode(r *store.Record) (Job, error) {
-	var j Job
-	if err := json.Unmarshal(r.Data, &j); err != nil {
-		return j, fault.Wrap(fault.StoreCorrupt, err, "the record of job %q cannot be read: %v", r.ID, err)
+	j, err := store.DecodeRecord[Job](r)
+	if err != nil {
+		return Job{}, err
 	}
 	j.Provider, j.ID = split(r.ID)
 	j.Submitted = r.Updated
-	return j, nil
+	return *j, nil
 }
 
 // split returns the provider and the id that a record's id has.
@@ -173,7 +173,7 @@ func Each(ctx context.Context, records Records, wanted func(provider string) boo
 		if wanted(provider) {
 			err = store.EachRecord(ctx, records, store.RecordQuery{Kind: KindJob, Prefix: provider + "/"}, func(r *store.Record) error {
 				j, err := Decode(r)
-				if r.Damage != "" || err != nil {
+				if err != nil {
 					return nil
 				}
 				if _, err = records.Record(ctx, CancelKey(j.Provider, j.ID)); errors.Is(err, fault.RecordNotFound) {

@@ -72,7 +72,7 @@ const (
 	EvChildExtended EventKind = 47 // Attempt; Flag Resource; N: added to its share
 	EvChildEnded    EventKind = 48 // Attempt; Flag RunStatus; N: millionths of a credit that it costs; M: steps it began; Code, Text: why; Data: output
 
-	EvNodeSubmitted EventKind = 49 // Attempt: it has given the work to an outside service and goes on as a Job; Text: id of the job; Data: SubmittedJob as JSON; N: when it expires; Hash
+	EvNodeSubmitted EventKind = 49 // Attempt: it has given the work to an outside service and goes on as a Job; Text: id of the job; Data: provider and handle as JSON; N: when it expires; Hash
 )
 
 // names maps kinds to their published names, the one enum of X178.

@@ -26,8 +26,8 @@ const (
 	MaxJobHandle = 4 << 10
 )
 
-// SubmittedJob is the part of a job that EvNodeSubmitted has in Data.
-type SubmittedJob struct {
+// jobData is the part of a job that EvNodeSubmitted has in Data.
+type jobData struct {
 	Provider string          `json:"provider"`
 	Handle   json.RawMessage `json:"handle,omitempty"`
 }
@@ -35,14 +35,14 @@ type SubmittedJob struct {
 // Event returns the event that records the submission by an attempt, without what all events
 // have. The job expires at `expires`, UTC µs.
 func (j *Job) Event(attempt uint32, expires int64, hash []byte) (Event, error) {
-	data, err := json.Marshal(SubmittedJob{j.Provider, j.Handle})
+	data, err := json.Marshal(jobData{j.Provider, j.Handle})
 	return Event{Kind: EvNodeSubmitted, Attempt: attempt, Text: j.ID, Data: data, N: expires, Hash: hash}, err
 }
 
 // Job is the job that was submitted (EvNodeSubmitted). Its handle shares the memory of the
 // event.
 func (e *Event) Job() (Job, error) {
-	var s SubmittedJob
+	var s jobData
 	if err := json.Unmarshal(e.Data, &s); err != nil {
 		return Job{}, fault.Wrap(fault.StoreCorrupt, err, "event %d describes no job: %v", e.Seq, err)
 	}

@@ -224,6 +224,8 @@ func (r *Run) sortedScopes() []*scope {
 	for _, s := range r.scopes {
 		all = append(all, s)
 	}
-	slices.SortFunc(all, func(a, b *scope) int { return strings.Compare(string(a.path), string(b.path)) })
+	slices.SortFunc(all, byPath)
 	return all
 }
+
+func byPath(a, b *scope) int { return strings.Compare(string(a.path), string(b.path)) }

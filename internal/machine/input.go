@@ -68,10 +68,10 @@ type Input struct {
 	N     int64       // InChildExtended
 
 	// InResult.
-	Job       *SubmittedJob // Submitted
-	Output    []byte        // canonical JSON, at most 1 MiB
-	InputHash []byte        // SHA-256 of the rendered input, 32 bytes; nil when not rendered
-	Cost      int64         // whole credits, of a success
+	Job       *Submission // Submitted
+	Output    []byte      // canonical JSON, at most 1 MiB
+	InputHash []byte      // SHA-256 of the rendered input, 32 bytes; nil when not rendered
+	Cost      int64       // whole credits, of a success
 	// Price is what the attempt says it cost, of an action with a price; nil = what was
 	// pinned. More than that is not charged.
 	Price *ledger.Amount
@@ -111,8 +111,8 @@ const (
 	Submitted // the attempt continues as the external job Job (X128)
 )
 
-// A SubmittedJob is an external job that an attempt has submitted.
-type SubmittedJob struct {
+// A Submission is an external job that an attempt has submitted.
+type Submission struct {
 	journal.Job
 	TTLMS int64 // after which it has expired (X127); 0 = DefaultJobTTL
 }

@@ -187,7 +187,7 @@ func (w *interleaving) play(what byte, order string) {
 	case aPoll:
 		result.Source, result.Outcome, result.Err = journal.FromPoll, Failed, &Failure{Code: fault.ProviderError, Msg: "no"}
 	case aSubmit, aRedeliver:
-		result.Outcome, result.Job = Submitted, &SubmittedJob{Job: journal.Job{Provider: "acme", ID: "j1"}}
+		result.Outcome, result.Job = Submitted, &Submission{Job: journal.Job{Provider: "acme", ID: "j1"}}
 	case aCancel:
 		result = &Input{Kind: InCancel, Text: "enough"}
 	case aRetry:

@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -177,14 +179,19 @@ func (r *Run) JobTask(t *Task, ref journal.Ref, fence journal.Fence) bool {
 
 // EachJob visits the attempts that wait for external jobs, in order.
 func (r *Run) EachJob(fn func(ref journal.Ref, fence journal.Fence, provider, id string)) {
-	for _, s := range r.sortedScopes() {
-		if s.jobs == nil {
-			continue
+	var waiting []*scope
+	if r.root != nil && len(r.root.jobs) > 0 {
+		waiting = append(waiting, r.root)
+	}
+	for _, s := range r.scopes {
+		if len(s.jobs) > 0 {
+			waiting = append(waiting, s)
 		}
-		for i := range s.steps {
-			if j, ok := s.jobs[int32(i)]; ok {
-				fn(s.ref(int32(i)), journal.Fence{Gen: r.gen, Attempt: s.steps[i].attempt}, j.provider, j.id)
-			}
+	}
+	slices.SortFunc(waiting, byPath)
+	for _, s := range waiting {
+		for _, i := range slices.Sorted(maps.Keys(s.jobs)) {
+			fn(s.ref(i), journal.Fence{Gen: r.gen, Attempt: s.steps[i].attempt}, s.jobs[i].provider, s.jobs[i].id)
 		}
 	}
 }

@@ -206,7 +206,7 @@ func (c *chaos) carryOut(cmd Command, well bool) {
 func (c *chaos) submit(result *Input) {
 	c.nth++
 	in := &Input{Kind: InResult, Ref: result.Ref, Fence: result.Fence, Outcome: Submitted,
-		Job: &SubmittedJob{Job: journal.Job{Provider: "acme", ID: fmt.Sprint("job", c.nth)}, TTLMS: rapid.SampledFrom([]int64{0, 10_000, 3_600_000}).Draw(c.t, "ttl")}}
+		Job: &Submission{Job: journal.Job{Provider: "acme", ID: fmt.Sprint("job", c.nth)}, TTLMS: rapid.SampledFrom([]int64{0, 10_000, 3_600_000}).Draw(c.t, "ttl")}}
 	c.feed(in)
 	if rapid.IntRange(0, 3).Draw(c.t, "submitted twice") == 0 {
 		again := *in

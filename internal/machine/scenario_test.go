@@ -376,7 +376,7 @@ func (w *fakeEngine) result(verb string, args map[string]string) {
 		in.Outcome = Preview
 	case "submit":
 		in.Outcome, in.Output, in.Cost = Submitted, nil, 0
-		in.Job = &SubmittedJob{Job: journal.Job{Provider: cmp.Or(args["provider"], "acme"), ID: cmp.Or(args["job"], "j1")}}
+		in.Job = &Submission{Job: journal.Job{Provider: cmp.Or(args["provider"], "acme"), ID: cmp.Or(args["job"], "j1")}}
 		if h := args["handle"]; h != "" {
 			in.Job.Handle = json.RawMessage(h)
 		}

@@ -23,8 +23,15 @@ func (n *Node) keepJobs(cfg *engine.Config) {
 	})
 	cfg.Jobs, cfg.JobSlots = n.Jobs.Changed, map[string]bool{}
 	for i := range n.Config.Actions.List {
-		if a := &n.Config.Actions.List[i]; a.Slots > 0 && n.Config.Services[a.Provider] != nil {
+		a := &n.Config.Actions.List[i]
+		switch {
+		case a.Slots == 0 && cfg.ProviderSlots[a.Provider] == 0:
+		case n.Config.Services[a.Provider] != nil:
 			cfg.JobSlots[a.Provider] = true
+		default: // it may submit jobs to any of them
+			for name := range n.Config.Services {
+				cfg.JobSlots[name] = true
+			}
 		}
 	}
 }

@@ -5,7 +5,6 @@ package registry
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -27,7 +26,7 @@ func (r *Recipes) Recipe(ctx context.Context, account, ref string) (*Recipe, err
 			if err != nil {
 				return nil, err
 			}
-			out, err := decode[Recipe](&rec)
+			out, err := store.DecodeRecord[Recipe](&rec)
 			if err != nil || out.Deleted == 0 {
 				return out, err
 			}
@@ -112,7 +111,7 @@ func (r *Recipes) named(ctx context.Context, account, name string) (*Recipe, err
 	case err != nil:
 		return nil, err
 	}
-	return decode[Recipe](&rec)
+	return store.DecodeRecord[Recipe](&rec)
 }
 
 // version returns a version by its id, or nil.
@@ -124,27 +123,11 @@ func (r *Recipes) version(ctx context.Context, account, id string) (*Version, er
 	case err != nil:
 		return nil, err
 	}
-	v, err := decode[Version](&rec)
+	v, err := store.DecodeRecord[Version](&rec)
 	if err == nil {
 		v.Revision = rec.Revision
 	}
 	return v, err
-}
-
-// damaged is the error of a record of which only the key can be read.
-func damaged(r *store.Record) error {
-	return fault.New(fault.StoreCorrupt, "the record %s cannot be read: %s", r.ID, r.Damage)
-}
-
-func decode[T any](r *store.Record) (*T, error) {
-	if r.Damage != "" {
-		return nil, damaged(r)
-	}
-	out := new(T)
-	if err := json.Unmarshal(r.Data, out); err != nil {
-		return nil, fault.Wrap(fault.StoreCorrupt, err, "the record %s cannot be read: %v", r.ID, err)
-	}
-	return out, nil
 }
 
 // List returns the newest version of each recipe that is not deleted, the newest recipe
@@ -183,7 +166,7 @@ func (r *Recipes) List(ctx context.Context, account, place string, limit int, fi
 // listed returns the version that stands for a recipe in a list, or nil for none. A recipe
 // that cannot be read does not hide the others; to get it is an error.
 func (r *Recipes) listed(ctx context.Context, account string, rec *store.Record) (*Version, error) {
-	known, err := decode[Recipe](rec)
+	known, err := store.DecodeRecord[Recipe](rec)
 	if err == nil && known.Deleted != 0 {
 		return nil, nil
 	}
@@ -212,7 +195,7 @@ func (r *Recipes) Versions(ctx context.Context, account, ref string) ([]*Version
 			return nil, err
 		}
 		for i := range page {
-			v, err := decode[Version](&page[i])
+			v, err := store.DecodeRecord[Version](&page[i])
 			if err != nil {
 				return nil, err
 			}

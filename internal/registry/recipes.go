@@ -314,7 +314,7 @@ func (r *Recipes) count(ctx context.Context, q store.RecordQuery, enough int) (n
 		last := &list[len(list)-1]
 		if q.After = last.ID; q.ByName() {
 			if last.Damage != "" {
-				return 0, damaged(last)
+				return 0, last.Damaged()
 			}
 			q.After = last.Name
 		}

@@ -68,7 +68,7 @@ func (p *process) submit(k *task) bool {
 	if j.result.Outcome == machine.Success {
 		k.run.reported[report{k.ef.Ref, k.ef.Fence}] = j.output
 	}
-	in := machine.Input{Kind: machine.InResult, Outcome: machine.Submitted, InputHash: k.hash, Job: &machine.SubmittedJob{
+	in := machine.Input{Kind: machine.InResult, Outcome: machine.Submitted, InputHash: k.hash, Job: &machine.Submission{
 		Job: journal.Job{Provider: provider, ID: id}, TTLMS: pick[int64](s.dice, 0, 0, 1_000, 60_000, 3_600_000),
 	}}
 	if w.happens(AttemptLost) { // the service has accepted the job, and nobody hears of it (F15)

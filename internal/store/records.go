@@ -4,6 +4,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -237,4 +238,24 @@ func EachRecord(ctx context.Context, r RecordLister, q RecordQuery, fn func(*Rec
 			q.After = last.Name
 		}
 	}
+}
+
+// Damaged returns the error of a record of which only the key can be read, or nil.
+func (r *Record) Damaged() error {
+	if r.Damage == "" {
+		return nil
+	}
+	return fault.New(fault.StoreCorrupt, "the record %s cannot be read: %s", r.ID, r.Damage)
+}
+
+// DecodeRecord returns the data of a record, which is JSON. The error is fault.StoreCorrupt.
+func DecodeRecord[T any](r *Record) (*T, error) {
+	if err := r.Damaged(); err != nil {
+		return nil, err
+	}
+	out := new(T)
+	if err := json.Unmarshal(r.Data, out); err != nil {
+		return nil, fault.Wrap(fault.StoreCorrupt, err, "the record %s cannot be read: %v", r.ID, err)
+	}
+	return out, nil
 }

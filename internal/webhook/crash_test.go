@@ -141,7 +141,7 @@ func TestCursorFollowsDeliveries(t *testing.T) {
 				return nil
 			}
 			stored++
-			c, err := decodeRecord[cursor](&changes[0].Record)
+			c, err := store.DecodeRecord[cursor](&changes[0].Record)
 			if err != nil {
 				return err
 			}

@@ -148,7 +148,7 @@ func (h *Hooks) readFeed(ctx context.Context, account string, progress func()) e
 	if err != nil {
 		return err
 	}
-	c, err := decodeRecord[cursor](&rec)
+	c, err := store.DecodeRecord[cursor](&rec)
 	if err != nil {
 		return err
 	}

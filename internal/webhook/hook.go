@@ -190,19 +190,8 @@ func recordOf(account, kind, id string, revision uint64, v any) (store.RecordCha
 	return store.RecordChange{Record: store.Record{RecordKey: store.RecordKey{Account: account, Kind: kind, ID: id}, Revision: revision, Data: data}}, err
 }
 
-func decodeRecord[T any](r *store.Record) (*T, error) {
-	if r.Damage != "" {
-		return nil, fault.New(fault.StoreCorrupt, "the record %s cannot be read: %s", r.ID, r.Damage)
-	}
-	out := new(T)
-	if err := json.Unmarshal(r.Data, out); err != nil {
-		return nil, fault.Wrap(fault.StoreCorrupt, err, "the record %s cannot be read: %v", r.ID, err)
-	}
-	return out, nil
-}
-
 func hookOf(r *store.Record) (*Hook, error) {
-	h, err := decodeRecord[Hook](r)
+	h, err := store.DecodeRecord[Hook](r)
 	if err == nil {
 		h.Revision = r.Revision
 	}

@@ -400,7 +400,7 @@ func (h *Hooks) healthOf(ctx context.Context, account, id string) (health, uint6
 	if err != nil {
 		return health{}, 0, err
 	}
-	state, err := decodeRecord[health](&r)
+	state, err := store.DecodeRecord[health](&r)
 	if err != nil {
 		return health{}, 0, err
 	}

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build small
+
+package cli
+
+import "github.com/roux-engine/roux/internal/picture"
+
+// drawAll draws nothing: this edition has no command that does.
+func drawAll(*picture.Picture) {}
