@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -24,6 +25,8 @@ const (
 	keyPrefix = "key-"
 	// MaxKeyed is how many requests of one key wait.
 	MaxKeyed = 100
+	// MaxKeyedBytes is how large they are together, as they are stored: a key is one record.
+	MaxKeyedBytes = 4 << 20
 	// MaxDebounce bounds the window of a debounced request.
 	MaxDebounce = 24 * time.Hour
 	// forgetAfter is how long after its last change a key is looked at whose run may have ended.
@@ -196,7 +199,7 @@ func (w *working) take(ctx context.Context, o schedule.Occurrence, r *request) (
 	case active && w.Latest == o.Name:
 		return &Keyed{Run: w.Active, Result: Started, Existing: true}, nil
 	}
-	if active && r.Idempotency != "" { // it may be repeated after its run has ended
+	if r.Idempotency != "" { // it may be repeated after its run has ended
 		if run, found, err := w.find(ctx, o); found || err != nil {
 			return &Keyed{Run: run.ID, Result: Started, Existing: true}, err
 		}
@@ -214,23 +217,51 @@ func (w *working) take(ctx context.Context, o schedule.Occurrence, r *request) (
 		return &Keyed{Run: w.Active, Result: Skipped}, nil
 	case r.IfActive == schedule.OverlapCancel:
 		w.Queue, w.Requests = nil, nil
+	case r.IfActive == schedule.OverlapSkip:
+		// It is not skipped now, so it has its run, also if others come before it.
+		r.IfActive = schedule.OverlapQueue
 	}
-	if len(w.Queue) >= MaxKeyed {
-		return nil, fault.OverQuota("requests of a key", len(w.Queue), MaxKeyed, "%d requests with this key wait already", len(w.Queue))
+	if err := w.put(o, r); err != nil {
+		return nil, err
 	}
-	if w.Requests == nil {
-		w.Requests = map[string]*request{}
-	}
-	w.Queue, w.Requests[o.Name] = append(w.Queue, o), r
+	w.unsaved, w.asked = true, o.Name
 	if err := w.run(ctx); err != nil {
 		return nil, err
 	}
 	w.s.changed()
-	switch {
-	case w.Requests[o.Name] != nil:
+	switch f := w.answer; {
+	case f == nil:
 		return &Keyed{Run: w.Active, Result: Queued}, nil
-	case w.failed != nil:
-		return nil, w.failed
+	case f.err != nil:
+		return nil, f.err
+	default:
+		return &Keyed{Run: f.Run, Result: f.Result, Existing: f.existing}, nil
 	}
-	return &Keyed{Run: w.Active, Result: Started, Existing: w.replayed}, nil
+}
+
+// put puts a request into the queue: behind those that wait for their turn, and before one that
+// waits for its window to pass, which may be long.
+func (w *working) put(o schedule.Occurrence, r *request) error {
+	if len(w.Queue) >= MaxKeyed {
+		return fault.OverQuota("requests of a key", len(w.Queue), MaxKeyed, "%d requests with this key wait already", len(w.Queue))
+	}
+	if w.Requests == nil {
+		w.Requests = map[string]*request{}
+	}
+	at := len(w.Queue)
+	if r.NotBefore == 0 {
+		now := w.s.clock.Now()
+		if i := slices.IndexFunc(w.Queue, func(o schedule.Occurrence) bool { return w.Requests[o.Name].NotBefore > now }); i >= 0 {
+			at = i
+		}
+	}
+	if at == 0 {
+		w.Attempts = 0
+	}
+	w.Queue, w.Requests[o.Name] = slices.Insert(w.Queue, at, o), r
+	all, err := json.Marshal(w.Requests)
+	if err == nil && len(all) > MaxKeyedBytes && len(w.Queue) > 1 {
+		err = fault.OverQuota("bytes of the requests of a key", len(all), MaxKeyedBytes, "the requests with this key that wait would have %d bytes with this one, of at most %d", len(all), MaxKeyedBytes)
+	}
+	return err
 }

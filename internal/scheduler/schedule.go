@@ -105,6 +105,11 @@ type Firing struct {
 	Version string     `json:"version,omitempty"`
 	Code    fault.Code `json:"code,omitempty"`
 	Reason  string     `json:"reason,omitempty"`
+
+	// For the caller that asked for the occurrence: why it Failed, and whether its run had been
+	// started before.
+	err      error
+	existing bool
 }
 
 // reasons are what a history says for people.
@@ -144,17 +149,6 @@ func firingKey(account, id string, n int) store.RecordKey {
 func change(key store.RecordKey, name string, revision uint64, v any) (store.RecordChange, error) {
 	data, err := json.Marshal(v)
 	return store.RecordChange{Record: store.Record{RecordKey: key, Name: name, Revision: revision, Data: data}}, err
-}
-
-func decode[T any](r *store.Record) (*T, error) {
-	if r.Damage != "" {
-		return nil, fault.New(fault.StoreCorrupt, "the record %s cannot be read: %s", r.ID, r.Damage)
-	}
-	out := new(T)
-	if err := json.Unmarshal(r.Data, out); err != nil {
-		return nil, fault.Wrap(fault.StoreCorrupt, err, "the record %s cannot be read: %v", r.ID, err)
-	}
-	return out, nil
 }
 
 // checkName refuses names that could be taken for ids or do not fit in a URL.

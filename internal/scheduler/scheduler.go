@@ -198,7 +198,7 @@ func dueAt(id string) (at int64) {
 // again later, so that it keeps no other one waiting. An error means that it could not be put
 // off either.
 func (s *Scheduler) dispatch(ctx context.Context, rec *store.Record) error {
-	d, err := decode[due](rec)
+	d, err := store.DecodeRecord[due](rec)
 	if err == nil {
 		l := s.lock(d.ID)
 		l.Lock()
@@ -241,6 +241,7 @@ func (s *Scheduler) work(ctx context.Context, account, id, from string) error {
 		if err := s.drop(ctx, from); err != nil {
 			return err
 		}
+		w.unsaved = true // no record may say when it has something to do
 	}
 	return w.run(ctx)
 }
@@ -260,12 +261,14 @@ type working struct {
 	*Schedule
 	// unsure is true while the first occurrence of the queue may have a run already, which a
 	// process started that ended before it stored that.
-	unsure  bool
+	unsure bool
+	// unsaved is true if the schedule is not as its record says.
+	unsaved bool
 	firings []Firing // that are not stored yet
-	last    *Firing  // the one that was stored last
-	failed  error    // why the run of that one could not be started
-	// replayed is true if its run had been started before.
-	replayed bool
+	// asked is the name of the occurrence that a caller waits for, and answer what became of it;
+	// nil = it is in the queue.
+	asked  string
+	answer *Firing
 }
 
 // recordKey names the record of a schedule, or of a key of starts.
@@ -281,7 +284,7 @@ func (s *Scheduler) open(ctx context.Context, account, id string) (*working, err
 	if err != nil {
 		return nil, err
 	}
-	sched, err := decode[Schedule](&rec)
+	sched, err := store.DecodeRecord[Schedule](&rec)
 	if err != nil {
 		return nil, err
 	}
@@ -309,6 +312,9 @@ func (w *working) note(f Firing) {
 	w.Firings++
 	f.Number, f.Decided, f.Count = w.Firings, w.s.clock.Now(), max(f.Count, 1)
 	w.firings = append(w.firings, f)
+	if f.Name == w.asked {
+		w.answer = &f
+	}
 }
 
 // skip notes why occurrences start nothing.
@@ -363,8 +369,6 @@ func (w *working) save(ctx context.Context, pause time.Duration) error {
 		return err
 	}
 	w.Revision = stored[len(stored)-1].Revision
-	if n := len(w.firings); n > 0 {
-		w.last, w.firings = &w.firings[n-1], nil
-	}
+	w.firings, w.unsaved = nil, false
 	return nil
 }

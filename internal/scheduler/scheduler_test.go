@@ -41,6 +41,21 @@ type world struct {
 	ids     int
 	jump    atomic.Int64                // of the wall clock
 	denied  atomic.Pointer[fault.Error] // of the account
+	busy    atomic.Int64                // how many starts fail before one does not
+	deaf    atomic.Bool                 // runs are not cancelled
+}
+
+// runs are those of the engine.
+type runs struct {
+	*engine.Engine
+	w *world
+}
+
+func (r runs) Cancel(ctx context.Context, account, run, reason string) error {
+	if r.w.deaf.Load() {
+		return nil
+	}
+	return r.Engine.Cancel(ctx, account, run, reason)
 }
 
 // records are those of the store, changed by its owner. stop, when set, is asked before each
@@ -125,10 +140,14 @@ func (w *world) boot() {
 			if e := w.denied.Load(); e != nil {
 				return e
 			}
+			if w.busy.Load() > 0 {
+				w.busy.Add(-1)
+				return fault.New(fault.ServiceUnavailable, "in a moment")
+			}
 			return nil
 		},
 	}, w.e)
-	w.s, err = New(Config{Records: w.records, Starter: starter, Runs: w.e, NewID: id(IDPrefix), Now: w.now})
+	w.s, err = New(Config{Records: w.records, Starter: starter, Runs: runs{w.e, w}, NewID: id(IDPrefix), Now: w.now})
 	if err != nil {
 		w.t.Fatal(err)
 	}

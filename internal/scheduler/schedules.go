@@ -123,7 +123,7 @@ func (s *Scheduler) List(ctx context.Context, account, place string, limit int) 
 		return nil, "", err
 	}
 	for i := range page {
-		sched, err := decode[Schedule](&page[i])
+		sched, err := store.DecodeRecord[Schedule](&page[i])
 		if err != nil {
 			return nil, "", err
 		}
@@ -225,11 +225,11 @@ func (s *Scheduler) RunNow(ctx context.Context, account, ref string) (*Firing, e
 		}
 		now := s.clock.Now()
 		o := schedule.Occurrence{Name: manualPrefix + time.UnixMicro(now).UTC().Format("2006-01-02T15:04:05.000000Z"), At: now}
-		w.Queue = append(w.Queue, o)
+		w.Queue, w.unsaved, w.asked = append(w.Queue, o), true, o.Name
 		if err := w.run(ctx); err != nil {
 			return err
 		}
-		if out = w.last; out == nil || out.Name != o.Name {
+		if out = w.answer; out == nil {
 			out = &Firing{Name: o.Name, At: o.At, Count: 1, Decided: now, Result: Queued, Manual: true, Run: w.Active, Reason: reasons[schedule.Active]}
 		}
 		return nil
@@ -255,7 +255,7 @@ func (s *Scheduler) History(ctx context.Context, account, ref string, before, li
 		return nil, 0, err
 	}
 	for i := range page {
-		f, err := decode[Firing](&page[i])
+		f, err := store.DecodeRecord[Firing](&page[i])
 		if err != nil {
 			return nil, 0, err
 		}

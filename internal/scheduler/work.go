@@ -25,14 +25,18 @@ func (w *working) run(ctx context.Context) error {
 		return err
 	}
 	if w.Paused == 0 {
+		after := w.After
 		for _, k := range w.table.Step(w.ID, &w.State, w.s.clock.Now()) {
 			w.skip(k, "")
 		}
+		w.unsaved = w.unsaved || w.After != after
 	}
 	// What is to be started is stored before it is: after a crash it is started under the same
-	// key, however late that is.
-	if err := w.save(ctx, 0); err != nil {
-		return err
+	// key, however late that is. What only waits is stored already, and may be large.
+	if w.unsaved || len(w.Queue) == 0 {
+		if err := w.save(ctx, 0); err != nil {
+			return err
+		}
 	}
 	for len(w.Queue) > 0 {
 		if d := w.settling(); d > 0 {
@@ -82,7 +86,12 @@ func (w *working) first(ctx context.Context) (wait bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	switch verdict, reason := w.State.First(w.policy(o), active); verdict {
+	verdict, reason := w.State.First(w.policy(o), active)
+	if w.keyed() && reason == schedule.Superseded {
+		// No request stands for another one: what a newer one replaces has left the queue, see take.
+		verdict = schedule.Cancel
+	}
+	switch verdict {
 	case schedule.Wait:
 		return true, nil
 	case schedule.Cancel:
@@ -92,6 +101,9 @@ func (w *working) first(ctx context.Context) (wait bool, err error) {
 		}
 		return true, nil
 	case schedule.Skip:
+		if w.keyed() {
+			w.s.cfg.Logger.InfoContext(ctx, "a request with a key starts no run, because one of the key is active", "account", w.account, "schedule", w.ID, "occurrence", o.Name, "run", w.Active)
+		}
 		w.pop()
 		w.skip(schedule.Skipped{First: o, Last: o, Count: 1, Reason: reason}, w.Active)
 		return false, nil
@@ -117,30 +129,36 @@ func (w *working) start(ctx context.Context, o schedule.Occurrence) (wait bool, 
 	case ctx.Err() != nil:
 		return false, ctx.Err()
 	case err == nil:
-		f.Run, f.Version, w.Active, w.replayed = run.ID, run.Version, run.ID, run.Existing
+		f.Run, f.Version, f.existing, w.Active = run.ID, run.Version, run.Existing, run.ID
 	case code == fault.IdempotencyMismatch: // it was started before a crash, and the recipe has a newer version since
 		mismatch := err
 		if run, found, err = w.find(ctx, o); err != nil {
 			return false, err
 		}
 		if f.Run = run.ID; found {
-			f.Version, w.Active = run.Version, run.ID
+			f.Version, f.existing, w.Active = run.Version, true, run.ID
 		} else if w.keyed() { // the user's own key is that of another request
-			f.Result, w.failed = Failed, mismatch
+			w.fail(ctx, &f, mismatch)
 		}
-	case transient(code), w.Attempts < maxAttempts && perhaps(code):
+	case transient(code), w.Attempts < maxAttempts && perhaps(code), code == fault.QuotaExceeded && o.Name != w.asked:
+		// Who asks at this moment learns that the account has too many runs; what was to be
+		// started before waits until some have ended.
 		w.s.cfg.Logger.WarnContext(ctx, "a run of a schedule cannot be started; it is tried again", "account", w.account, "schedule", w.ID, "occurrence", o.Name, "error", err)
 		return true, nil
 	default:
-		f.Result, f.Code, f.Reason = Failed, code, fault.Message(err)
-		w.failed = err
-		w.s.cfg.Logger.WarnContext(ctx, "a run of a schedule cannot be started", "account", w.account, "schedule", w.ID, "occurrence", o.Name, "code", code)
+		w.fail(ctx, &f, err)
 	}
 	if w.pop(); f.Result == Started {
 		w.Latest = o.Name
 	}
 	w.note(f)
 	return false, nil
+}
+
+// fail notes in a firing why its run cannot be started.
+func (w *working) fail(ctx context.Context, f *Firing, err error) {
+	f.Result, f.Code, f.Reason, f.err = Failed, fault.CodeOf(err), fault.Message(err), err
+	w.s.cfg.Logger.WarnContext(ctx, "a run of a schedule cannot be started", "account", w.account, "schedule", w.ID, "occurrence", f.Name, "code", f.Code)
 }
 
 // transient reports whether a start may succeed a little later although nobody changes
