@@ -3,11 +3,16 @@
 package builtin
 
 import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,27 +49,33 @@ func modelAction(t testing.TB, name string, handler http.Handler) *action.Action
 	return nil
 }
 
-func callModel(t testing.TB, s *blob.Store, a *action.Action, input m) (actiontest.Output, m, error) {
+func callModel(t testing.TB, s *blob.Store, a *action.Action, input m, opts ...actiontest.Option) (actiontest.Output, m, error) {
 	t.Helper()
-	out, err := actiontest.Call(t, *a, input, actiontest.WithFiles(s.Files("acme")))
+	out, err := actiontest.Call(t, *a, input, append(opts, actiontest.WithFiles(s.Files("acme")))...)
 	return out, out.Object(), err
 }
 
-// An answer is text, a JSON value where it is one document, usage and price (X101).
-func TestX101_X164_X174_Model(t *testing.T) {
+// An answer is text, a JSON value where it is one document, usage and price (X101). Each piece of a
+// stream is reported as it comes (X174), and none without a stream.
+func TestX101_X174_Model(t *testing.T) {
 	s := store(t)
 	a := modelAction(t, "llm", emulate.New(emulate.Config{}).Handler())
 	if a.Price == "" || a.Cost != 0 || a.Provider != "llm" {
 		t.Errorf("it declares a price of %q and a cost of %d", a.Price, a.Cost)
 	}
 	for _, provider := range []string{"a", "b"} {
-		_, out, err := callModel(t, s, a, m{"prompt": `{"type": "text"}`, "provider": provider, "temperature": 0})
-		if err != nil || fmt.Sprint(out["json"]) != "map[type:text]" || out["provider"] != provider || fmt.Sprint(out["usage"]) != "map[cachedTokens:0 calls:1 inputTokens:4 outputTokens:4]" {
-			t.Errorf("%v, %v", out, err)
+		var said actiontest.Reports
+		res, out, err := callModel(t, s, a, m{"prompt": `{"type": "text"}`, "provider": provider, "temperature": 0}, actiontest.Capture(&said))
+		if err != nil || fmt.Sprint(out["json"]) != "map[type:text]" || out["provider"] != provider || fmt.Sprint(out["usage"]) != "map[cachedTokens:0 calls:1 inputTokens:4 outputTokens:4]" || res.Price != "0.000008" {
+			t.Errorf("%v, a price of %s, %v", out, res.Price, err)
 		}
-		_, out, err = callModel(t, s, a, m{"messages": []any{m{"role": "system", "content": "Be brief."}, m{"role": "user", "content": "hello"}}, "provider": provider, "stream": false})
-		if err != nil || out["text"] != "hello" || out["json"] != nil {
-			t.Errorf("%v, %v", out, err)
+		if want := []string{`{"type":`, ` "text"}`}; !slices.Equal(said.Deltas, want) || len(said.Previews) != 0 {
+			t.Errorf("pieces %q, want %q; previews %s", said.Deltas, want, said.Previews)
+		}
+		said = actiontest.Reports{}
+		_, out, err = callModel(t, s, a, m{"messages": []any{m{"role": "system", "content": "Be brief."}, m{"role": "user", "content": "hello"}}, "provider": provider, "stream": false}, actiontest.Capture(&said))
+		if err != nil || out["text"] != "hello" || out["json"] != nil || len(said.Deltas) != 0 {
+			t.Errorf("%v, pieces %q, %v", out, said.Deltas, err)
 		}
 	}
 	if _, _, err := callModel(t, s, a, m{"system": "Be brief."}); !errors.Is(err, fault.InputInvalid) {
@@ -75,6 +86,51 @@ func TestX101_X164_X174_Model(t *testing.T) {
 	}
 	if _, _, err := callModel(t, s, a, m{"prompt": "hello", "provider": "c"}); !errors.Is(err, fault.ProviderNotConfigured) || !strings.Contains(err.Error(), "a, b") {
 		t.Errorf("another provider: %v", err)
+	}
+}
+
+// An image of an answer is stored, shown to watchers and in the output, streamed or not (X164).
+func TestX164_ModelMedia(t *testing.T) {
+	s := store(t)
+	png := []byte("\x89PNG\r\n\x1a\n")
+	said := `{"content": "Here: ", "images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,` + base64.StdEncoding.EncodeToString(png) + `"}}]}`
+	a := modelAction(t, "llm", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var in struct{ Stream bool }
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+			t.Error(err)
+		}
+		const end = `"finish_reason": "stop"}], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}`
+		if !in.Stream {
+			_, _ = io.WriteString(w, `{"choices": [{"message": `+said+`, `+end)
+			return
+		}
+		_, _ = io.WriteString(w, `data: {"choices": [{"delta": `+said+"}]}\n\n"+`data: {"choices": [{"delta": {"content": "a drawing"}, `+end+"\n\ndata: [DONE]\n\n")
+	}))
+	for stream, text := range map[bool]string{true: "Here: a drawing", false: "Here: "} {
+		var reports actiontest.Reports
+		_, out, err := callModel(t, s, a, m{"prompt": "draw", "stream": stream}, actiontest.Capture(&reports))
+		if err != nil || out["text"] != text {
+			t.Fatalf("%v, %v", out, err)
+		}
+		if stream && !slices.Equal(reports.Deltas, []string{"Here: ", "a drawing"}) {
+			t.Errorf("pieces %q", reports.Deltas)
+		}
+		kept := out["media"].([]any)[0].(map[string]any)
+		if len(out["media"].([]any)) != 1 || kept["mimeType"] != "image/png" {
+			t.Fatalf("media %v", out["media"])
+		}
+		hash := kept["file"].(string)
+		if want := fmt.Sprintf(`[{"mime":"image/png","type":"media","url":%q}]`, hash); fmt.Sprintf("%s", reports.Previews) != want {
+			t.Errorf("previews %s, want %s", reports.Previews, want)
+		}
+		f, err := s.Files("acme").Open(t.Context(), hash)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, err := io.ReadAll(f); err != nil || !bytes.Equal(data, png) {
+			t.Errorf("the file is %q, %v", data, err)
+		}
+		_ = f.Close()
 	}
 }
 

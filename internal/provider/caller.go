@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -194,14 +195,17 @@ func setHeaders(req *http.Request) {
 	}
 }
 
-// streamFault is the error for a failure that a service reports within a stream. kind is its
-// word for it.
+// streamFault is the error for a failure that a service reports within a successful response. kind
+// is its word for it, or the status that it would have had.
 func (c *caller) streamFault(kind, said string) error {
 	code := fault.ProviderError
+	is := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(kind, word) })
+	}
 	switch {
-	case strings.Contains(kind, "rate_limit"):
+	case is("rate_limit", "429"):
 		code = fault.RateLimited
-	case strings.Contains(kind, "overloaded"), strings.Contains(kind, "unavailable"), strings.Contains(kind, "server_error"):
+	case is("overloaded", "unavailable", "server_error", "408", "425", "503", "529"):
 		code = fault.ServiceUnavailable
 	}
 	return fault.New(code, "%s broke off its answer (%.60s): %s", c.host, c.clean(kind), c.clean(said))

@@ -40,7 +40,8 @@ type Config struct {
 	// Both with the prices are the most that a call is charged.
 	MaxTokens      int64 `json:"max_tokens"`
 	MaxInputTokens int64 `json:"max_input_tokens"`
-	// Slots is how many calls may be under way at once. Default 64.
+	// Slots is how many calls this service adds to those that may be under way at once, of all
+	// services together (see Set.Slots). Default 64.
 	Slots int `json:"slots"`
 	// Stall is how long the service may be silent. Default 60s.
 	Stall string `json:"stall"`

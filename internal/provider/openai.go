@@ -3,12 +3,15 @@
 package provider
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"io"
 	"math"
+	"net/http"
 	"strings"
 
 	openai "github.com/sashabaranov/go-openai"
@@ -17,90 +20,186 @@ import (
 )
 
 // openAI speaks the protocol of OpenAI's chat completions.
-type openAI struct {
+type openAI struct{ caller *caller }
+
+func newOpenAI(c *caller) *openAI { return &openAI{c} }
+
+// A bodyKeeper sends the requests of the library and keeps the bodies of the responses from it.
+// The library loses what services report beside an answer: errors of a choice, errors after a
+// comment or the name of an event, images. It also does not tell the end of a stream from the end
+// of the connection.
+type bodyKeeper struct {
 	caller *caller
-	client *openai.Client
+	body   io.ReadCloser
 }
 
-func newOpenAI(c *caller) *openAI {
-	cfg := openai.DefaultConfig(c.key)
-	cfg.BaseURL, cfg.HTTPClient = strings.TrimSuffix(c.URL, "/"), c
-	cfg.EmptyMessagesLimit = 10_000 // comments that keep a connection alive
-	return &openAI{c, openai.NewClientWithConfig(cfg)}
+// Do implements openai.HTTPDoer.
+func (k *bodyKeeper) Do(req *http.Request) (*http.Response, error) {
+	resp, err := k.caller.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	k.body, resp.Body = resp.Body, io.NopCloser(strings.NewReader("{}"))
+	return resp, nil
+}
+
+// send sends a request and returns the body of the response.
+func (o *openAI) send(ctx context.Context, r *Request, stream bool) (io.ReadCloser, error) {
+	req, err := o.request(r)
+	if err != nil {
+		return nil, err
+	}
+	k := &bodyKeeper{caller: o.caller}
+	cfg := openai.DefaultConfig(o.caller.key)
+	cfg.BaseURL, cfg.HTTPClient = strings.TrimSuffix(o.caller.URL, "/"), k
+	client := openai.NewClientWithConfig(cfg)
+	if stream {
+		req.StreamOptions = &openai.StreamOptions{IncludeUsage: true}
+		_, err = client.CreateChatCompletionStream(sending(ctx, r), req)
+	} else {
+		_, err = client.CreateChatCompletion(sending(ctx, r), req)
+	}
+	return k.body, err
 }
 
 // Execute implements Provider.
 func (o *openAI) Execute(ctx context.Context, r *Request) (*Answer, error) {
-	req, err := o.request(r)
+	body, err := o.send(ctx, r, false)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := o.client.CreateChatCompletion(sending(ctx, r), req)
+	defer func() { _ = body.Close() }()
+	raw, err := io.ReadAll(body)
 	if err != nil {
-		return nil, o.explain(err)
-	}
-	if len(resp.Choices) == 0 {
-		return nil, fault.New(fault.ProviderError, "%s sent an answer without a choice", o.caller.host)
-	}
-	c := &collector{emit: func(Chunk) {}, answer: Answer{ID: resp.ID, Model: resp.Model, StopReason: string(resp.Choices[0].FinishReason), Usage: usageOf(&resp.Usage)}}
-	if err := c.partial(resp.Choices[0].Message.Content); err != nil {
 		return nil, err
+	}
+	c := &collector{emit: func(Chunk) {}}
+	if err := o.take(c, raw, true); err != nil {
+		return nil, err
+	}
+	if c.answer.StopReason == "" {
+		return nil, fault.New(fault.ProviderError, "%s sent what is no answer of its protocol", o.caller.host)
 	}
 	return &c.answer, c.finish()
 }
 
-// A chatChunk is what is read of a piece of a stream. Images are as OpenRouter sends them.
-type chatChunk struct {
-	ID      string        `json:"id"`
-	Model   string        `json:"model"`
-	Usage   *openai.Usage `json:"usage"`
-	Choices []struct {
-		Index int `json:"index"`
-		Delta struct {
-			Content string `json:"content"`
-			Images  []struct {
-				ImageURL struct {
-					URL string `json:"url"`
-				} `json:"image_url"`
-			} `json:"images"`
-		} `json:"delta"`
-		FinishReason string `json:"finish_reason"`
-	} `json:"choices"`
-}
-
 // Stream implements Streamer.
 func (o *openAI) Stream(ctx context.Context, r *Request, emit func(Chunk)) error {
-	req, err := o.request(r)
+	body, err := o.send(ctx, r, true)
 	if err != nil {
 		return err
 	}
-	req.StreamOptions = &openai.StreamOptions{IncludeUsage: true}
-	stream, err := o.client.CreateChatCompletionStream(sending(ctx, r), req)
-	if err != nil {
-		return o.explain(err)
-	}
-	defer func() { _ = stream.Close() }()
+	defer func() { _ = body.Close() }()
 	c := &collector{emit: emit}
-	for {
-		raw, err := stream.RecvRaw()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return o.explain(err)
-		}
-		var chunk chatChunk
-		if err := json.Unmarshal(raw, &chunk); err != nil {
-			return err
-		}
-		if err := c.chat(&chunk); err != nil {
-			return err
-		}
+	done, err := o.lines(c, body)
+	if err != nil {
+		return err
 	}
-	if c.answer.StopReason == "" {
+	// The usage comes after the end of the answer, so without [DONE] it may be what is missing.
+	// A free answer does not need it.
+	uncounted := c.answer.Usage == (Usage{}) && !o.caller.prices[r.Model].free()
+	if c.answer.StopReason == "" || !done && uncounted {
 		return endedEarly()
 	}
 	return c.finish()
+}
+
+// lines takes the lines of a stream. done reports whether it ends as the protocol says, with [DONE].
+func (o *openAI) lines(c *collector, body io.Reader) (done bool, err error) {
+	for lines := bufio.NewReader(body); ; {
+		line, readErr := lines.ReadBytes('\n')
+		if readErr != nil && readErr != io.EOF {
+			return false, readErr
+		}
+		data, isEvent := bytes.CutPrefix(bytes.TrimSpace(line), []byte("data:"))
+		switch data = bytes.TrimSpace(data); {
+		case string(data) == "[DONE]":
+			return true, nil
+		case len(data) == 0 || !isEvent && data[0] != '{':
+			// A comment or the name of an event. A document is the answer of a service that does
+			// not stream, or does not stream its errors.
+		case readErr == io.EOF && !json.Valid(data):
+			// The line was cut off.
+		default:
+			if err := o.take(c, data, !isEvent); err != nil {
+				return false, err
+			}
+		}
+		if readErr == io.EOF {
+			return false, nil
+		}
+	}
+}
+
+// A chatChunk is what is read of an answer or of a piece of one.
+type chatChunk struct {
+	ID      string          `json:"id"`
+	Model   string          `json:"model"`
+	Usage   *openai.Usage   `json:"usage"`
+	Error   json.RawMessage `json:"error"`
+	Choices []struct {
+		Index        int             `json:"index"`
+		Delta        chatText        `json:"delta"`
+		Message      chatText        `json:"message"` // of a whole answer
+		FinishReason string          `json:"finish_reason"`
+		Error        json.RawMessage `json:"error"`
+	} `json:"choices"`
+}
+
+// A chatText is what the model has said. Images are as OpenRouter sends them.
+type chatText struct {
+	Content string `json:"content"`
+	Images  []struct {
+		ImageURL struct {
+			URL string `json:"url"`
+		} `json:"image_url"`
+	} `json:"images"`
+}
+
+// take takes an answer, or a piece of one.
+func (o *openAI) take(c *collector, raw []byte, whole bool) error {
+	var chunk chatChunk
+	if err := json.Unmarshal(raw, &chunk); err != nil {
+		return err
+	}
+	if err := o.failed(chunk.Error, ""); err != nil {
+		return err
+	}
+	for i := range chunk.Choices {
+		choice := &chunk.Choices[i]
+		if err := o.failed(choice.Error, choice.FinishReason); err != nil {
+			return err
+		}
+		if whole {
+			choice.Delta = choice.Message
+		}
+	}
+	return c.chat(&chunk)
+}
+
+// failed returns the error that an answer, a piece of one or a choice has. OpenRouter sends errors
+// in any of them, also beside text.
+func (o *openAI) failed(raw json.RawMessage, finishReason string) error {
+	switch string(raw) {
+	case "", "null", `""`, "{}", "false":
+		if finishReason == "error" {
+			return o.caller.streamFault("error", "it does not say why")
+		}
+		return nil
+	}
+	var e struct {
+		Message string `json:"message"`
+		Type    string `json:"type"`
+		Code    any    `json:"code"` // a word, or a status
+	}
+	if json.Unmarshal(raw, &e.Message) != nil {
+		_ = json.Unmarshal(raw, &e) // a field of another type says nothing
+	}
+	kind := e.Type
+	if e.Code != nil {
+		kind += " " + fmt.Sprint(e.Code)
+	}
+	return o.caller.streamFault(strings.TrimSpace(kind), e.Message)
 }
 
 // chat takes a piece of a stream.
@@ -208,18 +307,4 @@ func newTokenField(model string) bool {
 		}
 	}
 	return false
-}
-
-// explain returns what an error of the library means.
-func (o *openAI) explain(err error) error {
-	var f *fault.Error
-	var api *openai.APIError
-	if !errors.As(err, &f) && errors.As(err, &api) {
-		kind := api.Type
-		if code, ok := api.Code.(string); ok {
-			kind += " " + code
-		}
-		return o.caller.streamFault(strings.TrimSpace(kind), api.Message)
-	}
-	return err
 }

@@ -15,6 +15,9 @@ const million = 1_000_000
 // A price is that of a model: credits for a million tokens.
 type price struct{ input, cached, output ledger.Amount }
 
+// free reports whether nothing costs anything.
+func (p price) free() bool { return p == price{} }
+
 // of is what a usage costs. Fractions of a millionth are exact in the sum, which is rounded up
 // once. It ends at the largest amount.
 func (p price) of(u Usage) ledger.Amount {

@@ -299,13 +299,20 @@ func TestRecordedStreamsThatEnd(t *testing.T) {
 	}
 }
 
-// So is one of the other protocol that ends without saying why.
-func TestStreamWithoutAnEnd(t *testing.T) {
-	m, err := find(t, provider.OpenAI, replay(t, `data: {"id":"1","choices":[{"index":0,"delta":{"content":"half"}}]}`+"\n\n", 0), "m")
+// An answer without a usage has no price, so it is refused (TestOpenAIUsage has the other protocol).
+func TestAnthropicUsage(t *testing.T) {
+	text := `event: message_start
+data: {"type":"message_start","message":{"id":"1","type":"message","role":"assistant","model":"m","content":[]}}
+
+event: message_stop
+data: {"type":"message_stop"}
+
+`
+	m, err := find(t, provider.Anthropic, replay(t, text, 0), "m")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, _, err := ask(t, m, true); !errors.Is(err, fault.ServiceUnavailable) {
+	if a, _, err := ask(t, m, true); !errors.Is(err, fault.ProviderNotConfigured) {
 		t.Errorf("%+v, %v", a, err)
 	}
 }
@@ -325,22 +332,6 @@ func TestI18_WhatAServiceSays(t *testing.T) {
 		if _, _, err := ask(t, m, true); !errors.Is(err, fault.HTTPStatus) || !strings.HasSuffix(err.Error(), ": bad [masked] value") {
 			t.Errorf("%s: %v", kind, err)
 		}
-	}
-}
-
-// Media of a stream are chunks of their own (X164, X173).
-func TestX164_X173_Media(t *testing.T) {
-	const url = "data:image/png;base64,iVBORw0KGgo="
-	stream := `data: {"id":"1","model":"m","choices":[{"index":0,"delta":{"content":"Here:","images":[{"type":"image_url","image_url":{"url":"` + url + `"}}]}}]}` + "\n\n" +
-		`data: {"id":"1","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"
-	m, err := find(t, provider.OpenAI, replay(t, stream, 0), "m")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []provider.Chunk
-	a, err := m.Call(t.Context(), &provider.Request{Messages: []provider.Message{{Role: provider.User, Text: "draw"}}}, true, func(c provider.Chunk) { got = append(got, c) })
-	if err != nil || len(got) != 2 || got[0].Type != provider.Partial || got[1] != (provider.Chunk{Type: provider.Media, URL: url, MIME: "image/png"}) || len(a.Media) != 1 {
-		t.Errorf("%+v, %v", got, err)
 	}
 }
 

@@ -192,19 +192,34 @@ func (m *Model) Call(ctx context.Context, r *Request, stream bool, emit func(Chu
 	if r.MaxTokens <= 0 || r.MaxTokens > m.MaxTokens {
 		r.MaxTokens = m.MaxTokens
 	}
-	if !stream {
-		a, err := m.adapter.Execute(ctx, r)
-		return a, m.failure(ctx, err)
-	}
 	var answer *Answer
-	err := m.adapter.Stream(ctx, r, func(c Chunk) {
-		if c.Type == Final {
-			answer = c.Answer
-			return
-		}
-		emit(c)
-	})
-	return answer, m.failure(ctx, err)
+	var err error
+	if stream {
+		err = m.adapter.Stream(ctx, r, func(c Chunk) {
+			if c.Type == Final {
+				answer = c.Answer
+				return
+			}
+			emit(c)
+		})
+	} else {
+		answer, err = m.adapter.Execute(ctx, r)
+	}
+	if err != nil {
+		return nil, m.failure(ctx, err)
+	}
+	if answer.Usage == (Usage{}) && !m.price.free() {
+		return nil, m.uncounted()
+	}
+	return answer, nil
+}
+
+// uncounted is the error for an answer that a price is set for and whose usage is not known. Other
+// errors with this code come before a service has done anything; here it may want to be paid. The
+// code is right all the same: what is wrong is the configuration, and every further attempt would
+// cost as much and end the same way. Retry policies would try a PROVIDER_ERROR again.
+func (m *Model) uncounted() error {
+	return fault.New(fault.ProviderNotConfigured, "providers.%s does not report how many tokens an answer used, so what it costs is not known: set `prices` of the model %.80q to \"0\", or use a service that reports them", m.Provider, m.Name)
 }
 
 // Price is what a usage costs.

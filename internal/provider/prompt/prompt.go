@@ -9,6 +9,7 @@ package prompt
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -101,7 +102,7 @@ func Ask(ctx context.Context, task *action.Task, models *provider.Set, in *Input
 	if problem == "" {
 		return out, nil
 	}
-	say := reporter(task)
+	say := cmp.Or(task.Report, action.Discard)
 	say.Log("info", "the answer does not fit outputSchema and is sent back once: "+problem)
 	req.Messages = append(req.Messages,
 		provider.Message{Role: provider.Assistant, Text: orBlank(out.Answer.Text)},
@@ -127,38 +128,46 @@ func orBlank(text string) string {
 
 // call calls the model and adds what the call costs.
 func (o *Output) call(ctx context.Context, task *action.Task, m *provider.Model, req *provider.Request, stream bool) error {
-	say := reporter(task)
 	o.media = nil
+	say := cmp.Or(task.Report, action.Discard)
 	var failed error
-	keep := func(c provider.Chunk) {
-		kept, err := storeMedia(ctx, task, c)
-		if err != nil {
-			failed = err
-			return
-		}
-		o.media = append(o.media, kept)
-		shown := map[string]any{"type": provider.Media, "url": kept["file"], "mime": kept["mimeType"]}
-		if shown["url"] == nil {
-			shown["url"] = kept["url"]
-		}
-		say.Preview(shown)
-	}
-	answer, err := m.Call(ctx, req, stream, func(c provider.Chunk) {
+	take := func(c provider.Chunk) {
 		switch {
 		case failed != nil:
 		case c.Type == provider.Partial:
 			say.Delta(c.Text)
 		case c.Type == provider.Media:
-			keep(c)
+			failed = o.keep(ctx, task, say, c)
 		}
-	})
+	}
+	answer, err := m.Call(ctx, req, stream, take)
 	if err != nil {
 		return err
+	}
+	if !stream {
+		for _, c := range answer.Media {
+			take(c)
+		}
 	}
 	o.Answer, o.calls = *answer, o.calls+1
 	o.usage = o.usage.Plus(answer.Usage)
 	o.price = m.Price(o.usage).String()
 	return failed
+}
+
+// keep stores and shows a piece of media.
+func (o *Output) keep(ctx context.Context, task *action.Task, say action.Reporter, c provider.Chunk) error {
+	kept, err := storeMedia(ctx, task, c)
+	if err != nil {
+		return err
+	}
+	o.media = append(o.media, kept)
+	shown := map[string]any{"type": provider.Media, "url": kept["file"], "mime": kept["mimeType"]}
+	if shown["url"] == nil {
+		shown["url"] = kept["url"]
+	}
+	say.Preview(shown)
+	return nil
 }
 
 // storeMedia stores a piece of media whose content is in its address.
@@ -293,18 +302,3 @@ func documentOf(text string) (json.RawMessage, any) {
 	}
 	return raw, v
 }
-
-// reporter returns the task's reporter, or one that discards everything.
-func reporter(task *action.Task) action.Reporter {
-	if task.Report == nil {
-		return noReporter{}
-	}
-	return task.Report
-}
-
-type noReporter struct{}
-
-func (noReporter) Progress(float64, string) {}
-func (noReporter) Log(string, string)       {}
-func (noReporter) Delta(string)             {}
-func (noReporter) Preview(any)              {}
