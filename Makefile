@@ -16,7 +16,7 @@ test: ## vet and all tests; the README's second command
 	./.ci/test
 
 # Packages without goroutines, which internal/house checks: they cannot have data races.
-PURE := ledger|plan|expr|jsonschema|pattern|compile|journal|machine|view|wire|heap|spell|layout|jsonx|yamlx
+PURE := ledger|plan|expr|jsonschema|pattern|compile|journal|machine|view|wire|heap|list|spell|linediff|layout|jsonx|yamlx|redact|picture|resource|schedule|mutation
 
 # Tests that damage files, handle large values, read documents, compare long histories or
 # send one request after the other, with one goroutine, and fuzz targets: they take minutes
@@ -27,12 +27,16 @@ SERIAL := ^(Fuzz|Test(A08_|F20_|F21_|F31_|F33_|F34_|I13_ScheduleKilled|HostileFi
 # others take ten minutes under the race detector, one command after the other.
 BESIDE := ^TestScripts$$/^(files|graph|look|pause|queue|run)$$|^Test(Feed|Holder|CtrlC|Cancel|F35_|Others|F48_|Job_Fetch|WriteOnlyOverTheSocket|Terminal|FilesOnATerminal|ASignal|I16_|AHost|SourceFails)
 
-# Packages whose tests run the code of others: in one goroutine (simulate), as whole programs
-# whose parts have tests of their own, or not at all.
-WHOLE := /(internal/(simulate|house|confine|command)|sim|bench|examples|supply|docs/[a-z-]+)$$
+# The tests of the interface over HTTP that have requests, streams or changes beside each other.
+APIBESIDE := ^Test(X206|X207|Disabled|Rotate|A21|X179|A25_Idle|Bulk|X154|F42|I13_Keyed|I13_Twin|F23|X181|R43|F36|F37|X161|X183|X185|Feed|X193)
+
+# Packages whose tests run the code of others: in one goroutine (simulate), as whole programs or
+# programs of users whose parts have tests of their own, or not at all.
+WHOLE := /(roux|api|examples|examples/internal/[a-z]+|internal/(api|simulate|house|confine|command)|sim|bench|supply|docs/[a-z-]+)$$
 
 race: ## the short tests that have goroutines under the race detector
 	go test -race -short -vet=off -ldflags='-s -w' -skip '$(SERIAL)' -timeout 20m $$(go list ./... | grep -vE '/internal/(($(PURE))(/|$$)|cli$$)|$(WHOLE)')
+	go test -race -short -vet=off -ldflags='-s -w' -run '$(APIBESIDE)' -timeout 20m ./internal/api
 	go test -race -short -vet=off -ldflags='-s -w' -run '$(BESIDE)' -timeout 20m ./internal/cli
 
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) ## golangci-lint, installed into .tools
@@ -70,8 +74,8 @@ measure: ## measure every shape and its floors three times (20 min on a quiet ma
 mutate: ## mutation testing: random code changes that tests must detect; PACKAGES=, BUDGET=, SEED=
 	go run ./sim/mutate $(if $(PACKAGES),-packages $(PACKAGES)) -budget $(or $(BUDGET),10m) -seed $(or $(SEED),1)
 
-fuzz-short: ## run every fuzz target for FUZZTIME (5s)
-	./.ci/fuzz $(FUZZTIME)
+fuzz-short: ## run every fuzz target for FUZZTIME (5s), or with FUZZPART="0 3" a third of them
+	./.ci/fuzz $(FUZZTIME) $(FUZZPART)
 
 nightly: ## checks that take too long for each change: hours
 	./.ci/nightly
