@@ -118,8 +118,8 @@ func (s *Set) Resolve() error {
 }
 
 // Open prepares the set to run its commands: it finds their programs, checks that the system
-// confines them, and empties the directory in which each gets a working directory of its own.
-// That directory is of one process at a time.
+// confines them, and empties the directory in which each gets a working directory of its own, as
+// far as that can be done. That directory is of one process at a time.
 func (s *Set) Open(ctx context.Context, dir string) error {
 	if s == nil || len(s.commands) == 0 {
 		return nil
@@ -132,9 +132,17 @@ func (s *Set) Open(ctx context.Context, dir string) error {
 			return err
 		}
 	}
-	// Those of a process that was killed.
-	removeAll(dir)
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	// Working directories of a process that was killed. One that cannot be removed is in nobody's
+	// way, because each attempt makes a directory with a new name.
+	left := removeAll(dir)
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	probe, err := os.MkdirTemp(dir, "run-")
+	if err != nil {
+		return errors.Join(left, err)
+	}
+	if err := os.Remove(probe); err != nil {
 		return err
 	}
 	s.dir.Store(&dir)

@@ -77,6 +77,8 @@ func (p *Parameter) text(raw json.RawMessage) (string, error) {
 		return bad("text in UTF-8")
 	case n > p.maxLength():
 		return bad("at most " + strconv.Itoa(p.maxLength()) + " characters")
+	case len(text) > maxText:
+		return bad("at most " + strconv.Itoa(maxText) + " bytes in UTF-8")
 	case p.Enum != nil && !slices.Contains(p.Enum, text):
 		return bad("one of " + strings.Join(p.Enum, ", "))
 	}

@@ -83,10 +83,10 @@ func TestParseRefuses(t *testing.T) {
 		{`{"run": ["ls", "--sort={p}"], "parameters": {"p": {}}}`, "a parameter is a whole argument"},
 		{`{"run": ["ls", "{q}"], "parameters": {"p": {}}}`, `there is no parameter "q"`},
 		{`{"run": ["ls"], "parameters": {"p": {}}}`, "nothing uses it"},
-		{`{"run": ["sh", "-c", "{p}"], "parameters": {"p": {}}}`, "would run the value"},
-		{`{"run": ["/usr/bin/python3", "-Ic", "{p}"], "parameters": {"p": {}}}`, "would run the value"},
-		{`{"run": ["bash", "{p}"], "parameters": {"p": {}}}`, "would run the value"},
-		{`{"run": ["perl", "-e", "{p}"], "parameters": {"p": {}}}`, "would run the value"},
+		{`{"run": ["sh", "-c", "{p}"], "parameters": {"p": {}}}`, "could run the value"},
+		{`{"run": ["/usr/bin/python3", "-Ic", "{p}"], "parameters": {"p": {}}}`, "could run the value"},
+		{`{"run": ["bash", "{p}"], "parameters": {"p": {}}}`, "could run the value"},
+		{`{"run": ["perl", "-e", "{p}"], "parameters": {"p": {}}}`, "could run the value"},
 		{`{"run": ["ls", {"if": "p", "args": ["-l"]}], "parameters": {"p": {}}}`, "want a parameter of type boolean"},
 		{`{"run": ["ls", {"if": "p"}]}`, "want {if: PARAMETER"},
 		{`{"run": ["ls", {"when": "p"}]}`, "unknown field"},
@@ -200,6 +200,7 @@ func TestArguments(t *testing.T) {
 		{twoTexts, `{"a": 1, "b": "x"}`, nil, fault.InputInvalid},
 		{twoTexts, `{"a": "x"}`, nil, fault.InputMissing},
 		{twoTexts, `{"a": "x", "b": "x", "c": "x"}`, nil, fault.InputInvalid},
+		{`{"run": ["ls", "{a}"], "parameters": {"a": {"max_length": 100000}}}`, `{"a": "` + strings.Repeat("é", 50_001) + `"}`, nil, fault.InputInvalid}, // the kernel counts bytes
 		{`{"run": ["ls", "{n}"], "parameters": {"n": {"type": "integer", "max": 5}}}`, `{"n": -5}`, nil, fault.InputInvalid},
 		{`{"run": ["ls", "{n}"], "parameters": {"n": {"type": "integer", "max": 5}}}`, `{"n": 6}`, nil, fault.InputInvalid},
 		{`{"run": ["ls", "{n}"], "parameters": {"n": {"type": "integer", "leading_dash": true}}}`, `{"n": -5}`, []string{"-5"}, ""},
@@ -212,7 +213,7 @@ func TestArguments(t *testing.T) {
 	} {
 		got, err := argvOf(t, tt.spec, tt.input)
 		if tt.code != "" && fault.CodeOf(err) != tt.code || tt.code == "" && (err != nil || !slices.Equal(got, tt.want)) {
-			t.Errorf("%s: %q, %v", tt.input, got, err)
+			t.Errorf("%.200s: %.200q, %v", tt.input, got, err)
 		}
 	}
 }

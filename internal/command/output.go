@@ -29,6 +29,8 @@ type output struct {
 	log   *diagnostics // log
 	over  func()       // called once when there is more than the limit
 	exit  int          // the exit code of a program that succeeded
+	// failed is why something could not be written; the program may not notice.
+	failed error
 }
 
 func (j *job) newOutput(cancel context.CancelCauseFunc) (*output, error) {
@@ -65,11 +67,16 @@ func (o *output) Write(p []byte) (int, error) {
 		}
 		return 0, io.ErrShortWrite
 	}
-	o.n += int64(len(p))
+	var to io.Writer = &o.buf
 	if o.file != nil {
-		return o.file.Write(p)
+		to = o.file
 	}
-	return o.buf.Write(p)
+	n, err := to.Write(p)
+	o.n += int64(n)
+	if err != nil {
+		o.failed = err
+	}
+	return n, err
 }
 
 // end is called when nothing follows.

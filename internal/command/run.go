@@ -4,7 +4,6 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/confine"
+	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/redact"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -107,7 +107,7 @@ func (s *Spec) hidden(v values) (*redact.Set, error) {
 	return set, nil
 }
 
-// close removes the directories. Links in them are removed and not followed.
+// close removes the directories.
 func (j *job) close() {
 	if j.root != nil {
 		_ = j.root.Close()
@@ -118,39 +118,7 @@ func (j *job) close() {
 	if j.stdout != nil {
 		j.stdout.close()
 	}
-	removeAll(j.box.Dir)
-}
-
-// removeAll removes a directory, also one in which a program has taken permissions away.
-func removeAll(dir string) {
-	if os.RemoveAll(dir) == nil {
-		return
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return
-	}
-	defer root.Close()
-	openModes(root, ".", 0)
-	_ = os.RemoveAll(dir)
-}
-
-// openModes lets this user remove what is in a directory.
-func openModes(root *os.Root, name string, depth int) {
-	info, err := root.Lstat(name)
-	if err != nil || !info.IsDir() || depth > 1000 {
-		return
-	}
-	_ = root.Chmod(name, 0o700)
-	f, err := root.Open(name)
-	if err != nil {
-		return
-	}
-	names, _ := f.Readdirnames(-1)
-	_ = f.Close()
-	for _, n := range names {
-		openModes(root, filepath.Join(name, n), depth+1)
-	}
+	_ = removeAll(j.box.Dir) // the next start tries again
 }
 
 // placeFiles writes the files of the input into the working directory.
@@ -240,7 +208,12 @@ func (j *job) openStdin() error {
 		j.stdin, err = j.root.Open(p.at(name))
 	} else {
 		path := filepath.Join(j.box.Dir, "stdin")
-		if err = os.WriteFile(path, []byte(j.values[name]), 0o600); err == nil {
+		err = os.WriteFile(path, []byte(j.values[name]), 0o600)
+		if err == nil {
+			// A program with another user may open it as /dev/stdin.
+			err = os.Chmod(path, 0o444) //nolint:gosec // nobody else can enter the directory
+		}
+		if err == nil {
 			j.stdin, err = os.Open(path) // read only: the file does not count in the limit of the disk
 		}
 	}
@@ -287,14 +260,18 @@ const exitFileSize = 128 + 25
 func (j *job) judge(res confine.Result) error {
 	l := j.limits
 	switch {
+	case j.stdout.failed != nil:
+		return fault.Wrap(fault.InternalError, j.stdout.failed, "the standard output of command %s could not be kept", j.name)
 	case res.Failed != "":
 		return fault.New(fault.CommandFailed, "command %s could not be started: %s", j.name, res.Failed)
 	case res.Limit == confine.LimitMemory:
 		return j.withEnd(fault.New(fault.CommandLimit, "command %s was killed because it used more than %s, the limit `memory` of the command", j.name, view.ShortBytes(l.memory)))
 	case res.Limit == confine.LimitDisk:
 		return j.withEnd(fault.New(fault.CommandLimit, "command %s was killed because its files had more than %s, the limit `disk` of the command", j.name, view.ShortBytes(l.disk)))
-	case res.Signal == "SIGXFSZ" || res.Exit == exitFileSize:
-		return fault.New(fault.CommandLimit, "command %s was killed because a file had more than %s, the limit `disk` of the command", j.name, view.ShortBytes(l.disk))
+	case res.Limit == confine.LimitEntries:
+		return j.withEnd(fault.New(fault.CommandLimit, "command %s was killed because it made more than %d files and directories, or some that are too deep to be counted; no field of the command raises this", j.name, confine.MaxEntries))
+	case res.Signal == "SIGXFSZ" && !j.box.None:
+		return j.tooLargeFile()
 	case res.Signal != "":
 		return j.ended("was ended by the signal "+res.Signal, fault.CommandFailed)
 	case res.Exit == 0 || slices.Contains(j.spec.OKExitCodes, res.Exit):
@@ -302,8 +279,14 @@ func (j *job) judge(res confine.Result) error {
 		return nil
 	case slices.Contains(j.spec.RetryExitCodes, res.Exit):
 		return j.ended(fmt.Sprintf("ended with exit code %d, which is temporary", res.Exit), fault.CommandTemporary)
+	case res.Exit == exitFileSize && !j.box.None:
+		return j.tooLargeFile()
 	}
 	return j.ended(fmt.Sprintf("ended with exit code %d", res.Exit), fault.CommandFailed)
+}
+
+func (j *job) tooLargeFile() error {
+	return fault.New(fault.CommandLimit, "command %s was killed because a file had more than %s, the limit `disk` of the command", j.name, view.ShortBytes(j.limits.disk))
 }
 
 func (j *job) ended(how string, code fault.Code) error {
@@ -338,16 +321,20 @@ func (j *job) collect(ctx context.Context) (map[string]any, error) {
 	return out, nil
 }
 
+// maxTokens bounds the names and values of a JSON output, as package worker does.
+const maxTokens = 4 << 20
+
 func (j *job) collectStdout(ctx context.Context, out map[string]any) error {
 	o := j.stdout
 	switch {
 	case o.mode == stdoutLog:
 		return nil
 	case o.mode == stdoutJSON:
-		if !json.Valid(o.buf.Bytes()) {
-			return j.ended("printed something that is not JSON on its standard output", fault.CommandFailed)
+		v, err := jsonx.Decode(o.buf.Bytes(), jsonx.Limits{Bytes: o.buf.Len() + 1, Tokens: maxTokens})
+		if err != nil {
+			return j.ended("printed something that is not JSON on its standard output ("+j.hidden.String(err.Error())+")", fault.CommandFailed)
 		}
-		out["result"] = json.RawMessage(j.hidden.String(o.buf.String()))
+		out["result"] = j.hidden.Value(v)
 		return nil
 	case o.mode == stdoutText && isText(o.buf.Bytes()):
 		out["stdout"], out["stdoutBytes"] = j.hidden.String(o.buf.String()), o.n

@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/action/actiontest"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/confine"
 )
 
 var none = map[string]any{}
@@ -43,6 +44,8 @@ func TestOutputs(t *testing.T) {
 		{"JSON", `{"run": ["printf", "%s", "{\"n\": [1, 2]}"], "stdout": "json"}`, nil, `"result":{"n":[1,2]}`},
 		{"the standard input is a text", `{"run": ["tr", "a-z", "A-Z"], "stdin": "{text}", "parameters": {"text": {}}}`, map[string]any{"text": "abc"}, `"stdout":"ABC"`},
 		{"the standard input is a file", `{"run": ["wc", "-l"], "stdin": "{doc}", "parameters": {"doc": {"type": "file"}}}`, map[string]any{"doc": doc}, `"stdout":"3\n"`},
+		{"the standard input by its name", `{"run": ["cat", "/dev/stdin"], "stdin": "{text}", "parameters": {"text": {}}}`, map[string]any{"text": "abc"}, `"stdout":"abc"`},
+		{"a file by that name", `{"run": ["cat", "/dev/stdin"], "stdin": "{doc}", "parameters": {"doc": {"type": "file"}}}`, map[string]any{"doc": doc}, `"stdout":"one\ntwo\nthree\n"`},
 		{"no standard input", `{"run": ["cat"]}`, nil, `"stdout":""`},
 		{"a file has the operator's name", `{"run": ["sh", "-c", "ls; cat dir/in.txt", "x", "{doc}"], "parameters": {"doc": {"type": "file", "as": "dir/in.txt"}}}`, map[string]any{"doc": doc}, `"stdout":"dir\none\ntwo\nthree\n"`},
 		{"the environment is what is listed", `{"run": ["sh", "-c", "echo $A $B $USER"], "env": {"A": "x", "B": "{b}"}, "parameters": {"b": {}}}`, map[string]any{"b": "$A -y"}, `"stdout":"x $A -y\n"`},
@@ -162,6 +165,67 @@ func TestI18_SecretOfACommand(t *testing.T) {
 	}
 }
 
+// A secret is not in a JSON output either, however its letters are written, and what is left is
+// JSON.
+func TestI18_SecretInJSON(t *testing.T) {
+	act := opened(t, `{"run": ["sh", "-c", "cat >/dev/null; printf %s \"$0\"", "{\"n\": 47114711, \"t\": \"a \\u0034711471\\u0031\", \"o\": 1}"],
+		"stdin": "{token}", "stdout": "json", "parameters": {"token": {"secret": true}}}`)
+	out, err := actiontest.Call(t, act, map[string]any{"token": "47114711"}, actiontest.WithFiles(actiontest.NewFiles(t)))
+	if want := `"result":{"n":"[redacted]","o":1,"t":"a [redacted]"}`; err != nil || !strings.Contains(string(out.JSON), want) {
+		t.Errorf("%s, %v; want %s", out.JSON, err, want)
+	}
+}
+
+// Exit codes and signals mean what the operator says, and else what the limits say.
+func TestJudge(t *testing.T) {
+	confined, unconfined := confine.Box{}, confine.Box{None: true}
+	for _, tt := range []struct {
+		name string
+		box  confine.Box
+		spec Spec
+		res  confine.Result
+		want fault.Code
+	}{
+		{"a shell's code for a file that is too large", confined, Spec{}, confine.Result{Exit: 153}, fault.CommandLimit},
+		{"it has a meaning", confined, Spec{OKExitCodes: []int{153}}, confine.Result{Exit: 153}, ""},
+		{"it is temporary", confined, Spec{RetryExitCodes: []int{153}}, confine.Result{Exit: 153}, fault.CommandTemporary},
+		{"there is no limit", unconfined, Spec{}, confine.Result{Exit: 153}, fault.CommandFailed},
+		{"the signal", confined, Spec{}, confine.Result{Signal: "SIGXFSZ"}, fault.CommandLimit},
+		{"the signal, and no limit", unconfined, Spec{}, confine.Result{Signal: "SIGXFSZ"}, fault.CommandFailed},
+	} {
+		j := &job{command: &command{name: "it", spec: tt.spec}, box: tt.box, stdout: &output{}, stderr: newDiagnostics(nil, nil, "info")}
+		if err := j.judge(tt.res); fault.CodeOf(err) != tt.want {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
+		}
+	}
+	j := &job{command: &command{name: "it"}, stdout: &output{}, stderr: newDiagnostics(nil, nil, "info")}
+	if err := j.judge(confine.Result{Limit: confine.LimitEntries}); fault.CodeOf(err) != fault.CommandLimit || !strings.Contains(fault.Message(err), "more than 100000 files and directories") {
+		t.Errorf("too many files: %v", err)
+	}
+}
+
+// An output that was not written is not counted, and the step fails.
+func TestOutputFails(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "stdout"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &output{mode: stdoutFile, limit: 100, file: f}
+	if _, err := o.Write([]byte("abc")); err != nil || o.n != 3 {
+		t.Errorf("%d bytes, %v", o.n, err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := o.Write([]byte("def")); err == nil || n != 0 || o.n != 3 {
+		t.Errorf("%d bytes of %d were written to a file that is closed, %v", n, o.n, err)
+	}
+	j := &job{command: &command{name: "it"}, stdout: o, stderr: newDiagnostics(nil, nil, "info")}
+	if err := j.judge(confine.Result{}); fault.CodeOf(err) != fault.InternalError || !errors.Is(err, os.ErrClosed) {
+		t.Errorf("the step ends with %v", err)
+	}
+}
+
 // Lines are logged as they come, within bounds.
 func TestLogs(t *testing.T) {
 	var reports actiontest.Reports
@@ -182,13 +246,30 @@ func (c canceller) Log(string, string) { c.cancel() }
 
 // A command that is cancelled ends, and its directory goes.
 func TestCancelled(t *testing.T) {
-	act := opened(t, `{"run": ["sh", "-c", "echo up >&2; mkdir -p a/b; chmod 0 a; sleep 1000"]}`)
+	if runtime.GOOS == "windows" {
+		t.Skip("the programs of these tests are those of Unix")
+	}
+	set, act := parsed(t, `{"run": ["sh", "-c", "mkdir -p a/b; chmod 0 a; echo up >&2; sleep 1000"]}`)
+	dir := filepath.Join(t.TempDir(), "commands")
+	if err := set.Open(t.Context(), dir); errors.Is(err, fault.ConfineUnavailable) {
+		t.Skip("this kernel does not confine:", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	files := actiontest.NewFiles(t)
-	_, err := act.Run(ctx, &action.Task{Account: "acme", Input: []byte(`{}`), Files: files, Report: canceller{cancel: cancel}})
+	report := canceller{cancel: func() {
+		if made, err := filepath.Glob(filepath.Join(dir, "run-*", "files", "a")); err != nil || len(made) != 1 {
+			t.Errorf("there is no working directory in use: %q, %v", made, err)
+		}
+		cancel()
+	}}
+	_, err := act.Run(ctx, &action.Task{Account: "local", Input: []byte(`{}`), Files: actiontest.NewFiles(t), Report: report})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("%d working directories are left, %v", len(left), err)
 	}
 }
 
@@ -209,7 +290,7 @@ func TestOpen(t *testing.T) {
 		}
 	}
 	dir := filepath.Join(t.TempDir(), "commands")
-	if err := os.MkdirAll(filepath.Join(dir, "run-1", "files"), 0o500); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "run-1", "files"), 0o700), os.Chmod(filepath.Join(dir, "run-1"), 0o500)); err != nil {
 		t.Fatal(err)
 	}
 	set, _ := parsed(t, `{"run": ["true"], "confine": "none"}`)

@@ -142,7 +142,7 @@ const (
 const (
 	maxCommands  = 200
 	maxArguments = 200
-	maxText      = 100_000 // characters of a value: the kernel takes 128 KiB for an argument
+	maxText      = 100_000 // bytes of a value: the kernel takes 128 KiB for an argument
 	defaultText  = 1000
 
 	minMemory, defaultMemory, maxMemory = 64 << 20, 512 << 20, 1 << 40
@@ -301,11 +301,6 @@ func checkPath(name string) error {
 	return nil
 }
 
-// interpreters run the value that follows one of their options as a program.
-var interpreters = regexp.MustCompile(`^(sh|bash|dash|ash|zsh|ksh|fish|busybox|python[0-9.]*|perl|ruby|node|deno|bun|php|lua[0-9.]*|awk|gawk|mawk|sed|env|xargs|osascript|pwsh|tclsh|Rscript)$`)
-
-var programOption = regexp.MustCompile(`^(-[A-Za-z]*[ceEpr]|--eval|--print|--command|--expression|-Command|eval)$`)
-
 func (s *Spec) checkRun() error {
 	if len(s.Run) == 0 || s.Run[0].If != "" || s.Run[0].Text == "" {
 		return errors.New("run: want the program and its arguments, such as [/usr/bin/convert, \"{image}\", out.png]")
@@ -317,7 +312,7 @@ func (s *Spec) checkRun() error {
 	case strings.ContainsAny(program, `/\`) && (!filepath.IsAbs(program) || filepath.Clean(program) != program):
 		return fmt.Errorf("run: %q: want an absolute path, or a name without directory, which is looked for in %s", view.OneLine(view.Cut(program, 60)), confine.SearchPath)
 	}
-	before, n := "", 0
+	ways, n := map[reading]bool{startOf(program): true}, 0
 	for _, part := range s.Run[1:] {
 		args := part.Args
 		if part.If == "" {
@@ -325,27 +320,63 @@ func (s *Spec) checkRun() error {
 		} else if p, ok := s.Parameters[part.If]; !ok || p.kind() != typeBoolean {
 			return fmt.Errorf("run: if: want a parameter of type boolean, found %q", view.OneLine(view.Cut(part.If, 60)))
 		}
-		for _, arg := range args {
-			if err := s.checkText(arg); err != nil {
-				return fmt.Errorf("run: %w", err)
-			}
-			if name, ok := whole(arg); ok && interpreters.MatchString(path.Base(program)) && s.isValue(name) && (programOption.MatchString(before) || n == 0) {
-				return fmt.Errorf("run: %s would run the value of %q as a program; write the program here, or in a file, and give it the value as an argument after that", path.Base(program), name)
-			}
-			before = arg
-			n++
+		after, err := s.readArguments(ways, args)
+		if err != nil {
+			return fmt.Errorf("run: %w", err)
 		}
+		if part.If != "" {
+			maps.Copy(after, ways) // it may be missing
+		}
+		ways = after
+		n += len(args)
 	}
 	if n > maxArguments {
 		return fmt.Errorf("run: there are %d arguments: want at most %d", n, maxArguments)
 	}
+	return s.checkStdin(ways)
+}
+
+// checkStdin refuses a value as the standard input of an interpreter that could read its program
+// from there.
+func (s *Spec) checkStdin(ways map[reading]bool) error {
+	name, _ := whole(s.Stdin)
+	if p, ok := s.Parameters[name]; !ok || p.kind() == typeFile {
+		return nil
+	}
+	for r := range ways {
+		if !r.hasProgram() {
+			return fmt.Errorf("run: %s could take a program or options from its standard input, the value of %q; write the program here, or in a file, after --", path.Base(s.Run[0].Text), name)
+		}
+	}
 	return nil
 }
 
-// isValue reports whether the text of a parameter is the recipe's, and not the name of a file.
-func (s *Spec) isValue(name string) bool {
-	p := s.Parameters[name]
-	return p.kind() != typeFile
+// readArguments checks some arguments. It takes and returns the ways in which an interpreter may
+// have read the arguments so far: there are several if some are there only under a condition.
+func (s *Spec) readArguments(ways map[reading]bool, args []string) (map[reading]bool, error) {
+	for _, arg := range args {
+		if err := s.checkText(arg); err != nil {
+			return nil, err
+		}
+		name, isValue := whole(arg)
+		p := s.Parameters[name]
+		if isValue && p.kind() == typeFile {
+			isValue, arg = false, p.at(name)
+		}
+		next := map[reading]bool{}
+		for r := range ways {
+			after, ok := r.text(arg), true
+			if isValue {
+				after, ok = r.value(p.LeadingDash)
+			}
+			if !ok {
+				return nil, fmt.Errorf("%s could run the value of %q as a program; write its options first, then --, the program or the file that has it, and the value after that", path.Base(s.Run[0].Text), name)
+			}
+			next[after] = true
+		}
+		ways = next
+	}
+	return ways, nil
 }
 
 // checkText checks a text in which a parameter may be the whole.

@@ -30,8 +30,9 @@ type Box struct {
 	// Read lists further files and directories that it may read.
 	Read    []string
 	Network bool // it may use the network of this machine
-	// None runs the program without confinement: only its time, its output and the size of its
-	// environment are bounded, and what it leaves behind in its process group is killed.
+	// None runs the program without confinement, as the user of this process. It is still ended
+	// with the context, and what it leaves behind in its process group is killed; the limits below
+	// do not count.
 	None bool
 	// Memory bounds what each process of the program may allocate, and what all of them use
 	// together, in bytes. Disk bounds what its files have together, in bytes.
@@ -53,8 +54,9 @@ type Streams struct {
 
 // The limits that a program may exceed, see Result.
 const (
-	LimitMemory = "memory"
-	LimitDisk   = "disk"
+	LimitMemory  = "memory"
+	LimitDisk    = "disk"
+	LimitEntries = "entries" // more than MaxEntries, or some that are too deep to be counted
 )
 
 // A Result says how a program ended.
@@ -72,8 +74,9 @@ const (
 	root    = "root"  // where the root of the file system is put together
 )
 
-// maxEntries bounds the files and directories of a program.
-const maxEntries = 100_000
+// MaxEntries bounds the files and directories that a program has in its working directory, and
+// those that it has in /tmp.
+const MaxEntries = 100_000
 
 // WorkDir returns the working directory in Box.Dir.
 func (b *Box) WorkDir() string { return b.Dir + string(os.PathSeparator) + work }

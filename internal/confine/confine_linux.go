@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"sync/atomic"
@@ -111,7 +112,7 @@ func attributes(b *Box) *syscall.SysProcAttr {
 }
 
 // remedy is what an operator can do when the kernel does not confine.
-const remedy = "allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0; in a container, a seccomp profile that permits unshare and mount), " +
+const remedy = "allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0; in a container, a seccomp profile that permits clone with namespaces and mount; under systemd, the drop-in of docs/commands.md), " +
 	"or say `confine: none` of a command that you trust with everything that this user may do"
 
 // unavailable returns the error for a kernel that does not confine.
@@ -201,6 +202,8 @@ func run(ctx context.Context, b *Box, s Streams) (Result, error) {
 		return Result{}, context.Cause(ctx)
 	case told != nil:
 		return Result{}, fault.Wrap(fault.InternalError, fmt.Errorf("%w: %w", told, err), "the process that confines a command ended without a result")
+	case err != nil:
+		return Result{}, fault.Wrap(fault.InternalError, err, "the output of a command was not read to its end: %v", err)
 	}
 	return res, nil
 }
@@ -219,6 +222,11 @@ func coverage() []string {
 // every other process in the box.
 func first() int {
 	runtime.LockOSThread() // namespaces and capabilities are those of a thread
+	syscall.Umask(0o022)   // the program's user enters the directories of the root that this one makes
+	// Where the program has the same user, it can send signals to this process. The kernel drops
+	// those that a first process does not handle; the runtime handles some, and would exit. They
+	// are not ignored, because the program would inherit that.
+	signal.Notify(make(chan os.Signal, 1))
 	status := os.NewFile(4, "status")
 	syscall.CloseOnExec(3)
 	syscall.CloseOnExec(4)
@@ -326,6 +334,9 @@ func become() int {
 }
 
 func (b *Box) exec() error {
+	if err := ownPipes(b.UID); err != nil {
+		return fmt.Errorf("give the standard streams to the program: %w", err)
+	}
 	if err := dropPrivileges(b.UID); err != nil {
 		return fmt.Errorf("drop privileges: %w", err)
 	}
@@ -339,10 +350,45 @@ func (b *Box) exec() error {
 		return fmt.Errorf("filter system calls: %w", err)
 	}
 	if b.Probe {
-		return nil
+		return probe()
 	}
 	if err := syscall.Exec(b.Program, b.Args, b.withDefaults("/"+workInside, "/tmp")); err != nil {
 		return fmt.Errorf("%s: %w", b.Program, err)
+	}
+	return nil
+}
+
+// ownPipes gives the pipes of the standard streams to the user uid, which can then open them by
+// their names, such as /dev/stdout.
+func ownPipes(uid int) error {
+	if uid == 0 {
+		return nil
+	}
+	for fd := range 3 {
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil {
+			return err
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFIFO {
+			continue // a file or a device, which is others', too
+		}
+		if err := unix.Fchown(fd, uid, uid); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// probe opens what programs need to open.
+func probe() error {
+	for _, name := range []string{"/dev/null", "/dev/stdout"} {
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
 	}
 	return nil
 }

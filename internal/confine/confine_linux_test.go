@@ -3,6 +3,7 @@
 package confine
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -27,7 +28,11 @@ func TestMain(m *testing.M) {
 // mustConfine skips the test where the kernel does not confine.
 func mustConfine(t *testing.T) {
 	t.Helper()
-	if err := Check(t.Context()); err != nil {
+	err := Check(t.Context())
+	if err != nil && strings.Contains(err.Error(), "open /dev/") {
+		t.Fatal("the box is there, but not as it should be:", err)
+	}
+	if err != nil {
 		t.Skip("this kernel does not confine:", err)
 	}
 }
@@ -84,6 +89,8 @@ func TestI19_WhatAProgramReaches(t *testing.T) {
 		{"no namespaces", `unshare -U true 2>/dev/null || echo none`, "none\n"},
 		{"no mounts", `mount -t tmpfs x /tmp 2>/dev/null || echo none`, "none\n"},
 		{"the first process cannot be killed", `kill -9 1 2>/dev/null; echo alive`, "alive\n"},
+		{"nor ended", `trap "" TERM INT HUP; kill -TERM 0; for s in TERM INT HUP QUIT ABRT SEGV USR1 PROF; do kill -$s 1 2>/dev/null; done; cat /proc/1/stat >/dev/null && echo alive`, "alive\n"},
+		{"the program gets signals", `trap "echo term" TERM; kill -TERM $$; sh -c 'kill -HUP $$' 2>/dev/null; echo $?`, "term\n129\n"},
 		{"nor read", `cat /proc/1/environ 2>/dev/null || echo none`, "none\n"},
 		{"no input", `cat`, ""},
 		{"a place to work", `pwd; echo x >a && echo y >/tmp/b && cat a /tmp/b; echo z >/dev/null`, "/work\nx\ny\n"},
@@ -94,6 +101,34 @@ func TestI19_WhatAProgramReaches(t *testing.T) {
 				t.Errorf("got %q (%+v), want %q", out, res, tt.want)
 			}
 		})
+	}
+}
+
+// The standard streams have names, whatever the mask of new files is for the server.
+func TestStreams(t *testing.T) {
+	mask := syscall.Umask(0o077)
+	defer syscall.Umask(mask)
+	mustConfine(t)
+	b := newBox(t, `echo a >/dev/stdout && echo b >/dev/stderr && umask`)
+	if res, out := runBox(t, b); out != "a\nb\n0022\n" {
+		t.Errorf("%q, %+v", out, res)
+	}
+}
+
+// A broken is a writer that fails.
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, errors.New("the disk is full") }
+
+// A program whose output could not be kept has no result.
+func TestOutputIsKept(t *testing.T) {
+	mustConfine(t)
+	for _, none := range []bool{false, true} {
+		b := newBox(t, "echo x")
+		b.None = none
+		if res, err := Run(t.Context(), b, Streams{Stdout: broken{}}); err == nil || !strings.Contains(err.Error(), "the disk is full") {
+			t.Errorf("none=%v: %+v, %v", none, res, err)
+		}
 	}
 }
 
@@ -140,6 +175,7 @@ func TestI15_LimitsOfAProgram(t *testing.T) {
 		{"many files", `for i in 1 2 3 4 5 6; do head -c 4000000 /dev/zero >$i; done; sleep 1000`, LimitDisk, ""},
 		{"files without a name", `for i in 1 2 3 4 5 6; do (exec 3>$i; rm $i; head -c 4000000 /dev/zero >&3; sleep 1000) & done; wait`, LimitDisk, ""},
 		{"files of /tmp", `for i in 1 2 3 4 5 6; do head -c 4000000 /dev/zero >/tmp/$i; done; sleep 1000`, LimitDisk, ""},
+		{"files that are too deep to be counted", `n=` + strings.Repeat("d", 200) + `; for i in $(seq 30); do mkdir $n && cd -P ./$n || exit; done; head -c 1000 /dev/zero >file; sleep 1000`, LimitEntries, ""},
 		{"processes", `n=0; while [ $n -lt 300 ]; do sleep 1000 & n=$((n+1)); done 2>/dev/null; echo bounded`, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -154,6 +190,66 @@ func TestI15_LimitsOfAProgram(t *testing.T) {
 				t.Error("300 processes were started")
 			}
 		})
+	}
+}
+
+// Too many files are not counted to the end.
+func TestDiskUse(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 5 {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for most, want := range map[int]bool{5: false, 6: true} { // with the directory itself
+		if sum, ok := diskUse(dir, most); ok != want || sum == 0 {
+			t.Errorf("at most %d: %d, %v", most, sum, ok)
+		}
+	}
+	if sum, ok := diskUse(filepath.Join(dir, "removed"), 1); sum != 0 || !ok {
+		t.Errorf("what was removed: %d, %v", sum, ok)
+	}
+}
+
+// Memory that processes share counts once when it matters.
+func TestMemoryUse(t *testing.T) {
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("there is no python3")
+	}
+	const size = 64 << 20
+	cmd := exec.CommandContext(t.Context(), "python3", "-c", `import os, sys
+b = bytearray(b"x" * int(sys.argv[1]))
+pids = [os.getpid()]
+for i in range(3):
+    pid = os.fork()
+    if pid == 0:
+        sys.stdin.read()
+        os._exit(0)
+    pids.append(pid)
+print(*pids, flush=True)
+sys.stdin.read()`, fmt.Sprint(size))
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	var dirs []string
+	for _, pid := range strings.Fields(line) {
+		dirs = append(dirs, "/proc/"+pid)
+	}
+	shared, once := memoryUse(dirs, 1<<40), memoryUse(dirs, size)
+	if err = errors.Join(err, stdin.Close(), cmd.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	if shared < 4*size || once < size || once > 2*size {
+		t.Errorf("processes that share %d use %d, and %d if it counts once", size, shared, once)
 	}
 }
 
@@ -174,7 +270,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "it.test"), "-test.v")
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "it.test"), "-test.v", "-test.skip=UnitAndDropIn") // which reads files of the source
 	cmd.Dir = dir
 	cmd.Env = []string{"TMPDIR=" + dir, "HOME=" + dir, "PATH=" + os.Getenv("PATH")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}

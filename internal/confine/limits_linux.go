@@ -4,6 +4,7 @@ package confine
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -70,58 +71,100 @@ func limitProcess(b *Box) error {
 	return nil
 }
 
-// watch calls exceeded when all processes together use more memory than the box permits, or all
-// files more of the disk. The kernel's limits are for a process and a file each.
-func watch(b *Box, exceeded func(limit string)) {
+// watch calls end when all processes together use more memory than the box permits, or all files
+// more of the disk. The kernel's limits are for a process and a file each.
+func watch(b *Box, end func(limit string)) {
 	for {
 		begin := time.Now()
-		memory, deleted := usage()
-		disk := deleted + diskUse("/"+workInside, b.Disk) + diskUse("/tmp", b.Disk)
-		switch {
-		case memory > b.Memory:
-			exceeded(LimitMemory)
-		case disk > b.Disk:
-			exceeded(LimitDisk)
+		if limit := exceeded(b); limit != "" {
+			end(limit)
 		}
 		time.Sleep(max(50*time.Millisecond, 10*time.Since(begin)))
 	}
 }
 
-// usage returns the memory of all processes but this one, and the size of the files that they
-// have open and that have no name.
-func usage() (memory, deleted int64) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return 0, 0
+// exceeded returns the limit that is exceeded; "" = none.
+func exceeded(b *Box) string {
+	processes := others()
+	if memoryUse(processes, b.Memory) > b.Memory {
+		return LimitMemory
 	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == 1 {
-			continue
+	var disk int64
+	for _, p := range processes {
+		disk += deletedOf(filepath.Join(p, "fd"))
+	}
+	for _, dir := range []string{"/" + workInside, "/tmp"} {
+		n, ok := diskUse(dir, MaxEntries)
+		if !ok {
+			return LimitEntries
 		}
-		memory += memoryOf(filepath.Join("/proc", e.Name(), "status"))
-		deleted += deletedOf(filepath.Join("/proc", e.Name(), "fd"))
+		disk += n
 	}
-	return memory, deleted
+	if disk > b.Disk {
+		return LimitDisk
+	}
+	return ""
 }
 
-// memoryOf returns the memory of a process that is in no file.
-func memoryOf(status string) (sum int64) {
-	text, err := os.ReadFile(status)
+// others returns the directories in /proc of all processes but this one.
+func others() (dirs []string) {
+	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return 0 // it has ended
+		return nil
 	}
-	for _, field := range []string{"\nRssAnon:", "\nRssShmem:"} {
-		_, rest, _ := bytes.Cut(text, []byte(field))
-		kib, _, _ := bytes.Cut(bytes.TrimSpace(rest), []byte(" "))
-		n, err := strconv.ParseInt(string(kib), 10, 53)
-		if err == nil {
-			sum += n << 10
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil && pid != 1 {
+			dirs = append(dirs, filepath.Join("/proc", e.Name()))
 		}
+	}
+	return dirs
+}
+
+// memoryUse returns the memory of processes that is in no file. Pages that several of them share
+// count once for each, unless that makes more than the limit: then they count once, which takes
+// longer to find out.
+func memoryUse(processes []string, limit int64) (sum int64) {
+	resident := func(p string) int64 {
+		n, _ := kib(filepath.Join(p, "status"), "RssAnon", "RssShmem") // 0: it has ended
+		return n
+	}
+	for _, p := range processes {
+		sum += resident(p)
+	}
+	if sum <= limit {
+		return sum
+	}
+	sum = 0
+	for _, p := range processes {
+		n, ok := kib(filepath.Join(p, "smaps_rollup"), "Pss_Anon", "Pss_Shmem")
+		if !ok {
+			n = resident(p)
+		}
+		sum += n
 	}
 	return sum
 }
 
+// kib returns the sum of some fields of a file of /proc, which are in KiB, as bytes. It is not ok
+// when one is missing.
+func kib(file string, fields ...string) (sum int64, ok bool) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, false
+	}
+	for _, field := range fields {
+		_, rest, _ := bytes.Cut(text, []byte("\n"+field+":"))
+		number, _, _ := bytes.Cut(bytes.TrimSpace(rest), []byte(" "))
+		n, err := strconv.ParseInt(string(number), 10, 53)
+		if err != nil {
+			return 0, false
+		}
+		sum += n << 10
+	}
+	return sum, true
+}
+
+// deletedOf returns the size of the files that a process has open and that have no name.
 func deletedOf(fds string) (sum int64) {
 	entries, err := os.ReadDir(fds)
 	if err != nil {
@@ -139,24 +182,28 @@ func deletedOf(fds string) (sum int64) {
 	return sum
 }
 
-// diskUse returns what the files below a directory use, or more than the limit when they are too
-// many.
-func diskUse(dir string, limit int64) (sum int64) {
+// diskUse returns what the files below a directory use. It is not ok when there are more than most
+// of them, or some cannot be counted, for example because their path is too long for the kernel.
+func diskUse(dir string, most int) (sum int64, ok bool) {
 	n := 0
-	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		var info fs.FileInfo
+		if err == nil {
+			info, err = d.Info()
+		}
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+			return nil // it was removed or replaced meanwhile
+		}
+		if n++; err == nil && n > most {
+			err = fs.ErrInvalid
+		}
 		if err != nil {
-			return nil //nolint:nilerr // it was removed meanwhile
+			return err
 		}
-		if n++; n > maxEntries {
-			sum = limit + 1
-			return fs.SkipAll
-		}
-		if info, err := d.Info(); err == nil {
-			if st, ok := info.Sys().(*syscall.Stat_t); ok {
-				sum += st.Blocks * 512
-			}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok {
+			sum += st.Blocks * 512
 		}
 		return nil
 	})
-	return sum
+	return sum, err == nil
 }
