@@ -172,6 +172,7 @@ func (s *Server) routes() {
 	s.webhookRoutes()
 	s.bulkRoutes()
 	triggers.Register(s.rest, s.cfg.Schedules)
+	triggers.RegisterProviders(s.rest, s.cfg.Node.Jobs)
 	s.healthRoutes()
 }
 

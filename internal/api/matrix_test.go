@@ -50,7 +50,7 @@ func (s *server) own(account string, token string) resources {
 	delivery := s.call(token, "POST", "/v1/webhooks/"+hook+"/test", nil).want(202).text("id")
 	return resources{
 		"schedules": s.call(token, "POST", "/v1/schedules", `{"name":"of-`+account+`","recipe":"waits","cron":"@yearly"}`).want(201).text("id"),
-		"webhooks":  hook, "delivery": delivery, "secret": "api-token",
+		"webhooks":  hook, "delivery": delivery, "secret": "api-token", "provider": "renderer",
 		"bulk":    s.call(token, "POST", "/v1/bulk", `{"verb":"unpause","ids":["`+run+`"]}`).want(202).text("id"),
 		"recipes": "waits", "executions": run, "jobs": run, "workflows": run, "hash": hash, "account": account, "lot": "lot", "plan": "none", "name": "file-inspect",
 		"keys": s.call(token, "GET", "/v1/me", nil).want(200).text("key"),
@@ -170,6 +170,10 @@ func TestA03_NoKey(t *testing.T) {
 	mine := s.own("acme", dev)
 	for _, o := range document().operations {
 		path := mine.fill(o)
+		if o.ID == "providers-webhook" { // its signature is its key
+			s.call("", o.method, path, bodyFor(o)).problem(fault.Unauthorized)
+			continue
+		}
 		if len(o.Security) == 0 {
 			s.call("", o.method, path, bodyFor(o)).want(200)
 			continue

@@ -98,6 +98,9 @@ func (s *serve) run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, st.Close())
 	}
+	if v := a.config.Get("public-url"); v.Origin != "default" {
+		a.built.UseAddress(v.Value)
+	}
 	failed := make(chan error, 1)
 	cfg := service.Config{
 		Node: node.Config{

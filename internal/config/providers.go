@@ -19,6 +19,7 @@ func parseProviders(text string) (map[string]provider.Config, error) {
 		Input  decimal `json:"input"`
 		Output decimal `json:"output"`
 		Cached decimal `json:"cached"`
+		Job    decimal `json:"job"`
 	}
 	var raw map[string]struct {
 		provider.Config
@@ -32,7 +33,7 @@ func parseProviders(text string) (map[string]provider.Config, error) {
 		c := r.Config
 		c.Prices = make(map[string]provider.ModelPrice, len(r.Prices))
 		for model, p := range r.Prices {
-			c.Prices[model] = provider.ModelPrice{Input: string(p.Input), Output: string(p.Output), Cached: string(p.Cached)}
+			c.Prices[model] = provider.ModelPrice{Input: string(p.Input), Output: string(p.Output), Cached: string(p.Cached), Job: string(p.Job)}
 		}
 		all[name] = c
 	}

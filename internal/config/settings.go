@@ -96,8 +96,12 @@ var table = []Setting{
 	},
 	{
 		Key: "providers", Env: "ROUX_PROVIDERS", Default: "(none)", Table: true, check: checkProviders, ofData: true,
-		What: "services with language models, by names of your choice: `kind` is anthropic or openai (any service that speaks its protocol), `url` where its API is, `secret` the name of the account's secret with the key and `key_env` a variable with one for all other accounts, `model` the one for steps that name none, `prices` those of the models in credits for a million tokens of `input`, `output` and `cached`, `max_tokens` (4096) and `max_input_tokens` (200000) the most that a call is charged for, `slots` (64) how many calls are under way at once, `stall` (60s) how long it may be silent" + ofProjects,
+		What: "services with language models, by names of your choice: `kind` is anthropic or openai (any service that speaks its protocol), `url` where its API is, `secret` the name of the account's secret with the key and `key_env` a variable with one for all other accounts, `model` the one for steps that name none, `prices` those of the models in credits for a million tokens of `input`, `output` and `cached`, `max_tokens` (4096) and `max_input_tokens` (200000) the most that a call is charged for, `slots` (64) how many calls are under way at once, `stall` (60s) how long it may be silent; and services that carry out jobs: `kind` is replicate, fal, openai-background, or jobs with an `api` (docs/jobs.md)" + ofProjects,
 		Want: `a mapping such as {"main": {"kind": "openai", "key_env": "ROUX_MODEL_KEY", "model": "small", "prices": {"small": {"input": "0.5", "output": "2"}}}}`,
+	},
+	{
+		Key: "public-url", Env: "ROUX_PUBLIC_URL", Default: "(none)", Personal: true, check: checkServer,
+		What: "where services reach this server, for their webhooks; without it they are asked how their jobs stand, and report nothing", Want: "a URL such as https://roux.example.com",
 	},
 	{
 		Key: "output", Env: "ROUX_OUTPUT", Flag: "output", Default: "table",

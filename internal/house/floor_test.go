@@ -43,7 +43,7 @@ var floors = []struct {
 	{"3, a terminal", []string{"internal/term"}},
 	{"3, files that a user names", []string{"internal/userfile"}},
 	{"4, secrets of accounts", []string{"internal/secrets"}},
-	{"4, services behind actions", []string{"internal/provider", "internal/provider/emulate", "internal/provider/prompt"}},
+	{"4, services behind actions", []string{"internal/provider", "internal/provider/emulate", "internal/provider/jobapi", "internal/provider/prompt"}},
 	{"4", []string{"internal/builtin", "internal/worker", "internal/slots", "internal/purse", "internal/admission", "internal/program", "internal/crashes", "internal/feed", "internal/access", "internal/retention", "internal/reconcile", "internal/loops", "internal/jobs"}},
 	{"4, above", []string{"internal/reads", "internal/terms", "internal/command"}},
 	{"5", []string{"internal/engine", "internal/registry", "action/actiontest"}},
@@ -135,7 +135,7 @@ var wrappers = map[string][]string{
 	"github.com/danielgtaylor/huma/v2":                                {"internal/api", "internal/rest"},
 	"golang.org/x/time":                                               {"internal/rest"},
 	"github.com/netresearch/go-cron":                                  {"internal/schedule"},
-	"github.com/standard-webhooks/standard-webhooks/libraries":        {"internal/webhook"},
+	"github.com/standard-webhooks/standard-webhooks/libraries":        {"internal/webhook", "internal/provider/jobapi"},
 	"github.com/coder/websocket":                                      {"internal/api", "sim/kill"},
 }
 

@@ -96,7 +96,7 @@ func NewActions(allow []netip.Prefix, own ...action.Action) *Actions {
 	return newActions(out, nil, own)
 }
 
-// NewActionsWith is NewActions with providers of models. getenv reads their keys; nil =
+// NewActionsWith is NewActions with providers of models and jobs. getenv reads their keys; nil =
 // os.Getenv. The error is fault.ConfigInvalid.
 func NewActionsWith(allow []netip.Prefix, providers map[string]provider.Config, getenv func(string) string, own ...action.Action) (*Actions, error) {
 	out := egress.New(egress.Config{Allow: allow})
@@ -108,7 +108,7 @@ func NewActionsWith(allow []netip.Prefix, providers map[string]provider.Config, 
 }
 
 func newActions(out *egress.Client, models *provider.Set, own []action.Action) *Actions {
-	list := append(builtin.Actions(builtin.Config{Egress: out, Models: models}), own...)
+	list := slices.Concat(builtin.Actions(builtin.Config{Egress: out, Models: models}), models.JobActions(), own)
 	return &Actions{List: list, Catalogue: Catalogue(list), egress: out, models: models}
 }
 
@@ -168,6 +168,9 @@ func (a *Actions) With(own ...action.Action) *Actions {
 	list := slices.Concat(a.List, own)
 	return &Actions{List: list, Catalogue: Catalogue(list), commands: a.commands, egress: a.egress, models: a.models}
 }
+
+// UseAddress sets where services reach this server, see [provider.Set.UseAddress].
+func (a *Actions) UseAddress(url string) { a.models.UseAddress(url) }
 
 // Send sends a request to an address that actions may connect to, and follows no redirect.
 func (a *Actions) Send(req *http.Request) (*http.Response, error) { return a.egress.RoundTrip(req) }

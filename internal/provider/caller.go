@@ -24,6 +24,9 @@ type caller struct {
 	*service
 	out *egress.Client
 	key string
+
+	status  int    // of a response that is no success
+	refusal []byte // its body, or how it begins
 }
 
 // Do sends a request. A response that is no success is an error. The body of others ends with an
@@ -52,6 +55,7 @@ func (c *caller) Do(req *http.Request) (*http.Response, error) {
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		defer func() { _ = body.Close() }()
 		text, _ := io.ReadAll(io.LimitReader(body, 64<<10)) // what was read explains as much as it can
+		c.status, c.refusal = resp.StatusCode, text
 		return nil, c.statusFault(resp, text)
 	}
 	return resp, nil

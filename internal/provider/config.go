@@ -13,10 +13,12 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/egress"
 	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/provider/jobapi"
 	"github.com/roux-engine/roux/internal/secrets"
 )
 
-// The kinds of services.
+// The kinds of services with language models. Those that carry out jobs are JobAPI, and those that
+// package jobapi knows.
 const (
 	Anthropic = "anthropic"
 	OpenAI    = "openai" // any service that speaks its protocol of chat completions
@@ -41,20 +43,25 @@ type Config struct {
 	MaxTokens      int64 `json:"max_tokens"`
 	MaxInputTokens int64 `json:"max_input_tokens"`
 	// Slots is how many calls this service adds to those that may be under way at once, of all
-	// services together (see Set.Slots). Default 64.
+	// services with models together (see Set.Slots). Default 64. Of a service that carries out
+	// jobs it is how many are under way at once; default 1 (X138).
 	Slots int `json:"slots"`
 	// Stall is how long the service may be silent. Default 60s.
 	Stall string `json:"stall"`
 	// Prices are those of the models that steps may use.
 	Prices map[string]ModelPrice `json:"prices"`
+
+	JobConfig
 }
 
 // A ModelPrice is what a model costs: credits for a million tokens, as decimal text. Without a
-// price of cached tokens they cost as much as others of the input.
+// price of cached tokens they cost as much as others of the input. Job is what a job costs beside
+// its tokens.
 type ModelPrice struct {
 	Input  string `json:"input"`
 	Output string `json:"output"`
 	Cached string `json:"cached"`
+	Job    string `json:"job"`
 }
 
 // The bounds and defaults of a configuration.
@@ -74,7 +81,7 @@ var (
 	// envForm are the variables that may hold a key. They hold nothing else: a project's roux.yaml
 	// can have them sent to an address of its choice, and ROUX_MASTER_KEY and ROUX_ADMIN_KEY must
 	// not be among them.
-	envForm = regexp.MustCompile(`^ROUX_MODEL_[A-Z0-9_]{1,100}$`)
+	envForm = regexp.MustCompile(`^ROUX_(MODEL|PROVIDER)_[A-Z0-9_]{1,100}$`)
 )
 
 // Check reports what is wrong with a table of providers.
@@ -102,7 +109,12 @@ func build(name string, c Config) (*service, error) {
 	case OpenAI:
 		s.URL = or(c.URL, "https://api.openai.com/v1")
 	default:
-		return nil, fmt.Errorf("kind %.40q: want %s or %s (any service that speaks the protocol of OpenAI)", c.Kind, Anthropic, OpenAI)
+		if err := s.readAPI(); err != nil {
+			return nil, err
+		}
+	}
+	if s.api == nil && c.JobConfig.given() {
+		return nil, fmt.Errorf("kind %s has no jobs, api, webhook_secret_env, description or input_schema", c.Kind)
 	}
 	u, err := egress.ParseURL(s.URL)
 	if err != nil {
@@ -118,7 +130,7 @@ func build(name string, c Config) (*service, error) {
 		}
 	}
 	if c.KeyEnv != "" && !envForm.MatchString(c.KeyEnv) {
-		return nil, fmt.Errorf("key_env: want the name of a variable that begins with ROUX_MODEL_, such as ROUX_MODEL_KEY; the key itself is not written into files")
+		return nil, fmt.Errorf("key_env: want the name of a variable that begins with ROUX_MODEL_ or ROUX_PROVIDER_, such as ROUX_MODEL_KEY; the key itself is not written into files")
 	}
 	for _, n := range []struct {
 		name      string
@@ -135,9 +147,10 @@ func build(name string, c Config) (*service, error) {
 	if s.Slots < 0 || s.Slots > mostSlots {
 		return nil, fmt.Errorf("slots is %d: want 1 to %d", s.Slots, mostSlots)
 	}
-	if s.Slots == 0 {
+	if s.Slots == 0 && s.api == nil {
 		s.Slots = defaultSlots
 	}
+	s.Slots = max(s.Slots, 1)
 	if c.Stall != "" {
 		if s.stall, err = time.ParseDuration(c.Stall); err != nil || s.stall < 100*time.Millisecond || s.stall > 10*time.Minute {
 			return nil, fmt.Errorf("stall %.20q: want a duration from 100ms to 10m", c.Stall)
@@ -152,14 +165,24 @@ func (s *service) readPrices() error {
 	}
 	for _, model := range slices.Sorted(maps.Keys(s.Config.Prices)) {
 		p := s.Config.Prices[model]
-		if p.Input == "" || p.Output == "" {
+		switch counts := s.api == nil || s.api.Counts(); {
+		case counts && (p.Input == "" || p.Output == ""):
 			return fmt.Errorf("prices: %s: want input and output, in credits for a million tokens; a model that is free has \"0\"", model)
+		case !counts && (p.Job == "" || p.Input != "" || p.Output != "" || p.Cached != ""):
+			return fmt.Errorf("prices: %s: want job, the credits for a job; this service does not say how many tokens one uses", model)
+		case s.api != nil && !jobapi.CheckModel(model):
+			return fmt.Errorf("prices: %.80q: want the name of a model as paths may have it: letters, digits and . _ : @ + - with / between them", model)
+		case s.api == nil && p.Job != "":
+			return fmt.Errorf("prices: %s: only jobs have the price job", model)
 		}
 		var read price
 		for _, v := range []struct {
 			name, text string
 			into       *ledger.Amount
-		}{{"input", p.Input, &read.input}, {"output", p.Output, &read.output}, {"cached", or(p.Cached, p.Input), &read.cached}} {
+		}{
+			{"input", or(p.Input, "0"), &read.input}, {"output", or(p.Output, "0"), &read.output},
+			{"cached", or(p.Cached, or(p.Input, "0")), &read.cached}, {"job", or(p.Job, "0"), &read.job},
+		} {
 			amount, err := ledger.ParseAmount(v.text)
 			if err != nil {
 				return fmt.Errorf("prices: %s: %s: %s", model, v.name, fault.Message(err))

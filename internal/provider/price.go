@@ -12,8 +12,8 @@ import (
 // million is how many tokens a price is for.
 const million = 1_000_000
 
-// A price is that of a model: credits for a million tokens.
-type price struct{ input, cached, output ledger.Amount }
+// A price is that of a model: credits for a million tokens, and for a job.
+type price struct{ input, cached, output, job ledger.Amount }
 
 // free reports whether nothing costs anything.
 func (p price) free() bool { return p == price{} }
@@ -25,7 +25,7 @@ func (p price) of(u Usage) ledger.Amount {
 	for _, part := range []struct {
 		tokens int64
 		price  ledger.Amount
-	}{{u.Input, p.input}, {u.Cached, p.cached}, {u.Output, p.output}} {
+	}{{u.Input, p.input}, {u.Cached, p.cached}, {u.Output, p.output}, {million, p.job}} {
 		h, l := bits.Mul64(uint64(max(part.tokens, 0)), uint64(max(part.price, 0)))
 		var carry uint64
 		lo, carry = bits.Add64(lo, l, 0)

@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/egress"
 	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/provider/jobapi"
 )
 
 // A SecretSource has the secrets of accounts, as worker.SecretSource.
@@ -22,12 +23,14 @@ type SecretSource interface {
 	Secret(ctx context.Context, account, name string) (string, error)
 }
 
-// A Set is the services that are configured. It is safe for concurrent use; a nil one is empty.
+// A Set is the services that are configured: those with models, and those that carry out jobs. It is safe for concurrent use; a nil one is empty.
 type Set struct {
 	services map[string]*service
 	out      *egress.Client
 	secrets  atomic.Pointer[SecretSource]
 	getenv   func(string) string
+	jobs     map[string]*jobService
+	address  atomic.Pointer[string] // where webhooks reach this server; nil = nowhere
 }
 
 // A service is one that is configured.
@@ -38,6 +41,8 @@ type service struct {
 	host   string // of URL, for messages
 	show   string // URL, for messages
 	prices map[string]price
+	api    *jobapi.Compiled // nil = it has models
+	ttl    time.Duration    // of jobs
 }
 
 // New returns the services of a table, which Check has accepted. Their requests go through out.
@@ -46,13 +51,17 @@ func New(all map[string]Config, out *egress.Client, getenv func(string) string) 
 	if getenv == nil {
 		getenv = os.Getenv
 	}
-	s := &Set{services: map[string]*service{}, out: out, getenv: getenv}
+	s := &Set{services: map[string]*service{}, jobs: map[string]*jobService{}, out: out, getenv: getenv}
 	for name, c := range all {
 		one, err := build(name, c)
 		if err != nil {
 			return nil, fault.New(fault.ConfigInvalid, "providers: %s: %v", name, err)
 		}
-		s.services[name] = one
+		if one.api != nil {
+			s.jobs[name] = &jobService{service: one, set: s}
+		} else {
+			s.services[name] = one
+		}
 	}
 	return s, nil
 }
@@ -64,7 +73,7 @@ func (s *Set) UseSecrets(from SecretSource) {
 	}
 }
 
-// Names returns the names of the services, sorted.
+// Names returns the names of the services with models, sorted.
 func (s *Set) Names() []string {
 	if s == nil {
 		return nil

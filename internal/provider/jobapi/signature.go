@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package jobapi
+
+import (
+	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/roux-engine/roux/internal/expr"
+)
+
+// The schemes of signatures.
+const (
+	Standard = "standard" // Standard Webhooks, with a secret that begins with whsec_
+	HMAC     = "hmac"     // HMAC-SHA256 of the body in one header
+	Fal      = "fal"      // ed25519, by the keys that fal publishes
+)
+
+// tolerance is how far the clock of a service may be off, and how old a webhook may be.
+const tolerance = 5 * time.Minute
+
+// ErrSignature says that a webhook does not come from the service, or nobody can know.
+var ErrSignature = errors.New("the webhook is not signed by the service")
+
+type hook struct {
+	Webhook
+	job *expr.Program
+}
+
+func (b *builder) hook(w *Webhook) *hook {
+	h := &hook{Webhook: *w, job: b.reading("webhook.job", w.Job, []string{"body"})}
+	h.Encoding = or(w.Encoding, "hex")
+	switch w.Signature {
+	case Standard, HMAC:
+		b.check("webhook.secret_env", secretForm.MatchString(w.SecretEnv), "want the name of a variable that begins with ROUX_WEBHOOK_; the secret itself is not written into files")
+	case Fal:
+		b.check("webhook.keys", strings.HasPrefix(w.Keys, "http"), "want the address of the keys")
+	default:
+		b.wrong("webhook.signature", fmt.Errorf("%.40q: want %s, %s or %s; a webhook that is not signed is of no use, because anybody could send it", w.Signature, Standard, HMAC, Fal))
+	}
+	if w.Signature == HMAC {
+		b.check("webhook.header", headerForm.MatchString(w.Header), "want the name of the header with the signature")
+		b.check("webhook.encoding", h.Encoding == "hex" || h.Encoding == "base64", "want hex or base64")
+	}
+	return h
+}
+
+// Hooks returns what webhooks are signed with; ok is false if there are none.
+func (c *Compiled) Hooks() (w Webhook, ok bool) {
+	if c.hook == nil {
+		return Webhook{}, false
+	}
+	return c.hook.Webhook, true
+}
+
+// Keys are what the signature of a webhook is checked with.
+type Keys struct {
+	Secret string              // of Standard and HMAC; "" = none is known
+	Public []ed25519.PublicKey // of Fal
+}
+
+// Receive checks the signature of a webhook at a time, and returns the id of its job and that of
+// the delivery. The error wraps ErrSignature.
+func (c *Compiled) Receive(header http.Header, body []byte, keys *Keys, now time.Time) (job, delivery string, err error) {
+	if c.hook == nil {
+		return "", "", ErrSignature
+	}
+	switch c.hook.Signature {
+	case Standard:
+		delivery, err = verifyStandard(header, body, keys.Secret)
+	case HMAC:
+		delivery, err = c.hook.verifyHMAC(header, body, keys.Secret)
+	case Fal:
+		delivery, err = verifyFal(header, body, keys.Public, now)
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("%w: %w", ErrSignature, err)
+	}
+	vars, err := responseVars(body)
+	if err == nil {
+		job, err = idOf(c.hook.job, vars)
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("%w: %w", ErrSignature, err)
+	}
+	return job, delivery, nil
+}
+
+// verifyStandard checks a signature of Standard Webhooks. The library compares in constant time,
+// and takes five minutes for what is too old.
+func verifyStandard(header http.Header, body []byte, secret string) (string, error) {
+	if secret == "" {
+		return "", errors.New("its secret is not set")
+	}
+	w, err := standardwebhooks.NewWebhook(secret)
+	if err != nil {
+		return "", errors.New("its secret is not one of Standard Webhooks")
+	}
+	return header.Get(standardwebhooks.HeaderWebhookID), w.Verify(body, header)
+}
+
+func (h *hook) verifyHMAC(header http.Header, body []byte, secret string) (string, error) {
+	if secret == "" {
+		return "", errors.New("its secret is not set")
+	}
+	mac := hmac.New(sha256.New, []byte(secret))
+	_, _ = mac.Write(body) // never fails
+	want := hex.EncodeToString(mac.Sum(nil))
+	if h.Encoding == "base64" {
+		want = base64.StdEncoding.EncodeToString(mac.Sum(nil))
+	}
+	if !hmac.Equal([]byte(header.Get(h.Header)), []byte(h.Prefix+want)) {
+		return "", errors.New("the signature does not fit")
+	}
+	// It has no id and no time: the same body is the same delivery.
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// verifyFal checks a signature of fal (https://docs.fal.ai/model-apis/model-endpoints/webhooks).
+func verifyFal(header http.Header, body []byte, keys []ed25519.PublicKey, now time.Time) (string, error) {
+	id, user, at := header.Get("X-Fal-Webhook-Request-Id"), header.Get("X-Fal-Webhook-User-Id"), header.Get("X-Fal-Webhook-Timestamp")
+	sum := sha256.Sum256(body)
+	message := []byte(strings.Join([]string{id, user, at, hex.EncodeToString(sum[:])}, "\n"))
+	signature, err := hex.DecodeString(header.Get("X-Fal-Webhook-Signature"))
+	fits := false
+	for _, key := range keys {
+		fits = fits || ed25519.Verify(key, message, signature)
+	}
+	seconds, timeErr := strconv.ParseInt(at, 10, 64)
+	switch {
+	case err != nil || !fits:
+		return "", errors.New("the signature does not fit")
+	case timeErr != nil || now.Sub(time.Unix(seconds, 0)).Abs() > tolerance:
+		return "", errors.New("it is too old, or the clocks differ")
+	}
+	return id, nil
+}
+
+// ParseKeys reads the ed25519 keys of a JSON Web Key Set (RFC 8037). Others are left out.
+func ParseKeys(set []byte) (keys []ed25519.PublicKey, err error) {
+	var read struct {
+		Keys []struct {
+			Curve string `json:"crv"`
+			X     string `json:"x"`
+		} `json:"keys"`
+	}
+	if err := json.Unmarshal(set, &read); err != nil {
+		return nil, errors.New("the keys of the service are no JSON")
+	}
+	for _, k := range read.Keys {
+		x, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(k.X, "="))
+		if err == nil && len(x) == ed25519.PublicKeySize && (k.Curve == "" || k.Curve == "Ed25519") {
+			keys = append(keys, x)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, errors.New("the service publishes no key that is known here")
+	}
+	return keys, nil
+}
