@@ -172,6 +172,9 @@ func (a *Actions) With(own ...action.Action) *Actions {
 // UseAddress sets where services reach this server, see [provider.Set.UseAddress].
 func (a *Actions) UseAddress(url string) { a.models.UseAddress(url) }
 
+// Providers returns what is configured of the services behind actions.
+func (a *Actions) Providers() []provider.Info { return a.models.List() }
+
 // Send sends a request to an address that actions may connect to, and follows no redirect.
 func (a *Actions) Send(req *http.Request) (*http.Response, error) { return a.egress.RoundTrip(req) }
 

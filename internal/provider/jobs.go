@@ -163,7 +163,7 @@ func (j *jobService) action() action.Action {
 		Price:    j.ceiling().String(), Provider: j.name, Slots: j.Slots,
 		Limits: []string{
 			fmt.Sprintf("%d at once; a job that waits holds no worker.", j.Slots),
-			fmt.Sprintf("A job that has not ended after %s is %s.", j.ttl, fault.JobExpired),
+			fmt.Sprintf("A job that has not ended after %s is %s.", j.TTL, fault.JobExpired),
 			"The effect key goes along as Idempotency-Key, which not every service honours.",
 			"The answers of the service have up to 2 MiB, and what it made 1 MiB: large things are addresses of files.",
 		},
