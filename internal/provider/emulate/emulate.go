@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package emulate is a server that speaks the protocols of services with language models, for
-// tests and for trying out recipes without a service.
+// Package emulate has servers that speak the protocols of outside services, for tests and for
+// trying out recipes without a service: [Server] those of services with language models, and
+// [Jobs] those of services that carry out jobs, which are submitted, polled, reported by webhooks
+// and cancelled.
 //
-// It decides what is answered, which is always the same for the same request, and how the answer
-// goes wrong. It has no model, connects to nothing, and keeps nothing but a count of requests.
+// It decides what is answered, which is always the same for the same request, and how answers,
+// jobs and webhooks go wrong. It has no model and stores nothing. A Server connects to nothing and
+// keeps only a count of requests; Jobs sends webhooks, through package egress, and keeps books.
 package emulate
 
 import (
