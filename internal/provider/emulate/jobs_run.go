@@ -270,8 +270,14 @@ func (s *Jobs) countPoll(p jobProtocol, id string) (*job, string) {
 		return nil, ""
 	}
 	j.polls++
-	switch deafTo := j.callback != "" && j.onEnd || j.live(); {
-	case j.mode == Deaf && deafTo && !j.told, (j.mode == Limit || j.mode == Garbage) && j.polls == 1:
+	refused := false
+	switch j.mode {
+	case Deaf: // a job that has no webhook is known when it has ended
+		refused = j.live() || j.callback != "" && j.onEnd && !j.told
+	case Limit, Garbage:
+		refused = j.polls == 1
+	}
+	if refused {
 		return j.copy(), j.mode
 	}
 	return j.copy(), ""

@@ -34,10 +34,8 @@ type delivery struct {
 // pauses are the times between the attempts of a delivery.
 var pauses = []time.Duration{100 * time.Millisecond, time.Second, 5 * time.Second, 30 * time.Second}
 
-const (
-	sendTimeout = 15 * time.Second
-	hour        = time.Hour // how old an old webhook is
-)
+// sendTimeout is how long a receiver may take to answer, as at fal.
+const sendTimeout = 15 * time.Second
 
 // webhook returns the webhook of a job that ends, and how late it is sent; nil = there is none.
 func (j *job) webhook(late time.Duration) (*delivery, time.Duration) {
@@ -55,7 +53,7 @@ func (j *job) webhook(late time.Duration) (*delivery, time.Duration) {
 	case Forged:
 		return &delivery{job: j, id: newID("msg_"), forged: true, once: true, next: d}, 0
 	case Old:
-		d.age, d.once = hour, true
+		d.age, d.once = time.Hour, true
 	}
 	return d, 0
 }
