@@ -30,10 +30,10 @@ func (a *app) emulateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "emulate",
 		Short:   "Be a service that recipes call, to try them out without one",
-		Example: "roux emulate llm",
+		Example: "roux emulate llm\nroux emulate provider",
 		RunE:    group,
 	}
-	cmd.AddCommand(a.emulateModelsCommand())
+	cmd.AddCommand(a.emulateModelsCommand(), a.emulateJobsCommand())
 	return cmd
 }
 
@@ -69,19 +69,39 @@ roux emulate llm --answer '{"type": "text"}'`,
 }
 
 func (a *app) emulateModels(ctx context.Context, listen string, cfg emulate.Config) error {
-	if host, _, err := net.SplitHostPort(listen); err != nil || !slices.Contains([]string{"127.0.0.1", "::1", "localhost"}, host) {
-		return fault.New(fault.Usage, "--listen %q: want an address on loopback and a port, such as 127.0.0.1:7430", listen)
+	if err := checkMode(cfg.Mode, emulate.Modes()); err != nil {
+		return err
 	}
-	if !slices.Contains(emulate.Modes(), cfg.Mode) {
-		return fault.New(fault.Usage, "--mode %q: want one of %s", view.OneLine(view.Cut(cfg.Mode, 60)), strings.Join(emulate.Modes(), ", "))
+	ln, err := listenOnLoopback(listen)
+	if err != nil {
+		return err
+	}
+	out := emulated{"http://" + ln.Addr().String(), cfg.Mode}
+	a.show(out, func() { a.text("emulating models on %s, mode %s\n", out.URL, out.Mode) })
+	return serveEmulator(ctx, ln, emulate.New(cfg).Handler())
+}
+
+func checkMode(mode string, modes []string) error {
+	if !slices.Contains(modes, mode) {
+		return fault.New(fault.Usage, "--mode %q: want one of %s", view.OneLine(view.Cut(mode, 60)), strings.Join(modes, ", "))
+	}
+	return nil
+}
+
+func listenOnLoopback(listen string) (net.Listener, error) {
+	if host, _, err := net.SplitHostPort(listen); err != nil || !slices.Contains([]string{"127.0.0.1", "::1", "localhost"}, host) {
+		return nil, fault.New(fault.Usage, "--listen %q: want an address on loopback and a port, such as 127.0.0.1:7430", listen)
 	}
 	ln, err := net.Listen("tcp", listen)
 	if err != nil {
-		return fault.Wrap(fault.Usage, err, "--listen: %v", err)
+		return nil, fault.Wrap(fault.Usage, err, "--listen: %v", err)
 	}
-	server := &http.Server{Handler: emulate.New(cfg).Handler(), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
-	out := emulated{"http://" + ln.Addr().String(), cfg.Mode}
-	a.show(out, func() { a.text("emulating models on %s, mode %s\n", out.URL, out.Mode) })
+	return ln, nil
+}
+
+// serveEmulator serves until Ctrl-C.
+func serveEmulator(ctx context.Context, ln net.Listener, h http.Handler) error {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
 	ctx, end := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer end()
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
