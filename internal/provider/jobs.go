@@ -327,7 +327,7 @@ func (j *jobService) result(ctx context.Context, account string, job jobapi.Job,
 		}
 		body, status, err := j.send(ctx, account, req)
 		switch {
-		case status == http.StatusBadRequest || status == http.StatusUnprocessableEntity:
+		case status == http.StatusBadRequest || status == http.StatusUnprocessableEntity || status == clientClosed:
 			return action.Result{}, j.failed(job, j.api.Why(job, body))
 		case err != nil:
 			return action.Result{}, fmt.Errorf("%w: %w", action.ErrUnsettled, err)
@@ -341,6 +341,9 @@ func (j *jobService) result(ctx context.Context, account string, job jobapi.Job,
 		Price:  j.cost(job, st).String(),
 	}, nil
 }
+
+// clientClosed is the status of the result of a job that was cancelled at fal.
+const clientClosed = 499
 
 // cost is what a job has cost.
 func (j *jobService) cost(job jobapi.Job, st *jobapi.State) ledger.Amount {

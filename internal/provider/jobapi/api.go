@@ -24,7 +24,7 @@ type API struct {
 
 	Submit Submit `json:"submit"`
 	Poll   Call   `json:"poll"`
-	// Result is asked for the output of a job that has succeeded; the statuses 400 and 422 say
+	// Result is asked for the output of a job that has succeeded; the statuses 400, 422 and 499 say
 	// that it has failed. nil = the poll has the output.
 	Result *Call `json:"result"`
 	// Cancel is sent when nobody waits for a job any more. nil = that cannot be said.

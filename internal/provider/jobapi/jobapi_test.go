@@ -227,7 +227,7 @@ func TestA19_Vectors(t *testing.T) {
 	dir := or(os.Getenv("ROUX_SHARED"), "../../../../shared")
 	raw, err := os.ReadFile(filepath.Join(dir, "data", "webhooks", "signature-vectors.json"))
 	if err != nil {
-		t.Skipf("the shared data is not there: %v", err)
+		t.Skipf("no shared data: %v", err)
 	}
 	var v struct {
 		Standard struct{ ID, Timestamp, Signature, Body, Secret string } `json:"standard_webhooks"`
