@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,12 +20,30 @@ import (
 
 // The commands of the page work, in order and in one shell.
 func TestModelsPage(t *testing.T) {
-	page, err := os.ReadFile("../../docs/models.md")
+	runEmulated(t, "models", 9, "127.0.0.1:7430", freeAddress(t))
+}
+
+// The commands of the page work, with a service that carries out jobs and a server that it reports
+// to.
+func TestJobsPage(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skipf("a tool of the page is not installed: %s", "curl")
+	}
+	runEmulated(t, "jobs", 14, "127.0.0.1:7431", freeAddress(t), "127.0.0.1:7420", freeAddress(t))
+}
+
+// runEmulated runs a page that starts an emulator, and perhaps a server, in the background of its
+// shell. replace has addresses of the page, each followed by what is in its place.
+func runEmulated(t *testing.T, name string, least int, replace ...string) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/" + name + ".md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	address, dir := freeAddress(t), shortDir(t)
-	differs := strings.NewReplacer("127.0.0.1:7430", address)
+	dir, differs, served := shortDir(t), strings.NewReplacer(replace...), ""
+	if len(replace) > 2 {
+		served = " --listen " + replace[3]
+	}
 	sh := newShell(t, dir, rouxOnPath(t)+"export ROUX_DATA=\n")
 	blocks := pageBlock.FindAllStringSubmatch(differs.Replace(string(page)), -1)
 	tried := 0
@@ -36,9 +55,11 @@ func TestModelsPage(t *testing.T) {
 				t.Fatal(err)
 			}
 		case "sh":
-			if strings.Contains(text, "roux emulate") {
-				// It listens when its first line is there.
-				text = strings.Replace(text, " &\n", " > ready &\n", 1) + "until grep -q emulating ready; do :; done\n"
+			// A command in the background is there when its first line is.
+			for _, one := range []string{"roux emulate", "roux serve"} {
+				if strings.Contains(text, one) {
+					text = strings.Replace(text, " &\n", served[:len(served)*strings.Count(one, "serve")]+" > ready 2>&1 &\n", 1) + "until grep -qE 'emulating|listening' ready; do :; done\n"
+				}
 			}
 			tried += len(shownLines(text))
 			text = strings.ReplaceAll(text, " # ends with 1\n", " 2>&1 || test $? = 1\n")
@@ -50,8 +71,10 @@ func TestModelsPage(t *testing.T) {
 			}
 		}
 	}
-	sh.run("kill $!\n")
-	if tried < 9 {
+	if served == "" {
+		sh.run("kill $!\n")
+	}
+	if tried < least {
 		t.Errorf("%d commands on the page: it has lost some", tried)
 	}
 }
