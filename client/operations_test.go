@@ -171,12 +171,24 @@ var operations = map[string]func(context.Context, *client.Client) error{
 	"schedules-create": func(ctx context.Context, c *client.Client) error {
 		return last(c.Schedules.Create(ctx, client.NewSchedule{}))
 	},
-	"schedules-list":    func(ctx context.Context, c *client.Client) error { return drain(c.Schedules.List(ctx)) },
-	"schedules-get":     func(ctx context.Context, c *client.Client) error { return last(c.Schedules.Get(ctx, "x")) },
-	"schedules-pause":   func(ctx context.Context, c *client.Client) error { return last(c.Schedules.Pause(ctx, "x")) },
-	"schedules-resume":  func(ctx context.Context, c *client.Client) error { return last(c.Schedules.Resume(ctx, "x")) },
-	"schedules-delete":  func(ctx context.Context, c *client.Client) error { return c.Schedules.Delete(ctx, "x") },
-	"schedules-run":     func(ctx context.Context, c *client.Client) error { return last(c.Schedules.Run(ctx, "x")) },
+	"schedules-list":   func(ctx context.Context, c *client.Client) error { return drain(c.Schedules.List(ctx)) },
+	"schedules-get":    func(ctx context.Context, c *client.Client) error { return last(c.Schedules.Get(ctx, "x")) },
+	"schedules-pause":  func(ctx context.Context, c *client.Client) error { return last(c.Schedules.Pause(ctx, "x")) },
+	"schedules-resume": func(ctx context.Context, c *client.Client) error { return last(c.Schedules.Resume(ctx, "x")) },
+	"schedules-delete": func(ctx context.Context, c *client.Client) error { return c.Schedules.Delete(ctx, "x") },
+	"schedules-run":    func(ctx context.Context, c *client.Client) error { return last(c.Schedules.Run(ctx, "x")) },
+	"workers-lease": func(ctx context.Context, c *client.Client) error {
+		_, err := c.Workers.Lease(ctx, client.LeaseRequest{Queue: "q"})
+		return err
+	},
+	"workers-heartbeat": func(ctx context.Context, c *client.Client) error {
+		_, err := c.Workers.Heartbeat(ctx, []string{"x"}, nil)
+		return err
+	},
+	"workers-results": func(ctx context.Context, c *client.Client) error {
+		_, err := c.Workers.Results(ctx, []client.WorkerResult{{Lease: "x"}})
+		return err
+	},
 	"schedules-next":    func(ctx context.Context, c *client.Client) error { return drain(c.Schedules.Next(ctx, "x", 3)) },
 	"schedules-history": func(ctx context.Context, c *client.Client) error { return drain(c.Schedules.History(ctx, "x")) },
 	"webhooks-create": func(ctx context.Context, c *client.Client) error {
@@ -228,6 +240,7 @@ var without = map[string]string{
 	"server-docs":               "a page for people",
 	"executions-estimate-query": "Estimate asks with POST, which takes every input",
 	"socket-events":             "for pages in browsers; Events and Feed follow with less",
+	"providers-webhook":         "services send it, and sign it",
 }
 
 func last[T any](_ T, err error) error { return err }
@@ -352,7 +365,9 @@ var schemas = map[string]any{
 	"BulkFilter": client.BulkFilter{}, "BulkGroup": client.BulkGroup{}, "BulkItem": client.BulkItem{}, "BulkRequest": client.BulkRequest{}, "BulkResource": client.Bulk{},
 	"NewWebhook": client.NewWebhook{}, "WebhookAttempt": client.DeliveryAttempt{}, "WebhookDelivery": client.Delivery{}, "WebhookKey": client.WebhookKey{},
 	"NewSchedule": client.NewSchedule{}, "ScheduleResource": client.Schedule{}, "ScheduleFiring": client.ScheduleFiring{}, "ScheduleTime": client.ScheduleTime{},
-	"Settings": client.AccountSettings{}, "AccountLimits": client.AccountLimits{}, "AccountUsage": client.AccountUsage{}, "AccountResource": client.Account{}, "OwnAccount": client.OwnAccount{},
+	"LeaseRequest": client.LeaseRequest{}, "WorkerTask": client.WorkerTask{}, "WorkerReport": client.WorkerReport{}, "WorkerResult": client.WorkerResult{}, "WorkerFailure": client.WorkerFailure{},
+	"WorkerOutcome": client.WorkerOutcome{},
+	"Settings":      client.AccountSettings{}, "AccountLimits": client.AccountLimits{}, "AccountUsage": client.AccountUsage{}, "AccountResource": client.Account{}, "OwnAccount": client.OwnAccount{},
 	"DayBudget": client.DayBudget{}, "SecretResource": client.Secret{}, "KeyUsage": client.KeyUsage{}, "WebhookResource": client.Webhook{}, "WebhookRotateInBody": client.Rotation{}, "WebhookText": client.WebhookChange{},
 	"ServerLoad": client.ServerLoad{}, "RunLoad": client.RunLoad{}, "AccountLoad": client.AccountLoad{}, "AttemptLoad": client.AttemptLoad{}, "LimitLoad": client.LimitLoad{}, "CommitLoad": client.CommitLoad{},
 	"QueueLoad": client.QueueLoad{}, "MemoryLoad": client.MemoryLoad{}, "StoreLoad": client.StoreLoad{}, "RecentFailure": client.RecentFailure{},
@@ -370,7 +385,7 @@ var unread = map[string]string{
 }
 
 // aside are schemas that are no types of the client.
-var aside = regexp.MustCompile(`^(Page.*|Health|Metadata|TypeDefinition|BranchCondition|DurationRange|DeprecateInBody|VoidInBody|RotateKeyInBody|SetSecretInBody|RunHeads|CreditState|Adjustment|BackupInBody)$`)
+var aside = regexp.MustCompile(`^(Page.*|Health|Metadata|TypeDefinition|BranchCondition|DurationRange|DeprecateInBody|VoidInBody|RotateKeyInBody|SetSecretInBody|RunHeads|CreditState|Adjustment|BackupInBody|WorkerTasks|WorkerHeartbeat|EndedLeases|WorkerResults|WorkerOutcomes)$`)
 
 // Every field of the server's answers and requests is one of the client's types.
 func TestEveryFieldIsKnown(t *testing.T) {

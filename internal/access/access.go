@@ -41,6 +41,7 @@ const (
 	SecretsRead   Scope = "secrets:read" // their names: nothing answers a value
 	SecretsWrite  Scope = "secrets:write"
 	AccountRead   Scope = "account:read"
+	Work          Scope = "work"           // carry out the tasks of runs, as a remote worker
 	AccountsAdmin Scope = "accounts:admin" // other accounts, their limits and grants
 	ServerAdmin   Scope = "server:admin"   // the server itself: quarantine, backups, metrics
 )
@@ -51,6 +52,7 @@ type Role string
 // The roles of an account, from the one that only reads to the one that manages keys, and
 // the role of the operator of the server.
 const (
+	Worker    Role = "worker" // a remote worker, and nothing else
 	Viewer    Role = "viewer"
 	Operator  Role = "operator"
 	Developer Role = "developer"
@@ -62,12 +64,13 @@ var (
 	viewer    = []Scope{RecipesRead, RunsRead, FilesRead, CreditsRead, AccountRead}
 	operator  = append(slices.Clone(viewer), RunsExecute, RunsControl, FilesWrite)
 	developer = append(slices.Clone(operator), RecipesWrite, WebhooksRead, SecretsRead)
-	owner     = append(slices.Clone(developer), KeysWrite, WebhooksWrite, SecretsWrite)
+	owner     = append(slices.Clone(developer), KeysWrite, WebhooksWrite, SecretsWrite, Work)
+	worker    = []Scope{Work, FilesRead, FilesWrite}
 	admin     = append(slices.Clone(owner), AccountsAdmin, ServerAdmin)
 )
 
 // Roles returns the roles, the one with the fewest scopes first.
-func Roles() []Role { return []Role{Viewer, Operator, Developer, Owner, Admin} }
+func Roles() []Role { return []Role{Worker, Viewer, Operator, Developer, Owner, Admin} }
 
 // Scopes returns all scopes.
 func Scopes() []Scope { return slices.Clone(admin) }
@@ -75,6 +78,8 @@ func Scopes() []Scope { return slices.Clone(admin) }
 // Scopes returns what the role allows; nil for an unknown role.
 func (r Role) Scopes() []Scope {
 	switch r {
+	case Worker:
+		return worker
 	case Viewer:
 		return viewer
 	case Operator:

@@ -34,6 +34,7 @@ import (
 	"github.com/roux-engine/roux/internal/secrets"
 	"github.com/roux-engine/roux/internal/triggers"
 	"github.com/roux-engine/roux/internal/webhook"
+	"github.com/roux-engine/roux/internal/workers"
 )
 
 // Config is what a Server is made of.
@@ -173,6 +174,7 @@ func (s *Server) routes() {
 	s.bulkRoutes()
 	triggers.Register(s.rest, s.cfg.Schedules)
 	triggers.RegisterProviders(s.rest, s.cfg.Node.Jobs)
+	workers.Register(s.rest, s.cfg.Node.Workers)
 	s.healthRoutes()
 }
 

@@ -25,6 +25,7 @@ var groups = map[string]string{
 	"recipes":    "Registered recipes and their versions.",
 	"schedules":  "Times at which recipes are started.",
 	"providers":  "What services report about the jobs that steps wait for.",
+	"workers":    "Tasks that remote workers carry out.",
 	"secrets":    "The names of the account's secrets; nothing answers a value.",
 	"server":     "The state of the server, and its pages.",
 	"socket":     "The streams of many runs over one WebSocket.",

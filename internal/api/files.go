@@ -21,6 +21,7 @@ import (
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/rest"
+	"github.com/roux-engine/roux/internal/workers"
 )
 
 // A FileResource is a file as it is described when it is uploaded (X158, X159).
@@ -65,6 +66,7 @@ func (s *Server) fileRoutes() {
 }
 
 type uploadIn struct {
+	workers.FileLease
 	Name   string `query:"name" maxLength:"255" doc:"Name of the file, for people and for actions."`
 	Digest string `header:"X-Content-Sha256" maxLength:"71" doc:"SHA-256 of the content, hexadecimal; an upload with another one is refused."`
 	Type   string `header:"Content-Type" maxLength:"200" doc:"Type of the file, which is compared with its content."`
@@ -77,10 +79,14 @@ type fileFound struct {
 }
 
 func (s *Server) uploadFile(ctx context.Context, in *uploadIn) (*fileFound, error) {
+	account, err := in.Account(ctx, s.cfg.Node.Workers)
+	if err != nil {
+		return nil, err
+	}
 	r := rest.From(ctx)
 	body := &paced{r: r.HTTP.Body, ctl: http.NewResponseController(r.Writer), step: stepTime(ctx), end: time.Now().Add(max(patience, stepTime(ctx)))}
 	_ = body.ctl.SetReadDeadline(body.deadline(time.Now())) // also if nothing of it is read
-	f, err := s.cfg.Node.Files.Put(ctx, rest.Account(ctx), body, in.Name, mediaType(in.Type))
+	f, err := s.cfg.Node.Files.Put(ctx, account, body, in.Name, mediaType(in.Type))
 	if err != nil {
 		return nil, s.rest.Late(ctx, err)
 	}
@@ -189,9 +195,9 @@ type FilePath struct {
 	Hash string `path:"hash" maxLength:"71" doc:"sha256_ and the SHA-256 of the content."`
 }
 
-// file returns a file by its whole hash.
-func (s *Server) file(ctx context.Context, hash string) (blob.Entry, error) {
-	e, err := s.cfg.Node.Files.Find(ctx, rest.Account(ctx), hash)
+// file returns a file of an account by its whole hash.
+func (s *Server) file(ctx context.Context, account, hash string) (blob.Entry, error) {
+	e, err := s.cfg.Node.Files.Find(ctx, account, hash)
 	if err == nil && e.Info.Hash != hash {
 		err = fault.New(fault.FileNotFound, "the account has no such file")
 	}
@@ -199,7 +205,7 @@ func (s *Server) file(ctx context.Context, hash string) (blob.Entry, error) {
 }
 
 func (s *Server) getFile(ctx context.Context, in *FilePath) (*fileFound, error) {
-	e, err := s.file(ctx, in.Hash)
+	e, err := s.file(ctx, rest.Account(ctx), in.Hash)
 	if err != nil {
 		return nil, err
 	}
@@ -210,15 +216,20 @@ func (s *Server) getFile(ctx context.Context, in *FilePath) (*fileFound, error) 
 
 type contentIn struct {
 	FilePath
+	workers.FileLease
 	Range string `header:"Range" maxLength:"100" doc:"One range of bytes, such as bytes=0-1023."`
 }
 
 func (s *Server) fileContent(ctx context.Context, in *contentIn) (*streamOut, error) {
-	e, err := s.file(ctx, in.Hash)
+	account, err := in.Account(ctx, s.cfg.Node.Workers)
 	if err != nil {
 		return nil, err
 	}
-	from, n, part, err := byteRange(in.Range, e.Info.Size)
+	e, err := s.file(ctx, account, in.Hash)
+	if err != nil {
+		return nil, err
+	}
+	from, n, part, err := rest.ByteRange(in.Range, e.Info.Size)
 	if err != nil {
 		p := s.rest.Problem(ctx, err)
 		p.Set("Content-Range", "bytes */"+strconv.FormatInt(e.Info.Size, 10))
@@ -226,9 +237,9 @@ func (s *Server) fileContent(ctx context.Context, in *contentIn) (*streamOut, er
 	}
 	var r io.ReadCloser
 	if part {
-		r, _, err = s.cfg.Node.Files.Part(ctx, rest.Account(ctx), e.Info.Hash, from, n)
+		r, _, err = s.cfg.Node.Files.Part(ctx, account, e.Info.Hash, from, n)
 	} else {
-		r, err = s.cfg.Node.Files.Open(ctx, rest.Account(ctx), e.Info.Hash) // it checks the hash
+		r, err = s.cfg.Node.Files.Open(ctx, account, e.Info.Hash) // it checks the hash
 	}
 	if err != nil {
 		return nil, err
@@ -274,43 +285,8 @@ func (p *pacedWriter) Write(b []byte) (int, error) {
 	return p.w.Write(b)
 }
 
-// byteRange reads a header Range of one range. A header of another form is ignored, as RFC
-// 9110 says.
-func byteRange(header string, size int64) (from, n int64, part bool, err error) {
-	text, ok := strings.CutPrefix(header, "bytes=")
-	if !ok || strings.Contains(text, ",") {
-		return 0, size, false, nil
-	}
-	begin, end, ok := strings.Cut(text, "-")
-	if !ok {
-		return 0, size, false, nil
-	}
-	last := size - 1
-	if begin == "" {
-		count, err := strconv.ParseInt(end, 10, 64)
-		if err != nil || count < 0 {
-			return 0, size, false, nil
-		}
-		from = max(0, size-count)
-	} else {
-		if from, err = strconv.ParseInt(begin, 10, 64); err != nil {
-			return 0, size, false, nil
-		}
-		if end != "" {
-			if last, err = strconv.ParseInt(end, 10, 64); err != nil || last < from {
-				return 0, size, false, nil
-			}
-			last = min(last, size-1)
-		}
-	}
-	if from > last {
-		return 0, 0, false, fault.New(fault.RangeInvalid, "the file has %d bytes", size)
-	}
-	return from, last - from + 1, true, nil
-}
-
 func (s *Server) deleteFile(ctx context.Context, in *FilePath) (*struct{}, error) {
-	e, err := s.file(ctx, in.Hash)
+	e, err := s.file(ctx, rest.Account(ctx), in.Hash)
 	if err != nil {
 		return nil, err
 	}

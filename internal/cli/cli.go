@@ -31,6 +31,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/lease"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/provider"
 	"github.com/roux-engine/roux/internal/remote"
@@ -56,7 +57,7 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	if len(exporter) > 0 {
 		a.exporter = exporter[0]
 	}
-	_ = a.useActions(nil, nil, nil, nil) // without settings none can be wrong
+	_ = a.useActions(nil, nil, nil, nil, nil) // without settings none can be wrong
 	// Help and usage errors are written before flags are parsed.
 	a.screen = term.NewScreen(stderr, slices.Contains(args, "--no-color"), a.getenv)
 	root := a.command()
@@ -131,9 +132,10 @@ func (a *app) late(err error) error {
 	return fault.New(fault.CommandTimeout, "waited %s, as long as --timeout says, and the command was not done", a.timeout)
 }
 
-// useActions sets the actions that recipes may call, with the commands of the operator and the models of providers. They may reach
-// the addresses in allow in addition to public ones.
-func (a *app) useActions(allow []netip.Prefix, prices map[string]string, commands *operator.Set, providers map[string]provider.Config) error {
+// useActions sets the actions that recipes may call, with the commands of the operator, the services
+// of providers and the actions of remote workers. They may reach the addresses in allow in addition
+// to public ones.
+func (a *app) useActions(allow []netip.Prefix, prices map[string]string, commands *operator.Set, providers map[string]provider.Config, workers map[string]lease.Spec) error {
 	actions, err := node.NewActionsWith(allow, providers, a.getenv, a.more...)
 	if err != nil {
 		actions = node.NewActions(allow, a.more...)
@@ -141,7 +143,7 @@ func (a *app) useActions(allow []netip.Prefix, prices map[string]string, command
 	if commands != nil {
 		actions.AddCommands(commands)
 	}
-	err = errors.Join(err, actions.SetPrices(prices))
+	err = errors.Join(err, actions.AddWorkers(workers), actions.SetPrices(prices))
 	a.list, a.actions, a.built = actions.List, actions.Of(a.account), actions
 	return err
 }
@@ -225,7 +227,7 @@ func (a *app) addGroups(root *cobra.Command) {
 		{"to look at runs", slices.Concat([]*cobra.Command{a.runsCommand(), a.traceCommand()}, a.graphCommands(), []*cobra.Command{a.explainCommand(), a.eventsCommand(),
 			a.logsCommand(), a.feedCommand(), a.diffCommand(), a.replayCommand()})},
 		{"to pay for runs", []*cobra.Command{a.accountsCommand(), a.creditsCommand()}},
-		{"to serve others", slices.Concat([]*cobra.Command{a.serveCommand(), a.devCommand(), a.applyCommand(), a.recipesCommand(), a.keysCommand(), a.webhooksCommand(), a.schedulesCommand(), a.providersCommand(), a.listenCommand(), a.topCommand()}, a.emulatorCommands())},
+		{"to serve others", slices.Concat([]*cobra.Command{a.serveCommand(), a.devCommand(), a.applyCommand(), a.recipesCommand(), a.keysCommand(), a.webhooksCommand(), a.schedulesCommand(), a.providersCommand(), a.workerCommand(), a.listenCommand(), a.topCommand()}, a.emulatorCommands())},
 		{"to keep and share", []*cobra.Command{a.filesCommand(), a.secretsCommand(), a.exportCommand(), a.importCommand(), a.backupCommand(), a.restoreCommand()}},
 		{"this machine", []*cobra.Command{a.doctorCommand(), a.configCommand(), a.profilesCommand(), a.versionCommand()}},
 	} {

@@ -53,7 +53,7 @@ func appAt(t *testing.T, dir string, stderr io.Writer) *app {
 	}
 	a.screen = term.NewScreen(a.stderr, true, a.getenv)
 	a.log = newLog(a.screen, false)
-	if err := a.useActions(nil, nil, nil, nil); err != nil {
+	if err := a.useActions(nil, nil, nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	return a

@@ -241,7 +241,7 @@ func TestA15_A31_HostileNamesFromInside(t *testing.T) {
 	}
 	a.screen = term.NewScreen(a.stderr, true, a.getenv)
 	a.log = newLog(a.screen, false)
-	if err := a.useActions(nil, nil, nil, nil); err != nil {
+	if err := a.useActions(nil, nil, nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	h, err := a.openHost(t.Context(), nil)

@@ -76,7 +76,7 @@ func (a *app) createKeyCommand() *cobra.Command {
 		Use:   "create NAME",
 		Short: "Make a key, and print it once",
 		Long: "Make a key, and print it. It is the only line on standard output, is not stored, and is not shown again. NAME says what it is for. " +
-			"The role, from the one that only reads to the one that administers all accounts, is viewer, operator, developer, owner or admin; --scope gives single scopes instead of a role, or beside it. " +
+			"The role, from the one that only reads to the one that administers all accounts, is viewer, operator, developer, owner or admin; worker is for remote workers only; --scope gives single scopes instead of a role, or beside it. " +
 			"A key over a server can pass on only what it may do itself.",
 		Example: `roux keys create ci --role operator --account acme
 export ROUX_KEY="$(roux keys create laptop --role developer -q)"
@@ -106,7 +106,7 @@ roux keys create batch --role operator --limit 500 --reset monthly --expires 90d
 			return nil
 		},
 	}
-	cmd.Flags().Var(choice{&s.role, roleWords()}, "role", "what the key may do: viewer, operator, developer, owner or admin")
+	cmd.Flags().Var(choice{&s.role, roleWords()}, "role", "what the key may do: worker, viewer, operator, developer, owner or admin")
 	cmd.Flags().StringSliceVar(&s.scopes, "scope", nil, "a scope, such as runs:read (repeatable)")
 	cmd.Flags().StringVar(&s.expires, "expires", "", "when the key ends, such as 30d or 2027-01-31 (default never)")
 	cmd.Flags().Int64Var(&s.limit, "limit", 0, "credits that may be spent with the key (default: no limit of its own)")

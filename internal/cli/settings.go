@@ -70,8 +70,9 @@ func (a *app) prepare(cmd *cobra.Command) error {
 		return err
 	}
 	providers, err := a.config.Providers()
-	if err == nil {
-		err = a.useActions(allow, a.config.Prices(), commands, providers)
+	workers, wrong := a.config.Workers()
+	if err = errors.Join(err, wrong); err == nil {
+		err = a.useActions(allow, a.config.Prices(), commands, providers, workers)
 	}
 	if err != nil && !lenient(cmd) {
 		return err

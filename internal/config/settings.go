@@ -95,6 +95,11 @@ var table = []Setting{
 		Want: "names such as fetch,convert",
 	},
 	{
+		Key: "workers", Env: "ROUX_WORKERS", Default: "(none)", Table: true, check: checkWorkers, ofData: true,
+		What: "actions that remote workers carry out, by name: `queue` is the one that workers name, `input` and `output` are JSON Schemas (without both it is an action of Roux's own, carried out elsewhere), `accounts` may call it (default: local), `price` is what a call costs, `slots` how many tasks are under way at once, `lease` (30s) how long a worker may be silent, `labels` what a worker must have; see docs/workers.md" + ofProjects,
+		Want: `a mapping such as {"transcribe": {"queue": "audio", "input": {"type": "object"}, "output": {"type": "object"}}}`,
+	},
+	{
 		Key: "providers", Env: "ROUX_PROVIDERS", Default: "(none)", Table: true, check: checkProviders, ofData: true,
 		What: "services with language models, by names of your choice: `kind` is anthropic or openai (any service that speaks its protocol), `url` where its API is, `secret` the name of the account's secret with the key and `key_env` a variable with one for all other accounts, `model` the one for steps that name none, `prices` those of the models in credits for a million tokens of `input`, `output` and `cached`, `max_tokens` (4096) and `max_input_tokens` (200000) the most that a call is charged for, `slots` (64) how many calls it adds to those under way at once, whose sum is one limit for all of them, `stall` (60s) how long it may be silent; and services that carry out jobs: `kind` is replicate, fal, openai-background, or jobs with an `api`, and `slots` (1) how many are under way at once (docs/jobs.md)" + ofProjects,
 		Want: `a mapping such as {"main": {"kind": "openai", "key_env": "ROUX_MODEL_KEY", "model": "small", "prices": {"small": {"input": "0.5", "output": "2"}}}}`,

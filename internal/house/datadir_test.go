@@ -44,6 +44,7 @@ var mayOpen = map[string]string{
 	"internal/userfile/within.go StampsWithin": "sizes and times in a directory of recipes that the user names, through a rooted handle",
 	"internal/userfile/within.go ListWithin":   "the names in a directory of recipes that the user names",
 	"internal/cli/demo.go newDemo":             "a directory of this command alone",
+	"internal/cli/worker.go work":              "a directory of this command alone",
 	"internal/config/profiles.go SaveProfiles": "the directory of the user's configuration",
 	"internal/secrets/key.go openNamed":        "the file that the user names",
 	"internal/secrets/secrets.go openDir":      "a directory that the user names, through a rooted handle",

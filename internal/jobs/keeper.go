@@ -182,6 +182,9 @@ func (k *Keeper) load(ctx context.Context) error {
 // expect adds a job to those that are asked about.
 func (k *Keeper) expect(name string, submitted, now int64) {
 	provider, _ := split(name)
+	if provider == Workers {
+		return
+	}
 	p := k.providers[provider]
 	if p == nil {
 		p = &polls{free: now + k.gap()}

@@ -70,6 +70,19 @@ func recordKey(kind, provider, id string) store.RecordKey {
 	return store.RecordKey{Kind: kind, ID: provider + "/" + id}
 }
 
+// Workers is the provider of the tasks of remote workers (package lease). They are never asked
+// about, and no webhook of theirs comes late.
+const Workers = "worker"
+
+// IDOf returns the id of the job of a provider that a record with this kind and id is about.
+func IDOf(kind, id, provider string) (job string, ok bool) {
+	if kind != KindJob && kind != KindCancel {
+		return "", false
+	}
+	of, job := split(id)
+	return job, of == provider
+}
+
 // Key is the key of the record of a job.
 func Key(provider, id string) store.RecordKey { return recordKey(KindJob, provider, id) }
 
@@ -103,8 +116,9 @@ func AppendChanges(changes []store.RecordChange, c *journal.JobChange, of Source
 		put(KindJob, job.encode(), 0)
 		drop(KindCancel) // an earlier attempt of the step may have had the same job
 	case c.Kind == journal.JobEnded:
-		drop(KindJob)
-		changes = append(changes, ended(&job, at))
+		if drop(KindJob); job.Provider != Workers {
+			changes = append(changes, ended(&job, at))
+		}
 	}
 	if c.Kind == journal.JobCancelled {
 		put(KindCancel, nil, 0)

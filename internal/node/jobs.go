@@ -10,6 +10,7 @@ import (
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/jobs"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/store"
 )
 
 // keepJobs makes what asks services about external jobs, and has the engine tell it of them. An
@@ -28,6 +29,13 @@ func (n *Node) keepJobs(cfg *engine.Config) {
 		Service: func(provider string) action.Service { return services[provider] },
 	})
 	cfg.Jobs, cfg.JobSlots = n.Jobs.Changed, map[string]bool{}
+	if n.Workers != nil {
+		services[jobs.Workers] = n.Workers
+		cfg.Jobs = func(changes []store.RecordChange) {
+			n.Jobs.Changed(changes)
+			n.Workers.Changed(changes)
+		}
+	}
 	for i := range n.Config.Actions.List {
 		a := &n.Config.Actions.List[i]
 		switch {

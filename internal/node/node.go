@@ -35,6 +35,7 @@ import (
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/jobs"
+	"github.com/roux-engine/roux/internal/lease"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/provider"
 	"github.com/roux-engine/roux/internal/retention"
@@ -83,7 +84,8 @@ func OpenStore(ctx context.Context, dir string) (Store, error) {
 type Actions struct {
 	List      []action.Action // Roux's, followed by the program's own
 	Catalogue *compile.Catalogue
-	commands  *command.Set // nil = none
+	commands  *command.Set   // nil = none
+	workers   *lease.Manager // nil = no action is carried out by remote workers
 	egress    *egress.Client
 	models    *provider.Set
 }
@@ -146,27 +148,47 @@ func (a *Actions) AddCommands(set *command.Set) {
 	a.Catalogue = Catalogue(a.List)
 }
 
-// permits returns what decides which commands are there for an account; nil = there are none.
-func (a *Actions) permits() func(account, name string) bool {
-	if a.commands == nil {
+// AddWorkers adds the actions that remote workers carry out, which replace those of the same name
+// and version. The error is fault.ConfigInvalid.
+func (a *Actions) AddWorkers(specs map[string]lease.Spec) error {
+	if len(specs) == 0 {
 		return nil
 	}
-	return a.commands.Permits
+	remotes, err := lease.Remotes(specs, func(name string) *action.Action { return a.Catalogue.Find(name, "") })
+	if err != nil {
+		return err
+	}
+	a.workers = lease.New(remotes, specs)
+	a.List = append(a.List, a.workers.Actions()...)
+	a.Catalogue = Catalogue(a.List)
+	return nil
+}
+
+// permits returns what decides which commands and actions of workers are there for an account;
+// nil = there are none.
+func (a *Actions) permits() func(account, name string) bool {
+	if a.commands == nil && a.workers == nil {
+		return nil
+	}
+	return func(account, name string) bool {
+		return a.commands.Permits(account, name) && a.workers.Permits(account, name)
+	}
 }
 
 // Of returns the actions that are there for an account.
 func (a *Actions) Of(account string) compile.Actions {
-	if a.commands == nil {
+	permits := a.permits()
+	if permits == nil {
 		return a.Catalogue
 	}
-	return compile.Only(a.Catalogue, func(name string) bool { return a.commands.Permits(account, name) })
+	return compile.Only(a.Catalogue, func(name string) bool { return permits(account, name) })
 }
 
 // With returns the actions with others in addition, which replace those of the same name and
 // version.
 func (a *Actions) With(own ...action.Action) *Actions {
 	list := slices.Concat(a.List, own)
-	return &Actions{List: list, Catalogue: Catalogue(list), commands: a.commands, egress: a.egress, models: a.models}
+	return &Actions{List: list, Catalogue: Catalogue(list), commands: a.commands, workers: a.workers, egress: a.egress, models: a.models}
 }
 
 // UseAddress sets where services reach this server, see [provider.Set.UseAddress].
@@ -174,6 +196,12 @@ func (a *Actions) UseAddress(url string) { a.models.UseAddress(url) }
 
 // Providers returns what is configured of the services behind actions.
 func (a *Actions) Providers() []provider.Info { return a.models.List() }
+
+// Open prepares the actions for use without a node, in the process of a remote worker: the commands
+// have working directories in dir.
+func (a *Actions) Open(ctx context.Context, dir string) error {
+	return a.commands.Open(ctx, dir)
+}
 
 // Send sends a request to an address that actions may connect to, and follows no redirect.
 func (a *Actions) Send(req *http.Request) (*http.Response, error) { return a.egress.RoundTrip(req) }
@@ -254,6 +282,7 @@ type Node struct {
 	Accounts *account.Accounts
 	Hooks    *webhook.Hooks
 	Jobs     *jobs.Keeper
+	Workers  *lease.Manager // nil = no action is carried out by remote workers
 
 	serving sync.Mutex                  // held while a service begins or ends
 	served  bool                        // Serve was called
@@ -305,11 +334,18 @@ func Open(ctx context.Context, st Store, cfg Config) (*Node, error) {
 	if cfg.Observer != nil {
 		ecfg.Observer, ecfg.Traced = cfg.Observer, cfg.Observer.Traced()
 	}
+	startWorkers, err := n.attachWorkers(ctx)
+	if err != nil {
+		return nil, errors.Join(err, files.Close(), st.Close())
+	}
 	n.keepJobs(&ecfg)
 	if n.Engine, err = engine.Open(ctx, ecfg); err != nil {
 		return nil, errors.Join(err, files.Close(), st.Close())
 	}
 	n.endJobs = n.Jobs.Start()
+	if err := startWorkers(ctx); err != nil {
+		return nil, errors.Join(err, n.Stop(ctx))
+	}
 	n.Hooks.Attach(webhook.Host{Engine: n.Engine, Store: st})
 	return n, nil
 }

@@ -26,14 +26,14 @@ import (
 
 // A place is a data directory with the actions of its server.
 type place struct {
-	t       *testing.T
+	t       testing.TB
 	dir     string
 	actions *node.Actions
 	began   chan int      // the number of each attempt of "hold"
 	release chan struct{} // ends them
 }
 
-func newPlace(t *testing.T) *place {
+func newPlace(t testing.TB) *place {
 	t.Helper()
 	p := &place{t: t, dir: t.TempDir(), began: make(chan int, 10), release: make(chan struct{})}
 	p.actions = node.NewActions(nil, action.Action{Name: "hold", Version: "1.0.0", Description: "Waits.", Run: func(ctx context.Context, task *action.Task) (action.Result, error) {
@@ -93,7 +93,7 @@ func (p *place) close(s *service.Service) {
 }
 
 // ask sends a request, and returns the status and the answer.
-func ask(t *testing.T, method, url, token, body string) (int, map[string]any) {
+func ask(t testing.TB, method, url, token, body string) (int, map[string]any) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+)
+
+// leased returns a client whose requests for files show a lease.
+func (c *Client) leased(lease string) *Client {
+	other := *c
+	other.cfg.Header = c.cfg.Header.Clone()
+	if other.cfg.Header == nil {
+		other.cfg.Header = map[string][]string{}
+	}
+	other.cfg.Header.Set("Roux-Lease", lease)
+	other.Files = &Files{&other}
+	return &other
+}
+
+// leaseFiles are the files of the account of a task. One that is opened is copied to a temporary
+// file, which is removed at the end of the task.
+type leaseFiles struct {
+	c    *Client
+	mu   sync.Mutex
+	open []*os.File
+}
+
+// Open implements action.Files.
+func (f *leaseFiles) Open(ctx context.Context, hash string) (action.File, error) {
+	r, err := f.c.Files.Open(ctx, hash, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = r.Close() }()
+	tmp, err := os.CreateTemp("", "roux-task-*")
+	if err != nil {
+		return nil, fault.Wrap(fault.StoreFailed, err, "a file of the task cannot be stored: %v", err)
+	}
+	_ = os.Remove(tmp.Name()) // where that is not possible yet, close does it
+	f.mu.Lock()
+	f.open = append(f.open, tmp)
+	f.mu.Unlock()
+	size, err := io.Copy(tmp, r)
+	if err == nil {
+		_, err = tmp.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, err
+	}
+	info := action.FileInfo{Hash: hash, MimeType: "application/octet-stream", Size: size}
+	if known, err := f.c.Files.Get(ctx, hash); err == nil {
+		info = action.FileInfo{Hash: known.Hash, Name: known.Name, MimeType: known.MimeType, Size: known.SizeBytes, Extended: known.Extended}
+	}
+	return &leaseFile{tmp, info}, nil
+}
+
+type leaseFile struct {
+	*os.File
+	info action.FileInfo
+}
+
+// Info implements action.File.
+func (f *leaseFile) Info() action.FileInfo { return f.info }
+
+// Put implements action.Files.
+func (f *leaseFiles) Put(ctx context.Context, r io.Reader, name, mimeType string) (action.FileInfo, error) {
+	up, err := f.c.Files.Upload(ctx, r, UploadOptions{Name: name, Type: mimeType})
+	if err != nil {
+		return action.FileInfo{}, err
+	}
+	return action.FileInfo{Hash: up.Hash, Name: up.Name, MimeType: up.MimeType, Size: up.SizeBytes, Extended: up.Extended}, nil
+}
+
+func (f *leaseFiles) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, tmp := range f.open {
+		if err := tmp.Close(); errors.Is(err, os.ErrClosed) || err == nil {
+			_ = os.Remove(tmp.Name()) // it may be gone
+		}
+	}
+}
+
+// A leaseReporter collects what an action reports.
+type leaseReporter struct {
+	r     *working
+	lease string
+}
+
+func (p *leaseReporter) add(rep WorkerReport) {
+	rep.Lease = p.lease
+	p.r.mu.Lock()
+	first := len(p.r.reports) == 0
+	p.r.reports = append(p.r.reports, rep)
+	p.r.mu.Unlock()
+	if first {
+		p.r.nudge()
+	}
+}
+
+// Progress implements action.Reporter.
+func (p *leaseReporter) Progress(fraction float64, text string) {
+	p.add(WorkerReport{Fraction: &fraction, Text: text})
+}
+
+// Log implements action.Reporter.
+func (p *leaseReporter) Log(level, text string) { p.add(WorkerReport{Level: level, Log: text}) }
+
+// Delta implements action.Reporter.
+func (p *leaseReporter) Delta(text string) { p.add(WorkerReport{Delta: text}) }
+
+// Preview implements action.Reporter.
+func (p *leaseReporter) Preview(value any) {
+	if raw, err := json.Marshal(value); err == nil {
+		p.add(WorkerReport{Preview: raw})
+	}
+}

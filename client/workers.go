@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// Workers are tasks that remote workers carry out. A [Worker] uses them.
+type Workers struct{ c *Client }
+
+// A LeaseRequest is what a worker asks for.
+type LeaseRequest struct {
+	Queue   string            `json:"queue"`
+	Actions []string          `json:"actions,omitempty"` // names, or name@version; default: all of the queue
+	Labels  map[string]string `json:"labels,omitempty"`  // that the worker has
+	Max     int               `json:"max,omitempty"`     // tasks, up to 256; default 1
+	WaitMS  int64             `json:"waitMs,omitempty"`  // for the first, up to 30000
+}
+
+// A WorkerTask is a task that a worker has got.
+type WorkerTask struct {
+	Lease       string          `json:"lease"` // shown with everything that the worker says of the task
+	Action      string          `json:"action"`
+	Version     string          `json:"version"`
+	Input       json.RawMessage `json:"input"`
+	Account     string          `json:"account"`
+	Run         string          `json:"run"`
+	Step        string          `json:"step"`
+	Attempt     int             `json:"attempt"`
+	EffectKey   string          `json:"effectKey"`
+	TraceParent string          `json:"traceParent,omitempty"`
+	LeaseMS     int64           `json:"leaseMs"` // how long the worker may be silent
+	ExpiresAt   time.Time       `json:"expiresAt"`
+}
+
+// A WorkerReport is what a worker says of a task that goes on.
+type WorkerReport struct {
+	Lease    string          `json:"lease"`
+	Fraction *float64        `json:"fraction,omitempty"` // how much is done, 0 to 1
+	Text     string          `json:"text,omitempty"`     // what is being done
+	Level    string          `json:"level,omitempty"`    // of Log: debug, info, warn or error
+	Log      string          `json:"log,omitempty"`
+	Delta    string          `json:"delta,omitempty"` // a piece of a text that is streamed
+	Preview  json.RawMessage `json:"preview,omitempty"`
+}
+
+// A WorkerResult is how a task has ended: with an output or an error.
+type WorkerResult struct {
+	Lease  string          `json:"lease"`
+	Output json.RawMessage `json:"output,omitempty"`
+	Error  *WorkerFailure  `json:"error,omitempty"`
+	Price  string          `json:"price,omitempty"` // what the call cost, of an action with a price
+}
+
+// A WorkerFailure is why a task failed.
+type WorkerFailure struct {
+	Code         string `json:"code,omitempty"` // default STEP_FAILED
+	Message      string `json:"message"`
+	RetryAfterMS int64  `json:"retryAfterMs,omitempty"`
+}
+
+// The states of a WorkerOutcome.
+const (
+	OutcomeRecorded = "recorded" // it is durable
+	OutcomeEnded    = "ended"    // the lease is over, and the result does not count
+	OutcomeFailed   = "failed"   // it is to be sent again
+)
+
+// A WorkerOutcome is what became of a result.
+type WorkerOutcome struct {
+	Lease  string `json:"lease"`
+	Status string `json:"status"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// Lease returns tasks of a queue, none if there were none for as long as the request waits.
+func (w *Workers) Lease(ctx context.Context, req LeaseRequest) ([]WorkerTask, error) {
+	cl, err := at(http.MethodPost, "v1", "workers", "lease").send(req)
+	if err != nil {
+		return nil, err
+	}
+	var out struct {
+		Tasks []WorkerTask `json:"tasks"`
+	}
+	_, err = w.c.do(ctx, cl, &out)
+	return out.Tasks, err
+}
+
+// Heartbeat extends leases and passes reports on. It returns the leases that are over.
+func (w *Workers) Heartbeat(ctx context.Context, leases []string, reports []WorkerReport) (ended []string, err error) {
+	cl, err := at(http.MethodPost, "v1", "workers", "heartbeat").send(struct {
+		Leases  []string       `json:"leases,omitempty"`
+		Reports []WorkerReport `json:"reports,omitempty"`
+	}{leases, reports})
+	if err != nil {
+		return nil, err
+	}
+	var out struct {
+		Ended []string `json:"ended"`
+	}
+	_, err = w.c.do(ctx, cl, &out)
+	return out.Ended, err
+}
+
+// Results says how tasks have ended. The outcomes are in the order of the results.
+func (w *Workers) Results(ctx context.Context, results []WorkerResult) ([]WorkerOutcome, error) {
+	cl, err := at(http.MethodPost, "v1", "workers", "results").send(struct {
+		Results []WorkerResult `json:"results"`
+	}{results})
+	if err != nil {
+		return nil, err
+	}
+	var out struct {
+		Results []WorkerOutcome `json:"results"`
+	}
+	_, err = w.c.do(ctx, cl, &out)
+	return out.Results, err
+}

@@ -1,0 +1,547 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lease
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jobs"
+	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// A hall is a manager with steps that wait for its tasks.
+type hall struct {
+	*Manager
+	t *testing.T
+
+	mu      sync.Mutex
+	inputs  map[string]string // of steps that wait, by the id of the job
+	results []string          // "id output" or "id CODE"
+	renders int
+	fail    error // that Settle returns
+}
+
+func newHall(t *testing.T, change func(*Remote)) *hall {
+	t.Helper()
+	remotes := []Remote{
+		{Action: action.Action{Name: "a", Version: "1.0.0", Faults: []fault.Code{fault.FileInvalid}}, Queue: "q", Lease: 30 * time.Second},
+		{Action: action.Action{Name: "b", Version: "2.0.0"}, Queue: "q", Lease: 30 * time.Second, Labels: map[string]string{"gpu": "yes"}},
+		{Action: action.Action{Name: "c", Version: "1.0.0", Delivery: action.AtMostOnce}, Queue: "other", Lease: 30 * time.Second},
+	}
+	for i := range remotes {
+		if remotes[i].Timeout = time.Hour; change != nil {
+			change(&remotes[i])
+		}
+	}
+	h := &hall{t: t, inputs: map[string]string{}}
+	h.restart(remotes)
+	return h
+}
+
+// restart makes a new manager, as a process after this one does.
+func (h *hall) restart(remotes []Remote) {
+	h.Manager = New(remotes, nil)
+	h.Attach(Host{Key: []byte("key"), Settle: h.settle})
+}
+
+// work lets leases lapse until the test ends.
+func (h *hall) work() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	m := h.Manager
+	go func() { m.Run(ctx); close(done) }()
+	h.t.Cleanup(func() { cancel(); <-done })
+}
+
+func (h *hall) settle(ctx context.Context, j *jobs.Job, from journal.Source, fn action.Func) error {
+	h.mu.Lock()
+	input, waits := h.inputs[j.ID]
+	fail := h.fail
+	h.mu.Unlock()
+	if fail != nil {
+		return fail
+	}
+	if !waits {
+		return nil
+	}
+	res, err := fn(ctx, &action.Task{Input: json.RawMessage(input), EffectKey: "key of " + j.ID, Account: j.Account})
+	if errors.Is(err, action.ErrUnsettled) {
+		h.mu.Lock()
+		h.renders++
+		h.mu.Unlock()
+		return err
+	}
+	text := string(fault.CodeOf(err))
+	if err == nil {
+		text = string(res.Output.(json.RawMessage))
+	}
+	h.mu.Lock()
+	h.results = append(h.results, j.Account+" "+text)
+	delete(h.inputs, j.ID)
+	h.mu.Unlock()
+	h.Changed([]store.RecordChange{{Delete: true, Record: store.Record{RecordKey: jobs.Key(jobs.Workers, j.ID)}}})
+	return nil
+}
+
+// submit makes a step of an account call an action, and returns the id of its job.
+func (h *hall) submit(account, name, version, input string) string {
+	h.t.Helper()
+	var run action.Func
+	for _, a := range h.Actions() {
+		if a.Name == name {
+			run = a.Run
+		}
+	}
+	h.mu.Lock()
+	key := fmt.Sprintf("%s-%d", account, len(h.inputs)+len(h.results))
+	h.mu.Unlock()
+	res, err := run(context.Background(), &action.Task{Account: account, EffectKey: key, Input: json.RawMessage(input)})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.mu.Lock()
+	h.inputs[res.Job.ID] = input
+	h.mu.Unlock()
+	h.written(account, name, version, res.Job.ID, 1)
+	return res.Job.ID
+}
+
+// written tells the manager that the record of a job is durable.
+func (h *hall) written(account, name, version, id string, attempt uint32) {
+	data, err := json.Marshal(jobs.Job{Account: account, Run: "run", Name: "step", Action: name, Version: version, Gen: 1, Attempt: attempt, Expires: time.Now().Add(time.Hour).UnixMicro()})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.Changed([]store.RecordChange{{Record: store.Record{RecordKey: jobs.Key(jobs.Workers, id), Data: data}}})
+}
+
+func (h *hall) lease(want Want) []WorkerTask {
+	h.t.Helper()
+	want.Queue = "q"
+	list, err := h.Lease(h.t.Context(), &want)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return list
+}
+
+func (h *hall) all() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.results)
+}
+
+func output(lease, text string) *WorkerResult {
+	return &WorkerResult{Lease: lease, Output: json.RawMessage(text)}
+}
+
+// A task is handed out once its record is written, to one worker, and its result counts once.
+func TestLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t, nil)
+		h.submit("x", "a", "1.0.0", `{"n":1}`)
+		tasks := h.lease(Want{Max: 10})
+		if len(tasks) != 1 || string(tasks[0].Input) != `{"n":1}` || tasks[0].Action != "a" || tasks[0].LeaseMS != 30_000 {
+			t.Fatalf("%+v", tasks)
+		}
+		if again := h.lease(Want{Max: 10}); len(again) != 0 {
+			t.Fatalf("it is handed out twice: %+v", again)
+		}
+		if err := h.Finish(t.Context(), output(tasks[0].Lease, `1`), "y"); !errors.Is(err, ErrStale) {
+			t.Errorf("a worker of another account: %v", err)
+		}
+		if err := h.Finish(t.Context(), output(tasks[0].Lease, `1`), "x"); err != nil {
+			t.Error(err)
+		}
+		if err := h.Finish(t.Context(), output(tasks[0].Lease, `2`), "x"); !errors.Is(err, ErrStale) {
+			t.Errorf("a second result: %v", err)
+		}
+		if got := h.all(); !slices.Equal(got, []string{"x 1"}) {
+			t.Error(got)
+		}
+	})
+}
+
+// A28: a lease that was altered, made up, or is of another task is worth nothing.
+func TestA28_Leases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t, nil)
+		id := h.submit("x", "a", "1.0.0", `{}`)
+		other := h.submit("x", "a", "1.0.0", `{}`)
+		tasks := h.lease(Want{Max: 1})
+		good := tasks[0].Lease
+		for _, token := range []string{"", ".", "..", id, id + ".", id + ".1.", strings.Replace(good, id, other, 1), good + "x", good[:len(good)-1], strings.ToUpper(good), strings.Replace(good, ".", ".0", 1), id + ".zz." + strings.Repeat("A", 22)} {
+			if err := h.Finish(t.Context(), output(token, `1`), ""); !errors.Is(err, ErrStale) {
+				t.Errorf("%q: %v", token, err)
+			}
+			if ended := h.Extend([]string{token}, ""); len(ended) != 1 {
+				t.Errorf("%q is extended", token)
+			}
+			if _, err := h.Holds(token, ""); err == nil {
+				t.Errorf("%q opens files", token)
+			}
+		}
+		if account, err := h.Holds(good, ""); account != "x" || err != nil {
+			t.Error(account, err)
+		}
+	})
+}
+
+// F07, I3: a worker that is silent for longer than its lease loses the task, and its late result
+// does not count.
+func TestF07_LateResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t, nil)
+		h.work()
+		h.submit("x", "a", "1.0.0", `{}`)
+		first := h.lease(Want{})[0]
+		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		second := h.lease(Want{})
+		if len(second) != 1 || second[0].EffectKey != first.EffectKey {
+			t.Fatalf("%+v", second)
+		}
+		if ended := h.Extend([]string{first.Lease, second[0].Lease}, ""); !slices.Equal(ended, []string{first.Lease}) {
+			t.Errorf("%v", ended)
+		}
+		if err := h.Finish(t.Context(), output(first.Lease, `"late"`), ""); !errors.Is(err, ErrStale) {
+			t.Error(err)
+		}
+		if err := h.Finish(t.Context(), output(second[0].Lease, `"right"`), ""); err != nil {
+			t.Error(err)
+		}
+		if got := h.all(); !slices.Equal(got, []string{`x "right"`}) {
+			t.Error(got)
+		}
+	})
+}
+
+// F08: a slow worker that says it goes on keeps the task, however long it takes.
+func TestF08_SlowWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t, nil)
+		h.work()
+		h.submit("x", "a", "1.0.0", `{}`)
+		task := h.lease(Want{})[0]
+		for range 30 {
+			time.Sleep(20 * time.Second)
+			if ended := h.Extend([]string{task.Lease, task.Lease}, ""); len(ended) != 0 {
+				t.Fatal("it has lost the task")
+			}
+		}
+		if more := h.lease(Want{}); len(more) != 0 {
+			t.Error("another worker has it, too")
+		}
+		if err := h.Finish(t.Context(), output(task.Lease, `1`), ""); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A task that its workers do not survive fails after three of them; one of at_most_once after the
+// first.
+func TestLostTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t, nil)
+		h.work()
+		h.submit("x", "a", "1.0.0", `{}`)
+		for i := range MaxLosses {
+			if got := h.lease(Want{}); len(got) != 1 {
+				t.Fatalf("loss %d: %v", i, got)
+			}
+			time.Sleep(31 * time.Second)
+			synctest.Wait()
+		}
+		if got := h.all(); !slices.Equal(got, []string{"x INTERRUPTED"}) {
+			t.Fatal(got)
+		}
+		h.submit("x", "c", "1.0.0", `{}`)
+		if list, err := h.Lease(t.Context(), &Want{Queue: "other"}); err != nil || len(list) != 1 {
+			t.Fatal(list, err)
+		}
+		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		if got := h.all(); !slices.Equal(got, []string{"x INTERRUPTED", "x INTERRUPTED"}) {
+			t.Error(got)
+		}
+	})
+}
+
+// After a restart each task stays with the worker that had it, for one lease. One that nobody
+// extends is handed out again, with its input rendered anew.
+func TestRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t, nil)
+		h.submit("x", "a", "1.0.0", `{"n":1}`)
+		h.submit("x", "a", "1.0.0", `{"n":2}`)
+		tasks := h.lease(Want{Max: 2})
+		st := recordsOf(h)
+		h.restart(h.list)
+		h.work()
+		if err := h.Load(t.Context(), st); err != nil {
+			t.Fatal(err)
+		}
+		if got := h.lease(Want{Max: 2}); len(got) != 0 {
+			t.Fatalf("they are handed out at once: %+v", got)
+		}
+		if ended := h.Extend([]string{tasks[0].Lease}, ""); len(ended) != 0 {
+			t.Fatal("a worker has lost its task with the restart")
+		}
+		time.Sleep(20 * time.Second)
+		h.Extend([]string{tasks[0].Lease}, "")
+		time.Sleep(11 * time.Second)
+		synctest.Wait()
+		got := h.lease(Want{Max: 2})
+		if len(got) != 1 || string(got[0].Input) != `{"n":2}` || h.renders != 1 || got[0].EffectKey == "" {
+			t.Fatalf("%+v, rendered %d times", got, h.renders)
+		}
+		if err := h.Finish(t.Context(), output(tasks[1].Lease, `0`), ""); !errors.Is(err, ErrStale) {
+			t.Error(err)
+		}
+		for i, lease := range []string{tasks[0].Lease, got[0].Lease} {
+			if err := h.Finish(t.Context(), output(lease, fmt.Sprint(i)), ""); err != nil {
+				t.Error(i, err)
+			}
+		}
+	})
+}
+
+// kept are the records of the jobs that steps wait for.
+type kept []store.Record
+
+func recordsOf(h *hall) (list kept) {
+	h.Manager.mu.Lock()
+	defer h.Manager.mu.Unlock()
+	for id, w := range h.tasks {
+		data, err := json.Marshal(w.job)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		list = append(list, store.Record{RecordKey: jobs.Key(jobs.Workers, id), Data: data})
+	}
+	slices.SortFunc(list, func(a, b store.Record) int { return strings.Compare(a.ID, b.ID) })
+	return list
+}
+
+func (k kept) Record(context.Context, store.RecordKey) (store.Record, error) {
+	return store.Record{}, fault.New(fault.RecordNotFound, "none")
+}
+
+func (k kept) Records(_ context.Context, q store.RecordQuery) (page []store.Record, more bool, err error) {
+	for _, r := range k {
+		if r.Kind == q.Kind && r.ID > q.After && strings.HasPrefix(r.ID, q.Prefix) {
+			page = append(page, r)
+		}
+	}
+	if q.Limit > 0 && len(page) > q.Limit {
+		return page[:q.Limit], true, nil
+	}
+	return page, false, nil
+}
+
+// A step that was cancelled takes its task back: who has it learns that, and nobody else gets it.
+func TestCancelledTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t, nil)
+		for range 2 {
+			h.submit("x", "a", "1.0.0", `{}`)
+		}
+		task := h.lease(Want{Max: 1})[0]
+		for id := range h.inputs {
+			h.Changed([]store.RecordChange{{Record: store.Record{RecordKey: jobs.CancelKey(jobs.Workers, id)}}})
+		}
+		if ended := h.Extend([]string{task.Lease}, ""); len(ended) != 1 {
+			t.Error("its worker is not told")
+		}
+		if got := h.lease(Want{Max: 1}); len(got) != 0 {
+			t.Errorf("%+v", got)
+		}
+		if h.kept != 0 || len(h.tasks) != 0 {
+			t.Errorf("%d bytes of %d tasks are kept", h.kept, len(h.tasks))
+		}
+	})
+}
+
+// Accounts take turns; a worker gets tasks of its account and of what it can do.
+func TestWhoGetsWhat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t, nil)
+		for range 3 {
+			h.submit("x", "a", "1.0.0", `{}`)
+		}
+		h.submit("y", "a", "1.0.0", `{}`)
+		h.submit("y", "b", "2.0.0", `{}`)
+		var order []string
+		for _, task := range h.lease(Want{Max: 3}) {
+			order = append(order, task.Account)
+		}
+		if !slices.Equal(order, []string{"x", "y", "x"}) {
+			t.Errorf("%v: the accounts do not take turns", order)
+		}
+		if got := h.lease(Want{Account: "y", Max: 10}); len(got) != 0 {
+			t.Errorf("without its label: %+v", got)
+		}
+		if _, err := h.Lease(t.Context(), &Want{Queue: "q", Actions: []string{"b"}}); fault.CodeOf(err) != fault.NotFound {
+			t.Errorf("an action that it cannot carry out: %v", err)
+		}
+		if got := h.lease(Want{Account: "y", Max: 10, Actions: []string{"b@2.0.0"}, Labels: map[string]string{"gpu": "yes", "zone": "z"}}); len(got) != 1 || got[0].Action != "b" {
+			t.Errorf("with its label: %+v", got)
+		}
+		if _, err := h.Lease(t.Context(), &Want{Queue: "none"}); fault.CodeOf(err) != fault.NotFound {
+			t.Error(err)
+		}
+	})
+}
+
+// Workers that wait are told of a task, each of one, and leave when their time is over.
+func TestLongPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t, nil)
+		got := make(chan int, 10)
+		for range 3 {
+			go func() { got <- len(h.lease(Want{Wait: 20 * time.Second, Max: 1})) }()
+		}
+		synctest.Wait()
+		begin := time.Now()
+		h.submit("x", "a", "1.0.0", `{}`)
+		h.submit("x", "a", "1.0.0", `{}`)
+		if a, b := <-got, <-got; a+b != 2 || time.Since(begin) != 0 {
+			t.Errorf("%d and %d tasks after %s", a, b, time.Since(begin))
+		}
+		if n := <-got; n != 0 || time.Since(begin) != 20*time.Second {
+			t.Errorf("%d tasks after %s", n, time.Since(begin))
+		}
+		for name, s := range h.shelves {
+			if len(s.waiting) != 0 {
+				t.Errorf("%d workers wait for %s", len(s.waiting), name)
+			}
+		}
+	})
+}
+
+// A worker that is told of a task, and leaves without it, passes that on.
+func TestToldWorkerLeaves(t *testing.T) {
+	h := newHall(t, nil)
+	s := h.shelves["a@1.0.0"]
+	first, second := &waiting{told: make(chan struct{})}, &waiting{told: make(chan struct{})}
+	s.waiting = []*waiting{first, second}
+	h.submit("x", "a", "1.0.0", `{}`)
+	if !first.done || second.done {
+		t.Fatal("not the first one is told")
+	}
+	h.leave([]*shelf{s}, first)
+	if !second.done {
+		t.Error("the task waits, and so does the second worker")
+	}
+}
+
+// A result that could not be recorded may be sent again; a submission that was never written is
+// forgotten.
+func TestFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t, nil)
+		h.work()
+		h.submit("x", "a", "1.0.0", `{}`)
+		task := h.lease(Want{})[0]
+		h.mu.Lock()
+		h.fail = fault.New(fault.StoreFailed, "the disk is away")
+		h.mu.Unlock()
+		if err := h.Finish(t.Context(), output(task.Lease, `1`), ""); fault.CodeOf(err) != fault.StoreFailed {
+			t.Error(err)
+		}
+		h.mu.Lock()
+		h.fail = nil
+		h.mu.Unlock()
+		if err := h.Finish(t.Context(), output(task.Lease, `1`), ""); err != nil {
+			t.Error(err)
+		}
+		if _, err := h.Actions()[0].Run(t.Context(), &action.Task{Account: "x", EffectKey: "never", Input: json.RawMessage(`{"a":1}`)}); err != nil {
+			t.Fatal(err)
+		}
+		h.Manager.mu.Lock()
+		if h.kept == 0 {
+			t.Error("its input is not kept: this proves nothing")
+		}
+		h.Manager.mu.Unlock()
+		time.Sleep(unknownAfter + time.Minute)
+		synctest.Wait()
+		h.Manager.mu.Lock()
+		defer h.Manager.mu.Unlock()
+		if h.kept != 0 || len(h.tasks) != 0 {
+			t.Errorf("%d bytes of %d tasks are kept", h.kept, len(h.tasks))
+		}
+	})
+}
+
+// What a worker says of a failure: codes that the action declares, and some that any may use.
+func TestFailureCodes(t *testing.T) {
+	r := &Remote{Action: action.Action{Faults: []fault.Code{fault.FileInvalid}}}
+	for code, want := range map[string]fault.Code{"": fault.StepFailed, "FILE_INVALID": fault.FileInvalid, "RATE_LIMITED": fault.RateLimited, "STORE_CORRUPT": fault.StepFailed, "nonsense": fault.StepFailed} {
+		err := (&WorkerFailure{Code: code, Message: "it broke", RetryAfterMS: 5}).fault(r)
+		var f *fault.Error
+		if !errors.As(err, &f) || f.Code != want || f.RetryAfterMS != 5 || f.Msg != "it broke" {
+			t.Errorf("%q: %v", code, err)
+		}
+	}
+}
+
+// A table that is wrong says where.
+func TestParse(t *testing.T) {
+	good := `{"a": {"input": {"type": "object"}, "output": {"type": "object"}, "queue": "gpu", "lease": "1m", "price": "0.5", "accounts": ["acme", "*"], "delivery": "at_most_once", "faults": ["FILE_INVALID"], "metadata": {"inputTypes": []}}, "resize-image": {"queue": "images"}}`
+	specs, err := Parse(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := &action.Action{Name: "resize-image", Version: "1.2.3", Cost: 3}
+	find := func(name string) *action.Action {
+		if name == own.Name {
+			return own
+		}
+		return nil
+	}
+	list, err := Remotes(specs, find)
+	if err != nil || len(list) != 2 || list[0].Action.Price != "0.5" || list[0].Lease != time.Minute || list[1].Action.Version != "1.2.3" || list[1].Action.Cost != 3 || list[1].Queue != "images" {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	m := New(list, specs)
+	if !m.Permits("acme", "a") || m.Permits("other", "resize-image") || !m.Permits("local", "resize-image") || !m.Permits("other", "no worker's") {
+		t.Error("who may call what is wrong")
+	}
+	for text, want := range map[string]string{
+		`{"A": {}}`:                                                      "want the name of an action",
+		`{"a": {"queue": "Q"}}`:                                          "queue",
+		`{"a": {"lease": "1ms"}}`:                                        "lease",
+		`{"a": {"timeout": "x"}}`:                                        "timeout",
+		`{"a": {"input": {"type": 7}, "output": {}}}`:                    "input",
+		`{"a": {"input": {}, "output": {}, "slots": -1}}`:                "slots",
+		`{"a": {"input": {}, "output": {}, "price": "x"}}`:               "price",
+		`{"a": {"input": {}, "output": {}, "delivery": "twice"}}`:        "delivery",
+		`{"a": {"input": {}, "output": {}, "faults": ["X"]}}`:            "faults",
+		`{"a": {"input": {}, "output": {}, "version": "1"}}`:             "version",
+		`{"a": {"input": {}, "output": {}, "metadata": {"nothing": 1}}}`: "metadata",
+		`{"a": {"accounts": ["a b"]}}`:                                   "accounts",
+		`{"a": {"nothing": 1}}`:                                          "unknown field",
+	} {
+		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if specs, err = Parse(`{"no-such": {}}`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Remotes(specs, find); fault.CodeOf(err) != fault.ConfigInvalid {
+		t.Error(err)
+	}
+}
