@@ -36,7 +36,7 @@ var floors = []struct {
 	{"3", []string{
 		"internal/picture", "internal/reference",
 		"internal/store", "internal/store/format", "internal/store/memory", "internal/store/sqlite", "internal/store/sqlite/catalog", "internal/store/sqlite/changes", "internal/store/sqlite/check", "internal/store/sqlite/conn", "internal/store/sqlite/directory", "internal/store/sqlite/marks", "internal/store/sqlite/records", "internal/store/sqlite/snapshot", "internal/store/sqlite/wal", "internal/store/storetest",
-		"internal/blob", "internal/egress", "internal/media", "internal/media/pdf", "internal/media/pdf/eastasian", "internal/media/pdftest",
+		"internal/blob", "internal/egress", "internal/signature", "internal/media", "internal/media/pdf", "internal/media/pdf/eastasian", "internal/media/pdftest",
 	}},
 	{"3, what is hidden", []string{"internal/masks"}},
 	{"3, a run in a file", []string{"internal/bundle"}},
@@ -136,7 +136,7 @@ var wrappers = map[string][]string{
 	"github.com/danielgtaylor/huma/v2":                                {"internal/api", "internal/rest"},
 	"golang.org/x/time":                                               {"internal/rest"},
 	"github.com/netresearch/go-cron":                                  {"internal/schedule"},
-	"github.com/standard-webhooks/standard-webhooks/libraries":        {"internal/webhook", "internal/provider/jobapi"},
+	"github.com/standard-webhooks/standard-webhooks/libraries":        {"internal/webhook", "internal/signature"},
 	"github.com/coder/websocket":                                      {"internal/api", "sim/kill"},
 }
 

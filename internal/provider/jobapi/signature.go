@@ -4,7 +4,6 @@ package jobapi
 
 import (
 	"crypto/ed25519"
-	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -16,20 +15,16 @@ import (
 	"strings"
 	"time"
 
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
-
 	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/signature"
 )
 
 // The schemes of signatures.
 const (
-	Standard = "standard" // Standard Webhooks, with a secret that begins with whsec_
-	HMAC     = "hmac"     // HMAC-SHA256 of the body in one header
-	Fal      = "fal"      // ed25519, by the keys that fal publishes
+	Standard = signature.Standard
+	HMAC     = signature.HMAC
+	Fal      = "fal" // ed25519, by the keys that fal publishes
 )
-
-// tolerance is how far the clock of a service may be off, and how old a webhook may be.
-const tolerance = 5 * time.Minute
 
 // ErrSignature says that a webhook does not come from the service, or nobody can know.
 var ErrSignature = errors.New("the webhook is not signed by the service")
@@ -98,35 +93,16 @@ func (c *Compiled) Receive(header http.Header, body []byte, keys *Keys, now time
 	return job, delivery, nil
 }
 
-// verifyStandard checks a signature of Standard Webhooks. The library compares in constant time,
-// and takes five minutes for what is too old.
+// verifyStandard checks a signature of Standard Webhooks.
 func verifyStandard(header http.Header, body []byte, secret string) (string, error) {
-	if secret == "" {
-		return "", errors.New("its secret is not set")
-	}
-	w, err := standardwebhooks.NewWebhook(secret)
-	if err != nil {
-		return "", errors.New("its secret is not one of Standard Webhooks")
-	}
-	return header.Get(standardwebhooks.HeaderWebhookID), w.Verify(body, header)
+	scheme := signature.Scheme{Name: signature.Standard}
+	return header.Get(signature.HeaderID), scheme.Verify(header, body, secret, time.Now())
 }
 
 func (h *hook) verifyHMAC(header http.Header, body []byte, secret string) (string, error) {
-	if secret == "" {
-		return "", errors.New("its secret is not set")
-	}
-	mac := hmac.New(sha256.New, []byte(secret))
-	_, _ = mac.Write(body) // never fails
-	want := hex.EncodeToString(mac.Sum(nil))
-	if h.Encoding == "base64" {
-		want = base64.StdEncoding.EncodeToString(mac.Sum(nil))
-	}
-	if !hmac.Equal([]byte(header.Get(h.Header)), []byte(h.Prefix+want)) {
-		return "", errors.New("the signature does not fit")
-	}
+	scheme := signature.Scheme{Name: signature.HMAC, Header: h.Header, Prefix: h.Prefix, Encoding: h.Encoding}
 	// It has no id and no time: the same body is the same delivery.
-	sum := sha256.Sum256(body)
-	return hex.EncodeToString(sum[:]), nil
+	return signature.Hash(body), scheme.Verify(header, body, secret, time.Now())
 }
 
 // verifyFal checks a signature of fal (https://docs.fal.ai/model-apis/model-endpoints/webhooks).
@@ -134,16 +110,16 @@ func verifyFal(header http.Header, body []byte, keys []ed25519.PublicKey, now ti
 	id, user, at := header.Get("X-Fal-Webhook-Request-Id"), header.Get("X-Fal-Webhook-User-Id"), header.Get("X-Fal-Webhook-Timestamp")
 	sum := sha256.Sum256(body)
 	message := []byte(strings.Join([]string{id, user, at, hex.EncodeToString(sum[:])}, "\n"))
-	signature, err := hex.DecodeString(header.Get("X-Fal-Webhook-Signature"))
+	signed, err := hex.DecodeString(header.Get("X-Fal-Webhook-Signature"))
 	fits := false
 	for _, key := range keys {
-		fits = fits || ed25519.Verify(key, message, signature)
+		fits = fits || ed25519.Verify(key, message, signed)
 	}
 	seconds, timeErr := strconv.ParseInt(at, 10, 64)
 	switch {
 	case err != nil || !fits:
 		return "", errors.New("the signature does not fit")
-	case timeErr != nil || now.Sub(time.Unix(seconds, 0)).Abs() > tolerance:
+	case timeErr != nil || now.Sub(time.Unix(seconds, 0)).Abs() > signature.Tolerance:
 		return "", errors.New("it is too old, or the clocks differ")
 	}
 	return id, nil
