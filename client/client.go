@@ -63,6 +63,8 @@ type Client struct {
 	Webhooks *Webhooks
 	// Schedules start runs of recipes at times.
 	Schedules *Schedules
+	// Triggers start runs when outside systems send webhooks.
+	Triggers *Triggers
 	// Workers are tasks that remote workers carry out.
 	Workers *Workers
 	// Bulks do one thing to many runs.
@@ -104,7 +106,8 @@ func New(cfg Config) (*Client, error) {
 	c := &Client{cfg: cfg, base: base}
 	c.Recipes, c.Runs, c.Jobs, c.Files = &Recipes{c}, &Runs{c}, &Jobs{c}, &Files{c}
 	c.Actions, c.Credits, c.Keys, c.Webhooks, c.Bulks = &Actions{c}, &Credits{c}, &Keys{c}, &Webhooks{c}, &Bulks{c}
-	c.Accounts, c.Secrets, c.Operator, c.Schedules, c.Workers = &Accounts{c}, &Secrets{c}, &Operator{c}, &Schedules{c}, &Workers{c}
+	c.Accounts, c.Secrets, c.Operator, c.Schedules = &Accounts{c}, &Secrets{c}, &Operator{c}, &Schedules{c}
+	c.Triggers, c.Workers = &Triggers{c}, &Workers{c}
 	return c, nil
 }
 

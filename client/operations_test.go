@@ -168,6 +168,18 @@ var operations = map[string]func(context.Context, *client.Client) error{
 	"jobs-events": func(ctx context.Context, c *client.Client) error {
 		return drain(c.Jobs.Events(ctx, "x", client.EventOptions{}))
 	},
+	"triggers-create": func(ctx context.Context, c *client.Client) error {
+		return last(c.Triggers.Create(ctx, client.NewTrigger{}))
+	},
+	"triggers-list":    func(ctx context.Context, c *client.Client) error { return drain(c.Triggers.List(ctx)) },
+	"triggers-get":     func(ctx context.Context, c *client.Client) error { return last(c.Triggers.Get(ctx, "x")) },
+	"triggers-pause":   func(ctx context.Context, c *client.Client) error { return last(c.Triggers.Pause(ctx, "x")) },
+	"triggers-resume":  func(ctx context.Context, c *client.Client) error { return last(c.Triggers.Resume(ctx, "x")) },
+	"triggers-delete":  func(ctx context.Context, c *client.Client) error { return c.Triggers.Delete(ctx, "x") },
+	"triggers-history": func(ctx context.Context, c *client.Client) error { return drain(c.Triggers.History(ctx, "x")) },
+	"triggers-test": func(ctx context.Context, c *client.Client) error {
+		return last(c.Triggers.Test(ctx, "x", client.TriggerSample{}))
+	},
 	"schedules-create": func(ctx context.Context, c *client.Client) error {
 		return last(c.Schedules.Create(ctx, client.NewSchedule{}))
 	},
@@ -236,6 +248,8 @@ var operations = map[string]func(context.Context, *client.Client) error{
 
 // without are operations that need no method.
 var without = map[string]string{
+	"triggers-receive":          "for senders, which sign what they send",
+	"providers-webhook":         "for services, which sign what they send",
 	"server-errors":             "a page for people",
 	"server-docs":               "a page for people",
 	"executions-estimate-query": "Estimate asks with POST, which takes every input",
@@ -364,6 +378,8 @@ var schemas = map[string]any{
 	"Extension": client.Extension{}, "RetryPlan": client.RetryPlan{}, "RunJournal": client.RunJournal{}, "RunHead": client.RunHead{}, "AdjustInBody": client.AdjustmentRequest{}, "Removed": client.Removed{}, "StoredChange": client.StoredChange{}, "Changes": client.Changes{}, "Fact": client.Fact{}, "GenerationBill": client.GenerationBill{}, "Part": client.LotAmount{}, "Standing": client.BudgetUse{}, "StepExplanation": client.StepExplanation{},
 	"BulkFilter": client.BulkFilter{}, "BulkGroup": client.BulkGroup{}, "BulkItem": client.BulkItem{}, "BulkRequest": client.BulkRequest{}, "BulkResource": client.Bulk{},
 	"NewWebhook": client.NewWebhook{}, "WebhookAttempt": client.DeliveryAttempt{}, "WebhookDelivery": client.Delivery{}, "WebhookKey": client.WebhookKey{},
+	"NewTrigger": client.NewTrigger{}, "TriggerResource": client.Trigger{}, "TriggerSignature": client.TriggerSignature{}, "TriggerDelivery": client.TriggerDelivery{},
+	"TriggerSample": client.TriggerSample{}, "TriggerTrial": client.TriggerTrial{},
 	"NewSchedule": client.NewSchedule{}, "ScheduleResource": client.Schedule{}, "ScheduleFiring": client.ScheduleFiring{}, "ScheduleTime": client.ScheduleTime{},
 	"LeaseRequest": client.LeaseRequest{}, "WorkerTask": client.WorkerTask{}, "WorkerReport": client.WorkerReport{}, "WorkerResult": client.WorkerResult{}, "WorkerFailure": client.WorkerFailure{},
 	"WorkerOutcome": client.WorkerOutcome{},
@@ -385,7 +401,7 @@ var unread = map[string]string{
 }
 
 // aside are schemas that are no types of the client.
-var aside = regexp.MustCompile(`^(Page.*|Health|Metadata|TypeDefinition|BranchCondition|DurationRange|DeprecateInBody|VoidInBody|RotateKeyInBody|SetSecretInBody|RunHeads|CreditState|Adjustment|BackupInBody|WorkerTasks|WorkerHeartbeat|EndedLeases|WorkerResults|WorkerOutcomes)$`)
+var aside = regexp.MustCompile(`^(Page.*|Health|Metadata|TypeDefinition|BranchCondition|DurationRange|DeprecateInBody|VoidInBody|RotateKeyInBody|SetSecretInBody|RunHeads|CreditState|Adjustment|BackupInBody|WorkerTasks|WorkerHeartbeat|EndedLeases|WorkerResults|WorkerOutcomes|TriggerReceived)$`)
 
 // Every field of the server's answers and requests is one of the client's types.
 func TestEveryFieldIsKnown(t *testing.T) {

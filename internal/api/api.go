@@ -27,6 +27,7 @@ import (
 	"github.com/roux-engine/roux/internal/bulk"
 	"github.com/roux-engine/roux/internal/docpage"
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/inbound"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/rest"
@@ -49,6 +50,7 @@ type Config struct {
 	Secrets  *secrets.Secrets  // required
 	// Schedules are also runs with a key. Required.
 	Schedules *scheduler.Scheduler
+	Triggers  *inbound.Triggers // required
 	// Open is who makes requests where no keys are checked.
 	Open *access.Principal
 	// Rules returns what applies to the runs of an account. Required.
@@ -109,8 +111,8 @@ const (
 
 // New returns a server. It starts no goroutine and listens nowhere.
 func New(cfg Config) (*Server, error) {
-	if cfg.Node == nil || cfg.Actions == nil || cfg.Recipes == nil || cfg.Hooks == nil || cfg.Bulks == nil || cfg.Rules == nil || cfg.Accounts == nil || cfg.Schedules == nil || cfg.Secrets == nil || cfg.Backup == nil {
-		return nil, errors.New("api: a node, actions, recipes, hooks, bulks, rules, accounts, schedules, secrets and backups are required")
+	if cfg.Node == nil || cfg.Actions == nil || cfg.Recipes == nil || cfg.Hooks == nil || cfg.Bulks == nil || cfg.Rules == nil || cfg.Accounts == nil || cfg.Schedules == nil || cfg.Triggers == nil || cfg.Secrets == nil || cfg.Backup == nil {
+		return nil, errors.New("api: a node, actions, recipes, hooks, bulks, rules, accounts, schedules, triggers, secrets and backups are required")
 	}
 	if (cfg.Keys == nil) == (cfg.Open == nil) {
 		return nil, errors.New("api: either keys are checked, or every request is made by Open")
@@ -173,6 +175,7 @@ func (s *Server) routes() {
 	s.webhookRoutes()
 	s.bulkRoutes()
 	triggers.Register(s.rest, s.cfg.Schedules)
+	triggers.RegisterInbound(s.rest, s.cfg.Triggers)
 	triggers.RegisterProviders(s.rest, s.cfg.Node.Jobs)
 	workers.Register(s.rest, s.cfg.Node.Workers)
 	s.healthRoutes()

@@ -29,6 +29,7 @@ var groups = map[string]string{
 	"secrets":    "The names of the account's secrets; nothing answers a value.",
 	"server":     "The state of the server, and its pages.",
 	"socket":     "The streams of many runs over one WebSocket.",
+	"triggers":   "Addresses to which outside systems send webhooks that start recipes.",
 	"webhooks":   "Changes of the account, delivered to addresses of its own.",
 	"workflows":  "Runs in the words of flows.",
 }

@@ -49,6 +49,7 @@ func (s *server) own(account string, token string) resources {
 	hook := s.call(token, "POST", "/v1/webhooks", refusedHook).want(201).text("id")
 	delivery := s.call(token, "POST", "/v1/webhooks/"+hook+"/test", nil).want(202).text("id")
 	return resources{
+		"triggers":  s.call(token, "POST", "/v1/triggers", `{"name":"of-`+account+`","recipe":"waits","signature":{"scheme":"hmac","secret":"hook"}}`).want(201).text("id"),
 		"schedules": s.call(token, "POST", "/v1/schedules", `{"name":"of-`+account+`","recipe":"waits","cron":"@yearly"}`).want(201).text("id"),
 		"webhooks":  hook, "delivery": delivery, "secret": "api-token", "provider": "renderer",
 		"bulk":    s.call(token, "POST", "/v1/bulk", `{"verb":"unpause","ids":["`+run+`"]}`).want(202).text("id"),
@@ -73,6 +74,8 @@ func bodyFor(o *operation) any {
 		return `{"value":"of-somebody"}`
 	case o.ID == "webhooks-create":
 		return refusedHook
+	case o.ID == "triggers-create":
+		return `{"name":"another","recipe":"greet","signature":{"scheme":"hmac","secret":"hook"}}`
 	case o.ID == "schedules-create":
 		return `{"name":"another","recipe":"greet","cron":"@yearly"}`
 	case o.ID == "bulk-create":
@@ -105,7 +108,7 @@ func alike(a answer, sent resources) string {
 	delete(fields, "instance")
 	delete(fields, "requestId")
 	text := fmt.Sprint(a.status, fields)
-	for _, name := range []string{"executions", "recipes", "hash", "keys", "bulk", "schedules", "webhooks", "delivery"} {
+	for _, name := range []string{"executions", "recipes", "hash", "keys", "bulk", "schedules", "triggers", "webhooks", "delivery"} {
 		text = strings.ReplaceAll(text, sent[name], name)
 	}
 	return text
@@ -120,7 +123,7 @@ func TestA01_AccountMatrix(t *testing.T) {
 	missing := resources{
 		"recipes": "no-such-recipe", "executions": "run_00000000000000000000000000", "jobs": "run_00000000000000000000000000", "workflows": "run_00000000000000000000000000",
 		"hash": "sha256_" + strings.Repeat("0", 64), "keys": "key_00000000000000000000000000",
-		"bulk": "bulk_00000000000000000000000000", "schedules": "sched_00000000000000000000000000", "webhooks": "hook_00000000000000000000000000", "delivery": "run_00000000000000000000000000",
+		"bulk": "bulk_00000000000000000000000000", "schedules": "sched_00000000000000000000000000", "triggers": "trig_00000000000000000000000000", "webhooks": "hook_00000000000000000000000000", "delivery": "run_00000000000000000000000000",
 	}
 	n := 0
 	for _, o := range document().operations {
@@ -128,9 +131,13 @@ func TestA01_AccountMatrix(t *testing.T) {
 			continue
 		}
 		n++
+		want := http.StatusNotFound
+		if o.ID == "triggers-receive" { // its signature is its key
+			want = http.StatusUnauthorized
+		}
 		got := s.call(rival, o.method, theirs.fill(o), bodyFor(o))
 		none := s.call(rival, o.method, missing.fill(o), bodyFor(o))
-		if got.status != http.StatusNotFound || none.status != http.StatusNotFound || alike(got, theirs) != alike(none, missing) {
+		if got.status != want || none.status != want || alike(got, theirs) != alike(none, missing) {
 			t.Errorf("%s %s: another account's answers %d %s, a missing one %d %s", o.method, o.path, got.status, got.body, none.status, none.body)
 		}
 	}
@@ -144,7 +151,7 @@ func TestA01_AccountMatrix(t *testing.T) {
 	s.call(acme, "GET", "/v1/recipes/waits", nil).want(200)
 	s.call(acme, "GET", "/v1/files/"+theirs["hash"], nil).want(200)
 	s.call(acme, "GET", "/v1/webhooks/"+theirs["webhooks"], nil).want(200)
-	for _, list := range []string{"/v1/webhooks", "/v1/schedules", "/v1/bulk", "/v1/recipes", "/v1/recipe-executions", "/v1/files", "/v1/credits/entries", "/v1/credits/lots"} {
+	for _, list := range []string{"/v1/webhooks", "/v1/schedules", "/v1/triggers", "/v1/bulk", "/v1/recipes", "/v1/recipe-executions", "/v1/files", "/v1/credits/entries", "/v1/credits/lots"} {
 		if got := s.call(rival, "GET", list, nil).want(200); len(got.get("data").([]any)) != 0 {
 			t.Errorf("%s shows what belongs to others: %s", list, got.body)
 		}
@@ -170,7 +177,7 @@ func TestA03_NoKey(t *testing.T) {
 	mine := s.own("acme", dev)
 	for _, o := range document().operations {
 		path := mine.fill(o)
-		if o.ID == "providers-webhook" { // its signature is its key
+		if o.ID == "providers-webhook" || o.ID == "triggers-receive" { // its signature is its key
 			s.call("", o.method, path, bodyFor(o)).problem(fault.Unauthorized)
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"reflect"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -74,7 +75,9 @@ func (op *operation) findBody(registry huma.Registry) {
 	if hasRaw {
 		op.rawBody = raw.Index
 		o.RequestBody.Required = true
-		o.RequestBody.Content[raw.Tag.Get("contentType")] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}
+		for kind := range strings.SplitSeq(raw.Tag.Get("contentType"), ",") {
+			o.RequestBody.Content[kind] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}
+		}
 		return
 	}
 	op.body = body.Index

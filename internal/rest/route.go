@@ -32,8 +32,11 @@ type Policy struct {
 	Scope access.Scope
 	// Public operations need no key: they show nothing of any account.
 	Public bool
-	// Accepts are the media types of the body. Default: application/json.
+	// Accepts are the media types of the body; +json is every type that ends so. Default:
+	// application/json.
 	Accepts []string
+	// AnyQuery operations read the query of the path themselves, whatever is in it.
+	AnyQuery bool
 	// OwnBody operations read their body themselves: it may be absent, and has several types,
 	// which the library has no input for.
 	OwnBody bool
@@ -457,7 +460,7 @@ func (rt *Router) admit(h huma.Context, r *http.Request, p *Policy, who *access.
 
 // checkRequest refuses a request that no input can be read from.
 func checkRequest(h huma.Context, r *http.Request, p *Policy) error {
-	if err := checkQuery(h.Operation(), r.URL.RawQuery); err != nil {
+	if err := checkQuery(h.Operation(), r.URL.RawQuery, p.AnyQuery); err != nil {
 		return err
 	}
 	if len(r.Header.Get("Idempotency-Key")) > maxKey {
@@ -479,13 +482,16 @@ const maxKey = 255
 
 // checkQuery refuses parameters that the operation does not have: a filter with a
 // misspelled name would otherwise select everything.
-func checkQuery(o *huma.Operation, query string) error {
+func checkQuery(o *huma.Operation, query string, anything bool) error {
 	if query == "" {
 		return nil
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return fault.New(fault.RequestMalformed, "the query of the path cannot be read: %v", err)
+	}
+	if anything {
+		return nil
 	}
 	var known []string
 	for _, p := range o.Parameters {
@@ -534,8 +540,12 @@ func checkBody(o *huma.Operation, r *http.Request, p *Policy) error {
 		return nil
 	}
 	kind, _, err := mime.ParseMediaType(text)
-	if err != nil || !slices.Contains(p.Accepts, kind) && !slices.Contains(p.Accepts, "*/*") {
+	if err != nil || !p.accepts(kind) {
 		return fault.New(fault.MediaTypeUnsupported, "the operation takes a body of the type %s", strings.Join(p.Accepts, " or "))
 	}
 	return nil
+}
+
+func (p *Policy) accepts(kind string) bool {
+	return slices.Contains(p.Accepts, kind) || slices.Contains(p.Accepts, "*/*") || slices.Contains(p.Accepts, "+json") && strings.HasSuffix(kind, "+json")
 }

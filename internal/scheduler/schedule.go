@@ -151,14 +151,15 @@ func change(key store.RecordKey, name string, revision uint64, v any) (store.Rec
 	return store.RecordChange{Record: store.Record{RecordKey: key, Name: name, Revision: revision, Data: data}}, err
 }
 
-// checkName refuses names that could be taken for ids or do not fit in a URL.
-func checkName(name string) error {
+// CheckName refuses names of things of an account that could be taken for ids, which begin with
+// prefix, or do not fit in a URL.
+func CheckName(name, prefix string) error {
 	ok := name != "" && len(name) <= maxName
 	for i, c := range name {
 		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || i > 0 && (c == '-' || c == '_' || c == '.'))
 	}
-	if !ok || len(name) > len(IDPrefix) && name[:len(IDPrefix)] == IDPrefix {
-		return fault.New(fault.RequestInvalid, "name: want 1 to %d letters, digits, '-', '_' and '.', and not %s at the beginning", maxName, IDPrefix)
+	if !ok || len(name) > len(prefix) && name[:len(prefix)] == prefix {
+		return fault.New(fault.RequestInvalid, "name: want 1 to %d letters, digits, '-', '_' and '.', and not %s at the beginning", maxName, prefix)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 // Create makes a schedule, which is durable when it returns. What its recipe would refuse today
 // is refused.
 func (s *Scheduler) Create(ctx context.Context, account string, spec *Spec) (*Schedule, error) {
-	if err := checkName(spec.Name); err != nil {
+	if err := CheckName(spec.Name, IDPrefix); err != nil {
 		return nil, err
 	}
 	if len(spec.Description) > maxDescription {

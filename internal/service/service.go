@@ -24,6 +24,7 @@ import (
 	"github.com/roux-engine/roux/internal/api"
 	"github.com/roux-engine/roux/internal/backup"
 	"github.com/roux-engine/roux/internal/bulk"
+	"github.com/roux-engine/roux/internal/inbound"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/registry"
@@ -73,6 +74,7 @@ type Service struct {
 	Bulks *bulk.Bulks
 	// Schedules start runs once the service is open.
 	Schedules *scheduler.Scheduler
+	Triggers  *inbound.Triggers
 	// FirstKey is the token of the key that was made because there was none; "" = there was
 	// one, or the engine is idle. It is not stored.
 	FirstKey string
@@ -135,6 +137,12 @@ func New(ctx context.Context, n *node.Node, cfg Config) (*Service, error) {
 	}, n.Engine)
 	s.Schedules, err = scheduler.New(scheduler.Config{
 		Records: n, Starter: starter, Runs: n.Engine, NewID: func() (string, error) { return ids.ID(scheduler.IDPrefix) }, Now: now, Logger: s.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.Triggers, err = inbound.New(inbound.Config{
+		Records: n, Starter: starter, Keyed: s.Schedules, Runs: n.Engine, Secrets: n.Config.Secrets, NewID: func() (string, error) { return ids.ID(inbound.IDPrefix) }, Now: now, Logger: s.log,
 	})
 	if err != nil {
 		return nil, err
@@ -209,7 +217,7 @@ func (s *Service) server(ctx context.Context) (*api.Server, error) {
 		Node: s.Node, Actions: s.Node.Config.Actions, Keys: s.keys, Recipes: s.recipes, Rules: s.Node.Rules,
 		Rate: s.cfg.Rate, Burst: s.cfg.Burst, Streams: s.cfg.Streams, Logger: s.log, Release: s.cfg.Release,
 		Hooks: s.Hooks, Bulks: s.Bulks, Accounts: s.Node.Accounts, Secrets: s.secrets(), CursorKey: cursors, Take: s.cfg.Take,
-		Backup: s.backup, Schedules: s.Schedules,
+		Backup: s.backup, Schedules: s.Schedules, Triggers: s.Triggers,
 	}
 	if s.cfg.Open {
 		cfg.Open = access.Anyone(s.cfg.Account)

@@ -56,10 +56,10 @@ var (
 
 // A Scheme says how the messages of a sender are signed.
 type Scheme struct {
-	Name     string // Standard, HMAC or Token
-	Header   string // of HMAC and Token
-	Prefix   string // of the value of that header
-	Encoding string // of HMAC; "" = Hex
+	Name     string `json:"scheme"`             // Standard, HMAC or Token
+	Header   string `json:"header,omitempty"`   // of HMAC and Token
+	Prefix   string `json:"prefix,omitempty"`   // of the value of that header
+	Encoding string `json:"encoding,omitempty"` // of HMAC; "" = Hex
 }
 
 // Check returns what is wrong with a scheme.

@@ -68,6 +68,12 @@ type Run struct {
 	Existing bool
 }
 
+// Find refuses a recipe that no run could be started of now.
+func (s *Starter) Find(ctx context.Context, account, recipe string) error {
+	_, err := s.resolve(ctx, account, recipe)
+	return err
+}
+
 // Check refuses a request that would not start a run now.
 func (s *Starter) Check(ctx context.Context, account string, r *Request) error {
 	req, _, err := s.prepare(ctx, account, r)
@@ -100,17 +106,22 @@ func (s *Starter) Start(ctx context.Context, account string, r *Request, key str
 	return Run{started.Run, version.Version, started.Existing}, err
 }
 
+func (s *Starter) resolve(ctx context.Context, account, recipe string) (*registry.Compiled, error) {
+	c, err := s.cfg.Recipes.Resolve(ctx, account, recipe)
+	if err == nil && c.Version.Status == registry.StatusDraft {
+		err = fault.New(fault.Conflict, "version %s of the recipe %q is a draft, which is not run", c.Version.Version, c.Version.Name)
+	}
+	return c, err
+}
+
 // prepare resolves the recipe and the files of a request.
 func (s *Starter) prepare(ctx context.Context, account string, r *Request) (req engine.StartRequest, v *registry.Version, err error) {
 	if len(r.Parameters) > MaxParameters || len(r.Files) > MaxFiles || len(r.Labels) > MaxLabels {
 		return req, nil, fault.New(fault.RequestInvalid, "want parameters of at most %d bytes, at most %d files and %d labels", MaxParameters, MaxFiles, MaxLabels)
 	}
-	c, err := s.cfg.Recipes.Resolve(ctx, account, r.Recipe)
+	c, err := s.resolve(ctx, account, r.Recipe)
 	if err != nil {
 		return req, nil, err
-	}
-	if c.Version.Status == registry.StatusDraft {
-		return req, nil, fault.New(fault.Conflict, "version %s of the recipe %q is a draft, which is not run", c.Version.Version, c.Version.Name)
 	}
 	req = engine.StartRequest{
 		Account: account, Plan: c.Plan, Recipe: c.Version.Name, Version: c.Version.Version, MaxCredits: r.MaxCredits, Key: r.Budget, Labels: r.Labels,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package triggers serves what starts runs by itself over HTTP: schedules.
+// Package triggers serves what starts runs by itself over HTTP: schedules, and webhooks that come
+// from outside.
 //
 // It decides what their requests and answers look like. When a schedule starts a run is decided
-// by package scheduler, and what all operations have in common by package rest.
+// by package scheduler, what becomes of a webhook by packages inbound and jobs, and what all operations have in common by package rest.
 package triggers
 
 import (
