@@ -275,7 +275,10 @@ func adoptBelow(ctx context.Context, c *client.Client, j store.Reader, root stor
 }
 
 // payload reads the payload of a signal.
-func (a *app) payload(text string) (json.RawMessage, error) {
+func (a *app) payload(text string) (json.RawMessage, error) { return a.jsonFlag("payload", text) }
+
+// jsonFlag reads the value of a flag that is JSON, or @file with that; nil = it is empty.
+func (a *app) jsonFlag(flag, text string) (json.RawMessage, error) {
 	if path, ok := strings.CutPrefix(text, "@"); ok {
 		f, err := userfile.Open(path, fault.FileNotFound)
 		if err != nil {
@@ -293,7 +296,7 @@ func (a *app) payload(text string) (json.RawMessage, error) {
 	}
 	raw, err := jsonx.CanonicalRaw([]byte(text))
 	if err != nil {
-		return nil, fault.New(fault.Usage, "--payload: want JSON, such as '{\"by\": \"ana\"}': %v", err)
+		return nil, fault.New(fault.Usage, "--%s: want JSON, such as '{\"by\": \"ana\"}': %v", flag, err)
 	}
 	return raw, nil
 }

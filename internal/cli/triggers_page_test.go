@@ -5,5 +5,5 @@ package cli
 import "testing"
 
 func TestTriggersPage(t *testing.T) {
-	runServed(t, freeAddress(t), servedPage{name: "triggers", tools: []string{"curl"}, least: 15, first: rouxOnPath(t)})
+	runServed(t, freeAddress(t), servedPage{name: "triggers", tools: []string{"curl", "openssl"}, least: 30, first: rouxOnPath(t)})
 }

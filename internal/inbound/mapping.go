@@ -66,9 +66,11 @@ func expression(field, src, want string) (*expr.Program, error) {
 }
 
 func wrong(field string, p *expr.Problem) error {
-	e := fault.New(fault.RequestInvalid, "%s%s: column %d: %s", field, p.Pointer, p.Offset+1, p.Msg)
-	e.Remedy = p.Hint
-	return e
+	text := p.Msg
+	if p.Hint != "" {
+		text += "; " + p.Hint
+	}
+	return fault.New(fault.RequestInvalid, "%s%s: column %d: %s", field, p.Pointer, p.Offset+1, text)
 }
 
 // input compiles the parameters.

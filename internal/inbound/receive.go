@@ -14,7 +14,6 @@ import (
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/scheduler"
 	"github.com/roux-engine/roux/internal/signature"
-	"github.com/roux-engine/roux/internal/starts"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -286,6 +285,6 @@ func (t *Triggers) try(ctx context.Context, tr *Trigger, m *Message, secret stri
 		return nil
 	}
 	trial.Result, trial.Key, trial.Parameters = Started, p.key, p.parameters
-	req := starts.Request(tr.request(p.parameters))
+	req := tr.request(p.parameters)
 	return t.cfg.Starter.Check(ctx, tr.account, &req)
 }

@@ -35,8 +35,10 @@ const (
 	MaxBody = 1 << 20
 	// MaxMapping bounds the template of the parameters, in bytes.
 	MaxMapping = 64 << 10
-	// PerSecond and Burst are how many deliveries a trigger takes, on average and at once.
-	PerSecond, Burst = 50, 100
+	// PerSecond is how many deliveries a trigger takes in a second, on average.
+	PerSecond = 50
+	// Burst is how many it takes at once.
+	Burst = 100
 
 	maxDescription = 1_000
 	maxKey         = 255 // bytes of a key of starts

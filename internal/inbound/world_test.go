@@ -45,7 +45,6 @@ type world struct {
 	reads   atomic.Int64                // of records and secrets
 	refusal atomic.Pointer[fault.Error] // of the account
 	around  func(start func() (starts.Run, error)) (starts.Run, error)
-	quota   int64
 }
 
 // records are those of the store, changed by its owner.
@@ -97,7 +96,7 @@ func (noFiles) Find(context.Context, string, string) (blob.Entry, error) {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, st: memory.New(memory.Options{}), quota: 1000}
+	w := &world{t: t, st: memory.New(memory.Options{})}
 	w.boot()
 	t.Cleanup(w.kill)
 	w.register("any", "1.0.0", "steps:\n  - {id: one, transform: {expression: '1'}}\n")
@@ -116,7 +115,7 @@ func (w *world) register(name, version, steps string) {
 // boot starts the process.
 func (w *world) boot() {
 	w.t.Helper()
-	rules := func(string) engine.AccountRules { return engine.AccountRules{Unmetered: true, MaxLiveRuns: int(w.quota)} }
+	rules := func(string) engine.AccountRules { return engine.AccountRules{Unmetered: true} }
 	actions := compile.NewCatalogue([]*action.Action{}...)
 	var err error
 	if w.e, err = engine.Open(w.t.Context(), engine.Config{Store: w.st, Actions: actions, Accounts: rules}); err != nil {

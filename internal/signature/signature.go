@@ -76,7 +76,7 @@ func (s *Scheme) Check() error {
 	}
 	switch {
 	case !headerName(s.Header):
-		return fmt.Errorf("header %.40q: want the name of the header with the %s", s.Header, map[string]string{HMAC: "signature", Token: "token"}[s.Name])
+		return fmt.Errorf("header: want the name of the header with the %s", map[string]string{HMAC: "signature", Token: "token"}[s.Name])
 	case s.Name == HMAC && s.Encoding != "" && s.Encoding != Hex && s.Encoding != Base64:
 		return fmt.Errorf("encoding %.40q: want %s or %s", s.Encoding, Hex, Base64)
 	case s.Name == Token && s.Encoding != "":
