@@ -115,6 +115,11 @@ func TestA19_OneAnswer(t *testing.T) {
 			t.Errorf("%s: %d reads, want those of two records and a secret", name, n)
 		}
 	}
+	w.lavish.Store(true) // a source that does not look at the account
+	if o, err := w.tr.Receive(t.Context(), "trig_999", message("{}")); fault.CodeOf(err) != fault.Unauthorized {
+		t.Errorf("no trigger, and a secret for it: %+v, %v", o, err)
+	}
+	w.lavish.Store(false)
 	if len(answers) != 1 {
 		t.Errorf("the answers are %v", answers)
 	}
@@ -148,6 +153,9 @@ func TestRepeated(t *testing.T) {
 		w.register("any", "1.1.0", "steps:\n  - {id: one, transform: {expression: '2'}}\n")
 		again("with another version", message(`{"n":1}`, "X-GitHub-Delivery", "d1"))
 		time.Sleep(3 * 24 * time.Hour)
+		if n, err := w.st.ForgetKeys(t.Context(), w.epoch, time.Now().UnixMicro(), 500); n == 0 || err != nil {
+			t.Errorf("%d keys are forgotten, %v", n, err)
+		}
 		again("three days later", message(`{"n":1}`, "X-GitHub-Delivery", "d1"))
 		if o := w.receive(tr, message(`{"n":1}`, "X-GitHub-Delivery", "d2")); o.Repeated || o.Run == first.Run || o.Version != "1.1.0" {
 			t.Errorf("another delivery: %+v", o)
@@ -260,6 +268,56 @@ func TestI13_AtOnce(t *testing.T) {
 		if len(runs) != 1 || w.runs(tr) != 1 {
 			t.Errorf("%v, %d runs", runs, w.runs(tr))
 		}
+	}
+}
+
+// I13: a delivery comes twice at once, and the recipe gets a newer version in between.
+func TestI13_ReplacedBetween(t *testing.T) {
+	w := newWorld(t)
+	tr := w.create(nil)
+	var first *Outcome
+	w.around = func(start func() (starts.Run, error)) (starts.Run, error) {
+		w.around = nil
+		first = w.receive(tr, message("{}"))
+		w.register("any", "2.0.0", "steps:\n  - {id: one, transform: {expression: '2'}}\n")
+		return start()
+	}
+	if o := w.receive(tr, message("{}")); o.Run != first.Run || !o.Repeated || w.runs(tr) != 1 {
+		t.Errorf("%+v, then %+v", first, o)
+	}
+}
+
+// A recipe that is replaced at that moment is looked for again.
+func TestConflict(t *testing.T) {
+	w := newWorld(t)
+	tr := w.create(nil)
+	w.around = func(func() (starts.Run, error)) (starts.Run, error) {
+		w.around = nil
+		return starts.Run{}, fault.New(fault.Conflict, "it has just been replaced")
+	}
+	if o := w.receive(tr, message("{}")); o.Result != Started {
+		t.Errorf("%+v", o)
+	}
+}
+
+// A trigger is deleted while a delivery is decided about: nothing is left of it.
+func TestDeletedMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	tr := w.create(nil)
+	w.around = func(start func() (starts.Run, error)) (starts.Run, error) {
+		w.around = nil
+		if err := w.tr.Delete(t.Context(), acme, tr.ID); err != nil {
+			t.Error(err)
+		}
+		return start()
+	}
+	w.receive(tr, message("{}"))
+	// Another delivery came before the trigger was deleted, and is decided about later.
+	if err := w.tr.note(t.Context(), tr, w.tr.live(tr.ID), "d", &Outcome{Result: Started}); err != nil {
+		t.Error(err)
+	}
+	if left, _, err := w.st.Records(t.Context(), store.RecordQuery{Account: acme, Kind: kindEntry}); err != nil || len(left) != 0 {
+		t.Errorf("%d entries are left, %v", len(left), err)
 	}
 }
 

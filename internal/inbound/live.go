@@ -25,8 +25,7 @@ type live struct {
 	limiter *rate.Limiter
 
 	compiling sync.Mutex
-	mapping   *mapping // nil = not compiled yet
-	revision  uint64   // of the trigger that mapping is of
+	mapping   *mapping // nil = not compiled yet; that of a trigger never changes
 
 	history sync.Mutex
 	last    int  // number of the newest entry; -1 = not read yet
@@ -73,14 +72,14 @@ func (l *live) take(now time.Time) error {
 func (l *live) compiled(tr *Trigger) (*mapping, error) {
 	l.compiling.Lock()
 	defer l.compiling.Unlock()
-	if l.mapping != nil && l.revision == tr.revision {
+	if l.mapping != nil {
 		return l.mapping, nil
 	}
 	m, err := compileMapping(&tr.Spec)
 	if err != nil { // an earlier release took it
 		return nil, fault.Wrap(fault.TemplateError, err, "the trigger cannot be understood: %s", fault.Message(err))
 	}
-	l.mapping, l.revision = m, tr.revision
+	l.mapping = m
 	return m, nil
 }
 
@@ -92,6 +91,14 @@ func (t *Triggers) note(ctx context.Context, tr *Trigger, l *live, delivery stri
 		return nil
 	}
 	if l.last < 0 {
+		_, err := t.cfg.Records.Record(ctx, triggerKey(tr.account, tr.ID))
+		if fault.CodeOf(err) == fault.RecordNotFound { // it was deleted since the delivery came
+			l.gone = true
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 		newest, _, err := t.entries(ctx, tr, 0, 1)
 		if err != nil {
 			return err

@@ -42,8 +42,10 @@ type world struct {
 	tr      *Triggers
 	recipes *registry.Recipes
 	ids     int
+	epoch   uint64                      // of the engine: each start has the next one
 	reads   atomic.Int64                // of records and secrets
 	refusal atomic.Pointer[fault.Error] // of the account
+	lavish  atomic.Bool                 // every account has every secret
 	around  func(start func() (starts.Run, error)) (starts.Run, error)
 }
 
@@ -81,7 +83,7 @@ type secrets struct{ w *world }
 
 func (s secrets) Secret(_ context.Context, account, name string) (string, error) {
 	s.w.reads.Add(1)
-	if account == acme && name == "hook" {
+	if account == acme && name == "hook" || s.w.lavish.Load() {
 		return canary, nil
 	}
 	return "", fault.New(fault.SecretNotFound, "no such secret")
@@ -117,6 +119,7 @@ func (w *world) boot() {
 	w.t.Helper()
 	rules := func(string) engine.AccountRules { return engine.AccountRules{Unmetered: true} }
 	actions := compile.NewCatalogue([]*action.Action{}...)
+	w.epoch++
 	var err error
 	if w.e, err = engine.Open(w.t.Context(), engine.Config{Store: w.st, Actions: actions, Accounts: rules}); err != nil {
 		w.t.Fatal(err)
