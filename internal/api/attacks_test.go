@@ -58,6 +58,7 @@ func TestA02_InnerReferences(t *testing.T) {
 	same("a recipe that a step names", "POST", "/v1/recipes/validate", `{"name":"mine","steps":[{"id":"a","recipe":{"ref":"RECIPE"}}]}`)
 	same("a recipe that a step names, registered", "POST", "/v1/recipes", `{"name":"mine","steps":[{"id":"a","recipe":{"ref":"RECIPE"}}]}`)
 	same("a version to compare with", "GET", "/v1/recipes/greet/diff?with=RECIPE", "")
+	same("a recipe of a trigger", "POST", "/v1/triggers", `{"name":"mine","recipe":"RECIPE","signature":{"scheme":"hmac","secret":"hook"}}`)
 	same("a file of a start", "POST", "/v1/recipes/greet/execute", `{"fileHashes":["HASH"],"parameters":{"name":"a"}}`)
 	same("a file of an estimate", "POST", "/v1/recipes/greet/estimate", `{"fileHashes":["HASH"],"parameters":{"name":"a"}}`)
 	same("a file of an estimate by query", "GET", "/v1/recipes/greet/estimate?fileHashes=HASH&parameters=%7B%22name%22:%22a%22%7D", "")

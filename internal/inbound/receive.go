@@ -94,7 +94,9 @@ func (t *Triggers) authenticate(ctx context.Context, id string, m *Message) (tr 
 		return tr, secret, nil
 	}
 	t.cfg.Logger.DebugContext(ctx, "a delivery is not taken", "account", tr.account, "trigger", tr.ID, "reason", wrong, "error", err)
-	return nil, "", fault.New(fault.Unauthorized, "there is no such trigger, or the message is not signed with its secret, or it is too old")
+	refused := fault.New(fault.Unauthorized, "there is no such trigger, or the message is not signed with its secret, or it is too old")
+	refused.Remedy = "Sign what is sent as the trigger says, with its secret, or ask its owner: `POST /v1/triggers/ID/test` says whether that is set."
+	return nil, "", refused
 }
 
 // addressed returns the trigger with an id, or nobody.
