@@ -254,7 +254,6 @@ var without = map[string]string{
 	"server-docs":               "a page for people",
 	"executions-estimate-query": "Estimate asks with POST, which takes every input",
 	"socket-events":             "for pages in browsers; Events and Feed follow with less",
-	"providers-webhook":         "services send it, and sign it",
 }
 
 func last[T any](_ T, err error) error { return err }

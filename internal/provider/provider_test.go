@@ -263,7 +263,12 @@ func TestRecordedStreams(t *testing.T) {
 			text := recorded(t, tt.name, tt.kind == provider.Anthropic)
 			first := ""
 			for at := 0; at <= len(text); at += max(1, len(text)/50) {
-				m, err := find(t, tt.kind, replay(t, text, at), "m", func(c *provider.Config) { c.Stall = "30s" })
+				m, err := find(t, tt.kind, replay(t, text, at), "m", func(c *provider.Config) {
+					c.Stall = "30s"
+					if !strings.Contains(text, "usage") { // then only a free answer is one
+						c.Prices = map[string]provider.ModelPrice{"m": {Input: "0", Output: "0"}}
+					}
+				})
 				if err != nil {
 					t.Fatal(err)
 				}
