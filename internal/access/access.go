@@ -65,7 +65,7 @@ var (
 	operator  = append(slices.Clone(viewer), RunsExecute, RunsControl, FilesWrite)
 	developer = append(slices.Clone(operator), RecipesWrite, WebhooksRead, SecretsRead)
 	owner     = append(slices.Clone(developer), KeysWrite, WebhooksWrite, SecretsWrite, Work)
-	worker    = []Scope{Work, FilesRead, FilesWrite}
+	worker    = []Scope{Work, FilesRead, FilesWrite, AccountRead}
 	admin     = append(slices.Clone(owner), AccountsAdmin, ServerAdmin)
 )
 

@@ -16,7 +16,7 @@ import (
 // does not imply changing, and to run recipes does not imply to edit them.
 func TestA05_RolesAndScopes(t *testing.T) {
 	lacks := map[Role][]Scope{
-		Worker:    {RecipesRead, RecipesWrite, RunsRead, RunsExecute, RunsControl, CreditsRead, KeysWrite, WebhooksRead, WebhooksWrite, SecretsRead, SecretsWrite, AccountRead, AccountsAdmin, ServerAdmin},
+		Worker:    {RecipesRead, RecipesWrite, RunsRead, RunsExecute, RunsControl, CreditsRead, KeysWrite, WebhooksRead, WebhooksWrite, SecretsRead, SecretsWrite, AccountsAdmin, ServerAdmin},
 		Viewer:    {Work, RunsExecute, RunsControl, RecipesWrite, FilesWrite, KeysWrite, WebhooksRead, WebhooksWrite, SecretsRead, SecretsWrite, AccountsAdmin, ServerAdmin},
 		Operator:  {Work, RecipesWrite, KeysWrite, WebhooksRead, WebhooksWrite, SecretsRead, SecretsWrite, AccountsAdmin, ServerAdmin},
 		Developer: {Work, KeysWrite, WebhooksWrite, SecretsWrite, AccountsAdmin, ServerAdmin},

@@ -227,7 +227,7 @@ func (a *app) addGroups(root *cobra.Command) {
 		{"to look at runs", slices.Concat([]*cobra.Command{a.runsCommand(), a.traceCommand()}, a.graphCommands(), []*cobra.Command{a.explainCommand(), a.eventsCommand(),
 			a.logsCommand(), a.feedCommand(), a.diffCommand(), a.replayCommand()})},
 		{"to pay for runs", []*cobra.Command{a.accountsCommand(), a.creditsCommand()}},
-		{"to serve others", slices.Concat([]*cobra.Command{a.serveCommand(), a.devCommand(), a.applyCommand(), a.recipesCommand(), a.keysCommand(), a.webhooksCommand(), a.schedulesCommand(), a.triggersCommand(), a.providersCommand(), a.workerCommand(), a.listenCommand(), a.topCommand()}, a.emulatorCommands())},
+		{"to serve others", slices.Concat([]*cobra.Command{a.serveCommand(), a.devCommand(), a.applyCommand(), a.recipesCommand(), a.keysCommand(), a.webhooksCommand(), a.schedulesCommand(), a.triggersCommand(), a.providersCommand(), a.triggerWebhookCommand(), a.workerCommand(), a.listenCommand(), a.topCommand()}, a.emulatorCommands())},
 		{"to keep and share", []*cobra.Command{a.filesCommand(), a.secretsCommand(), a.exportCommand(), a.importCommand(), a.backupCommand(), a.restoreCommand()}},
 		{"this machine", []*cobra.Command{a.doctorCommand(), a.configCommand(), a.profilesCommand(), a.versionCommand()}},
 	} {

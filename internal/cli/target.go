@@ -43,7 +43,7 @@ var overServer = map[string]string{
 	"secrets": noMatter, "secrets set": worksOver, "secrets list": worksOver, "secrets delete": worksOver, "secrets rotate": onlyHere,
 	"resume": onlyHere, "serve": onlyHere, "dev": onlyHere, "import": onlyHere, "backup": onlyHere, "restore": onlyHere, "doctor": onlyHere, "demo": onlyHere, "sim": onlyHere,
 	"": noMatter, "init": noMatter, "validate": noMatter, "fmt": noMatter, "schema": noMatter, "actions": noMatter, "config": noMatter, "version": noMatter,
-	"emulate": noMatter, "help": noMatter, "completion": noMatter, "__complete": worksOver, "__completeNoDesc": worksOver, "profiles": noMatter,
+	"emulate": noMatter, "providers": noMatter, "trigger-webhook": worksOver, "worker": worksOver, "worker conform": noMatter, "help": noMatter, "completion": noMatter, "__complete": worksOver, "__completeNoDesc": worksOver, "profiles": noMatter,
 }
 
 // serverUse returns how a command treats a server; "" = nobody has said.

@@ -197,6 +197,11 @@ func (a *Actions) UseAddress(url string) { a.models.UseAddress(url) }
 // Providers returns what is configured of the services behind actions.
 func (a *Actions) Providers() []provider.Info { return a.models.List() }
 
+// SignWebhook is that of [provider.Set].
+func (a *Actions) SignWebhook(name string, body []byte, id string, at time.Time) (http.Header, error) {
+	return a.models.SignWebhook(name, body, id, at)
+}
+
 // Open prepares the actions for use without a node, in the process of a remote worker: the commands
 // have working directories in dir.
 func (a *Actions) Open(ctx context.Context, dir string) error {

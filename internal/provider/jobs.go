@@ -396,6 +396,27 @@ func (j *jobService) Receive(header http.Header, body []byte) (action.Webhook, e
 	return action.Webhook{Job: job, ID: id}, err
 }
 
+// SignWebhook returns the headers of a webhook with an id and a time, as the service of that name
+// would sign it: for those who try out what becomes of one.
+func (s *Set) SignWebhook(name string, body []byte, id string, at time.Time) (http.Header, error) {
+	var j *jobService
+	if s != nil {
+		j = s.jobs[name]
+	}
+	if j == nil {
+		return nil, fault.New(fault.ProviderNotConfigured, "there is no provider %.70q that carries out jobs: `roux providers` lists those that are configured", name)
+	}
+	w, ok := j.api.Hooks()
+	if !ok {
+		return nil, fault.New(fault.ProviderNotConfigured, "providers.%s has no webhooks: its API names none", name)
+	}
+	header := http.Header{}
+	if err := w.Sign(header, body, j.secret(&w), id, at); err != nil {
+		return nil, fault.Wrap(fault.ProviderNotConfigured, err, "providers.%s: %v; its secret is the variable %s", name, err, w.SecretEnv)
+	}
+	return header, nil
+}
+
 // newRequest makes a request of one of an API.
 func newRequest(ctx context.Context, base string, r *jobapi.Request) (*http.Request, error) {
 	var body io.Reader

@@ -138,6 +138,27 @@ func (s *Scheme) Verify(header http.Header, body []byte, secret string, now time
 	return nil
 }
 
+// Sign writes the headers of a message with an id and a time, as a sender with the secret does.
+func (s *Scheme) Sign(header http.Header, body []byte, secret, id string, at time.Time) error {
+	key, known := s.key(secret)
+	if !known {
+		return ErrNoSecret
+	}
+	if s.Name != Standard {
+		header.Set(s.Header, s.Prefix+s.value(body, key))
+		return nil
+	}
+	w, err := standardwebhooks.NewWebhookRaw(key)
+	if err != nil {
+		return err
+	}
+	signed, err := w.Sign(id, at, body)
+	header.Set(HeaderID, id)
+	header.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(at.Unix(), 10))
+	header.Set(standardwebhooks.HeaderWebhookSignature, signed)
+	return err
+}
+
 func verifyStandard(header http.Header, body, key []byte, now time.Time) (fits, fresh bool) {
 	id := header.Get(HeaderID)
 	seconds, timeErr := strconv.ParseInt(header.Get(standardwebhooks.HeaderWebhookTimestamp), 10, 64)
@@ -155,18 +176,22 @@ func verifyStandard(header http.Header, body, key []byte, now time.Time) (fits, 
 }
 
 func (s *Scheme) verifyHeader(header http.Header, body, key []byte) bool {
+	// The sums have one length, so that the time of comparing them says nothing of a token's.
+	a, b := sha256.Sum256([]byte(header.Get(s.Header))), sha256.Sum256([]byte(s.Prefix+s.value(body, key)))
+	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}
+
+// value is what the header of HMAC or Token has behind its prefix.
+func (s *Scheme) value(body, key []byte) string {
 	mac := hmac.New(sha256.New, key)
 	_, _ = mac.Write(body) // never fails
-	want := hex.EncodeToString(mac.Sum(nil))
 	switch {
 	case s.Name == Token:
-		want = string(key)
+		return string(key)
 	case s.Encoding == Base64:
-		want = base64.StdEncoding.EncodeToString(mac.Sum(nil))
+		return base64.StdEncoding.EncodeToString(mac.Sum(nil))
 	}
-	// The sums have one length, so that the time of comparing them says nothing of a token's.
-	a, b := sha256.Sum256([]byte(header.Get(s.Header))), sha256.Sum256([]byte(s.Prefix+want))
-	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+	return hex.EncodeToString(mac.Sum(nil))
 }
 
 // Hash names a body: one that comes again has the same name.

@@ -4,6 +4,7 @@ package signature
 
 import (
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -184,5 +185,29 @@ func TestCheck(t *testing.T) {
 	s := Scheme{Name: Standard}
 	if !s.Secret(secret) || s.Secret("whsec_") || s.Secret("not base64") {
 		t.Error("secrets of Standard Webhooks")
+	}
+}
+
+// What is signed here fits, and nothing else does.
+func TestSign(t *testing.T) {
+	now, body := time.Now(), []byte(`{"a":1}`)
+	secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte("a secret of 24 bytes or so"))
+	for _, s := range []Scheme{{Name: Standard}, {Name: HMAC, Header: "X-Signature", Prefix: "sha256="}, {Name: HMAC, Header: "X-Signature", Encoding: Base64}, {Name: Token, Header: "X-Token"}} {
+		h := http.Header{}
+		if err := s.Sign(h, body, secret, "msg_1", now); err != nil {
+			t.Fatal(s, err)
+		}
+		if err := s.Verify(h, body, secret, now); err != nil {
+			t.Error(s, err)
+		}
+		if err := s.Verify(h, []byte(`{"a":2}`), secret, now); (err == nil) != (s.Name == Token) {
+			t.Error(s, err)
+		}
+		if err := s.Verify(h, body, secret+"x", now); err == nil {
+			t.Error(s, "another secret fits")
+		}
+		if err := s.Sign(http.Header{}, body, "", "msg_1", now); err == nil {
+			t.Error(s, "signed without a secret")
+		}
 	}
 }

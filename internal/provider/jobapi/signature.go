@@ -93,6 +93,23 @@ func (c *Compiled) Receive(header http.Header, body []byte, keys *Keys, now time
 	return job, delivery, nil
 }
 
+// Sign writes the headers of a webhook with an id and a time, as the service does that has the
+// secret. Only the service itself can sign what has the scheme Fal.
+func (w *Webhook) Sign(header http.Header, body []byte, secret, id string, at time.Time) error {
+	if w.Signature == Fal {
+		return errors.New("only fal itself has the key that signs its webhooks")
+	}
+	scheme := w.scheme()
+	return scheme.Sign(header, body, secret, id, at)
+}
+
+func (w *Webhook) scheme() signature.Scheme {
+	if w.Signature == Standard {
+		return signature.Scheme{Name: Standard}
+	}
+	return signature.Scheme{Name: HMAC, Header: w.Header, Prefix: w.Prefix, Encoding: w.Encoding}
+}
+
 // verifyStandard checks a signature of Standard Webhooks.
 func verifyStandard(header http.Header, body []byte, secret string) (string, error) {
 	scheme := signature.Scheme{Name: signature.Standard}
@@ -100,7 +117,7 @@ func verifyStandard(header http.Header, body []byte, secret string) (string, err
 }
 
 func (h *hook) verifyHMAC(header http.Header, body []byte, secret string) (string, error) {
-	scheme := signature.Scheme{Name: signature.HMAC, Header: h.Header, Prefix: h.Prefix, Encoding: h.Encoding}
+	scheme := h.scheme()
 	// It has no id and no time: the same body is the same delivery.
 	return signature.Hash(body), scheme.Verify(header, body, secret, time.Now())
 }
