@@ -58,7 +58,7 @@ func runEmulated(t *testing.T, name string, least int, replace ...string) {
 			// A command in the background is there when its first line is.
 			for _, one := range []string{"roux emulate", "roux serve"} {
 				if strings.Contains(text, one) {
-					text = strings.Replace(text, " &\n", served[:len(served)*strings.Count(one, "serve")]+" > ready 2>&1 &\n", 1) + "until grep -qE 'emulating|listening' ready; do :; done\n"
+					text = strings.Replace(text, " &\n", served[:len(served)*strings.Count(one, "serve")]+" > ready 2>&1 &\n", 1) + "echo $! >> pids\nuntil grep -qE 'emulating|listening' ready; do :; done\n"
 				}
 			}
 			tried += len(shownLines(text))
@@ -71,9 +71,7 @@ func runEmulated(t *testing.T, name string, least int, replace ...string) {
 			}
 		}
 	}
-	if served == "" {
-		sh.run("kill $!\n")
-	}
+	sh.run("kill $(cat pids)\n")
 	if tried < least {
 		t.Errorf("%d commands on the page: it has lost some", tried)
 	}
