@@ -245,7 +245,7 @@ func lookAtAll(t *testing.T, path string) bool {
 	if err != nil {
 		return false
 	}
-	a.printCompared(view.Compare(s, view.NewSide(b.Definition, b.Run, false), nil), [2]*view.Side{s, s})
+	compareAll(a, s, view.NewSide(b.Definition, b.Run, false))
 	if _, err := replay(ctx, st, head, 0); err != nil {
 		return false
 	}

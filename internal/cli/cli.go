@@ -225,10 +225,10 @@ func (a *app) addGroups(root *cobra.Command) {
 		{"to begin", []*cobra.Command{a.demoCommand(), a.initCommand(), a.runCommand(), a.resumeCommand()}},
 		{"to write recipes", slices.Concat([]*cobra.Command{a.validateCommand(), a.estimateCommand()}, a.simulatorCommands(), []*cobra.Command{a.fmtCommand(), a.schemaCommand(), a.actionsCommand()})},
 		{"to look at runs", slices.Concat([]*cobra.Command{a.runsCommand(), a.traceCommand()}, a.graphCommands(), []*cobra.Command{a.explainCommand(), a.eventsCommand(),
-			a.logsCommand(), a.feedCommand(), a.diffCommand(), a.replayCommand()})},
+			a.logsCommand(), a.feedCommand()}, a.diffCommands(), []*cobra.Command{a.replayCommand()})},
 		{"to pay for runs", []*cobra.Command{a.accountsCommand(), a.creditsCommand()}},
-		{"to serve others", slices.Concat([]*cobra.Command{a.serveCommand(), a.devCommand(), a.applyCommand(), a.recipesCommand(), a.keysCommand(), a.webhooksCommand(), a.schedulesCommand(), a.triggersCommand(), a.providersCommand(), a.triggerWebhookCommand(), a.workerCommand(), a.listenCommand(), a.topCommand()}, a.emulatorCommands())},
-		{"to keep and share", []*cobra.Command{a.filesCommand(), a.secretsCommand(), a.exportCommand(), a.importCommand(), a.backupCommand(), a.restoreCommand()}},
+		{"to serve others", slices.Concat([]*cobra.Command{a.serveCommand(), a.devCommand(), a.applyCommand(), a.recipesCommand(), a.keysCommand(), a.webhooksCommand(), a.schedulesCommand(), a.triggersCommand(), a.providersCommand(), a.workerCommand()}, a.topCommands(), a.trialCommands())},
+		{"to keep and share", slices.Concat([]*cobra.Command{a.filesCommand(), a.secretsCommand(), a.exportCommand()}, a.importCommands(), []*cobra.Command{a.backupCommand(), a.restoreCommand()})},
 		{"this machine", []*cobra.Command{a.doctorCommand(), a.configCommand(), a.profilesCommand(), a.versionCommand()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})

@@ -66,3 +66,20 @@ func (a *app) asking(ctx context.Context, open func(context.Context) (*host, err
 		}
 	}
 }
+
+// withHolder calls fn with a client of the server that is named, or of the process that holds
+// the data directory.
+func (a *app) withHolder(ctx context.Context, fn func(context.Context, *client.Client) error) error {
+	if c, err := a.remote(ctx); err != nil {
+		return err
+	} else if c != nil {
+		return fn(ctx, c)
+	}
+	none := func(context.Context) (*host, error) {
+		dir, _ := a.config.DataDir() // asking has it already
+		err := fault.New(fault.ServiceUnavailable, "no process holds %s, so nothing happens there", dir)
+		err.Remedy = "Start `roux serve` or `roux dev` first, or name a server with --server."
+		return nil, err
+	}
+	return a.asking(ctx, none, func(ctx context.Context, c *connection) error { return fn(ctx, c.Client) })
+}

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !small
+
 package cli
 
 import (
@@ -50,19 +52,6 @@ func (a *app) diffCommand() *cobra.Command {
 	}
 	cmd.Flags().StringSliceVar(&only, "only", nil, "only these groups: "+strings.Join(view.Groups, ", "))
 	return cmd
-}
-
-func (a *app) readSide(ctx context.Context, j store.Reader, name string) (*view.Side, error) {
-	head, err := a.findRun(ctx, j, name)
-	if err != nil {
-		return nil, err
-	}
-	p, err := store.LoadPlan(ctx, j, head)
-	if err != nil {
-		return nil, err
-	}
-	s := view.NewSide(p, head.Run, head.Imported())
-	return s, eachShown(ctx, j, head.Key, p, 0, s.Apply)
 }
 
 func (a *app) printCompared(c *view.Comparison, sides [2]*view.Side) {

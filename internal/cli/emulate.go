@@ -23,8 +23,11 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// emulatorCommands are the commands that a small binary does not have.
-func (a *app) emulatorCommands() []*cobra.Command { return []*cobra.Command{a.emulateCommand()} }
+// trialCommands are for those who write recipes, and receivers of webhooks. A small binary does
+// not have them.
+func (a *app) trialCommands() []*cobra.Command {
+	return []*cobra.Command{a.listenCommand(), a.triggerWebhookCommand(), a.emulateCommand()}
+}
 
 func (a *app) emulateCommand() *cobra.Command {
 	cmd := &cobra.Command{

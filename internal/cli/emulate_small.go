@@ -6,6 +6,6 @@ package cli
 
 import "github.com/spf13/cobra"
 
-// emulatorCommands is empty: services are emulated where recipes are written, with the full
-// binary.
-func (a *app) emulatorCommands() []*cobra.Command { return nil }
+// trialCommands is empty: services are emulated, and webhooks tried out, where recipes are written,
+// with the full binary.
+func (a *app) trialCommands() []*cobra.Command { return nil }

@@ -138,3 +138,16 @@ func eachShown(ctx context.Context, j store.Reader, key store.Key, p *plan.Plan,
 		return fn(ev)
 	})
 }
+
+func (a *app) readSide(ctx context.Context, j store.Reader, name string) (*view.Side, error) {
+	head, err := a.findRun(ctx, j, name)
+	if err != nil {
+		return nil, err
+	}
+	p, err := store.LoadPlan(ctx, j, head)
+	if err != nil {
+		return nil, err
+	}
+	s := view.NewSide(p, head.Run, head.Imported())
+	return s, eachShown(ctx, j, head.Key, p, 0, s.Apply)
+}

@@ -4,7 +4,13 @@
 
 package cli
 
-import "github.com/roux-engine/roux/internal/picture"
+import (
+	"github.com/roux-engine/roux/internal/picture"
+	"github.com/roux-engine/roux/internal/view"
+)
 
 // drawAll draws nothing: this edition has no command that does.
 func drawAll(*picture.Picture) {}
+
+// compareAll compares nothing, either.
+func compareAll(*app, *view.Side, *view.Side) {}

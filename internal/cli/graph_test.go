@@ -10,6 +10,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/picture"
 	"github.com/roux-engine/roux/internal/term"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // A status has the same glyph in a line of output and in a picture of the run.
@@ -42,4 +43,9 @@ func drawAll(p *picture.Picture) {
 	for _, form := range pictureForms {
 		_, _ = render(p, form, picture.Options{Width: 100})
 	}
+}
+
+// compareAll prints how two runs differ.
+func compareAll(a *app, one, other *view.Side) {
+	a.printCompared(view.Compare(one, other, nil), [2]*view.Side{one, one})
 }

@@ -72,3 +72,11 @@ func orEmpty[T any](list []T) []T {
 	}
 	return list
 }
+
+// A topView is what `top` shows, in JSON. Its fields only grow.
+type topView struct {
+	client.ServerLoad
+	// AtRest means that no process holds the data directory: only runs and accounts say
+	// something.
+	AtRest bool `json:"atRest,omitempty"`
+}

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !small
+
 package cli
 
 import (
@@ -63,14 +65,6 @@ type top struct {
 	frame    *term.Frame // nil = what is shown is not redrawn in place
 	of       string      // what is looked at: a URL or a directory
 	lines    []string    // the last drawing
-}
-
-// A topView is what `top` shows, in JSON. Its fields only grow.
-type topView struct {
-	client.ServerLoad
-	// AtRest means that no process holds the data directory: only runs and accounts say
-	// something.
-	AtRest bool `json:"atRest,omitempty"`
 }
 
 func (t *top) run(ctx context.Context) error {

@@ -11,8 +11,9 @@ import (
 
 // A binary with -tags small sends no traces and has no gRPC, which the exporter brings
 // along, no simulator, no time zones, no encodings of East Asian text, no drawings, no
-// conversions of HTML and Markdown, no emulator and no adapter for Anthropic's protocol; neither have the tests of telemetry, and programs with actions of their own have
-// nothing of telemetry.
+// conversions of HTML and Markdown, no emulator and no adapter for Anthropic's protocol. Commands that look from elsewhere (diff, top, listen,
+// import, trigger-webhook), and the salvage of damaged directories, are left to the full one. Neither have the tests of telemetry, and programs
+// with actions of their own have nothing of telemetry.
 func TestSmallBuild(t *testing.T) {
 	const grpc, prometheus, otel = "google.golang.org/grpc", "github.com/prometheus/client_golang/prometheus", "go.opentelemetry.io/otel/sdk/trace"
 	for _, c := range []struct {
