@@ -13,3 +13,5 @@ func (a *app) diffCommands() []*cobra.Command { return []*cobra.Command{a.diffCo
 func (a *app) topCommands() []*cobra.Command { return []*cobra.Command{a.topCommand()} }
 
 func (a *app) importCommands() []*cobra.Command { return []*cobra.Command{a.importCommand()} }
+
+func (a *app) conformCommands() []*cobra.Command { return []*cobra.Command{a.workerConformCommand()} }

@@ -51,6 +51,7 @@ roux worker --queue gpu --label gpu=yes`,
 	cmd.Flags().StringArrayVar(&w.actions, "action", nil, "only this action (repeatable; default: all that there are here)")
 	cmd.Flags().StringArrayVar(&w.labels, "label", nil, "what this worker has, as NAME=VALUE (repeatable)")
 	cmd.Flags().IntVar(&w.concurrency, "concurrency", 4, "tasks that are under way at once, up to 1000")
+	cmd.AddCommand(a.conformCommands()...)
 	cmd.Flags().DurationVar(&w.grace, "grace", 30*time.Second, "how long tasks under way may take after SIGTERM")
 	return cmd
 }

@@ -27,9 +27,11 @@ def progress(task):
         task.progress(fraction, text)
         time.sleep(0.15)
     task.log("info", "a line of the log")
-    for piece in "abc":
+    for piece in "ab":
         task.delta(piece)
     task.preview({"so": "far"})
+    time.sleep(0.15)
+    task.delta("c")
     return {"done": True}
 
 

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !small
+
+package cli
+
+import (
+	"encoding/json"
+	"os/exec"
+	"testing"
+)
+
+// conforms checks that a command is a remote worker.
+func conforms(t *testing.T, command ...string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("long: runs without -short")
+	}
+	t.Setenv("PYTHONDONTWRITEBYTECODE", "1")
+	out, talk, code := inProcess("", append([]string{"worker", "conform", "-o", "json", "--"}, command...)...)
+	var found conformance
+	if err := json.Unmarshal([]byte(out), &found); err != nil {
+		t.Fatalf("%v\n%s%s", err, out, talk)
+	}
+	for _, c := range found.Cases {
+		if !c.OK {
+			t.Errorf("%s", caseLine(&c))
+		}
+	}
+	if code != 0 || found.Failed > 0 || found.Passed < 16 {
+		t.Errorf("exit %d, %d passed, %d failed\n%s", code, found.Passed, found.Failed, talk)
+	}
+}
+
+func TestWorkerInPythonConforms(t *testing.T) {
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("there is no python3")
+	}
+	conforms(t, "python3", "../../workers/python/conform.py")
+}
