@@ -203,7 +203,8 @@ func progress(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.output(ctx, run, s.cfg.Patience); err != nil {
+	// A result that waits for the next request for tasks is late.
+	if _, err := s.output(ctx, run, min(s.cfg.Patience, 10*time.Second)); err != nil {
 		return err
 	}
 	var all, deltas string

@@ -25,6 +25,7 @@ func TestFaultsAreFound(t *testing.T) {
 		{"echo-unicode", "conform.py", "return task.input", `return {"text": str(task.input)}`},
 		{"fail", "worker.py", `"code": failure.code[:60]`, `"code": "STEP_FAILED"`},
 		{"progress", "worker.py", `if lease not in reporting]`, `]`},
+		{"progress", "worker.py", "self._changed.notify_all()  # results may", "pass  # results may"},
 		{"parallel", "conform.py", "concurrency=8", "concurrency=1"},
 		{"unknown", "worker.py", `"actions": sorted(self._handlers), `, ``},
 		{"long", "worker.py", `if due else []`, `if False else []`},

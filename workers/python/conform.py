@@ -30,7 +30,7 @@ def progress(task):
     for piece in "ab":
         task.delta(piece)
     task.preview({"so": "far"})
-    time.sleep(0.15)
+    time.sleep(0.05)  # while the others are sent
     task.delta("c")
     return {"done": True}
 

@@ -557,6 +557,7 @@ class Worker:
                     beat = time.monotonic() + every
                 for lease in ended:
                     self._end(lease)
+                self._changed.notify_all()  # results may have waited for these reports
             time.sleep(pause)
 
     def _end(self, lease: str) -> None:
