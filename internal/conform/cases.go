@@ -115,7 +115,7 @@ func (s *session) taken(ctx context.Context, run string) error {
 }
 
 // handed returns how a task of a run was handed out, once for each worker.
-func (s *session) handed(run string) []lease.Task {
+func (s *session) handed(run string) []lease.WorkerTask {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.leased[run]

@@ -27,7 +27,7 @@ type session struct {
 func open(ctx context.Context, dir string, cfg *Config) (*session, error) {
 	s := &session{cfg: cfg, server: &server{dir: dir, address: "127.0.0.1:0"}}
 	s.changed = make(chan struct{})
-	s.leased, s.given, s.sent, s.ended = map[string][]lease.Task{}, map[string]time.Time{}, map[string][]time.Time{}, map[string]bool{}
+	s.leased, s.given, s.sent, s.ended = map[string][]lease.WorkerTask{}, map[string]time.Time{}, map[string][]time.Time{}, map[string]bool{}
 	if err := s.start(ctx); err != nil {
 		return nil, err
 	}

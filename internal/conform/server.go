@@ -39,7 +39,7 @@ type server struct {
 	mu      sync.Mutex
 	changed chan struct{} // is closed and replaced when something below changes
 	polls   int           // requests for tasks
-	leased  map[string][]lease.Task
+	leased  map[string][]lease.WorkerTask
 	given   map[string]time.Time   // when the task of a run was handed out last
 	sent    map[string][]time.Time // when the result of a lease was sent
 	ended   map[string]bool        // leases of which a heartbeat was told that they are over
@@ -145,7 +145,7 @@ func (s *server) asked(operation string, body []byte) (wait time.Duration) {
 		s.polls++
 	case "results":
 		var req struct {
-			Results []lease.Result `json:"results"`
+			Results []lease.WorkerResult `json:"results"`
 		}
 		_ = json.Unmarshal(body, &req) // the server says what is wrong with it
 		for i := range req.Results {
@@ -174,7 +174,7 @@ func (s *server) answered(operation string, body []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var answer struct {
-		Tasks []lease.Task `json:"tasks"`
+		Tasks []lease.WorkerTask `json:"tasks"`
 		Ended []string     `json:"ended"`
 	}
 	_ = json.Unmarshal(body, &answer) // results have neither
