@@ -152,6 +152,9 @@ func TestShownCommands(t *testing.T) {
 			line = strings.ReplaceAll(line, `scans/*.jpg`, "scans/a.jpg")
 		}
 		words, special := shellWords(line)
+		if strings.HasSuffix(s.where, "docs/workers.md") { // it is for a POSIX shell, and waits for what it has started
+			special = strings.Trim(special, "$!")
+		}
 		if s.whole && special != "" {
 			t.Errorf("%s: %s\nhas %q outside quotes", s.where, s.line, special)
 		}

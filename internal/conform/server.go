@@ -175,7 +175,7 @@ func (s *server) answered(operation string, body []byte) {
 	defer s.mu.Unlock()
 	var answer struct {
 		Tasks []lease.WorkerTask `json:"tasks"`
-		Ended []string     `json:"ended"`
+		Ended []string           `json:"ended"`
 	}
 	_ = json.Unmarshal(body, &answer) // results have neither
 	switch operation {
