@@ -32,7 +32,7 @@ APIBESIDE := ^Test(X206|X207|Disabled|Rotate|A21|X179|A25_Idle|Bulk|X154|F42|I13
 
 # Packages whose tests run the code of others: in one goroutine (simulate), as whole programs or
 # programs of users whose parts have tests of their own, or not at all.
-WHOLE := /(roux|api|examples|examples/internal/[a-z]+|internal/(api|simulate|house|confine|command)|sim|bench|supply|docs/[a-z-]+)$$
+WHOLE := /(roux|api|examples|examples/internal/[a-z]+|internal/(api|simulate|house|confine|command|conform)|sim|bench|supply|docs/[a-z-]+)$$
 
 race: ## the short tests that have goroutines under the race detector
 	go test -race -short -vet=off -ldflags='-s -w' -skip '$(SERIAL)' -timeout 20m $$(go list ./... | grep -vE '/internal/(($(PURE))(/|$$)|cli$$)|$(WHOLE)')
