@@ -155,7 +155,7 @@ func (m *Manager) leave(shelves []*shelf, me *waiting) {
 func (m *Manager) grant(w *task) {
 	now := m.now()
 	m.last = max(m.last+1, now)
-	w.number, w.until = m.last, now+w.remote.Lease.Microseconds()
+	w.loaded, w.number, w.until = false, m.last, now+w.remote.Lease.Microseconds()
 	m.watch(lapse{w.until, w.job.ID, w.number})
 }
 
@@ -252,9 +252,11 @@ func (m *Manager) holder(token, account string) (*task, error) {
 	if w == nil || !w.known || w.gone || account != "" && w.job.Account != account {
 		return nil, ErrStale
 	}
-	// After a restart the one that had the task has it still.
-	if w.number == 0 && w.until > 0 {
+	// After a restart the one that had the task has it still: of those who show a lease, the one
+	// with the last number.
+	if w.loaded && number > w.number {
 		w.number = number
+		m.watch(lapse{w.until, id, number})
 	}
 	if w.number != number || w.until == 0 {
 		return nil, ErrStale

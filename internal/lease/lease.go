@@ -93,6 +93,7 @@ type task struct {
 	number            int64  // of its lease; 0 = it waits, or nobody knows who has it
 	until             int64  // when the lease lapses, UTC µs; 0 = it waits
 	losses            int
+	loaded            bool // it is from before a restart, and nobody knows who has it
 	ending            bool // a result is being recorded
 	gone              bool // its step waits for it no longer
 	logs, reported    int  // log lines and bytes that its workers have reported
@@ -252,7 +253,7 @@ func (m *Manager) Load(ctx context.Context, records jobs.Records) error {
 		if r == nil || m.tasks[j.ID] != nil {
 			return
 		}
-		w := &task{job: *j, remote: r, known: true, since: now, until: now + r.Lease.Microseconds()}
+		w := &task{job: *j, remote: r, known: true, loaded: true, since: now, until: now + r.Lease.Microseconds()}
 		m.tasks[j.ID] = w
 		m.watch(lapse{w.until, j.ID, 0})
 	})
@@ -315,7 +316,7 @@ func (m *Manager) lapse(ctx context.Context) time.Duration {
 func (m *Manager) lost(ctx context.Context, w *task) {
 	atMostOnce := w.remote.Action.Delivery == action.AtMostOnce
 	known := w.number != 0
-	w.number, w.until = 0, 0
+	w.loaded, w.number, w.until = false, 0, 0
 	if known {
 		w.losses++
 	}

@@ -318,6 +318,43 @@ func TestRestart(t *testing.T) {
 	})
 }
 
+// A worker that shows itself after a restart and then dies loses its task; one that had lost it
+// before the restart does not get it back.
+func TestAdoptedLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		before := h.Manager
+		go func() { before.Run(ctx); close(done) }()
+		h.submit("x", "a", "1.0.0", `{}`)
+		old := h.lease(Want{})[0]
+		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		mine := h.lease(Want{})[0]
+		cancel()
+		<-done
+		st := recordsOf(h)
+		h.restart(h.list)
+		h.work()
+		if err := h.Load(t.Context(), st); err != nil {
+			t.Fatal(err)
+		}
+		h.Extend([]string{old.Lease}, "") // it comes first
+		if ended := h.Extend([]string{mine.Lease}, ""); len(ended) != 0 {
+			t.Error("the worker that had the task has lost it")
+		}
+		if ended := h.Extend([]string{old.Lease}, ""); len(ended) != 1 {
+			t.Error("one that had lost the task has it again")
+		}
+		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		if got := h.lease(Want{}); len(got) != 1 {
+			t.Errorf("%d tasks: the lease of a worker that has died does not lapse", len(got))
+		}
+	})
+}
+
 // kept are the records of the jobs that steps wait for.
 type kept []store.Record
 

@@ -31,6 +31,17 @@ const maxDepth = 64
 // their number is bounded, too.
 var BodyLimits = jsonx.Limits{Bytes: maxBody, Depth: maxDepth, Tokens: 200_000}
 
+// limitsOf are the limits of a body that its operation permits, which may be larger than most.
+func limitsOf(body []byte) jsonx.Limits {
+	l := BodyLimits
+	l.Bytes = max(l.Bytes, len(body))
+	l.Tokens = min(l.Tokens*(1+len(body)/maxBody), mostTokens)
+	return l
+}
+
+// mostTokens bounds the memory for the values of the largest body.
+const mostTokens = 1_000_000
+
 // jsonFormat reads and writes JSON. Names that are repeated, trailing text and numbers that
 // do not fit are refused (A07).
 func jsonFormat() huma.Format {
@@ -38,7 +49,7 @@ func jsonFormat() huma.Format {
 		Marshal: writeJSON,
 		Unmarshal: func(data []byte, v any) error {
 			if out, ok := v.(*any); ok {
-				decoded, err := jsonx.Decode(data, BodyLimits)
+				decoded, err := jsonx.Decode(data, limitsOf(data))
 				if err != nil {
 					return err
 				}

@@ -16,17 +16,21 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/lease"
+	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/service"
 )
+
+// doubles is an action that is carried out by workers.
+var doubles = lease.Spec{
+	Input:  json.RawMessage(`{"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}`),
+	Output: json.RawMessage(`{"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}`),
+}
 
 // withWorkers starts a server whose action double is carried out by workers.
 func withWorkers(t testing.TB, change func(*lease.Spec)) (*place, *service.Service, string) {
 	t.Helper()
 	p := newPlace(t)
-	spec := lease.Spec{
-		Input:  json.RawMessage(`{"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}`),
-		Output: json.RawMessage(`{"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}`),
-	}
+	spec := doubles
 	if change != nil {
 		change(&spec)
 	}
@@ -103,6 +107,11 @@ func TestLeaseOutlivesARestart(t *testing.T) {
 	run := execute(t, url, 1)
 	task := leased(t, url)
 	p.close(s)
+	p.actions = node.NewActions(nil) // the tasks are read from the store
+	t.Cleanup(p.actions.Close)
+	if err := p.actions.AddWorkers(map[string]lease.Spec{"double": doubles}); err != nil {
+		t.Fatal(err)
+	}
 	s, url = p.must(func(cfg *service.Config) { cfg.Open = true })
 	token := task["lease"].(string)
 	if status, out := ask(t, "POST", url+"/v1/workers/heartbeat", "", `{"leases": ["`+token+`"]}`); status != 200 || len(out["ended"].([]any)) != 0 {
@@ -113,6 +122,17 @@ func TestLeaseOutlivesARestart(t *testing.T) {
 	}
 	if head, err := s.Node.Engine.Wait(t.Context(), "local", run); err != nil || head.Status != "completed" {
 		t.Fatalf("%+v, %v", head, err)
+	}
+	p.close(s)
+}
+
+// Results of a request may have 32 MiB together, as the operation says.
+func TestLargeResult(t *testing.T) {
+	p, s, url := withWorkers(t, func(spec *lease.Spec) { spec.Output = json.RawMessage(`{"type": "object"}`) })
+	execute(t, url, 1)
+	token := leased(t, url)["lease"].(string)
+	if got := finish(t, url, token, `"output": {"n": 1, "text": "`+strings.Repeat("x", 2<<20)+`"}`); got != "recorded" {
+		t.Error(got)
 	}
 	p.close(s)
 }
