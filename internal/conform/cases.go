@@ -266,11 +266,11 @@ func (s *session) slow(ctx context.Context, ms string) (run string, err error) {
 }
 
 func parallel(ctx context.Context, s *session) error {
-	first, err := s.slow(ctx, "2500")
+	first, err := s.slow(ctx, "4000")
 	if err != nil {
 		return err
 	}
-	second, err := s.begin(ctx, "conform-slow", `{"ms": 2500}`)
+	second, err := s.begin(ctx, "conform-slow", `{"ms": 4000}`)
 	if err != nil {
 		return err
 	}
@@ -284,8 +284,8 @@ func parallel(ctx context.Context, s *session) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// A worker with one place may ask for the second while it sends the first.
-	if ended := s.sent[s.leased[first][0].Lease]; len(ended) == 0 || s.given[second].After(ended[0].Add(-time.Second)) {
+	// A worker of one task may ask for the second one while it sends the result of the first.
+	if ended := s.sent[s.leased[first][0].Lease]; len(ended) == 0 || ended[0].Sub(s.given[second]) < time.Second {
 		return unexpected("it asks for the second task when the first one has ended")
 	}
 	return nil
@@ -363,7 +363,7 @@ func (s *session) results(ctx context.Context, run string, times int) (at []time
 }
 
 func lostAnswer(ctx context.Context, s *session) error {
-	s.fault(1, 0)
+	s.fault(true, 0)
 	run, err := s.begin(ctx, "conform-echo", `{}`)
 	if err != nil {
 		return err
@@ -379,7 +379,7 @@ func lostAnswer(ctx context.Context, s *session) error {
 
 func retryAfter(ctx context.Context, s *session) error {
 	const pause = 2 * time.Second
-	s.fault(0, pause)
+	s.fault(false, pause)
 	run, err := s.begin(ctx, "conform-echo", `{}`)
 	if err != nil {
 		return err

@@ -108,11 +108,11 @@ func Run(ctx context.Context, cfg Config) (cases []Case, err error) {
 	return cases, nil
 }
 
-// decide decides a case with a worker that runs. A panic of the server is not expected.
+// decide decides a case with a worker that runs.
 func (s *session) decide(ctx context.Context, c *check) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute+s.cfg.Patience)
 	defer cancel()
-	defer s.fault(0, 0)
+	defer s.fault(false, 0)
 	if err := s.ready(ctx); err != nil {
 		return err
 	}

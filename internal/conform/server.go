@@ -43,7 +43,7 @@ type server struct {
 	given   map[string]time.Time   // when the task of a run was handed out last
 	sent    map[string][]time.Time // when the result of a lease was sent
 	ended   map[string]bool        // leases of which a heartbeat was told that they are over
-	lose    int                    // answers to results that get lost
+	lose    bool                   // the answer to the next results gets lost
 	busy    time.Duration          // the next results are refused for that long; 0 = they are not
 }
 
@@ -105,7 +105,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	operation := path.Base(r.URL.Path)
-	if wait := s.asked(operation, body); wait > 0 {
+	wait, lost := s.asked(operation, body)
+	if wait > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(wait.Seconds())))
 		http.Error(w, "the server is busy", http.StatusServiceUnavailable)
 		return
@@ -113,7 +114,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	answer := newRecorder()
 	svc.ServeHTTP(answer, r)
-	if operation == "results" && s.loses() {
+	if lost {
 		panic(http.ErrAbortHandler) // the connection is cut off
 	}
 	maps.Copy(w.Header(), answer.header)
@@ -136,8 +137,10 @@ func (r *recorder) Header() http.Header         { return r.header }
 func (r *recorder) WriteHeader(status int)      { r.status = status }
 func (r *recorder) Write(b []byte) (int, error) { return r.body.Write(b) }
 
-// asked notes a request. wait is how long the worker shall send no other one.
-func (s *server) asked(operation string, body []byte) (wait time.Duration) {
+// asked notes a request. wait is how long the worker shall send no other one; lost says that the
+// answer gets lost. That is decided here, because the run before may have ended while the answer to
+// its result is still under way.
+func (s *server) asked(operation string, body []byte) (wait time.Duration, lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch operation {
@@ -152,21 +155,11 @@ func (s *server) asked(operation string, body []byte) (wait time.Duration) {
 			token := req.Results[i].Lease
 			s.sent[token] = append(s.sent[token], time.Now())
 		}
-		wait, s.busy = s.busy, 0
+		wait, lost = s.busy, s.lose
+		s.busy, s.lose = 0, false
 	}
 	s.tell()
-	return wait
-}
-
-// loses reports whether the answer to results gets lost.
-func (s *server) loses() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	lost := s.lose > 0
-	if lost {
-		s.lose--
-	}
-	return lost
+	return wait, lost
 }
 
 // answered notes an answer.
@@ -197,8 +190,8 @@ func (s *server) tell() {
 	s.changed = make(chan struct{})
 }
 
-// fault makes the next answers to results get lost, and the next results be refused for a time.
-func (s *server) fault(lose int, busy time.Duration) {
+// fault makes the answer to the next results get lost, or has them refused for a time.
+func (s *server) fault(lose bool, busy time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lose, s.busy = lose, busy
