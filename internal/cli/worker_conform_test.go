@@ -38,3 +38,10 @@ func TestWorkerInPythonConforms(t *testing.T) {
 	}
 	conforms(t, "python3", "../../workers/python/conform.py")
 }
+
+func TestWorkerInJavaScriptConforms(t *testing.T) {
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("there is no node")
+	}
+	conforms(t, "node", "../../workers/typescript/conform.js")
+}

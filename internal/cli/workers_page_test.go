@@ -12,7 +12,7 @@ import (
 
 // The commands of the page work, in order and in one shell.
 func TestWorkersPage(t *testing.T) {
-	for _, tool := range []string{"curl", "python3"} {
+	for _, tool := range []string{"curl", "python3", "node"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("a tool of the page is not installed: %s", tool)
 		}
@@ -22,7 +22,7 @@ func TestWorkersPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := shortDir(t)
-	for _, name := range []string{"python/worker.py", "python/conform.py"} {
+	for _, name := range []string{"python/worker.py", "python/conform.py", "typescript/worker.js", "typescript/package.json"} {
 		text, err := os.ReadFile("../../workers/" + name)
 		if err != nil {
 			t.Fatal(err)
@@ -55,7 +55,7 @@ func TestWorkersPage(t *testing.T) {
 		}
 	}
 	sh.run("wait $SERVER\n")
-	if tried < 20 {
+	if tried < 25 {
 		t.Errorf("%d commands on the page: it has lost some", tried)
 	}
 }
