@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -31,6 +32,17 @@ func TestWorkersPage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return // the page has ended it
+		}
+		text, _ := os.ReadFile(filepath.Join(dir, "server.pid")) // it may not have begun
+		if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+			if p, err := os.FindProcess(pid); err == nil {
+				_ = p.Kill()
+			}
+		}
+	})
 	sh := newShell(t, dir, rouxOnPath(t)+"export ROUX_DATA=\n")
 	blocks := pageBlock.FindAllStringSubmatch(strings.ReplaceAll(string(page), "127.0.0.1:7420", freeAddress(t)), -1)
 	tried := 0
@@ -43,7 +55,7 @@ func TestWorkersPage(t *testing.T) {
 			}
 		case "sh":
 			// The server listens when its first line is there.
-			text = strings.Replace(text, " &\nSERVER=$!\n", " > ready &\nSERVER=$!\nuntil grep -q listening ready; do :; done\n", 1)
+			text = strings.Replace(text, " &\nSERVER=$!\n", " > ready &\nSERVER=$!\necho $SERVER > server.pid\nuntil grep -q listening ready; do :; done\n", 1)
 			tried += len(shownLines(text))
 			text = strings.ReplaceAll(text, " # ends with 1\n", " 2>&1 || test $? = 1\n")
 			shown := sh.run(text)
