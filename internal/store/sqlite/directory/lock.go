@@ -6,11 +6,11 @@ package directory
 
 import (
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/datadir"
@@ -18,6 +18,10 @@ import (
 
 // errHeld is what tryLock returns when another process holds the lock.
 var errHeld = errors.New("the lock is held")
+
+// afterDeath is how long the lock of a process that is gone is waited for: a child that it was
+// about to start when it was killed holds its files until it runs another program.
+const afterDeath = 2 * time.Second
 
 // Lock locks the directory for this process. The file stays after unlocking: with
 // the file removed, two processes could lock two files of one name.
@@ -27,24 +31,36 @@ func Lock(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, Fault(err, path)
 	}
-	if err := tryLock(f); err != nil {
+	err = tryLock(f)
+	for until := time.Now().Add(afterDeath); errors.Is(err, errHeld) && gone(holder(f)) && time.Now().Before(until); err = tryLock(f) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err != nil {
+		defer func() { _ = f.Close() }()
 		if !errors.Is(err, errHeld) {
-			_ = f.Close()
 			return nil, fault.Wrap(fault.StoreFailed, err, "cannot lock %s: %v", path, err)
 		}
-		holder := "another process"
-		if b, err := io.ReadAll(io.LimitReader(f, 32)); err == nil {
-			if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil {
-				holder = "process " + strconv.Itoa(pid)
-			}
+		who := "another process"
+		if pid := holder(f); pid != 0 {
+			who = "process " + strconv.Itoa(pid)
 		}
-		_ = f.Close()
-		return nil, fault.New(fault.StoreLocked, "%s uses %s: stop it, or use another directory", holder, dir)
+		return nil, fault.New(fault.StoreLocked, "%s uses %s: stop it, or use another directory", who, dir)
 	}
 	// The pid is for people. A full disk must not prevent reading.
 	_ = f.Truncate(0)
 	_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	return f, nil
+}
+
+// holder returns the process that a lock file names; 0 = none.
+func holder(f *os.File) int {
+	b := make([]byte, 32)
+	n, _ := f.ReadAt(b, 0) // a file that cannot be read names none
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b[:n])))
+	if err != nil || pid <= 0 {
+		return 0
+	}
+	return pid
 }
 
 // Unlock unlocks the directory. The system does so for a dead process.

@@ -25,6 +25,9 @@ func tryLock(f *os.File) error {
 	}
 }
 
+// gone reports whether there is no process of that id; 0 is none's.
+func gone(pid int) bool { return pid != 0 && errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
+
 func readOnly(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS)
 }

@@ -23,6 +23,9 @@ func tryLock(f *os.File) error {
 	return err
 }
 
+// gone reports nothing: a process that is gone holds no file here.
+func gone(int) bool { return false }
+
 func readOnly(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, windows.ERROR_WRITE_PROTECT)
 }
