@@ -54,11 +54,21 @@ type Options struct {
 	// public addresses. Loopback, private and other special ranges are refused unless
 	// they are listed (A17).
 	EgressAllow []netip.Prefix
+	// ModerationGateway is asked about the steps that say `moderation` (X168), under the name gateway.
+	// Default: none; a recipe with such a step is then refused with PROVIDER_NOT_CONFIGURED.
+	ModerationGateway ModerationGateway
+	// OnPartialOutput is called with each piece of text that an action streams, once it is durable
+	// and moderators have passed it, in the order of its step (X174). It must return at once: the
+	// engine waits for it. Default: nobody is told.
+	OnPartialOutput func(PartialOutput)
 	// Secrets has the secrets that the parameters of actions name. Default: variables such as
 	// ROUX_SECRET_API_TOKEN, for the account "local", and what `roux secrets set` has kept
 	// in the data directory.
 	Secrets SecretSource
 }
+
+// A ModerationGateway decides whether what a step gets or gives may pass.
+type ModerationGateway = action.ModerationGateway
 
 // A SecretSource has the secrets of accounts. It is safe for concurrent use.
 type SecretSource interface {
@@ -106,11 +116,18 @@ func Open(ctx context.Context, opt Options) (*Engine, error) {
 		return nil, err
 	}
 	actions := node.NewActions(opt.EgressAllow, opt.Actions...)
+	if opt.ModerationGateway != nil {
+		actions.AddGateway(opt.ModerationGateway)
+	}
 	account := cmp.Or(opt.Account, engine.LocalAccount)
-	n, err := node.Open(ctx, st, node.Config{
+	cfg := node.Config{
 		Dir: opt.Dir, Actions: actions, Retention: retention.Policy{Runs: opt.Retention.Runs, Files: opt.Retention.Files, Uploads: opt.Retention.Uploads}, Concurrency: opt.Concurrency, Logger: opt.Logger,
 		Accounts: rules, Account: account, Secrets: opt.Secrets, Services: opt.Services,
-	})
+	}
+	if opt.OnPartialOutput != nil {
+		cfg.Observer = partialOutputs(opt.OnPartialOutput)
+	}
+	n, err := node.Open(ctx, st, cfg)
 	if err != nil {
 		actions.Close()
 		return nil, err
@@ -164,6 +181,9 @@ type Request struct {
 	// MaxCredits is the most that the run pays, if the recipe and the account's rules do
 	// not allow less. Default: what they allow.
 	MaxCredits int64
+	// NoCache makes a run, with its child runs, that uses no earlier results of actions, also in
+	// steps that may.
+	NoCache bool
 	// Key is the name of one of AccountRules.Keys: what the run spends counts in the budget
 	// of that key.
 	Key string
@@ -191,7 +211,7 @@ func (e *Engine) Start(ctx context.Context, req Request) (run string, err error)
 	started, err := e.node.Engine.Start(ctx, engine.StartRequest{
 		Account: e.account, Plan: p, Recipe: r.Name, Version: r.Version, Parameters: input, Files: files,
 		IdempotencyKey: req.IdempotencyKey, Correlation: req.Correlation, Labels: req.Labels,
-		MaxCredits: req.MaxCredits, Key: req.Key,
+		MaxCredits: req.MaxCredits, NoCache: req.NoCache, Key: req.Key,
 	})
 	return started.Run, err
 }

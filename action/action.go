@@ -21,13 +21,13 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// Delivery is what the engine does after a lost attempt: one whose process died before
-// the outcome was recorded.
+// Delivery is what the engine does after an attempt whose outcome is unknown: its process died
+// before the outcome was recorded, it took too long, or its error says so.
 type Delivery string
 
 // The two kinds of delivery. AtLeastOnce is the default: a lost attempt is tried again
-// with the same effect key. With AtMostOnce the step fails with INTERRUPTED at the first
-// lost attempt.
+// with the same effect key, and one that failed as its retry policy says. With AtMostOnce the
+// step fails at the first attempt whose outcome is unknown: with INTERRUPTED if it was lost.
 const (
 	AtLeastOnce Delivery = "at_least_once"
 	AtMostOnce  Delivery = "at_most_once"
@@ -40,8 +40,12 @@ type Action struct {
 	// Aliases are other names that recipes may use for it, such as its name in other
 	// systems: [a-z][a-z0-9_-]{0,63}. A plan always holds Name. If a name is the Name of
 	// one action and an alias of another, it means the former.
-	Aliases     []string
-	Version     string // semantic version, "1.0.0"
+	Aliases []string
+	Version string // semantic version, "1.0.0"
+	// Revision names the configuration of an action that can be changed without a new version,
+	// such as that of a command. A cached result of another revision is not used. "" = there is
+	// nothing to change.
+	Revision    string
 	Description string // one sentence for people
 	// Input and Output are JSON Schemas (2020-12) of an object each; nil
 	// accepts everything. A property of Input with "format": "file" holds a
@@ -88,7 +92,8 @@ type Example struct {
 }
 
 // A Func does the work of one attempt. It returns the output, or an error: a
-// *fault.Error keeps its code, any other error becomes STEP_FAILED. It must return
+// *fault.Error keeps its code, any other error becomes STEP_FAILED. An error says that nothing
+// happened outside, or that the service has failed, unless it is one of [fault.Unsure]. It must return
 // soon after ctx ends; what it returns then is ignored. Its goroutine is reused, so it
 // must leave the goroutine unchanged and undo every [runtime.LockOSThread].
 type Func func(ctx context.Context, task *Task) (Result, error)
@@ -110,10 +115,13 @@ type Result struct {
 	// declared price, which is also the most that is charged. With an error it is what
 	// the failed call cost: that is recorded and not charged.
 	Price string
+	// Tokens is how many tokens of a model the call used, for limits of tokens; 0 = not known.
+	// Give it with an error, too.
+	Tokens int64
 }
 
 // A Job is work that an action has submitted to an outside service and that goes on when the
-// action has returned (X128).
+// action has returned (X128): what the orchestration-engine source calls ExternalJobSubmitted.
 type Job struct {
 	Provider string // the provider that knows how to ask about it, by its configured name
 	ID       string // the id that the service has given it
@@ -132,7 +140,8 @@ type Task struct {
 	Attempt int    // counts every dispatch, from 1
 	Account string
 	// EffectKey identifies the effect and stays the same while the outcome of the last
-	// attempt is unknown (I4). Pass it to services as idempotency key.
+	// attempt is unknown (I4). Pass it to services as idempotency key. An attempt that sent a
+	// request and got no answer returns [fault.Unsure].
 	EffectKey string
 	// Input is the rendered input as canonical JSON of an object.
 	Input json.RawMessage

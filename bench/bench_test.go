@@ -57,7 +57,7 @@ func smoke(t *testing.T, args ...string) []Line {
 }
 
 // floorless are the shapes without floors of the store.
-var floorless = []string{"fairness", "disk", "children", "towers", "books", "execute", "get", "get-large", "ready", "subscribers", "readers", "overload"}
+var floorless = []string{"fairness", "disk", "children", "towers", "books", "execute", "get", "get-large", "ready", "subscribers", "readers", "overload", "remote", "jobs", "streams", "streams-anthropic", "streams-killed"}
 
 // Every shape runs, and its lines have the keys that readers expect.
 
@@ -78,6 +78,12 @@ func TestSmoke(t *testing.T) {
 		}
 		if got := l.More["syncs_per_run"]; l.Shape == "transforms" && got != 1 {
 			t.Errorf("transforms in a row have %v syncs a run, want 1", got)
+		}
+		if again := l.More["again"]; l.Shape == "streams-killed" && again != float64(l.N) {
+			t.Errorf("%v of %d streams have begun again after the kill", again, l.N)
+		}
+		if wrong, ok := l.More["wrong"]; strings.HasPrefix(l.Shape, "streams") && (!ok || wrong != 0) {
+			t.Errorf("%s: %v of %d clients have another text than the result", l.Shape, wrong, l.N)
 		}
 		switch l.Shape {
 		case "chain", "fan", "many", "metered", "slow", "submit", "transforms", "lanes":

@@ -149,25 +149,10 @@ type process struct{ cmd *exec.Cmd }
 
 // child starts this program again in another role and waits for its figures.
 func (b *bench) child(ctx context.Context, into *figures, role string, args ...string) (*process, error) {
-	exe, err := os.Executable()
+	p, _, out, err := b.start(ctx, role, args...)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, exe, args...)
-	cmd.Env = append(os.Environ(), roleVariable+"="+role)
-	cmd.Stderr = b.stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	// The pipe is closed when this process dies, which makes the child exit.
-	if _, err := cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	p := &process{cmd}
 	line, err := bufio.NewReader(out).ReadBytes('\n')
 	if err == nil {
 		err = json.Unmarshal(line, into)
@@ -177,6 +162,28 @@ func (b *bench) child(ctx context.Context, into *figures, role string, args ...s
 		return nil, fmt.Errorf("the process that should %s told nothing: %w", role, err)
 	}
 	return p, nil
+}
+
+// start starts this program again in another role. Its standard input is closed when this process
+// dies, which makes the child exit.
+func (b *bench) start(ctx context.Context, role string, args ...string) (_ *process, stdin io.Writer, stdout io.Reader, err error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	cmd := exec.CommandContext(ctx, exe, args...)
+	cmd.Env = append(os.Environ(), roleVariable+"="+role)
+	cmd.Stderr = b.stderr
+	if stdout, err = cmd.StdoutPipe(); err != nil {
+		return nil, nil, nil, err
+	}
+	if stdin, err = cmd.StdinPipe(); err != nil {
+		return nil, nil, nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, nil, nil, err
+	}
+	return &process{cmd}, stdin, stdout, nil
 }
 
 // kill kills the child, as a crash would.
@@ -209,6 +216,8 @@ func (p *part) play(ctx context.Context, role string, stdin io.Reader, stdout io
 	var f figures
 	var err error
 	switch role {
+	case "jobs":
+		return jobsRole(ctx, stdin, stdout)
 	case "fill":
 		f, err = p.fill(ctx)
 	case "recover":

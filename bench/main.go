@@ -75,6 +75,10 @@ var shapes = []shape{
 	{"subscribers", subscribers},
 	{"readers", readers},
 	{"overload", overload},
+	{"remote", remote},
+	{"jobs", jobsWaiting},
+	{"streams", streams},
+	{"streams-killed", streamsKilled},
 }
 
 // A bench is one invocation of the command.
@@ -152,11 +156,11 @@ func (o *options) parse(args []string, stderr io.Writer) error {
 	f.BoolVar(&o.report, "report", false, "print Markdown tables made of JSON lines on standard input, and measure nothing")
 	f.StringVar(&o.profile, "profile", "", "write a processor profile to this file, one of recovery to this name with .recover, and one of the memory of idle with .heap")
 	f.StringVar(&o.dir, "dir", "", "where data directories are made; their disk is what is measured (default: the system's temporary directory)")
-	f.IntVar(&o.waiting, "n", 100_000, "how many runs wait in idle and recover, and have paid in books")
+	f.IntVar(&o.waiting, "n", 100_000, "how many runs wait in idle, recover and jobs, and have paid in books")
 	f.IntVar(&o.part.done, "done", 20, "how many steps each of them has done before")
 	f.BoolVar(&o.observe, "observe", false, "metrics are on in many, metered and slow, as in a service")
 	f.DurationVar(&o.steady, "steady", time.Minute, "how long steady lasts")
-	f.DurationVar(&o.press, "press", 10*time.Second, "how long execute, get, readers and overload send requests")
+	f.DurationVar(&o.press, "press", 10*time.Second, "how long execute, get, readers and overload send requests, and streams is measured")
 	f.BoolVar(&o.keyed, "keyed", false, "each request of execute has an Idempotency-Key of its own")
 	f.IntVar(&o.streams, "streams", 10_000, "how many streams subscribers and readers open")
 	f.StringVar(&o.part.signal, "signal", "", "for the processes that this one starts")
@@ -172,8 +176,8 @@ func (o *options) parse(args []string, stderr io.Writer) error {
 }
 
 func run(ctx context.Context, began time.Time, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	if os.Getenv(roleVariable) == "serve" {
-		return serveRole(ctx, args, stdin, stdout, stderr)
+	if os.Getenv(roleVariable) == "roux" {
+		return rouxRole(ctx, args, stdin, stdout, stderr)
 	}
 	var o options
 	if err := o.parse(args, stderr); err != nil {

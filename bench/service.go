@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime/pprof"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ import (
 	"github.com/roux-engine/roux/internal/cli"
 )
 
-// A server is `roux serve` in another process.
+// A server is `roux serve` in another process, or another command that listens.
 type server struct {
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
@@ -34,10 +35,11 @@ const adminKey = "a-key-with-the-role-admin-of-a-benchmark"
 // profileVariable has the file for the processor profile of a server.
 const profileVariable = "ROUX_BENCH_PROFILE"
 
-// serveRole is the main function of a server. It ends, as after SIGTERM, when its standard
-// input does, which also happens when the process that started it dies. A byte there makes
-// it return free memory to the system, as an idle process does every two minutes.
-func serveRole(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+// rouxRole is the main function of a process that is a command of roux, such as a server. It ends,
+// as after SIGTERM, when its standard input does, which also happens when the process that started
+// it dies. A byte there makes it return free memory to the system, as an idle process does every
+// two minutes.
+func rouxRole(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -59,21 +61,48 @@ func serveRole(ctx context.Context, args []string, stdin io.Reader, stdout, stde
 		}
 		defer pprof.StopCPUProfile()
 	}
-	return cli.Main(ctx, append([]string{"serve"}, args...), strings.NewReader(""), stdout, stderr, nil)
+	return cli.Main(ctx, args, strings.NewReader(""), stdout, stderr, nil)
 }
+
+// anyPort is an address with a port that is free.
+const anyPort = "127.0.0.1:0"
 
 // serve starts a server on a data directory. A profile of it is written to the file of the
 // flag -profile with the name of the shape.
 func (b *bench) serve(ctx context.Context, dir, shape string) (*server, error) {
+	return b.serveWith(ctx, dir, shape, "")
+}
+
+// serveWith starts a server with a configuration: the text of a roux.yaml.
+func (b *bench) serveWith(ctx context.Context, dir, shape, config string) (*server, error) {
+	return b.serveAt(ctx, anyPort, dir, shape, config)
+}
+
+// serveAt starts a server at an address, with more variables of the environment.
+func (b *bench) serveAt(ctx context.Context, listen, dir, shape, config string, env ...string) (*server, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(filepath.Dir(dir), "roux.yaml"), []byte(config), 0o600); err != nil {
+		return nil, err
+	}
+	env = append(env, "ROUX_ADMIN_KEY="+adminKey)
+	if b.profile != "" && shape != "" {
+		env = append(env, profileVariable+"="+b.profile+"."+shape)
+	}
+	return command(ctx, filepath.Dir(dir), env, "serve", "--data", dir, "--listen", listen, "--admin", anyPort, "--output", "json", "--drain", "1s")
+}
+
+// command starts a command of roux that listens somewhere and says where. dir is its working
+// directory; "" = this one.
+func command(ctx context.Context, dir string, env []string, args ...string) (*server, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, exe, "--data", dir, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--output", "json", "--drain", "1s")
-	cmd.Env = append(os.Environ(), roleVariable+"=serve", "ROUX_ADMIN_KEY="+adminKey)
-	if b.profile != "" {
-		cmd.Env = append(cmd.Env, profileVariable+"="+b.profile+"."+shape)
-	}
+	cmd := exec.CommandContext(ctx, exe, args...)
+	cmd.Dir = dir
+	cmd.Env = append(append(os.Environ(), roleVariable+"=roux"), env...)
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	stdin, err := cmd.StdinPipe()
@@ -92,19 +121,31 @@ func (b *bench) serve(ctx context.Context, dir, shape string) (*server, error) {
 	if err := json.NewDecoder(bufio.NewReader(out)).Decode(&said); err != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // the error says that it was killed
-		return nil, fmt.Errorf("roux serve did not start: %w\n%s", err, log.String())
+		return nil, fmt.Errorf("roux %s did not start: %w\n%s", args[0], err, log.String())
 	}
 	for _, a := range []struct {
 		url string
 		to  *string
 	}{{said.URL, &s.address}, {said.AdminURL, &s.admin}} {
+		if a.url == "" {
+			continue // only a server has another listener
+		}
 		u, err := url.Parse(a.url)
 		if err != nil || u.Host == "" {
-			return nil, errors.Join(fmt.Errorf("roux serve listens at %q", a.url), s.stop())
+			return nil, errors.Join(fmt.Errorf("roux %s listens at %q", args[0], a.url), s.stop())
 		}
 		*a.to = u.Host
 	}
 	return s, nil
+}
+
+// kill kills the server, as a crash would.
+func (s *server) kill() error {
+	if err := s.cmd.Process.Kill(); err != nil {
+		return err
+	}
+	_ = s.cmd.Wait() // the error says that it was killed
+	return nil
 }
 
 // stop drains the server and waits for its end.

@@ -256,7 +256,7 @@ type NewKey struct {
 type KeyRequest struct {
 	Account   string    `json:"account,omitempty"`  // another one than that of the request; default: that one
 	Name      string    `json:"name"`               // what it is for
-	Role      string    `json:"role,omitempty"`     // worker, viewer, operator, developer, owner or admin
+	Role      string    `json:"role,omitempty"`     // approver, worker, viewer, operator, developer, owner or admin
 	Scopes    []string  `json:"scopes,omitempty"`   // instead of a role, or beside it
 	ExpiresAt time.Time `json:"expiresAt,omitzero"` // default: never
 	Limit     *KeyLimit `json:"limit,omitempty"`

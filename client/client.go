@@ -63,8 +63,12 @@ type Client struct {
 	Webhooks *Webhooks
 	// Schedules start runs of recipes at times.
 	Schedules *Schedules
+	// Approvals are what people are asked.
+	Approvals *Approvals
 	// Triggers start runs when outside systems send webhooks.
 	Triggers *Triggers
+	// ExternalJobs are the work of outside services that steps wait for.
+	ExternalJobs *ExternalJobs
 	// Workers are tasks that remote workers carry out.
 	Workers *Workers
 	// Bulks do one thing to many runs.
@@ -75,6 +79,8 @@ type Client struct {
 	Operator *Operator
 	// Secrets are those that the account keeps on the server.
 	Secrets *Secrets
+	// Cache has the results of actions that are kept for later steps.
+	Cache *Cache
 
 	cfg  Config
 	base *url.URL
@@ -106,8 +112,8 @@ func New(cfg Config) (*Client, error) {
 	c := &Client{cfg: cfg, base: base}
 	c.Recipes, c.Runs, c.Jobs, c.Files = &Recipes{c}, &Runs{c}, &Jobs{c}, &Files{c}
 	c.Actions, c.Credits, c.Keys, c.Webhooks, c.Bulks = &Actions{c}, &Credits{c}, &Keys{c}, &Webhooks{c}, &Bulks{c}
-	c.Accounts, c.Secrets, c.Operator, c.Schedules = &Accounts{c}, &Secrets{c}, &Operator{c}, &Schedules{c}
-	c.Triggers, c.Workers = &Triggers{c}, &Workers{c}
+	c.Accounts, c.Secrets, c.Operator, c.Schedules, c.Cache = &Accounts{c}, &Secrets{c}, &Operator{c}, &Schedules{c}, &Cache{c}
+	c.Triggers, c.Workers, c.ExternalJobs, c.Approvals = &Triggers{c}, &Workers{c}, &ExternalJobs{c}, &Approvals{c}
 	return c, nil
 }
 

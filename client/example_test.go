@@ -18,8 +18,10 @@ import (
 func serveExample() (c *client.Client, stop func()) {
 	t := &exampleT{}
 	c = startServer(t).client()
-	if _, _, err := c.Recipes.Create(context.Background(), []byte(greet)); err != nil {
-		panic(err)
+	for _, recipe := range []string{greet, tell} {
+		if _, _, err := c.Recipes.Create(context.Background(), []byte(recipe)); err != nil {
+			panic(err)
+		}
 	}
 	return c, t.end
 }

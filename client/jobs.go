@@ -80,6 +80,7 @@ type Node struct {
 	DurationMS  int64     `json:"duration_ms,omitempty"`
 	Reason      string    `json:"reason,omitempty"`
 	Error       *RunError `json:"error,omitempty"`
+	Cached      bool      `json:"cached,omitempty"` // it has the result of an earlier call
 }
 
 // An Operation is what a node does outside the graph: an attempt, a child run or a wait.

@@ -46,6 +46,8 @@ var operations = map[string]func(context.Context, *client.Client) error{
 	"accounts-adjust": func(ctx context.Context, c *client.Client) error {
 		return last(c.Accounts.Adjust(ctx, "x", client.AdjustmentRequest{RunID: "y", Amount: 1}))
 	},
+	"cache-list":   func(ctx context.Context, c *client.Client) error { return drain(c.Cache.List(ctx)) },
+	"cache-clear":  func(ctx context.Context, c *client.Client) error { return last(c.Cache.Clear(ctx, "x")) },
 	"feed-changes": func(ctx context.Context, c *client.Client) error { return last(c.Changes(ctx, 1, 2)) },
 	"server-plan":  func(ctx context.Context, c *client.Client) error { return last(c.Operator.Plan(ctx, "x")) },
 	"server-load":  func(ctx context.Context, c *client.Client) error { return last(c.Operator.Load(ctx)) },
@@ -168,11 +170,22 @@ var operations = map[string]func(context.Context, *client.Client) error{
 	"jobs-events": func(ctx context.Context, c *client.Client) error {
 		return drain(c.Jobs.Events(ctx, "x", client.EventOptions{}))
 	},
+	"approvals-list": func(ctx context.Context, c *client.Client) error { return drain(c.Approvals.List(ctx)) },
+	"approvals-get":  func(ctx context.Context, c *client.Client) error { return last(c.Approvals.Get(ctx, "x")) },
+	"approvals-answer": func(ctx context.Context, c *client.Client) error {
+		return last(c.Approvals.Answer(ctx, "x", client.Decision{Decision: "approved"}))
+	},
+	"approvals-link": func(ctx context.Context, c *client.Client) error {
+		return last(c.Approvals.Link(ctx, "x", client.NewApprovalLink{For: "y"}))
+	},
 	"triggers-create": func(ctx context.Context, c *client.Client) error {
 		return last(c.Triggers.Create(ctx, client.NewTrigger{}))
 	},
-	"triggers-list":    func(ctx context.Context, c *client.Client) error { return drain(c.Triggers.List(ctx)) },
-	"triggers-get":     func(ctx context.Context, c *client.Client) error { return last(c.Triggers.Get(ctx, "x")) },
+	"triggers-list": func(ctx context.Context, c *client.Client) error { return drain(c.Triggers.List(ctx)) },
+	"triggers-get":  func(ctx context.Context, c *client.Client) error { return last(c.Triggers.Get(ctx, "x")) },
+	"triggers-rotate": func(ctx context.Context, c *client.Client) error {
+		return last(c.Triggers.Rotate(ctx, "x", client.NewTriggerSecret{Secret: "s"}))
+	},
 	"triggers-pause":   func(ctx context.Context, c *client.Client) error { return last(c.Triggers.Pause(ctx, "x")) },
 	"triggers-resume":  func(ctx context.Context, c *client.Client) error { return last(c.Triggers.Resume(ctx, "x")) },
 	"triggers-delete":  func(ctx context.Context, c *client.Client) error { return c.Triggers.Delete(ctx, "x") },
@@ -183,12 +196,17 @@ var operations = map[string]func(context.Context, *client.Client) error{
 	"schedules-create": func(ctx context.Context, c *client.Client) error {
 		return last(c.Schedules.Create(ctx, client.NewSchedule{}))
 	},
-	"schedules-list":   func(ctx context.Context, c *client.Client) error { return drain(c.Schedules.List(ctx)) },
-	"schedules-get":    func(ctx context.Context, c *client.Client) error { return last(c.Schedules.Get(ctx, "x")) },
-	"schedules-pause":  func(ctx context.Context, c *client.Client) error { return last(c.Schedules.Pause(ctx, "x")) },
-	"schedules-resume": func(ctx context.Context, c *client.Client) error { return last(c.Schedules.Resume(ctx, "x")) },
-	"schedules-delete": func(ctx context.Context, c *client.Client) error { return c.Schedules.Delete(ctx, "x") },
-	"schedules-run":    func(ctx context.Context, c *client.Client) error { return last(c.Schedules.Run(ctx, "x")) },
+	"providers-jobs-list": func(ctx context.Context, c *client.Client) error {
+		return drain(c.ExternalJobs.List(ctx, client.JobQuery{Provider: "x", State: "waiting"}))
+	},
+	"providers-jobs-get":  func(ctx context.Context, c *client.Client) error { return last(c.ExternalJobs.Get(ctx, "x", "y")) },
+	"providers-jobs-poll": func(ctx context.Context, c *client.Client) error { return last(c.ExternalJobs.Poll(ctx, "x", "y")) },
+	"schedules-list":      func(ctx context.Context, c *client.Client) error { return drain(c.Schedules.List(ctx)) },
+	"schedules-get":       func(ctx context.Context, c *client.Client) error { return last(c.Schedules.Get(ctx, "x")) },
+	"schedules-pause":     func(ctx context.Context, c *client.Client) error { return last(c.Schedules.Pause(ctx, "x")) },
+	"schedules-resume":    func(ctx context.Context, c *client.Client) error { return last(c.Schedules.Resume(ctx, "x")) },
+	"schedules-delete":    func(ctx context.Context, c *client.Client) error { return c.Schedules.Delete(ctx, "x") },
+	"schedules-run":       func(ctx context.Context, c *client.Client) error { return last(c.Schedules.Run(ctx, "x")) },
 	"workers-lease": func(ctx context.Context, c *client.Client) error {
 		_, err := c.Workers.Lease(ctx, client.LeaseRequest{Queue: "q"})
 		return err
@@ -252,6 +270,8 @@ var without = map[string]string{
 	"providers-webhook":         "for services, which sign what they send",
 	"server-errors":             "a page for people",
 	"server-docs":               "a page for people",
+	"approvals-open":            "a page for people",
+	"approvals-decide":          "what that page sends",
 	"executions-estimate-query": "Estimate asks with POST, which takes every input",
 	"socket-events":             "for pages in browsers; Events and Feed follow with less",
 }
@@ -378,14 +398,19 @@ var schemas = map[string]any{
 	"BulkFilter": client.BulkFilter{}, "BulkGroup": client.BulkGroup{}, "BulkItem": client.BulkItem{}, "BulkRequest": client.BulkRequest{}, "BulkResource": client.Bulk{},
 	"NewWebhook": client.NewWebhook{}, "WebhookAttempt": client.DeliveryAttempt{}, "WebhookDelivery": client.Delivery{}, "WebhookKey": client.WebhookKey{},
 	"NewTrigger": client.NewTrigger{}, "TriggerResource": client.Trigger{}, "TriggerSignature": client.TriggerSignature{}, "TriggerDelivery": client.TriggerDelivery{},
-	"TriggerSample": client.TriggerSample{}, "TriggerTrial": client.TriggerTrial{},
+	"TriggerPrevious": client.TriggerPrevious{}, "NewTriggerSecret": client.NewTriggerSecret{}, "TriggerSample": client.TriggerSample{}, "TriggerTrial": client.TriggerTrial{},
+	"ActionUsage": client.CachedAction{}, "Cleared": struct {
+		Removed int `json:"removed"`
+	}{},
+	"ExternalJob": client.ExternalJob{}, "JobPoll": client.JobPoll{}, "JobDelivery": client.JobDelivery{},
+	"ApprovalResource": client.Approval{}, "ApprovalAnswer": client.ApprovalAnswer{}, "ApprovalDefault": client.ApprovalDefault{}, "ApprovalLink": client.ApprovalLink{}, "NewApprovalAnswer": client.Decision{}, "NewApprovalLink": client.NewApprovalLink{},
 	"NewSchedule": client.NewSchedule{}, "ScheduleResource": client.Schedule{}, "ScheduleFiring": client.ScheduleFiring{}, "ScheduleTime": client.ScheduleTime{},
-	"LeaseRequest": client.LeaseRequest{}, "WorkerTask": client.WorkerTask{}, "WorkerReport": client.WorkerReport{}, "WorkerResult": client.WorkerResult{}, "WorkerFailure": client.WorkerFailure{},
+	"LeaseRequest": client.LeaseRequest{}, "WorkerTask": client.WorkerTask{}, "WorkerReport": client.WorkerReport{}, "WorkerResult": client.WorkerResult{}, "WorkerFailure": client.WorkerFailure{}, "WorkerJob": client.WorkerJob{},
 	"WorkerOutcome": client.WorkerOutcome{},
 	"Settings":      client.AccountSettings{}, "AccountLimits": client.AccountLimits{}, "AccountUsage": client.AccountUsage{}, "AccountResource": client.Account{}, "OwnAccount": client.OwnAccount{},
 	"DayBudget": client.DayBudget{}, "SecretResource": client.Secret{}, "KeyUsage": client.KeyUsage{}, "WebhookResource": client.Webhook{}, "WebhookRotateInBody": client.Rotation{}, "WebhookText": client.WebhookChange{},
 	"ServerLoad": client.ServerLoad{}, "RunLoad": client.RunLoad{}, "AccountLoad": client.AccountLoad{}, "AttemptLoad": client.AttemptLoad{}, "LimitLoad": client.LimitLoad{}, "CommitLoad": client.CommitLoad{},
-	"QueueLoad": client.QueueLoad{}, "MemoryLoad": client.MemoryLoad{}, "StoreLoad": client.StoreLoad{}, "RecentFailure": client.RecentFailure{},
+	"Waiting": client.Waiting{}, "WaitedStep": client.WaitedStep{}, "QueueLoad": client.QueueLoad{}, "MemoryLoad": client.MemoryLoad{}, "StoreLoad": client.StoreLoad{}, "RecentFailure": client.RecentFailure{},
 }
 
 // unread are fields that the client leaves out on purpose.

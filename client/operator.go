@@ -67,11 +67,13 @@ type AttemptLoad struct {
 
 // A LimitLoad is how far a limit of attempts is used.
 type LimitLoad struct {
-	Of      string `json:"of"`             // engine, action or provider
-	Name    string `json:"name,omitempty"` // of the action or the provider
-	Slots   int    `json:"slots"`
+	Of      string `json:"of"`             // engine, action, provider, limit, pause or retries
+	Name    string `json:"name,omitempty"` // of the action, the provider or the limit
+	Key     string `json:"key,omitempty"`  // of the limit; of a pause the account
+	Slots   int    `json:"slots"`          // 0 = it limits when attempts begin
 	Used    int    `json:"used"`
-	Waiting int    `json:"waiting"` // steps that wait for a slot of this limit
+	Waiting int    `json:"waiting"`         // steps that wait there
+	Until   string `json:"until,omitempty"` // until when nothing begins; "" = not known, or something does
 }
 
 // A CommitLoad is about commits. Rates and durations are those of the last ten seconds.

@@ -201,6 +201,8 @@ type ExecuteRequest struct {
 	// MaxCredits is the most that the run may pay, if recipe and account do not allow less.
 	MaxCredits int64             `json:"maxCredits,omitempty"`
 	Labels     map[string]string `json:"labels,omitempty"` // names and values to find the run by
+	// NoCache uses no earlier results of actions, also in steps that may.
+	NoCache bool `json:"noCache,omitempty"`
 	// DryRun checks everything, estimates, and starts nothing.
 	DryRun bool `json:"dryRun,omitempty"`
 	// Key lets at most one run with it be active in the account. While there is one, IfActive

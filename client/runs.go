@@ -115,6 +115,7 @@ type StepResult struct {
 	Reason        string          `json:"reason,omitempty"` // why it was skipped or cancelled
 	Error         *RunError       `json:"error,omitempty"`
 	Output        json.RawMessage `json:"output,omitempty"`
+	Cached        bool            `json:"cached,omitempty"` // it has the result of an earlier call
 }
 
 // A StepState is a step of a run, whether it has settled or not.
@@ -131,6 +132,7 @@ type StepState struct {
 	Reason      string      `json:"reason,omitempty"`      // why it was skipped or cancelled
 	Error       *RunError   `json:"error,omitempty"`
 	ChildRunID  string      `json:"childRunId,omitempty"` // the run of a nested recipe
+	Cached      bool        `json:"cached,omitempty"`     // it has the result of an earlier call
 }
 
 // A RunSummary is a run in a list.
@@ -284,6 +286,7 @@ type Handover struct {
 	Parameters any               `json:"parameters,omitempty"` // what becomes a JSON object
 	Files      []HandedFile      `json:"files,omitempty"`
 	MaxCredits int64             `json:"maxCredits,omitempty"`
+	NoCache    bool              `json:"noCache,omitempty"`
 	Key        string            `json:"key,omitempty"` // a key of the account, whose budget the run spends
 	Labels     map[string]string `json:"labels,omitempty"`
 }

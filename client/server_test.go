@@ -55,6 +55,12 @@ func (s *server) testActions() []action.Action {
 				return action.Result{}, ctx.Err()
 			}
 		}},
+		{Name: "tell", Version: "1.0.0", Input: object, Output: object, Run: func(_ context.Context, task *action.Task) (action.Result, error) {
+			for _, text := range []string{"Once", " upon", " a", " time"} {
+				task.Report.Delta(text)
+			}
+			return action.Result{Output: map[string]any{"ok": true}}, nil
+		}},
 		{Name: "costly", Version: "1.0.0", Input: object, Output: object, Cost: 5, Run: func(context.Context, *action.Task) (action.Result, error) {
 			return action.Result{Output: map[string]any{"ok": true}}, nil
 		}},
@@ -146,6 +152,7 @@ const (
 "inputSchema":{"type":"object","required":["name"],"properties":{"name":{"type":"string"}}}}`
 	gated  = `{"name":"gated","version":"1.0.0","steps":[{"id":"hold","action":{"name":"gate"}}]}`
 	waits  = `{"name":"waits","version":"1.0.0","steps":[{"id":"ask","wait":{"signal":"approved"},"outputBinding":"decision"}]}`
+	tell   = `{"name":"tell","version":"1.0.0","steps":[{"id":"say","action":{"name":"tell"}}]}`
 	costly = `{"name":"costly","version":"1.0.0","steps":[{"id":"pay","action":{"name":"costly"}}]}`
 	loop   = `{"name":"loop","version":"1.0.0","steps":[{"id":"each","loop":{"over":"input.items","as":"item","steps":[{"id":"one","transform":{"expression":"item","outputBinding":"it"}}]}}]}`
 )

@@ -49,6 +49,7 @@ type Trigger struct {
 	ReceiveURL  string            `json:"receiveUrl"` // path of the address to which deliveries are sent
 	Recipe      string            `json:"recipe"`
 	Signature   TriggerSignature  `json:"signature"`
+	Previous    *TriggerPrevious  `json:"previousSecret,omitempty"` // after a rotation
 	When        string            `json:"when,omitempty"`
 	Parameters  json.RawMessage   `json:"parameters,omitempty"`
 	Key         string            `json:"key,omitempty"`
@@ -61,6 +62,18 @@ type Trigger struct {
 	PausedAt    *time.Time        `json:"pausedAt,omitempty"`
 	CreatedAt   time.Time         `json:"createdAt"`
 	CreatedBy   string            `json:"createdBy,omitempty"` // id of the key
+}
+
+// A TriggerPrevious is the secret that a trigger had before.
+type TriggerPrevious struct {
+	Secret string    `json:"secret"` // its name
+	Until  time.Time `json:"until"`  // until when what is signed with it is taken
+}
+
+// A NewTriggerSecret is the secret that a trigger gets.
+type NewTriggerSecret struct {
+	Secret    string `json:"secret"`              // name of another secret of the account
+	KeepHours *int   `json:"keepHours,omitempty"` // how long the one before holds as well; nil = 24; 0 if somebody may have read it
 }
 
 // A TriggerDelivery is what became of a delivery.
@@ -128,6 +141,15 @@ func (t *Triggers) Pause(ctx context.Context, id string) (*Trigger, error) {
 // Resume lets a paused trigger start runs again.
 func (t *Triggers) Resume(ctx context.Context, id string) (*Trigger, error) {
 	return t.one(ctx, at(http.MethodPost, "v1", "triggers", id, "resume"))
+}
+
+// Rotate gives a trigger another secret. What is signed with the one before is taken for a while.
+func (t *Triggers) Rotate(ctx context.Context, id string, req NewTriggerSecret) (*Trigger, error) {
+	cl, err := at(http.MethodPost, "v1", "triggers", id, "rotate").send(req)
+	if err != nil {
+		return nil, err
+	}
+	return t.one(ctx, cl)
 }
 
 // Delete deletes a trigger with its history. Its runs go on.

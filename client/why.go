@@ -31,7 +31,26 @@ type StepExplanation struct {
 	Why       []string     `json:"why"`
 	DependsOn []Dependency `json:"dependsOn,omitempty"`
 	Facts     []Fact       `json:"facts"`
+	Waiting   *Waiting     `json:"waiting,omitempty"`    // nil = it waits for no limit of attempts
 	ChildRun  string       `json:"childRunId,omitempty"` // has an explanation of its own
+}
+
+// A Waiting is where a step that wants an attempt stood when it was asked about.
+type Waiting struct {
+	Reason   string       `json:"reason"`
+	Ahead    int          `json:"ahead"`             // steps of the account before it
+	Accounts int          `json:"accounts"`          // that take turns
+	Until    string       `json:"until,omitempty"`   // when it may go on at the earliest; "" = not known
+	Slots    int          `json:"slots,omitempty"`   // of the limit; 0 = it waits for time
+	Used     int          `json:"used,omitempty"`    // of them
+	Holders  []WaitedStep `json:"holders,omitempty"` // of its account, of limits with few slots
+	Behind   *WaitedStep  `json:"behind,omitempty"`  // the step that waits before it
+}
+
+// A WaitedStep is a step that another one waits for. Step is "" if its run is not in memory.
+type WaitedStep struct {
+	Run  string `json:"executionId"`
+	Step string `json:"step,omitempty"`
 }
 
 // A Dependency is a step that must settle first.

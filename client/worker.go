@@ -4,14 +4,17 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
+	"net"
+	"net/http/httptrace"
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/roux-engine/roux/action"
@@ -19,7 +22,8 @@ import (
 )
 
 // A Worker carries out tasks of a queue of a server: those of actions that the operator has named
-// under `workers` in the configuration. Client, Queue and Actions are required.
+// under `workers` in the configuration. Client, Queue and Actions are required. An action may return
+// a job (action.Result.Job) of a provider that the operator permits there.
 //
 //	w := client.Worker{Client: c, Queue: "audio", Actions: []action.Action{{Name: "transcribe", Run: transcribe}}}
 //	err := w.Run(ctx)
@@ -37,76 +41,92 @@ type Worker struct {
 	Logger *slog.Logger // default: none
 }
 
-// The rhythm of a worker.
+// Bounds and times of a worker. Those of requests are bounds of the server.
 const (
-	leaseWait    = 20 * time.Second
-	reportEvery  = 100 * time.Millisecond
-	atMostBeat   = 10 * time.Second // between two heartbeats
-	maxBatch     = 256              // results of a request
-	maxReports   = 1000             // reports of a request
-	firstBackoff = 200 * time.Millisecond
-	lastBackoff  = 10 * time.Second
+	leaseWait         = 20 * time.Second // for the first task
+	leaseTimeout      = leaseWait + 10*time.Second
+	resultTimeout     = time.Minute
+	maxHeartbeatEvery = 10 * time.Second // between two heartbeats, and for one
+	minHeartbeatTime  = time.Second      // for one
+	reportEvery       = 100 * time.Millisecond
+	lastAnswer        = time.Second      // for tasks when the worker ends
+	lastResults       = 10 * time.Second // for results when the worker ends
+	maxBatch          = 256              // tasks or results of a request
+	maxPerHeartbeat   = 1000             // leases, and reports
+	maxBatchBytes     = 1 << 20          // of a request with several results or reports
 )
 
-// Run carries out tasks until ctx ends and those that are under way have ended and are reported.
-// It goes on while the server is away. The error is one that will not pass: the server does not
+// Run carries out tasks until ctx ends and those that are under way have ended and are reported. An
+// action that ignores the end of its context keeps Run from returning. What the server has not taken
+// 10 s after the last task has ended is given up: when its lease has expired, another worker gets the
+// task.
+//
+// Run goes on while the server is away. The error is one that will not pass: the server does not
 // accept the key, or has no such queue.
 func (w *Worker) Run(ctx context.Context) error {
-	r := &working{Worker: w, log: w.Logger, running: map[string]*workerTask{}, results: make(chan WorkerResult, maxBatch), beat: atMostBeat, news: make(chan struct{}, 1)}
+	concurrency := w.Concurrency
+	if concurrency <= 0 {
+		concurrency = 4
+	}
+	once := *w.Client
+	once.cfg.Attempts = 1
+	once.Workers = &Workers{&once}
+	r := &workerRun{
+		Worker: w, client: &once, log: w.Logger, slots: make(chan struct{}, concurrency), results: make(chan WorkerResult, maxBatch),
+		changed: make(chan struct{}, 1), hurry: make(chan struct{}), running: map[string]*workerTask{}, heartbeatEvery: maxHeartbeatEvery,
+	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
-	}
-	r.free = make(chan struct{}, max(w.Concurrency, 1))
-	if w.Concurrency <= 0 {
-		r.free = make(chan struct{}, 4)
 	}
 	return r.run(ctx)
 }
 
-// working is a worker that runs.
-type working struct {
+// A workerRun is a worker that runs.
+type workerRun struct {
 	*Worker
+	// client sends each request once: when it is sent again is decided here.
+	client  *Client
 	log     *slog.Logger
-	free    chan struct{} // has an element for each task that is under way
+	slots   chan struct{} // has an element for each task that is under way
 	tasks   sync.WaitGroup
 	results chan WorkerResult
-	news    chan struct{} // there are reports, or a shorter lease
+	changed chan struct{} // 1 slot: there are reports, or a shorter lease
+	hurry   chan struct{} // closed when results no longer wait for reports
 
-	mu      sync.Mutex
-	running map[string]*workerTask // by lease
-	reports []WorkerReport
-	beat    time.Duration // between two heartbeats
+	mu             sync.Mutex
+	running        map[string]*workerTask // by lease, until the result is recorded
+	reports        []*WorkerReport        // that the server has not got yet, in their order
+	flushing       int                    // tasks that wait for their reports to be sent
+	seq            int64                  // of the last report
+	busySince      time.Time              // since when running has not been empty
+	heartbeatEvery time.Duration
 }
 
-// A workerTask is a task that is under way.
-type workerTask struct {
-	cancel context.CancelCauseFunc
-}
+var (
+	errLeaseEnded = errors.New("the step waits for the task no longer, or another worker has it")
+	errStopping   = errors.New("the worker stops")
+)
 
-var errLeaseOver = errors.New("the step waits for the task no longer, or another worker has it")
-
-func (r *working) run(ctx context.Context) error {
+func (r *workerRun) run(ctx context.Context) error {
+	// What goes on after ctx has ended.
 	lasting, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	var helpers sync.WaitGroup
-	beats, stopBeats := context.WithCancel(lasting)
-	helpers.Go(func() { r.beats(beats) })
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
-		r.send(lasting)
-	}()
-	err := r.take(ctx, lasting)
+	var heartbeats, results sync.WaitGroup
+	heartbeats.Go(func() { r.sendHeartbeats(lasting) })
+	results.Go(func() { r.sendResults(lasting) })
+	err := r.leaseTasks(ctx, lasting)
 	r.drain()
 	close(r.results)
-	<-sent
-	stopBeats()
-	helpers.Wait()
+	last := time.AfterFunc(lastResults, stop)
+	results.Wait()
+	last.Stop()
+	stop()
+	heartbeats.Wait()
 	return err
 }
 
-// take leases tasks and begins them, until ctx ends.
-func (r *working) take(ctx, lasting context.Context) error {
+// leaseTasks leases tasks and begins them, until ctx ends.
+func (r *workerRun) leaseTasks(ctx, lasting context.Context) error {
 	req := LeaseRequest{Queue: r.Queue, Labels: r.Labels, WaitMS: leaseWait.Milliseconds()}
 	for i := range r.Actions {
 		name := r.Actions[i].Name
@@ -115,87 +135,115 @@ func (r *working) take(ctx, lasting context.Context) error {
 		}
 		req.Actions = append(req.Actions, name)
 	}
-	wait := firstBackoff
-	for {
+	for failures := 0; ; {
 		select {
 		case <-ctx.Done():
 			return nil
-		case r.free <- struct{}{}: // one is free
+		case r.slots <- struct{}{}: // one is free
 		}
-		<-r.free
-		req.Max = min(cap(r.free)-len(r.free), maxBatch)
-		tasks, err := r.Client.Workers.Lease(ctx, req)
+		<-r.slots
+		req.Max = min(cap(r.slots)-len(r.slots), maxBatch)
+		tasks, err := r.lease(ctx, &req)
 		switch {
 		case ctx.Err() != nil:
 			r.begin(lasting, tasks)
 			return nil
-		case err != nil && !passes(err):
+		case err != nil && permanent(err):
 			return err
 		case err != nil:
+			failures++
+			wait := r.client.delay(failures, err)
 			r.log.Warn("the server gives no tasks; trying again", "err", err, "in", wait)
-			if pause(ctx, wait) != nil {
+			if r.client.cfg.Sleep(ctx, wait) != nil {
 				return nil
 			}
-			wait = min(2*wait, lastBackoff)
 		default:
-			wait = firstBackoff
+			failures = 0
 			r.begin(lasting, tasks)
 		}
 	}
 }
 
-// passes reports whether an error may pass while nobody changes the worker.
-func passes(err error) bool {
-	switch fault.CodeOf(err) {
-	case fault.Unauthorized, fault.Forbidden, fault.AccountDisabled, fault.NotFound, fault.RequestInvalid, fault.RequestMalformed:
-		return false
-	}
-	return true
+// lease asks for tasks. When ctx ends, an answer that is under way still arrives: its tasks would
+// otherwise wait until their leases have expired.
+func (r *workerRun) lease(ctx context.Context, req *LeaseRequest) ([]WorkerTask, error) {
+	request, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseTimeout)
+	defer cancel()
+	var conn atomic.Pointer[net.Conn]
+	request = httptrace.WithClientTrace(request, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { conn.Store(&i.Conn) }})
+	stop := context.AfterFunc(ctx, func() {
+		if c := conn.Load(); c != nil {
+			closeWrite(*c)
+		}
+		time.AfterFunc(lastAnswer, cancel)
+	})
+	defer stop()
+	return r.client.Workers.Lease(request, *req)
 }
 
-// pause waits for about so long.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d/2 + rand.N(d/2+1))
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
+// closeWrite tells a server that the request of a connection has ended, so that it answers at once.
+func closeWrite(conn net.Conn) {
+	if secure, ok := conn.(*tls.Conn); ok && secure.ConnectionState().NegotiatedProtocol == "h2" {
+		return // other requests use it, too
 	}
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite() // the request may have ended by itself
+	}
+}
+
+// permanent reports whether an error stays until somebody changes the worker, its key or the server.
+func permanent(err error) bool {
+	switch fault.CodeOf(err) {
+	case fault.Unauthorized, fault.Forbidden, fault.AccountDisabled, fault.NotFound, fault.RequestInvalid, fault.RequestMalformed:
+		return true
+	}
+	return false
+}
+
+// delay returns how long to wait after so many failures, the last of which was err.
+func (c *Client) delay(failures int, err error) time.Duration {
+	return max(c.backoff(failures), serverDelay(err))
+}
+
+// serverDelay returns how long the server asks to wait.
+func serverDelay(err error) time.Duration {
+	var p *Problem
+	if errors.As(err, &p) {
+		return p.RetryAfter
+	}
+	return 0
 }
 
 // begin begins tasks.
-func (r *working) begin(ctx context.Context, tasks []WorkerTask) {
+func (r *workerRun) begin(ctx context.Context, tasks []WorkerTask) {
 	for i := range tasks {
-		t := &tasks[i]
+		t := tasks[i] // a copy, so that one task does not keep the inputs of the others
 		run, cancel := context.WithCancelCause(ctx)
 		r.mu.Lock()
-		r.running[t.Lease] = &workerTask{cancel}
-		if beat := time.Duration(t.LeaseMS) * time.Millisecond / 3; beat > 0 && beat < r.beat {
-			r.beat = beat
-			r.nudge()
+		if len(r.running) == 0 {
+			r.busySince = time.Now()
+			r.wake()
+		}
+		r.running[t.Lease] = &workerTask{cancel: cancel}
+		if every := time.Duration(t.LeaseMS) * time.Millisecond / 3; every > 0 && every < r.heartbeatEvery {
+			r.heartbeatEvery = every
+			r.wake()
 		}
 		r.mu.Unlock()
-		r.free <- struct{}{}
+		r.slots <- struct{}{}
 		r.tasks.Go(func() {
 			defer cancel(nil)
-			res := r.perform(run, t)
-			<-r.free
+			res := r.perform(run, &t)
+			r.flush(t.Lease)
+			// The slot is free afterwards, so results that cannot be sent hold tasks up.
 			r.results <- res
+			<-r.slots
 		})
 	}
 }
 
-func (r *working) nudge() {
-	select {
-	case r.news <- struct{}{}:
-	default:
-	}
-}
-
 // perform carries out a task.
-func (r *working) perform(ctx context.Context, t *WorkerTask) (res WorkerResult) {
+func (r *workerRun) perform(ctx context.Context, t *WorkerTask) (res WorkerResult) {
 	res.Lease = t.Lease
 	defer func() {
 		if v := recover(); v != nil {
@@ -210,15 +258,16 @@ func (r *working) perform(ctx context.Context, t *WorkerTask) (res WorkerResult)
 		res.Error = &WorkerFailure{Message: "this worker does not carry out " + t.Action + "@" + t.Version}
 		return res
 	}
-	files := &leaseFiles{c: r.Client.leased(t.Lease)}
+	files := &leaseFiles{client: r.Client, lease: t.Lease}
 	defer files.close()
 	out, err := r.Actions[i].Run(ctx, &action.Task{
 		Run: t.Run, Step: t.Step, Attempt: t.Attempt, Account: t.Account, EffectKey: t.EffectKey, Input: t.Input,
 		Files: files, TraceParent: t.TraceParent, Report: &leaseReporter{r, t.Lease},
 	})
 	res.Price = out.Price
-	if err == nil && out.Job != nil {
-		err = fault.New(fault.StepFailed, "a remote worker cannot submit a job")
+	if j := out.Job; err == nil && j != nil {
+		res.Price, res.Submitted = "", &WorkerJob{Provider: j.Provider, JobID: j.ID, Handle: j.Handle, TTLMS: j.TTL.Milliseconds()}
+		return res
 	}
 	if err == nil {
 		res.Output, err = json.Marshal(out.Output)
@@ -229,179 +278,52 @@ func (r *working) perform(ctx context.Context, t *WorkerTask) (res WorkerResult)
 	return res
 }
 
+const (
+	maxFailure    = 1000 // characters of the message of a failure
+	maxCode       = 60
+	maxRetryAfter = time.Hour
+)
+
 func failureOf(err error) *WorkerFailure {
-	f := &WorkerFailure{Message: fault.Message(err)}
+	f := &WorkerFailure{Message: clip(fault.Message(err), maxFailure)}
 	var e *fault.Error
 	if errors.As(err, &e) {
-		f.Code, f.RetryAfterMS = string(e.Code), e.RetryAfterMS
-	}
-	if text := []rune(f.Message); len(text) > 1000 {
-		f.Message = string(text[:1000]) + "…"
+		f.Code, f.RetryAfterMS = clip(string(e.Code), maxCode), min(max(e.RetryAfterMS, 0), maxRetryAfter.Milliseconds())
+		f.OutcomeUnknown = e.OutcomeUnknown
 	}
 	return f
 }
 
-// drain waits for the tasks that are under way, and ends them after the grace.
-func (r *working) drain() {
-	done := make(chan struct{})
-	go func() {
-		r.tasks.Wait()
-		close(done)
-	}()
+// clip returns the first characters of a text.
+func clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	n := 0
+	for i := range text {
+		if n++; n > most {
+			return text[:i]
+		}
+	}
+	return text
+}
+
+// drain waits for the tasks that are under way. After the grace their contexts end, and a little
+// later what they have reported is waited for no longer.
+func (r *workerRun) drain() {
 	grace := r.Grace
 	if grace <= 0 {
 		grace = 30 * time.Second
 	}
-	select {
-	case <-done:
-		return
-	case <-time.After(grace):
-	}
-	r.mu.Lock()
-	for _, t := range r.running {
-		t.cancel(errors.New("the worker stops"))
-	}
-	r.mu.Unlock()
-	<-done
-}
-
-// send sends results, several at once, until there are no more. One that the server could not
-// record is sent again.
-func (r *working) send(ctx context.Context) {
-	for first := range r.results {
-		batch := []WorkerResult{first}
-		for more := true; more && len(batch) < maxBatch; {
-			select {
-			case res, ok := <-r.results:
-				if more = ok; ok {
-					batch = append(batch, res)
-				}
-			default:
-				more = false
-			}
-		}
-		for wait := firstBackoff; len(batch) > 0; wait = min(2*wait, lastBackoff) {
-			if batch = r.deliver(ctx, batch); len(batch) > 0 && pause(ctx, wait) != nil {
-				return
-			}
-		}
-	}
-}
-
-// deliver sends results once and returns those that are to be sent again. A result that the server
-// refuses, because it is too large or is none, is replaced by an error.
-func (r *working) deliver(ctx context.Context, batch []WorkerResult) (again []WorkerResult) {
-	outcomes, err := r.Client.Workers.Results(ctx, batch)
-	switch {
-	case err == nil && len(outcomes) == len(batch):
-	case err != nil && !refuses(err):
-		r.log.Warn("results are not reported; trying again", "results", len(batch), "err", err)
-		return batch
-	case len(batch) > 1: // one of them is refused
-		for i := range batch {
-			again = append(again, r.deliver(ctx, batch[i:i+1])...)
-		}
-		return again
-	case batch[0].Error != nil && batch[0].Error.Message == notTaken:
-		r.forget(batch[0].Lease) // its lease lapses
-		return nil
-	default:
-		r.log.Error("a result is refused", "err", err)
-		return []WorkerResult{{Lease: batch[0].Lease, Error: &WorkerFailure{Message: notTaken}}}
-	}
-	for i := range outcomes {
-		switch outcomes[i].Status {
-		case OutcomeFailed:
-			r.log.Warn("a result is not recorded; trying again", "detail", outcomes[i].Detail)
-			again = append(again, batch[i])
-			continue
-		case OutcomeEnded:
-			r.log.Info("a result does not count: its lease is over")
-		}
-		r.forget(batch[i].Lease)
-	}
-	return again
-}
-
-const notTaken = "the server did not take the result of the worker: it is too large, or not as the interface says"
-
-// refuses reports whether a request will be refused again.
-func refuses(err error) bool {
-	switch fault.CodeOf(err) {
-	case fault.RequestInvalid, fault.RequestMalformed, fault.RequestTooLarge:
-		return true
-	}
-	return false
-}
-
-func (r *working) forget(lease string) {
-	r.mu.Lock()
-	delete(r.running, lease)
-	r.mu.Unlock()
-}
-
-// beats sends heartbeats and reports.
-func (r *working) beats(ctx context.Context) {
-	last := time.Now()
-	for ctx.Err() == nil {
+	last := time.AfterFunc(grace, func() {
 		r.mu.Lock()
-		wait := r.beat - time.Since(last)
-		if len(r.reports) > 0 {
-			wait = min(wait, reportEvery)
+		defer r.mu.Unlock()
+		for _, t := range r.running {
+			t.cancel(errStopping)
 		}
-		r.mu.Unlock()
-		t := time.NewTimer(max(wait, 0))
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return
-		case <-r.news:
-			t.Stop()
-			continue
-		case <-t.C:
-		}
-		if due := time.Since(last) >= r.heartbeat(ctx, last); due {
-			last = time.Now()
-		}
-	}
-}
-
-// heartbeat sends what is due and returns the time between two extensions.
-func (r *working) heartbeat(ctx context.Context, last time.Time) time.Duration {
-	r.mu.Lock()
-	beat := r.beat
-	var leases []string
-	if time.Since(last) >= beat {
-		for lease := range r.running {
-			leases = append(leases, lease)
-		}
-	}
-	n := min(len(r.reports), maxReports)
-	reports := slices.Clone(r.reports[:n])
-	r.reports = r.reports[n:]
-	r.mu.Unlock()
-	for part := range slices.Chunk(leases, maxReports) {
-		r.extend(ctx, part, reports)
-		reports = nil
-	}
-	if len(reports) > 0 {
-		r.extend(ctx, nil, reports)
-	}
-	return beat
-}
-
-// extend sends a heartbeat. Tasks whose leases are over are stopped.
-func (r *working) extend(ctx context.Context, leases []string, reports []WorkerReport) {
-	ended, err := r.Client.Workers.Heartbeat(ctx, leases, reports)
-	if err != nil {
-		r.log.Warn("the server takes no heartbeat", "err", err)
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, lease := range ended {
-		if t := r.running[lease]; t != nil {
-			t.cancel(errLeaseOver)
-		}
-	}
+	})
+	defer last.Stop()
+	hurry := time.AfterFunc(grace+lastResults, func() { close(r.hurry) })
+	defer hurry.Stop()
+	r.tasks.Wait()
 }

@@ -4,7 +4,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -29,14 +28,27 @@ func (c *Client) leased(lease string) *Client {
 // leaseFiles are the files of the account of a task. One that is opened is copied to a temporary
 // file, which is removed at the end of the task.
 type leaseFiles struct {
-	c    *Client
+	client *Client
+	lease  string
+
 	mu   sync.Mutex
+	with *Client // shows the lease; nil = no file has been used
 	open []*os.File
+}
+
+// files returns the files as the lease shows them.
+func (f *leaseFiles) files() *Files {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.with == nil {
+		f.with = f.client.leased(f.lease)
+	}
+	return f.with.Files
 }
 
 // Open implements action.Files.
 func (f *leaseFiles) Open(ctx context.Context, hash string) (action.File, error) {
-	r, err := f.c.Files.Open(ctx, hash, nil)
+	r, err := f.files().Open(ctx, hash, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +69,7 @@ func (f *leaseFiles) Open(ctx context.Context, hash string) (action.File, error)
 		return nil, err
 	}
 	info := action.FileInfo{Hash: hash, MimeType: "application/octet-stream", Size: size}
-	if known, err := f.c.Files.Get(ctx, hash); err == nil {
+	if known, err := f.files().Get(ctx, hash); err == nil {
 		info = action.FileInfo{Hash: known.Hash, Name: known.Name, MimeType: known.MimeType, Size: known.SizeBytes, Extended: known.Extended}
 	}
 	return &leaseFile{tmp, info}, nil
@@ -73,7 +85,7 @@ func (f *leaseFile) Info() action.FileInfo { return f.info }
 
 // Put implements action.Files.
 func (f *leaseFiles) Put(ctx context.Context, r io.Reader, name, mimeType string) (action.FileInfo, error) {
-	up, err := f.c.Files.Upload(ctx, r, UploadOptions{Name: name, Type: mimeType})
+	up, err := f.files().Upload(ctx, r, UploadOptions{Name: name, Type: mimeType})
 	if err != nil {
 		return action.FileInfo{}, err
 	}
@@ -87,40 +99,5 @@ func (f *leaseFiles) close() {
 		if err := tmp.Close(); errors.Is(err, os.ErrClosed) || err == nil {
 			_ = os.Remove(tmp.Name()) // it may be gone
 		}
-	}
-}
-
-// A leaseReporter collects what an action reports.
-type leaseReporter struct {
-	r     *working
-	lease string
-}
-
-func (p *leaseReporter) add(rep WorkerReport) {
-	rep.Lease = p.lease
-	p.r.mu.Lock()
-	first := len(p.r.reports) == 0
-	p.r.reports = append(p.r.reports, rep)
-	p.r.mu.Unlock()
-	if first {
-		p.r.nudge()
-	}
-}
-
-// Progress implements action.Reporter.
-func (p *leaseReporter) Progress(fraction float64, text string) {
-	p.add(WorkerReport{Fraction: &fraction, Text: text})
-}
-
-// Log implements action.Reporter.
-func (p *leaseReporter) Log(level, text string) { p.add(WorkerReport{Level: level, Log: text}) }
-
-// Delta implements action.Reporter.
-func (p *leaseReporter) Delta(text string) { p.add(WorkerReport{Delta: text}) }
-
-// Preview implements action.Reporter.
-func (p *leaseReporter) Preview(value any) {
-	if raw, err := json.Marshal(value); err == nil {
-		p.add(WorkerReport{Preview: raw})
 	}
 }

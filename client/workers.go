@@ -39,7 +39,10 @@ type WorkerTask struct {
 
 // A WorkerReport is what a worker says of a task that goes on.
 type WorkerReport struct {
-	Lease    string          `json:"lease"`
+	Lease string `json:"lease"`
+	// Seq grows from report to report of a lease. One that is sent again is recognized by it; 0 = it
+	// is not.
+	Seq      int64           `json:"seq,omitempty"`
 	Fraction *float64        `json:"fraction,omitempty"` // how much is done, 0 to 1
 	Text     string          `json:"text,omitempty"`     // what is being done
 	Level    string          `json:"level,omitempty"`    // of Log: debug, info, warn or error
@@ -48,12 +51,22 @@ type WorkerReport struct {
 	Preview  json.RawMessage `json:"preview,omitempty"`
 }
 
-// A WorkerResult is how a task has ended: with an output or an error.
+// A WorkerResult is how a task has ended: with an output, an error, or a job as which it goes on.
 type WorkerResult struct {
 	Lease  string          `json:"lease"`
 	Output json.RawMessage `json:"output,omitempty"`
 	Error  *WorkerFailure  `json:"error,omitempty"`
-	Price  string          `json:"price,omitempty"` // what the call cost, of an action with a price
+	// Submitted is a job that the worker has submitted to a service: the step waits for that.
+	Submitted *WorkerJob `json:"submitted,omitempty"`
+	Price     string     `json:"price,omitempty"` // what the call cost, of an action with a price
+}
+
+// A WorkerJob is a job that a worker has submitted.
+type WorkerJob struct {
+	Provider string          `json:"provider"` // its name in the configuration of the server
+	JobID    string          `json:"jobId"`
+	Handle   json.RawMessage `json:"handle,omitempty"` // what the provider needs to ask about it beyond the id
+	TTLMS    int64           `json:"ttlMs,omitempty"`  // how long it may take; default 24 h
 }
 
 // A WorkerFailure is why a task failed.
@@ -61,6 +74,8 @@ type WorkerFailure struct {
 	Code         string `json:"code,omitempty"` // default STEP_FAILED
 	Message      string `json:"message"`
 	RetryAfterMS int64  `json:"retryAfterMs,omitempty"`
+	// OutcomeUnknown says that the effect may have happened although the task failed.
+	OutcomeUnknown bool `json:"outcomeUnknown,omitempty"`
 }
 
 // The states of a WorkerOutcome.

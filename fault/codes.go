@@ -22,6 +22,7 @@ const (
 	CauseCancelled  Cause = "cancelled"
 	CauseLimit      Cause = "limit"
 	CauseDefinition Cause = "definition"
+	CauseModeration Cause = "moderation" // never retried (R19)
 	CauseRequest    Cause = "request"
 	CauseStorage    Cause = "storage"
 	CauseInternal   Cause = "internal"
@@ -90,9 +91,14 @@ const (
 	Unauthorized            Code = "UNAUTHORIZED"
 	WaitTimeout             Code = "WAIT_TIMEOUT"
 	JobExpired              Code = "JOB_EXPIRED"
+	ApprovalRejected        Code = "APPROVAL_REJECTED"
 	AssertionFailed         Code = "ASSERTION_FAILED"
 	ServerUnreachable       Code = "SERVER_UNREACHABLE"
 	EgressRefused           Code = "EGRESS_REFUSED"
+	ModerationFlagged       Code = "MODERATION_FLAGGED"
+	ModerationMissing       Code = "MODERATION_MISSING"
+	ModerationRejected      Code = "MODERATION_REJECTED"
+	ModerationUnavailable   Code = "MODERATION_UNAVAILABLE"
 	CommandFailed           Code = "COMMAND_FAILED"
 	CommandTemporary        Code = "COMMAND_TEMPORARY"
 	CommandLimit            Code = "COMMAND_LIMIT"
@@ -167,6 +173,7 @@ var table = []Info{
 	{StepTimeout, 504, CauseTimeout, true, ExitFailed, "", []string{"TIMEOUT", "timeout"}, "A step ran longer than its timeout.", "Raise `timeout`, or add a retryPolicy that names TIMEOUT."},
 	{JobExpired, 504, CauseTimeout, true, ExitFailed, "", nil, "An external job did not end in time.", "Ask the provider what became of the job, whose id the event node.waiting has; retry the run, or raise the job's time to live."},
 	{WaitTimeout, 504, CauseTimeout, false, ExitFailed, "", nil, "A wait ended without its signal.", "Send the signal in time, or raise the wait's timeout."},
+	{ApprovalRejected, 409, CauseRequest, false, ExitFailed, "", nil, "A person has rejected what a step asked for.", "Read who has rejected it, and why, in the message; retry the run to ask again: `roux runs retry RUN` or `POST /v1/recipe-executions/RUN/retry`."},
 	{ConditionError, 422, CauseExpression, false, ExitFailed, "", nil, "A condition could not be evaluated.", "Guard absent values with has(), and check the types."},
 	{TemplateError, 422, CauseExpression, false, ExitFailed, "", nil, "An expression or template could not be evaluated.", "Guard absent values with has() or the default filter."},
 	{ExpressionLimit, 422, CauseLimit, false, ExitFailed, "", nil, "Evaluating an expression or template would cost more than its limit.", "Raise `limits.max_expression_cost` in the recipe, or in a retry of the run, up to the server's maximum, or do a part of the work in a step or loop of its own."},
@@ -178,6 +185,10 @@ var table = []Info{
 	{ServiceUnavailable, 503, CauseProvider, true, ExitFailed, "", nil, "An outside service did not answer.", "Add a retryPolicy, or try again later."},
 	{ProviderError, 502, CauseProvider, true, ExitFailed, "", []string{"provider_error"}, "An outside service reported an error.", "Read the provider's message."},
 	{ProviderNotConfigured, 422, CauseDefinition, false, ExitFailed, "", nil, "The action needs a provider that is not configured.", "Configure the provider the message names."},
+	{ModerationFlagged, 422, CauseModeration, false, ExitFailed, "", []string{"moderation_flagged"}, "A moderator has flagged the input or the output of a step.", "Read the categories in the event moderation.flagged; change the input, or the terms of the moderator if they are wrong."},
+	{ModerationMissing, 500, CauseModeration, false, ExitFailed, "", nil, "A result came without the verdict that its step demands.", "Nothing of it is kept. Report it with the run's id: the engine asks the moderators before it takes a result."},
+	{ModerationRejected, 422, CauseModeration, false, ExitFailed, "", nil, "A reviewer has rejected what a moderator had flagged.", "Read the reviewer's comment in the message; change the input, or retry the run to have it reviewed again."},
+	{ModerationUnavailable, 503, CauseProvider, true, ExitFailed, "", nil, "A moderator gave no verdict, so nothing has passed.", "Add a retryPolicy, or try again later; the log of the server says which moderator failed and why."},
 	{SecretNotFound, 422, CauseDefinition, false, ExitFailed, "", nil, "A step uses a secret that is not set.", "Set it with `roux secrets set NAME` or `PUT /v1/secrets/NAME`, or in a variable such as ROUX_SECRET_NAME of the server, then retry the run: `roux runs retry RUN` or `POST /v1/recipe-executions/RUN/retry`."},
 	{SecretInvalid, 422, CauseDefinition, false, ExitFailed, "", nil, "The value of a secret cannot be used or read.", "Set the secret again, as the message says, then retry the run: `roux runs retry RUN` or `POST /v1/recipe-executions/RUN/retry`."},
 	{RateLimited, 429, CauseRateLimit, true, ExitFailed, "", []string{"rate_limit"}, "An outside service asked to slow down.", "Add a retryPolicy; Retry-After is honoured."},

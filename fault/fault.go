@@ -25,7 +25,7 @@ type Code string
 func (c Code) Error() string { return string(c) }
 
 // An Error says what failed to a program (Code), a person (Msg) and the log (Err).
-// Only Code, Msg, Remedy, Diags, Limit and Quota leave the process.
+// Only Code, Msg, OutcomeUnknown, Remedy, Diags, Limit and Quota leave the process.
 type Error struct {
 	Code Code
 	Msg  string
@@ -35,6 +35,10 @@ type Error struct {
 	// RetryAfterMS is the minimum delay before the next try, in milliseconds, as
 	// requested by a provider. 0 = none.
 	RetryAfterMS int64
+	// OutcomeUnknown says that the effect of the attempt may have happened although the attempt
+	// failed. The next attempt has the same effect key then, and there is none if the action may
+	// be attempted only once. [Unsure] sets it.
+	OutcomeUnknown bool
 	// Remedy replaces the remedy of the code where that does not apply.
 	Remedy string
 	// Limit is set where credits are missing (InsufficientCredits).

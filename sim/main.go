@@ -290,6 +290,12 @@ func (s *session) lacking() string {
 		return fmt.Sprintf("the median schedule had %d faults, want %d", s.faults.median(), wantFaults)
 	case seeds < wantSeeds:
 		return fmt.Sprintf("a recipe was played by %.1f seeds, want %d", seeds, wantSeeds)
+	case min(s.all.TasksGranted, s.all.TaskAnswersLost, s.all.TasksLost, s.all.TasksInterrupted, s.all.TasksAdopted, s.all.LateResults, s.all.TasksHandedOn) == 0:
+		return "remote workers did too little: " + remoteWorkers(&s.all)
+	case s.all.Scheduled.Least() == 0:
+		return "schedules did too little: " + scheduled(&s.all)
+	case s.all.EarlyWebhooks == 0:
+		return "no webhook of a service came before its job was known"
 	case len(kinds) > 0:
 		return "steps that never settled: " + strings.Join(kinds, ", ")
 	}
@@ -320,6 +326,9 @@ func (s *session) summary() {
 		a.Crashes, a.Suspended, a.Quarantined, a.Removed, a.Effects, a.Requests, a.Reads)
 	var faults []string
 	a.EachFault(func(name string, n int64) { faults = append(faults, fmt.Sprintf("%s %d", name, n)) })
+	fmt.Fprintf(s.out, "remote workers: %s\n", remoteWorkers(a))
+	fmt.Fprintf(s.out, "schedules of recipes: %s\n", scheduled(a))
+	fmt.Fprintf(s.out, "webhooks that the keeper of jobs acted upon %d, that came before their job was known %d\n", a.Webhooks, a.EarlyWebhooks)
 	fmt.Fprintf(s.out, "faults %d: %s\n", a.FaultCount(), strings.Join(faults, ", "))
 	var kinds []string
 	a.EachKind(func(k journal.EventKind, n int64) {
@@ -333,6 +342,19 @@ func (s *session) summary() {
 	met, all := s.cells.Met()
 	fmt.Fprintf(s.out, "changes of the table (event × status): %d of %d met, the rarest %s\n", met, all, s.cells.Rarest())
 	fmt.Fprintf(s.out, "final hash %016x, %.1f s, %.0f transitions/s\n", s.hash, seconds, perSecond)
+}
+
+// scheduled says what schedules and starts with a key did.
+func scheduled(a *simulate.Stats) string {
+	c := &a.Scheduled
+	return fmt.Sprintf("runs started %d, times missed %d, caught up on %d, skipped because a run was active %d, that no clock showed %d, requests with a key %d, runs and requests that gave way %d",
+		c.Started, c.Missed, c.CaughtUp, c.Overlapped, c.Gaps, c.Requests, c.Replaced)
+}
+
+// remoteWorkers says what happened to the tasks of remote workers.
+func remoteWorkers(a *simulate.Stats) string {
+	return fmt.Sprintf("leases %d, answers with a task lost %d, tasks lost %d, interrupted %d, found by a start %d, results that did not count %d, ended with a job %d",
+		a.TasksGranted, a.TaskAnswersLost, a.TasksLost, a.TasksInterrupted, a.TasksAdopted, a.LateResults, a.TasksHandedOn)
 }
 
 // replay plays one schedule and prints its whole trace.

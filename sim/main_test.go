@@ -114,6 +114,11 @@ func TestTooLittle(t *testing.T) {
 		for i := range s.all.Steps {
 			s.all.Steps[i] = 1
 		}
+		a := &s.all
+		a.TasksGranted, a.TaskAnswersLost, a.TasksLost, a.TasksInterrupted, a.TasksAdopted, a.LateResults, a.TasksHandedOn = 6, 1, 1, 1, 1, 1, 1
+		a.EarlyWebhooks = 1
+		c := &a.Scheduled
+		c.Started, c.Missed, c.CaughtUp, c.Overlapped, c.Gaps, c.Requests, c.Replaced = 1, 1, 1, 1, 1, 1, 1
 		s.transitions.add(wantTransitions)
 		s.faults.add(wantFaults)
 		return s
@@ -124,6 +129,9 @@ func TestTooLittle(t *testing.T) {
 		"had 39 transitions":             func(s *session) { s.transitions = histogram{}; s.transitions.add(wantTransitions - 1) },
 		"had 2 faults":                   func(s *session) { s.faults = histogram{}; s.faults.add(wantFaults - 1) },
 		"by 13.3 seeds":                  func(s *session) { s.cases[3] = struct{}{} },
+		"interrupted 0":                  func(s *session) { s.all.TasksInterrupted = 0 },
+		"caught up on 0":                 func(s *session) { s.all.Scheduled.CaughtUp = 0 },
+		"webhook":                        func(s *session) { s.all.EarlyWebhooks = 0 },
 		"never settled: condition, wait": func(s *session) { s.all.Steps[plan.Condition], s.all.Steps[plan.Wait] = 0, 0 },
 	} {
 		s := long()

@@ -74,7 +74,6 @@ func (c *checker) errorf(format string, args ...any) {
 }
 
 var (
-	nameForm    = regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
 	aliasForm   = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
 	versionForm = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 	mimeForm    = regexp.MustCompile(`^(\*|[a-z]+)/(\*|[a-z0-9.+-]+)$`)
@@ -83,7 +82,7 @@ var (
 
 func (c *checker) run() {
 	a := c.act
-	if !nameForm.MatchString(a.Name) {
+	if !compile.IsActionName(a.Name) {
 		c.errorf("name %q: want a small letter, then up to 63 of a-z, 0-9 and -", a.Name)
 	}
 	for _, alias := range a.Aliases {

@@ -27,12 +27,14 @@ var pay = action.Action{
 		switch {
 		case errors.Is(err, errBusy): // another attempt can help, after five seconds at the earliest
 			return action.Result{}, &fault.Error{Code: fault.ServiceUnavailable, Msg: "the till is busy", RetryAfterMS: 5_000}
+		case errors.Is(err, errSilent): // it may have paid: the next attempt has the same key
+			return action.Result{}, fault.Unsure(fault.New(fault.ServiceUnavailable, "the till did not answer"))
 		case err != nil: // a code of your own, which recipes can list
 			return action.Result{}, fault.New("CARD_REFUSED", "the till refused the card: %v", err)
 		}
 		receipt, err := task.Files.Put(ctx, strings.NewReader("Receipt "+number), "receipt.txt", "text/plain")
-		if err != nil {
-			return action.Result{}, err
+		if err != nil { // it has paid
+			return action.Result{}, fault.Unsure(err)
 		}
 		return action.Result{Output: map[string]any{"number": number, "receipt": receipt.Hash}}, nil
 	},

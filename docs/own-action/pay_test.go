@@ -32,6 +32,11 @@ func TestPayOnce(t *testing.T) {
 	if till.busy = false; !errors.As(err, &f) || f.Code != fault.ServiceUnavailable || f.RetryAfterMS != 5_000 {
 		t.Errorf("busy: %v", err)
 	}
+	till.silent = true
+	_, err = call(1, "n", 100)
+	if till.silent = false; !fault.OutcomeUnknown(err) || till.paid["n"] == "" {
+		t.Errorf("no answer: %v", err)
+	}
 	if _, err = call(1, "m", 2_000_00); !errors.Is(err, fault.Code("CARD_REFUSED")) {
 		t.Errorf("too much: %v", err)
 	}

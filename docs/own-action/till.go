@@ -11,14 +11,16 @@ import (
 
 // A cashDesk stands for a service that honours idempotency keys.
 type cashDesk struct {
-	mu   sync.Mutex
-	busy bool
-	paid map[string]string // receipt numbers by key
+	mu     sync.Mutex
+	busy   bool
+	silent bool              // it pays, and its answer is lost
+	paid   map[string]string // receipt numbers by key
 }
 
 var (
-	till    = &cashDesk{paid: map[string]string{}}
-	errBusy = errors.New("busy")
+	till      = &cashDesk{paid: map[string]string{}}
+	errBusy   = errors.New("busy")
+	errSilent = errors.New("no answer")
 )
 
 // Charge charges once per key and returns the number of the receipt.
@@ -34,6 +36,9 @@ func (d *cashDesk) Charge(ctx context.Context, key string, cents int64) (string,
 		return "", errors.New("more than the limit")
 	case d.paid[key] == "":
 		d.paid[key] = fmt.Sprintf("R-%d", len(d.paid)+1)
+	}
+	if d.silent {
+		return "", errSilent
 	}
 	return d.paid[key], nil
 }

@@ -41,7 +41,11 @@ const (
 	SecretsRead   Scope = "secrets:read" // their names: nothing answers a value
 	SecretsWrite  Scope = "secrets:write"
 	AccountRead   Scope = "account:read"
-	Work          Scope = "work"           // carry out the tasks of runs, as a remote worker
+
+	ApprovalsRead  Scope = "approvals:read"
+	ApprovalsWrite Scope = "approvals:write" // answer what people are asked, and make links for others
+
+	Work          Scope = "work"           // carry out the tasks of runs, as a remote worker; work:QUEUE and work:QUEUE/ACTION are parts of it
 	AccountsAdmin Scope = "accounts:admin" // other accounts, their limits and grants
 	ServerAdmin   Scope = "server:admin"   // the server itself: quarantine, backups, metrics
 )
@@ -49,10 +53,11 @@ const (
 // A Role is a name for a set of scopes.
 type Role string
 
-// The roles of an account, from the one that only reads to the one that manages keys, and
-// the role of the operator of the server.
+// The roles of who only answers approvals and of a remote worker, those of an account, from the one
+// that only reads to the one that manages keys, and the role of the operator of the server.
 const (
-	Worker    Role = "worker" // a remote worker, and nothing else
+	Approver  Role = "approver"
+	Worker    Role = "worker"
 	Viewer    Role = "viewer"
 	Operator  Role = "operator"
 	Developer Role = "developer"
@@ -62,15 +67,16 @@ const (
 
 var (
 	viewer    = []Scope{RecipesRead, RunsRead, FilesRead, CreditsRead, AccountRead}
-	operator  = append(slices.Clone(viewer), RunsExecute, RunsControl, FilesWrite)
+	operator  = append(slices.Clone(viewer), RunsExecute, RunsControl, FilesWrite, ApprovalsRead, ApprovalsWrite)
 	developer = append(slices.Clone(operator), RecipesWrite, WebhooksRead, SecretsRead)
 	owner     = append(slices.Clone(developer), KeysWrite, WebhooksWrite, SecretsWrite, Work)
+	approver  = []Scope{ApprovalsRead, ApprovalsWrite, AccountRead}
 	worker    = []Scope{Work, FilesRead, FilesWrite, AccountRead}
 	admin     = append(slices.Clone(owner), AccountsAdmin, ServerAdmin)
 )
 
 // Roles returns the roles, the one with the fewest scopes first.
-func Roles() []Role { return []Role{Worker, Viewer, Operator, Developer, Owner, Admin} }
+func Roles() []Role { return []Role{Approver, Worker, Viewer, Operator, Developer, Owner, Admin} }
 
 // Scopes returns all scopes.
 func Scopes() []Scope { return slices.Clone(admin) }
@@ -78,6 +84,8 @@ func Scopes() []Scope { return slices.Clone(admin) }
 // Scopes returns what the role allows; nil for an unknown role.
 func (r Role) Scopes() []Scope {
 	switch r {
+	case Approver:
+		return approver
 	case Worker:
 		return worker
 	case Viewer:
@@ -99,6 +107,7 @@ type Principal struct {
 	Account string
 	Key     string // id of the key; "" = none was needed
 	Name    string // of the key, for people
+	Role    Role   // of the key; "" = it has scopes of its own, or none was needed
 	Scopes  []Scope
 	// Budget is the name under which the account's budgets have the spending limit of the
 	// key; "" = it has none.
@@ -109,8 +118,10 @@ type Principal struct {
 	Local bool
 }
 
-// Allows reports whether the principal has a scope.
-func (p *Principal) Allows(s Scope) bool { return slices.Contains(p.Scopes, s) }
+// Allows reports whether the principal has a scope, or for [Work] a part of it; see [Principal.Tasks].
+func (p *Principal) Allows(s Scope) bool {
+	return slices.Contains(p.Scopes, s) || s == Work && slices.ContainsFunc(p.Scopes, isPartOfWork)
+}
 
 // Check refuses a principal that lacks a scope.
 func (p *Principal) Check(s Scope) error {
@@ -145,15 +156,19 @@ func rolesWith(s Scope) (names []string) {
 }
 
 // resolve returns the scopes of a role and of a list of names. The holder of a key may give
-// away no more than the key allows.
+// away no more than the key allows. Scopes of queues are in place of the one for all queues that the
+// role has.
 func resolve(by *Principal, role Role, names []Scope) ([]Scope, error) {
 	scopes := role.Scopes()
 	if role != "" && scopes == nil {
 		return nil, unknown("role", string(role), texts(Roles()))
 	}
 	scopes = slices.Clone(scopes)
+	if slices.ContainsFunc(names, isPartOfWork) {
+		scopes = slices.DeleteFunc(scopes, func(s Scope) bool { return s == Work })
+	}
 	for _, s := range names {
-		if !slices.Contains(admin, s) {
+		if !slices.Contains(admin, s) && !isPartOfWork(s) {
 			return nil, unknown("scope", string(s), texts(admin))
 		}
 		if !slices.Contains(scopes, s) {
@@ -164,7 +179,7 @@ func resolve(by *Principal, role Role, names []Scope) ([]Scope, error) {
 		return nil, fault.New(fault.InputInvalid, "a key needs a role or scopes: the roles are %s", strings.Join(texts(Roles()), ", "))
 	}
 	for _, s := range scopes {
-		if !by.Allows(s) {
+		if !slices.ContainsFunc(by.Scopes, func(has Scope) bool { return has.includes(s) }) {
 			return nil, fault.New(fault.Forbidden, "the key that makes this one lacks the scope %s, so it cannot pass it on", s)
 		}
 	}

@@ -12,12 +12,13 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// A05: what each role allows. Except for the worker's, a role has everything that the one before it has; reading
-// does not imply changing, and to run recipes does not imply to edit them.
+// A05: what each role allows. Except for the approver's and the worker's, a role has everything that the one before
+// it has; reading does not imply changing, and to run recipes does not imply to edit them.
 func TestA05_RolesAndScopes(t *testing.T) {
 	lacks := map[Role][]Scope{
-		Worker:    {RecipesRead, RecipesWrite, RunsRead, RunsExecute, RunsControl, CreditsRead, KeysWrite, WebhooksRead, WebhooksWrite, SecretsRead, SecretsWrite, AccountsAdmin, ServerAdmin},
-		Viewer:    {Work, RunsExecute, RunsControl, RecipesWrite, FilesWrite, KeysWrite, WebhooksRead, WebhooksWrite, SecretsRead, SecretsWrite, AccountsAdmin, ServerAdmin},
+		Approver:  {RecipesRead, RecipesWrite, RunsRead, RunsExecute, RunsControl, FilesRead, FilesWrite, CreditsRead, KeysWrite, WebhooksRead, WebhooksWrite, SecretsRead, SecretsWrite, Work, AccountsAdmin, ServerAdmin},
+		Worker:    {ApprovalsRead, ApprovalsWrite, RecipesRead, RecipesWrite, RunsRead, RunsExecute, RunsControl, CreditsRead, KeysWrite, WebhooksRead, WebhooksWrite, SecretsRead, SecretsWrite, AccountsAdmin, ServerAdmin},
+		Viewer:    {ApprovalsRead, ApprovalsWrite, Work, RunsExecute, RunsControl, RecipesWrite, FilesWrite, KeysWrite, WebhooksRead, WebhooksWrite, SecretsRead, SecretsWrite, AccountsAdmin, ServerAdmin},
 		Operator:  {Work, RecipesWrite, KeysWrite, WebhooksRead, WebhooksWrite, SecretsRead, SecretsWrite, AccountsAdmin, ServerAdmin},
 		Developer: {Work, KeysWrite, WebhooksWrite, SecretsWrite, AccountsAdmin, ServerAdmin},
 		Owner:     {AccountsAdmin, ServerAdmin},
@@ -44,7 +45,7 @@ func TestA05_RolesAndScopes(t *testing.T) {
 				t.Errorf("%s lacks %s of a lesser role", role, s)
 			}
 		}
-		if role != Worker { // it is apart from the others
+		if role != Worker && role != Approver { // they are apart from the others
 			before = role.Scopes()
 		}
 	}
@@ -100,5 +101,50 @@ func TestPrincipalOfARequest(t *testing.T) {
 	who := Anyone("acme")
 	if got := From(With(t.Context(), who)); got != who || got.Account != "acme" || got.Key != "" || got.Check(ServerAdmin) != nil {
 		t.Errorf("the principal is %+v", got)
+	}
+}
+
+// A28: a worker's key may be for queues and actions of queues only, and whoever has it cannot make one
+// that is for more.
+func TestA28_ScopesOfQueues(t *testing.T) {
+	owner := &Principal{Scopes: Owner.Scopes()}
+	scopes, err := resolve(owner, Worker, []Scope{"work:gpu/transcribe", "work:demo"})
+	if want := []Scope{FilesRead, FilesWrite, AccountRead, "work:gpu/transcribe", "work:demo"}; err != nil || !slices.Equal(scopes, want) {
+		t.Fatalf("%q, %v", scopes, err)
+	}
+	who := &Principal{Scopes: scopes}
+	if !who.Allows(Work) || who.Allows(RunsRead) {
+		t.Error("it is a key of a worker, and of nothing else")
+	}
+	for _, tt := range []struct{ queue, asked, want string }{
+		{"demo", "", ""}, {"demo", "a b@1.0.0", "a b@1.0.0"}, {"gpu", "", "transcribe"}, {"gpu", "transcribe@2.0.0 other", "transcribe@2.0.0"},
+		{"gpu", "other", "-"}, {"gp", "", "-"}, {"gpu2", "", "-"}, {"other", "", "-"}, {"gpu/transcribe", "", "-"}, {"", "", "-"},
+	} {
+		got, err := who.Tasks(tt.queue, strings.Fields(tt.asked))
+		if tt.want == "-" {
+			if !errors.Is(err, fault.Forbidden) {
+				t.Errorf("%q of %s: %q, %v", tt.asked, tt.queue, got, err)
+			}
+		} else if err != nil || strings.Join(got, " ") != tt.want {
+			t.Errorf("%q of %s: %q, %v, want %q", tt.asked, tt.queue, got, err, tt.want)
+		}
+	}
+	if got, err := owner.Tasks("any", nil); err != nil || got != nil {
+		t.Errorf("the scope for all queues: %q, %v", got, err)
+	}
+	for _, s := range []Scope{Work, "work:gpu", "work:gpu/other", "work:other"} {
+		if _, err := resolve(who, "", []Scope{s}); !errors.Is(err, fault.Forbidden) {
+			t.Errorf("it can pass on %s: %v", s, err)
+		}
+	}
+	for _, s := range []Scope{"work:demo", "work:demo/x", "work:gpu/transcribe"} {
+		if _, err := resolve(who, "", []Scope{s}); err != nil {
+			t.Errorf("it cannot pass on %s: %v", s, err)
+		}
+	}
+	for _, s := range []Scope{"work:", "work:GPU", "work:gpu/", "work:gpu/a/b", "work:gpu/*", "work/gpu"} {
+		if _, err := resolve(owner, "", []Scope{s}); !errors.Is(err, fault.InputInvalid) {
+			t.Errorf("%s is accepted: %v", s, err)
+		}
 	}
 }

@@ -520,7 +520,7 @@ func (k *Keys) Authenticate(ctx context.Context, token string) (*Principal, erro
 		return nil, err
 	}
 	k.use(id, k.micros())
-	p := &Principal{Account: key.Account, Key: key.ID, Name: key.Name, Scopes: key.Scopes, Expires: key.Expires}
+	p := &Principal{Account: key.Account, Key: key.ID, Name: key.Name, Role: key.Role, Scopes: key.Scopes, Expires: key.Expires}
 	if key.Limit != nil {
 		p.Budget = key.BudgetName()
 	}

@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -43,6 +44,17 @@ func ClassOf(h *store.Head) Class {
 	case !h.Counts():
 		return None
 	case h.Status == store.StatusQueued:
+		return Queued
+	}
+	return Live
+}
+
+// ClassOfRun returns the class of a run in memory with so many events.
+func ClassOfRun(events uint64, status journal.RunStatus) Class {
+	switch {
+	case events == 0 || status.Terminal():
+		return None
+	case status.String() == store.StatusQueued:
 		return Queued
 	}
 	return Live

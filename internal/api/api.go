@@ -23,6 +23,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/account"
+	"github.com/roux-engine/roux/internal/approvals"
 	"github.com/roux-engine/roux/internal/backup"
 	"github.com/roux-engine/roux/internal/bulk"
 	"github.com/roux-engine/roux/internal/docpage"
@@ -177,7 +178,9 @@ func (s *Server) routes() {
 	triggers.Register(s.rest, s.cfg.Schedules)
 	triggers.RegisterInbound(s.rest, s.cfg.Triggers)
 	triggers.RegisterProviders(s.rest, s.cfg.Node.Jobs)
+	triggers.RegisterCache(s.rest, s.cfg.Node.Engine.Cache)
 	workers.Register(s.rest, s.cfg.Node.Workers)
+	approvals.Register(s.rest, s.cfg.Node.Approvals, s.cfg.Actions.Address)
 	s.healthRoutes()
 }
 

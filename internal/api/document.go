@@ -14,7 +14,9 @@ import (
 var groups = map[string]string{
 	"account":    "The settings and the usage of the account.",
 	"accounts":   "Accounts, their limits and their credits, for the operator of the server.",
+	"approvals":  "What people are asked, and their answers.",
 	"actions":    "What the steps of recipes can call.",
+	"cache":      "Results of actions that are kept for later steps.",
 	"bulk":       "One thing done to many runs.",
 	"credits":    "The credits of the account: balance, entries and grants.",
 	"executions": "Runs in the words of recipes: start, read, control.",

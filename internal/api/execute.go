@@ -30,6 +30,7 @@ type ExecuteRequest struct {
 	Parameters json.RawMessage   `json:"parameters,omitempty" doc:"The input of the recipe, an object that its inputSchema admits."`
 	Async      *bool             `json:"async,omitempty" doc:"false waits up to 60 seconds for the end of the run, as the header Prefer: wait=60 does."`
 	MaxCredits int64             `json:"maxCredits,omitempty" minimum:"1" maximum:"9007199254740991" doc:"The most that the run may pay, if recipe and account do not allow less."`
+	NoCache    bool              `json:"noCache,omitempty" doc:"Use no earlier results of actions, also in steps that may (docs/cache.md)."`
 	Labels     map[string]string `json:"labels,omitempty" doc:"Names and values to find the run by."`
 	DryRun     bool              `json:"dryRun,omitempty" doc:"Check everything and estimate, and start nothing."`
 	Key        string            `json:"key,omitempty" maxLength:"255" doc:"At most one run with a key is active in the account."`
@@ -119,7 +120,7 @@ func (s *Server) startRequest(ctx context.Context, c *registry.Compiled, in *Exe
 	}
 	return engine.StartRequest{
 		Account: rest.Account(ctx), Plan: c.Plan, Recipe: c.Version.Name, Version: c.Version.Version, Parameters: params, Files: files,
-		Correlation: rest.From(ctx).Correlation, Labels: in.Labels, MaxCredits: in.MaxCredits, Key: access.From(ctx).Budget,
+		Correlation: rest.From(ctx).Correlation, Labels: in.Labels, MaxCredits: in.MaxCredits, Key: access.From(ctx).Budget, NoCache: in.NoCache,
 	}, nil
 }
 
@@ -161,7 +162,7 @@ func (s *Server) executeKeyed(ctx context.Context, c *registry.Compiled, in *exe
 	k, err := s.cfg.Schedules.Execute(ctx, rest.Account(ctx), &scheduler.KeyedRequest{
 		Key: in.Body.Key, IfActive: schedule.Overlap(cmp.Or(in.Body.IfActive, "skip")), Debounce: debounce, Idempotency: in.IdempotencyKey, Start: starts.Request{
 			Recipe: c.Version.Name + "@" + c.Version.Version, Parameters: in.Body.Parameters, Files: in.Body.FileHashes, Labels: in.Body.Labels,
-			MaxCredits: in.Body.MaxCredits, Budget: access.From(ctx).Budget,
+			MaxCredits: in.Body.MaxCredits, Budget: access.From(ctx).Budget, NoCache: in.Body.NoCache,
 		},
 	})
 	if err != nil {

@@ -204,28 +204,37 @@ func (s *Server) file(ctx context.Context, account, hash string) (blob.Entry, er
 	return e, err
 }
 
-func (s *Server) getFile(ctx context.Context, in *FilePath) (*fileFound, error) {
-	e, err := s.file(ctx, rest.Account(ctx), in.Hash)
+// A LeasedFile names a file, which a worker may read with its lease.
+type LeasedFile struct {
+	FilePath
+	workers.FileLease
+}
+
+// find returns a file with the account that it belongs to.
+func (s *Server) find(ctx context.Context, in *LeasedFile) (account string, e blob.Entry, err error) {
+	if account, err = in.Account(ctx, s.cfg.Node.Workers); err == nil {
+		e, err = s.file(ctx, account, in.Hash)
+	}
+	return account, e, err
+}
+
+func (s *Server) getFile(ctx context.Context, in *LeasedFile) (*fileFound, error) {
+	account, e, err := s.find(ctx, in)
 	if err != nil {
 		return nil, err
 	}
 	out := &fileFound{ETag: `"` + e.Info.Hash + `"`, Body: fileOf(e.Info)}
-	out.Body.Runs, err = s.cfg.Node.Engine.Files().NamedBy(ctx, rest.Account(ctx), e.Info.Hash, maxRuns)
+	out.Body.Runs, err = s.cfg.Node.Engine.Files().NamedBy(ctx, account, e.Info.Hash, maxRuns)
 	return out, err
 }
 
 type contentIn struct {
-	FilePath
-	workers.FileLease
+	LeasedFile
 	Range string `header:"Range" maxLength:"100" doc:"One range of bytes, such as bytes=0-1023."`
 }
 
 func (s *Server) fileContent(ctx context.Context, in *contentIn) (*streamOut, error) {
-	account, err := in.Account(ctx, s.cfg.Node.Workers)
-	if err != nil {
-		return nil, err
-	}
-	e, err := s.file(ctx, account, in.Hash)
+	account, e, err := s.find(ctx, &in.LeasedFile)
 	if err != nil {
 		return nil, err
 	}

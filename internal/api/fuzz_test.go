@@ -136,6 +136,9 @@ func (s *fuzzed) judge(t *testing.T, said, method, path string, res *http.Respon
 	if res.StatusCode >= 500 {
 		t.Errorf("%s answers %d: %s", said, res.StatusCode, data)
 	}
+	if strings.HasPrefix(path, "/v1/approval-links/") {
+		return // pages for people, if the path names a link
+	}
 	if res.StatusCode >= 400 && method != http.MethodHead {
 		got := answer{t, res.StatusCode, res.Header, data}
 		row, known := fault.Lookup(fault.Code(got.text("code")))

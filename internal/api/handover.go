@@ -25,6 +25,7 @@ type handover struct {
 	Parameters json.RawMessage   `json:"parameters"`
 	Files      []handedFile      `json:"files"`
 	MaxCredits int64             `json:"maxCredits"`
+	NoCache    bool              `json:"noCache"`
 	Key        string            `json:"key"`
 	Labels     map[string]string `json:"labels"`
 }
@@ -103,7 +104,7 @@ func (s *Server) handedRun(ctx context.Context, body []byte) (req engine.StartRe
 		e.Remedy = "Use the same release of Roux in both processes, or wait until the other one has ended."
 		return req, e
 	}
-	req = engine.StartRequest{Account: rest.Account(ctx), Plan: p, Recipe: h.Recipe, Version: h.Version, MaxCredits: h.MaxCredits, Key: h.Key, Labels: h.Labels}
+	req = engine.StartRequest{Account: rest.Account(ctx), Plan: p, Recipe: h.Recipe, Version: h.Version, MaxCredits: h.MaxCredits, NoCache: h.NoCache, Key: h.Key, Labels: h.Labels}
 	if len(h.Parameters) > 0 && string(h.Parameters) != "null" {
 		v, err := jsonx.Decode(h.Parameters, jsonx.Limits{})
 		if err != nil {

@@ -95,7 +95,7 @@ type createKeyIn struct {
 	Body struct {
 		Account   string    `json:"account,omitempty" maxLength:"64" doc:"Another account than that of the request, for keys that administer accounts."`
 		Name      string    `json:"name" minLength:"1" maxLength:"100" doc:"What it is for."`
-		Role      string    `json:"role,omitempty" enum:"worker,viewer,operator,developer,owner,admin"`
+		Role      string    `json:"role,omitempty" enum:"approver,worker,viewer,operator,developer,owner,admin"`
 		Scopes    []string  `json:"scopes,omitempty" maxItems:"20" doc:"Instead of a role, or beside it."`
 		ExpiresAt time.Time `json:"expiresAt,omitempty"`
 		Limit     *KeyLimit `json:"limit,omitempty" doc:"What may be spent with the key."`

@@ -52,6 +52,7 @@ type StepExplanation struct {
 	Why       []string          `json:"why"`
 	DependsOn []view.Dependency `json:"dependsOn,omitempty"`
 	Facts     []view.Fact       `json:"facts"`
+	Waiting   *view.Waiting     `json:"waiting,omitempty" doc:"Where it stands at this moment, if it waits for a limit of attempts."`
 	ChildRun  string            `json:"childRunId,omitempty" doc:"The run of a nested recipe, which has an explanation of its own."`
 }
 
@@ -109,10 +110,14 @@ func (s *Server) explainSteps(ctx context.Context, v *view.Run, mask *view.Mask,
 		}
 		return nil
 	})
+	at, _ := s.cfg.Node.Engine.Waiting(ctx, rest.Account(ctx), v.ID, refs) // without it nothing is wrong
 	list := make([]*StepExplanation, len(refs))
 	for i, x := range explainers {
 		e := x.Explain()
 		list[i] = &StepExplanation{Step: e.Step, Status: e.Status, Why: e.Why, DependsOn: e.DependsOn, Facts: e.Facts}
+		if list[i].Waiting = at[refs[i]]; list[i].Waiting != nil {
+			list[i].Why = append(list[i].Why, list[i].Waiting.Lines()...)
+		}
 		if step := v.ByPath[e.Step]; step != nil && step.Child != nil {
 			list[i].ChildRun = step.Child.Run
 		}

@@ -58,6 +58,7 @@ func httpRequest(out *egress.Client) action.Action {
 			"Up to 5 redirects.",
 			"Of the statuses that expectStatus does not name, 429 is RATE_LIMITED, 408, 425 and 503 are SERVICE_UNAVAILABLE and all other from 500 on PROVIDER_ERROR; a retryPolicy tries these again. Any other is HTTP_STATUS, which it has to name.",
 			"POST and PATCH carry the effect key as Idempotency-Key, unless headers set one: it stays the same while the outcome of a try is unknown, so a service that honours it sees one effect.",
+			"The outcome is unknown if the connection broke after a POST, PUT, PATCH or DELETE was sent, if its answer was not complete or could not be kept, after 502 and 504, and after a timeout. Such a request is sent once per try.",
 			"A traced run sends its trace context as traceparent, unless headers set one.",
 			"Response headers up to 64 KiB, of which 64 headers and 16 KiB are kept.",
 		},
@@ -177,7 +178,11 @@ func sendHTTP(ctx context.Context, task *action.Task, out *egress.Client) (actio
 	if !in.expects(resp.StatusCode) {
 		return action.Result{}, statusFault(resp, time.Now())
 	}
-	return in.answer(ctx, task, resp, start)
+	res, err := in.answer(ctx, task, resp, start)
+	if err != nil { // the request was carried out, but what came of it is not known, or not kept
+		err = egress.Broke(in.method, err)
+	}
+	return res, err
 }
 
 // statusFault returns the fault for a status that the step does not accept; its
@@ -196,6 +201,9 @@ func statusFault(resp *http.Response, now time.Time) error {
 	err := fault.New(code, "%s %s answered %d %s", resp.Request.Method, egress.Show(resp.Request.URL), resp.StatusCode, http.StatusText(resp.StatusCode))
 	if code != fault.HTTPStatus {
 		err.RetryAfterMS = egress.RetryAfter(resp.Header.Get("Retry-After"), now)
+	}
+	if egress.Gateway(resp.StatusCode) {
+		return egress.Broke(resp.Request.Method, err)
 	}
 	return err
 }

@@ -78,13 +78,25 @@ var modelFaults = []fault.Code{
 	fault.RateLimited, fault.ServiceUnavailable, fault.ProviderError, fault.HTTPStatus, fault.StepTimeout, fault.OutputTooLarge, fault.OutputContractViolation, fault.EgressRefused,
 }
 
+// Models is the provider of actions that call a model, whichever service that is of.
+const Models = "llm"
+
+// ModelKind is the kind of the service that an action prefers where the step names none.
+func ModelKind(action string) string {
+	if action == "claude" {
+		return provider.Anthropic
+	}
+	return ""
+}
+
 // priced sets what an action costs that makes up to calls of a model.
 func priced(a action.Action, models *provider.Set, calls int64) action.Action {
-	a.Provider = "llm"
+	a.Provider = Models
 	if len(models.Names()) == 0 {
 		a.Cost = modelCost
 		return a
 	}
+	a.Revision = models.Revision()
 	if most := models.Ceiling(calls); most > 0 {
 		a.Price = most.String()
 	}

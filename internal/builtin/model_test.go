@@ -89,7 +89,7 @@ func TestX101_X174_Model(t *testing.T) {
 	}
 }
 
-// An image of an answer is stored, shown to watchers and in the output, streamed or not (X164).
+// An image of an answer is stored, shown to watchers and in the output, streamed or not (X164, X165).
 func TestX164_ModelMedia(t *testing.T) {
 	s := store(t)
 	png := []byte("\x89PNG\r\n\x1a\n")

@@ -117,7 +117,7 @@ func translate(ctx context.Context, task *action.Task, models *provider.Set) (ac
 	name := cmp.Or(in.Name, stem(from, "translation")+"."+in.TargetLanguage+".md")
 	info, err := task.Files.Put(ctx, strings.NewReader(out.Answer.Text), name, "text/markdown")
 	if err != nil {
-		return out.Result(nil), err
+		return out.Result(nil), fault.Unsure(err) // the model has answered
 	}
 	output := map[string]any{"text": out.Answer.Text, "translatedFileHash": info.Hash, "targetLanguage": in.TargetLanguage, "wordCount": words.words}
 	if in.SourceLanguage != "" {

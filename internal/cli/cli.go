@@ -32,6 +32,7 @@ import (
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/lease"
+	"github.com/roux-engine/roux/internal/limits"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/provider"
 	"github.com/roux-engine/roux/internal/remote"
@@ -92,6 +93,7 @@ type app struct {
 	list           []action.Action // the actions that recipes may call
 	actions        compile.Actions // those of them that the account may call
 	built          *node.Actions   // both, for a server
+	limits         *limits.Set     // of attempts
 
 	data    string
 	recipes string // the directory of registered recipes; "" = there is none
@@ -143,6 +145,7 @@ func (a *app) useActions(allow []netip.Prefix, prices map[string]string, command
 	if commands != nil {
 		actions.AddCommands(commands)
 	}
+	actions.SetLimits(a.limits)
 	err = errors.Join(err, actions.AddWorkers(workers), actions.SetPrices(prices))
 	a.list, a.actions, a.built = actions.List, actions.Of(a.account), actions
 	return err
@@ -155,12 +158,9 @@ func (e exit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
 func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "roux",
-		Short: "Roux runs recipes: durable workflows over files, models and services.",
-		Example: `roux demo
-roux init my && cd my && roux run documents.yaml --file 'files/*'
-roux runs get @last
-roux help run`,
+		Use:               "roux",
+		Short:             "Roux runs recipes: durable workflows over files, models and services.",
+		Example:           rootExample,
 		Args:              cobra.ArbitraryArgs,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
@@ -222,13 +222,13 @@ func (a *app) addGroups(root *cobra.Command) {
 		title    string
 		commands []*cobra.Command
 	}{
-		{"to begin", []*cobra.Command{a.demoCommand(), a.initCommand(), a.runCommand(), a.resumeCommand()}},
-		{"to write recipes", slices.Concat([]*cobra.Command{a.validateCommand(), a.estimateCommand()}, a.simulatorCommands(), []*cobra.Command{a.fmtCommand(), a.schemaCommand(), a.actionsCommand()})},
-		{"to look at runs", slices.Concat([]*cobra.Command{a.runsCommand(), a.traceCommand()}, a.graphCommands(), []*cobra.Command{a.explainCommand(), a.eventsCommand(),
-			a.logsCommand(), a.feedCommand()}, a.diffCommands(), []*cobra.Command{a.replayCommand()})},
-		{"to pay for runs", []*cobra.Command{a.accountsCommand(), a.creditsCommand()}},
-		{"to serve others", slices.Concat([]*cobra.Command{a.serveCommand(), a.devCommand(), a.applyCommand(), a.recipesCommand(), a.keysCommand(), a.webhooksCommand(), a.schedulesCommand(), a.triggersCommand(), a.providersCommand(), a.workerCommand()}, a.topCommands(), a.trialCommands())},
-		{"to keep and share", slices.Concat([]*cobra.Command{a.filesCommand(), a.secretsCommand(), a.exportCommand()}, a.importCommands(), []*cobra.Command{a.backupCommand(), a.restoreCommand()})},
+		{"to begin", append(a.beginCommands(), a.runCommand(), a.resumeCommand())},
+		{"to write recipes", slices.Concat([]*cobra.Command{a.validateCommand()}, a.estimateCommands(), a.simulatorCommands(), a.fmtCommands(), a.schemaCommands(), []*cobra.Command{a.actionsCommand()})},
+		{"to look at runs", slices.Concat([]*cobra.Command{a.runsCommand()}, a.traceCommands(), a.graphCommands(), []*cobra.Command{a.explainCommand(), a.eventsCommand(),
+			a.logsCommand()}, a.feedCommands(), a.diffCommands(), a.replayCommands())},
+		{"to pay for runs", a.creditsCommands()},
+		{"to serve others", slices.Concat([]*cobra.Command{a.serveCommand()}, a.devCommands(), []*cobra.Command{a.applyCommand(), a.recipesCommand(), a.keysCommand()}, a.outsideCommands(), []*cobra.Command{a.workerCommand()}, a.topCommands(), a.trialCommands())},
+		{"to keep and share", slices.Concat([]*cobra.Command{a.filesCommand()}, a.cacheCommands(), []*cobra.Command{a.secretsCommand()}, a.exportCommands(), a.importCommands(), []*cobra.Command{a.backupCommand(), a.restoreCommand()})},
 		{"this machine", []*cobra.Command{a.doctorCommand(), a.configCommand(), a.profilesCommand(), a.versionCommand()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})

@@ -128,7 +128,7 @@ func (a *app) signalCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&payload, "payload", "", "JSON value that goes with the signal, or @file")
+	cmd.Flags().StringVar(&payload, "payload", "", "JSON value that goes with the signal, @file, or @- for standard input")
 	return cmd
 }
 
@@ -277,17 +277,25 @@ func adoptBelow(ctx context.Context, c *client.Client, j store.Reader, root stor
 // payload reads the payload of a signal.
 func (a *app) payload(text string) (json.RawMessage, error) { return a.jsonFlag("payload", text) }
 
-// jsonFlag reads the value of a flag that is JSON, or @file with that; nil = it is empty.
+// jsonFlag reads the value of a flag that is JSON, or @file with that, @- = standard input; nil = it
+// is empty.
 func (a *app) jsonFlag(flag, text string) (json.RawMessage, error) {
 	if path, ok := strings.CutPrefix(text, "@"); ok {
-		f, err := userfile.Open(path, fault.FileNotFound)
-		if err != nil {
-			return nil, err
+		in := a.stdin
+		if path != "-" {
+			f, err := userfile.Open(path, fault.FileNotFound)
+			if err != nil {
+				return nil, err
+			}
+			defer f.Close()
+			in = f
 		}
-		defer f.Close()
-		b, err := io.ReadAll(io.LimitReader(f, maxSource))
-		if err != nil {
+		b, err := io.ReadAll(io.LimitReader(in, maxSource+1))
+		switch {
+		case err != nil:
 			return nil, userfile.OpenError(path, fault.FileNotFound, err)
+		case len(b) > maxSource:
+			return nil, fault.New(fault.Usage, "--%s @%s: it is larger than %s, the limit", flag, path, view.Bytes(maxSource))
 		}
 		text = string(b)
 	}

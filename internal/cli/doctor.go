@@ -23,7 +23,7 @@ func (a *app) doctorCommand() *cobra.Command {
 		Long: "Check this machine, the data directory and what is in it, and say how to fix what is wrong. The exit code is 1 when something is wrong. " +
 			"It reads the whole store; while another command holds the data directory, that part is left out.\n\n" +
 			"--salvage is for a data directory that is refused as damaged: it makes a new one of every run that verifies however its log is read, names those that do not, " +
-			"and changes nothing in the old one.",
+			"and changes nothing in the old one. A binary that was built with -tags small refuses it.",
 		Example:     "roux doctor\nroux doctor --fix\nroux doctor -o json\nroux doctor --salvage saved",
 		Annotations: map[string]string{"config": "lenient"},
 		Args:        wants(0, 0, "[--fix | --salvage DIR]"),
@@ -42,7 +42,7 @@ func (a *app) doctorCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&fix, "fix", false, "fix what can be fixed without losing anything")
-	cmd.Flags().StringVar(&into, "salvage", "", "make a new data `directory` of what verifies in a damaged one")
+	cmd.Flags().StringVar(&into, "salvage", "", "make a new data directory of what verifies in a damaged one")
 	cmd.MarkFlagsMutuallyExclusive("fix", "salvage")
 	return cmd
 }

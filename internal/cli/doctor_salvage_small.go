@@ -10,8 +10,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// salvage refuses: a small binary leaves it to the full one, on a machine with room for two data
-// directories.
+// salvage refuses: only the full binary can do it.
 func (a *app) salvage(context.Context, string) error {
-	return fault.New(fault.Usage, "a small binary cannot salvage: copy the data directory, and let the full one do it with `roux doctor --salvage`")
+	return fault.New(fault.Usage, "this binary was built with -tags small and cannot salvage: run `roux doctor --salvage` with the full one, on this data directory or a copy")
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// trialCommands are for those who write recipes, and receivers of webhooks. A small binary does
-// not have them.
+// trialCommands are for people who write recipes or receivers of webhooks. A small binary does not
+// have them.
 func (a *app) trialCommands() []*cobra.Command {
 	return []*cobra.Command{a.listenCommand(), a.triggerWebhookCommand(), a.emulateCommand()}
 }
@@ -57,7 +57,8 @@ func (a *app) emulateModelsCommand() *cobra.Command {
 			"--mode makes answers go wrong: " + strings.Join(emulate.Modes(), ", ") + "; a model that is called emulate- and a mode has that mode.",
 		Example: `roux emulate llm
 roux emulate llm --listen 127.0.0.1:7431 --mode rate-limit --times 2
-roux emulate llm --answer '{"type": "text"}'`,
+roux emulate llm --answer '{"type": "text"}'
+roux emulate llm --rate 50`,
 		Args: wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.emulateModels(cmd.Context(), listen, cfg) },
 	}
@@ -67,13 +68,20 @@ roux emulate llm --answer '{"type": "text"}'`,
 	cmd.Flags().Int64Var(&cfg.Times, "times", 0, "how many answers go wrong before all others are right (default: all)")
 	cmd.Flags().StringVar(&cfg.Key, "require-key", "", "refuse requests that have another key (default: any is accepted)")
 	cmd.Flags().StringVar(&cfg.Answer, "answer", "", "text of every answer (default: what was asked)")
+	cmd.Flags().Float64Var(&cfg.Rate, "rate", 0, "how many words of a streamed answer are sent a second (default: all at once)")
 	cmd.Flags().StringSliceVar(&cfg.Models, "models", nil, "models that there are (default: any)")
 	return cmd
 }
 
+// maxRate is how fast the emulator streams at most, as far as that is asked for.
+const maxRate = 10_000
+
 func (a *app) emulateModels(ctx context.Context, listen string, cfg emulate.Config) error {
 	if err := checkMode(cfg.Mode, emulate.Modes()); err != nil {
 		return err
+	}
+	if !(cfg.Rate >= 0 && cfg.Rate <= maxRate) {
+		return fault.New(fault.Usage, "--rate %v: want words a second, 0 to %d", cfg.Rate, maxRate)
 	}
 	ln, err := listenOnLoopback(listen)
 	if err != nil {

@@ -56,10 +56,18 @@ Webhooks are signed as the services do it: with ed25519 for fal, and by Standard
   garbage  the first poll is answered with HTML
   drop     the job is accepted, and the connection closed
   fail     the job fails
+  preview  the job says what it has made so far, in answers and webhooks
+           (plain and Replicate)
+  cut      each stream of the job breaks after three pieces (OpenAI, as
+           the next three)
+  doubled  a stream that goes on begins with the last events once more
+  stalled  nothing more comes after half of the text
+  lagging  the stream says --late after the end of the job that it ended
   silent   the job never ends
-  faults   a mode for each job, drawn with --seed: not fail or silent
+  faults   a mode for each job, drawn with --seed: one of the first
+           eleven
 
-A model whose name ends in emulate-MODE has that mode. A job decides for itself with "emulate" in its input: {"result": any, "fail": "message", "after": "250ms", "mode": "late"}; for OpenAI this is a text in metadata.
+A model that is called emulate-MODE or OWNER/emulate-MODE has that mode. A job decides for itself with "emulate" in its input: {"result": any, "fail": "message", "after": "250ms", "mode": "late", "seconds": 12.5, "previews": [any]}, where seconds is how long it says it has taken, and each of previews is shown for an equal part of the time that it runs; for OpenAI this is a text in metadata.
 
 At most 100,000 jobs are kept; those that ended first make room.`,
 		Example: `roux emulate provider

@@ -8,24 +8,13 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 )
 
 // The emulator of jobs says where it is, carries out a job, and ends well with Ctrl-C.
 func TestEmulateProvider(t *testing.T) {
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	roux := filepath.Join(t.TempDir(), "roux")
-	if err := os.Symlink(exe, roux); err != nil { // the test binary is roux by that name
-		t.Fatal(err)
-	}
-	cmd := exec.Command(roux, "emulate", "provider", "--listen", "127.0.0.1:0", "--mode", "silent", "--after", "1ms", "-o", "json")
-	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "ROUX_DATA=")
+	cmd := command(t, []string{"HOME=" + t.TempDir(), "ROUX_DATA="}, "emulate", "provider", "--listen", "127.0.0.1:0", "--mode", "silent", "--after", "1ms", "-o", "json")
 	cmd.Stderr = t.Output()
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/roux-engine/roux/client"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/remote"
@@ -34,6 +35,7 @@ func (a *app) explainCommand() *cobra.Command {
 						return err
 					}
 					e := a.explainRun(v, head, waits)
+					a.addHolders(ctx, j, e, v)
 					if err := a.explainBelow(ctx, j, e, head, v); err != nil {
 						return err
 					}
@@ -57,8 +59,8 @@ func (a *app) explainCommand() *cobra.Command {
 				}
 				e := x.Explain()
 				e.Imported = head.Imported()
-				if e.Next != "" {
-					e.Next = a.hint(strings.TrimPrefix(e.Next, "roux "), "")
+				if command, ok := strings.CutPrefix(e.Next, "roux "); ok { // else it is a remedy in words
+					e.Next = a.hint(command, "")
 				}
 				if e.Status == "blocked" {
 					_, waits, err := a.waits(ctx, j, head)
@@ -67,6 +69,11 @@ func (a *app) explainCommand() *cobra.Command {
 					}
 					if waits != nil && waits.Step == e.Step {
 						e.Next = waits.Next
+					}
+				}
+				if !e.Imported && (e.Status == "blocked" || e.Status == "queued") {
+					if e.Waiting = a.waitingAt(ctx, j, e.Run, e.Step); e.Waiting != nil {
+						e.Why = append(e.Why, e.Waiting.Lines()...)
 					}
 				}
 				a.show(e, func() { a.printExplanation(e) })
@@ -101,4 +108,33 @@ func (a *app) printExplanation(e *view.Explanation) {
 	if e.Next != "" {
 		a.text("next: %s\n", view.OneLine(e.Next))
 	}
+}
+
+// waitingAt returns where a step stands at this moment that waits for a limit of attempts; nil = it does
+// not, no process carries the run on, or that has not answered: the journal says the rest.
+func (a *app) waitingAt(ctx context.Context, r remote.Reader, run, path string) *view.Waiting {
+	var from *remote.Server
+	switch r := r.(type) {
+	case *remote.Holder:
+		from = r.Server
+	case *remote.Server:
+		from = r
+	}
+	if from == nil {
+		return nil
+	}
+	said, err := from.Client.Runs.Explain(ctx, run, path)
+	if err != nil || len(said.Steps) != 1 || said.Steps[0].Waiting == nil {
+		return nil
+	}
+	w := said.Steps[0].Waiting
+	step := func(s client.WaitedStep) view.WaitedStep { return view.WaitedStep(s) }
+	at := &view.Waiting{Reason: w.Reason, Ahead: w.Ahead, Accounts: w.Accounts, Until: w.Until, Slots: w.Slots, Used: w.Used}
+	for _, h := range w.Holders {
+		at.Holders = append(at.Holders, step(h))
+	}
+	if w.Behind != nil {
+		at.Behind = new(step(*w.Behind))
+	}
+	return at
 }

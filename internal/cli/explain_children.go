@@ -158,9 +158,11 @@ func (x *belowExplainer) waits(v *view.Run, waits *unfunded) {
 		}
 	}
 	for _, s := range v.Order {
-		if v.ByPath[s.Path] == s && s.Status == "waiting" && s.Note != "" {
-			x.because("in run %s, %s waits for the signal %s", v.ID, s.Path, s.Note)
-			next(x.app.hint("runs signal", v.ID+" "+s.Note))
+		if v.ByPath[s.Path] == s && s.WaitsFor() != "" {
+			x.because("in run %s, %s waits for %s%s", v.ID, s.Path, s.WaitsFor(), upTo(s))
+			if command := waitCommand(x.app.hint, v, s); command != "" {
+				next(command)
+			}
 		}
 	}
 }

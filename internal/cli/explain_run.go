@@ -3,10 +3,12 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -19,7 +21,9 @@ type runExplanation struct {
 	Why      []string      `json:"why"`
 	Credits  resultCredits `json:"credits"`
 	Waits    *unfunded     `json:"waitsForCredits,omitempty"`
-	Next     []string      `json:"next"` // commands, in order
+	// Waiting is where the first step stands that is ready and held back, if that is known.
+	Waiting *view.Waiting `json:"waiting,omitempty"`
+	Next    []string      `json:"next"` // commands, in order
 	// Parent and Root are those of a child run. Chain leads from the run to the child runs
 	// that it waits for, or through those that failed.
 	Parent string       `json:"parentRunId,omitempty"`
@@ -61,10 +65,22 @@ func (a *app) explainRun(v *view.Run, head store.Head, waits *unfunded) *runExpl
 		because("every step that it needed has settled")
 	default:
 		for _, s := range v.Order {
-			if v.ByPath[s.Path] == s && s.Status == "waiting" && s.Note != "" {
-				because("%s waits for the signal %s", s.Path, s.Note)
-				next(a.hint("runs signal", v.ID+" "+s.Note))
+			if v.ByPath[s.Path] == s && s.WaitsFor() != "" {
+				because("%s waits for %s%s", s.Path, s.WaitsFor(), upTo(s))
+				if command := waitCommand(a.hint, v, s); command != "" {
+					next(command)
+				}
 			}
+		}
+		held := heldBack(v)
+		for _, s := range held[:min(len(held), maxHeld)] {
+			because("%s is ready but held back: %s", s.Path, s.Note)
+		}
+		if n := len(held) - maxHeld; n > 0 {
+			because("%s more are held back", view.Count(n, "step"))
+		}
+		if len(held) > 0 {
+			next(a.hint("explain "+v.ID+" "+held[0].Path, ""))
 		}
 		if len(e.Why) == 0 && len(v.OpenChildren()) == 0 {
 			because("it has not ended%s", v.Open())
@@ -74,6 +90,33 @@ func (a *app) explainRun(v *view.Run, head store.Head, waits *unfunded) *runExpl
 		e.Next = []string{a.hint("runs adopt", v.ID)}
 	}
 	return e
+}
+
+// maxHeld is how many steps are named that are held back.
+const maxHeld = 3
+
+// heldBack returns the steps of a run that are ready and may not begin yet.
+func heldBack(v *view.Run) (list []*view.Step) {
+	for _, s := range v.Order {
+		if v.ByPath[s.Path] == s && s.Status == "blocked" {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// addHolders adds where the first step that is held back stands at this moment.
+func (a *app) addHolders(ctx context.Context, r remote.Reader, e *runExplanation, v *view.Run) {
+	held := heldBack(v)
+	if len(held) == 0 || v.Done() || v.Paused || e.Imported || e.Waits != nil {
+		return
+	}
+	if e.Waiting = a.waitingAt(ctx, r, e.Run, held[0].Path); e.Waiting == nil {
+		return
+	}
+	for _, line := range e.Waiting.Lines() {
+		e.Why = append(e.Why, held[0].Path+": "+line)
+	}
 }
 
 func (a *app) printRunExplanation(e *runExplanation) {

@@ -214,7 +214,7 @@ func (h *host) commitFailed(err error) {
 // start starts a run. The run is durable when start returns.
 func (h *host) start(ctx context.Context, c *compiled, params map[string]any, files []action.FileInfo, pay payment) (string, error) {
 	req := engine.StartRequest{
-		Account: h.AccountName, Plan: c.plan, Recipe: c.recipe.Name, Version: c.recipe.Version, Parameters: params, MaxCredits: pay.most, Key: pay.key,
+		Account: h.AccountName, Plan: c.plan, Recipe: c.recipe.Name, Version: c.recipe.Version, Parameters: params, MaxCredits: pay.most, Key: pay.key, NoCache: pay.noCache,
 	}
 	for _, f := range files {
 		req.Files = append(req.Files, journal.File{Hash: f.Hash, Name: f.Name, MimeType: f.MimeType, Size: f.Size, Extended: f.Extended})

@@ -106,8 +106,8 @@ roux keys create batch --role operator --limit 500 --reset monthly --expires 90d
 			return nil
 		},
 	}
-	cmd.Flags().Var(choice{&s.role, roleWords()}, "role", "what the key may do: worker, viewer, operator, developer, owner or admin")
-	cmd.Flags().StringSliceVar(&s.scopes, "scope", nil, "a scope, such as runs:read (repeatable)")
+	cmd.Flags().Var(choice{&s.role, roleWords()}, "role", "what the key may do: approver, worker, viewer, operator, developer, owner or admin")
+	cmd.Flags().StringSliceVar(&s.scopes, "scope", nil, "a scope, such as runs:read, or work:QUEUE for a worker of one queue (repeatable)")
 	cmd.Flags().StringVar(&s.expires, "expires", "", "when the key ends, such as 30d or 2027-01-31 (default never)")
 	cmd.Flags().Int64Var(&s.limit, "limit", 0, "credits that may be spent with the key (default: no limit of its own)")
 	cmd.Flags().Var(choice{&s.reset, resetWords()}, "reset", "when the limit begins anew: none, daily, weekly or monthly")

@@ -73,6 +73,12 @@ roux listen --events 'run.failed,credits.*' --payload full -o jsonl`,
 	return cmd
 }
 
+// toAnywhere returns a client that reaches every address: the user names the receiver, which is on
+// this machine as a rule.
+func toAnywhere() *egress.Client {
+	return egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}})
+}
+
 func (l *listen) run(cmd *cobra.Command) error {
 	if l.limit < 0 || cmd.Flags().Changed("limit") && l.limit == 0 {
 		return fault.New(fault.Usage, "--limit %d: want at least 1", l.limit)
@@ -87,8 +93,7 @@ func (l *listen) run(cmd *cobra.Command) error {
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// The user names the receiver, which is on this machine as a rule.
-	out := egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}})
+	out := toAnywhere()
 	defer out.Close()
 	l.send, l.out = out.RoundTrip, l.stream()
 	err := l.withHolder(ctx, l.follow)

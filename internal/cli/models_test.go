@@ -29,7 +29,7 @@ func TestJobsPage(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skipf("a tool of the page is not installed: %s", "curl")
 	}
-	runEmulated(t, "jobs", 14, "127.0.0.1:7431", freeAddress(t), "127.0.0.1:7420", freeAddress(t))
+	runEmulated(t, "jobs", 21, "127.0.0.1:7431", freeAddress(t), "127.0.0.1:7420", freeAddress(t))
 }
 
 // runEmulated runs a page that starts an emulator, and perhaps a server, in the background of its

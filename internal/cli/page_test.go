@@ -22,6 +22,8 @@ var pageBlock = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
 // text in it.
 func TestMoneyPage(t *testing.T) { runPage(t, "money", "metered-batch.yaml", "metered-batch.json") }
 
+func TestCachePage(t *testing.T) { runPage(t, "cache") }
+
 func TestNestingPage(t *testing.T) { runPage(t, "nesting", "pdf-library.yaml", "receipts") }
 
 func TestSecretsPage(t *testing.T) {

@@ -4,10 +4,12 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/roux-engine/roux/internal/provider"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -39,6 +41,9 @@ func (a *app) providersCommand() *cobra.Command {
 					return
 				}
 				a.table(rows, 6, 5)
+				if v := a.config.Get("public-url"); v.Origin == "default" && slices.ContainsFunc(list, provider.Info.HasWebhooks) {
+					a.say("no webhook can come without the address at which services reach the server (ROUX_PUBLIC_URL): without it they are only asked")
+				}
 			})
 			return nil
 		},

@@ -152,7 +152,7 @@ func (r *relay) hand(ctx context.Context, c *compiled, params map[string]any, fi
 	if err != nil {
 		return "", err
 	}
-	req := client.Handover{Plan: data, Recipe: c.recipe.Name, Version: c.recipe.Version, MaxCredits: pay.most, Key: pay.key}
+	req := client.Handover{Plan: data, Recipe: c.recipe.Name, Version: c.recipe.Version, MaxCredits: pay.most, Key: pay.key, NoCache: pay.noCache}
 	if len(params) > 0 {
 		req.Parameters = params
 	}

@@ -55,13 +55,13 @@ cat recipe.yaml | roux run - -o json`,
 				}); err != nil {
 					return err
 				}
-				return a.runThere(cmd.Context(), s, &serverRun{recipe: args[0], in: in, files: files, into: into, limit: limit, most: pay.most, dry: dry})
+				return a.runThere(cmd.Context(), s, &serverRun{recipe: args[0], in: in, files: files, into: into, limit: limit, most: pay.most, fresh: pay.noCache, dry: dry})
 			}
 			if a.isRegistered(args[0]) {
 				if err := refuseOfRegistered(cmd, "draft", "key", "recipes"); err != nil {
 					return err
 				}
-				return a.runRegistered(cmd.Context(), &serverRun{recipe: args[0], in: in, files: files, into: into, most: pay.most, dry: dry})
+				return a.runRegistered(cmd.Context(), &serverRun{recipe: args[0], in: in, files: files, into: into, most: pay.most, fresh: pay.noCache, dry: dry})
 			}
 			c, err := a.compileFile(args[0], limit)
 			if err != nil {
@@ -99,6 +99,7 @@ cat recipe.yaml | roux run - -o json`,
 	a.sourceFlags(cmd, &limit)
 	cmd.Flags().StringVar(&pay.key, "key", "", "name of a key of the account whose budget the run spends")
 	cmd.Flags().Int64Var(&pay.most, "max-credits", 0, "the most credits that the run pays, if the recipe and the account do not allow less")
+	cmd.Flags().BoolVar(&pay.noCache, "no-cache", false, "call every action, also in steps that may use an earlier result")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "check the input, show what would be reserved and whether the account can pay; run nothing")
 	cmd.Flags().BoolVar(&draft, "draft", false, "run a recipe whose status is draft")
 	return cmd
@@ -108,6 +109,8 @@ cat recipe.yaml | roux run - -o json`,
 type payment struct {
 	most int64  // credits; 0 = what the recipe and the account allow
 	key  string // a key of the account; "" = none
+	// noCache makes it pay for calls in place of which it could have earlier results.
+	noCache bool
 }
 
 // oneAndFiles requires one argument beside the files of --file. The shell has

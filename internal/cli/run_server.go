@@ -32,6 +32,7 @@ type serverRun struct {
 	into   string   // of --save
 	limit  int64    // of the source
 	most   int64    // of --max-credits
+	fresh  bool     // --no-cache
 	dry    bool
 }
 
@@ -192,7 +193,7 @@ func (a *app) prepareThere(ctx context.Context, s *remote.Server, r *serverRun) 
 	if err != nil {
 		return nil, err
 	}
-	p := &prepared{id: v.ID + "@" + v.Version, name: v.Name, req: client.ExecuteRequest{MaxCredits: r.most}}
+	p := &prepared{id: v.ID + "@" + v.Version, name: v.Name, req: client.ExecuteRequest{MaxCredits: r.most, NoCache: r.fresh}}
 	if len(params) > 0 {
 		p.req.Parameters = params
 	}

@@ -30,7 +30,8 @@ roux runs cancel run_01K3`,
 		Args: cobra.ArbitraryArgs,
 		RunE: group,
 	}
-	cmd.AddCommand(a.listCommand(), a.getCommand(), a.cancelCommand(), a.retryCommand(), a.signalCommand(), a.pauseCommand(), a.unpauseCommand(), a.releaseCommand(), a.adoptCommand(), a.deleteRunsCommand())
+	cmd.AddCommand(a.listCommand(), a.getCommand(), a.cancelCommand(), a.retryCommand(), a.signalCommand(), a.pauseCommand(), a.unpauseCommand(), a.releaseCommand(), a.deleteRunsCommand())
+	cmd.AddCommand(a.adoptCommands()...)
 	return cmd
 }
 
@@ -290,11 +291,34 @@ func stateOf(ctx context.Context, j store.Reader, head store.Head) (*view.Run, *
 	return v, run, nil
 }
 
+// upTo says until when a step waits for a person at most.
+func upTo(s *view.Step) string {
+	if s.Job == nil || !s.Job.Person || s.Due == 0 {
+		return ""
+	}
+	return ", until " + view.Stamp(s.Due)
+}
+
+// waitCommand returns the command that ends what a step waits for, or shows how; "" = there is none.
+func waitCommand(hint func(command, run string) string, v *view.Run, s *view.Step) string {
+	switch {
+	case s.Job != nil && s.Job.Person:
+		return hint("approvals show", view.OneLine(s.Job.ID))
+	case s.Job != nil:
+		return hint("jobs show", view.OneLine(s.Job.Provider+"/"+s.Job.ID))
+	}
+	return hint("runs signal", v.ID+" "+view.OneLine(s.Note))
+}
+
 // waitText says what a run waits for, and which command ends the wait.
 func (a *app) waitText(v *view.Run, state string) string {
 	for _, s := range v.Order {
-		if v.ByPath[s.Path] == s && s.Status == "waiting" && s.Note != "" {
-			return fmt.Sprintf("for the signal %s: `%s`", view.OneLine(s.Note), a.hint("runs signal", v.ID+" "+view.OneLine(s.Note)))
+		if v.ByPath[s.Path] == s && s.WaitsFor() != "" {
+			text := "for " + view.OneLine(s.WaitsFor()) + upTo(s)
+			if command := waitCommand(a.hint, v, s); command != "" {
+				text += ": `" + command + "`"
+			}
+			return text
 		}
 	}
 	return strings.ReplaceAll(state, "_", " ")
@@ -367,6 +391,12 @@ func (a *app) printRun(v *view.Run, f fullView, head store.Head) {
 			continue
 		}
 		note := view.Join(", ", s.Undone, s.Opened, s.Note)
+		if note == "" && s.Cached != "" && s.Code == "" {
+			note = view.Join(", ", s.Cached, s.Summary)
+		}
+		if s.Job != nil {
+			note = view.Join(", ", note, "for "+s.WaitsFor())
+		}
 		if s.Child != nil {
 			note = view.Join(", ", s.Child.Text(), note)
 		}

@@ -6,8 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -31,10 +29,13 @@ roux schedules history nightly`,
 		Args: cobra.ArbitraryArgs,
 		RunE: group,
 	}
-	cmd.AddCommand(a.addScheduleCommand(), a.listSchedulesCommand(), a.showScheduleCommand(), a.nextScheduleCommand(), a.runScheduleCommand(), a.scheduleHistoryCommand(),
-		a.changeScheduleCommand("pause", "Let a schedule start nothing until it is resumed", "What waits to be started is skipped. Runs that were started go on.", (*client.Schedules).Pause),
-		a.changeScheduleCommand("resume", "Let a paused schedule go on from now", "What it would have started meanwhile is not made up for.", (*client.Schedules).Resume),
-		a.deleteScheduleCommand())
+	cmd.AddCommand(a.addScheduleCommand(), a.listSchedulesCommand(), a.nextScheduleCommand(), a.runScheduleCommand(), a.scheduleHistoryCommand(),
+		a.scheduleCommand("show", "Show a schedule", "", (*client.Schedules).Get),
+		a.scheduleCommand("pause", "Let a schedule start nothing until it is resumed", ". What waits to be started is skipped. Runs that were started go on.", (*client.Schedules).Pause),
+		a.scheduleCommand("resume", "Let a paused schedule go on from now", ". What it would have started meanwhile is not made up for.", (*client.Schedules).Resume),
+		a.deleteCommand("delete", "schedule", "roux schedules delete nightly", func(ctx context.Context, c *client.Client, name string) error {
+			return c.Schedules.Delete(ctx, name)
+		}))
 	return cmd
 }
 
@@ -61,7 +62,7 @@ roux schedules add launch announce --at 2030-12-24T18:00 --zone Europe/Berlin`,
 				return err
 			}
 			defer closeInputs(list)
-			return a.onSchedule(cmd.Context(), func(ctx context.Context, c *client.Client) (*client.Schedule, error) {
+			return fetchAndShow(cmd.Context(), a, a.printSchedule, func(ctx context.Context, c *client.Client) (*client.Schedule, error) {
 				v, err := c.Recipes.Get(ctx, req.Recipe)
 				if err != nil {
 					return nil, err
@@ -123,20 +124,6 @@ func overlapWords() (words []string) {
 	return words
 }
 
-// onSchedule shows the schedule that fn returns.
-func (a *app) onSchedule(ctx context.Context, fn func(context.Context, *client.Client) (*client.Schedule, error)) error {
-	var s *client.Schedule
-	err := a.operating(ctx, false, func(ctx context.Context, c *client.Client) (err error) {
-		s, err = fn(ctx, c)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	a.show(s, func() { a.printSchedule(s) })
-	return nil
-}
-
 // whenText says when a schedule occurs.
 func whenText(s *client.Schedule) string {
 	switch {
@@ -149,42 +136,29 @@ func whenText(s *client.Schedule) string {
 }
 
 func (a *app) printSchedule(s *client.Schedule) {
-	rows := [][]string{{"schedule", s.ID}, {"name", s.Name}}
-	add := func(name, text string) {
-		if text != "" {
-			rows = append(rows, []string{name, view.OneLine(text)})
-		}
-	}
-	state := s.State
-	if s.PausedAt != nil {
-		state += " since " + a.exact(s.PausedAt.UnixMicro())
-	}
-	add("state", state)
-	add("description", s.Description)
-	add("recipe", s.Recipe)
-	add("when", whenText(s))
+	d := details{{"schedule", s.ID}, {"name", s.Name}}
+	d.add("state", a.stateSince(s.State, s.PausedAt))
+	d.add("description", s.Description)
+	d.add("recipe", s.Recipe)
+	d.add("when", whenText(s))
 	if s.NextAt != nil {
-		add("next", view.Stamp(s.NextAt.UnixMicro()))
+		d.add("next", view.Stamp(s.NextAt.UnixMicro()))
 	}
-	add("jitter", s.Jitter)
-	add("catch up", s.CatchUp)
-	add("overlap", s.Overlap)
+	d.add("jitter", s.Jitter)
+	d.add("catch up", s.CatchUp)
+	d.add("overlap", s.Overlap)
 	if s.Waiting > 0 {
-		add("waiting", fmt.Sprint(s.Waiting))
+		d.add("waiting", fmt.Sprint(s.Waiting))
 	}
-	add("input", strings.Join(s.InputFields, ", "))
-	add("files", strings.Join(s.FileHashes, ", "))
-	var labels []string
-	for _, name := range slices.Sorted(maps.Keys(s.Labels)) {
-		labels = append(labels, name+"="+s.Labels[name])
-	}
-	add("labels", strings.Join(labels, ", "))
+	d.add("input", strings.Join(s.InputFields, ", "))
+	d.add("files", strings.Join(s.FileHashes, ", "))
+	d.add("labels", labelsText(s.Labels))
 	if s.MaxCredits > 0 {
-		add("max credits", fmt.Sprint(s.MaxCredits))
+		d.add("max credits", fmt.Sprint(s.MaxCredits))
 	}
-	add("last run", s.LastExecutionID)
-	add("created", a.exact(s.CreatedAt.UnixMicro()))
-	a.sheet(rows)
+	d.add("last run", s.LastExecutionID)
+	d.add("created", a.exact(s.CreatedAt.UnixMicro()))
+	a.sheet(d)
 }
 
 func (a *app) listSchedulesCommand() *cobra.Command {
@@ -194,10 +168,8 @@ func (a *app) listSchedulesCommand() *cobra.Command {
 		Example: "roux schedules list",
 		Args:    wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var list []client.Schedule
-			err := a.operating(cmd.Context(), false, func(ctx context.Context, c *client.Client) (err error) {
-				list, err = client.Collect(c.Schedules.List(ctx), 0)
-				return err
+			list, err := fetch(cmd.Context(), a, func(ctx context.Context, c *client.Client) ([]client.Schedule, error) {
+				return client.Collect(c.Schedules.List(ctx), 0)
 			})
 			if err != nil {
 				return err
@@ -223,48 +195,18 @@ func (a *app) listSchedulesCommand() *cobra.Command {
 	}
 }
 
-func (a *app) showScheduleCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "show SCHEDULE",
-		Short:   "Show a schedule",
-		Example: "roux schedules show nightly",
-		Args:    wants(1, 1, "SCHEDULE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.onSchedule(cmd.Context(), func(ctx context.Context, c *client.Client) (*client.Schedule, error) {
-				return c.Schedules.Get(ctx, args[0])
-			})
-		},
-	}
-}
-
-func (a *app) changeScheduleCommand(verb, short, more string, fn func(*client.Schedules, context.Context, string) (*client.Schedule, error)) *cobra.Command {
+// scheduleCommand returns a command that shows a schedule after fn has got or changed it.
+func (a *app) scheduleCommand(verb, short, more string, fn func(*client.Schedules, context.Context, string) (*client.Schedule, error)) *cobra.Command {
 	return &cobra.Command{
 		Use:     verb + " SCHEDULE",
 		Short:   short,
-		Long:    short + ". " + more,
+		Long:    short + more,
 		Example: "roux schedules " + verb + " nightly",
 		Args:    wants(1, 1, "SCHEDULE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.onSchedule(cmd.Context(), func(ctx context.Context, c *client.Client) (*client.Schedule, error) {
+			return fetchAndShow(cmd.Context(), a, a.printSchedule, func(ctx context.Context, c *client.Client) (*client.Schedule, error) {
 				return fn(c.Schedules, ctx, args[0])
 			})
-		},
-	}
-}
-
-func (a *app) deleteScheduleCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "delete SCHEDULE",
-		Short:   "Delete a schedule with its history; its runs go on",
-		Example: "roux schedules delete nightly",
-		Args:    wants(1, 1, "SCHEDULE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			err := a.operating(cmd.Context(), false, func(ctx context.Context, c *client.Client) error { return c.Schedules.Delete(ctx, args[0]) })
-			if err != nil {
-				return err
-			}
-			a.show(map[string]string{"schedule": args[0], "done": "is deleted"}, func() { a.text("%s is deleted\n", view.OneLine(args[0])) })
-			return nil
 		},
 	}
 }
@@ -280,10 +222,8 @@ func (a *app) nextScheduleCommand() *cobra.Command {
 			if n < 1 || n > 100 {
 				return fault.New(fault.Usage, "--count %d: want 1 to 100", n)
 			}
-			var list []client.ScheduleTime
-			err := a.operating(cmd.Context(), false, func(ctx context.Context, c *client.Client) (err error) {
-				list, err = client.Collect(c.Schedules.Next(ctx, args[0], n), 0)
-				return err
+			list, err := fetch(cmd.Context(), a, func(ctx context.Context, c *client.Client) ([]client.ScheduleTime, error) {
+				return client.Collect(c.Schedules.Next(ctx, args[0], n), 0)
 			})
 			if err != nil {
 				return err
@@ -311,27 +251,18 @@ func (a *app) runScheduleCommand() *cobra.Command {
 		Example: "roux schedules run-now nightly",
 		Args:    wants(1, 1, "SCHEDULE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var f *client.ScheduleFiring
-			err := a.operating(cmd.Context(), false, func(ctx context.Context, c *client.Client) (err error) {
-				f, err = c.Schedules.Run(ctx, args[0])
-				return err
+			return fetchAndShow(cmd.Context(), a, a.printFiring, func(ctx context.Context, c *client.Client) (*client.ScheduleFiring, error) {
+				return c.Schedules.Run(ctx, args[0])
 			})
-			if err != nil {
-				return err
-			}
-			a.show(f, func() {
-				rows := [][]string{{"result", f.Result}}
-				if f.ExecutionID != "" {
-					rows = append(rows, []string{"run", f.ExecutionID})
-				}
-				if f.Reason != "" {
-					rows = append(rows, []string{"reason", view.OneLine(f.Reason)})
-				}
-				a.sheet(rows)
-			})
-			return nil
 		},
 	}
+}
+
+func (a *app) printFiring(f *client.ScheduleFiring) {
+	d := details{{"result", f.Result}}
+	d.add("run", f.ExecutionID)
+	d.add("reason", view.Join(": ", f.ErrorCode, f.Reason))
+	a.sheet(d)
 }
 
 func (a *app) scheduleHistoryCommand() *cobra.Command {
@@ -345,10 +276,8 @@ func (a *app) scheduleHistoryCommand() *cobra.Command {
 			if limit < 1 || limit > 100 {
 				return fault.New(fault.Usage, "--limit %d: want 1 to 100", limit)
 			}
-			var list []client.ScheduleFiring
-			err := a.operating(cmd.Context(), false, func(ctx context.Context, c *client.Client) (err error) {
-				list, err = client.Collect(c.Schedules.History(ctx, args[0]), limit)
-				return err
+			list, err := fetch(cmd.Context(), a, func(ctx context.Context, c *client.Client) ([]client.ScheduleFiring, error) {
+				return client.Collect(c.Schedules.History(ctx, args[0]), limit)
 			})
 			if err != nil {
 				return err

@@ -71,8 +71,12 @@ func (a *app) prepare(cmd *cobra.Command) error {
 	}
 	providers, err := a.config.Providers()
 	workers, wrong := a.config.Workers()
-	if err = errors.Join(err, wrong); err == nil {
+	set, invalid := a.config.Limits()
+	a.limits = set
+	if err = errors.Join(err, wrong, invalid); err == nil {
 		err = a.useActions(allow, a.config.Prices(), commands, providers, workers)
+		moderators, wrong := a.config.Moderation()
+		err = errors.Join(err, wrong, a.built.AddModerators(moderators, a.getenv))
 	}
 	if err != nil && !lenient(cmd) {
 		return err

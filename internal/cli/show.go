@@ -164,6 +164,9 @@ func nameOf(n *jsonx.Node) (string, bool) {
 	if n.Kind == jsonx.String {
 		return n.Text, true
 	}
+	if provider, job := n.Child("provider"), n.Child("job"); provider != nil && job != nil { // as `jobs show` takes it
+		return provider.Text + "/" + job.Text, true
+	}
 	for _, f := range nameFields {
 		switch c := n.Child(f); {
 		case c == nil:

@@ -25,6 +25,7 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/simulate"
+	"github.com/roux-engine/roux/internal/simulate/answer"
 	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
@@ -181,7 +182,11 @@ func (a *app) simInput(p *plan.Plan, input map[string]any, files []simulate.File
 	if len(p.InputSchema) == 0 {
 		return nil
 	}
-	made := simulate.NewAnswers(a.actions, files).Complete(rand.New(rand.NewPCG(1, 1)), p.InputSchema, input)
+	var hashes []string
+	for i := range files {
+		hashes = append(hashes, files[i].Hash)
+	}
+	made := answer.New(a.actions, hashes, nil).Complete(rand.New(rand.NewPCG(1, 1)), p.InputSchema, input)
 	var shown []string
 	for _, name := range made {
 		value, err := jsonx.Canonical(input[name])

@@ -269,9 +269,15 @@ func slotsText(limits []client.LimitLoad) string {
 	var parts []string
 	for i := range limits {
 		l := &limits[i]
-		part := view.Join(" ", l.Of, view.OneLine(l.Name), fmt.Sprintf("%d of %d", l.Used, l.Slots))
+		part := view.Join(" ", l.Of, view.OneLine(l.Name), view.OneLine(l.Key))
+		if l.Slots > 0 {
+			part += fmt.Sprintf(" %d of %d", l.Used, l.Slots)
+		}
 		if l.Waiting > 0 {
 			part += fmt.Sprintf(", %d waiting", l.Waiting)
+		}
+		if l.Until != "" {
+			part += " until " + l.Until
 		}
 		parts = append(parts, part)
 	}

@@ -66,8 +66,10 @@ func (t *tree) next(v *view.Run) []string {
 		return []string{"  next: " + t.hint("explain", v.ID) + ", which says how many credits it needs"}
 	}
 	for _, s := range v.Order {
-		if v.ByPath[s.Path] == s && s.Status == "waiting" && s.Note != "" {
-			return []string{"  next: " + t.hint("runs signal", v.ID+" "+view.OneLine(s.Note))}
+		if v.ByPath[s.Path] == s && s.WaitsFor() != "" {
+			if command := waitCommand(t.hint, v, s); command != "" {
+				return []string{"  next: " + command}
+			}
 		}
 	}
 	return nil
@@ -143,7 +145,7 @@ func (t *tree) detail(v *view.Run, s *view.Step) string {
 	case "completed":
 		what := s.Opened
 		if what == "" {
-			what = s.Summary
+			what = view.Join(", ", s.Cached, s.Summary)
 		}
 		return term.Pad(left0(s.Micros), 9) + " " + term.Pad(view.Credits(s.Cost), 5) + " " + t.screen.Paint("quiet", view.Join(", ", s.Undone, what))
 	case "running":
@@ -159,8 +161,8 @@ func (t *tree) detail(v *view.Run, s *view.Step) string {
 		return term.Pad("in "+left(s.Due), 9) + " " + t.screen.Paint("failed", view.Join(": ", string(s.Code), view.OneLine(s.Message)))
 	case "waiting":
 		what := ""
-		if s.Note != "" {
-			what = "for the signal " + view.OneLine(s.Note)
+		if on := s.WaitsFor(); on != "" {
+			what = "for " + view.OneLine(on)
 		}
 		if s.Due > 0 {
 			what = view.Join(", ", what, "at most "+left(s.Due))

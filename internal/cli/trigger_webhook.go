@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -89,9 +88,11 @@ func (a *app) triggerWebhook(ctx context.Context, w *fakeWebhook) error {
 	if w.duplicate {
 		times = 2
 	}
+	out := toAnywhere()
+	defer out.Close()
 	answers, refused := []fakeAnswer{}, false
 	for range times {
-		answer, err := a.sendWebhook(ctx, w, header, body)
+		answer, err := a.sendWebhook(ctx, out, w, header, body)
 		if err != nil {
 			return err
 		}
@@ -110,7 +111,7 @@ func (a *app) triggerWebhook(ctx context.Context, w *fakeWebhook) error {
 }
 
 // sendWebhook sends a webhook to the server.
-func (a *app) sendWebhook(ctx context.Context, w *fakeWebhook, header http.Header, body []byte) (*fakeAnswer, error) {
+func (a *app) sendWebhook(ctx context.Context, out *egress.Client, w *fakeWebhook, header http.Header, body []byte) (*fakeAnswer, error) {
 	to := strings.TrimSuffix(a.target.URL.Value, "/") + "/v1/providers/" + w.provider + "/webhook"
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
@@ -118,9 +119,6 @@ func (a *app) sendWebhook(ctx context.Context, w *fakeWebhook, header http.Heade
 	}
 	req.Header = header.Clone()
 	req.Header.Set("Content-Type", "application/json")
-	// The user names the server, which may be on this machine.
-	out := egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}})
-	defer out.Close()
 	res, err := out.RoundTrip(req)
 	if err != nil {
 		return nil, err

@@ -5,14 +5,13 @@ package cli
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/client"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/inbound"
 	"github.com/roux-engine/roux/internal/scheduler"
 	"github.com/roux-engine/roux/internal/signature"
 	"github.com/roux-engine/roux/internal/view"
@@ -30,10 +29,14 @@ roux triggers history on-push`,
 		Args: cobra.ArbitraryArgs,
 		RunE: group,
 	}
-	cmd.AddCommand(a.addTriggerCommand(), a.listTriggersCommand(), a.getTriggerCommand(), a.testTriggerCommand(), a.triggerHistoryCommand(),
-		a.changeTriggerCommand("pause", "Let a trigger accept and ignore what it gets until it is resumed", (*client.Triggers).Pause),
-		a.changeTriggerCommand("resume", "Let a paused trigger start runs again", (*client.Triggers).Resume),
-		a.deleteTriggerCommand())
+	cmd.AddCommand(a.addTriggerCommand(), a.listTriggersCommand(), a.testTriggerCommand(), a.triggerHistoryCommand(),
+		a.triggerCommand("get", "Show a trigger", (*client.Triggers).Get),
+		a.rotateTriggerCommand(),
+		a.triggerCommand("pause", "Let a trigger accept and ignore what it gets until it is resumed", (*client.Triggers).Pause),
+		a.triggerCommand("resume", "Let a paused trigger start runs again", (*client.Triggers).Resume),
+		a.deleteCommand("rm", "trigger", "roux triggers rm on-push", func(ctx context.Context, c *client.Client, name string) error {
+			return c.Triggers.Delete(ctx, name)
+		}))
 	return cmd
 }
 
@@ -66,14 +69,14 @@ roux triggers add merged deploy --scheme token --header X-Gitlab-Token --secret 
 			if req.Signature.Scheme == "" || req.Signature.Secret == "" {
 				return fault.New(fault.Usage, "a trigger needs --scheme and --secret, such as --scheme hmac --secret github-webhook; `roux secrets set` keeps the secret")
 			}
-			if req.Key == "" {
-				req.IfActive = ""
+			if req.Key == "" && !cmd.Flags().Changed("if-active") {
+				req.IfActive = "" // the default is of triggers with a key
 			}
 			var err error
 			if req.Parameters, err = a.mapping(parameters); err != nil {
 				return err
 			}
-			return a.onTrigger(cmd.Context(), func(ctx context.Context, c *client.Client) (*client.Trigger, error) {
+			return fetchAndShow(cmd.Context(), a, a.printTrigger, func(ctx context.Context, c *client.Client) (*client.Trigger, error) {
 				return c.Triggers.Create(ctx, req)
 			})
 		},
@@ -114,52 +117,56 @@ func (a *app) mapping(text string) (any, error) {
 	return nil, err
 }
 
-// onTrigger shows the trigger that fn returns.
-func (a *app) onTrigger(ctx context.Context, fn func(context.Context, *client.Client) (*client.Trigger, error)) error {
-	var t *client.Trigger
-	err := a.operating(ctx, false, func(ctx context.Context, c *client.Client) (err error) {
-		t, err = fn(ctx, c)
-		return err
-	})
-	if err != nil {
-		return err
+func (a *app) printTrigger(t *client.Trigger) {
+	d := details{{"trigger", t.ID}, {"name", t.Name}}
+	d.add("state", a.stateSince(t.State, t.PausedAt))
+	d.add("description", t.Description)
+	d.add("receives at", "POST "+t.ReceiveURL)
+	d.add("recipe", t.Recipe)
+	d.add("signed by", signatureText(&t.Signature))
+	if p := t.Previous; p != nil && p.Until.After(a.now()) {
+		d.add("and by", "the secret "+p.Secret+", until "+view.Stamp(p.Until.UnixMicro()))
 	}
-	a.show(t, func() { a.printTrigger(t) })
-	return nil
+	d.add("when", t.When)
+	d.add("parameters", string(t.Parameters))
+	d.add("key", t.Key)
+	d.add("if active", t.IfActive)
+	d.add("debounce", t.Debounce)
+	d.add("delivery id", t.DeliveryID)
+	d.add("labels", labelsText(t.Labels))
+	if t.MaxCredits > 0 {
+		d.add("max credits", fmt.Sprint(t.MaxCredits))
+	}
+	d.add("created", a.exact(t.CreatedAt.UnixMicro()))
+	a.sheet(d)
 }
 
-func (a *app) printTrigger(t *client.Trigger) {
-	rows := [][]string{{"trigger", t.ID}, {"name", t.Name}}
-	add := func(name, text string) {
-		if text != "" {
-			rows = append(rows, []string{name, view.OneLine(text)})
-		}
+func (a *app) rotateTriggerCommand() *cobra.Command {
+	var secret string
+	var keep int
+	cmd := &cobra.Command{
+		Use:   "rotate TRIGGER --secret NAME",
+		Short: "Give a trigger another secret, at the same address",
+		Long: "Give a trigger another secret, at the same address. Set it under a name of its own first. For --keep-hours, what is signed with the secret before is taken as well, so that " +
+			"the sender can change over; then delete that one. Use 0 for a secret that somebody may have read.",
+		Example: `pass show github-webhook-2 | roux secrets set github-webhook-2
+roux triggers rotate on-push --secret github-webhook-2 --keep-hours 48`,
+		Args: wants(1, 1, "TRIGGER --secret NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case secret == "":
+				return fault.New(fault.Usage, "rotate needs --secret NAME; `roux secrets set` keeps the value")
+			case keep < 0 || keep > int(inbound.MaxKeep.Hours()):
+				return fault.New(fault.Usage, "--keep-hours %d: want 0 to %d", keep, int(inbound.MaxKeep.Hours()))
+			}
+			return fetchAndShow(cmd.Context(), a, a.printTrigger, func(ctx context.Context, c *client.Client) (*client.Trigger, error) {
+				return c.Triggers.Rotate(ctx, args[0], client.NewTriggerSecret{Secret: secret, KeepHours: &keep})
+			})
+		},
 	}
-	state := t.State
-	if t.PausedAt != nil {
-		state += " since " + a.exact(t.PausedAt.UnixMicro())
-	}
-	add("state", state)
-	add("description", t.Description)
-	add("receives at", "POST "+t.ReceiveURL)
-	add("recipe", t.Recipe)
-	add("signed by", signatureText(&t.Signature))
-	add("when", t.When)
-	add("parameters", string(t.Parameters))
-	add("key", t.Key)
-	add("if active", t.IfActive)
-	add("debounce", t.Debounce)
-	add("delivery id", t.DeliveryID)
-	var labels []string
-	for _, name := range slices.Sorted(maps.Keys(t.Labels)) {
-		labels = append(labels, name+"="+t.Labels[name])
-	}
-	add("labels", strings.Join(labels, ", "))
-	if t.MaxCredits > 0 {
-		add("max credits", fmt.Sprint(t.MaxCredits))
-	}
-	add("created", a.exact(t.CreatedAt.UnixMicro()))
-	a.sheet(rows)
+	cmd.Flags().StringVar(&secret, "secret", "", "name of the secret of the account that senders sign with from now on")
+	cmd.Flags().IntVar(&keep, "keep-hours", int(inbound.DefaultKeep.Hours()), "how long what is signed with the secret before is taken")
+	return cmd
 }
 
 // signatureText says how deliveries are signed.
@@ -184,10 +191,8 @@ func (a *app) listTriggersCommand() *cobra.Command {
 		Example: "roux triggers list",
 		Args:    wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var list []client.Trigger
-			err := a.operating(cmd.Context(), false, func(ctx context.Context, c *client.Client) (err error) {
-				list, err = client.Collect(c.Triggers.List(ctx), 0)
-				return err
+			list, err := fetch(cmd.Context(), a, func(ctx context.Context, c *client.Client) ([]client.Trigger, error) {
+				return client.Collect(c.Triggers.List(ctx), 0)
 			})
 			if err != nil {
 				return err
@@ -209,47 +214,17 @@ func (a *app) listTriggersCommand() *cobra.Command {
 	}
 }
 
-func (a *app) getTriggerCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "get TRIGGER",
-		Short:   "Show a trigger",
-		Example: "roux triggers get on-push",
-		Args:    wants(1, 1, "TRIGGER"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.onTrigger(cmd.Context(), func(ctx context.Context, c *client.Client) (*client.Trigger, error) {
-				return c.Triggers.Get(ctx, args[0])
-			})
-		},
-	}
-}
-
-func (a *app) changeTriggerCommand(verb, short string, fn func(*client.Triggers, context.Context, string) (*client.Trigger, error)) *cobra.Command {
+// triggerCommand returns a command that shows a trigger after fn has got or changed it.
+func (a *app) triggerCommand(verb, short string, fn func(*client.Triggers, context.Context, string) (*client.Trigger, error)) *cobra.Command {
 	return &cobra.Command{
 		Use:     verb + " TRIGGER",
 		Short:   short,
 		Example: "roux triggers " + verb + " on-push",
 		Args:    wants(1, 1, "TRIGGER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.onTrigger(cmd.Context(), func(ctx context.Context, c *client.Client) (*client.Trigger, error) {
+			return fetchAndShow(cmd.Context(), a, a.printTrigger, func(ctx context.Context, c *client.Client) (*client.Trigger, error) {
 				return fn(c.Triggers, ctx, args[0])
 			})
-		},
-	}
-}
-
-func (a *app) deleteTriggerCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "rm TRIGGER",
-		Short:   "Delete a trigger with its history; its runs go on",
-		Example: "roux triggers rm on-push",
-		Args:    wants(1, 1, "TRIGGER"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			err := a.operating(cmd.Context(), false, func(ctx context.Context, c *client.Client) error { return c.Triggers.Delete(ctx, args[0]) })
-			if err != nil {
-				return err
-			}
-			a.show(map[string]string{"trigger": args[0], "done": "is deleted"}, func() { a.text("%s is deleted\n", view.OneLine(args[0])) })
-			return nil
 		},
 	}
 }

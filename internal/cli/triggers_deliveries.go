@@ -28,16 +28,9 @@ roux triggers test on-push --body @delivery.json`,
 			if sample.Body, err = a.jsonFlag("body", body); err != nil {
 				return err
 			}
-			var t *client.TriggerTrial
-			err = a.operating(cmd.Context(), false, func(ctx context.Context, c *client.Client) (err error) {
-				t, err = c.Triggers.Test(ctx, args[0], sample)
-				return err
+			return fetchAndShow(cmd.Context(), a, a.printTrial, func(ctx context.Context, c *client.Client) (*client.TriggerTrial, error) {
+				return c.Triggers.Test(ctx, args[0], sample)
 			})
-			if err != nil {
-				return err
-			}
-			a.show(t, func() { a.printTrial(t) })
-			return nil
 		},
 	}
 	f := cmd.Flags()
@@ -48,21 +41,16 @@ roux triggers test on-push --body @delivery.json`,
 }
 
 func (a *app) printTrial(t *client.TriggerTrial) {
-	rows := [][]string{{"result", t.Result}}
-	add := func(name, text string) {
-		if text != "" {
-			rows = append(rows, []string{name, view.OneLine(text)})
-		}
-	}
-	add("reason", view.Join(": ", t.ErrorCode, t.Reason))
-	add("delivery", t.Delivery)
-	add("parameters", string(t.Parameters))
-	add("key", t.Key)
-	add("secret", t.Secret)
+	d := details{{"result", t.Result}}
+	d.add("reason", view.Join(": ", t.ErrorCode, t.Reason))
+	d.add("delivery", t.Delivery)
+	d.add("parameters", string(t.Parameters))
+	d.add("key", t.Key)
+	d.add("secret", t.Secret)
 	if t.Paused {
-		add("paused", "deliveries are ignored until `roux triggers resume`")
+		d.add("paused", "deliveries are ignored until `roux triggers resume`")
 	}
-	a.sheet(rows)
+	a.sheet(d)
 }
 
 func (a *app) triggerHistoryCommand() *cobra.Command {
@@ -76,10 +64,8 @@ func (a *app) triggerHistoryCommand() *cobra.Command {
 			if limit < 1 || limit > 100 {
 				return fault.New(fault.Usage, "--limit %d: want 1 to 100", limit)
 			}
-			var list []client.TriggerDelivery
-			err := a.operating(cmd.Context(), false, func(ctx context.Context, c *client.Client) (err error) {
-				list, err = client.Collect(c.Triggers.History(ctx, args[0]), limit)
-				return err
+			list, err := fetch(cmd.Context(), a, func(ctx context.Context, c *client.Client) ([]client.TriggerDelivery, error) {
+				return client.Collect(c.Triggers.History(ctx, args[0]), limit)
 			})
 			if err != nil {
 				return err

@@ -51,8 +51,8 @@ roux worker --queue gpu --label gpu=yes`,
 	cmd.Flags().StringArrayVar(&w.actions, "action", nil, "only this action (repeatable; default: all that there are here)")
 	cmd.Flags().StringArrayVar(&w.labels, "label", nil, "what this worker has, as NAME=VALUE (repeatable)")
 	cmd.Flags().IntVar(&w.concurrency, "concurrency", 4, "tasks that are under way at once, up to 1000")
-	cmd.AddCommand(a.conformCommands()...)
 	cmd.Flags().DurationVar(&w.grace, "grace", 30*time.Second, "how long tasks under way may take after SIGTERM")
+	cmd.AddCommand(a.conformCommands()...)
 	return cmd
 }
 
@@ -98,7 +98,7 @@ func (a *app) work(ctx context.Context, w *workerSpec) error {
 func (a *app) workerActions(names []string) (own []action.Action, err error) {
 	byName := map[string]action.Action{}
 	for _, act := range a.list {
-		if act.Run != nil && len(act.Streams) == 0 && act.Provider != jobs.Workers {
+		if act.Run != nil && len(act.Streams) == 0 && !jobs.Within(act.Provider) {
 			byName[act.Name] = act
 		}
 	}

@@ -20,11 +20,12 @@ const whatConforms = `Check that a program is a remote worker. A server of its o
 The program gets ROUX_SERVER, ROUX_KEY (a key with the role worker) and ROUX_QUEUE=conform, and carries out at least two tasks at once, of these actions:
 
   conform-echo      returns its input
-  conform-fail      fails with the code and the message of its input; without a code it raises an error of the language with that message
+  conform-fail      fails with the code, the message and the outcomeUnknown of its input; without a code it raises an error of the language with that message
   conform-progress  reports the progress 0.25, 0.5 and 0.75, the log line "a line of the log", the pieces of text a, b and c, and the preview {"so": "far"}, and returns {"done": true}
   conform-slow      returns {"slept": MS} after the milliseconds "ms" of its input, or when it is cancelled
   conform-file      reads the file with the hash "file" of its input, stores its content in upper case as another one, and returns {"size": BYTES, "upper": HASH}
   conform-key       returns effectKey, attempt, account, run and step of its task
+  conform-submit    has submitted the job "job" of its input to the provider conform, which may take 600 s
   conform-big       returns {"text": …} with as many bytes as "bytes" of its input says
 
 It asks for these actions by name, since the queue has another one. The protocol is in docs/workers.md. It takes a minute.`

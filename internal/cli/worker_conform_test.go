@@ -22,13 +22,16 @@ func conforms(t *testing.T, command ...string) {
 	if err := json.Unmarshal([]byte(out), &found); err != nil {
 		t.Fatalf("%v\n%s%s", err, out, talk)
 	}
+	if code != 0 || found.Failed > 0 || found.Passed < 16 {
+		t.Errorf("exit %d, %d passed, %d failed\n%s", code, found.Passed, found.Failed, talk)
+	}
+	for _, c := range found.Cases { // after the talk of the worker, so that the end of a log has them
+		t.Logf("%6d ms  %s", c.MS, c.Name)
+	}
 	for _, c := range found.Cases {
 		if !c.OK {
 			t.Errorf("%s", caseLine(&c))
 		}
-	}
-	if code != 0 || found.Failed > 0 || found.Passed < 16 {
-		t.Errorf("exit %d, %d passed, %d failed\n%s", code, found.Passed, found.Failed, talk)
 	}
 }
 

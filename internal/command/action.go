@@ -5,6 +5,8 @@ package command
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -190,6 +192,7 @@ func (c *command) action() action.Action {
 	return action.Action{
 		Name:        Prefix + c.name,
 		Version:     cmp.Or(s.Version, "1.0.0"),
+		Revision:    s.revision(),
 		Description: cmp.Or(s.Description, "Runs the command "+c.name+", which the operator has configured."),
 		Input:       s.inputSchema(),
 		Output:      s.outputSchema(),
@@ -200,6 +203,17 @@ func (c *command) action() action.Action {
 		Faults:      []fault.Code{fault.CommandFailed, fault.CommandTemporary, fault.CommandLimit, fault.FileNotFound, fault.FileTooLarge},
 		Run:         c.run,
 	}
+}
+
+// revision names what the program is, what it is given, and what it can reach. Limits and accounts do
+// not change a result.
+func (s *Spec) revision() string {
+	data, err := json.Marshal([]any{s.Run, s.Parameters, s.Env, s.Stdin, s.Stdout, s.Outputs, s.OKExitCodes, s.Network, s.Read, s.Confine})
+	if err != nil {
+		return "" // cannot happen: it consists of texts, numbers and JSON that was read
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8])
 }
 
 func (c *command) limitTexts() []string {

@@ -149,6 +149,47 @@ func TestDeclaration(t *testing.T) {
 	}
 }
 
+// What may change a result of a command changes its revision, which is part of the key of cached
+// results; what bounds it, and who may use it, does not.
+func TestRevision(t *testing.T) {
+	revision := func(text string) string {
+		_, act := parsed(t, text)
+		if act.Revision == "" {
+			t.Fatalf("%s has no revision", text)
+		}
+		return act.Revision
+	}
+	was := revision(`{"run": ["cat", "{a}"], "parameters": {"a": {"type": "string"}}}`)
+	seen := map[string]string{was: "as it was"}
+	for name, text := range map[string]string{
+		"another program":        `{"run": ["tac", "{a}"], "parameters": {"a": {"type": "string"}}}`,
+		"another argument":       `{"run": ["cat", "-n", "{a}"], "parameters": {"a": {"type": "string"}}}`,
+		"another parameter":      `{"run": ["cat", "{a}"], "parameters": {"a": {"type": "string", "default": "x"}}}`,
+		"another environment":    `{"run": ["cat", "{a}"], "env": {"LANG": "C"}, "parameters": {"a": {"type": "string"}}}`,
+		"standard input":         `{"run": ["cat", "{a}"], "stdin": "{a}", "parameters": {"a": {"type": "string"}}}`,
+		"standard output":        `{"run": ["cat", "{a}"], "stdout": "json", "parameters": {"a": {"type": "string"}}}`,
+		"files that it makes":    `{"run": ["cat", "{a}"], "outputs": {"out": "out.png"}, "parameters": {"a": {"type": "string"}}}`,
+		"a network":              `{"run": ["cat", "{a}"], "network": true, "parameters": {"a": {"type": "string"}}}`,
+		"files that it reads":    `{"run": ["cat", "{a}"], "read": ["/srv"], "parameters": {"a": {"type": "string"}}}`,
+		"no confinement":         `{"run": ["cat", "{a}"], "confine": "none", "parameters": {"a": {"type": "string"}}}`,
+		"other codes of success": `{"run": ["cat", "{a}"], "ok_exit_codes": [0, 1], "parameters": {"a": {"type": "string"}}}`,
+	} {
+		got := revision(text)
+		if other, taken := seen[got]; taken {
+			t.Errorf("%s: its revision is that of %s", name, other)
+		}
+		seen[got] = name
+	}
+	for _, text := range []string{
+		`{"run": ["cat", "{a}"], "parameters": {"a": {"type": "string"}}}`,
+		`{"run": ["cat", "{a}"], "parameters": {"a": {"type": "string"}}, "accounts": ["acme"], "timeout": "5s", "slots": 2, "description": "Shows it."}`,
+	} {
+		if got := revision(text); got != was {
+			t.Errorf("%s has another revision", text)
+		}
+	}
+}
+
 // Only the accounts that are named have a command, and the account local without any.
 func TestX205_Accounts(t *testing.T) {
 	set, act := parsed(t, `{"run": ["ls"], "accounts": ["acme"]}`)

@@ -238,8 +238,13 @@ func (j *job) execute(ctx context.Context) error {
 	res, err := confine.Run(ctx, &j.box, confine.Streams{Stdin: j.stdin, Stdout: j.stdout, Stderr: j.stderr})
 	j.stdout.end()
 	j.stderr.end()
-	if err != nil {
+	switch {
+	case err != nil && fault.CodeOf(err) == fault.CommandLimit: // it was killed in the middle of its work
+		return fault.Unsure(j.withEnd(err))
+	case err != nil:
 		return j.withEnd(err)
+	case res.Limit != "" || res.Signal != "" || j.stdout.failed != nil:
+		return fault.Unsure(j.judge(res))
 	}
 	return j.judge(res)
 }

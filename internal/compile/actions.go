@@ -113,7 +113,7 @@ func (c *compiler) findAction(i int32) {
 	n := &c.nodes[i]
 	ref, at := n.src.Action, n.ptr+"/action"
 	var a *action.Action
-	if c.opt.Actions != nil {
+	if c.opt.Actions != nil && ref.Name != approvalAction {
 		if a = c.opt.Actions.Find(ref.Name, ref.Version); a != nil {
 			n.decl = c.declare(a)
 			return
@@ -184,8 +184,11 @@ func (c *compiler) parameters(i int32) {
 // and the pointer to them.
 func (c *compiler) fixedInputs(i int32) (given map[string]json.RawMessage, ptr string) {
 	n := &c.nodes[i]
-	if c.p.Steps[i].Kind == plan.Recipe {
+	switch {
+	case c.p.Steps[i].Kind == plan.Recipe:
 		return n.src.Recipe.Inputs, n.ptr + "/recipe/inputs"
+	case c.isApproval(i):
+		return nil, n.ptr + "/wait/approval"
 	}
 	return n.src.Action.Parameters, n.ptr + "/action/parameters"
 }

@@ -14,6 +14,7 @@ func testActions() *Catalogue {
 	no := false
 	file := `{"type":"object","required":["file"],"additionalProperties":false,"properties":{"file":{"type":"string","format":"file"}}}`
 	return NewCatalogue(
+		&action.Action{Name: "@approval", Version: "1.0.0", Output: json.RawMessage(`{"type":"object","properties":{"decision":{"type":"string"},"values":{"type":"object"}}}`)},
 		&action.Action{
 			Name: "file-inspect", Version: "1.0.0", Input: json.RawMessage(file),
 			Output: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{

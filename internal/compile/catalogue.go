@@ -4,11 +4,14 @@ package compile
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/ledger"
 )
 
 // Actions looks up declared actions. [Catalogue] implements it; a server that limits
@@ -46,7 +49,7 @@ func NewCatalogue(decls ...*action.Action) *Catalogue {
 			had[i] = d
 			continue
 		}
-		if len(had) == 0 {
+		if len(had) == 0 && IsActionName(d.Name) { // others are called by what recipes say instead
 			c.names = append(c.names, d.Name)
 		}
 		c.byName[d.Name] = append(had, d)
@@ -108,6 +111,11 @@ func Admits(want, version string) bool {
 	version, _, _ = strings.Cut(version, "+")
 	return want == "" || want == version || strings.HasPrefix(version, want+".") && strings.Count(want, ".") < 2
 }
+
+// IsActionName reports whether a text can be the name of an action, see [action.Action].
+func IsActionName(text string) bool { return actionForm.MatchString(text) }
+
+var actionForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
 
 // CompareVersions orders semantic versions. A pre-release comes before its release;
 // parts that are not numbers are compared as text.
@@ -175,4 +183,20 @@ func (o only) Versions(name string) []string {
 // Names implements [Actions].
 func (o only) Names() []string {
 	return slices.DeleteFunc(slices.Clone(o.all.Names()), func(name string) bool { return !o.permitted(name) })
+}
+
+// Price returns the price that an action declares, 0 for one without. A price that cannot
+// be read, or beside a cost, is fault.PriceUnknown: it does not count as 0.
+func Price(a *action.Action) (ledger.Amount, error) {
+	switch {
+	case a.Price == "":
+		return 0, nil
+	case a.Cost != 0:
+		return 0, fault.New(fault.PriceUnknown, "action %s@%s declares a cost of %d and a price of %s: only one of them can hold", a.Name, a.Version, a.Cost, a.Price)
+	}
+	price, err := ledger.ParseAmount(a.Price)
+	if err != nil {
+		return 0, fault.Wrap(fault.PriceUnknown, err, "the price of action %s@%s: %s", a.Name, a.Version, fault.Message(err))
+	}
+	return price, nil
 }

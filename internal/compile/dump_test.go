@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -107,6 +108,13 @@ func dumpStep(b *strings.Builder, p *plan.Plan, i int32, indent string) {
 	}
 	if len(st.OutputC) > 0 {
 		line("output contract %s", st.OutputC)
+	}
+	if k := st.Cache; k != nil {
+		key := ""
+		if k.Key != nil {
+			key = " key " + dumpExpr(p, k.Key)
+		}
+		line("cache %s price %s%s", formatMS(k.TTLMS), ledger.Amount(k.Price), key)
 	}
 	switch st.Kind {
 	case plan.Parallel:

@@ -73,6 +73,7 @@ func (c *compiler) resolveStep(i int32) {
 	switch st.Kind {
 	case plan.Action:
 		c.resolveInputs(i, here)
+		c.resolveCache(i, here)
 	case plan.Recipe:
 		c.resolveInputs(i, here)
 		if n.src.Recipe.Files != "" {
@@ -128,7 +129,7 @@ func (c *compiler) resolveInputs(i int32, here func(ptr, want string) site) {
 	if text := string(st.Params); strings.Contains(text, "{{") || strings.Contains(text, "{%") {
 		_, ptr := c.fixedInputs(i)
 		at := here(strings.TrimPrefix(ptr, n.ptr), "")
-		at.secrets = st.Kind == plan.Action
+		at.secrets = st.Kind == plan.Action && !c.isApproval(i) // people read what a request says
 		st.ParamRef = c.tree(at, st.Params)
 	}
 }

@@ -66,6 +66,9 @@ func (c *compiler) flattenOwned(i, g int32) {
 				fmt.Sprintf("the action %q only waits; it cannot undo anything", s.Action.Name), "compensate with an action that undoes what the step did")
 		}
 	}
+	if kind == plan.Wait && ok && s.Wait != nil && c.callApproval(i) {
+		kind = plan.Action
+	}
 	n.invalid = !ok
 	c.p.Steps[i].Kind = kind
 	own := func(steps []*recipe.Step, at string, role plan.Role, ordinal int) int32 {

@@ -87,7 +87,7 @@ func (c *compiler) lintTimeouts(i int32) {
 		ms    int64
 		field string
 	}{{st.TimeoutMS, "timeout"}, {st.TotalTimeoutMS, "total_timeout"}} {
-		if t.field == "timeout" && n.src.Timeout == "" || t.field == "total_timeout" && n.src.TotalTimeout == "" {
+		if t.field == "timeout" && (n.src.Timeout == "" || c.isApproval(i)) || t.field == "total_timeout" && n.src.TotalTimeout == "" {
 			continue
 		}
 		at := c.valueAt(n.ptr + "/" + t.field)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/repair"
 )
 
 // checkMalformed is the error recovery of the compiler: it finds further problems in a
@@ -20,7 +21,7 @@ func checkMalformed(src *recipe.Source, diags []fault.Diagnostic, opt Options) [
 	if recovered == nil || len(recovered.Steps) == 0 || len(diags) >= recipe.MaxDiagnostics {
 		return diags
 	}
-	m := repairer{recovered: recovered}
+	m := repair.Repairer{Recovered: recovered}
 	broken, unknown := make(map[string]bool, len(diags)), ""
 	for _, d := range diags {
 		if d.Rule == "unknown-field" {
@@ -29,8 +30,8 @@ func checkMalformed(src *recipe.Source, diags []fault.Diagnostic, opt Options) [
 		switch {
 		case unknown != "" && (d.Pointer == unknown || strings.HasPrefix(d.Pointer, unknown+"/")):
 			// The recovered recipe does not have the unknown field, so nothing needs repair.
-		case inSteps(d.Pointer):
-			m.repair(d)
+		case repair.InSteps(d.Pointer):
+			m.Repair(d)
 		default:
 			for at := d.Pointer; at != ""; at = at[:strings.LastIndexByte(at, '/')] {
 				broken[at] = true
@@ -38,10 +39,10 @@ func checkMalformed(src *recipe.Source, diags []fault.Diagnostic, opt Options) [
 		}
 	}
 	clearFields(recovered, broken)
-	recovered.Steps = addPlaceholders(recovered.Steps)
+	recovered.Steps = repair.AddPlaceholders(recovered.Steps)
 	_, more := Compile(recovered, src, opt)
 	for _, d := range more {
-		if d.Severity == fault.SeverityError && (!src.Partial() || !slices.Contains(wholeTextRules, d.Rule)) && !m.cascades(d) {
+		if d.Severity == fault.SeverityError && (!src.Partial() || !slices.Contains(wholeTextRules, d.Rule)) && !m.Cascades(d) {
 			diags = append(diags, d)
 		}
 	}

@@ -32,7 +32,7 @@ func (c *compiler) retry(i int32) {
 		Multiplier: defaultMultiplier, Jitter: defaultJitter,
 	}
 	retries := oe != nil && (oe.Strategy == "retry" || oe.MaxRetries > 0 || oe.RetryDelay != "")
-	if !calls(st.Kind) && (pol != nil || retries) {
+	if !c.calls(i) && (pol != nil || retries) {
 		at := n.ptr + "/retryPolicy"
 		if pol == nil {
 			at = n.ptr + "/onError"

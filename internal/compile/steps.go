@@ -3,8 +3,10 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jsonschema"
@@ -29,7 +31,11 @@ func (c *compiler) compileStep(i int32) {
 	n.bind, n.bindPtr = n.src.OutputBinding, n.ptr+"/outputBinding"
 	switch st.Kind {
 	case plan.Action:
-		c.actionStep(i)
+		if c.isApproval(i) {
+			c.approvalStep(i)
+		} else {
+			c.actionStep(i)
+		}
 	case plan.Recipe:
 		c.recipeStep(i)
 	case plan.Parallel:
@@ -61,11 +67,13 @@ func (c *compiler) compileStep(i int32) {
 			n.bind = ""
 		}
 	}
-	if !calls(st.Kind) && !c.isWaitAction(i) && len(n.src.InputBindings) > 0 {
+	if !c.calls(i) && !c.isWaitAction(i) && len(n.src.InputBindings) > 0 {
 		c.fail(fault.RecipeInvalid, "not-for-kind", c.keyAt(n.ptr+"/inputBindings"),
-			fmt.Sprintf("a %s step cannot have inputBindings; only action and recipe steps can", st.Kind), "its expressions can name any value directly")
+			c.kindName(i)+" cannot have inputBindings; only action and recipe steps can", "its expressions can name any value directly")
 	}
 	c.contracts(i)
+	c.gate(i)
+	c.cache(i)
 }
 
 func (c *compiler) parallelStep(i int32) {
@@ -146,12 +154,18 @@ func (c *compiler) waitStep(i int32) {
 			given = append(given, f.name)
 		}
 	}
+	if w.Approval != nil {
+		given = append(given, "approval")
+	}
+	if w.Default != nil && w.Approval == nil {
+		c.fail(fault.RecipeInvalid, "bad-wait", c.keyAt(at+"/default"), "only a wait for an approval has a default", "")
+	}
 	if len(given) != 1 {
 		found := "none of them"
 		if len(given) > 1 {
 			found = list(given)
 		}
-		c.fail(fault.RecipeInvalid, "bad-wait", c.valueAt(at), "a wait needs exactly one of duration, until or signal; found "+found, "")
+		c.fail(fault.RecipeInvalid, "bad-wait", c.valueAt(at), "a wait needs exactly one of duration, until, signal or approval; found "+found, "")
 	}
 	st.DurationMS = c.duration(w.Duration, c.valueAt(at+"/duration"))
 	if st.DurationMS > c.p.TTLMS {
@@ -162,7 +176,7 @@ func (c *compiler) waitStep(i int32) {
 	st.Signal = w.Signal
 	if w.Timeout != "" {
 		if w.Signal == "" {
-			c.fail(fault.RecipeInvalid, "bad-wait", c.keyAt(at+"/timeout"), "only a wait for a signal has a timeout", "")
+			c.fail(fault.RecipeInvalid, "bad-wait", c.keyAt(at+"/timeout"), "only a wait for a signal or an approval has a timeout", "")
 		}
 		st.SignalMS = c.duration(w.Timeout, c.valueAt(at+"/timeout"))
 		if st.SignalMS > c.p.TTLMS {
@@ -172,9 +186,12 @@ func (c *compiler) waitStep(i int32) {
 	}
 }
 
-// calls reports whether a step of that kind calls something with an input of its own,
-// which may take several attempts: an action or another recipe.
-func calls(kind plan.Kind) bool { return kind == plan.Action || kind == plan.Recipe }
+// calls reports whether a step calls something with an input of its own, which may take several
+// attempts: an action or another recipe. A wait for an approval does not, for its author.
+func (c *compiler) calls(i int32) bool {
+	kind := c.p.Steps[i].Kind
+	return kind == plan.Action && !c.isApproval(i) || kind == plan.Recipe
+}
 
 // timeouts compiles both timeouts of a step (R20). A step that calls nothing has only one
 // attempt, so its `timeout` and `total_timeout` are the same. A child run has a ttl of its
@@ -183,9 +200,12 @@ func (c *compiler) timeouts(i int32) {
 	n, st := &c.nodes[i], &c.p.Steps[i]
 	each := c.timeout(n.src.Timeout, c.valueAt(n.ptr+"/timeout"))
 	st.TotalTimeoutMS = c.duration(n.src.TotalTimeout, c.valueAt(n.ptr+"/total_timeout"))
-	if !calls(st.Kind) {
+	if !c.calls(i) {
 		if each > 0 && (st.TotalTimeoutMS == 0 || each < st.TotalTimeoutMS) {
 			st.TotalTimeoutMS = each
+		}
+		if c.isApproval(i) { // of the asking, which does not wait
+			st.TimeoutMS = min(c.limits.TimeoutMS, c.limits.MaxTimeoutMS)
 		}
 		return
 	}
@@ -201,13 +221,56 @@ func (c *compiler) contracts(i int32) {
 	if k == nil {
 		return
 	}
-	if !calls(st.Kind) {
+	if !c.calls(i) {
 		c.fail(fault.RecipeInvalid, "not-for-kind", c.keyAt(at),
 			c.kindName(i)+" cannot have contracts; only action and recipe steps can", "")
 		return
 	}
 	st.InputC = c.schema(k.Input, at+"/input")
 	st.OutputC = c.schema(k.Output, at+"/output")
+}
+
+// defaultReviewMS is how long people have to decide on what was flagged.
+const defaultReviewMS = 24 * 3_600_000
+
+// gate compiles what moderators look at (X168).
+func (c *compiler) gate(i int32) {
+	n, st := &c.nodes[i], &c.p.Steps[i]
+	m, at := n.src.Moderation, n.ptr+"/moderation"
+	if m == nil || m.Phase == "none" {
+		return
+	}
+	if st.Kind != plan.Action {
+		c.fail(fault.RecipeInvalid, "not-for-kind", c.keyAt(at), c.kindName(i)+" cannot have a moderation; only action steps can", "")
+		return
+	}
+	g := &plan.Gate{Input: m.Phase != "output", Output: m.Phase != "input", Hold: m.Stream == "hold"}
+	g.By = slices.Compact(slices.Sorted(slices.Values(m.By)))
+	if len(g.By) == 0 {
+		g.By = nil
+	}
+	if r := m.Review; r != nil {
+		g.Review = &plan.Review{By: r.By, TimeoutMS: cmp.Or(c.duration(r.Timeout, c.valueAt(at+"/review/timeout")), defaultReviewMS), RemindMS: c.duration(r.Remind, c.valueAt(at+"/review/remind"))}
+	}
+	if m.Stream != "" && !g.Output {
+		c.warn("no-effect", c.keyAt(at+"/stream"), "the output is not moderated, so streamed text does not wait for a verdict", "")
+	}
+	if st.Fallback != plan.None && g.Output {
+		c.ungated(i, st.Fallback)
+	}
+	st.Gate = g
+}
+
+// ungated warns of a fallback whose output becomes that of a step with a gate, and has none.
+func (c *compiler) ungated(i, fallback int32) {
+	out := c.p.Graphs[fallback].Out
+	if out == plan.None || c.p.Steps[out].Kind != plan.Action {
+		return
+	}
+	if m := c.nodes[out].src.Moderation; m == nil || m.Phase == "input" || m.Phase == "none" {
+		c.warn("fallback-not-moderated", c.keyAt(c.nodes[i].ptr+"/moderation"),
+			"the output of the fallback is not moderated, although it becomes that of this step", "add moderation to the fallback step", c.place(c.keyAt(c.nodes[out].ptr), "the fallback"))
+	}
 }
 
 // schema checks that raw is a JSON Schema and returns its canonical form.

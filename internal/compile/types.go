@@ -154,7 +154,7 @@ func (c *compiler) output(i int32) *declared {
 	if st.Kind == plan.Recipe {
 		decl = n.result
 	}
-	if !calls(st.Kind) || decl == nil || len(decl.Output) == 0 || st.OnError == plan.OnErrorFallback {
+	if st.Kind != plan.Action && st.Kind != plan.Recipe || decl == nil || len(decl.Output) == 0 || st.OnError == plan.OnErrorFallback {
 		return nil
 	}
 	return decl

@@ -5,6 +5,8 @@ package config
 import (
 	"encoding/json"
 	"strings"
+
+	"github.com/roux-engine/roux/internal/lease"
 )
 
 // Schema returns the JSON Schema of roux.yaml and of the user's config.yaml.
@@ -24,7 +26,9 @@ func Schema() []byte {
 		case s.Enum != nil:
 			row["enum"], row["type"] = s.Enum, "string"
 		case s.Table:
-			row["type"] = "object"
+			if row["type"] = "object"; s.Key == "workers" { // not in the table of settings: a small binary has no schema
+				row["additionalProperties"] = lease.Schema()
+			}
 		case s.List:
 			delete(row, "type")
 			row["oneOf"] = []object{{"type": "string"}, {"type": "array", "items": object{"type": "string"}}}

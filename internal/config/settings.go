@@ -96,13 +96,23 @@ var table = []Setting{
 	},
 	{
 		Key: "workers", Env: "ROUX_WORKERS", Default: "(none)", Table: true, check: checkWorkers, ofData: true,
-		What: "actions that remote workers carry out, by name: `queue` is the one that workers name, `input` and `output` are JSON Schemas (without both it is an action of Roux's own, carried out elsewhere), `accounts` may call it (default: local), `price` is what a call costs, `slots` how many tasks are under way at once, `lease` (30s) how long a worker may be silent, `labels` what a worker must have; see docs/workers.md" + ofProjects,
+		What: "actions that remote workers carry out, by name: `queue` is the one that workers name, `input` and `output` are JSON Schemas (without both it is an action of Roux's own, carried out elsewhere), `accounts` may call it (default: local, and all for an action of Roux's own), `price` is what a call costs, `slots` how many tasks are under way at once, `lease` (30s) how long a worker may be silent, `labels` what a worker must have, `providers` those to whom it may submit the work as a job, `metadata` what recipes may know of it (types, branch conditions, how long it takes); see docs/workers.md" + ofProjects,
 		Want: `a mapping such as {"transcribe": {"queue": "audio", "input": {"type": "object"}, "output": {"type": "object"}}}`,
 	},
 	{
 		Key: "providers", Env: "ROUX_PROVIDERS", Default: "(none)", Table: true, check: checkProviders, ofData: true,
 		What: "services with language models, by names of your choice: `kind` is anthropic or openai (any service that speaks its protocol), `url` where its API is, `secret` the name of the account's secret with the key and `key_env` a variable with one for all other accounts, `model` the one for steps that name none, `prices` those of the models in credits for a million tokens of `input`, `output` and `cached`, `max_tokens` (4096) and `max_input_tokens` (200000) the most that a call is charged for, `slots` (64) how many calls it adds to those under way at once, whose sum is one limit for all of them, `stall` (60s) how long it may be silent; and services that carry out jobs: `kind` is replicate, fal, openai-background, or jobs with an `api`, and `slots` (1) how many are under way at once (docs/jobs.md)" + ofProjects,
 		Want: `a mapping such as {"main": {"kind": "openai", "key_env": "ROUX_MODEL_KEY", "model": "small", "prices": {"small": {"input": "0.5", "output": "2"}}}}`,
+	},
+	{
+		Key: "limits", Env: "ROUX_LIMITS", Default: "(none)", Table: true, check: checkLimits, ofData: true,
+		What: "limits of attempts, by names of your choice: attempts for which the expression `key` (CEL over `account`, `action`, `provider`, `model`, `queue` and `label`) gives the same text share `concurrency` (how many run at once), a `rate` such as 300/m with a `burst`, `tokens_per_minute` and `credits_per_day`, and of an account those come first for which `priority` gives more; or, with `provider` in place of a key, when a `breaker` stops attempts of a provider that fails, and how many `retries` it gets (docs/limits.md)" + ofProjects,
+		Want: `a mapping such as {"per-account": {"key": "account", "concurrency": 10, "rate": "300/m"}}`,
+	},
+	{
+		Key: "moderation", Env: "ROUX_MODERATION", Default: "(none)", Table: true, check: checkModeration, ofData: true,
+		What: "moderators that steps with `moderation` ask, by names of your choice: `kind` is terms (with lists of `terms` and `patterns`), http (any service, at `url`, that answers with a verdict) or openai (the moderation API of OpenAI, with `model` and `thresholds`), `key_env` a variable with the key that they take, `timeout` (10s) how long a verdict may take; see docs/moderation.md" + ofProjects,
+		Want: `a mapping such as {"words": {"kind": "terms", "terms": ["confidential"]}}`,
 	},
 	{
 		Key: "public-url", Env: "ROUX_PUBLIC_URL", Default: "(none)", Personal: true, check: checkServer,

@@ -28,12 +28,15 @@ func checks() []check {
 		{"key", "effect key, attempt, account, run and step are those of the task", key},
 		{"fail", "conform-fail ends the step with its code and message", failsWith(`{"code": "RATE_LIMITED", "message": "not so fast"}`, fault.RateLimited, "not so fast")},
 		{"exception", "conform-fail without a code raises an error of the language: the step fails with STEP_FAILED and its text", failsWith(`{"message": "nobody has foreseen this"}`, fault.StepFailed, "nobody has foreseen this")},
+		{"unknown-outcome", "conform-fail with outcomeUnknown ends the step as one whose effect may have happened", unknownOutcome},
 		{"progress", "progress, a log line, the pieces a, b, c and a preview are events of the run", progress},
 		{"file", "conform-file reads a file and stores another one", file},
 		{"parallel", "two tasks are under way at once", parallel},
 		{"unknown", "a task of an action that the worker does not have is left for others", unknown},
 		{"long", "a task that takes longer than its lease goes on, because of heartbeats", long},
 		{"lost-answer", "a result is sent again if its answer was lost", lostAnswer},
+		{"submitted", "conform-submit ends its task with a job of the provider conform; that is sent again if its answer was lost", submitted},
+		{"lost-report-answer", "reports are sent again if their answer was lost, with the same seq, so that none of them counts twice", lostReportAnswer},
 		{"retry-after", "503 with Retry-After: 2 is sent again after 2 seconds, and not before", retryAfter},
 		{"restart", "a task goes on while the server restarts, and its result is recorded", restart},
 	}
@@ -198,6 +201,19 @@ func failsWith(input string, code fault.Code, text string) func(context.Context,
 	}
 }
 
+func unknownOutcome(ctx context.Context, s *session) error {
+	const input = `{"code": "SERVICE_UNAVAILABLE", "message": "the connection broke", "outcomeUnknown": true}`
+	if err := failsWith(input, fault.ServiceUnavailable, "the connection broke")(ctx, s); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.unknown {
+		return unexpected("the result has no outcomeUnknown")
+	}
+	return nil
+}
+
 func progress(ctx context.Context, s *session) error {
 	run, err := s.begin(ctx, "conform-progress", `{}`)
 	if err != nil {
@@ -336,7 +352,7 @@ func long(ctx context.Context, s *session) error {
 }
 
 func restart(ctx context.Context, s *session) error {
-	run, err := s.slow(ctx, "4000")
+	run, err := s.slow(ctx, "7000")
 	if err != nil {
 		return err
 	}
@@ -347,7 +363,7 @@ func restart(ctx context.Context, s *session) error {
 	if err := s.start(ctx); err != nil {
 		return err
 	}
-	return s.whole(ctx, run, 4000)
+	return s.whole(ctx, run, 7000)
 }
 
 // results returns when the result of a run was sent, once it was sent that often.
@@ -363,7 +379,7 @@ func (s *session) results(ctx context.Context, run string, times int) (at []time
 }
 
 func lostAnswer(ctx context.Context, s *session) error {
-	s.fault(true, 0)
+	s.fault(faults{loseResults: true})
 	run, err := s.begin(ctx, "conform-echo", `{}`)
 	if err != nil {
 		return err
@@ -377,9 +393,40 @@ func lostAnswer(ctx context.Context, s *session) error {
 	return s.of(ctx, "conform-echo", `{}`, new(any)) // it goes on
 }
 
+func submitted(ctx context.Context, s *session) error {
+	s.fault(faults{loseResults: true})
+	run, err := s.begin(ctx, "conform-submit", `{"job": "job_7"}`)
+	if err != nil {
+		return err
+	}
+	if n := len(s.results(ctx, run, 2)); n < 2 {
+		return unexpected("it was sent %d times", n)
+	}
+	if _, err := s.client.ExternalJobs.Poll(ctx, provider, "job_7"); err != nil {
+		return unexpected("no step waits for the job: %s", short(fault.Message(err)))
+	}
+	var got struct {
+		Ended  string `json:"ended"`
+		Within string `json:"within"`
+	}
+	out, err := s.output(ctx, run, s.cfg.Patience)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(out, &got); err != nil || got.Ended != "job_7" || got.Within != "10m0s" {
+		return unexpected("%s", short(string(out)))
+	}
+	return s.of(ctx, "conform-echo", `{}`, new(any)) // it goes on
+}
+
+func lostReportAnswer(ctx context.Context, s *session) error {
+	s.fault(faults{loseReports: true})
+	return progress(ctx, s)
+}
+
 func retryAfter(ctx context.Context, s *session) error {
 	const pause = 2 * time.Second
-	s.fault(false, pause)
+	s.fault(faults{busy: pause})
 	run, err := s.begin(ctx, "conform-echo", `{}`)
 	if err != nil {
 		return err

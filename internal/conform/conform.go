@@ -26,7 +26,7 @@ import (
 const Queue = "conform"
 
 // leaseTime is the lease of every task.
-const leaseTime = 2 * time.Second
+const leaseTime = 3 * time.Second
 
 // Config says what is checked.
 type Config struct {
@@ -112,7 +112,7 @@ func Run(ctx context.Context, cfg Config) (cases []Case, err error) {
 func (s *session) decide(ctx context.Context, c *check) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute+s.cfg.Patience)
 	defer cancel()
-	defer s.fault(false, 0)
+	defer s.fault(faults{})
 	if err := s.ready(ctx); err != nil {
 		return err
 	}

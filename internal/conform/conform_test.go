@@ -30,6 +30,8 @@ func TestFaultsAreFound(t *testing.T) {
 		{"unknown", "worker.py", `"actions": sorted(self._handlers), `, ``},
 		{"long", "worker.py", `if due else []`, `if False else []`},
 		{"lost-answer", "worker.py", `self._results.update(`, `list(`},
+		{"submitted", "worker.py", `"submitted" if submitted else "output"`, `"output"`},
+		{"lost-report-answer", "worker.py", `report["seq"] = self._seq`, `report["seq"] = 0`},
 		{"retry-after", "worker.py", `max(pause, getattr(error, "retry_after", None) or 0.0)`, `pause`},
 		{"restart", "worker.py", `            except _AWAY as error:
                 log.warning("sending heartbeats`, `            except ZeroDivisionError as error:

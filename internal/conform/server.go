@@ -12,11 +12,13 @@ import (
 	"net"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/lease"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/service"
@@ -26,7 +28,29 @@ import (
 const account = "local"
 
 // actions are those of the queue. conform-unknown is one that the worker does not have.
-var actions = []string{"conform-echo", "conform-fail", "conform-progress", "conform-slow", "conform-file", "conform-key", "conform-big", "conform-unknown"}
+var actions = []string{"conform-echo", "conform-fail", "conform-progress", "conform-slow", "conform-file", "conform-key", "conform-big", "conform-submit", "conform-unknown"}
+
+// provider is the service whose jobs a worker submits.
+const provider = "conform"
+
+// A jobService is a service whose jobs have ended when it is asked about them.
+type jobService struct{}
+
+func (jobService) Poll(_ context.Context, j *action.SubmittedJob) (action.JobState, error) {
+	return action.JobState{Result: func(context.Context, *action.Task) (action.Result, error) {
+		return action.Result{Output: map[string]any{"ended": j.ID, "within": time.Until(j.Until).Round(time.Minute).String()}}, nil
+	}}, nil
+}
+
+func (jobService) Receive(http.Header, []byte) (action.Webhook, error) {
+	return action.Webhook{}, errors.New("it sends no webhooks")
+}
+
+func (s jobService) Read(ctx context.Context, j *action.SubmittedJob, _ []byte) (action.JobState, error) {
+	return s.Poll(ctx, j)
+}
+
+func (jobService) Cancel(context.Context, *action.SubmittedJob) error { return nil }
 
 // A server serves the tasks, and sees what the worker sends.
 type server struct {
@@ -42,16 +66,23 @@ type server struct {
 	leased  map[string][]lease.WorkerTask
 	given   map[string]time.Time   // when the task of a run was handed out last
 	sent    map[string][]time.Time // when the result of a lease was sent
+	unknown bool                   // a result has said that its outcome is unknown
 	ended   map[string]bool        // leases of which a heartbeat was told that they are over
-	lose    bool                   // the answer to the next results gets lost
-	busy    time.Duration          // the next results are refused for that long; 0 = they are not
+	faults  faults
+}
+
+// faults are those of the next requests.
+type faults struct {
+	loseResults bool          // the answer to the next results gets lost
+	loseReports bool          // so does that to the next reports with a piece of a text
+	busy        time.Duration // the next results are refused for that long; 0 = they are not
 }
 
 // specs are the actions as an operator would configure them.
 func specs() map[string]lease.Spec {
 	all := map[string]lease.Spec{}
 	for _, name := range actions {
-		all[name] = lease.Spec{Queue: Queue, Lease: leaseTime.String(), Input: json.RawMessage(`{"type": "object"}`), Output: json.RawMessage(`{"type": "object"}`)}
+		all[name] = lease.Spec{Queue: Queue, Lease: leaseTime.String(), Input: json.RawMessage(`{"type": "object"}`), Output: json.RawMessage(`{"type": "object"}`), Providers: []string{provider}}
 	}
 	return all
 }
@@ -66,7 +97,7 @@ func (s *server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	svc, err := service.Open(ctx, st, service.Config{Node: node.Config{Dir: s.dir, Actions: list}, Account: account, MaxSource: 1 << 20, Rate: -1, Release: "conform"})
+	svc, err := service.Open(ctx, st, service.Config{Node: node.Config{Dir: s.dir, Actions: list, Services: map[string]action.Service{provider: jobService{}}}, Account: account, MaxSource: 1 << 20, Rate: -1, Release: "conform"})
 	if err != nil {
 		return err
 	}
@@ -154,9 +185,18 @@ func (s *server) asked(operation string, body []byte) (wait time.Duration, lost 
 		for i := range req.Results {
 			token := req.Results[i].Lease
 			s.sent[token] = append(s.sent[token], time.Now())
+			s.unknown = s.unknown || req.Results[i].Error != nil && req.Results[i].Error.OutcomeUnknown
 		}
-		wait, lost = s.busy, s.lose
-		s.busy, s.lose = 0, false
+		wait, lost = s.faults.busy, s.faults.loseResults
+		s.faults.busy, s.faults.loseResults = 0, false
+	case "heartbeat":
+		var req struct {
+			Reports []lease.WorkerReport `json:"reports"`
+		}
+		_ = json.Unmarshal(body, &req)
+		if slices.ContainsFunc(req.Reports, func(r lease.WorkerReport) bool { return r.Delta != "" }) {
+			lost, s.faults.loseReports = s.faults.loseReports, false
+		}
 	}
 	s.tell()
 	return wait, lost
@@ -190,11 +230,11 @@ func (s *server) tell() {
 	s.changed = make(chan struct{})
 }
 
-// fault makes the answer to the next results get lost, or has them refused for a time.
-func (s *server) fault(lose bool, busy time.Duration) {
+// fault sets the faults of the next requests.
+func (s *server) fault(f faults) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lose, s.busy = lose, busy
+	s.faults = f
 }
 
 // until waits until a condition holds, which is asked with mu held.

@@ -68,14 +68,12 @@ func Read(note []byte) (h History, err error) {
 }
 
 // Begin records that a process begins, and that the last one crashed if it was not stopped.
-// isolate = true means that suspects must be loaded one at a time.
-func (h *History) Begin(now int64) (isolate bool) {
+func (h *History) Begin(now int64) {
 	if h.Running {
 		h.Crashes = append(h.Crashes, now)
 	}
 	h.Crashes = slices.DeleteFunc(h.Crashes, func(at int64) bool { return now-at > window })
 	h.Isolated, h.Running = nil, true
-	return len(h.Crashes) >= limit
 }
 
 // Stop records a clean stop: no process has crashed since `since`, or, if that is not known,
@@ -94,30 +92,43 @@ func (h *History) Clean(at int64) bool { return h.CleanFrom <= at && at <= h.Cle
 // Isolate notes that a run is being loaded by itself.
 func (h *History) Isolate(key store.Key) { h.Isolated = &Death{Account: key.Account, Run: key.Run} }
 
-// Suspect reports whether a run may be what crashes the process: it was active around
-// the first of the crashes and had work in flight. If loading those runs by themselves
-// does not help, every run that was active then is suspect, because folding its events
-// may already crash. Therefore events are decoded here but not folded.
-func (h *History) Suspect(saved *store.Saved) bool {
-	if saved.Err != nil {
-		return false
+// Suspect reports whether a run may be what crashes the process, and must be loaded by
+// itself: there were several crashes, it was active around the first of them and had work in
+// flight. If loading those runs by themselves does not help, every run that was active then is
+// suspect, because folding its events may already crash. Therefore events are decoded here but
+// not folded.
+//
+// running is how many attempts such a run may have had under way, at least.
+func (h *History) Suspect(saved *store.Saved) (suspect bool, running int) {
+	if saved.Err != nil || len(h.Crashes) < limit {
+		return false, 0
 	}
 	last, busy := saved.Head.Updated, saved.StateLast > 0
-	open := map[journal.Ref]struct{}{}
+	open := map[journal.Ref]bool{} // true = with an attempt
 	err := journal.EachEvent(saved.Tail, func(ev *journal.Event) error {
 		last = max(last, ev.At)
 		switch ev.Kind {
 		case journal.EvNodeQueued, journal.EvNodeBlocked, journal.EvNodeStarted, journal.EvNodeRetried, journal.EvNodeLost:
-			open[ev.Ref()] = struct{}{}
+			open[ev.Ref()] = ev.Kind == journal.EvNodeStarted
+		case journal.EvNodeSubmitted:
+			open[ev.Ref()] = false // its job is counted by its row
 		case journal.EvNodeCompleted, journal.EvNodeFailed, journal.EvNodeSkipped, journal.EvNodeCancelled, journal.EvNodeInvalidated:
 			delete(open, ev.Ref())
 		}
 		return nil
 	})
 	if last < h.Crashes[0]-window {
-		return false
+		return false, 0
 	}
-	return err != nil || busy || len(open) > 0 || len(h.Crashes) >= suspectAllAfter
+	if busy {
+		running = 1 // what its state says is not known
+	}
+	for _, attempt := range open {
+		if attempt {
+			running++
+		}
+	}
+	return err != nil || busy || len(open) > 0 || len(h.Crashes) >= suspectAllAfter, running
 }
 
 // Blame counts a crash against a run that was being loaded by itself. It returns why the

@@ -16,20 +16,24 @@ const second = 1_000_000
 // Two crashes within a minute make runs suspect; clean stops do not.
 func TestBegin(t *testing.T) {
 	var h History
-	if h.Begin(0) {
+	begins := func(now int64) (isolates bool) {
+		h.Begin(now)
+		return len(h.Crashes) >= limit
+	}
+	if begins(0) {
 		t.Error("the first process isolates runs")
 	}
 	h.Stop(1, 2*second)
-	if h.Begin(3*second) || len(h.Crashes) != 0 {
+	if begins(3*second) || len(h.Crashes) != 0 {
 		t.Error("a clean stop counts as a crash")
 	}
-	if h.Begin(4*second) || len(h.Crashes) != 1 {
+	if begins(4*second) || len(h.Crashes) != 1 {
 		t.Errorf("after one crash: %v", h.Crashes)
 	}
-	if !h.Begin(5 * second) {
+	if !begins(5 * second) {
 		t.Error("two crashes within a second")
 	}
-	if h.Begin(66*second) || len(h.Crashes) != 1 {
+	if begins(66*second) || len(h.Crashes) != 1 {
 		t.Errorf("crashes a minute ago count: %v", h.Crashes)
 	}
 }
@@ -88,15 +92,31 @@ func TestSuspect(t *testing.T) {
 	}
 	busy, quiet := frame(journal.EvNodeStarted), frame(journal.EvNodeStarted, journal.EvNodeCompleted)
 	h := History{Crashes: []int64{110 * second, 111 * second}}
-	if !h.Suspect(busy) || h.Suspect(quiet) {
+	suspect := func(saved *store.Saved) bool {
+		is, _ := h.Suspect(saved)
+		return is
+	}
+	if !suspect(busy) || suspect(quiet) {
 		t.Error("a run is suspect if it had work in flight")
 	}
+	for n, saved := range []*store.Saved{frame(journal.EvNodeQueued), busy, frame(journal.EvNodeStarted, journal.EvNodeSubmitted), frame(journal.EvNodeStarted, journal.EvNodeLost)} {
+		want := 0
+		if n == 1 {
+			want = 1
+		}
+		if is, running := h.Suspect(saved); !is || running != want {
+			t.Errorf("run %d: suspect %v with %d attempts in flight, want %d", n, is, running, want)
+		}
+	}
+	if _, running := h.Suspect(&store.Saved{Head: store.Head{Updated: 100 * second}, StateLast: 1}); running == 0 {
+		t.Error("a run may have had attempts in flight that only its state knows")
+	}
 	h.Crashes = append(h.Crashes, 112*second, 113*second, 114*second)
-	if !h.Suspect(quiet) {
+	if !suspect(quiet) {
 		t.Error("after five crashes any active run is suspect")
 	}
 	h.Crashes[0] = 161 * second
-	if h.Suspect(busy) {
+	if suspect(busy) {
 		t.Error("a run that was last active long before the crashes is suspect")
 	}
 }

@@ -42,7 +42,8 @@ const (
 	tlsTimeout     = 10 * time.Second
 	headerTimeout  = 2 * time.Minute // until the first byte of the response
 	maxHeaderBytes = 64 << 10        // of one response
-	maxIdle        = 64              // connections kept open between requests
+	maxIdle        = 256             // connections kept open between requests
+	maxIdlePerHost = 64
 )
 
 // A Client sends requests to addresses that the guard allows. It is safe for concurrent
@@ -65,7 +66,7 @@ func New(cfg Config) *Client {
 		ResponseHeaderTimeout:  headerTimeout,
 		MaxResponseHeaderBytes: maxHeaderBytes,
 		MaxIdleConns:           maxIdle,
-		MaxIdleConnsPerHost:    8,
+		MaxIdleConnsPerHost:    maxIdlePerHost,
 		IdleConnTimeout:        90 * time.Second,
 		ExpectContinueTimeout:  time.Second,
 		ForceAttemptHTTP2:      true,

@@ -18,7 +18,8 @@ const MaxRedirects = 5
 // RoundTrip sends one request and follows no redirect, so a Client may be the transport
 // of an http.Client, such as that of a service's own library. Errors are of type
 // *fault.Error, with the code EGRESS_REFUSED or SERVICE_UNAVAILABLE, or the cause of the
-// request's context.
+// request's context. They say whether the outcome is unknown: if a request that may have an
+// effect was sent and there was no answer. Such a request is sent once.
 func (c *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := checkURL(req.URL); err != nil {
 		if req.Body != nil {
@@ -26,11 +27,16 @@ func (c *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	resp, err := c.transport.RoundTrip(req)
-	if err != nil {
-		return nil, explain(req, err)
+	traced, sent := trace(req)
+	resp, err := c.transport.RoundTrip(traced)
+	switch {
+	case err == nil:
+		resp.Request = req
+		return resp, nil
+	case sent.Load() && req.Context().Err() == nil: // otherwise its cause says what became of it
+		return nil, fault.Unsure(explain(req, err))
 	}
-	return resp, nil
+	return nil, explain(req, err)
 }
 
 // Do sends a request and follows at most MaxRedirects redirects by the rules of
@@ -44,23 +50,34 @@ func (c *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 // The response's Request is the last one that was sent. Errors are those of
 // RoundTrip, and HTTP_STATUS for a redirect that cannot be followed.
 func (c *Client) Do(req *http.Request) (*http.Response, error) {
+	done := false // a request with an effect was answered by a redirect to what came of it
 	for hop := 0; ; hop++ {
 		resp, err := c.RoundTrip(req)
-		if err != nil {
-			return nil, err
-		}
-		if !redirects(resp) {
+		if err == nil && !redirects(resp) {
 			return resp, nil
 		}
-		_, _ = io.CopyN(io.Discard, resp.Body, 2<<10) // so that the connection can be used again
-		_ = resp.Body.Close()
-		if hop == MaxRedirects {
-			return nil, fault.New(fault.HTTPStatus, "%s redirects on after %d redirects: it may lead in a circle", Show(req.URL), MaxRedirects)
+		if err == nil {
+			_, _ = io.CopyN(io.Discard, resp.Body, 2<<10) // so that the connection can be used again
+			_ = resp.Body.Close()
+			was := req.Method
+			req, err = c.next(req, resp, hop)
+			done = done || err == nil && HasEffect(was) && !HasEffect(req.Method)
 		}
-		if req, err = follow(req, resp); err != nil {
+		switch {
+		case err != nil && done:
+			return nil, fault.Unsure(err)
+		case err != nil:
 			return nil, err
 		}
 	}
+}
+
+// next returns the request that follows a redirect, which is the hop-th.
+func (c *Client) next(req *http.Request, resp *http.Response, hop int) (*http.Request, error) {
+	if hop == MaxRedirects {
+		return nil, fault.New(fault.HTTPStatus, "%s redirects on after %d redirects: it may lead in a circle", Show(req.URL), MaxRedirects)
+	}
+	return follow(req, resp)
 }
 
 func redirects(resp *http.Response) bool {

@@ -16,22 +16,11 @@ type admitting struct {
 	queuedAt int64 // when it was queued last
 }
 
-// classOf returns the class of a run in memory.
-func classOf(run *machine.Run) admission.Class {
-	switch status := run.Status(); {
-	case run.Last() == 0 || status.Terminal():
-		return admission.None
-	case status.String() == store.StatusQueued:
-		return admission.Queued
-	}
-	return admission.Live
-}
-
 // loadedClass determines how a run counts that was read from the store with its head. If
 // the head lags behind the journal, the difference is a change.
 func (c *core) loadedClass(l *loadedRun, head *store.Head) {
 	l.class = admission.ClassOf(head)
-	queued := classOf(l.run) == admission.Queued
+	queued := admission.ClassOfRun(l.run.Last(), l.run.Status()) == admission.Queued
 	if queued {
 		l.queuedAt = head.Updated
 		if l.class != admission.Queued {

@@ -91,7 +91,7 @@ func TestX206_RunsAboveTheLimitAreQueued(t *testing.T) {
 		var inputs []*input
 		for range n {
 			ef := h.takeTask()
-			begun = append(begun, ef.id.key.Run)
+			begun = append(begun, ef.id.Key.Run)
 			inputs = append(inputs, success(ef, `{}`))
 		}
 		h.runUntilIdle(inputs...)
@@ -109,7 +109,7 @@ func TestX206_RunsAboveTheLimitAreQueued(t *testing.T) {
 	}
 	h.runUntilIdle()
 	h.wantUnended(acc, 100, 90)
-	slices.SortFunc(h.tasks, func(a, b effect) int { return strings.Compare(a.id.key.Run, b.id.key.Run) })
+	slices.SortFunc(h.tasks, func(a, b effect) int { return strings.Compare(a.id.Key.Run, b.id.Key.Run) })
 	for len(h.tasks) > 0 {
 		finish(1)
 	}
@@ -230,7 +230,7 @@ func TestX206_AccountsDoNotHoldUpEachOther(t *testing.T) {
 	n := map[string]int{}
 	for range 8 {
 		ef := h.takeTask()
-		n[ef.id.key.Account]++
+		n[ef.id.Key.Account]++
 		h.runUntilIdle(success(ef, `{}`))
 	}
 	if n["calm"] != 4 {
@@ -255,8 +255,8 @@ func TestX206_RetriesAreQueued(t *testing.T) {
 	h.runUntilIdle()
 	for _, want := range []store.Key{keys[1], keys[2], keys[0]} {
 		ef := h.takeTask()
-		if ef.id.key != want {
-			t.Errorf("%s begins, want %s", ef.id.key.Run, want.Run)
+		if ef.id.Key != want {
+			t.Errorf("%s begins, want %s", ef.id.Key.Run, want.Run)
 		}
 		h.runUntilIdle(success(ef, `{}`))
 	}
@@ -275,8 +275,8 @@ func TestX206_QueuedAgainInOneBatch(t *testing.T) {
 	h.runUntilIdle()
 	for _, want := range []store.Key{keys[0], keys[2], keys[1]} {
 		ef := h.takeTask()
-		if ef.id.key != want {
-			t.Errorf("%s begins, want %s", ef.id.key.Run, want.Run)
+		if ef.id.Key != want {
+			t.Errorf("%s begins, want %s", ef.id.Key.Run, want.Run)
 		}
 		h.runUntilIdle(success(ef, `{}`))
 	}

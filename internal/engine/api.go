@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/program"
+	"github.com/roux-engine/roux/internal/resultcache"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/terms"
@@ -38,6 +39,8 @@ type StartRequest struct {
 	// MaxCredits is the most that the run may pay, if its account pays. Default: what
 	// the recipe or the account says, whichever is less.
 	MaxCredits int64
+	// NoCache makes a run, with its child runs, that uses no earlier results. Its own may be used.
+	NoCache bool
 	// Key is the name of a key of the account: what the run spends counts in the budget of
 	// that key.
 	Key string
@@ -94,6 +97,9 @@ func (e *Engine) checkedInput(ctx context.Context, req *StartRequest, prog *prog
 	if err != nil {
 		return nil, err
 	}
+	if err := prog.CheckGates(e.cfg.Moderators); err != nil {
+		return nil, err
+	}
 	rules := e.cfg.Accounts(req.Account)
 	credits, err := terms.Of(req.terms(), rules, func() *estimate.Budget { return prog.Budget(e.cfg.Actions, req.Parameters, req.Files) })
 	if err != nil {
@@ -120,7 +126,7 @@ func (e *Engine) checkedInput(ctx context.Context, req *StartRequest, prog *prog
 	in.m.Kind, in.m.Start = machine.InStart, &journal.Start{
 		Run: id, Account: req.Account, Recipe: req.Recipe, Version: req.Version, PlanHash: prog.Hash(),
 		Parameters: req.Parameters, Files: req.Files, Correlation: cmp.Or(req.Correlation, id),
-		Seed: seed, Pins: pins, Labels: req.Labels, Credits: credits, Tree: tree,
+		Seed: seed, Pins: pins, Labels: req.Labels, Credits: credits, Tree: tree, NoCache: req.NoCache,
 	}
 	if req.IdempotencyKey != "" {
 		body, err := program.StartHash(in.m.Start, req.MaxCredits, req.Key)
@@ -327,6 +333,9 @@ func (e *Engine) PutRecords(ctx context.Context, changes ...store.RecordChange) 
 // Files is what keeps the files of runs: it says which runs name one, and removes one that
 // none does.
 func (e *Engine) Files() *retention.Cleaner { return &e.cleaner }
+
+// Cache has the results of attempts that others may use.
+func (e *Engine) Cache() *resultcache.Cache { return e.cache }
 
 // Feed returns what delivers events to those who watch a run, and changes to those who
 // follow an account. It ends with an error when the engine stops.

@@ -13,9 +13,9 @@ type batch struct {
 	dirty []*loadedRun // runs with new events, in the order they were touched
 	bytes int          // of new events
 	// urgent is true when something waits for this batch. Nothing waits for progress
-	// alone: it is committed with the next urgent change or at the next tick.
-	urgent    bool
-	changedAt int64 // time of the first change
+	// alone: it is committed with the next urgent change or when it is due.
+	urgent bool
+	due    int64
 
 	inputs   []*input         // to be answered, or handled again if the batch is lost
 	commands []pendingCommand // the commands of its events

@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // The runs of a tree are decided one at a time. What one tells another is a message, which
@@ -86,7 +87,7 @@ func (c *core) needParents(l *loadedRun) error {
 		_, err := c.residency.get(x.parentKey())
 		switch {
 		case l.dropped: // its parent panicked
-			return errTakenBack(l.key.Run)
+			return store.TakenBackError(l.key.Run)
 		case err == nil:
 			c.parentOf(x)
 		case store.Permanent(err):
@@ -247,7 +248,7 @@ func (c *core) serveAsked() {
 func (c *core) prepareChild(l *loadedRun, ref journal.Ref) (child *program.Child, inputHash []byte, fail *machine.Failure) {
 	defer func() {
 		if v := recover(); v != nil {
-			c.cfg.Logger.Error("a panic was contained", "run", l.key.Run, "doing", "preparing a child run", "panic", panicText(l.run.Plan(), v))
+			c.cfg.Logger.Error("a panic was contained", "run", l.key.Run, "doing", "preparing a child run", "panic", view.PanicText(l.run.Plan(), v))
 			child, inputHash, fail = nil, nil, &machine.Failure{Code: fault.InternalError, Msg: "preparing the child run panicked; the log has the details"}
 		}
 	}()

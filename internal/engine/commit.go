@@ -75,7 +75,7 @@ func (p *pipeline) committed(verdicts []store.Verdict, err error) {
 		}
 		switch {
 		case t.Suspension != nil:
-			p.c.residency.drop(l)
+			p.c.residency.rest(l)
 			p.c.residency.armSuspended(t.Key, t.Suspension.WakeAt)
 		case t.Compaction != nil && l.settled():
 			if t.Compaction.First == 1 {
@@ -146,10 +146,10 @@ func (p *pipeline) emit(l *loadedRun, cmd *machine.Command) {
 		return
 	}
 	if cmd.Kind == cmdFree {
-		p.c.attempts.freeSlot(taskID{l.key, cmd.Ref, cmd.Fence}, true)
+		p.c.attempts.Free(taskID{Key: l.key, Ref: cmd.Ref, Fence: cmd.Fence}, true)
 		return
 	}
-	e := effect{kind: cmd.Kind, id: taskID{l.key, cmd.Ref, cmd.Fence}, prog: l.prog}
+	e := effect{kind: cmd.Kind, id: taskID{Key: l.key, Ref: cmd.Ref, Fence: cmd.Fence}, prog: l.prog}
 	switch cmd.Kind {
 	case machine.CmdDispatch:
 		if e.attempt = p.c.attempts.launch(l, e.id); e.attempt == nil {
@@ -158,7 +158,7 @@ func (p *pipeline) emit(l *loadedRun, cmd *machine.Command) {
 		ended := true
 		err := p.c.protect(l, func() { ended = !l.run.TaskInto(e.attempt.task, cmd.Ref, cmd.Fence) })
 		if err != nil || ended {
-			p.c.attempts.finish(l, e.id)
+			p.c.attempts.Finish(l.set(), e.id)
 			return
 		}
 		e.task = e.attempt.task
@@ -199,14 +199,14 @@ func (p *pipeline) refused(b *batch, t *store.Transition, l *loadedRun, v store.
 	}
 	began := l.start != nil
 	if began && v.Group {
-		v.Err = errTakenBack(t.Run) // nothing was wrong with it
+		v.Err = store.TakenBackError(t.Run) // nothing was wrong with it
 	}
 	if reason := p.c.recovery.quarantined[t.Key]; reason != "" {
 		p.c.recovery.correctMark(t.Key, reason, began)
 	}
 	l.committing, l.refused = false, true
 	p.c.residency.drop(l)
-	p.c.attempts.takeBack(l.key)
+	p.c.attempts.TakeBack(l.key)
 	if t.Group != "" {
 		p.c.recovery.dropTree(t.Key.Account, t.Group)
 		if !began {

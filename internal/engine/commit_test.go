@@ -77,7 +77,7 @@ func TestI1_RefusedTransitionIsNotPublished(t *testing.T) {
 		t.Errorf("the transition beside it was published %d times", n)
 	}
 	for _, ef := range h.tasks {
-		if ef.id.key == key {
+		if ef.id.Key == key {
 			t.Error("an attempt of a refused transition was handed out")
 		}
 	}
@@ -130,7 +130,7 @@ func TestRefusedStartLeavesNothing(t *testing.T) {
 	if len(h.c.residency.runs) != 0 {
 		t.Errorf("%d runs are in memory", len(h.c.residency.runs))
 	}
-	if used := h.c.attempts.arbiter.InUse(); used != 0 {
+	if used := h.c.attempts.Arbiter.InUse(); used != 0 {
 		t.Errorf("%d slots are held", used)
 	}
 	if n := h.published(in.key); n != 0 || len(h.tasks) != 0 {
@@ -207,7 +207,7 @@ func TestAnOldDispatchDoesNotBlockTheNewOne(t *testing.T) {
 		t.Fatalf("an attempt that has ended was handed out: %+v", h.tasks[0].id)
 	}
 	h.runUntilIdle()
-	if len(h.tasks) != 1 || h.tasks[0].id.fence.Gen != 2 {
+	if len(h.tasks) != 1 || h.tasks[0].id.Fence.Gen != 2 {
 		t.Fatalf("%d attempts are handed out, want the one of generation 2", len(h.tasks))
 	}
 	h.finishTasks()

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"errors"
 	"io"
@@ -14,7 +15,9 @@ import (
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/feed"
+	"github.com/roux-engine/roux/internal/limits"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/terms"
@@ -63,9 +66,21 @@ type Config struct {
 	// JobSlots has the providers of external jobs that actions with a limit may submit, beyond
 	// those of ProviderSlots.
 	JobSlots map[string]bool
+	// Limits are the limits of the configuration. Default: none.
+	Limits *limits.Set
+	// Called returns what an attempt of an action calls which names a provider and a model in its
+	// input, and the queue of the workers that carry it out. It must not block. Default: the
+	// provider of the action, and the model.
+	Called func(a *action.Action, provider, model string) (service, called, queue string)
 	// Jobs is told which records of external jobs a commit has changed. It must not block.
 	// Default: nobody is.
 	Jobs func([]store.RecordChange)
+
+	// Moderators are those that steps may demand. Default: none.
+	Moderators program.Moderators
+	// Review has people decide on what moderators have flagged, and returns the job of their
+	// decision. Default: what is flagged fails its step.
+	Review func(ctx context.Context, t *action.Task, r *plan.Review, f *worker.Flagged) (*action.Job, error)
 
 	// Accounts returns what applies to the runs of an account. It must not block; see
 	// [Engine.RulesChanged]. Default: all but LocalAccount pay.
@@ -138,6 +153,9 @@ func (cfg *Config) defaults() error {
 	}
 	if cfg.Accounts == nil {
 		cfg.Accounts = terms.Default
+	}
+	if cfg.Called == nil {
+		cfg.Called = func(a *action.Action, _, model string) (string, string, string) { return a.Provider, model, "" }
 	}
 	cfg.Concurrency = cmp.Or(cfg.Concurrency, 1024)
 	maxima := compile.DefaultLimits().Max

@@ -7,13 +7,13 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"runtime"
 	"runtime/debug"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/admission"
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/plan"
@@ -35,9 +35,9 @@ const (
 	maxChildren = 256
 	// minTail and maxTail bound the initial capacity of a run's tail, in bytes.
 	minTail, maxTail = 512, 16 << 10
-	// lazyTick is how long progress may wait for an urgent change whose commit it can
-	// share, in µs.
-	lazyTick = 100_000
+	// lazyTick is how long progress may wait for an urgent change whose commit it can share, in
+	// µs, and textTick how long text, which has waited for more of it before.
+	lazyTick, textTick = 100_000, 10_000
 )
 
 // core is the engine without its goroutines. Its owner calls, always from one
@@ -81,7 +81,7 @@ type core struct {
 
 func newCore(ctx context.Context, cfg *Config) *core {
 	c := &core{cfg: cfg, ctx: ctx, programs: program.NewCache(cfg.MaxPlans)}
-	c.attempts = attempts{arbiter: slots.New[holder](cfg.Concurrency), orphans: map[taskID]*slotRequest{}, overdue: map[taskID]*slotRequest{}}
+	c.attempts = attempts{attemptTable: slots.NewTable(cfg.Concurrency, func(req *slotRequest) { req.Holder.loaded = nil })}
 	c.residency.init(c)
 	c.pipeline.init(c)
 	c.recovery.init(c)
@@ -101,6 +101,7 @@ func (c *core) handle(now int64, inputs []*input) {
 		return
 	}
 	c.recovery.loadReturning()
+	c.attempts.Arbiter.Advance(c.now)
 	// Reports first, however full the batch is: otherwise the attempts that they end would
 	// be dispatched again with it.
 	again := c.again
@@ -126,7 +127,7 @@ func (c *core) handle(now int64, inputs []*input) {
 // busy reports whether handle has more to do once there is room in a batch.
 func (c *core) busy() bool {
 	return c.recovery.stalled == nil && c.recovery.dead == nil &&
-		(len(c.backlog) > 0 || len(c.again) > 0 || c.tree.busy(c.closing) || c.tree.returns(c.now) && c.pipeline.committing == nil || len(c.continues) > 0 || len(c.recovery.recovering) > 0 || !c.closing && (c.attempts.arbiter.Granted() || c.purses.Due() || c.queues.Due()))
+		(len(c.backlog) > 0 || len(c.again) > 0 || c.tree.busy(c.closing) || c.tree.returns(c.now) && c.pipeline.committing == nil || len(c.continues) > 0 || len(c.recovery.recovering) > 0 || !c.closing && (c.attempts.Arbiter.Granted() || c.purses.Due() || c.queues.Due()))
 }
 
 // handleInput handles one input. Its answer, if it needs one, is fixed here and sent
@@ -146,7 +147,7 @@ func (c *core) handleInput(in *input) {
 				c.tree.postponed = append(c.tree.postponed, in)
 				return
 			}
-			in.out.err = cmp.Or[error](in.out.err, errTakenBack(in.key.Run))
+			in.out.err = cmp.Or[error](in.out.err, store.TakenBackError(in.key.Run))
 		}
 	case inRelease:
 		in.out = answer{run: in.key.Run, err: c.recovery.release(in.key)}
@@ -154,13 +155,15 @@ func (c *core) handleInput(in *input) {
 		in.out = answer{run: in.key.Run, err: c.softDelete(in.key)}
 	case inSettle:
 		c.settle(in)
+	case inLook:
+		in.look(c)
 	case inCredits:
 		in.out = answer{err: c.purses.Change(in.key.Account, in.credits)}
 	case inFreed:
 		if c.tree.away[in.key] { // the report that holds the slot may be postponed
 			c.tree.postponed = append(c.tree.postponed, in)
 		} else {
-			c.attempts.freeSlot(in.task(), false)
+			c.attempts.Free(in.task(), false)
 		}
 		return
 	}
@@ -211,7 +214,7 @@ func (c *core) deliver(in *input) error {
 	if l == nil || l.dropped {
 		l = c.residency.runs[in.key]
 	}
-	if l == nil && in.m.Kind == machine.InProgress {
+	if l == nil && in.m.Kind == machine.InProgress && in.m.Mark == nil { // of a job, the run is often not in memory
 		c.countLate(in)
 		return nil
 	}
@@ -226,6 +229,7 @@ func (c *core) deliver(in *input) error {
 		in.m.Kind == machine.InWorkerLost && !in.m.All
 	if report {
 		id := in.task()
+		c.settleLimits(l, in)
 		switch attempt := c.attempts.finish(l, id); {
 		case attempt != nil && in == &attempt.report:
 			c.attempts.tasks.Return(attempt.task) // its goroutine is done with it
@@ -234,7 +238,7 @@ func (c *core) deliver(in *input) error {
 			c.countLate(in) // its attempt was cancelled, or was lost when the run was loaded again
 		}
 		if !in.holding {
-			c.attempts.freeSlot(id, false)
+			c.attempts.Free(id, false)
 		}
 	}
 	if err != nil {
@@ -245,15 +249,14 @@ func (c *core) deliver(in *input) error {
 	}
 	if in.holding && !in.held {
 		in.held = true
-		if req := l.requests.Get(in.m.Ref); req != nil && req.Fence == in.m.Fence && !req.Parted() {
-			l.requests.Remove(req)
-			c.attempts.overdue[in.task()] = req
-		}
+		c.attempts.Return(&l.requests, in.task())
 	}
 	before := l.run.Last()
 	err = c.decide(l, &in.m)
-	if in.m.Kind != machine.InProgress && l.run.Last() != before {
-		c.pipeline.building.urgent = true
+	if b := c.pipeline.building; in.m.Kind != machine.InProgress && l.run.Last() != before {
+		b.urgent = true
+	} else if in.m.Progress != nil && in.m.Progress.Kind == machine.ProgressDelta {
+		b.due = min(b.due, c.now+textTick)
 	}
 	// If the run's uncommitted changes are lost, the report is handled again. This
 	// includes a report that had no effect because of a cancel that is not durable yet.
@@ -263,8 +266,7 @@ func (c *core) deliver(in *input) error {
 	return err
 }
 
-// countLate counts a report that arrived too late to change anything. If the run is in
-// memory and the attempt is known, the machine also records it for watchers.
+// countLate counts a report that arrived too late to change anything.
 func (c *core) countLate(in *input) {
 	c.attempts.ignored++
 	c.cfg.Logger.Debug("a report came too late", "run", in.key.Run, "attempt", in.m.Fence.Attempt, "ignored", c.attempts.ignored)
@@ -331,7 +333,7 @@ func (c *core) turnOf(l *loadedRun, in *machine.Input) error {
 		c.enqueueCommand(l, &t.Commands[i])
 	}
 	if l.limited {
-		c.reclassify(l, classOf(l.run))
+		c.reclassify(l, admission.ClassOfRun(l.run.Last(), l.run.Status()))
 	}
 	c.residency.arm(l)
 	return nil
@@ -389,7 +391,7 @@ func (c *core) protect(l *loadedRun, fn func()) (err error) {
 		if v == nil {
 			return
 		}
-		text := panicText(l.run.Plan(), v)
+		text := view.PanicText(l.run.Plan(), v)
 		c.cfg.Logger.Error("the machine panicked", "run", l.key.Run, "panic", text, "stack", string(debug.Stack()))
 		reason := fmt.Sprintf("the machine panicked after event %d: %s", l.run.Last(), text)
 		if l.root != "" {
@@ -412,24 +414,16 @@ func (c *core) protect(l *loadedRun, fn func()) (err error) {
 	return nil
 }
 
-// panicText returns the text of a panic as commands, errors and logs may show it. If
-// the recipe marks inputs as writeOnly, only texts of Go's runtime are shown, because
-// any other text may contain their values.
-func panicText(p *plan.Plan, v any) string {
-	if _, ok := v.(runtime.Error); !ok && view.NewMask(p) != nil {
-		return view.Masked
-	}
-	return fmt.Sprint(v)
-}
-
 // trackEvent records what the engine itself must know of an event.
 func (c *core) trackEvent(l *loadedRun, ev *journal.Event) {
 	switch ev.Kind {
 	case journal.EvNodeRetried, journal.EvNodeLost, journal.EvNodeFallback, journal.EvNodeCompleted,
 		journal.EvNodeFailed, journal.EvNodeSkipped, journal.EvNodeCancelled, journal.EvNodeInvalidated:
-		if req := l.requests.Get(ev.Ref()); req != nil {
-			l.requests.Remove(req)
-			if c.attempts.endRequest(req) {
+		if ev.Kind == journal.EvNodeCompleted && ev.Cost() > 0 {
+			c.spend(l, ev.Ref(), ledger.Whole(ev.Cost()))
+		}
+		if req := l.requests.Get(ev.Ref()); req != nil && (ev.Kind != journal.EvNodeLost || !c.attempts.Arbiter.Again(req)) {
+			if c.attempts.End(&l.requests, req) {
 				c.pipeline.building.commands = append(c.pipeline.building.commands, pendingCommand{l, machine.Command{Kind: cmdFree, Ref: req.Ref, Fence: req.Fence}})
 			}
 		}
@@ -438,8 +432,10 @@ func (c *core) trackEvent(l *loadedRun, ev *journal.Event) {
 		if req := l.requests.Get(ev.Ref()); req != nil {
 			req.Fence = journal.Fence{Gen: l.run.Generation(), Attempt: ev.Attempt}
 		}
+	case journal.EvNodeCharged:
+		c.spend(l, ev.Ref(), ev.Amount())
 	case journal.EvNodeSubmitted:
-		c.attempts.park(l, ev.Ref())
+		c.attempts.Park(&l.requests, ev.Ref())
 	case journal.EvChildEnded:
 		c.purses.Freed(l.key.Account, &c.rootOf(l).claim)
 	case journal.EvRunExtended:
@@ -500,33 +496,9 @@ func (c *core) acquire(l *loadedRun, ref journal.Ref) {
 	case kind == plan.Recipe:
 		c.requestChild(l, ref)
 	default:
-		c.attempts.requestSlot(l, ref, c.limitsOf(l, ref))
+		route, demand := c.routeOf(l, ref)
+		c.attempts.Request(&l.requests, l.key, ref, holder{loaded: l}, route, demand)
 	}
-}
-
-// limitsOf returns the limits that an attempt of a step must pass.
-func (c *core) limitsOf(l *loadedRun, ref journal.Ref) []*limit {
-	_, i := l.run.Calls(ref.Step)
-	if i < 0 {
-		return c.attempts.arbiter.Limits("", "", 0, 0) // the engine's own
-	}
-	if l.limits == nil {
-		l.limits = make([][]*limit, len(l.run.Plan().Actions))
-	}
-	if l.limits[i] == nil {
-		slots, provider := 0, ""
-		if start := l.run.Start(); int(i) < len(start.Pins) {
-			pin := &start.Pins[i]
-			provider = pin.Provider
-			if a := c.cfg.Actions.Find(pin.Name, pin.Version); a != nil {
-				slots = a.Slots
-			}
-			l.limits[i] = c.attempts.arbiter.Limits(pin.Name, provider, slots, c.cfg.ProviderSlots[provider])
-		} else {
-			l.limits[i] = c.attempts.arbiter.Limits("", "", 0, 0)
-		}
-	}
-	return l.limits[i]
 }
 
 // asked reports whether there are child runs to be started in the batch under construction:
@@ -541,8 +513,8 @@ func (c *core) advance() {
 	for !c.pipeline.full() {
 		switch {
 		case !c.closing && c.queues.Serve(): // before anything else of the accounts
-		case !c.closing && c.attempts.arbiter.Granted():
-			c.attempts.arbiter.EachGranted(c.grant)
+		case !c.closing && c.attempts.Arbiter.Granted():
+			c.attempts.Arbiter.EachGranted(c.grant)
 		case !c.closing && c.purses.Serve():
 		case c.asked():
 			c.serveAsked()
@@ -577,7 +549,7 @@ func (c *core) grant(req *slotRequest) {
 		}
 	}
 	l.requests.Remove(req) // the step no longer wants an attempt, or its account cannot pay it
-	c.attempts.arbiter.Withdraw(req)
+	c.attempts.Arbiter.Withdraw(req)
 	if l.run.CreditsMissing(req.Ref) > 0 {
 		c.purses.Wait(l.key.Account, &c.rootOf(l).claim, waiter{l, req.Ref})
 	}
@@ -585,7 +557,7 @@ func (c *core) grant(req *slotRequest) {
 
 // reportBlocked tells runs that a step of theirs is blocked, if the reason is new.
 func (c *core) reportBlocked() {
-	c.attempts.arbiter.EachBlocked(func(req *slotRequest, reason string) {
+	c.attempts.Arbiter.EachBlocked(func(req *slotRequest, reason string) {
 		_ = c.inject(req.Holder.loaded, machine.Input{Kind: machine.InHeld, Ref: req.Ref, Text: reason})
 		c.pipeline.building.urgent = true
 	})

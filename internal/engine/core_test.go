@@ -275,7 +275,7 @@ func TestF16_TaskUnderWayIsNotHandedOutAgain(t *testing.T) {
 		fail = true
 		h.runUntilIdle(success(a, `{}`))
 		h.advanceClock(maxBackoff)
-		if len(h.tasks) != 1 || h.tasks[0].id.ref == b.id.ref {
+		if len(h.tasks) != 1 || h.tasks[0].id.Ref == b.id.Ref {
 			t.Fatalf("outcome %d: %d tasks are handed out while one is in flight and there are 2 slots", outcome, len(h.tasks))
 		}
 		h.runUntilIdle(success(b, `{}`))
@@ -347,14 +347,20 @@ func TestBarrierWaitsForWhatItSaw(t *testing.T) {
 	st := memory.New(memory.Options{})
 	h := newHarness(t, st, Config{}, noop())
 	key := h.run(acc, planOf(t, chain(2), noop()), nil)
-	log := &input{kind: inRun, key: key, m: machine.Input{Kind: machine.InProgress, Ref: h.tasks[0].id.ref, Fence: h.tasks[0].id.fence,
+	log := &input{kind: inRun, key: key, m: machine.Input{Kind: machine.InProgress, Ref: h.tasks[0].id.Ref, Fence: h.tasks[0].id.Fence,
 		Progress: &machine.Progress{Kind: machine.ProgressLog, Level: "info", Text: "hello"}}}
 	h.handle(log)
 	if h.c.pipeline.encodeBatch() != nil {
 		t.Fatal("a log line triggered a commit")
 	}
-	if at := h.c.wakeup(); at > h.now+lazyTick {
+	if at := h.c.wakeup(); at != h.now+lazyTick {
 		t.Errorf("the line waits until %d µs from now", at-h.now)
+	}
+	text := *log
+	text.m.Progress = &machine.Progress{Kind: machine.ProgressDelta, Text: "hello"}
+	h.handle(&text) // it has waited for more of it before
+	if at := h.c.wakeup(); h.c.pipeline.encodeBatch() != nil || at != h.now+textTick {
+		t.Errorf("text waits until %d µs from now", at-h.now)
 	}
 	barrier := &input{kind: inBarrier, reply: make(chan answer, 1)}
 	h.handle(barrier)

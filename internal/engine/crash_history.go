@@ -5,6 +5,7 @@ package engine
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/crashes"
@@ -26,12 +27,11 @@ func (r *recovery) saveHistory() error {
 	return r.c.cfg.Store.SetNote(r.c.ctx, r.c.epoch, crashes.Note, data)
 }
 
-// checkHistory records whether the last process crashed. It returns isolate = true if
-// runs must be loaded one at a time because the process has crashed repeatedly.
-func (r *recovery) checkHistory() (isolate bool, err error) {
+// checkHistory records whether the last process crashed.
+func (r *recovery) checkHistory() error {
 	note, err := r.c.cfg.Store.Note(r.c.ctx, crashes.Note)
 	if err != nil {
-		return false, err
+		return err
 	}
 	h := &r.history
 	if *h, err = crashes.Read(note); err != nil {
@@ -47,9 +47,9 @@ func (r *recovery) checkHistory() (isolate bool, err error) {
 	} else if h.Isolated != nil {
 		r.blame(h.Isolated.Key())
 	}
-	isolate = h.Begin(r.c.now)
+	h.Begin(r.c.now)
 	r.nextSuspectAt = r.c.now
-	return isolate, r.saveHistory()
+	return r.saveHistory()
 }
 
 // blame counts a crash against the run that was being loaded by itself, and quarantines
@@ -119,7 +119,9 @@ func (r *recovery) nextSuspect() {
 			return
 		}
 	}
-	r.suspects = r.suspects[1:]
+	if r.suspects = r.suspects[1:]; len(r.suspects) == 0 || r.inherited[r.suspects[0]].running == 0 {
+		r.c.attempts.Arbiter.Unreserve()
+	}
 	if h, ok := r.inherited[key]; ok {
 		h.suspect = false
 		r.inherited[key] = h
@@ -131,4 +133,13 @@ func (r *recovery) nextSuspect() {
 		r.nextSuspectAt = r.c.now + lastSuspectPause
 	}
 	r.recoverNext()
+}
+
+// reserve has those suspects come first that had attempts in flight: until they are loaded, no other
+// step gets the slots of these.
+func (r *recovery) reserve() {
+	slices.SortStableFunc(r.suspects, func(x, y store.Key) int { return r.inherited[y].running - r.inherited[x].running })
+	if len(r.suspects) > 0 && r.inherited[r.suspects[0]].running > 0 {
+		r.c.attempts.Arbiter.Reserve()
+	}
 }

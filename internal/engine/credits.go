@@ -71,7 +71,7 @@ const maxTries = 4
 // so are requests that repeat them.
 func (c *core) refusedChange(b *batch, t *store.Transition, err error) {
 	b.inputs = slices.DeleteFunc(b.inputs, func(in *input) bool {
-		if in.kind != inCredits || in.subject() != subject(t) {
+		if in.kind != inCredits || in.subject() != t.Subject() {
 			return false
 		}
 		c.purses.Refused(in.key.Account, in.credits)

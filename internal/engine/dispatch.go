@@ -13,11 +13,12 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/program"
+	"github.com/roux-engine/roux/internal/resultcache"
 	"github.com/roux-engine/roux/internal/worker"
 )
 
 func poolID(id taskID) worker.ID {
-	return worker.ID{Run: id.key.Run, Path: string(id.ref.Path), Step: id.ref.Step, Gen: id.fence.Gen, Attempt: id.fence.Attempt}
+	return worker.ID{Run: id.Key.Run, Path: string(id.Ref.Path), Step: id.Ref.Step, Gen: id.Fence.Gen, Attempt: id.Fence.Attempt}
 }
 
 // Withdrawn implements worker.Owner.
@@ -41,8 +42,7 @@ func (e *Engine) perform(ef *effect) {
 	}
 }
 
-// How many loops are served at once: each that reads holds up to a window of items,
-// each that collects holds a page of the journal and buffered outputs (I15).
+// How many loops are served at once: each that reads holds a window of items, each that collects a page and outputs (I15).
 const (
 	maxReading    = 8
 	maxCollecting = 2
@@ -60,9 +60,8 @@ func (e *Engine) withSlot(sem chan struct{}, fn func()) {
 	fn()
 }
 
-// Do renders an attempt's input and has the pool call its action. It runs outside of
-// the loop because rendering evaluates templates, or on the loop's goroutine while
-// another one may take over the core.
+// Do renders an attempt's input and has the pool call its action. It runs outside of the loop because rendering
+// evaluates templates, or on the loop's goroutine while another one may take over the core.
 func (a *inFlight) Do() {
 	e := a.e
 	if a.Withdrawn() {
@@ -95,7 +94,7 @@ func (a *inFlight) prepare(task *worker.Task) (fail *machine.Failure) {
 	e, t, id := a.e, a.task, a.id()
 	defer func() {
 		if v := recover(); v != nil {
-			err := e.panicked(id.key.Run, "preparing step "+t.StepPath, v)
+			err := e.panicked(id.Key.Run, "preparing step "+t.StepPath, v)
 			fail = &machine.Failure{Code: err.Code, Msg: err.Msg}
 		}
 	}()
@@ -108,21 +107,28 @@ func (a *inFlight) prepare(task *worker.Task) (fail *machine.Failure) {
 	if fail != nil {
 		return fail
 	}
+	gate, err := a.gate()
+	if err != nil {
+		return &machine.Failure{Code: fault.CodeOf(err), Msg: fault.Message(err)}
+	}
 	*task = worker.Task{
-		ID: poolID(id), Owner: a, Action: call.Action, TimeoutMS: t.TimeoutMS, NoFiles: e.cfg.Files == nil,
+		ID: poolID(id), Owner: a, Gate: gate, Action: call.Action, TimeoutMS: t.TimeoutMS, NoFiles: e.cfg.Files == nil,
 		CheckInput: call.CheckInput, CheckOutput: call.CheckOutput,
 		Task: action.Task{
-			Run: id.key.Run, Step: t.StepPath, Attempt: int(t.Fence.Attempt), Account: id.key.Account,
-			EffectKey: t.EffectKey, Input: input, Files: blob.WithNames(e.files(id.key.Account), t.Files()), TraceParent: t.TraceParent(e.cfg.Traced),
+			Run: id.Key.Run, Step: t.StepPath, Attempt: int(t.Fence.Attempt), Account: id.Key.Account,
+			EffectKey: t.EffectKey, Input: input, Files: blob.WithNames(e.files(id.Key.Account), t.Files()), TraceParent: t.TraceParent(e.cfg.Traced),
 		},
 	}
+	k, key, fail := t.Cache()
+	if k != nil { // the result of a job is the attempt's own
+		task.Cache = e.cache.Of(task, resultcache.Step{Cache: k, Key: key, InputC: t.InputC, OutputC: t.OutputC, Files: t.Files(), Fresh: a.settle != nil || t.NoCache()})
+	}
 	a.settling(task)
-	return nil
+	return fail
 }
 
-// panicked turns a panic in work that is done for a run outside of the loop into an
-// error of that run. Only the log gets the value and the stack, because they may
-// contain secrets (I18).
+// panicked turns a panic in work that is done for a run outside of the loop into an error of that run. Only the
+// log gets the value and the stack, because they may contain secrets (I18).
 func (e *Engine) panicked(run, activity string, v any) *fault.Error {
 	e.cfg.Logger.Error("a panic was contained", "run", run, "doing", activity, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
 	return fault.New(fault.InternalError, "%s panicked; the log has the details", activity)
@@ -152,6 +158,10 @@ func (e *Engine) failAttempt(attempt *inFlight, fail *machine.Failure) {
 		e.postFreed(attempt)
 		return
 	}
+	if s := attempt.settle; s != nil && s.job.Mark != nil {
+		s.reply <- answer{err: fault.New(fail.Code, "%s", fail.Msg)}
+		return
+	}
 	attempt.report.m.Outcome, attempt.report.m.Err = machine.Failed, fail
 	e.postResult(attempt, &attempt.report)
 }
@@ -173,23 +183,25 @@ func (e *Engine) postResult(attempt *inFlight, in *input) {
 func (e *Engine) taskDone(res worker.Result) {
 	attempt := res.Owner.(*inFlight)
 	if res.Late {
-		_ = e.post(attempt.about(machine.Input{Kind: machine.InResult, Source: journal.FromWorker, Outcome: machine.Submitted, Job: jobOf(res.Job)}))
+		_ = e.post(attempt.about(machine.Input{Kind: machine.InResult, Source: journal.FromWorker, Outcome: machine.Submitted, Job: program.Submission(res.Job, "")}))
 		return
 	}
 	if attempt.Withdrawn() && res.Err != nil && res.Err.Code == fault.ExecutionCancelled {
 		e.postFreed(attempt) // it stopped as requested
 		return
 	}
-	if attempt.settle != nil && attempt.settle.unsettled.Load() {
-		attempt.settle.reply <- answer{err: res.Err}
+	if s := attempt.settle; s != nil && (s.job.Mark != nil || s.unsettled.Load()) {
+		s.reply <- answer{err: s.answer(res.Err)}
 		return
 	}
 	in := &attempt.report
-	in.holding = res.Holding
+	in.holding, in.tokens = res.Holding, res.Tokens
 	m := &in.m
-	m.Outcome, m.Output, m.Cost, m.Price = machine.Success, res.Output, res.Cost, res.Price
+	m.Outcome, m.Output, m.Cost, m.Price, m.Cached, m.Moderation = machine.Success, res.Output, res.Cost, res.Price, res.Cached, machine.ModerationOf(res.Verdicts)
 	if res.Job != nil {
-		m.Outcome, m.Job = machine.Submitted, jobOf(res.Job)
+		if m.Outcome = machine.Submitted; m.Job == nil { // otherwise it is that of a remote worker
+			m.Job = program.Submission(res.Job, "")
+		}
 	}
 	if res.Err != nil {
 		m.Outcome, m.Output, m.Err = machine.Failed, nil, program.FailureOf(res.Err)
@@ -203,7 +215,7 @@ func (e *Engine) taskFreed(_ worker.ID, owner worker.Owner) { e.postFreed(owner.
 // postFreed tells the core that an attempt no longer holds its slot.
 func (e *Engine) postFreed(attempt *inFlight) {
 	id := attempt.id()
-	_ = e.post(&input{kind: inFreed, key: id.key, m: machine.Input{Ref: id.ref, Fence: id.fence}})
+	_ = e.post(&input{kind: inFreed, key: id.Key, m: machine.Input{Ref: id.Ref, Fence: id.Fence}})
 }
 
 // taskReport is called by the pool with the progress of an attempt.
@@ -213,10 +225,10 @@ func (e *Engine) taskReport(r worker.Report) {
 		return
 	}
 	if r.Kind == worker.Preview {
-		e.postResult(attempt, attempt.about(machine.Input{Kind: machine.InResult, Source: journal.FromWorker, Outcome: machine.Preview, Output: r.Value}))
+		e.postResult(attempt, attempt.about(machine.Input{Kind: machine.InResult, Source: attempt.report.m.Source, Outcome: machine.Preview, Output: r.Value, Moderation: &machine.Moderation{Shown: r.Passed}}))
 		return
 	}
-	p := machine.Progress{Fraction: r.Fraction, Level: r.Level, Text: r.Text}
+	p := machine.Progress{Fraction: r.Fraction, Level: r.Level, Text: r.Text, Passed: r.Passed}
 	switch r.Kind {
 	case worker.Log:
 		p.Kind = machine.ProgressLog
@@ -228,6 +240,8 @@ func (e *Engine) taskReport(r worker.Report) {
 
 // about returns an input that says something of an attempt.
 func (a *inFlight) about(m machine.Input) *input {
-	m.Ref, m.Fence = a.report.m.Ref, a.report.m.Fence
+	if m.Ref, m.Fence = a.report.m.Ref, a.report.m.Fence; a.settle != nil {
+		m.Mark = a.settle.job.Mark
+	}
 	return &input{kind: inRun, key: a.report.key, loaded: a.report.loaded, m: m}
 }

@@ -19,11 +19,16 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/reads"
+	"github.com/roux-engine/roux/internal/resultcache"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/slots"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/watchdog"
 	"github.com/roux-engine/roux/internal/worker"
 )
+
+// ErrHangs is that of package watchdog.
+var ErrHangs = watchdog.ErrHangs
 
 // Engine is the driver: it owns the clock, the inbox, the committer and the workers,
 // and calls the core from one goroutine at a time.
@@ -35,10 +40,11 @@ type Engine struct {
 	feed     *feed.Feed
 	cleaner  retention.Cleaner
 	ids      *journal.IDs
-	watchdog watchdog // the loop's
+	watchdog watchdog.Watchdog // the loop's
 	executor worker.Executor
 	jobs     []worker.Job // released and not yet given to the executor
 	cursors  loops.Cursors
+	cache    *resultcache.Cache
 
 	ctx    context.Context // of all background work
 	cancel context.CancelFunc
@@ -124,6 +130,11 @@ func assemble(cfg Config) (*Engine, error) {
 		return e.core.programs.Plan(ctx, cfg.Store, key)
 	})
 	e.cleaner.Deleted = e.feed.Changed
+	cached := resultcache.Config{Records: cfg.Store, Put: e.PutRecords, Now: e.now, Logger: cfg.Logger}
+	if cfg.Blobs != nil {
+		cached.Touch = cfg.Blobs.Touch
+	}
+	e.cache = resultcache.New(cached)
 	return e, nil
 }
 
@@ -173,7 +184,7 @@ func (e *Engine) loop() {
 			}
 		}
 		e.releaseEffects()
-		if e.watchdog.hangs(c.pipeline.committing != nil, c.now) {
+		if e.watchdog.Hangs(c.pipeline.committing != nil, c.now) {
 			c.recovery.commitHung()
 		}
 		if c.recovery.dead != nil || e.drained.Load() && (c.recovery.stalled != nil || e.flushed()) {
@@ -212,7 +223,7 @@ func (e *Engine) loop() {
 
 // send passes a batch to the committer.
 func (e *Engine) send(b *batch) {
-	e.watchdog.sent++
+	e.watchdog.Sent++
 	e.commits <- b.transitions
 }
 
@@ -235,7 +246,7 @@ func (e *Engine) commitAhead() bool {
 // own.
 func (e *Engine) setAlarm() {
 	at := e.core.wakeup()
-	if nextCheck := e.watchdog.nextCheck; nextCheck != 0 && (at == 0 || nextCheck < at) {
+	if nextCheck := e.watchdog.NextCheck; nextCheck != 0 && (at == 0 || nextCheck < at) {
 		at = nextCheck
 	}
 	if at != 0 {
@@ -418,4 +429,4 @@ func (e *Engine) Load() feed.Load {
 }
 
 // Slots returns the limits of attempts that are in use. It does not wait for the engine.
-func (e *Engine) Slots() []slots.Usage { return e.core.attempts.arbiter.Usage() }
+func (e *Engine) Slots() []slots.Usage { return e.core.attempts.Arbiter.Usage() }

@@ -24,7 +24,7 @@ func TestFairnessAcrossAccounts(t *testing.T) {
 		}
 		key := h.run("small", p1, nil)
 		times := 0 // how often all that was handed out was finished
-		for ; !slices.ContainsFunc(h.tasks, func(ef effect) bool { return ef.id.key == key }); times++ {
+		for ; !slices.ContainsFunc(h.tasks, func(ef effect) bool { return ef.id.Key == key }); times++ {
 			tasks := h.tasks
 			h.tasks = nil
 			for _, ef := range tasks {
@@ -51,7 +51,7 @@ func TestAccountsTakeTurns(t *testing.T) {
 	var order string
 	for range 12 {
 		ef := h.takeTask()
-		order += ef.id.key.Account
+		order += ef.id.Key.Account
 		h.runUntilIdle(success(ef, `{}`))
 	}
 	if want := "abcabcabcabc"; order != want {
@@ -72,7 +72,7 @@ func TestBlockedStepsReportEachReasonOnce(t *testing.T) {
 		t.Errorf("%d node.blocked events for 3 held steps", n)
 	}
 	h.wantStatus(key, "completed")
-	if left := h.c.attempts.arbiter.Usage(); len(left) != 0 {
+	if left := h.c.attempts.Arbiter.Usage(); len(left) != 0 {
 		t.Errorf("after the end slots are held: %+v", left)
 	}
 }
@@ -117,7 +117,7 @@ func TestF17_CancelWhileHeld(t *testing.T) {
 	h.wantStatus(held, "cancelled")
 	h.finishTasks()
 	h.wantStatus(other, "completed")
-	if left := h.c.attempts.arbiter.Usage(); len(left) != 0 {
+	if left := h.c.attempts.Arbiter.Usage(); len(left) != 0 {
 		t.Errorf("slots are still held: %+v", left)
 	}
 }
@@ -136,7 +136,7 @@ func TestX115_SlotOfATimedOutActionIsFreedWhenItReturns(t *testing.T) {
 	if len(h.tasks) != 0 {
 		t.Fatal("the slot was given away while the action still runs")
 	}
-	h.runUntilIdle(&input{kind: inFreed, key: a.id.key, m: machine.Input{Ref: a.id.ref, Fence: a.id.fence}})
+	h.runUntilIdle(&input{kind: inFreed, key: a.id.Key, m: machine.Input{Ref: a.id.Ref, Fence: a.id.Fence}})
 	if len(h.tasks) != 1 {
 		t.Fatal("the slot was not given back")
 	}

@@ -5,6 +5,8 @@ package engine
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/roux-engine/roux/internal/watchdog"
 )
 
 // A handover passes the core from the loop's goroutine to another one while the loop is
@@ -89,7 +91,7 @@ func (h *handover) wake() {
 // holds a slot, the inbox is empty, and the core has nothing more to do. Whatever
 // arrives all the same waits for the commit.
 func (e *Engine) canCommitInline(b *batch) bool {
-	return b.oneTree() && e.core.attempts.arbiter.InUse() <= 1 && e.inbox.Len() == 0 && !e.core.busy()
+	return b.oneTree() && e.core.attempts.Arbiter.InUse() <= 1 && e.inbox.Len() == 0 && !e.core.busy()
 }
 
 // commitInline commits a batch on the loop's own goroutine. It returns false if the
@@ -99,7 +101,7 @@ func (e *Engine) commitInline(b *batch) bool {
 	h := &e.handover
 	h.checks.Store(0)
 	absence := h.leave(committing)
-	h.hangTimer.Reset(hangsAfter / hangChecks)
+	h.hangTimer.Reset(watchdog.HangsAfter / watchdog.Checks)
 	r := e.commit(b.transitions)
 	h.hangTimer.Stop()
 	if !h.claim(absence) {
@@ -119,8 +121,8 @@ func (e *Engine) checkCommit() {
 	if !ok {
 		return
 	}
-	if h.checks.Add(1) <= hangChecks {
-		h.hangTimer.Reset(hangsAfter / hangChecks)
+	if h.checks.Add(1) <= watchdog.Checks {
+		h.hangTimer.Reset(watchdog.HangsAfter / watchdog.Checks)
 		return
 	}
 	if h.claim(absence) {

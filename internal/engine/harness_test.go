@@ -118,7 +118,7 @@ func (h *harness) collectEffects() {
 			before := len(h.tasks)
 			h.tasks = slices.DeleteFunc(h.tasks, func(t effect) bool { return t.id == ef.id })
 			if len(h.tasks) < before {
-				h.freed = append(h.freed, &input{kind: inFreed, key: ef.id.key, m: machine.Input{Ref: ef.id.ref, Fence: ef.id.fence}})
+				h.freed = append(h.freed, &input{kind: inFreed, key: ef.id.Key, m: machine.Input{Ref: ef.id.Ref, Fence: ef.id.Fence}})
 			}
 		default:
 			h.effects = append(h.effects, ef)
@@ -225,14 +225,14 @@ func (h *harness) answer(in *input) answer { return in.out }
 
 // success is the report of a task that succeeded.
 func success(ef effect, output string) *input {
-	return &input{kind: inRun, key: ef.id.key, m: machine.Input{
-		Kind: machine.InResult, Ref: ef.id.ref, Fence: ef.id.fence, Outcome: machine.Success, Output: []byte(output)}}
+	return &input{kind: inRun, key: ef.id.Key, m: machine.Input{
+		Kind: machine.InResult, Ref: ef.id.Ref, Fence: ef.id.Fence, Outcome: machine.Success, Output: []byte(output)}}
 }
 
 // failure is the report of a task that failed.
 func failure(ef effect, code fault.Code) *input {
-	return &input{kind: inRun, key: ef.id.key, m: machine.Input{
-		Kind: machine.InResult, Ref: ef.id.ref, Fence: ef.id.fence, Outcome: machine.Failed,
+	return &input{kind: inRun, key: ef.id.Key, m: machine.Input{
+		Kind: machine.InResult, Ref: ef.id.Ref, Fence: ef.id.Fence, Outcome: machine.Failed,
 		Err: &machine.Failure{Code: code, Msg: "failed by the test"}}}
 }
 
@@ -280,8 +280,9 @@ func (h *harness) wantStatus(key store.Key, status string) {
 // wantNoSlots checks that no slot is taken, nor will be freed later (I22).
 func (h *harness) wantNoSlots() {
 	h.t.Helper()
-	if n := h.c.attempts.arbiter.InUse(); n != 0 || len(h.c.attempts.overdue) != 0 {
-		h.t.Errorf("%d slots are held, %d overdue", n, len(h.c.attempts.overdue))
+	_, overdue := h.c.attempts.Away()
+	if n := h.c.attempts.Arbiter.InUse(); n != 0 || overdue != 0 {
+		h.t.Errorf("%d slots are held, %d overdue", n, overdue)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
+	"github.com/roux-engine/roux/internal/watchdog"
 )
 
 // A single run is committed by the loop, not by the committer.
@@ -26,8 +27,8 @@ func TestSingleRunIsCommittedInline(t *testing.T) {
 	if _, err := e.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if e.watchdog.sent != 0 {
-		t.Errorf("%d batches of a single run went to the committer", e.watchdog.sent)
+	if e.watchdog.Sent != 0 {
+		t.Errorf("%d batches of a single run went to the committer", e.watchdog.Sent)
 	}
 }
 
@@ -124,14 +125,14 @@ func TestF32_DiskHangsInASharedCommit(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if took := time.Since(began); hung == 0 || took < hangsAfter || took > hangsAfter+5*time.Second {
+		if took := time.Since(began); hung == 0 || took < watchdog.HangsAfter || took > watchdog.HangsAfter+5*time.Second {
 			t.Errorf("%d starts failed after %s, want some after 10 s", hung, took)
 		}
 		<-e.Done()
 		if err := e.Err(); !errors.Is(err, ErrHangs) {
 			t.Errorf("the engine ended with %v", err)
 		}
-		if e.watchdog.sent == 0 {
+		if e.watchdog.Sent == 0 {
 			t.Error("no commit had several runs: the test is useless")
 		}
 	})

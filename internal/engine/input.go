@@ -7,6 +7,7 @@ import (
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/purse"
+	"github.com/roux-engine/roux/internal/slots"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -21,6 +22,7 @@ const (
 	inBarrier                     // answered when everything handled so far is durable
 	inFreed                       // the action of attempt m.Fence has returned late
 	inSettle                      // settle: how the job of attempt m.Fence has ended
+	inLook                        // look, from the loop
 )
 
 // An input is one thing that arrives at the core. It belongs to the core from handle
@@ -40,6 +42,8 @@ type input struct {
 	start   *runStart
 	credits *purse.Change // inCredits
 	settle  *settlement   // inSettle
+	look    func(*core)   // inLook
+	tokens  int64         // that the attempt has used, of its result; 0 = not known
 	// reply receives the answer; its capacity is 1. It is nil for reports of workers.
 	reply chan answer
 	out   answer // sent to reply once it is durable
@@ -54,7 +58,7 @@ func (in *input) subject() store.Key {
 }
 
 // task returns the id of the attempt that a result is for.
-func (in *input) task() taskID { return taskID{in.key, in.m.Ref, in.m.Fence} }
+func (in *input) task() taskID { return taskID{Key: in.key, Ref: in.m.Ref, Fence: in.m.Fence} }
 
 // runStart is what the first transition of a run carries besides events.
 type runStart struct {
@@ -83,11 +87,7 @@ func (in *input) sendAnswer() {
 }
 
 // A taskID identifies an attempt that was handed out.
-type taskID struct {
-	key   store.Key
-	ref   journal.Ref
-	fence journal.Fence
-}
+type taskID = slots.ID
 
 // An effect is something to do in the world, now that its cause is durable.
 type effect struct {

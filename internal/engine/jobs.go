@@ -5,33 +5,36 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jobs"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/limits"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/worker"
 )
 
 // A settlement is what an outside service says of a job that a step waits for. It is made
 // into a result as the result of a worker is, with the same limits and contracts.
 type settlement struct {
+	job   *jobs.Job
 	run   action.Func
+	to    *action.Job // that a remote worker has submitted, and run returns; nil = the job has ended
 	reply chan answer // capacity 1
-	// unsettled is set if run could not find out how the job has ended. It may return after
-	// its timeout.
+	// unsettled is set if run could not find out how the job has ended. It may return after its timeout.
 	unsettled atomic.Bool
 }
 
-// Settle records how an external job has ended: run returns its result, or why it failed,
-// and may read what the service keeps of it. It returns nil when the result is durable, or
-// when the attempt that submitted the job has ended already, which changes nothing. If run
-// returns an error that wraps [action.ErrUnsettled], nothing is recorded, and that is the
-// answer.
+// Settle records how an external job has ended: run returns its result, or why it failed, and may read what the
+// service keeps of it. It returns nil when the result is durable, or when the attempt that submitted the job has
+// ended already, which changes nothing. If run returns an error that wraps [action.ErrUnsettled], or the job has a
+// Mark, nothing is recorded but what run reports, and the error is the answer.
 func (e *Engine) Settle(ctx context.Context, job *jobs.Job, source journal.Source, run action.Func) error {
-	s := &settlement{reply: make(chan answer, 1)}
+	s := &settlement{job: job, reply: make(chan answer, 1)}
 	s.run = func(ctx context.Context, t *action.Task) (action.Result, error) {
 		res, err := run(ctx, t)
 		if err == nil && res.Job != nil {
@@ -40,7 +43,31 @@ func (e *Engine) Settle(ctx context.Context, job *jobs.Job, source journal.Sourc
 		s.unsettled.Store(errors.Is(err, action.ErrUnsettled))
 		return res, err
 	}
-	if err := e.post(s.input(job, source)); err != nil {
+	return e.settle(ctx, s.input(job, source))
+}
+
+// answer is the error of a settlement that settles nothing. One from which a secret was removed wraps nothing.
+func (s *settlement) answer(err *fault.Error) error {
+	if s.unsettled.Load() && !errors.Is(err, action.ErrUnsettled) {
+		return fmt.Errorf("%w: %s", action.ErrUnsettled, fault.Message(err))
+	}
+	return err
+}
+
+// HandOn records that a remote worker has submitted the work of its task as a job: the attempt goes on, and its step
+// waits for the job. It returns as Settle does. If nobody waits for the task any more, the job is cancelled.
+func (e *Engine) HandOn(ctx context.Context, task *jobs.Job, job *action.Job) error {
+	return e.settle(ctx, handOn(task, job).input(task, journal.FromWorker))
+}
+
+func handOn(task *jobs.Job, job *action.Job) *settlement {
+	run := func(context.Context, *action.Task) (action.Result, error) { return action.Result{Job: job}, nil }
+	return &settlement{job: task, run: run, to: job, reply: make(chan answer, 1)}
+}
+
+func (e *Engine) settle(ctx context.Context, in *input) error {
+	s := in.settle
+	if err := e.post(in); err != nil {
 		return err
 	}
 	select {
@@ -53,12 +80,17 @@ func (e *Engine) Settle(ctx context.Context, job *jobs.Job, source journal.Sourc
 	}
 }
 
-// input is a settlement as it arrives. It has no outcome, because that is read only if it is
-// not too late.
+// input is a settlement as it arrives. It has no outcome unless that is a job, because it is read only
+// if it is not too late.
 func (s *settlement) input(job *jobs.Job, source journal.Source) *input {
-	return &input{kind: inSettle, key: job.Key(), reply: s.reply, settle: s, m: machine.Input{
-		Kind: machine.InResult, Source: source, Ref: job.Ref(), Fence: job.Fence(),
-	}}
+	in := &input{kind: inSettle, key: job.Key(), reply: s.reply, settle: s, m: machine.Input{Kind: machine.InResult, Source: source, Ref: job.Ref(), Fence: job.Fence()}}
+	switch {
+	case s.to != nil:
+		in.m.Outcome, in.m.Job = machine.Submitted, program.Submission(s.to, job.ID)
+	case job.Mark != nil:
+		in.m.Outcome = machine.Preview // too late, it is not recorded
+	}
+	return in
 }
 
 // settle hands a settlement to a worker, or answers it if its attempt has ended.
@@ -84,11 +116,6 @@ func (c *core) settle(in *input) {
 	c.effects = append(c.effects, effect{kind: machine.CmdDispatch, id: in.task(), attempt: attempt, task: attempt.task, prog: l.prog})
 }
 
-// jobOf is a job that an action has submitted.
-func jobOf(j *action.Job) *machine.Submission {
-	return &machine.Submission{Job: journal.Job{Provider: j.Provider, ID: j.ID, Handle: j.Handle}, TTLMS: j.TTL.Milliseconds()}
-}
-
 // settling makes the call of an action that of a settlement, whose result is checked as well.
 func (a *inFlight) settling(task *worker.Task) {
 	if a.settle != nil {
@@ -109,41 +136,30 @@ func (c *core) noteJobs(l *loadedRun, changes []journal.JobChange) {
 		of := jobs.Source{Key: l.key, Name: journal.StepPath(l.run.Plan(), ch.Ref)}
 		if _, k := l.run.Calls(ch.Ref.Step); k >= 0 && int(k) < len(l.run.Start().Pins) {
 			pin := &l.run.Start().Pins[k]
-			of.Action, of.Version = pin.Name, pin.Version
+			of.Action, of.Version, of.Pinned = pin.Name, pin.Version, pin.Provider
+			if ch.Kind == journal.JobSubmitted {
+				route, _ := c.routeOf(l, ch.Ref)
+				of.Service, of.Limits = route.Service(), limits.Named(route.Keys())
+			}
 		}
 		l.jobs = jobs.AppendChanges(l.jobs, ch, of, c.now)
-	}
-}
-
-// park frees the slot of the engine that an attempt held which goes on as an external job.
-// Those of its action and its provider stay taken until it ends.
-func (a *attempts) park(l *loadedRun, ref journal.Ref) {
-	if req := l.requests.Get(ref); req != nil && !a.arbiter.Part(req) {
-		l.requests.Remove(req)
 	}
 }
 
 // adoptJobs counts the slots of the jobs that a run waits for which comes into memory.
 func (c *core) adoptJobs(l *loadedRun) {
 	l.run.EachJob(func(ref journal.Ref, fence journal.Fence, _, _ string) {
-		if limits := c.limitsOf(l, ref); len(limits) > 1 {
-			c.attempts.holdSlot(l, taskID{l.key, ref, fence}, limits[:len(limits)-1])
+		if route, demand := c.routeOf(l, ref); route.Bounded() {
+			c.attempts.hold(l, taskID{Key: l.key, Ref: ref, Fence: fence}, route, demand, true)
 		}
 	})
 }
 
-// countJobs counts the slots that external jobs of runs hold which are not in memory.
+// countJobs counts the slots that external jobs hold. Those of runs in memory are found again when
+// their runs are loaded.
 func (r *recovery) countJobs() error {
-	limited := func(provider string) bool { return r.c.cfg.ProviderSlots[provider] > 0 || r.c.cfg.JobSlots[provider] }
-	return jobs.Each(r.c.ctx, r.c.cfg.Store, limited, func(j *jobs.Job) {
-		a, id := r.c.cfg.Actions.Find(j.Action, j.Version), taskID{j.Key(), j.Ref(), j.Fence()}
-		if a == nil || r.c.residency.runs[id.key] != nil || r.c.attempts.orphans[id] != nil {
-			return
-		}
-		if limits := r.c.attempts.arbiter.Limits(a.Name, a.Provider, a.Slots, r.c.cfg.ProviderSlots[a.Provider]); len(limits) > 1 {
-			req := &slotRequest{Account: j.Account, Ref: id.ref, Fence: id.fence}
-			r.c.attempts.arbiter.Count(req, limits[:len(limits)-1])
-			r.c.attempts.orphans[id] = req
-		}
+	cfg := r.c.cfg
+	return limits.Recount(r.c.ctx, cfg.Store, &r.c.attempts.attemptTable, cfg.Limits, cfg.Actions.Find, cfg.ProviderSlots, func(provider string) bool {
+		return cfg.ProviderSlots[provider] > 0 || cfg.JobSlots[provider] || cfg.Limits.Concurrent()
 	})
 }

@@ -61,9 +61,7 @@ func TestI22_EndReplyLost(t *testing.T) {
 				run := o.begin(submitAndGoOn)
 				synctest.Wait()
 				o.svc.end(o.svc.list()[0], "hello")
-				if head := waitForEnd(t, o.Engine, run); head.Status != "completed" {
-					t.Errorf("the run is %s", head.Status)
-				}
+				o.wantEnd(run, "completed")
 				time.Sleep(time.Minute)
 				o.wantFreeSlots()
 				o.wantRecords("job-ended 1")
@@ -74,27 +72,8 @@ func TestI22_EndReplyLost(t *testing.T) {
 
 // A late submission that was not written is handled again: the service is told to cancel the job.
 func TestLateSubmissionNotWritten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newService()
-		var o *outside
-		begun := make(chan string, 1)
-		s.submitted = func(string) {
-			if err := o.Cancel(t.Context(), acc, <-begun, "enough"); err != nil {
-				t.Error(err)
-			}
-			time.Sleep(time.Minute) // the run leaves memory
-		}
-		o = openOutside(t, memory.New(onceAt(jobs.KindCancel, false, memory.Refused)), s, Config{})
-		run := o.begin(submitAndGoOn)
-		begun <- run
-		waitForEnd(t, o.Engine, run)
-		time.Sleep(10 * time.Minute)
-		synctest.Wait()
-		if len(s.cancelled) != 1 {
-			t.Errorf("cancelled %q, want one job", s.cancelled)
-		}
-		o.wantRecords("job-ended 1")
-	})
+	opts := onceAt(jobs.KindCancel, false, memory.Refused)
+	testLateSubmission(t, opts, time.Minute, 10*time.Minute) // after a minute the run has left memory
 }
 
 // I22: a step that times out while the result of its job is read frees the job's slot.
@@ -150,9 +129,7 @@ func TestI22_JobOfAReleasedRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		o.deliver(s.list()[0], "d1", "hello")
-		if head := waitForEnd(t, o.Engine, run); head.Status != "completed" {
-			t.Errorf("the run is %s: %s", head.Status, head.Message)
-		}
+		o.wantEnd(run, "completed")
 		time.Sleep(time.Minute)
 		o.wantFreeSlots()
 	})
@@ -171,6 +148,23 @@ func TestJobThatEndsAsAnotherJob(t *testing.T) {
 		s.end(s.list()[0], "hello")
 		if head := waitForEnd(t, o.Engine, run); head.Code != fault.ProviderError || !strings.Contains(head.Message, "as another job") || time.Since(s.began) > 10*time.Minute {
 			t.Errorf("after %s the run is %s: %s %s", time.Since(s.began), head.Status, head.Code, head.Message)
+		}
+	})
+}
+
+// I16: a service that panics is asked again, and nothing else is harmed.
+func TestI16_ServicePanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService()
+		s.panics = true
+		o := openOutside(t, memory.New(memory.Options{}), s, Config{})
+		run := o.begin(submitAndGoOn)
+		synctest.Wait()
+		s.end(s.list()[0], "hello")
+		o.wantEnd(run, "completed")
+		synctest.Wait()
+		if len(s.polled) != 2 {
+			t.Errorf("asked %d times, want twice", len(s.polled))
 		}
 	})
 }

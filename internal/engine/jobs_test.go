@@ -29,6 +29,7 @@ type service struct {
 	jobs      map[string]string // by id: "" while it works, then what it returns or "cancelled"
 	polled    []time.Duration   // since it began
 	cancelled []string
+	preview   any  // of jobs that it works on
 	refuse    int  // calls of Cancel that fail
 	panics    bool // the first poll does
 	began     time.Time
@@ -76,7 +77,7 @@ func (s *service) list() []string {
 
 func (s *service) state(out string) action.JobState {
 	if out == "" {
-		return action.JobState{}
+		return action.JobState{Preview: s.preview}
 	}
 	return action.JobState{Result: func(ctx context.Context, _ *action.Task) (action.Result, error) {
 		if s.result != nil {
@@ -108,6 +109,9 @@ func (s *service) Receive(h http.Header, _ []byte) (action.Webhook, error) {
 }
 
 func (s *service) Read(_ context.Context, _ *action.SubmittedJob, body []byte) (action.JobState, error) {
+	if preview, ok := strings.CutPrefix(string(body), "preview "); ok {
+		return action.JobState{Preview: preview}, nil
+	}
 	return s.state(string(body)), nil
 }
 
@@ -134,6 +138,11 @@ type outside struct {
 
 func openOutside(t *testing.T, st *memory.Store, s *service, cfg Config, actions ...*action.Action) *outside {
 	t.Helper()
+	return openServed(t, st, s, s, cfg, actions...)
+}
+
+func openServed(t *testing.T, st *memory.Store, s *service, svc action.Service, cfg Config, actions ...*action.Action) *outside {
+	t.Helper()
 	o := &outside{t: t, st: st, svc: s}
 	o.keeper = jobs.New(jobs.Config{Records: st, Logger: testLog(t),
 		Put: func(ctx context.Context, c ...store.RecordChange) ([]store.Record, error) {
@@ -142,9 +151,15 @@ func openOutside(t *testing.T, st *memory.Store, s *service, cfg Config, actions
 		Settle: func(ctx context.Context, j *jobs.Job, src journal.Source, res action.Func) error {
 			return o.Settle(ctx, j, src, res)
 		},
+		Show: func(ctx context.Context, j *jobs.Job, src journal.Source, res action.Func) error {
+			if err := o.Settle(ctx, j, src, res); err != nil && !errors.Is(err, action.ErrUnsettled) {
+				return err
+			}
+			return o.Sync(ctx)
+		},
 		Service: func(name string) action.Service {
 			if name == "acme" {
-				return s
+				return svc
 			}
 			return nil
 		},
@@ -155,7 +170,7 @@ func openOutside(t *testing.T, st *memory.Store, s *service, cfg Config, actions
 	o.Engine = openEngine(t, st, cfg, append(actions, submit, noop())...)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- o.keeper.Run(ctx) }()
+	go func() { done <- o.keeper.Run(ctx, opened()) }()
 	var once sync.Once
 	o.stop = func() {
 		once.Do(func() {
@@ -174,6 +189,13 @@ const submitAndGoOn = "name: x\nsteps:\n  - {id: a, action: {name: submit}, outp
 func (o *outside) begin(src string) string {
 	o.t.Helper()
 	return start(o.t, o.Engine, planOf(o.t, src, o.svc.submits(), noop()), nil)
+}
+
+func (o *outside) wantEnd(run, status string) {
+	o.t.Helper()
+	if head := waitForEnd(o.t, o.Engine, run); head.Status != status {
+		o.t.Errorf("the run is %s: %s", head.Status, head.Message)
+	}
 }
 
 func (o *outside) deliver(id, delivery, body string) {
@@ -222,9 +244,9 @@ func (o *outside) ignored(run string) (n int) {
 	return n
 }
 
-// X128, X131, X132, X137 (webhook normal): the step holds no worker, the webhook ends it, and
-// what the service says again changes nothing.
-func TestX137_WebhookNormal(t *testing.T) {
+// X128, X131, X132, X135, X137 (webhook normal): the step holds no worker, the webhook ends it, what
+// the service says again changes nothing, and nobody asks any more.
+func TestX128_X137_WebhookNormal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := openOutside(t, memory.New(memory.Options{}), newService(), Config{Concurrency: 1})
 		run := o.begin(submitAndGoOn)
@@ -239,9 +261,7 @@ func TestX137_WebhookNormal(t *testing.T) {
 		for n := range 3 {
 			o.deliver(id, fmt.Sprint("d", n/2), "hello") // the second one is a repetition
 		}
-		if head := waitForEnd(t, o.Engine, run); head.Status != "completed" {
-			t.Errorf("the run is %s: %s", head.Status, head.Message)
-		}
+		o.wantEnd(run, "completed")
 		time.Sleep(5 * time.Second) // a delivery that finds another one at work comes again
 		synctest.Wait()
 		o.wantRecords("job-ended 1, delivery 2")
@@ -278,9 +298,7 @@ func TestX133_Polls(t *testing.T) {
 			t.Errorf("%d commits and %d runs in memory while nothing happened", n-before, load.Loaded)
 		}
 		o.svc.end(o.svc.list()[0], "hello")
-		if head := waitForEnd(t, o.Engine, run); head.Status != "completed" {
-			t.Errorf("the run is %s: %s", head.Status, head.Message)
-		}
+		o.wantEnd(run, "completed")
 		synctest.Wait()
 		for n, want := range []struct{ at, off time.Duration }{{30, 3}, {90, 6}, {210, 12}, {330, 12}} {
 			if n >= len(o.svc.polled) || (o.svc.polled[n]-want.at*time.Second).Abs() > want.off*time.Second+time.Second {
@@ -308,9 +326,7 @@ func TestF14_WebhookBeforeTheSubmission(t *testing.T) {
 		}
 		o = openOutside(t, memory.New(memory.Options{}), s, Config{})
 		run := o.begin(submitAndGoOn)
-		if head := waitForEnd(t, o.Engine, run); head.Status != "completed" {
-			t.Errorf("the run is %s: %s", head.Status, head.Message)
-		}
+		o.wantEnd(run, "completed")
 		synctest.Wait()
 		o.wantRecords("job-ended 1, delivery 1")
 		if time.Since(s.began) > time.Second {
@@ -319,7 +335,7 @@ func TestF14_WebhookBeforeTheSubmission(t *testing.T) {
 	})
 }
 
-// F13: a webhook and a poll at the same time, and one after the other: one result.
+// F13, X134, X136: a webhook and a poll at the same time, and one after the other: one result.
 func TestF13_WebhookAndPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService()
@@ -340,9 +356,7 @@ func TestF13_WebhookAndPoll(t *testing.T) {
 		if err := o.Signal(t.Context(), acc, run, "go", nil); err != nil {
 			t.Fatal(err)
 		}
-		if head := waitForEnd(t, o.Engine, run); head.Status != "completed" {
-			t.Errorf("the run is %s: %s", head.Status, head.Message)
-		}
+		o.wantEnd(run, "completed")
 		time.Sleep(time.Hour)
 		o.wantRecords("job-ended 1, delivery 1")
 		if n := o.ignored(run); n > 1 {
@@ -413,6 +427,12 @@ func TestCancelledJobs(t *testing.T) {
 
 // A job that is submitted by an attempt which was cancelled meanwhile is cancelled, too.
 func TestJobsOfAttemptsThatWereCancelled(t *testing.T) {
+	testLateSubmission(t, memory.Options{}, time.Second, time.Minute)
+}
+
+// testLateSubmission cancels a run while it submits a job, and checks that the service is told to
+// cancel the job within a time. The submission returns some time after the cancellation.
+func testLateSubmission(t *testing.T, opts memory.Options, after, within time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService()
 		var o *outside
@@ -421,13 +441,13 @@ func TestJobsOfAttemptsThatWereCancelled(t *testing.T) {
 			if err := o.Cancel(t.Context(), acc, <-begun, "enough"); err != nil {
 				t.Error(err)
 			}
-			time.Sleep(time.Second)
+			time.Sleep(after)
 		}
-		o = openOutside(t, memory.New(memory.Options{}), s, Config{})
+		o = openOutside(t, memory.New(opts), s, Config{})
 		run := o.begin(submitAndGoOn)
 		begun <- run
 		waitForEnd(t, o.Engine, run)
-		time.Sleep(time.Minute)
+		time.Sleep(within)
 		synctest.Wait()
 		if len(s.cancelled) != 1 {
 			t.Errorf("cancelled %q, want one job", s.cancelled)
@@ -455,14 +475,10 @@ func TestJobsAfterARestart(t *testing.T) {
 		o.stop() // the webhook is stored, and nobody acts upon it
 		o.deliver(job[delivered], "d", "hello")
 		o.svc.end(job[polled], "world")
-		o.crashed.Store(true)
-		o.wake()
-		<-o.Done()
+		o.crash()
 		o = openOutside(t, st.Crash(0), s, Config{})
 		for run, want := range map[string]string{delivered: `{"text":"hello"}`, polled: `{"text":"world"}`} {
-			if head := waitForEnd(t, o.Engine, run); head.Status != "completed" {
-				t.Errorf("the run is %s: %s", head.Status, head.Message)
-			}
+			o.wantEnd(run, "completed")
 			h, err := o.History(t.Context(), acc, run, 9)
 			if err != nil || string(h.Outputs) != want {
 				t.Errorf("outputs %s, want %s (%v)", h.Outputs, want, err)
@@ -513,9 +529,7 @@ func TestI22_JobsHoldSlots(t *testing.T) {
 		}
 		o.deliver(two[0], "d2", "hello")
 		waitForEnd(t, o.Engine, second)
-		if use := o.Slots(); len(use) != 0 {
-			t.Errorf("slots in use at the end: %+v", use)
-		}
+		o.wantFreeSlots()
 	})
 }
 
@@ -573,24 +587,5 @@ func TestX208_ForgedWebhooks(t *testing.T) {
 		}
 		synctest.Wait()
 		o.wantRecords("job 1")
-	})
-}
-
-// I16: a service that panics is asked again, and nothing else is harmed.
-func TestI16_ServicePanics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newService()
-		s.panics = true
-		o := openOutside(t, memory.New(memory.Options{}), s, Config{})
-		run := o.begin(submitAndGoOn)
-		synctest.Wait()
-		s.end(s.list()[0], "hello")
-		if head := waitForEnd(t, o.Engine, run); head.Status != "completed" {
-			t.Errorf("the run is %s: %s", head.Status, head.Message)
-		}
-		synctest.Wait()
-		if len(s.polled) != 2 {
-			t.Errorf("asked %d times, want twice", len(s.polled))
-		}
 	})
 }

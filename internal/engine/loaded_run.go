@@ -48,7 +48,8 @@ type loadedRun struct {
 	requests requestSet
 	claim    purse.Claim // on its account, if that pays
 	admitting
-	limits [][]*limit // by plan action
+	routes    []*route // by plan action; nil = it depends on more
+	throttled bool     // one of its routes is, see slots.Route
 
 	timer   *timerHandle // nil until the run has an alarm
 	alarm   int64        // time of its valid alarm; 0 = none

@@ -50,11 +50,11 @@ func (r *recovery) requeue(in *input) {
 
 // unloadAll drops every run from memory.
 func (r *recovery) unloadAll() {
-	r.c.attempts.arbiter.ForgetWaiting()
+	r.c.attempts.Arbiter.ForgetWaiting()
 	for l := r.c.residency.recent.Front(); l != nil; l = r.c.residency.recent.Front() {
 		r.c.residency.drop(l)
 	}
-	maps.DeleteFunc(r.c.attempts.overdue, func(_ taskID, req *slotRequest) bool { return r.c.attempts.keepOrphan(req) })
+	r.c.attempts.UnloadOverdue()
 	r.c.residency.alarms = alarms{}
 	r.c.residency.quiet = nil
 	r.c.residency.horizon = 0
@@ -137,7 +137,7 @@ func (r *recovery) reload() bool {
 			if t := &b.transitions[i]; err == nil {
 				var is bool
 				is, err = r.wasWritten(t)
-				if written[subject(t)] = is; is && r.c.cfg.Jobs != nil {
+				if written[t.Subject()] = is; is && r.c.cfg.Jobs != nil {
 					told = append(told, t.Records...)
 				}
 			}
@@ -189,14 +189,6 @@ func (r *recovery) reload() bool {
 	r.c.frames = append(r.c.frames, feed.Published{})
 	r.c.cfg.Logger.Info("the store responds again", "runs", len(r.c.residency.runs))
 	return true
-}
-
-// subject names what a transition is about: a run, or an entry of an account.
-func subject(t *store.Transition) store.Key {
-	if t.Run == "" {
-		return store.Key{Account: t.Account, Run: t.Entries[0].Key}
-	}
-	return t.Key
 }
 
 // wasWritten reports whether the store holds a transition of a lost batch.

@@ -52,7 +52,7 @@ func TestI16_PanicWhileRendering(t *testing.T) {
 				// The steps that the first failure withdrew free their slots when the
 				// executor reaches them, which may be after the run has ended.
 				synctest.Wait()
-				if n := e.core.attempts.arbiter.InUse(); n != 0 {
+				if n := e.core.attempts.Arbiter.InUse(); n != 0 {
 					t.Errorf("%d slots are still held", n)
 				}
 			})

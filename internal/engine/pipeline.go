@@ -36,8 +36,8 @@ func (p *pipeline) touch(l *loadedRun, first uint64) {
 		l.first = first
 		p.building.dirty = append(p.building.dirty, l)
 	}
-	if p.building.changedAt == 0 {
-		p.building.changedAt = p.c.now
+	if p.building.due == 0 {
+		p.building.due = p.c.now + lazyTick
 	}
 	l.version++
 	l.touched = p.c.now
@@ -57,12 +57,12 @@ func (p *pipeline) encodeBatch() *batch {
 	}
 	b := p.building
 	if b.empty() {
-		b.urgent, b.changedAt = false, 0
+		b.urgent, b.due = false, 0
 		b.shrink()
 		p.spare.shrink()
 		return nil
 	}
-	if !b.urgent && !p.full() && p.c.now < b.changedAt+lazyTick {
+	if !b.urgent && !p.full() && p.c.now < b.due {
 		return nil
 	}
 	b.transitions = slices.Grow(b.transitions, len(b.extra)+len(b.dirty))

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/admission"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/reads"
 	"github.com/roux-engine/roux/internal/store"
@@ -64,10 +65,7 @@ func (r *recovery) dropMark(key store.Key) {
 // were not found again after a reload. After a release they count as lost; until then
 // nothing else would tell their actions.
 func (r *recovery) cancelOrphans(key store.Key) {
-	for _, id := range idsOf(r.c.attempts.orphans, key) {
-		if r.c.attempts.orphans[id].Parted() {
-			continue // its external job goes on
-		}
+	for _, id := range r.c.attempts.Running(key) { // external jobs go on
 		attempt := r.c.attempts.stop(nil, id)
 		r.c.effects = append(r.c.effects, effect{kind: machine.CmdCancelTask, id: id, prog: attempt.prog, attempt: attempt})
 	}
@@ -127,15 +125,50 @@ func (r *recovery) release(key store.Key) error {
 	r.c.residency.advanceClock(l, head)
 	r.c.loadedClass(l, &head)
 	if l.limited { // an imported run counts from here on
-		r.c.reclassify(l, classOf(l.run))
+		r.c.reclassify(l, admission.ClassOfRun(l.run.Last(), l.run.Status()))
 	}
 	r.c.residency.add(l)
 	r.c.adoptJobs(l)
-	r.c.attempts.endOrphans(key)
+	r.c.attempts.EndOrphans(key)
 	l.forceHead, l.released = true, true
 	r.c.pipeline.touch(l, l.run.Last()+1)
 	r.c.pipeline.building.urgent = true
 	l.interrupted = runningAttempts(l) > 0
 	r.recoverRun(l)
+	return nil
+}
+
+// softDelete hides a run from its user. It is loaded for that, so that a retry that comes
+// in the same batch finds it deleted; only a quarantined run is not.
+func (c *core) softDelete(key store.Key) error {
+	l, err := c.residency.get(key)
+	var head store.Head
+	switch {
+	case errors.Is(err, fault.Quarantined):
+		head, err = c.cfg.Store.Head(c.ctx, key)
+	case err == nil:
+		head = l.head
+		if !l.settled() {
+			head.Ended = 0
+		} else if head.Ended == 0 {
+			head.Ended = l.ended // its end is not encoded yet
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case head.Deleted != 0:
+		return reads.ErrDeleted(key.Run)
+	case head.Root != "":
+		return fault.New(fault.Conflict, "run %s is a child run: it is deleted with its root, run %s", key.Run, head.Root)
+	case head.Ended == 0 || l == nil && head.Owes:
+		return fault.New(fault.Conflict, "run %s has not ended: cancel it first", key.Run)
+	case l != nil:
+		l.head.Deleted, l.forceHead = c.now, true
+		c.pipeline.touch(l, l.run.Last()+1)
+	default:
+		head.Deleted, head.Updated = c.now, c.now
+		c.pipeline.building.extra = append(c.pipeline.building.extra, store.Transition{Key: key, Epoch: c.epoch, Head: &head})
+	}
 	return nil
 }

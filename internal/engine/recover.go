@@ -50,6 +50,7 @@ func (r *recovery) init(c *core) {
 // records.
 func (r *recovery) open(now int64) error {
 	r.c.now = now
+	r.c.attempts.Arbiter.Begin(now, r.c.cfg.Limits.Policy)
 	epoch, err := r.c.cfg.Store.Own(r.c.ctx)
 	if err != nil {
 		return err
@@ -58,8 +59,10 @@ func (r *recovery) open(now int64) error {
 	if err := failpoint.Hit(failpoint.RecoverFirst); err != nil {
 		return err
 	}
-	isolate, err := r.checkHistory()
-	if err != nil {
+	if err := r.checkHistory(); err != nil {
+		return err
+	}
+	if err := r.countJobs(); err != nil {
 		return err
 	}
 	err = r.c.cfg.Store.Recover(r.c.ctx, func(saved *store.Saved) error {
@@ -69,19 +72,17 @@ func (r *recovery) open(now int64) error {
 		if !r.c.residency.selectsOf(saved.Head.Key, saved.Head.Root) || saved.Head.Quarantine != "" || r.quarantined[saved.Head.Key] != "" {
 			return nil
 		}
-		suspect := isolate && r.history.Suspect(saved)
-		r.inherited[saved.Head.Key] = inherited{saved.Last, suspect}
-		if suspect {
-			r.suspects = append(r.suspects, saved.Head.Key)
-			return nil
+		h := inherited{last: saved.Last}
+		h.suspect, h.running = r.history.Suspect(saved)
+		if r.inherited[saved.Head.Key] = h; !h.suspect {
+			return r.loadSaved(saved)
 		}
-		return r.loadSaved(saved)
+		r.suspects = append(r.suspects, saved.Head.Key)
+		return nil
 	})
+	r.reserve()
 	if err == nil {
 		err = r.listQueued()
-	}
-	if err == nil {
-		err = r.countJobs()
 	}
 	if r.cleanSince == 0 {
 		for _, l := range r.recovering {
@@ -113,9 +114,8 @@ func (r *recovery) loadSaved(saved *store.Saved) error {
 		}
 		return nil
 	}
-	if r.recovering = append(r.recovering, l); !l.interrupted { // before other runs are granted slots
-		_ = r.c.protect(l, func() { r.adoptAttempts(l) })
-	}
+	r.recovering = append(r.recovering, l)
+	_ = r.c.protect(l, func() { r.adoptAttempts(l) }) // before other runs are granted slots
 	return nil
 }
 
@@ -125,6 +125,7 @@ func (r *recovery) loadSaved(saved *store.Saved) error {
 type inherited struct {
 	last    uint64
 	suspect bool // it must not be loaded yet
+	running int  // attempts that a suspect may have had in flight
 }
 
 // lostAttempts reports whether the attempts of a run that is being loaded were lost
@@ -202,9 +203,10 @@ func (r *recovery) recoverRun(l *loadedRun) {
 // are still in flight in this process.
 func (r *recovery) adoptAttempts(l *loadedRun) {
 	l.run.EachRunning(func(ref journal.Ref, fence journal.Fence) {
-		id := taskID{l.key, ref, fence}
-		if r.c.attempts.orphans[id] != nil || !l.run.Ending(ref) { // a child run beside it may need the slot to end
-			r.c.attempts.holdSlot(l, id, r.c.limitsOf(l, ref))
+		id := taskID{Key: l.key, Ref: ref, Fence: fence}
+		if r.c.attempts.Orphaned(id) || !l.run.Ending(ref) { // a child run beside it may need the slot to end
+			route, demand := r.c.routeOf(l, ref)
+			r.c.attempts.hold(l, id, route, demand, false)
 		}
 	})
 }

@@ -69,7 +69,7 @@ func TestF09_LostAttemptCountsOnce(t *testing.T) {
 	p := planOf(t, chain(1), noop())
 	key := h.run(acc, p, nil)
 	ef := h.takeTask()
-	lost := machine.Input{Kind: machine.InWorkerLost, Ref: ef.id.ref, Fence: ef.id.fence}
+	lost := machine.Input{Kind: machine.InWorkerLost, Ref: ef.id.Ref, Fence: ef.id.Fence}
 	h.runUntilIdle(&input{kind: inRun, key: key, m: lost}, &input{kind: inRun, key: key, m: lost}, &input{kind: inRun, key: key, m: lost})
 	if len(h.tasks) != 1 {
 		t.Fatalf("%d attempts are handed out after one loss", len(h.tasks))
@@ -266,7 +266,7 @@ func TestI16_PanicQuarantinesOneRun(t *testing.T) {
 	if !strings.Contains(head.Quarantine, "panicked") {
 		t.Fatalf("the run's quarantine is %q", head.Quarantine)
 	}
-	if n := h.c.attempts.arbiter.InUse(); n != 0 {
+	if n := h.c.attempts.Arbiter.InUse(); n != 0 {
 		t.Errorf("%d slots are still held", n)
 	}
 	in := request(badKey, machine.Input{Kind: machine.InCancel})
@@ -399,7 +399,7 @@ func TestF43_PartialRetryTwiceAtOnce(t *testing.T) {
 	}
 	wantCode(t, secondReply().err, fault.Conflict)
 	h.runUntilIdle(success(b, `"late"`))
-	if len(h.tasks) != 1 || h.tasks[0].id.ref != b.id.ref {
+	if len(h.tasks) != 1 || h.tasks[0].id.Ref != b.id.Ref {
 		t.Fatalf("%d tasks are handed out, want only the failed step's", len(h.tasks))
 	}
 	h.finishTasks()

@@ -275,9 +275,9 @@ func TestI6_SuspectsDoNotWaitForProgress(t *testing.T) {
 	}
 	h.runUntilIdle() // loads the suspect
 	run := h.run(acc, planOf(t, chain(1), noop()), nil)
-	ef := h.tasks[slices.IndexFunc(h.tasks, func(ef effect) bool { return ef.id.key == run })]
+	ef := h.tasks[slices.IndexFunc(h.tasks, func(ef effect) bool { return ef.id.Key == run })]
 	h.now = h.c.recovery.nextSuspectAt
-	progress := &input{kind: inRun, key: run, m: machine.Input{Kind: machine.InProgress, Ref: ef.id.ref, Fence: ef.id.fence,
+	progress := &input{kind: inRun, key: run, m: machine.Input{Kind: machine.InProgress, Ref: ef.id.Ref, Fence: ef.id.Fence,
 		Progress: &machine.Progress{Kind: machine.ProgressFraction, Fraction: 0.5}}}
 	h.runUntilIdle(progress)
 	if at := h.c.wakeup(); at != 0 && at <= h.now {
@@ -327,11 +327,11 @@ func TestI22_LostWorkerFreesItsSlot(t *testing.T) {
 	h := newHarness(t, st, Config{Concurrency: 1}, noop())
 	run := h.run(acc, planOf(t, fan(3), noop()), nil)
 	lost := h.takeTask()
-	h.runUntilIdle(&input{kind: inRun, key: run, m: machine.Input{Kind: machine.InWorkerLost, Ref: lost.id.ref, Fence: lost.id.fence}})
+	h.runUntilIdle(&input{kind: inRun, key: run, m: machine.Input{Kind: machine.InWorkerLost, Ref: lost.id.Ref, Fence: lost.id.Fence}})
 	h.finishTasks()
 	h.wantStatus(run, "completed")
-	if h.c.attempts.arbiter.InUse() != 0 || len(h.c.attempts.orphans)+len(h.c.attempts.overdue) != 0 {
-		t.Errorf("at the end %d slots are taken, %d attempts are orphans, %d overdue", h.c.attempts.arbiter.InUse(), len(h.c.attempts.orphans), len(h.c.attempts.overdue))
+	if orphans, overdue := h.c.attempts.Away(); h.c.attempts.Arbiter.InUse() != 0 || orphans+overdue != 0 {
+		t.Errorf("at the end %d slots are taken, %d attempts are orphans, %d overdue", h.c.attempts.Arbiter.InUse(), orphans, overdue)
 	}
 }
 

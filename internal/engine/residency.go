@@ -82,7 +82,7 @@ func (m *residency) get(key store.Key) (*loadedRun, error) {
 	case err != nil || !l.dropped:
 		return l, err
 	case m.c.tree.away[key]: // a run above it could not be read
-		return nil, errTakenBack(key.Run)
+		return nil, store.TakenBackError(key.Run)
 	}
 	return nil, store.QuarantinedError(key.Run, "it cannot go on")
 }
@@ -96,7 +96,7 @@ func (m *residency) held(key store.Key) (*loadedRun, error) {
 		return nil, store.QuarantinedError(key.Run, reason)
 	}
 	if m.c.tree.away[key] {
-		return nil, errTakenBack(key.Run)
+		return nil, store.TakenBackError(key.Run)
 	}
 	if m.c.recovery.inherited[key].suspect {
 		return nil, &fault.Error{Code: fault.ServiceUnavailable, RetryAfterMS: 1000,
@@ -144,7 +144,7 @@ func (m *residency) admit(saved *store.Saved) (*loadedRun, error) {
 		m.c.pipeline.touch(l, l.run.Last()+1)
 		m.c.pipeline.building.urgent = true
 		if l.limited {
-			m.c.reclassify(l, classOf(l.run))
+			m.c.reclassify(l, admission.ClassOfRun(l.run.Last(), l.run.Status()))
 		}
 	}
 	if l.class == admission.Queued {
@@ -208,7 +208,15 @@ func (m *residency) drop(l *loadedRun) {
 		}
 	}
 	m.c.purses.Withdraw(l.key.Account, &l.claim)
-	m.c.attempts.arbiter.WithdrawAll(&l.requests, m.c.attempts.keepOrphan)
+	m.c.attempts.Unload(&l.requests)
+}
+
+// rest removes a run from memory that is suspended in the store.
+func (m *residency) rest(l *loadedRun) {
+	if !l.dropped {
+		m.c.attempts.Rest(&l.requests)
+		m.drop(l)
+	}
 }
 
 // arm sets the run's alarm for its next timer.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/jobs"
 	"github.com/roux-engine/roux/internal/journal"
@@ -166,8 +167,8 @@ type Effect struct {
 	Ref   journal.Ref
 	Fence journal.Fence
 	Task  *machine.Task // CmdDispatch
-	// Settles is true for an attempt whose external job has ended.
-	Settles bool
+	// Settles returns how the external job of the attempt has ended; nil = it has not ended.
+	Settles action.Func
 	effect  effect
 	stage   *Stage
 }
@@ -176,20 +177,28 @@ type Effect struct {
 // is filled in. holding means that the action is still running, until Freed.
 func (s *Stage) Report(ef *Effect, m machine.Input, holding bool) *Message {
 	m.Ref, m.Fence = ef.Ref, ef.Fence
-	if ef.Settles {
-		m.Source = ef.effect.attempt.report.m.Source
-	}
 	in := &input{kind: inRun, key: ef.Key, m: m, holding: holding}
+	if ef.Settles != nil {
+		in.m.Source = ef.effect.attempt.report.m.Source
+	}
+	if ef.Settles != nil && m.Kind == machine.InResult && m.Outcome != machine.Preview {
+		in.reply, in.m.Job = ef.effect.attempt.report.reply, ef.effect.attempt.report.m.Job
+	}
 	if ef.stage == s && ef.effect.attempt != nil {
 		in.loaded = ef.effect.attempt.report.loaded // a report from another process does not know it
 	}
-	return &Message{in: in}
+	return &Message{in, in.reply != nil}
 }
 
-// Settle is Engine.Settle as a message. It leads to an effect with Settles, whose report is how
-// the job has ended, unless it is too late.
-func (s *Stage) Settle(job *jobs.Job, source journal.Source) *Message {
-	return &Message{in: (&settlement{reply: make(chan answer, 1)}).input(job, source)}
+// Settle is Engine.Settle as a message. It leads to an effect with run as its Settles, whose
+// report is how the job has ended and gets the answer, unless it is too late.
+func (s *Stage) Settle(job *jobs.Job, source journal.Source, run action.Func) *Message {
+	return &Message{(&settlement{job: job, run: run, reply: make(chan answer, 1)}).input(job, source), true}
+}
+
+// HandOn is Engine.HandOn as a message. It leads to an effect whose Settles returns the job.
+func (s *Stage) HandOn(task *jobs.Job, job *action.Job) *Message {
+	return &Message{handOn(task, job).input(task, journal.FromWorker), true}
 }
 
 // Freed reports that the action of an attempt has returned late.
@@ -210,27 +219,19 @@ func (s *Stage) Perform(ef *Effect) *Message {
 	if len(inputs) == 0 {
 		return nil
 	}
-	in := inputs[0]
-	clear(inputs)
-	return &Message{in: in}
-}
-
-// setClock sets the caller's clock and returns the engine's time.
-func (s *Stage) setClock(now int64) int64 {
-	s.clock = now
-	return s.e.now()
+	return &Message{in: inputs[0]}
 }
 
 // Handle handles what has arrived. now is UTC µs by a clock that has advanced evenly
 // since the Stage was opened.
 func (s *Stage) Handle(now int64, messages ...*Message) {
-	at := s.setClock(now)
+	s.clock = now
 	inputs := make([]*input, len(messages))
 	for i, m := range messages {
 		inputs[i] = m.in
 	}
 	s.e.core.closing = s.e.stopping.Load() || s.e.cfg.Idle
-	s.e.core.handle(at, inputs)
+	s.e.core.handle(s.e.now(), inputs)
 	s.e.clock.AtLeast(s.e.core.now)
 	s.releaseEffects()
 }
@@ -271,13 +272,18 @@ func (s *Stage) releaseEffects() {
 	c := s.e.core
 	for i := range c.effects {
 		ef := &c.effects[i]
-		s.effects = append(s.effects, Effect{Kind: ef.kind, Key: ef.id.key, Ref: ef.id.ref, Fence: ef.id.fence, Task: ef.task, Settles: ef.attempt != nil && ef.attempt.settle != nil, effect: *ef, stage: s})
+		s.effects = append(s.effects, Effect{Kind: ef.kind, Key: ef.id.Key, Ref: ef.id.Ref, Fence: ef.id.Fence, Task: ef.task, effect: *ef, stage: s})
+		if ef.attempt != nil && ef.attempt.settle != nil {
+			s.effects[len(s.effects)-1].Settles = ef.attempt.settle.run
+		}
+	}
+	s.e.feed.Deliver(c.frames)
+	if len(c.jobs) > 0 {
+		s.e.cfg.Jobs(c.jobs)
 	}
 	clear(c.effects)
-	c.effects = c.effects[:0]
-	s.e.feed.Deliver(c.frames)
 	clear(c.frames)
-	c.frames = c.frames[:0]
+	c.effects, c.frames, c.jobs = c.effects[:0], c.frames[:0], nil
 }
 
 // Effects returns what was released since the last call.
@@ -328,14 +334,13 @@ func (s *Stage) Stop() { s.e.stopping.Store(true) }
 func (s *Stage) Stopped() bool { return s.e.flushed() }
 
 // PutRecords is Engine.PutRecords.
-func (s *Stage) PutRecords(ctx context.Context, changes ...store.RecordChange) error {
-	_, err := s.e.PutRecords(ctx, changes...)
-	return err
+func (s *Stage) PutRecords(ctx context.Context, changes ...store.RecordChange) ([]store.Record, error) {
+	return s.e.PutRecords(ctx, changes...)
 }
 
 // Clean is Engine.Clean at time now.
 func (s *Stage) Clean(ctx context.Context, now int64) (retention.Removed, error) {
-	s.setClock(now)
+	s.clock = now
 	return s.e.Clean(ctx, false)
 }
 
@@ -372,15 +377,11 @@ func (s *Stage) Held() (attempts, taken int) {
 			attempts++
 		}
 	}
-	for _, of := range []map[taskID]*slotRequest{c.attempts.orphans, c.attempts.overdue} {
-		for _, req := range of {
-			count(req)
-		}
-	}
+	c.attempts.EachAway(count)
 	for _, l := range c.residency.runs {
 		l.requests.Each(count)
 	}
-	for _, u := range c.attempts.arbiter.Usage() {
+	for _, u := range c.attempts.Arbiter.Usage() {
 		taken += u.InUse
 	}
 	return attempts, taken

@@ -50,7 +50,7 @@ func (m *residency) suspend(l *loadedRun) {
 	case !l.dirty && l.settled() && len(l.tail) == 0:
 		m.drop(l) // a late request had loaded it
 	case !l.dirty && l.suspended && l.wakeAt == l.run.NextDue():
-		m.drop(l)
+		m.rest(l)
 		m.armSuspended(l.key, l.wakeAt)
 	default:
 		m.c.pipeline.touch(l, l.run.Last()+1)

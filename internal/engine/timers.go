@@ -206,9 +206,12 @@ func (c *core) wakeup() int64 {
 		earliest(c.tree.returnAt)
 	}
 	earliest(c.purses.Next())
+	if !c.closing {
+		earliest(c.attempts.Arbiter.Next())
+	}
 	earliest(c.queues.Next())
 	if b := c.pipeline.building; !b.empty() && !b.urgent {
-		earliest(b.changedAt + lazyTick)
+		earliest(b.due)
 	}
 	if len(c.recovery.suspects) > 0 || c.recovery.suspectMarked {
 		earliest(c.recovery.nextSuspectAt)

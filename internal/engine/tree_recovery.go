@@ -91,10 +91,10 @@ func (r *recovery) dropTree(account, root string) {
 			r.c.unstored(l)
 			if l.start == nil || l.committing {
 				r.c.tree.comeBack(l.key, 0)
-				r.c.attempts.arbiter.Pause() // until its attempts are counted again
+				r.c.attempts.Arbiter.Pause() // until its attempts are counted again
 			}
 			r.c.residency.drop(l)
-			r.c.attempts.takeBack(l.key)
+			r.c.attempts.TakeBack(l.key)
 			r.returnInputs(l)
 		}
 		l = next
@@ -133,14 +133,9 @@ func (r *recovery) returnInputs(l *loadedRun) {
 			r.c.tree.postponed = append(r.c.tree.postponed, in)
 			return true
 		}
-		in.out = answer{run: l.key.Run, err: errTakenBack(l.key.Run)}
+		in.out = answer{run: l.key.Run, err: store.TakenBackError(l.key.Run)}
 		return false
 	})
-}
-
-func errTakenBack(run string) error {
-	return &fault.Error{Code: fault.ServiceUnavailable, RetryAfterMS: 1000,
-		Msg: "run " + run + " is being read again, as are other runs of its tree; try again in a moment"}
 }
 
 // cutOff handles a turn of a child run that needs more than its share while a run above it
@@ -208,6 +203,6 @@ func (r *recovery) loadReturning() {
 			r.c.backlog = append(r.c.backlog, in)
 		}
 	}
-	r.c.attempts.arbiter.Resume()
+	r.c.attempts.Arbiter.Resume()
 	r.c.pipeline.building.urgent = true
 }

@@ -72,7 +72,7 @@ func TestI16_PanicInAChild(t *testing.T) {
 	h.finishTasks()
 	h.wantStatus(root, "completed")
 	checkTree(t, st, acc, root.Run)
-	if n := h.c.attempts.arbiter.InUse(); n != 0 {
+	if n := h.c.attempts.Arbiter.InUse(); n != 0 {
 		t.Errorf("%d slots are still held", n)
 	}
 }
@@ -87,11 +87,11 @@ func TestI22_HeldSlotOfATree(t *testing.T) {
 			root := h.run(acc, planOf(t, twoBelow, noop()), nil)
 			held, bad := h.takeTask(), h.takeTask()
 			h.c.observer = panicsFor(func(key store.Key, _ *machine.Run, in *machine.Input) bool {
-				return key == bad.id.key && in.Kind == machine.InResult
+				return key == bad.id.Key && in.Kind == machine.InResult
 			})
 			report := success(held, `{}`)
 			report.holding = true
-			freed := &input{kind: inFreed, key: held.id.key, m: machine.Input{Ref: held.id.ref, Fence: held.id.fence}}
+			freed := &input{kind: inFreed, key: held.id.Key, m: machine.Input{Ref: held.id.Ref, Fence: held.id.Fence}}
 			if freedFirst {
 				h.runUntilIdle(report, success(bad, `{}`), freed)
 			} else {
@@ -99,7 +99,7 @@ func TestI22_HeldSlotOfATree(t *testing.T) {
 				h.runUntilIdle(freed)
 			}
 			h.c.observer = nil
-			h.release(bad.id.key)
+			h.release(bad.id.Key)
 			h.finishTasks()
 			h.wantStatus(root, "completed")
 			h.wantNoSlots()
@@ -116,7 +116,7 @@ func TestI22_EndTakenBackWithATree(t *testing.T) {
 	good, bad := h.takeTask(), h.takeTask()
 	h.tasks = []effect{good, bad}
 	h.c.observer = panicsFor(func(key store.Key, _ *machine.Run, in *machine.Input) bool {
-		return key == bad.id.key && in.Kind == machine.InCancel
+		return key == bad.id.Key && in.Kind == machine.InCancel
 	})
 	cancel := request(root, machine.Input{Kind: machine.InCancel})
 	h.runUntilIdle(cancel)
@@ -127,16 +127,16 @@ func TestI22_EndTakenBackWithATree(t *testing.T) {
 	if len(h.tasks) != 1 || h.tasks[0].id != good.id {
 		t.Errorf("the actions that were not told to stop: %d, want that of the run that did not panic", len(h.tasks))
 	}
-	if n := len(h.c.attempts.overdue); n != 0 {
+	if _, n := h.c.attempts.Away(); n != 0 {
 		t.Errorf("%d attempts count as ended", n)
 	}
-	if n := h.c.attempts.arbiter.InUse(); n != 1 {
+	if n := h.c.attempts.Arbiter.InUse(); n != 1 {
 		t.Errorf("%d slots are held, want that of the attempt that goes on", n)
 	}
-	h.release(bad.id.key)
+	h.release(bad.id.Key)
 	h.finishTasks()
 	h.wantStatus(root, "completed")
-	if n := h.c.attempts.arbiter.InUse(); n != 0 {
+	if n := h.c.attempts.Arbiter.InUse(); n != 0 {
 		t.Errorf("%d slots are held at the end", n)
 	}
 }
@@ -168,7 +168,7 @@ steps:
 	if len(h.tasks) != 1 || h.tasks[0].id == task.id {
 		t.Fatalf("%d attempts are under way, want the compensation of the child run alone", len(h.tasks))
 	}
-	if n := h.c.attempts.arbiter.InUse(); n != 1 {
+	if n := h.c.attempts.Arbiter.InUse(); n != 1 {
 		t.Errorf("%d slots are held, want 1", n)
 	}
 	h.finishTasks()
@@ -196,7 +196,7 @@ steps:
 			child := h.children(root)[0]
 			task, inner := h.takeTask(), false
 			for ; task.task.StepPath != "second"; task = h.takeTask() {
-				inner = inner || task.id.key == child
+				inner = inner || task.id.Key == child
 				h.runUntilIdle(success(task, `{}`))
 			}
 			if !inner {
@@ -206,7 +206,7 @@ steps:
 			if reported {
 				h.runUntilIdle(success(task, `{}`))
 				last := h.takeTask()
-				h.handle(cancel, &input{kind: inRun, key: root, m: machine.Input{Kind: machine.InWorkerLost, Ref: last.id.ref, Fence: last.id.fence}})
+				h.handle(cancel, &input{kind: inRun, key: root, m: machine.Input{Kind: machine.InWorkerLost, Ref: last.id.Ref, Fence: last.id.Fence}})
 			} else {
 				h.handle(success(task, `{}`))
 				h.handle(cancel)
@@ -216,10 +216,10 @@ steps:
 				t.Errorf("an action was called and told to stop")
 			}
 			h.runUntilIdle()
-			if len(h.tasks) != 1 || h.tasks[0].id.key != child {
+			if len(h.tasks) != 1 || h.tasks[0].id.Key != child {
 				t.Fatalf("%d attempts are under way, want the compensation of the child run alone", len(h.tasks))
 			}
-			if n := h.c.attempts.arbiter.InUse(); n != 1 {
+			if n := h.c.attempts.Arbiter.InUse(); n != 1 {
 				t.Errorf("%d slots are held, want 1", n)
 			}
 			h.finishTasks()
@@ -312,7 +312,7 @@ func TestChildEndsUnderAQuarantinedParent(t *testing.T) {
 	child := h.children(root)[0]
 	var inner, outer effect
 	for range 2 {
-		if task := h.takeTask(); task.id.key == child {
+		if task := h.takeTask(); task.id.Key == child {
 			inner = task
 		} else {
 			outer = task
@@ -383,7 +383,7 @@ func TestTreeIsRefused(t *testing.T) {
 				t.Errorf("%d transitions were refused", times)
 			}
 			checkTree(t, mem, acc, root.Run)
-			if n := h.c.attempts.arbiter.InUse(); n != 0 {
+			if n := h.c.attempts.Arbiter.InUse(); n != 0 {
 				t.Errorf("%d slots are still held", n)
 			}
 		})

@@ -187,7 +187,7 @@ func (pair *twoEngines) report(h *harness) {
 	case 1:
 		in = failure(ef, fault.StepFailed)
 	case 2:
-		in = &input{kind: inRun, key: ef.id.key, m: machine.Input{Kind: machine.InWorkerLost, Ref: ef.id.ref, Fence: ef.id.fence}}
+		in = &input{kind: inRun, key: ef.id.Key, m: machine.Input{Kind: machine.InWorkerLost, Ref: ef.id.Ref, Fence: ef.id.Fence}}
 	default:
 		in = success(ef, fmt.Sprintf(`{"ok":%d}`, pair.dice.IntN(100)))
 	}

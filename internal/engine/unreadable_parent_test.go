@@ -105,7 +105,8 @@ func wantWhole(t *testing.T, h *harness, tree []store.Key) {
 			}
 		}
 	}
-	if n := h.c.attempts.arbiter.InUse() + len(h.c.attempts.orphans) + len(h.c.tree.postponed); n != 0 {
+	if orphans, _ := h.c.attempts.Away(); h.c.attempts.Arbiter.InUse()+orphans+len(h.c.tree.postponed) != 0 {
+		n := h.c.attempts.Arbiter.InUse() + orphans + len(h.c.tree.postponed)
 		t.Errorf("%d slots, attempts and inputs are left", n)
 	}
 }

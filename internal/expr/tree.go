@@ -135,6 +135,20 @@ func (t *Tree) Refs() []Ref { return t.refs }
 // Constant reports whether the tree holds no template.
 func (t *Tree) Constant() bool { return t.root.fixed() }
 
+// Field returns the field of a tree that is an object: its value, or the template that gives it.
+// Both are nil if there is no such field, or it is a list or an object with templates inside.
+func (t *Tree) Field(key string) (any, *Program) {
+	if v, ok := t.root.constant.(map[string]any); ok {
+		return v[key], nil
+	}
+	for i := range t.root.object {
+		if f := &t.root.object[i]; f.key == key {
+			return f.value.constant, f.value.leaf
+		}
+	}
+	return nil, nil
+}
+
 // Eval evaluates all templates of the tree.
 func (t *Tree) Eval(vars Vars) (any, error) {
 	if t.Constant() {

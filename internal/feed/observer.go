@@ -57,6 +57,12 @@ func (s *Seen) Note(o *Observed) {
 type Host struct {
 	Store Accounts
 	Load  func() Load
+	// Limits are the limits of attempts that are in use, in their order; nil = not known.
+	Limits func() []LimitSum
+	// Queues are the queues of remote workers, by their names; nil = there are none.
+	Queues func() []QueueLoad
+	// Refused is what was refused since the start; nil = that is not known.
+	Refused func() Refused
 	// LogSize returns the size of the write-ahead log in bytes; 0 = not known.
 	LogSize func() int64
 	// RecipeID returns the id of the recipe that an account has registered under a name, or
@@ -71,6 +77,32 @@ type Accounts interface {
 	Accounts(ctx context.Context) ([]string, error)
 	// MeteredAccounts returns the accounts that have entries.
 	MeteredAccounts(ctx context.Context) ([]string, error)
+}
+
+// A LimitSum is the state of a limit of attempts; of one with keys, of all of them together.
+type LimitSum struct {
+	Of, Name       string // as in slots.Usage
+	InUse, Waiting int
+}
+
+// A QueueLoad is how many tasks of a queue no remote worker has, and how long the first of them has
+// waited.
+type QueueLoad struct {
+	Queue   string
+	Waiting int
+	Oldest  time.Duration
+}
+
+// Refused counts what has come from outside and was refused.
+type Refused struct {
+	Results  []Count // of remote workers, by reason
+	Webhooks []Count // whose signature does not fit, by what they are about
+}
+
+// A Count is how often something happened.
+type Count struct {
+	Name string
+	N    int64
 }
 
 // A Load is what an engine has to do at the moment.

@@ -46,3 +46,46 @@ func TestHeap(t *testing.T) {
 		}
 	})
 }
+
+// TestQueue: elements that were pushed in any order are popped least first, also after some were deleted.
+func TestQueue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var q heap.Queue[int]
+		var want []int
+		next := 0
+		for range rapid.IntRange(0, 200).Draw(t, "steps") {
+			switch slices.Sort(want); rapid.IntRange(0, 9).Draw(t, "what") {
+			case 0, 1, 2, 3:
+				next += rapid.IntRange(0, 2).Draw(t, "more") // in order
+				q.Push(next, less)
+				want = append(want, next)
+			case 4:
+				x := rapid.IntRange(0, next).Draw(t, "x")
+				q.Push(x, less)
+				want = append(want, x)
+			case 5:
+				odd := func(x int) bool { return x%2 == 1 }
+				q.DeleteFunc(odd, less)
+				want = slices.DeleteFunc(want, odd)
+			default:
+				if q.Len() == 0 {
+					continue
+				}
+				first := *q.First(less)
+				if x := q.Pop(less); x != want[0] || first != x {
+					t.Fatalf("first %d, popped %d, the least is %d", first, x, want[0])
+				}
+				want = want[1:]
+			}
+			var all []int
+			for x := range q.All() {
+				all = append(all, *x)
+			}
+			slices.Sort(all)
+			slices.Sort(want)
+			if !slices.Equal(all, want) || q.Len() != len(want) {
+				t.Fatalf("%d elements %v, want %v", q.Len(), all, want)
+			}
+		}
+	})
+}

@@ -30,6 +30,7 @@ var mayDial = map[string]string{
 	"client/client.go":           "the client of a server that its user names",
 	"bench/client.go":            "a server on loopback that the benchmark has started",
 	"sim/kill/connect.go":        "a server on loopback that the bench has started",
+	"sim/kill/proxy.go":          "the same, between it and its remote workers",
 }
 
 // TestI19_OneWayOut: every outgoing connection is dialled by package egress.

@@ -9,20 +9,22 @@ import (
 	"testing"
 )
 
-// A binary with -tags small sends no traces and has no gRPC, which the exporter brings
-// along, no simulator, no time zones, no encodings of East Asian text, no drawings, no
+// No binary has gRPC or html/template, which OpenTelemetry's exporter brings along. One with -tags small
+// sends no traces and has no simulator, no time zones, no encodings of East Asian text, no drawings, no
 // conversions of HTML and Markdown, no emulator and no adapter for Anthropic's protocol. Commands that look from elsewhere (diff, top, listen,
 // import, trigger-webhook), and the salvage of damaged directories, are left to the full one. Neither have the tests of telemetry, and programs
 // with actions of their own have nothing of telemetry.
 func TestSmallBuild(t *testing.T) {
 	const grpc, prometheus, otel = "google.golang.org/grpc", "github.com/prometheus/client_golang/prometheus", "go.opentelemetry.io/otel/sdk/trace"
+	const exporter = "go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	for _, c := range []struct {
 		args    []string
 		without []string
 	}{
-		{[]string{"-tags", "small", "./cmd/roux"}, []string{grpc, "time/tzdata", "github.com/roux-engine/roux/internal/simulate", "github.com/anthropics/anthropic-sdk-go", "github.com/roux-engine/roux/internal/provider/emulate", "html/template", "golang.org/x/text/encoding/japanese", "github.com/yuin/goldmark", "golang.org/x/net/html", "golang.org/x/text/encoding/traditionalchinese"}},
-		{[]string{"-test", "./internal/telemetry"}, []string{grpc}},
-		{[]string{"-test", "./internal/cli"}, []string{grpc}},
+		{[]string{"./cmd/roux"}, []string{grpc, "html/template"}},
+		{[]string{"-tags", "small", "./cmd/roux"}, []string{grpc, exporter, "time/tzdata", "github.com/roux-engine/roux/internal/simulate", "github.com/anthropics/anthropic-sdk-go", "github.com/roux-engine/roux/internal/provider/emulate", "html/template", "golang.org/x/text/encoding/japanese", "github.com/yuin/goldmark", "golang.org/x/net/html", "golang.org/x/text/encoding/traditionalchinese"}},
+		{[]string{"-test", "./internal/telemetry"}, []string{grpc, exporter}},
+		{[]string{"-test", "./internal/cli"}, []string{grpc, exporter}},
 		{[]string{"."}, []string{grpc, prometheus, otel}},
 		{[]string{"./docs/own-action"}, []string{grpc, prometheus, otel}},
 	} {
@@ -41,7 +43,7 @@ func TestSmallBuild(t *testing.T) {
 	}
 	cmd := exec.Command("go", "list", "-deps", "./cmd/roux")
 	cmd.Dir = root
-	if out, err := cmd.Output(); err != nil || !slices.Contains(strings.Fields(string(out)), grpc) {
+	if out, err := cmd.Output(); err != nil || !slices.Contains(strings.Fields(string(out)), exporter) {
 		t.Errorf("the binary has no exporter of traces (%v)", err)
 	}
 }

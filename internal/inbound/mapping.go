@@ -11,6 +11,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/signature"
 	"github.com/roux-engine/roux/internal/starts"
 )
 
@@ -18,11 +19,13 @@ import (
 type mapping struct {
 	when, key, id, parameters *expr.Program // nil = the trigger has none
 	tree                      *expr.Tree    // of parameters that are no expression
-	header                    string        // that has the id of a delivery; "" = see id
+	// idHeaders may have the id of a delivery, in lower case; the first one that is not empty
+	// counts. There are none if id is an expression.
+	idHeaders []string
 }
 
-// names are the variables of expressions.
-var names = &expr.Env{Vars: map[string]json.RawMessage{"body": nil, "headers": nil, "query": nil}}
+// env has the variables of expressions.
+var env = &expr.Env{Vars: map[string]json.RawMessage{"body": nil, "headers": nil, "query": nil}}
 
 // compileMapping compiles the expressions of a trigger, or says what is wrong with one.
 func compileMapping(s *Spec) (m *mapping, err error) {
@@ -34,8 +37,10 @@ func compileMapping(s *Spec) (m *mapping, err error) {
 		return nil, err
 	}
 	switch {
-	case headerName(s.DeliveryID):
-		m.header = s.DeliveryID
+	case s.DeliveryID == "":
+		m.idHeaders = usualIDs
+	case signature.HeaderName(s.DeliveryID): // an expression selects something of a variable, so it has other characters
+		m.idHeaders = []string{strings.ToLower(s.DeliveryID)}
 	default:
 		if m.id, err = expression("deliveryId", s.DeliveryID, ""); err != nil {
 			return nil, err
@@ -44,19 +49,13 @@ func compileMapping(s *Spec) (m *mapping, err error) {
 	return m, m.input(s.Parameters)
 }
 
-// headerName reports whether a text is the name of a header and no expression, which begins with
-// the name of a variable and selects something of it.
-func headerName(text string) bool {
-	return text != "" && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") == ""
-}
-
 // expression compiles an expression; nil = the field is empty.
 func expression(field, src, want string) (*expr.Program, error) {
 	if src == "" {
 		return nil, nil
 	}
-	if ps := expr.Check(src, false, names, want); len(ps) > 0 {
-		return nil, wrong(field, &ps[0])
+	if ps := expr.Check(src, false, env, want); len(ps) > 0 {
+		return nil, invalid(field, &ps[0])
 	}
 	p, err := expr.Compile(src)
 	if err != nil {
@@ -65,7 +64,7 @@ func expression(field, src, want string) (*expr.Program, error) {
 	return p, nil
 }
 
-func wrong(field string, p *expr.Problem) error {
+func invalid(field string, p *expr.Problem) error {
 	text := p.Msg
 	if p.Hint != "" {
 		text += "; " + p.Hint
@@ -92,8 +91,8 @@ func (m *mapping) input(raw json.RawMessage) error {
 	case raw[0] != '{':
 		return fault.New(fault.RequestInvalid, "parameters: want a text with an expression, or an object with templates")
 	}
-	if ps := expr.CheckTree(raw, names); len(ps) > 0 {
-		return wrong("parameters", &ps[0])
+	if ps := expr.CheckTree(raw, env); len(ps) > 0 {
+		return invalid("parameters", &ps[0])
 	}
 	t, err := expr.CompileTree(raw)
 	if err != nil {
@@ -173,7 +172,7 @@ func (m *mapping) inputOf(vars expr.Vars) (json.RawMessage, error) {
 	return data, nil
 }
 
-// within says in which field an evaluation has failed.
+// within adds the field whose evaluation has failed to its error.
 func within(field string, err error) error {
 	return fault.Wrap(fault.CodeOf(err), err, "%s: %s", field, fault.Message(err))
 }

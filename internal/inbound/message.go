@@ -3,6 +3,7 @@
 package inbound
 
 import (
+	"cmp"
 	"mime"
 	"net/http"
 	"net/url"
@@ -38,11 +39,15 @@ var hidden = []string{"authorization", "cookie", "proxy-authorization", "webhook
 // usualIDs are the headers in which senders name a delivery.
 var usualIDs = []string{signature.HeaderID, "x-github-delivery", "idempotency-key"}
 
-// variables reads what expressions see of a message. The value of the secret is taken out of it.
+// variables reads what expressions see of a message. The value of the secret is taken out of it;
+// "" = none is known.
 func (m *Message) variables(scheme *signature.Scheme, secret string) (expr.MapVars, error) {
-	known, err := redact.New(secret)
-	if err != nil {
-		return nil, fault.Wrap(fault.SecretInvalid, err, "the secret of the trigger cannot be used: %v", err)
+	var known *redact.Set
+	if secret != "" {
+		var err error
+		if known, err = redact.New(secret); err != nil {
+			return nil, fault.Wrap(fault.SecretInvalid, err, "the secret of the trigger cannot be used: %v", err)
+		}
 	}
 	body, err := m.body()
 	if err != nil {
@@ -52,11 +57,7 @@ func (m *Message) variables(scheme *signature.Scheme, secret string) (expr.MapVa
 	if err != nil {
 		return nil, fault.Wrap(fault.RequestMalformed, err, "the query cannot be read: %s", fault.Message(err))
 	}
-	return variables(known.Value(body), known.Value(headers(m.Header, scheme)), known.Value(query)), nil
-}
-
-func variables(body, headers, query any) expr.MapVars {
-	return expr.MapVars{"body": body, "headers": headers, "query": query}
+	return expr.MapVars{"body": known.Value(body), "headers": known.Value(headers(m.Header, scheme)), "query": known.Value(query)}, nil
 }
 
 // body decodes the body: JSON, or a form.
@@ -114,24 +115,14 @@ func headers(header http.Header, scheme *signature.Scheme) map[string]any {
 }
 
 // idOf returns the id of a delivery: what the trigger says, or else what senders usually say, or
-// a hash of the body.
-func (m *mapping) idOf(vars expr.MapVars, body []byte) (string, error) {
-	id, err := text("deliveryId", m.id, vars)
-	if err != nil {
-		return "", err
-	}
-	from := usualIDs
-	if m.header != "" || m.id != nil {
-		from = []string{strings.ToLower(m.header)}
-	}
+// else the hash of its body.
+func (m *mapping) idOf(vars expr.MapVars, hash string) (string, error) {
 	sent, _ := vars["headers"].(map[string]any)
-	for _, name := range from {
-		if value, ok := sent[name].(string); ok && id == "" {
-			id = value
+	for _, name := range m.idHeaders {
+		if id, _ := sent[name].(string); id != "" {
+			return id, nil
 		}
 	}
-	if id == "" {
-		id = signature.Hash(body)
-	}
-	return id, nil
+	id, err := text("deliveryId", m.id, vars)
+	return cmp.Or(id, hash), err
 }

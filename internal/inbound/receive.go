@@ -3,23 +3,29 @@
 package inbound
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"maps"
 	"net/http"
+	"time"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/scheduler"
 	"github.com/roux-engine/roux/internal/signature"
 	"github.com/roux-engine/roux/internal/store"
 )
 
+// github is how GitHub signs.
+var github = signature.Scheme{Name: signature.HMAC, Header: "X-Hub-Signature-256", Prefix: "sha256="}
+
 // nobody is the trigger that a message for none is checked with, so that it costs what others
 // do. No account has that name, so it has no secret.
-var nobody = &Trigger{account: "-", Spec: Spec{Secret: "none", Signature: signature.Scheme{Name: signature.HMAC, Header: "X-Hub-Signature-256", Prefix: "sha256="}}}
+var nobody = &Trigger{account: "-", Spec: Spec{Secret: "none", Signature: github}}
 
 // retryAfterMS is when a sender repeats what could not be started.
 const retryAfterMS = 5_000
@@ -32,37 +38,42 @@ func (t *Triggers) Receive(ctx context.Context, id string, m *Message) (*Outcome
 	if err != nil {
 		return nil, err
 	}
-	l := t.live(tr.ID)
-	if err := l.take(t.cfg.Now()); err != nil {
+	st := t.state(tr.ID)
+	if err := st.take(t.cfg.Now()); err != nil {
 		return nil, err
 	}
 	delivery := signature.Hash(m.Body)
-	o, err := t.decide(ctx, tr, l, m, secret, &delivery)
+	o, err := t.decide(ctx, tr, st, m, secret, &delivery)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err == nil:
-	case passing(err):
+	case transient(err):
 		o = &Outcome{Result: Delayed, Code: fault.CodeOf(err), Reason: "the sender was asked to send it again: " + fault.Message(err)}
 		t.cfg.Logger.WarnContext(ctx, "a delivery starts no run now", "account", tr.account, "trigger", tr.ID, "error", err)
 	default:
 		o = &Outcome{Result: Refused, Code: fault.CodeOf(err), Reason: fault.Message(err)}
 		t.cfg.Logger.InfoContext(ctx, "a delivery starts no run", "account", tr.account, "trigger", tr.ID, "code", o.Code)
 	}
-	noted := t.note(ctx, tr, l, delivery, o)
+	noted := t.note(ctx, tr, st, delivery, o)
+	if noted != nil {
+		t.cfg.Logger.WarnContext(ctx, "what became of a delivery is not in the history of its trigger", "account", tr.account, "trigger", tr.ID, "error", noted)
+	}
 	switch {
 	case o.Result == Delayed:
-		return nil, later(o.Code)
-	case noted != nil && o.Run == "" && o.Result != Queued: // else the run is durable, or its request
-		return nil, noted
-	case noted != nil:
-		t.cfg.Logger.WarnContext(ctx, "what became of a delivery is not in the history of its trigger", "account", tr.account, "trigger", tr.ID, "error", noted)
+		return nil, sendAgain(o.Code)
+	case noted != nil && o.Result != Started && o.Result != Queued: // of those the run or its request is durable
+		return nil, sendAgain(fault.CodeOf(noted))
 	}
 	return o, nil
 }
 
-// later asks a sender to send a message again. Why is the account's affair.
-func later(code fault.Code) error {
+// Refused returns how many messages were refused since the start because of their signature.
+func (t *Triggers) Refused() int64 { return t.refused.Load() }
+
+// sendAgain is the error that asks a sender to send a message again. It does not say why: that
+// is for the account.
+func sendAgain(code fault.Code) error {
 	e := fault.New(fault.ServiceUnavailable, "the delivery cannot be taken now: send it again later")
 	if row, _ := fault.Lookup(code); row.HTTP == http.StatusTooManyRequests {
 		e.Code = fault.QuotaExceeded
@@ -71,32 +82,55 @@ func later(code fault.Code) error {
 	return e
 }
 
-// passing reports whether a delivery that failed may succeed when it is repeated although
+// transient reports whether a delivery that failed may succeed when it is repeated although
 // nobody changes anything.
-func passing(err error) bool {
+func transient(err error) bool {
 	row, known := fault.Lookup(fault.CodeOf(err))
 	return !known || row.Retryable
 }
 
 // authenticate finds the trigger of a message, and checks who sent that. It takes the same steps
-// whatever is wrong.
+// whatever is wrong, also if the trigger has no secret before its own.
 func (t *Triggers) authenticate(ctx context.Context, id string, m *Message) (tr *Trigger, secret string, err error) {
 	tr, err = t.addressed(ctx, id)
 	if err != nil {
 		return nil, "", err
 	}
-	secret, err = t.cfg.Secrets.Secret(ctx, tr.account, tr.Secret)
-	if err != nil {
-		secret = ""
+	now := t.cfg.Now()
+	secret, wrong := t.verify(ctx, tr, tr.account, tr.Secret, m, now)
+	if wrong != nil {
+		account, before := nobody.account, nobody.Secret
+		holds := tr.Previous != nil && now.UnixMicro() < tr.Previous.Until
+		if holds {
+			account, before = tr.account, tr.Previous.Secret
+		}
+		if value, err := t.verify(ctx, tr, account, before, m, now); err == nil && holds {
+			secret, wrong = value, nil
+		}
 	}
-	wrong := tr.Signature.Verify(m.Header, m.Body, secret, t.cfg.Now())
 	if wrong == nil && tr != nobody {
 		return tr, secret, nil
 	}
-	t.cfg.Logger.DebugContext(ctx, "a delivery is not taken", "account", tr.account, "trigger", tr.ID, "reason", wrong, "error", err)
+	t.cfg.Logger.DebugContext(ctx, "a delivery is refused because its signature is not valid", "account", tr.account, "trigger", tr.ID, "reason", wrong)
+	t.refused.Add(1)
 	refused := fault.New(fault.Unauthorized, "there is no such trigger, or the message is not signed with its secret, or it is too old")
 	refused.Remedy = "Sign what is sent as the trigger says, with its secret, or ask its owner: `POST /v1/triggers/ID/test` says whether that is set."
 	return nil, "", refused
+}
+
+// verify checks whether a message is signed with a secret, and returns its value.
+func (t *Triggers) verify(ctx context.Context, tr *Trigger, account, name string, m *Message, now time.Time) (secret string, err error) {
+	secret, err = t.cfg.Secrets.Secret(ctx, account, name)
+	if err != nil {
+		secret = ""
+		if fault.CodeOf(err) != fault.SecretNotFound && account != nobody.account && ctx.Err() == nil { // its history has nothing of it
+			t.cfg.Logger.WarnContext(ctx, "the secret of a trigger cannot be read, so deliveries that are signed with it are refused", "account", account, "trigger", tr.ID, "secret", name, "error", err)
+		}
+	}
+	if wrong := tr.Signature.Verify(m.Header, m.Body, secret, now); wrong != nil || err != nil {
+		return "", cmp.Or(err, wrong)
+	}
+	return secret, nil
 }
 
 // addressed returns the trigger with an id, or nobody.
@@ -122,9 +156,10 @@ func (t *Triggers) addressed(ctx context.Context, id string) (*Trigger, error) {
 	return decode(&rec)
 }
 
-// decide does with a message what its trigger says. delivery becomes its id once that is known.
-func (t *Triggers) decide(ctx context.Context, tr *Trigger, l *live, m *Message, secret string, delivery *string) (*Outcome, error) {
-	c, err := l.compiled(tr)
+// decide does with a message what its trigger says. delivery is the hash of its body, and becomes
+// its id if it has one.
+func (t *Triggers) decide(ctx context.Context, tr *Trigger, st *state, m *Message, secret string, delivery *string) (*Outcome, error) {
+	c, err := st.compiled(tr)
 	if err != nil {
 		return nil, err
 	}
@@ -132,12 +167,10 @@ func (t *Triggers) decide(ctx context.Context, tr *Trigger, l *live, m *Message,
 	if err != nil {
 		return nil, err
 	}
-	id, err := c.idOf(vars, m.Body)
-	if err != nil {
+	if *delivery, err = c.idOf(vars, *delivery); err != nil {
 		return nil, err
 	}
-	*delivery = id
-	if tr.Since != 0 {
+	if tr.PausedAt != 0 {
 		return &Outcome{Result: Ignored, Reason: "the trigger is paused"}, nil
 	}
 	p, err := c.plan(vars)
@@ -147,7 +180,7 @@ func (t *Triggers) decide(ctx context.Context, tr *Trigger, l *live, m *Message,
 	if !p.wanted {
 		return &Outcome{Result: Ignored, Reason: "when is false"}, nil
 	}
-	return t.start(ctx, tr, p, id)
+	return t.start(ctx, tr, p, *delivery)
 }
 
 // A plan is what a mapping makes of a message.
@@ -196,18 +229,23 @@ func (t *Triggers) start(ctx context.Context, tr *Trigger, p plan, delivery stri
 }
 
 func (t *Triggers) startOnce(ctx context.Context, tr *Trigger, p plan, name string) (*Outcome, error) {
-	req, once := tr.request(p.parameters), "trigger/"+tr.ID+"/"+name
+	req, idempotency := tr.request(p.parameters), "trigger/"+tr.ID+"/"+name
+	if mutation.Trigger {
+		idempotency = ""
+	}
 	labels := map[string]string{LabelTrigger: tr.Name, LabelDelivery: name}
 	if p.key == "" {
-		run, err := t.cfg.Starter.Start(ctx, tr.account, &req, once, labels)
+		run, err := t.cfg.Starter.Start(ctx, tr.account, &req, idempotency, labels)
 		if err != nil {
 			return nil, err
 		}
 		return &Outcome{Result: Started, Run: run.ID, Version: run.Version, Repeated: run.Existing}, nil
 	}
-	maps.Copy(labels, req.Labels)
-	req.Labels = labels
-	k, err := t.cfg.Keyed.Execute(ctx, tr.account, &scheduler.KeyedRequest{Key: p.key, IfActive: tr.IfActive, Debounce: tr.Debounce, Start: req, Idempotency: once})
+	all := map[string]string{}
+	maps.Copy(all, req.Labels)
+	maps.Copy(all, labels) // last, because find relies on them
+	req.Labels = all
+	k, err := t.cfg.Keyed.Execute(ctx, tr.account, &scheduler.KeyedRequest{Key: p.key, IfActive: tr.IfActive, Debounce: tr.Debounce, Start: req, Idempotency: idempotency})
 	if err != nil {
 		return nil, err
 	}
@@ -242,24 +280,19 @@ type Trial struct {
 	SecretErr error
 }
 
-// Try does everything that Receive does with a message, as if it were signed, and starts
-// nothing.
+// Try says what Receive would do with a message if it were signed and came for the first time. It
+// starts nothing.
 func (t *Triggers) Try(ctx context.Context, account, ref string, m *Message) (*Trial, error) {
 	tr, err := t.Get(ctx, account, ref)
 	if err != nil {
 		return nil, err
 	}
-	trial := &Trial{Delivery: signature.Hash(m.Body), Paused: tr.Since != 0}
-	secret, err := t.cfg.Secrets.Secret(ctx, account, tr.Secret)
-	if err == nil && !tr.Signature.Secret(secret) {
-		err = fault.New(fault.SecretInvalid, "the value of the secret %q is none of the scheme %s", tr.Secret, tr.Signature.Name)
-	}
-	if trial.SecretErr = err; err != nil {
-		secret = "(none is known)"
-	}
+	trial := &Trial{Delivery: signature.Hash(m.Body), Paused: tr.PausedAt != 0}
+	secret, err := t.usable(ctx, tr, tr.Secret)
+	trial.SecretErr = err
 	if err := t.try(ctx, tr, m, secret, trial); err != nil {
 		trial.Result, trial.Code, trial.Reason = Refused, fault.CodeOf(err), fault.Message(err)
-		if passing(err) {
+		if transient(err) {
 			trial.Result = Delayed
 		}
 	}
@@ -275,7 +308,7 @@ func (t *Triggers) try(ctx context.Context, tr *Trigger, m *Message, secret stri
 	if err != nil {
 		return err
 	}
-	if trial.Delivery, err = c.idOf(vars, m.Body); err != nil {
+	if trial.Delivery, err = c.idOf(vars, trial.Delivery); err != nil {
 		return err
 	}
 	p, err := c.plan(vars)

@@ -40,6 +40,10 @@ const (
 	// Burst is how many it takes at once.
 	Burst = 100
 
+	// DefaultKeep and MaxKeep are how long the secret before holds beside a new one.
+	DefaultKeep = 24 * time.Hour
+	MaxKeep     = 720 * time.Hour
+
 	maxDescription = 1_000
 	maxKey         = 255 // bytes of a key of starts
 	maxShown       = 255 // bytes of the id of a delivery in the history
@@ -83,11 +87,18 @@ type Spec struct {
 type Trigger struct {
 	ID string `json:"id"`
 	Spec
-	Since   int64 `json:"paused,omitempty"` // when it was paused
-	Created int64 `json:"created"`
+	PausedAt int64     `json:"paused,omitempty"`
+	Created  int64     `json:"created"`
+	Previous *Previous `json:"previous,omitempty"`
 
 	account  string
 	revision uint64
+}
+
+// Previous is the secret that a trigger had before, with which senders may sign for a while.
+type Previous struct {
+	Secret string `json:"secret"` // its name
+	Until  int64  `json:"until"`  // UTC µs
 }
 
 // A Result is what has become of a delivery.
@@ -149,7 +160,7 @@ func change(key store.RecordKey, name string, revision uint64, v any) (store.Rec
 	return store.RecordChange{Record: store.Record{RecordKey: key, Name: name, Revision: revision, Data: data}}, err
 }
 
-func gone(key store.RecordKey) store.RecordChange {
+func deletion(key store.RecordKey) store.RecordChange {
 	return store.RecordChange{Record: store.Record{RecordKey: key, Revision: store.AnyRevision}, Delete: true}
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/roux-engine/roux/fault"
@@ -17,7 +18,6 @@ import (
 	"github.com/roux-engine/roux/internal/schedule"
 	"github.com/roux-engine/roux/internal/scheduler"
 	"github.com/roux-engine/roux/internal/signature"
-	"github.com/roux-engine/roux/internal/spell"
 	"github.com/roux-engine/roux/internal/starts"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -52,8 +52,10 @@ type Triggers struct {
 	cfg      Config
 	changing sync.Mutex // of triggers, not of their histories
 
-	mu    sync.Mutex
-	lives map[string]*live // by id
+	mu     sync.Mutex
+	states map[string]*state // by id
+
+	refused atomic.Int64 // messages that nobody has signed who may
 }
 
 // New returns the triggers that are in the records.
@@ -64,7 +66,7 @@ func New(cfg Config) (*Triggers, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Triggers{cfg: cfg, lives: map[string]*live{}}, nil
+	return &Triggers{cfg: cfg, states: map[string]*state{}}, nil
 }
 
 // Create makes a trigger, which is durable when it returns.
@@ -89,7 +91,7 @@ func (t *Triggers) Create(ctx context.Context, account string, spec *Spec) (*Tri
 		return nil, err
 	}
 	if spec.Paused {
-		made.Since = made.Created
+		made.PausedAt = made.Created
 	}
 	whose, err := change(ownerKey(made.ID), "", 0, owner{account})
 	if err != nil {
@@ -103,13 +105,16 @@ func (t *Triggers) Create(ctx context.Context, account string, spec *Spec) (*Tri
 	return made, nil
 }
 
+// errSecretName does not repeat what was given: it may be the value.
+var errSecretName = fault.New(fault.RequestInvalid, "secret: want the name of a secret of the account, which has up to 64 letters, digits, underscores and dashes")
+
 // complete fills in what a spec leaves out, and refuses what is wrong with it.
 func complete(s *Spec) error {
 	if err := scheduler.CheckName(s.Name, IDPrefix); err != nil {
 		return err
 	}
-	if s.Signature.Name == signature.HMAC && s.Signature.Header == "" && s.Signature.Prefix == "" { // as GitHub signs
-		s.Signature.Header, s.Signature.Prefix = "X-Hub-Signature-256", "sha256="
+	if s.Signature.Name == signature.HMAC && s.Signature.Header == "" && s.Signature.Prefix == "" {
+		s.Signature.Header, s.Signature.Prefix = github.Header, github.Prefix
 	}
 	if err := s.Signature.Check(); err != nil {
 		return fault.New(fault.RequestInvalid, "signature: %v", err)
@@ -118,8 +123,8 @@ func complete(s *Spec) error {
 		s.IfActive = cmp.Or(s.IfActive, scheduler.IfActive[0])
 	}
 	switch {
-	case !jsonx.SecretName(s.Secret): // it is not repeated: it may be the value
-		return fault.New(fault.RequestInvalid, "signature: secret: want the name of a secret of the account, which has up to 64 letters, digits, underscores and dashes")
+	case !jsonx.SecretName(s.Secret):
+		return errSecretName
 	case len(s.Description) > maxDescription:
 		return fault.New(fault.RequestInvalid, "description: want at most %d bytes", maxDescription)
 	case len(s.Labels) > starts.MaxLabels-ownLabels:
@@ -167,28 +172,9 @@ func (t *Triggers) Get(ctx context.Context, account, ref string) (*Trigger, erro
 		rec, err = t.cfg.Records.RecordNamed(ctx, account, kindTrigger, ref)
 	}
 	if err != nil {
-		return nil, t.notFound(ctx, account, ref, err)
+		return nil, scheduler.NotFound(ctx, t.cfg.Records, account, kindTrigger, ref, err)
 	}
 	return decode(&rec)
-}
-
-func (t *Triggers) notFound(ctx context.Context, account, ref string, err error) error {
-	if fault.CodeOf(err) != fault.RecordNotFound {
-		return err
-	}
-	e := fault.New(fault.RecordNotFound, "the account has no such trigger")
-	list, _, err := t.cfg.Records.Records(ctx, store.RecordQuery{Account: account, Kind: kindTrigger, Named: true, KeysOnly: true, Limit: MaxTriggers})
-	if err != nil {
-		return e
-	}
-	var words []string
-	for i := range list {
-		words = append(words, list[i].Name)
-	}
-	if near := spell.Nearest(ref, words); near != "" {
-		e.Remedy = "Did you mean " + near + "?"
-	}
-	return e
 }
 
 // List returns the triggers of an account by name. place is where the page begins, and next
@@ -213,23 +199,64 @@ func (t *Triggers) List(ctx context.Context, account, place string, limit int) (
 
 // Pause lets a trigger ignore what it gets. A paused trigger stays as it is.
 func (t *Triggers) Pause(ctx context.Context, account, ref string) (*Trigger, error) {
-	return t.since(ctx, account, ref, t.cfg.Now().UnixMicro())
+	return t.setPaused(ctx, account, ref, t.cfg.Now().UnixMicro())
 }
 
 // Resume lets a paused trigger start runs again.
 func (t *Triggers) Resume(ctx context.Context, account, ref string) (*Trigger, error) {
-	return t.since(ctx, account, ref, 0)
+	return t.setPaused(ctx, account, ref, 0)
 }
 
-func (t *Triggers) since(ctx context.Context, account, ref string, at int64) (*Trigger, error) {
+// setPaused pauses a trigger at a time; 0 = it is resumed.
+func (t *Triggers) setPaused(ctx context.Context, account, ref string, at int64) (*Trigger, error) {
 	t.changing.Lock()
 	defer t.changing.Unlock()
 	tr, err := t.Get(ctx, account, ref)
-	if err != nil || (tr.Since == 0) == (at == 0) {
+	if err != nil || (tr.PausedAt == 0) == (at == 0) {
 		return tr, err
 	}
-	tr.Since = at
+	tr.PausedAt = at
 	return tr, t.put(ctx, tr)
+}
+
+// Rotate gives a trigger another secret of its account. What is signed with the one before is taken for
+// the time keep as well; one that was still taken beside that is so no longer.
+func (t *Triggers) Rotate(ctx context.Context, account, ref, secret string, keep time.Duration) (*Trigger, error) {
+	if keep < 0 || keep > MaxKeep {
+		return nil, fault.New(fault.RequestInvalid, "keepHours: want 0 to %d", int(MaxKeep.Hours()))
+	}
+	t.changing.Lock()
+	defer t.changing.Unlock()
+	tr, err := t.Get(ctx, account, ref)
+	switch {
+	case err != nil:
+		return nil, err
+	case !jsonx.SecretName(secret):
+		return nil, errSecretName
+	case secret == tr.Secret:
+		err := fault.New(fault.RequestInvalid, "secret: the trigger has the secret %q already", secret)
+		err.Remedy = "Keep the new value under another name, with `roux secrets set` or `PUT /v1/secrets/NAME`, and name that: both values hold for a while then."
+		return nil, err
+	}
+	if _, err := t.usable(ctx, tr, secret); err != nil {
+		return nil, err
+	}
+	tr.Previous = nil
+	if keep > 0 {
+		tr.Previous = &Previous{tr.Secret, t.cfg.Now().Add(keep).UnixMicro()}
+	}
+	tr.Secret = secret
+	return tr, t.put(ctx, tr)
+}
+
+// usable returns the value of a secret of the account of a trigger. The error says why no message can be
+// verified with it.
+func (t *Triggers) usable(ctx context.Context, tr *Trigger, name string) (value string, err error) {
+	value, err = t.cfg.Secrets.Secret(ctx, tr.account, name)
+	if err == nil && !tr.Signature.ValidSecret(value) {
+		err = fault.New(fault.SecretInvalid, "the value of the secret %q is none of the scheme %s", name, tr.Signature.Name)
+	}
+	return value, err
 }
 
 // Delete deletes a trigger with its history. The runs that it has started go on.
@@ -240,23 +267,23 @@ func (t *Triggers) Delete(ctx context.Context, account, ref string) error {
 	if err != nil {
 		return err
 	}
-	l := t.live(tr.ID)
-	l.history.Lock() // a delivery that is being decided about adds nothing behind this
-	defer l.history.Unlock()
+	st := t.state(tr.ID)
+	st.history.Lock() // a delivery that is being decided about adds no entry after this
+	defer st.history.Unlock()
 	page, _, err := t.cfg.Records.Records(ctx, store.RecordQuery{Account: account, Kind: kindEntry, Prefix: tr.ID + ".", KeysOnly: true, Limit: 5 * KeptDeliveries})
 	if err != nil {
 		return err
 	}
-	changes := []store.RecordChange{gone(triggerKey(account, tr.ID)), gone(ownerKey(tr.ID))}
+	changes := []store.RecordChange{deletion(triggerKey(account, tr.ID)), deletion(ownerKey(tr.ID))}
 	for i := range page {
-		changes = append(changes, gone(page[i].RecordKey))
+		changes = append(changes, deletion(page[i].RecordKey))
 	}
 	if _, err := t.cfg.Records.PutRecords(ctx, changes...); err != nil {
 		return err
 	}
-	l.gone = true
+	st.deleted = true
 	t.mu.Lock()
-	delete(t.lives, tr.ID)
+	delete(t.states, tr.ID)
 	t.mu.Unlock()
 	return nil
 }

@@ -32,6 +32,8 @@ const (
 	acme = "acme"
 	// canary is the value of the secret that senders sign with.
 	canary = "canary-5d1f0b"
+	// nextCanary is that of the secret that takes its place.
+	nextCanary = "canary-77e2a9"
 )
 
 // A world is an engine with triggers that can be killed and started again, in virtual time.
@@ -46,6 +48,7 @@ type world struct {
 	reads   atomic.Int64                // of records and secrets
 	refusal atomic.Pointer[fault.Error] // of the account
 	lavish  atomic.Bool                 // every account has every secret
+	full    atomic.Bool                 // no entry of a history can be stored
 	around  func(start func() (starts.Run, error)) (starts.Run, error)
 }
 
@@ -61,6 +64,9 @@ func (r records) Record(ctx context.Context, key store.RecordKey) (store.Record,
 }
 
 func (r records) PutRecords(ctx context.Context, changes ...store.RecordChange) ([]store.Record, error) {
+	if r.w.full.Load() && changes[0].Kind == kindEntry {
+		return nil, fault.New(fault.StoreFull, "no space on the disk of acme")
+	}
 	return r.w.e.PutRecords(ctx, changes...)
 }
 
@@ -83,7 +89,10 @@ type secrets struct{ w *world }
 
 func (s secrets) Secret(_ context.Context, account, name string) (string, error) {
 	s.w.reads.Add(1)
-	if account == acme && name == "hook" || s.w.lavish.Load() {
+	switch {
+	case account == acme && name == "next":
+		return nextCanary, nil
+	case account == acme && name == "hook" || s.w.lavish.Load():
 		return canary, nil
 	}
 	return "", fault.New(fault.SecretNotFound, "no such secret")
@@ -175,8 +184,10 @@ func (w *world) create(set func(s *Spec)) *Trigger {
 }
 
 // message is one with headers, signed as GitHub does.
-func message(body string, header ...string) *Message {
-	mac := hmac.New(sha256.New, []byte(canary))
+func message(body string, header ...string) *Message { return signed(canary, body, header...) }
+
+func signed(secret, body string, header ...string) *Message {
+	mac := hmac.New(sha256.New, []byte(secret))
 	_, _ = mac.Write([]byte(body))
 	m := &Message{Header: http.Header{}, Body: []byte(body)}
 	m.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -40,7 +42,11 @@ type Delivery struct {
 	Body     []byte `json:"body"`
 	// Outcome is what became of it: "" while it waits, "recorded", "late" or "nothing".
 	Outcome string `json:"outcome,omitempty"`
+	Size    int    `json:"-"` // bytes of the body, when it is left out
 }
+
+// Expired reports whether a delivery that was acted upon, with this record, had waited for its job in vain.
+func (d *Delivery) Expired(r *store.Record) bool { return r.Until-keptDone >= d.Received+keptOpen }
 
 // Deliver takes a webhook that has come for a provider. It returns when the webhook is stored,
 // and acts upon it later; one that is repeated changes nothing. fault.Unauthorized: its
@@ -56,6 +62,7 @@ func (k *Keeper) Deliver(ctx context.Context, provider string, header http.Heade
 		return err
 	})
 	if err != nil || got.Job == "" {
+		k.refused.Add(1)
 		return fault.Wrap(fault.Unauthorized, err, "the webhook is not signed by a provider that is configured here")
 	}
 	d := Delivery{Provider: provider, Job: got.Job, ID: got.ID, Received: k.now(), Body: body}
@@ -82,6 +89,9 @@ func (k *Keeper) Deliver(ctx context.Context, provider string, header http.Heade
 	return nil
 }
 
+// Refused returns how many webhooks were refused since the start.
+func (k *Keeper) Refused() int64 { return k.refused.Load() }
+
 // act acts upon a delivery, if its job is known.
 func (k *Keeper) act(ctx context.Context, e entry) {
 	k.unpark(e.name)
@@ -104,7 +114,7 @@ func (k *Keeper) act(ctx context.Context, e entry) {
 			k.again(&k.received, e)
 			return
 		}
-		if d.Outcome == "" {
+		if d.Outcome == "" && !mutation.EarlyDelivery {
 			k.park(ctx, e, &d, r.Until)
 			return
 		}
@@ -141,9 +151,12 @@ func (k *Keeper) outcome(ctx context.Context, d *Delivery) (string, error) {
 		return "", err
 	}
 	if st.Result == nil {
+		if waits && st.Preview != nil {
+			k.preview(ctx, &j, journal.FromWebhook, st.Preview)
+		}
 		return "nothing", nil
 	}
-	err = k.cfg.Settle(ctx, &j, journal.FromWebhook, st.Result)
+	err = k.settle(ctx, &j, journal.FromWebhook, st.Result)
 	switch {
 	case errors.Is(err, fault.RunNotFound), err == nil && !waits: // the run was deleted, or the job has ended
 		return "late", nil
@@ -186,6 +199,26 @@ func (k *Keeper) done(ctx context.Context, r *store.Record, d *Delivery) error {
 		store.RecordChange{Delete: true, Record: store.Record{RecordKey: r.RecordKey, Revision: r.Revision}},
 		store.RecordChange{Record: store.Record{RecordKey: store.RecordKey{Kind: KindDelivery, ID: r.ID}, Revision: store.AnyRevision, Until: k.now() + keptDone, Data: data}})
 	return err
+}
+
+// Check reports why a step that waits for the task of a remote worker cannot wait for a job that the
+// worker names: its provider is not configured, or it is a job of another step. The error is a
+// *fault.Error of the step, unless it could not be found out.
+func (k *Keeper) Check(ctx context.Context, task *Job, job *action.Job) error {
+	if Within(job.Provider) || k.cfg.Service(job.Provider) == nil {
+		return fault.New(fault.ProviderNotConfigured, "the provider %.64q of the job that a worker has submitted is not configured", job.Provider)
+	}
+	name := job.Provider + "/" + job.ID
+	for _, kind := range []string{KindJob, KindEnded} {
+		j, known, err := k.job(ctx, kind, name)
+		if err != nil {
+			return fmt.Errorf("read whose job %.100q is: %s", name, fault.Message(err)) // the store may be well a moment later
+		}
+		if known && (j.Key() != task.Key() || j.Ref() != task.Ref()) {
+			return fault.New(fault.ProviderError, "the job %.100q of %s that a worker has submitted is one of another step", job.ID, job.Provider)
+		}
+	}
+	return nil
 }
 
 // nobody is the service of a provider that is not configured.

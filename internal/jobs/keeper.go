@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/roux-engine/roux/action"
@@ -30,6 +32,9 @@ type Config struct {
 	Put func(ctx context.Context, changes ...store.RecordChange) ([]store.Record, error)
 	// Settle records how a job has ended; see engine.Engine.Settle.
 	Settle func(ctx context.Context, job *Job, source journal.Source, result action.Func) error
+	// Show passes on what result reports of a job that goes on, as the output of its step is passed
+	// on. It returns when that is durable; result settles nothing.
+	Show func(ctx context.Context, job *Job, source journal.Source, result action.Func) error
 	// Service returns a provider's service; nil = it is not configured.
 	Service func(provider string) action.Service
 	// Idle makes a keeper that asks nobody.
@@ -47,7 +52,8 @@ type Config struct {
 }
 
 // A Keeper asks services about jobs, acts upon what they deliver, and tells them which jobs
-// are to be cancelled. Nothing of a job is in memory but its id and the time of its next poll.
+// are to be cancelled. Nothing of a job is in memory but a digest of its id and the times of its
+// submission and its next poll.
 type Keeper struct {
 	cfg  Config
 	wake chan struct{} // 1 slot
@@ -55,19 +61,30 @@ type Keeper struct {
 	work sync.WaitGroup
 
 	mu        sync.Mutex
+	read      bool                 // load has returned: all jobs are known
 	ended     bool                 // Run has returned, or never works
 	news      []store.RecordChange // from Changed, in order
 	providers map[string]*polls
+	owners    []string          // beginnings of names of records: an account and a provider
+	ownerAt   map[string]uint32 // where they are in owners
 	cancels   queue
 	cancelled map[string]bool // jobs that are to be cancelled
 	began     int64           // when the keeper was made
 	// loaded has the jobs that were read by load and submitted since then: Changed tells of them
 	// once more.
-	loaded   map[string]bool
-	received queue // deliveries to be acted upon
+	loaded   map[Digest]bool
+	received queue           // deliveries to be acted upon
+	polled   map[string]poll // how the last polls of some jobs went
+	// held has the jobs with a settlement under way, and streams those that are followed. toFollow
+	// are those that will be.
+	held     map[string]chan struct{}
+	streams  map[string]*stream
+	toFollow []plannedPoll
 	// parked has the deliveries that wait for the id of their job, by the beginning of their
 	// ids.
 	parked map[string][]string
+
+	refused atomic.Int64 // webhooks
 }
 
 // New returns a keeper; Run makes it work.
@@ -88,7 +105,7 @@ func New(cfg Config) *Keeper {
 		cfg.Timeout = 30 * time.Second
 	}
 	return &Keeper{cfg: cfg, wake: make(chan struct{}, 1), busy: make(chan struct{}, cfg.Concurrency), began: cfg.Now().UnixMicro(),
-		providers: map[string]*polls{}, cancelled: map[string]bool{}, loaded: map[string]bool{}, parked: map[string][]string{}}
+		providers: map[string]*polls{}, ownerAt: map[string]uint32{}, cancelled: map[string]bool{}, loaded: map[Digest]bool{}, parked: map[string][]string{}, polled: map[string]poll{}, held: map[string]chan struct{}{}, streams: map[string]*stream{}}
 }
 
 func (k *Keeper) now() int64 { return k.cfg.Now().UnixMicro() }
@@ -110,13 +127,13 @@ func (k *Keeper) nudge() {
 	}
 }
 
-// Start makes the keeper work, and returns what ends it. An error is logged: jobs are asked
-// about again after the next start.
-func (k *Keeper) Start() (end func()) {
+// Start makes the keeper read which jobs there are, and work once open is closed; it returns what
+// ends it. An error is logged: jobs are asked about again after the next start.
+func (k *Keeper) Start(open <-chan struct{}) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() {
-		if err := k.Run(ctx); err != nil {
+		if err := k.Run(ctx, open); err != nil {
 			k.cfg.Logger.Error("external jobs are not asked about", "err", err)
 		}
 	})
@@ -126,8 +143,9 @@ func (k *Keeper) Start() (end func()) {
 	}
 }
 
-// Run works until ctx ends and all calls have returned. It reads which jobs there are first.
-func (k *Keeper) Run(ctx context.Context) error {
+// Run works until ctx ends and all calls have returned. It reads which jobs there are first, and
+// then waits until open is closed.
+func (k *Keeper) Run(ctx context.Context, open <-chan struct{}) error {
 	defer func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -136,8 +154,15 @@ func (k *Keeper) Run(ctx context.Context) error {
 	if k.cfg.Idle {
 		return nil
 	}
-	if err := k.load(ctx); err != nil && ctx.Err() == nil {
+	if err := k.Load(ctx); err != nil && ctx.Err() == nil {
 		return err
+	}
+	k.mu.Lock()
+	k.read = true
+	k.mu.Unlock()
+	select {
+	case <-open:
+	case <-ctx.Done():
 	}
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -153,9 +178,21 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// load reads the jobs, cancellations and deliveries that there are. Polls of a provider begin
+// Planned returns for how many jobs a poll is planned, and whether all jobs that there are have been
+// read. A job whose service is being asked at this moment is not counted, and one that has ended is
+// until its next poll would be due.
+func (k *Keeper) Planned() (jobs int, all bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, p := range k.providers {
+		jobs += len(p.heap)
+	}
+	return jobs, k.read
+}
+
+// Load reads the jobs, cancellations and deliveries that there are. Polls of a provider begin
 // after a pause, because the process before may have used up what it may ask.
-func (k *Keeper) load(ctx context.Context) error {
+func (k *Keeper) Load(ctx context.Context) error {
 	now := k.now()
 	each := func(kind string, fn func(r *store.Record)) error {
 		return store.EachRecord(ctx, k.cfg.Records, store.RecordQuery{Kind: kind, KeysOnly: true}, func(r *store.Record) error {
@@ -170,31 +207,68 @@ func (k *Keeper) load(ctx context.Context) error {
 			k.cancelled[r.ID] = true
 			k.cancels.push(now, r.ID, 0)
 		}),
-		each(KindJob, func(r *store.Record) {
-			if k.expect(r.ID, r.Updated, now); r.Updated >= k.began {
-				k.loaded[r.ID] = true
+		eachName(ctx, k.cfg.Records, func(n *Name) {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			if k.expect(n, now); n.Submitted >= k.began {
+				k.loaded[n.Digest] = true
 			}
 		}),
 		each(KindOpen, func(r *store.Record) { k.received.push(now, r.ID, 0) }),
 	)
 }
 
-// expect adds a job to those that are asked about.
-func (k *Keeper) expect(name string, submitted, now int64) {
-	provider, _ := split(name)
-	if provider == Workers {
+// expect adds a job to those that are asked about, and perhaps to those that are followed.
+func (k *Keeper) expect(n *Name, now int64) {
+	if Within(n.Provider) {
 		return
 	}
-	p := k.providers[provider]
+	one := k.plan(n, now)
+	k.providers[n.Provider].push(one)
+	k.wanted(n.Provider, one)
+}
+
+// plan returns when a job is asked about.
+func (k *Keeper) plan(n *Name, now int64) plannedPoll {
+	p := k.providers[n.Provider]
 	if p == nil {
 		p = &polls{free: now + k.gap()}
-		k.providers[provider] = p
+		k.providers[strings.Clone(n.Provider)] = p
 	}
-	p.push(NextPoll(name, submitted, now), name, 0)
+	owner := namePrefix(n.Account, n.Provider)
+	at, ok := k.ownerAt[owner]
+	if !ok {
+		at = uint32(len(k.owners))
+		k.owners, k.ownerAt[owner] = append(k.owners, owner), at
+	}
+	return plannedPoll{NextPoll(n.Digest, n.Submitted, now), n.Submitted, n.Digest, at}
 }
 
 // gap is the time between two polls of a provider.
 func (k *Keeper) gap() int64 { return int64(float64(second) / k.cfg.Rate) }
+
+// Act acts upon the deliveries that are due, one after the other on the goroutine of its caller, and
+// reports whether there were any. Simulations call it instead of Run. They have no polls and cancel jobs
+// themselves.
+func (k *Keeper) Act(ctx context.Context) (any bool) {
+	for {
+		k.mu.Lock()
+		now := k.now()
+		for i := range k.news {
+			k.note(&k.news[i], now)
+		}
+		k.news = nil
+		at, ok := k.received.next()
+		if !ok || at > now {
+			k.mu.Unlock()
+			return any
+		}
+		e := k.received.pop()
+		k.mu.Unlock()
+		k.act(ctx, e)
+		any = true
+	}
+}
 
 // step takes note of what has changed and begins what is due. It returns how long nothing
 // else is.
@@ -206,23 +280,24 @@ func (k *Keeper) step(ctx context.Context) time.Duration {
 		k.note(&k.news[i], now)
 	}
 	k.news = nil
+	k.followNew(ctx)
 	next := now + hour
 	for {
-		e, call, at := k.due(now)
-		if call == nil {
-			next = min(next, at)
-			break
-		}
 		select {
 		case k.busy <- struct{}{}:
 		default: // the call that returns next wakes the keeper
-			k.putBack(e, call)
 			return time.Hour
+		}
+		do, at := k.due(now)
+		if do == nil {
+			<-k.busy
+			next = min(next, at)
+			break
 		}
 		k.work.Go(func() {
 			defer k.nudge()
 			defer func() { <-k.busy }()
-			call.do(ctx, e)
+			do(ctx)
 		})
 	}
 	return max(time.Duration(next-now)*time.Microsecond, time.Millisecond)
@@ -232,57 +307,58 @@ func (k *Keeper) step(ctx context.Context) time.Duration {
 func (k *Keeper) note(c *store.RecordChange, now int64) {
 	switch {
 	case c.Kind == KindJob && !c.Delete:
-		if !k.loaded[c.ID] {
-			k.expect(c.ID, now, now)
+		if n, ok := ParseName(c.Name); ok {
+			if !k.loaded[n.Digest] {
+				k.expect(&n, now)
+			}
+			delete(k.loaded, n.Digest)
 		}
-		delete(k.loaded, c.ID)
 		provider, job := split(c.ID)
 		at := deliveries(provider, job)
 		for _, id := range k.parked[at] {
 			k.received.push(now, id, 0)
 		}
 		delete(k.parked, at)
+	case c.Kind == KindJob:
+		k.unfollow(c.ID)
 	case c.Kind == KindCancel && c.Delete:
 		delete(k.cancelled, c.ID)
 	case c.Kind == KindCancel:
 		k.cancelled[c.ID] = true
 		k.cancels.push(now, c.ID, 0)
+		k.unfollow(c.ID)
 	}
 }
 
-// A call is a kind of work.
-type call struct {
-	queue *queue
-	do    func(ctx context.Context, e entry)
-}
-
-// due takes the first entry that is due, deliveries first. If there is none it returns when
-// the next one will be.
-func (k *Keeper) due(now int64) (e entry, c *call, next int64) {
+// due takes the first work that is due, deliveries first. If there is none it returns when there
+// will be some.
+func (k *Keeper) due(now int64) (do func(context.Context), next int64) {
 	next = now + hour
-	for _, c := range [...]*call{{&k.received, k.act}, {&k.cancels, k.cancel}} {
+	for _, c := range [...]struct {
+		queue *queue
+		do    func(context.Context, entry)
+	}{{&k.received, k.act}, {&k.cancels, k.cancel}} {
 		if at, ok := c.queue.next(); ok && at <= now {
-			return c.queue.pop(), c, 0
+			e := c.queue.pop()
+			return func(ctx context.Context) { c.do(ctx, e) }, 0
 		} else if ok {
 			next = min(next, at)
 		}
 	}
-	for _, p := range k.providers {
-		at, ok := p.next()
-		if !ok {
+	for provider, p := range k.providers {
+		if len(p.heap) == 0 {
 			continue
 		}
-		if at = max(at, p.free); at > now {
+		if at := max(p.heap[0].at, p.free); at > now {
 			next = min(next, at)
 			continue
 		}
 		p.free = now + k.gap()
-		return p.pop(), &call{&p.queue, k.poll}, 0
+		one := p.pop()
+		return func(ctx context.Context) { k.poll(ctx, provider, one) }, 0
 	}
-	return entry{}, nil, next
+	return nil, next
 }
-
-func (k *Keeper) putBack(e entry, c *call) { c.queue.push(e.at, e.name, e.tries) }
 
 // again does something again after a failure.
 func (k *Keeper) again(q *queue, e entry) {
@@ -304,31 +380,40 @@ func (k *Keeper) job(ctx context.Context, kind, name string) (j Job, ok bool, er
 }
 
 // poll asks about a job, unless it has ended or is to be cancelled.
-func (k *Keeper) poll(ctx context.Context, e entry) {
-	k.mu.Lock()
-	cancelled := k.cancelled[e.name]
-	k.mu.Unlock()
-	if cancelled {
-		return
-	}
-	j, ok, err := k.job(ctx, KindJob, e.name)
+func (k *Keeper) poll(ctx context.Context, provider string, one plannedPoll) {
+	j, ok, err := k.planned(ctx, one)
 	if !ok && err == nil {
-		k.skipped(e.name)
+		k.skipped(provider)
 		return
 	}
-	var st action.JobState
 	if err == nil {
-		st, err = k.ask(ctx, &j)
-	}
-	if err == nil && st.Result != nil {
-		if err = k.cfg.Settle(ctx, &j, journal.FromPoll, st.Result); err == nil {
+		var ended bool
+		if ended, err = k.pollJob(ctx, &j); ended {
 			return
 		}
 	}
 	if err != nil {
-		k.cfg.Logger.Info("a job could not be asked about", "job", e.name, "run", j.Run, "err", err)
+		k.cfg.Logger.Info("a job could not be asked about", "provider", provider, "job", j.ID, "run", j.Run, "err", err)
 	}
-	k.later(e.name, j.Submitted, err)
+	k.later(provider, one, err)
+}
+
+// planned reads the record of a job that is to be asked about. ok is false if there is none any
+// more, or nobody waits for it.
+func (k *Keeper) planned(ctx context.Context, one plannedPoll) (j Job, ok bool, err error) {
+	k.mu.Lock()
+	name := k.owners[one.owner] + tail(one.submitted, one.digest)
+	k.mu.Unlock()
+	page, _, err := k.cfg.Records.Records(ctx, store.RecordQuery{Kind: KindJob, NamePrefix: name, Limit: 1})
+	if err != nil || len(page) == 0 {
+		return j, false, err
+	}
+	if j, err = Decode(&page[0]); err != nil {
+		return j, false, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return j, !k.cancelled[page[0].ID], nil
 }
 
 func (k *Keeper) ask(ctx context.Context, j *Job) (st action.JobState, err error) {
@@ -343,9 +428,14 @@ func (k *Keeper) ask(ctx context.Context, j *Job) (st action.JobState, err error
 	return st, err
 }
 
-// call calls a service, for a bounded time. A panic of it is an error (I16).
-func (k *Keeper) call(ctx context.Context, provider string, fn func(ctx context.Context) error) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, k.cfg.Timeout)
+// call calls a service, for a bounded time.
+func (k *Keeper) call(ctx context.Context, provider string, fn func(ctx context.Context) error) error {
+	return k.callFor(ctx, k.cfg.Timeout, provider, fn)
+}
+
+// callFor is call with its bound. A panic of the service is an error (I16).
+func (k *Keeper) callFor(ctx context.Context, most time.Duration, provider string, fn func(ctx context.Context) error) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	defer func() {
 		if v := recover(); v != nil {
@@ -357,10 +447,9 @@ func (k *Keeper) call(ctx context.Context, provider string, fn func(ctx context.
 }
 
 // skipped gives back the turn of a job that has ended: it was not asked about.
-func (k *Keeper) skipped(name string) {
+func (k *Keeper) skipped(provider string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	provider, _ := split(name)
 	if p := k.providers[provider]; p != nil {
 		p.free -= k.gap()
 	}
@@ -368,16 +457,25 @@ func (k *Keeper) skipped(name string) {
 
 // later asks about a job again at its next time, and not before the time that its service has
 // asked for.
-func (k *Keeper) later(name string, submitted int64, err error) {
+func (k *Keeper) later(provider string, one plannedPoll, err error) {
+	k.pauseFor(provider, err)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	now := k.now()
-	provider, _ := split(name)
-	p := k.providers[provider]
-	p.push(NextPoll(name, submitted, now), name, 0)
+	one.at = NextPoll(one.digest, one.submitted, k.now())
+	k.providers[provider].push(one)
+}
+
+// pauseFor gives a service the pause that it has asked for with an error.
+func (k *Keeper) pauseFor(provider string, err error) {
 	var f *fault.Error
-	if errors.As(err, &f) && f.RetryAfterMS > 0 {
-		p.free = max(p.free, now+min(f.RetryAfterMS*1000, hour))
+	if !errors.As(err, &f) || f.RetryAfterMS <= 0 {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if p := k.providers[provider]; p != nil {
+		p.pause = k.now() + min(f.RetryAfterMS*1000, hour)
+		p.free = max(p.free, p.pause)
 	}
 }
 
@@ -419,7 +517,7 @@ func (k *Keeper) forget(ctx context.Context, name string, j *Job) error {
 		{Delete: true, Record: store.Record{RecordKey: r.RecordKey, Revision: r.Revision}},
 		{Delete: true, Record: store.Record{RecordKey: Key(provider, id), Revision: store.AnyRevision}},
 	}
-	if j.Run != "" {
+	if j.Run != "" && !Within(j.Provider) {
 		changes = append(changes, ended(j, k.now()))
 	}
 	_, err = k.cfg.Put(ctx, changes...)

@@ -187,7 +187,7 @@ func TestChangedWhileJobsAreRead(t *testing.T) {
 	k := keep(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	k.cfg.Records = reading{k.store, func() { k.Changed(nil); cancel() }}
-	if err := k.Run(ctx); err != nil {
+	if err := k.Run(ctx, make(chan struct{})); err != nil {
 		t.Error(err)
 	}
 }
@@ -201,4 +201,39 @@ type reading struct {
 func (r reading) Records(ctx context.Context, q store.RecordQuery) ([]store.Record, bool, error) {
 	r.do()
 	return r.Store.Records(ctx, q)
+}
+
+// A28: a remote worker cannot name the job of another step, or account, whether it has ended or not, but
+// that of an earlier attempt of its own.
+func TestA28_JobOfAnotherStep(t *testing.T) {
+	k := keep(t)
+	name := func(account, run string, step int32) error {
+		return k.Check(t.Context(), &Job{Account: account, Run: run, Step: step, Gen: 1, Attempt: 2}, &action.Job{Provider: "acme", ID: "j1"})
+	}
+	if err := name("a", "r", 1); err != nil {
+		t.Errorf("nobody's job: %v", err)
+	}
+	job := Job{Provider: "acme", ID: "j1", Account: "a", Run: "r", Step: 1, Gen: 1, Attempt: 1}
+	for _, r := range []store.Record{
+		{RecordKey: Key("acme", "j1"), Name: "n", Data: job.encode()},
+		{RecordKey: recordKey(KindEnded, "acme", "j1"), Data: job.encode()},
+	} {
+		if _, err := k.put(t.Context(), store.RecordChange{Record: r}); err != nil {
+			t.Fatal(err)
+		}
+		if err := name("a", "r", 1); err != nil {
+			t.Errorf("%s: the same step: %v", r.Kind, err)
+		}
+		for _, err := range []error{name("b", "r", 1), name("a", "s", 1), name("a", "r", 2)} {
+			if fault.CodeOf(err) != fault.ProviderError {
+				t.Errorf("%s: another step: %v", r.Kind, err)
+			}
+		}
+		if _, err := k.put(t.Context(), store.RecordChange{Delete: true, Record: store.Record{RecordKey: r.RecordKey, Revision: store.AnyRevision}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := k.Check(t.Context(), &job, &action.Job{Provider: Workers, ID: "t"}); fault.CodeOf(err) != fault.ProviderNotConfigured {
+		t.Errorf("a task: %v", err)
+	}
 }

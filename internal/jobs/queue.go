@@ -3,15 +3,17 @@
 package jobs
 
 import (
+	"bytes"
+
 	"github.com/roux-engine/roux/internal/heap"
 )
 
-// An entry is something to do for a job at a time.
+// An entry is a delivery to act upon, or a job to cancel, at a time.
 type entry struct {
 	at   int64  // UTC µs
 	seq  uint64 // in the order in which they were added, for equal times
 	name string // id of the record
-	// tries is how often it has failed: of a delivery or a cancellation.
+	// tries is how often it has failed.
 	tries int
 }
 
@@ -42,10 +44,32 @@ func (q *queue) pop() entry {
 	return top
 }
 
+// A plannedPoll is a job that its service is asked about at a time. It has no pointers and no text,
+// because there may be millions.
+type plannedPoll struct {
+	at        int64 // UTC µs
+	submitted int64
+	digest    Digest
+	owner     uint32 // in Keeper.owners
+}
+
+func sooner(a, b *plannedPoll) bool {
+	return a.at < b.at || a.at == b.at && bytes.Compare(a.digest[:], b.digest[:]) < 0
+}
+
 // polls are the jobs of one provider in the order in which they are asked about.
 type polls struct {
-	queue
+	heap []plannedPoll
 	// free is when the next poll may begin: polls are at least 1/rate apart, and a service
 	// that asks for a pause gets it.
 	free int64
+	// pause is until when the service has asked for a pause.
+	pause int64
+}
+
+func (p *polls) push(one plannedPoll) { p.heap = heap.Push(p.heap, one, sooner) }
+
+func (p *polls) pop() (top plannedPoll) {
+	top, p.heap = heap.Pop(p.heap, sooner)
+	return top
 }

@@ -4,15 +4,14 @@ package jobs
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 	"time"
 
 	"github.com/roux-engine/roux/action"
-	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -25,6 +24,8 @@ const (
 	KindCancel = "job-cancel"
 	// KindEnded: the job has ended for its run.
 	KindEnded = "job-ended"
+	// KindPreview: which preview of the job was shown last; kept until the job would have expired.
+	KindPreview = "job-preview"
 	// KindOpen: a delivery that has not been acted upon.
 	KindOpen = "delivery-open"
 	// KindDelivery: a delivery that has been acted upon.
@@ -36,6 +37,9 @@ type Job struct {
 	Provider  string `json:"-"`
 	ID        string `json:"-"`
 	Submitted int64  `json:"-"` // UTC µs
+	// Mark is what is remembered with a preview. A settlement of a job that has one shows what it
+	// reports, and settles nothing.
+	Mark *journal.Mark `json:"-"`
 
 	Account string `json:"account"`
 	Run     string `json:"run"`
@@ -49,6 +53,17 @@ type Job struct {
 	Version string          `json:"version"`
 	Handle  json.RawMessage `json:"handle,omitempty"`
 	Expires int64           `json:"expires"` // UTC µs
+
+	// Service, Pinned and Limits are what package slots has to know of the attempt: what it calls,
+	// and the keys of the limits of the configuration that it has passed, by name.
+	Service string            `json:"service,omitempty"`
+	Pinned  string            `json:"pinned,omitempty"` // the provider of the action
+	Limits  map[string]string `json:"limits,omitempty"`
+}
+
+// Class tells which slots the job holds.
+func (j *Job) Class() *Class {
+	return &Class{Account: j.Account, Provider: j.Provider, Action: j.Action, Version: j.Version, Pinned: j.Pinned, Service: j.Service}
 }
 
 // Public is the job as its service sees it.
@@ -70,9 +85,37 @@ func recordKey(kind, provider, id string) store.RecordKey {
 	return store.RecordKey{Kind: kind, ID: provider + "/" + id}
 }
 
-// Workers is the provider of the tasks of remote workers (package lease). They are never asked
-// about, and no webhook of theirs comes late.
-const Workers = "worker"
+// Providers that are parts of the server, which no configured provider can be called.
+const (
+	Workers = journal.Workers // the tasks of remote workers (package lease)
+	People  = journal.People  // what people are asked (package approval)
+)
+
+// Within reports whether a provider is a part of the server. Such a one is never asked about its
+// jobs, because it ends them by itself, and no webhook about one comes late.
+func Within(provider string) bool { return strings.HasPrefix(provider, "@") }
+
+// A Part is what a part of the server is as the service of its jobs: it says by itself how they end,
+// and learns from their records that one is cancelled.
+type Part struct{}
+
+// Poll implements [action.Service].
+func (Part) Poll(context.Context, *action.SubmittedJob) (action.JobState, error) {
+	return action.JobState{}, nil
+}
+
+// Read implements [action.Service].
+func (Part) Read(context.Context, *action.SubmittedJob, []byte) (action.JobState, error) {
+	return action.JobState{}, nil
+}
+
+// Receive implements [action.Service].
+func (Part) Receive(http.Header, []byte) (action.Webhook, error) {
+	return action.Webhook{}, errors.New("a part of the server sends no webhooks")
+}
+
+// Cancel implements [action.Service].
+func (Part) Cancel(context.Context, *action.SubmittedJob) error { return nil }
 
 // IDOf returns the id of the job of a provider that a record with this kind and id is about.
 func IDOf(kind, id, provider string) (job string, ok bool) {
@@ -92,7 +135,8 @@ func CancelKey(provider, id string) store.RecordKey { return recordKey(KindCance
 // A Source says what the store must keep of a job beyond what the machine knows of it.
 type Source struct {
 	store.Key
-	Name, Action, Version string // as in Job
+	Name, Action, Version, Service, Pinned string // as in Job
+	Limits                                 map[string]string
 }
 
 // AppendChanges appends the changes of records that a change of a job makes at a time, UTC µs.
@@ -100,10 +144,11 @@ func AppendChanges(changes []store.RecordChange, c *journal.JobChange, of Source
 	job := Job{
 		Provider: c.Job.Provider, ID: c.Job.ID, Account: of.Account, Run: of.Run, Path: []byte(c.Ref.Path), Step: c.Ref.Step,
 		Gen: c.Fence.Gen, Attempt: c.Fence.Attempt, Name: of.Name, Action: of.Action, Version: of.Version, Handle: c.Job.Handle, Expires: c.Expires,
+		Service: of.Service, Pinned: of.Pinned, Limits: of.Limits,
 	}
-	put := func(kind string, data []byte, until int64) {
+	put := func(kind, name string, data []byte) {
 		changes = append(changes, store.RecordChange{Record: store.Record{
-			RecordKey: recordKey(kind, c.Job.Provider, c.Job.ID), Revision: store.AnyRevision, Data: data, Until: until,
+			RecordKey: recordKey(kind, c.Job.Provider, c.Job.ID), Revision: store.AnyRevision, Name: name, Data: data,
 		}})
 	}
 	drop := func(kind string) {
@@ -113,15 +158,22 @@ func AppendChanges(changes []store.RecordChange, c *journal.JobChange, of Source
 	}
 	switch {
 	case c.Kind == journal.JobSubmitted || c.Kind == journal.JobCancelled && c.Unknown:
-		put(KindJob, job.encode(), 0)
-		drop(KindCancel) // an earlier attempt of the step may have had the same job
+		put(KindJob, nameOf(&job, at), job.encode())
+		if !Within(job.Provider) || c.Fence.Attempt > 1 {
+			drop(KindCancel) // an earlier attempt of the step may have had the same job
+		}
 	case c.Kind == journal.JobEnded:
-		if drop(KindJob); job.Provider != Workers {
+		if drop(KindJob); !Within(job.Provider) {
 			changes = append(changes, ended(&job, at))
 		}
 	}
-	if c.Kind == journal.JobCancelled {
-		put(KindCancel, nil, 0)
+	switch c.Kind {
+	case journal.JobCancelled:
+		put(KindCancel, "", nil)
+	case journal.JobPreviewed:
+		changes = append(changes, store.RecordChange{Record: store.Record{
+			RecordKey: recordKey(KindPreview, c.Job.Provider, c.Job.ID), Revision: store.AnyRevision, Until: c.Mark.Until, Data: c.Mark.Data,
+		}})
 	}
 	return changes
 }
@@ -138,7 +190,7 @@ func (j *Job) encode() []byte {
 // ended is the change that remembers which run a job belonged to.
 func ended(j *Job, at int64) store.RecordChange {
 	was := *j
-	was.Handle = nil
+	was.Handle, was.Limits = nil, nil
 	return store.RecordChange{Record: store.Record{
 		RecordKey: recordKey(KindEnded, j.Provider, j.ID), Revision: store.AnyRevision, Until: at + keptEnded, Data: was.encode(),
 	}}
@@ -152,6 +204,9 @@ func Decode(r *store.Record) (Job, error) {
 	}
 	j.Provider, j.ID = split(r.ID)
 	j.Submitted = r.Updated
+	if n, ok := ParseName(r.Name); ok {
+		j.Submitted = n.Submitted // what polls follow, to the microsecond
+	}
 	return *j, nil
 }
 
@@ -169,14 +224,19 @@ func split(id string) (provider, job string) {
 // ids of records are shorter than those of a job and a delivery may be together.
 func deliveries(provider, job string) string { return provider + "/" + short(job) + "/" }
 
-func short(s string) string {
-	sum := sha256.Sum256([]byte(s))
-	return hex.EncodeToString(sum[:16])
-}
+func short(s string) string { return digest(s).String() }
 
 // Each calls fn for each job that a step waits for, of the providers that are wanted. The
 // records of other providers are not read. A damaged record is left out.
 func Each(ctx context.Context, records Records, wanted func(provider string) bool, fn func(*Job)) error {
+	cancelled := map[string]bool{}
+	err := store.EachRecord(ctx, records, store.RecordQuery{Kind: KindCancel, KeysOnly: true}, func(r *store.Record) error {
+		cancelled[r.ID] = true
+		return nil
+	})
+	if err != nil {
+		return err
+	}
 	q := store.RecordQuery{Kind: KindJob, KeysOnly: true, Limit: 1}
 	for {
 		page, _, err := records.Records(ctx, q)
@@ -187,14 +247,10 @@ func Each(ctx context.Context, records Records, wanted func(provider string) boo
 		if wanted(provider) {
 			err = store.EachRecord(ctx, records, store.RecordQuery{Kind: KindJob, Prefix: provider + "/"}, func(r *store.Record) error {
 				j, err := Decode(r)
-				if err != nil {
-					return nil
-				}
-				if _, err = records.Record(ctx, CancelKey(j.Provider, j.ID)); errors.Is(err, fault.RecordNotFound) {
+				if err == nil && !cancelled[r.ID] {
 					fn(&j)
-					return nil
 				}
-				return err
+				return nil
 			})
 			if err != nil {
 				return err

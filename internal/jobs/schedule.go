@@ -23,7 +23,7 @@ const (
 )
 
 // pollAt is the n-th time at which a service is asked about a job, from 0.
-func pollAt(name string, submitted int64, n int64) int64 {
+func pollAt(of Digest, submitted int64, n int64) int64 {
 	at, interval := submitted+firstInterval, firstInterval
 	if n > 0 {
 		at, interval = at+secondInterval, secondInterval
@@ -32,7 +32,7 @@ func pollAt(name string, submitted int64, n int64) int64 {
 		at, interval = at+(n-1)*laterInterval, laterInterval
 	}
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(name))
+	_, _ = h.Write(of[:])
 	_, _ = h.Write(binary.LittleEndian.AppendUint64(nil, uint64(n)))
 	x := h.Sum64()
 	x ^= x >> 33
@@ -43,14 +43,14 @@ func pollAt(name string, submitted int64, n int64) int64 {
 
 // NextPoll is the first time after `after` at which the service is asked about a job, UTC µs.
 // It follows from the submission alone, so that nothing is written when an answer says
-// nothing new. name is the id of the job's record.
-func NextPoll(name string, submitted, after int64) int64 {
+// nothing new. The digest is that of the id of the job's record.
+func NextPoll(of Digest, submitted, after int64) int64 {
 	n := int64(0)
 	if since := after - submitted - firstInterval - secondInterval; since > 2*laterInterval {
 		n = since/laterInterval - 1
 	}
 	for ; ; n++ {
-		if at := pollAt(name, submitted, n); at > after {
+		if at := pollAt(of, submitted, n); at > after {
 			return at
 		}
 	}

@@ -68,7 +68,7 @@ func (c *causes) add(ev *Event) (parent uint64) {
 		if s.last[i] = 0; ev.Reopened() {
 			s.last[i] = ev.Seq
 		}
-	case EvNodeProgress, EvNodeLog, EvNodeDelta, EvNodePreview, EvContract, EvNodeCharged, EvNodeIgnored, EvChildExtended, EvNodeCompensated:
+	case EvNodeProgress, EvNodeLog, EvNodeDelta, EvNodePreview, EvContract, EvModerationPassed, EvModerationFlagged, EvNodeCharged, EvNodeIgnored, EvChildExtended, EvNodeCompensated:
 		// They cause nothing.
 	case EvNodeCompleted, EvNodeFailed, EvNodeSkipped, EvNodeCancelled:
 		s.last[i] = ev.Seq

@@ -43,6 +43,7 @@ type Checker struct {
 	bound    bindings
 
 	charges  charges
+	cached   cachedResult
 	credits  credits
 	children children
 	paused   bool
@@ -66,9 +67,13 @@ type stepRecord struct {
 	gen     uint32 // the generation that dispatched it
 	due     int64  // of the timer it waits for
 	deltas  int64
-	lost    int  // attempts lost to crashes since it was reset
-	charged bool // what its attempt cost is recorded
-	done    bool // it completed before resetInner reset it, and may still be compensated
+	lost    int   // attempts lost to crashes since it was reset
+	charged bool  // what its attempt cost is recorded
+	passed  uint8 // phases of its attempt that moderators have passed, see phaseBit
+	flagged bool  // moderators have flagged its attempt
+	review  uint8 // phases of its attempt that people decide on
+	task    bool  // it waits for a task of a remote worker
+	done    bool  // it completed before resetInner reset it, and may still be compensated
 }
 
 // NewChecker returns a checker of a run of p whose journal is empty so far.
@@ -139,7 +144,13 @@ func (c *Checker) Check(ev *Event) error {
 			return fmt.Errorf("event %d opened generation %d: %w", c.last, c.gen, err)
 		}
 	}
+	if err := checkUnknown(ev); err != nil {
+		return err
+	}
 	if err := c.charges.check(ev); err != nil {
+		return err
+	}
+	if err := c.cached.check(ev, c.plan); err != nil {
 		return err
 	}
 	if err := c.credits.check(ev); err != nil {
@@ -282,6 +293,9 @@ func (c *Checker) checkStep(ev *Event) error {
 			return err
 		}
 	}
+	if err := c.checkModeration(s, ev); err != nil {
+		return err
+	}
 	if err := c.credits.use(ev, c.plan); err != nil {
 		return err
 	}
@@ -316,10 +330,15 @@ func (c *Checker) checkStep(ev *Event) error {
 			return fmt.Errorf("I3: attempt %d was handed out after attempt %d", ev.Attempt, s.attempt)
 		}
 		s.attempt, s.gen, s.charged = ev.Attempt, c.gen, false
+		s.passed, s.review, s.flagged = 0, 0, false
 	case EvNodeOpened:
 		c.resetInner(ev, everyItem)
-	case EvNodeRetried, EvNodeWaiting, EvNodeSubmitted:
+	case EvNodeRetried, EvNodeWaiting:
 		s.due = ev.Due()
+	case EvNodeSubmitted:
+		if err := s.submitted(ev); err != nil {
+			return err
+		}
 	case EvNodeFailed:
 		if !ev.Handled() && !c.plan.Drain {
 			c.ended[ev.Path] = true
@@ -409,7 +428,7 @@ func (c *Checker) checkTiming(s *stepRecord, ev *Event) error {
 	switch {
 	case ev.Kind == EvNodeQueued && s.status == Retrying,
 		ev.Kind == EvNodeCompleted && s.status == Waiting && step.Kind == plan.Wait && step.Signal == "",
-		ev.Kind == EvNodeFailed && s.status == Waiting && ev.Code == fault.WaitTimeout,
+		ev.Kind == EvNodeFailed && s.status == Waiting && ev.Code == fault.WaitTimeout && step.Signal != "",
 		s.status == Waiting && ev.Code == fault.JobExpired:
 		if early > 0 {
 			return fmt.Errorf("I9: its timer fired %d µs early", early)
@@ -484,61 +503,4 @@ func (c *Checker) resetInner(ev *Event, ordinal int64) {
 			s.status, s.due, s.deltas, s.lost = Pending, 0, 0, 0
 		}
 	}
-}
-
-// An effect is what an observer knows about the last attempt of a step instance.
-type effect struct {
-	key     string
-	gen     uint32
-	attempt uint32
-	open    bool // it has not ended
-	unknown bool // it ended, and its effect may or may not have happened
-}
-
-// CheckEffectKey asserts I4: while the outcome of an attempt is unknown the next
-// attempt has the same key; otherwise it has a key that was never used. In inner
-// scopes a retry may start over with new keys. ev is an event of generation gen; key
-// is the effect key of the attempt that an EvNodeStarted starts, "" when it is not
-// known.
-func (c *Checker) CheckEffectKey(ev *Event, gen uint32, key string) error {
-	e := c.effects[ev.Ref()]
-	switch ev.Kind {
-	case EvNodeStarted:
-		if key == "" {
-			return nil
-		}
-		anew := e == nil || e.gen != gen && ev.Path != ""
-		switch {
-		case e != nil && e.unknown && key != e.key && !anew:
-			return fmt.Errorf("I4: %s: the outcome of the last attempt is unknown and its key has changed", StepPath(c.plan, ev.Ref()))
-		case (e == nil || !e.unknown) && c.keys[key]:
-			return fmt.Errorf("I4: %s: a new effect has the key of an old one", StepPath(c.plan, ev.Ref()))
-		}
-		c.keys[key] = true
-		c.effects[ev.Ref()] = &effect{key: key, gen: gen, attempt: ev.Attempt, open: true}
-	case EvNodeLost, EvNodeCancelled:
-		if e != nil && e.open {
-			e.open, e.unknown = false, true
-		}
-	case EvNodeCompensated:
-		if e != nil {
-			e.unknown = false // the compensation has undone whatever happened
-		}
-	case EvNodeRetried, EvNodeFailed, EvNodeFallback, EvNodeSkipped, EvNodeCompleted:
-		if e != nil && e.open {
-			cause := fault.CauseOf(ev.Code)
-			e.open, e.unknown = false, ev.Code != "" && (cause == fault.CauseTimeout || cause == fault.CauseLost)
-		}
-	}
-	return nil
-}
-
-// EffectKey is the effect key of an attempt; ok is false unless it is the step's last
-// attempt.
-func (c *Checker) EffectKey(ref Ref, fence Fence) (key string, ok bool) {
-	e := c.effects[ref]
-	if e == nil || e.gen != fence.Gen || e.attempt != fence.Attempt {
-		return "", false
-	}
-	return e.key, true
 }

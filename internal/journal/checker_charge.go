@@ -12,6 +12,8 @@ import (
 // charges is what a Checker knows of prices and charges (I12).
 type charges struct {
 	prices []ledger.Amount // of plan.Actions
+	most   []ledger.Amount // what an attempt of each costs at most
+	once   []bool          // of plan.Actions: it may be attempted only once
 	due    bool            // the next event must complete the step that was charged
 	ref    Ref
 	n      uint64 // number of the event that charged it
@@ -25,6 +27,8 @@ func (c *Checker) pin(ev *Event) {
 	}
 	for i := range st.Pins {
 		c.charges.prices = append(c.charges.prices, st.Pins[i].Price)
+		c.charges.once = append(c.charges.once, st.Pins[i].Once)
+		c.charges.most = append(c.charges.most, st.Pins[i].Most())
 	}
 	c.credits.start(st)
 	c.children.self = st.Child
@@ -43,7 +47,9 @@ func (c *charges) check(ev *Event) error {
 func (c *Checker) checkCharge(s *stepRecord, ev *Event) error {
 	price := ledger.Amount(0)
 	if step := &c.plan.Steps[ev.Step]; step.Kind == plan.Action && int(step.Action) < len(c.charges.prices) {
-		price = c.charges.prices[step.Action]
+		if price = c.charges.prices[step.Action]; c.cached.seq != 0 {
+			price = c.cached.price(ev, c.plan, c.charges.most[step.Action])
+		}
 	}
 	switch {
 	case ev.Attempt != s.attempt || s.gen != c.gen:

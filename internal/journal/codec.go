@@ -29,6 +29,7 @@ const (
 	hasText
 	hasData
 	hasHash
+	isUnknown // Event.Unknown; no bytes follow for it
 )
 
 // eventOverhead is more bytes than most events take without their texts.
@@ -101,6 +102,9 @@ func appendEvent(buf []byte, e *Event) []byte {
 		mask |= hasHash
 		buf = append(buf, e.Hash...)
 	}
+	if e.Unknown {
+		mask |= isUnknown
+	}
 	binary.LittleEndian.PutUint16(buf[start+1:], uint16(mask))
 	return buf
 }
@@ -151,11 +155,11 @@ func decodeEvent(d *wire.Reader, e *Event) {
 		d.Err = fmt.Errorf("unknown event kind %d", e.Kind)
 		return
 	}
-	if mask >= hasHash<<1 {
+	if mask >= isUnknown<<1 {
 		d.Err = fmt.Errorf("unknown fields in event kind %d", e.Kind)
 		return
 	}
-	e.Step = -1
+	e.Step, e.Unknown = -1, mask&isUnknown != 0
 	if mask&hasFlag != 0 {
 		e.Flag = d.Byte()
 	}

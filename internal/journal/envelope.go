@@ -101,6 +101,9 @@ func renderRun(p *plan.Plan, ev *Event, payload map[string]any) {
 			if st.Child != nil {
 				payload["parentRunId"], payload["rootRunId"], payload["depth"] = st.Child.Parent, st.Child.Root, st.Child.Depth
 			}
+			if st.NoCache {
+				payload["noCache"] = true
+			}
 			if st.Correlation != "" {
 				payload["correlationId"] = st.Correlation
 			}
@@ -167,9 +170,16 @@ func renderStep(p *plan.Plan, step *plan.Step, ev *Event, payload map[string]any
 	if ev.Micros() > 0 && (ev.Kind == EvNodeCompleted || ev.Kind == EvNodeFailed || ev.Kind == EvNodeCancelled) {
 		payload["durationMs"] = float64(ev.Micros()) / 1000
 	}
+	if ev.OutcomeUnknown() {
+		payload["outcomeUnknown"] = true
+	}
 	switch ev.Kind {
 	case EvNodeReady:
 		payload["heldBackBy"] = "wave"
+	case EvNodeStarted:
+		if ev.Unknown {
+			payload["mayRepeat"] = true
+		}
 	case EvNodeBlocked:
 		payload["reason"] = ev.Text
 		if ev.LacksCredits() {
@@ -198,9 +208,9 @@ func renderStep(p *plan.Plan, step *plan.Step, ev *Event, payload map[string]any
 		}
 	case EvNodeSubmitted:
 		payload["until"], payload["jobId"] = Time(ev.Due()), ev.Text
-		if job, err := ev.Job(); err == nil {
-			payload["provider"] = job.Provider
-		}
+		putJob(payload, ev)
+	case EvNodeCached:
+		renderCached(ev, payload)
 	case EvNodeRetried:
 		payload["cause"], payload["delayMs"], payload["due"] = fault.CauseOf(ev.Code), ev.Delay().Milliseconds(), Time(ev.Due())
 		putError(payload, ev.Code, ev.Text)
@@ -213,14 +223,7 @@ func renderStep(p *plan.Plan, step *plan.Step, ev *Event, payload map[string]any
 		payload["cause"], payload["fallback"] = fault.CauseOf(ev.Code), true
 		putError(payload, ev.Code, ev.Text)
 	case EvNodeCompleted:
-		payload["status"] = Completed.String()
-		if ev.Cost() > 0 {
-			payload["creditsUsed"] = ev.Cost()
-		}
-		if ev.FromInner() {
-			payload["outputOf"] = "inner"
-		}
-		putRaw(payload, "output", ev.Data)
+		renderCompleted(ev, payload)
 	case EvNodeCharged:
 		payload["amount"], payload["charged"] = ev.Amount(), ev.Charged()
 	case EvNodeFailed:
@@ -240,7 +243,7 @@ func renderStep(p *plan.Plan, step *plan.Step, ev *Event, payload map[string]any
 			payload["boundBefore"] = seq
 		}
 	case EvNodeIgnored:
-		payload["source"] = [...]string{"worker", "webhook", "poll"}[min(ev.Source(), FromPoll)]
+		payload["source"] = [...]string{"worker", "webhook", "poll", "stream"}[min(ev.Source(), FromStream)]
 	case EvNodeCompensating:
 		payload["phase"] = "compensating"
 	case EvNodeCompensated:
@@ -252,6 +255,15 @@ func renderStep(p *plan.Plan, step *plan.Step, ev *Event, payload map[string]any
 	case EvContract:
 		payload["phase"] = ev.Text
 		putRaw(payload, "errors", ev.Data)
+	case EvModerationPassed, EvModerationFlagged:
+		renderVerdict(ev, payload)
+	case EvChildStarted, EvChildExtended, EvChildEnded:
+		renderChild(ev, payload)
+	}
+}
+
+func renderChild(ev *Event, payload map[string]any) {
+	switch ev.Kind {
 	case EvChildStarted:
 		payload["childRunId"] = ev.Text
 		putRaw(payload, "share", ev.Data)
@@ -261,6 +273,42 @@ func renderStep(p *plan.Plan, step *plan.Step, ev *Event, payload map[string]any
 		payload["childStatus"], payload["amount"], payload["steps"] = ev.ChildStatus().String(), ev.ChildUsed(), ev.ChildSteps()
 		putError(payload, ev.Code, ev.Text)
 		putRaw(payload, "output", ev.Data)
+	}
+}
+
+func renderVerdict(ev *Event, payload map[string]any) {
+	v := ev.ModerationVerdict()
+	payload["phase"], payload["by"] = v.Phase, v.By
+	if v.Decision != "" {
+		payload["decision"] = v.Decision
+	}
+	if v.Flagged {
+		payload["review"] = v.Review
+		payload["categories"] = v.Categories
+		if v.Reason != "" {
+			payload["reason"] = v.Reason
+		}
+	}
+}
+
+func renderCompleted(ev *Event, payload map[string]any) {
+	payload["status"] = Completed.String()
+	if ev.Cost() > 0 {
+		payload["creditsUsed"] = ev.Cost()
+	}
+	if ev.FromInner() {
+		payload["outputOf"] = "inner"
+	}
+	if ev.Cached() {
+		payload["cached"] = true
+	}
+	putRaw(payload, "output", ev.Data)
+}
+
+func renderCached(ev *Event, payload map[string]any) {
+	payload["key"] = ev.Text
+	if from, err := ev.CachedFrom(); err == nil {
+		payload["fromRun"], payload["fromStep"], payload["madeAt"] = from.Run, from.Step, Time(from.At)
 	}
 }
 
@@ -275,6 +323,20 @@ func renderOpened(step *plan.Step, ev *Event, payload map[string]any) {
 			payload["items"] = ev.Items()
 		} else {
 			payload["file"] = ev.Text
+		}
+	}
+}
+
+// putJob adds what is known of the job that a step waits for.
+func putJob(payload map[string]any, ev *Event) {
+	job, err := ev.Job()
+	if err != nil {
+		return
+	}
+	payload["provider"] = job.Provider
+	if asked, ok := job.Asked(); ok {
+		if delete(payload, "until"); asked.Due > 0 {
+			payload["until"] = Time(asked.Due)
 		}
 	}
 }

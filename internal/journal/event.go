@@ -43,7 +43,7 @@ const (
 	EvNodeReady        EventKind = 20 // dependencies settled, but its wave has not begun
 	EvNodeQueued       EventKind = 21 // waits for an attempt
 	EvNodeBlocked      EventKind = 22 // Text: reason; Flag 1 = the account has too few credits
-	EvNodeStarted      EventKind = 23 // Attempt: an attempt was granted and will be dispatched
+	EvNodeStarted      EventKind = 23 // Attempt: an attempt was granted and will be dispatched; Unknown: one before it with the same effect key may have had its effect
 	EvNodeOpened       EventKind = 24 // condition: Flag Taken; parallel: N branches; loop: N items or -1, Data inline list or Text file hash
 	EvNodeItems        EventKind = 25 // loop: N from, M count, Data JSON array, Flag 1 = more follow
 	EvNodeIteration    EventKind = 26 // loop: N index of the item whose scope opens
@@ -52,12 +52,12 @@ const (
 	EvNodeDelta        EventKind = 29 // N: deltaIndex; Text
 	EvNodePreview      EventKind = 30 // Data
 	EvNodeWaiting      EventKind = 31 // N: due or 0; Text: signal
-	EvNodeRetried      EventKind = 32 // Attempt: the one that failed; Code, Text; N: due; M: delay in ms; Hash
+	EvNodeRetried      EventKind = 32 // Attempt: the one that failed; Code, Text; Unknown: its effect may have happened; N: due; M: delay in ms; Hash
 	EvNodeLost         EventKind = 33 // Attempt: the one that was lost; queued again; Flag 1, Text: handed back by a clean stop, which does not count
-	EvNodeFallback     EventKind = 34 // Attempt: the one that failed last; Code, Text: why; the fallback scope opens; Hash
-	EvNodeCompleted    EventKind = 35 // Data: output, or Flag 1 = the output of its inner scope; N: cost; M: duration in µs; Hash
-	EvNodeFailed       EventKind = 36 // Code, Text; Flag: 1 = handled; Attempt; M: duration in µs; Hash
-	EvNodeSkipped      EventKind = 37 // Flag: Reason
+	EvNodeFallback     EventKind = 34 // Attempt: the one that failed last; Code, Text: why; Unknown; the fallback scope opens; Hash
+	EvNodeCompleted    EventKind = 35 // Data: output, or Flag 1 = the output of its inner scope, 2 = that of EvNodeCached; N: cost; M: duration in µs; Hash
+	EvNodeFailed       EventKind = 36 // Code, Text; Unknown; Flag: 1 = handled; Attempt; M: duration in µs; Hash
+	EvNodeSkipped      EventKind = 37 // Flag: Reason; ByOnError: Code, Text, Unknown, Attempt, Hash
 	EvNodeCancelled    EventKind = 38 // Flag: Reason; Attempt, when one was dispatched; M: duration in µs
 	EvNodeInvalidated  EventKind = 39 // Flag: Status before; N: 1 = reopened and keeps its scopes; M: event of the value that its name has again, 0 = none; part of a retry
 	EvNodeIgnored      EventKind = 40 // Flag: Source; Attempt
@@ -72,7 +72,12 @@ const (
 	EvChildExtended EventKind = 47 // Attempt; Flag Resource; N: added to its share
 	EvChildEnded    EventKind = 48 // Attempt; Flag RunStatus; N: millionths of a credit that it costs; M: steps it began; Code, Text: why; Data: output
 
-	EvNodeSubmitted EventKind = 49 // Attempt: it has given the work to an outside service and goes on as a Job; Text: id of the job; Data: provider and handle as JSON; N: when it expires; Hash
+	EvNodeSubmitted EventKind = 49 // Attempt: it, or the remote worker that had its task, has given the work to an outside service and goes on as a Job; Text: id of the job; Data: provider and handle as JSON; N: when it expires; Hash
+
+	// What moderators have said of an attempt of a step with a gate (X168).
+	EvModerationPassed  EventKind = 50 // Attempt; Text: phase; Data: Verdict as JSON
+	EvModerationFlagged EventKind = 52 // Attempt; Text: phase; Data: Verdict as JSON; Flag 1 = people decide
+	EvNodeCached        EventKind = 51 // Attempt: it has the result of an earlier one and calls nothing, and completes with the next events; Text: key of that result; Data: whose it is, as JSON
 )
 
 // names maps kinds to their published names, the one enum of X178.
@@ -126,6 +131,10 @@ var names = [...]string{
 	EvChildExtended:    "run.child_extended",
 	EvChildEnded:       "run.child_ended",
 	EvNodeSubmitted:    "node.waiting",
+
+	EvModerationPassed:  "moderation.passed",
+	EvModerationFlagged: "moderation.flagged",
+	EvNodeCached:        "node.cached",
 }
 
 // An Event is one thing that happened to a run. Path, Text and Data may share
@@ -135,6 +144,7 @@ type Event struct {
 	At      int64  // UTC µs; equal for all events of one Decide
 	Kind    EventKind
 	Flag    uint8
+	Unknown bool  // an effect may have happened: see the kinds, and OutcomeUnknown
 	Step    int32 // plan-wide index; -1 for events of the run
 	Path    Path  // scope of the step
 	Attempt uint32
@@ -277,6 +287,7 @@ const (
 	FromWorker Source = iota
 	FromWebhook
 	FromPoll
+	FromStream // late, it counts as one of FromPoll
 )
 
 // NotTaken reports whether the event is about a step on the side of a condition that

@@ -5,6 +5,7 @@ package journal
 import (
 	"time"
 
+	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -124,6 +125,10 @@ func (e *Event) HandedBack() bool { return e.Flag&1 != 0 }
 // not in Data (EvNodeCompleted).
 func (e *Event) FromInner() bool { return e.Flag&1 != 0 }
 
+// Cached reports whether the output is that of an earlier attempt, which the event before has
+// named (EvNodeCompleted).
+func (e *Event) Cached() bool { return e.Flag&2 != 0 }
+
 // Amount is what the attempt cost (EvNodeCharged).
 func (e *Event) Amount() ledger.Amount { return ledger.Amount(e.N) }
 
@@ -142,6 +147,33 @@ func (e *Event) Micros() int64 { return e.M }
 // Handled reports whether the failure was handled, so that it ends nothing else
 // (EvNodeFailed).
 func (e *Event) Handled() bool { return e.Flag&1 != 0 }
+
+// OutcomeUnknown reports whether an attempt has ended whose effect may have happened: it was
+// lost or cut off, or has failed without knowing. The next one has the same effect key (I4). It
+// may be called for events of any kind. Of EvNodeCancelled it reports false, because the event
+// does not say whether its attempt had ended before.
+func (e *Event) OutcomeUnknown() bool {
+	switch e.Kind {
+	case EvNodeLost:
+		return true
+	case EvNodeRetried, EvNodeFallback, EvNodeFailed, EvNodeSkipped:
+		return e.Attempt > 0 && (e.Unknown || fault.EndsUnknown(e.Code))
+	}
+	return false
+}
+
+// SettlesEffect reports whether nothing about the effects of a step's attempts is unknown after the
+// event: one has completed the step, has been told that it failed, or what happened was undone. It
+// may be called for events of any kind.
+func (e *Event) SettlesEffect() bool {
+	switch e.Kind {
+	case EvNodeCompleted, EvNodeCompensated:
+		return true
+	case EvNodeRetried, EvNodeFallback, EvNodeFailed, EvNodeSkipped:
+		return e.Attempt > 0 && !e.OutcomeUnknown() && fault.Answers(e.Code)
+	}
+	return false
+}
 
 // Reason is why the step was not carried out (EvNodeSkipped, EvNodeCancelled).
 func (e *Event) Reason() Reason { return Reason(e.Flag) }

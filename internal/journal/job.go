@@ -4,6 +4,8 @@ package journal
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 
 	"github.com/roux-engine/roux/fault"
 )
@@ -59,6 +61,14 @@ type JobChange struct {
 	Job     Job
 	Expires int64 // UTC µs, of a job that was submitted
 	Unknown bool  // JobCancelled: no event names the job
+	Mark    *Mark // JobPreviewed
+}
+
+// A Mark is what the store remembers with a preview of a job, or with text that it has streamed, so
+// that what was shown can be recognized: any bytes that it understands, kept until a time, UTC µs.
+type Mark struct {
+	Data  []byte
+	Until int64
 }
 
 // JobChangeKind is what has become of an external job.
@@ -68,9 +78,29 @@ type JobChangeKind uint8
 const (
 	// JobSubmitted: a step waits for the job.
 	JobSubmitted JobChangeKind = iota + 1
-	// JobEnded: the service has said how the job ended, and no step waits for it any more.
+	// JobEnded: the service has said how the job ended, and no step waits for it any more. Of the
+	// task of a remote worker it may also be that its step waits for another job now.
 	JobEnded
 	// JobCancelled: no step waits for the job any more, or none ever has, and the service is
 	// to be told. The run owes nothing for that; what the store keeps of the job does.
 	JobCancelled
+	// JobPreviewed: a preview of the job, or text of it, was shown, and its step goes on waiting.
+	JobPreviewed
 )
+
+// submitted checks the job of an attempt. It has one; only a remote worker that has its task may end
+// that with another, which is none of the server's own.
+func (s *stepRecord) submitted(ev *Event) error {
+	job, err := ev.Job()
+	if err != nil {
+		return err
+	}
+	switch {
+	case s.status == Waiting && (!s.task || strings.HasPrefix(job.Provider, "@")):
+		return fmt.Errorf("X128: job %q of %s is submitted while its step waits for another", job.ID, job.Provider)
+	case ev.Attempt != s.attempt:
+		return fmt.Errorf("I3: attempt %d submits job %q, attempt %d was handed out", ev.Attempt, job.ID, s.attempt)
+	}
+	s.task, s.due = job.Provider == Workers, ev.Due()
+	return nil
+}

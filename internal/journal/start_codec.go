@@ -34,6 +34,8 @@ type Start struct {
 	Child *Child `json:"child,omitempty"`
 	// Tree is set for a root run whose steps run recipes.
 	Tree *Tree `json:"tree,omitempty"`
+	// NoCache is set for a run, with its child runs, that uses no earlier results.
+	NoCache bool `json:"noCache,omitempty"`
 }
 
 // Credits are the terms on which a run spends credits of its account, fixed at its
@@ -70,6 +72,14 @@ type Pin struct {
 	// Price is what a completed call costs, and the most that it costs, if that is not
 	// whole credits.
 	Price ledger.Amount `json:"price,omitempty"`
+}
+
+// Most is the most that a completed call costs.
+func (p *Pin) Most() ledger.Amount {
+	if p.Price > 0 {
+		return p.Price
+	}
+	return ledger.Whole(p.Cost)
 }
 
 // startRecord keeps parameters exact; encoding/json would convert numbers to float64.
@@ -136,7 +146,7 @@ const plainStart = 768
 // appendPlainStart encodes a start; ok is false when it does not have the plain form.
 func appendPlainStart(b []byte, rec *startRecord) (_ []byte, ok bool) {
 	st := &rec.Start
-	if len(st.Files) > 0 || len(st.Labels) > 0 || st.Tree != nil {
+	if len(st.Files) > 0 || len(st.Labels) > 0 || st.Tree != nil || st.NoCache {
 		return nil, false
 	}
 	w := startWriter{b: slices.Grow(b, plainStart+len(rec.Parameters)), ok: plainBytes(rec.Parameters)}

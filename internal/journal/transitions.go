@@ -57,10 +57,13 @@ var changes = [...]struct {
 	{EvNodeInvalidated, Running, []Status{StepFailed, Cancelled}}, // reopened, keeping its scopes
 	{EvNodeIgnored, same, []Status{Pending, Invalidated, Blocked, Queued, Running, Waiting, Retrying, Completed, StepFailed, Skipped, Cancelled}},
 	{EvContract, same, []Status{Running, Waiting}},
+	{EvModerationPassed, same, []Status{Running, Waiting}},
+	{EvModerationFlagged, same, []Status{Running, Waiting}},
 	{EvChildStarted, Running, []Status{Queued}},
 	{EvChildExtended, same, []Status{Running}},
 	{EvChildEnded, same, []Status{Running}},
-	{EvNodeSubmitted, Waiting, []Status{Running}},
+	{EvNodeSubmitted, Waiting, []Status{Running, Waiting}}, // it waits for a task of a remote worker
+	{EvNodeCached, same, []Status{Running}},
 	{EvNodeCompensating, same, []Status{Completed}},
 	{EvNodeCompensated, same, []Status{Completed}},
 }
@@ -119,7 +122,7 @@ func Changes() (all []Change) {
 }
 
 // eventKinds is one more than the largest event kind.
-const eventKinds = int(EvNodeSubmitted) + 1
+const eventKinds = int(EvModerationFlagged) + 1
 
 // allowed is the table by index.
 var allowed = func() (t [eventKinds][same][same]bool) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lease hands the tasks of remote workers out.
+// Package lease hands out the tasks of remote workers.
 //
 // It decides which worker gets which task and for how long, whose result of a task counts, and when
-// a worker is taken for lost. A task is an external job of its step: its record in the store is
-// written with the submission and goes with its end, so after a restart the tasks are there, and
-// their workers go on.
+// a worker counts as lost. A task is an external job of its step: its record in the store is written
+// with the submission and removed with its end, so tasks survive a restart, and workers continue
+// with theirs.
 //
-// It never decides whether a step is tried again, keeps no task in the store itself, and knows
-// neither HTTP nor keys of accounts.
+// It never decides whether a step is tried again, stores nothing itself, and knows neither HTTP nor
+// API keys.
 package lease
 
 import (
@@ -16,123 +16,167 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
+	"fmt"
+	"hash"
 	"log/slog"
-	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/clock"
 	"github.com/roux-engine/roux/internal/heap"
 	"github.com/roux-engine/roux/internal/jobs"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/store"
 )
 
 // A Remote is an action that remote workers carry out.
 type Remote struct {
 	Action action.Action // its Run is ignored
-	Queue  string        // that workers name
+	Queue  string        // the one that workers name
 	// Labels are those that a worker must have, all of them.
 	Labels map[string]string
-	// Lease is how long a worker may be silent. Default 30 s.
+	// Lease is how long a worker may be silent.
 	Lease time.Duration
-	// Timeout is how long a task may take with all that is tried. Default 24 h.
+	// Timeout bounds a task, with all workers that are lost meanwhile.
 	Timeout time.Duration
+	// Providers are those whose jobs may end a task: a worker has submitted the work there.
+	Providers []string
 }
 
-// A Host is what carries the runs of tasks on.
+// A Host executes the runs that the tasks belong to.
 type Host struct {
 	// Settle records how a task has ended; see engine.Engine.Settle.
 	Settle func(ctx context.Context, job *jobs.Job, source journal.Source, result action.Func) error
-	// Key signs leases. It is that of the data directory: leases outlive a restart.
-	Key    []byte
-	Logger *slog.Logger
-	Now    func() time.Time // default: time.Now
+	// HandOn records that a task ends with a job that its worker has submitted; see
+	// engine.Engine.HandOn.
+	HandOn func(ctx context.Context, task *jobs.Job, job *action.Job) error
+	// Check reports why the step of a task cannot wait for a job; see jobs.Keeper.Check.
+	Check func(ctx context.Context, task *jobs.Job, job *action.Job) error
+	// Key signs leases. It belongs to the data directory, because leases outlive a restart.
+	Key []byte
+	// Epoch grows with every start, so that leases have larger numbers than those of earlier
+	// processes, whatever the clocks say. It is below 2^23.
+	Epoch  uint64
+	Logger *slog.Logger // default: discarded
+
+	// Now is the time in UTC µs. Default: the wall clock at the start, and the time since then, so
+	// that no lease expires because the wall clock jumps (I10).
+	Now func() int64
+	// Go begins work, and the work that another one waits for is done by that itself. Simulations
+	// have one. Default: everything has a goroutine of its own.
+	Go func(work func())
 }
 
-// The bounds of a manager.
 const (
-	// MaxLosses is how often a task is lost with its worker before its step fails.
+	// MaxLosses is how many workers may be lost with a task before its step fails.
 	MaxLosses = 3
 	// MaxInput bounds the input of a task, in bytes.
 	MaxInput = 8 << 20
 
-	maxKept      = 64 << 20         // bytes of inputs that are kept; others are rendered again
-	unknownAfter = 10 * time.Minute // a submission that was not written is forgotten
-	defaultLease = 30 * time.Second
-	defaultTime  = 24 * time.Hour
+	maxKept          = 64 << 20         // bytes of inputs in memory; others are rendered again
+	submissionExpiry = 10 * time.Minute // after that a submission whose record was not written is forgotten
+	epochShift       = 40               // a process grants fewer leases than 2^40
 )
 
-// A Manager hands tasks out. It is safe for concurrent use.
+// A Manager hands out tasks. It is safe for concurrent use. That a task is cancelled, its worker is told
+// in the answer to its next heartbeat.
 type Manager struct {
-	list    []Remote
-	specs   map[string]Spec
+	jobs.Part
+
+	remotes []Remote
+	specs   map[string]Spec // by the name of the action
 	host    Host
-	remotes map[string]*Remote // by name@version
-	wake    chan struct{}
+	serial  bool          // nothing has a goroutine
+	wake    chan struct{} // 1 slot: the first expiry has changed
+	work    sync.WaitGroup
 
-	mu      sync.Mutex
-	tasks   map[string]*task  // by the id of the job
-	shelves map[string]*shelf // by name@version
-	lapses  []lapse           // a heap
-	kept    int               // bytes of inputs
-	last    int64             // number of the last lease
+	mu       sync.Mutex
+	byAction map[string]*pending // by name@version
+	tasks    map[string]*task    // by the id of the job
+	expiries []expiry            // a heap
+	ended    endedTasks
+	claims   map[string]bool // jobs that are being made those of steps
+	kept     int             // bytes of inputs in memory
+	last     int64           // number of the last lease
+	hash     hash.Hash       // with the key; nil = not made yet
+	clock    clock.Clock
+
+	refused [refusals]atomic.Int64
 }
 
-// A task is one that waits for a worker, or that a worker has.
+// pending are the tasks of an action that no worker has.
+type pending struct {
+	*Remote
+	*queue
+}
+
+// A task waits for a worker, or a worker has it.
 type task struct {
-	job    jobs.Job
-	remote *Remote
-	known  bool  // its record is written
-	since  int64 // when it came, UTC µs
-	// input is nil if it is to be rendered again.
-	input             json.RawMessage
-	effectKey, parent string // parent is the trace context
-	number            int64  // of its lease; 0 = it waits, or nobody knows who has it
-	until             int64  // when the lease lapses, UTC µs; 0 = it waits
-	losses            int
-	loaded            bool // it is from before a restart, and nobody knows who has it
-	ending            bool // a result is being recorded
-	gone              bool // its step waits for it no longer
-	logs, reported    int  // log lines and bytes that its workers have reported
+	job     jobs.Job // its zero value until the record is written
+	action  *pending
+	written bool
+	// input is nil if it has to be rendered again.
+	input                  json.RawMessage
+	effectKey, traceParent string
+	number                 int64 // of its lease; 0 = no worker has it, or the worker is not known
+	// expires is when the lease expires, UTC µs; of a task whose record is not written, when it is
+	// forgotten. 0 = it waits.
+	expires int64
+	since   int64 // when it began to wait for a worker, UTC µs; 0 = it does not wait
+	losses  int
+	// adopted is set for a task from before a restart until its next lease: who has it is not known.
+	adopted        bool
+	ending         bool  // a result is being recorded
+	dropped        bool  // its step no longer waits for it
+	logs, reported int   // log lines and bytes that workers have reported
+	lastSeq        int64 // of the reports under this lease
 }
 
-// A lapse is when a lease may end.
-type lapse struct {
-	at   int64
-	id   string
-	that int64 // number of the lease
+// An expiry is when a lease may expire.
+type expiry struct {
+	at     int64 // UTC µs
+	id     string
+	number int64 // of the lease
 }
 
-func sooner(a, b *lapse) bool { return a.at < b.at }
+func earlier(a, b *expiry) bool { return a.at < b.at }
 
-// New returns a manager of some actions. accounts says who may call them; nil = anybody. Attach
-// comes before anything else but Actions and Permits.
+// New returns a manager of actions. specs say which accounts may call them. Attach must be called
+// before a worker asks for a task.
 func New(remotes []Remote, specs map[string]Spec) *Manager {
-	m := &Manager{list: remotes, specs: specs, remotes: map[string]*Remote{}, wake: make(chan struct{}, 1), tasks: map[string]*task{}, shelves: map[string]*shelf{}}
+	m := &Manager{remotes: remotes, specs: specs, wake: make(chan struct{}, 1), byAction: map[string]*pending{}, tasks: map[string]*task{}, claims: map[string]bool{}}
+	m.clock.Start(time.Now)
+	m.host.Now = m.clock.Now
 	for i := range remotes {
-		r := remotes[i]
-		name := nameOf(r.Action.Name, r.Action.Version)
-		m.remotes[name], m.shelves[name] = &r, newShelf()
+		r := &remotes[i]
+		m.byAction[nameOf(r.Action.Name, r.Action.Version)] = &pending{r, newQueue()}
 	}
 	return m
 }
 
 // Attach sets the host.
 func (m *Manager) Attach(h Host) {
-	if h.Now == nil {
-		h.Now = time.Now
-	}
 	if h.Logger == nil {
 		h.Logger = slog.New(slog.DiscardHandler)
 	}
-	m.host = h
+	if h.Now == nil {
+		h.Now = m.clock.Now
+	}
+	m.serial = h.Go != nil
+	if h.Go == nil {
+		h.Go = m.work.Go
+	}
+	m.mu.Lock() // steps may have submitted tasks already
+	defer m.mu.Unlock()
+	m.host, m.last = h, int64(h.Epoch)<<epochShift
 }
 
-// Permits reports whether the recipes of an account may call an action. Those that no worker
-// carries out are none of its business.
+// Permits reports whether the recipes of an account may call an action. Actions that are not carried
+// out by workers are permitted.
 func (m *Manager) Permits(account, name string) bool {
 	if m == nil {
 		return true
@@ -141,63 +185,67 @@ func (m *Manager) Permits(account, name string) bool {
 	return !ok || s.permits(account)
 }
 
+// Queue returns the queue of the workers that carry out an action; "" = it is carried out here.
+func (m *Manager) Queue(name, version string) string {
+	if m == nil {
+		return ""
+	}
+	if p := m.byAction[nameOf(name, version)]; p != nil {
+		return p.Queue
+	}
+	return ""
+}
+
 func nameOf(action, version string) string { return action + "@" + version }
 
-func (m *Manager) now() int64 { return m.host.Now().UnixMicro() }
-
-// Actions returns the actions of remote workers: a call submits a task.
+// Actions returns the actions of remote workers. A call of one submits a task.
 func (m *Manager) Actions() (list []action.Action) {
-	if m == nil {
-		return nil
-	}
-	for i := range m.list {
-		a := m.list[i].Action
-		r := m.remotes[nameOf(a.Name, a.Version)]
+	for i := range m.remotes {
+		a := m.remotes[i].Action
+		p := m.byAction[nameOf(a.Name, a.Version)]
 		a.Provider = jobs.Workers
-		a.Run = func(_ context.Context, t *action.Task) (action.Result, error) { return m.submit(r, t) }
+		a.Run = func(_ context.Context, t *action.Task) (action.Result, error) { return m.submit(p, t) }
 		list = append(list, a)
 	}
 	return list
 }
 
-// submit takes a task. It is handed out when its record is written.
-func (m *Manager) submit(r *Remote, t *action.Task) (action.Result, error) {
-	if len(t.Input) > MaxInput {
-		return action.Result{}, fault.New(fault.ValueTooLarge, "the input has %d bytes: a remote worker gets at most %d; pass what is larger as a file", len(t.Input), MaxInput)
+// submit takes a task. Workers get it once its record is written.
+func (m *Manager) submit(p *pending, call *action.Task) (action.Result, error) {
+	if len(call.Input) > MaxInput {
+		return action.Result{}, fault.New(fault.ValueTooLarge, "the input has %d bytes: a remote worker gets at most %d; pass what is larger as a file", len(call.Input), MaxInput)
 	}
-	sum := sha256.Sum256([]byte(t.Account + "\n" + t.EffectKey))
+	sum := sha256.Sum256([]byte(call.Account + "\n" + call.EffectKey))
 	id := hex.EncodeToString(sum[:16])
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	w := m.tasks[id]
-	if w == nil {
-		w = &task{since: m.now(), remote: r}
-		m.tasks[id] = w
-		m.watch(lapse{w.since + unknownAfter.Microseconds(), id, 0})
+	t := m.tasks[id]
+	if t == nil {
+		t = &task{action: p, expires: m.host.Now() + submissionExpiry.Microseconds()}
+		m.tasks[id] = t
+		m.watch(expiry{t.expires, id, 0})
 	}
-	m.keep(w, t)
-	return action.Result{Job: &action.Job{Provider: jobs.Workers, ID: id, TTL: r.Timeout}}, nil
+	t.effectKey, t.traceParent = call.EffectKey, call.TraceParent
+	if t.input == nil && m.kept+len(call.Input) <= maxKept {
+		m.keep(t, call.Input)
+	}
+	return action.Result{Job: &action.Job{Provider: jobs.Workers, ID: id, TTL: p.Timeout}}, nil
 }
 
-// keep keeps the input of a task, if there is room.
-func (m *Manager) keep(w *task, t *action.Task) {
-	w.effectKey, w.parent = t.EffectKey, t.TraceParent
-	if w.input != nil || m.kept+len(t.Input) > maxKept {
-		return
-	}
-	w.input = t.Input
-	m.kept += len(t.Input)
+// keep sets the input of a task, or with nil forgets it.
+func (m *Manager) keep(t *task, input json.RawMessage) {
+	m.kept += len(input) - len(t.input)
+	t.input = input
 }
 
 // drop forgets a task.
 func (m *Manager) drop(id string) {
-	w := m.tasks[id]
-	if w == nil {
-		return
+	if t := m.tasks[id]; t != nil {
+		delete(m.tasks, id)
+		m.keep(t, nil)
+		t.action.forget(t)
+		t.dropped = true
 	}
-	delete(m.tasks, id)
-	m.kept -= len(w.input)
-	w.gone, w.input = true, nil
 }
 
 // Changed tells the manager which records of jobs a commit has changed. It does not block.
@@ -210,61 +258,76 @@ func (m *Manager) Changed(changes []store.RecordChange) {
 		switch {
 		case !ok, c.Delete && c.Kind == jobs.KindCancel:
 		case c.Delete, c.Kind == jobs.KindCancel:
+			if t := m.tasks[id]; t != nil && t.number != 0 && !t.ending {
+				m.ended.add(id, t) // its worker may be submitting a job
+			}
 			m.drop(id)
 		default:
 			if j, err := jobs.Decode(&c.Record); err == nil {
-				m.begin(&j, m.now())
+				m.enqueue(&j)
 			}
 		}
 	}
 }
 
-// begin hands a task out whose record is written.
-func (m *Manager) begin(j *jobs.Job, now int64) {
-	r := m.remotes[nameOf(j.Action, j.Version)]
-	if r == nil {
-		return // it is not configured any more: its job expires
+// enqueue makes a task pending whose record is written.
+func (m *Manager) enqueue(j *jobs.Job) {
+	p := m.byAction[nameOf(j.Action, j.Version)]
+	if p == nil {
+		return // the action is no longer configured: the job expires
 	}
-	w := m.tasks[j.ID]
-	if w == nil {
-		w = &task{since: now, remote: r}
-		m.tasks[j.ID] = w
+	t := m.tasks[j.ID]
+	if t != nil && t.written {
+		if t.job.Fence() == j.Fence() && t.job.Ref() == j.Ref() {
+			return
+		}
+		m.drop(j.ID) // it belonged to an attempt whose outcome is unknown
+		t = nil
 	}
-	if w.known && w.job.Fence() == j.Fence() && w.job.Ref() == j.Ref() {
-		return
+	if t == nil {
+		t = &task{action: p}
+		m.tasks[j.ID] = t
 	}
-	if w.known { // of an attempt whose end is not known
-		m.drop(j.ID)
-		w = &task{since: now, remote: r}
-		m.tasks[j.ID] = w
-	}
-	w.job, w.known = *j, true
-	m.offer(w)
+	t.job, t.written, t.expires = *j, true, 0
+	p.push(t, m.waitsSince(t))
 }
 
-// Load reads the tasks that there are at a start. Each may be with a worker that goes on, so each
-// has a lease of unknown number first.
+// waitsSince returns since when a task waits that is to wait for a worker: since its submission, unless a
+// worker has been lost with it.
+func (m *Manager) waitsSince(t *task) int64 {
+	if now := m.host.Now(); t.losses > 0 || t.job.Submitted == 0 || t.job.Submitted > now {
+		return now
+	}
+	return t.job.Submitted
+}
+
+// Load reads the tasks that exist at start-up. A worker may have each of them, so each has one full
+// lease, whose number is not known yet.
 func (m *Manager) Load(ctx context.Context, records jobs.Records) error {
 	workers := func(provider string) bool { return provider == jobs.Workers }
 	return jobs.Each(ctx, records, workers, func(j *jobs.Job) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		r, now := m.remotes[nameOf(j.Action, j.Version)], m.now()
-		if r == nil || m.tasks[j.ID] != nil {
+		p := m.byAction[nameOf(j.Action, j.Version)]
+		if p == nil || m.tasks[j.ID] != nil {
 			return
 		}
-		w := &task{job: *j, remote: r, known: true, loaded: true, since: now, until: now + r.Lease.Microseconds()}
-		m.tasks[j.ID] = w
-		m.watch(lapse{w.until, j.ID, 0})
+		t := &task{job: *j, action: p, written: true, adopted: true}
+		m.tasks[j.ID] = t
+		if m.extend(t); mutation.Adopt {
+			t.expires = m.host.Now()
+		}
+		m.watch(expiry{t.expires, j.ID, 0})
 	})
 }
 
-// Run ends leases that lapse, until ctx ends.
+// Run expires leases until ctx ends.
 func (m *Manager) Run(ctx context.Context) {
+	defer m.work.Wait()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		timer.Reset(m.lapse(ctx))
+		timer.Reset(m.Expire(ctx))
 		select {
 		case <-ctx.Done():
 		case <-m.wake:
@@ -273,10 +336,13 @@ func (m *Manager) Run(ctx context.Context) {
 	}
 }
 
-// watch has Run look at a lease when it may lapse.
-func (m *Manager) watch(l lapse) {
-	m.lapses = heap.Push(m.lapses, l, sooner)
-	if m.lapses[0] == l {
+// extend gives the worker of a task a full lease from now on.
+func (m *Manager) extend(t *task) { t.expires = m.host.Now() + t.action.Lease.Microseconds() }
+
+// watch makes Run look at a lease when it may expire.
+func (m *Manager) watch(e expiry) {
+	m.expiries = heap.Push(m.expiries, e, earlier)
+	if m.expiries[0] == e {
 		select {
 		case m.wake <- struct{}{}:
 		default:
@@ -284,94 +350,98 @@ func (m *Manager) watch(l lapse) {
 	}
 }
 
-// lapse ends the leases whose time is over, and returns how long no other one is.
-func (m *Manager) lapse(ctx context.Context) time.Duration {
+// Expire ends the leases that have expired, and returns how long no other one does. Run calls it.
+func (m *Manager) Expire(ctx context.Context) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for len(m.lapses) > 0 {
-		now := m.now()
-		if at := m.lapses[0].at; at > now {
-			return time.Duration(at-now) * time.Microsecond
+	for len(m.expiries) > 0 {
+		at := m.host.Now()
+		if next := m.expiries[0].at; next > at {
+			return time.Duration(next-at) * time.Microsecond
 		}
-		var l lapse
-		l, m.lapses = heap.Pop(m.lapses, sooner)
-		w := m.tasks[l.id]
+		var e expiry
+		e, m.expiries = heap.Pop(m.expiries, earlier)
+		t := m.tasks[e.id]
 		switch {
-		case w == nil:
-		case !w.known:
-			if now >= w.since+unknownAfter.Microseconds() {
-				m.drop(l.id)
-			}
-		case w.until == 0 || w.number != l.that || w.ending:
-		case w.until > now: // it was extended
-			m.watch(lapse{w.until, l.id, l.that})
+		case t == nil || t.expires == 0 || t.number != e.number || t.ending:
+		case t.expires > at: // it was extended
+			m.watch(expiry{t.expires, e.id, e.number})
+		case !t.written:
+			m.drop(e.id)
 		default:
-			m.lost(ctx, w)
+			m.lost(ctx, t)
 		}
 	}
 	return time.Hour
 }
 
-// lost takes a task from the worker that had it. One that was lost too often fails.
-func (m *Manager) lost(ctx context.Context, w *task) {
-	atMostOnce := w.remote.Action.Delivery == action.AtMostOnce
-	known := w.number != 0
-	w.loaded, w.number, w.until = false, 0, 0
-	if known {
-		w.losses++
+// lost takes a task from a worker that was silent for too long. A task that was lost too often
+// fails.
+func (m *Manager) lost(ctx context.Context, t *task) {
+	once := t.action.Action.Delivery == action.AtMostOnce
+	if t.number != 0 || t.adopted && once {
+		t.losses++
 	}
-	if w.losses < MaxLosses && !atMostOnce {
-		m.offer(w)
+	t.adopted, t.number, t.expires = false, 0, 0
+	if t.losses == 0 || t.losses < MaxLosses && !once {
+		t.action.push(t, m.waitsSince(t))
 		return
 	}
-	w.ending = true
-	job, losses := w.job, w.losses
-	go func() {
-		err := m.host.Settle(ctx, &job, journal.FromWorker, func(context.Context, *action.Task) (action.Result, error) {
-			return action.Result{}, fault.New(fault.Interrupted, "the worker that had the task was silent for as long as its lease, %d times", max(losses, 1))
+	t.ending = true
+	job, losses := t.job, t.losses
+	m.host.Go(func() {
+		err := m.settle(ctx, t, &job, func(context.Context, *action.Task) (action.Result, error) {
+			return action.Result{}, fault.New(fault.Interrupted, "the worker that had the task was silent for longer than its lease, %d times", losses)
 		})
-		m.ended(job.ID, err)
 		if err != nil {
 			m.host.Logger.Warn("a lost task could not be ended; trying again", "run", job.Run, "step", job.Name, "err", err)
 		}
-	}()
+	})
 }
 
-// ended takes note that a result was recorded, or that it could not be.
-func (m *Manager) ended(id string, err error) {
+// settle records the result of a task that is ending. If that fails, its lease goes on.
+func (m *Manager) settle(ctx context.Context, t *task, job *jobs.Job, result action.Func) error {
+	return m.settled(t, job, m.host.Settle(ctx, job, journal.FromWorker, result))
+}
+
+// settled notes whether the result of a task was recorded.
+func (m *Manager) settled(t *task, job *jobs.Job, err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	w := m.tasks[id]
 	switch {
-	case w == nil:
+	case m.tasks[job.ID] != t: // it has ended, or the next attempt of its step has submitted it again
 	case err == nil:
-		m.drop(id)
+		m.drop(job.ID)
 	default:
-		w.ending = false
-		w.until = m.now() + w.remote.Lease.Microseconds()
-		m.watch(lapse{w.until, id, w.number})
+		t.ending = false
+		m.extend(t)
+		m.watch(expiry{t.expires, job.ID, t.number})
 	}
+	return err
 }
 
-// Poll implements action.Service: the workers report by themselves.
-func (m *Manager) Poll(context.Context, *action.SubmittedJob) (action.JobState, error) {
-	return action.JobState{}, nil
-}
-
-// Read implements action.Service.
-func (m *Manager) Read(context.Context, *action.SubmittedJob, []byte) (action.JobState, error) {
-	return action.JobState{}, nil
-}
-
-// Receive implements action.Service: nothing of workers comes as a webhook.
-func (m *Manager) Receive(http.Header, []byte) (action.Webhook, error) {
-	return action.Webhook{}, errors.New("workers send no webhooks")
-}
-
-// Cancel implements action.Service. The worker learns of it with the next heartbeat.
-func (m *Manager) Cancel(_ context.Context, job *action.SubmittedJob) error {
+// Describe implements jobs.Describer: it says who has a task.
+func (m *Manager) Describe(id string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.drop(job.ID)
-	return nil
+	t := m.tasks[id]
+	if t == nil || !t.written {
+		return "its action is no longer named under `workers` in the configuration"
+	}
+	text := "it waits for a worker of the queue " + t.action.Queue
+	if len(t.action.Labels) > 0 {
+		text += fmt.Sprintf(" with the labels %v", t.action.Labels)
+	}
+	switch until := time.UnixMicro(t.expires).UTC().Format(time.RFC3339); {
+	case t.ending:
+		text = "its result is being recorded"
+	case t.adopted:
+		text = "a worker may have it since before a restart, until " + until + " at least"
+	case t.number != 0:
+		text = "a worker has it, until " + until + " at least"
+	}
+	if t.losses > 0 {
+		text += fmt.Sprintf("; workers were lost with it: %d of %d", t.losses, MaxLosses)
+	}
+	return text
 }

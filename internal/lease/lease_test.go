@@ -21,8 +21,8 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A hall is a manager with steps that wait for its tasks.
-type hall struct {
+// A fixture is a manager with steps that wait for its tasks.
+type fixture struct {
 	*Manager
 	t *testing.T
 
@@ -30,10 +30,15 @@ type hall struct {
 	inputs  map[string]string // of steps that wait, by the id of the job
 	results []string          // "id output" or "id CODE"
 	renders int
-	fail    error // that Settle returns
+	fail    error         // that Settle returns
+	gate    chan struct{} // Settle waits until it is closed; nil = it does not wait
+	starts  uint64
+	deltas  string
+	handed  []string // "id of the task provider/id of the job"
+	checked error    // that Check returns
 }
 
-func newHall(t *testing.T, change func(*Remote)) *hall {
+func newFixture(t *testing.T, change func(*Remote)) *fixture {
 	t.Helper()
 	remotes := []Remote{
 		{Action: action.Action{Name: "a", Version: "1.0.0", Faults: []fault.Code{fault.FileInvalid}}, Queue: "q", Lease: 30 * time.Second},
@@ -45,19 +50,20 @@ func newHall(t *testing.T, change func(*Remote)) *hall {
 			change(&remotes[i])
 		}
 	}
-	h := &hall{t: t, inputs: map[string]string{}}
+	h := &fixture{t: t, inputs: map[string]string{}}
 	h.restart(remotes)
 	return h
 }
 
 // restart makes a new manager, as a process after this one does.
-func (h *hall) restart(remotes []Remote) {
+func (h *fixture) restart(remotes []Remote) {
 	h.Manager = New(remotes, nil)
-	h.Attach(Host{Key: []byte("key"), Settle: h.settle})
+	h.starts++
+	h.Attach(Host{Key: []byte("key"), Epoch: h.starts, Settle: h.settle, HandOn: h.handOn, Check: func(context.Context, *jobs.Job, *action.Job) error { return h.checked }})
 }
 
 // work lets leases lapse until the test ends.
-func (h *hall) work() {
+func (h *fixture) work() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	m := h.Manager
@@ -65,18 +71,26 @@ func (h *hall) work() {
 	h.t.Cleanup(func() { cancel(); <-done })
 }
 
-func (h *hall) settle(ctx context.Context, j *jobs.Job, from journal.Source, fn action.Func) error {
+func (h *fixture) settle(ctx context.Context, j *jobs.Job, from journal.Source, fn action.Func) error {
+	h.mu.Lock()
+	fail, gate := h.fail, h.gate
+	h.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
 	h.mu.Lock()
 	input, waits := h.inputs[j.ID]
-	fail := h.fail
 	h.mu.Unlock()
 	if fail != nil {
 		return fail
 	}
+	if from == journal.FromWorker && ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if !waits {
 		return nil
 	}
-	res, err := fn(ctx, &action.Task{Input: json.RawMessage(input), EffectKey: "key of " + j.ID, Account: j.Account})
+	res, err := fn(ctx, &action.Task{Input: json.RawMessage(input), EffectKey: "key of " + j.ID, Account: j.Account, Report: reporter{h}})
 	if errors.Is(err, action.ErrUnsettled) {
 		h.mu.Lock()
 		h.renders++
@@ -96,7 +110,15 @@ func (h *hall) settle(ctx context.Context, j *jobs.Job, from journal.Source, fn 
 }
 
 // submit makes a step of an account call an action, and returns the id of its job.
-func (h *hall) submit(account, name, version, input string) string {
+func (h *fixture) submit(account, name, version, input string) string {
+	h.t.Helper()
+	id := h.call(account, name, input)
+	h.written(account, name, version, id, 1)
+	return id
+}
+
+// call makes a step of an account call an action whose record is not durable yet.
+func (h *fixture) call(account, name, input string) (id string) {
 	h.t.Helper()
 	var run action.Func
 	for _, a := range h.Actions() {
@@ -114,20 +136,25 @@ func (h *hall) submit(account, name, version, input string) string {
 	h.mu.Lock()
 	h.inputs[res.Job.ID] = input
 	h.mu.Unlock()
-	h.written(account, name, version, res.Job.ID, 1)
 	return res.Job.ID
 }
 
 // written tells the manager that the record of a job is durable.
-func (h *hall) written(account, name, version, id string, attempt uint32) {
+func (h *fixture) written(account, name, version, id string, attempt uint32) {
+	h.t.Helper()
+	h.Changed([]store.RecordChange{h.record(account, name, version, id, attempt)})
+}
+
+func (h *fixture) record(account, name, version, id string, attempt uint32) store.RecordChange {
+	h.t.Helper()
 	data, err := json.Marshal(jobs.Job{Account: account, Run: "run", Name: "step", Action: name, Version: version, Gen: 1, Attempt: attempt, Expires: time.Now().Add(time.Hour).UnixMicro()})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.Changed([]store.RecordChange{{Record: store.Record{RecordKey: jobs.Key(jobs.Workers, id), Data: data}}})
+	return store.RecordChange{Record: store.Record{RecordKey: jobs.Key(jobs.Workers, id), Data: data}}
 }
 
-func (h *hall) lease(want Want) []WorkerTask {
+func (h *fixture) lease(want Want) []WorkerTask {
 	h.t.Helper()
 	want.Queue = "q"
 	list, err := h.Lease(h.t.Context(), &want)
@@ -137,7 +164,7 @@ func (h *hall) lease(want Want) []WorkerTask {
 	return list
 }
 
-func (h *hall) all() []string {
+func (h *fixture) all() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.results)
@@ -150,7 +177,7 @@ func output(lease, text string) *WorkerResult {
 // A task is handed out once its record is written, to one worker, and its result counts once.
 func TestLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHall(t, nil)
+		h := newFixture(t, nil)
 		h.submit("x", "a", "1.0.0", `{"n":1}`)
 		tasks := h.lease(Want{Max: 10})
 		if len(tasks) != 1 || string(tasks[0].Input) != `{"n":1}` || tasks[0].Action != "a" || tasks[0].LeaseMS != 30_000 {
@@ -177,7 +204,7 @@ func TestLease(t *testing.T) {
 // A28: a lease that was altered, made up, or is of another task is worth nothing.
 func TestA28_Leases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHall(t, nil)
+		h := newFixture(t, nil)
 		id := h.submit("x", "a", "1.0.0", `{}`)
 		other := h.submit("x", "a", "1.0.0", `{}`)
 		tasks := h.lease(Want{Max: 1})
@@ -189,11 +216,11 @@ func TestA28_Leases(t *testing.T) {
 			if ended := h.Extend([]string{token}, ""); len(ended) != 1 {
 				t.Errorf("%q is extended", token)
 			}
-			if _, err := h.Holds(token, ""); err == nil {
+			if _, err := h.AccountOf(token); err == nil {
 				t.Errorf("%q opens files", token)
 			}
 		}
-		if account, err := h.Holds(good, ""); account != "x" || err != nil {
+		if account, err := h.AccountOf(good); account != "x" || err != nil {
 			t.Error(account, err)
 		}
 	})
@@ -203,7 +230,7 @@ func TestA28_Leases(t *testing.T) {
 // does not count.
 func TestF07_LateResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHall(t, nil)
+		h := newFixture(t, nil)
 		h.work()
 		h.submit("x", "a", "1.0.0", `{}`)
 		first := h.lease(Want{})[0]
@@ -231,7 +258,7 @@ func TestF07_LateResult(t *testing.T) {
 // F08: a slow worker that says it goes on keeps the task, however long it takes.
 func TestF08_SlowWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHall(t, nil)
+		h := newFixture(t, nil)
 		h.work()
 		h.submit("x", "a", "1.0.0", `{}`)
 		task := h.lease(Want{})[0]
@@ -254,7 +281,7 @@ func TestF08_SlowWorker(t *testing.T) {
 // first.
 func TestLostTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHall(t, nil)
+		h := newFixture(t, nil)
 		h.work()
 		h.submit("x", "a", "1.0.0", `{}`)
 		for i := range MaxLosses {
@@ -283,12 +310,12 @@ func TestLostTasks(t *testing.T) {
 // extends is handed out again, with its input rendered anew.
 func TestRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHall(t, nil)
+		h := newFixture(t, nil)
 		h.submit("x", "a", "1.0.0", `{"n":1}`)
 		h.submit("x", "a", "1.0.0", `{"n":2}`)
 		tasks := h.lease(Want{Max: 2})
 		st := recordsOf(h)
-		h.restart(h.list)
+		h.restart(h.remotes)
 		h.work()
 		if err := h.Load(t.Context(), st); err != nil {
 			t.Fatal(err)
@@ -322,7 +349,7 @@ func TestRestart(t *testing.T) {
 // before the restart does not get it back.
 func TestAdoptedLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHall(t, nil)
+		h := newFixture(t, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		before := h.Manager
@@ -335,7 +362,7 @@ func TestAdoptedLease(t *testing.T) {
 		cancel()
 		<-done
 		st := recordsOf(h)
-		h.restart(h.list)
+		h.restart(h.remotes)
 		h.work()
 		if err := h.Load(t.Context(), st); err != nil {
 			t.Fatal(err)
@@ -358,7 +385,7 @@ func TestAdoptedLease(t *testing.T) {
 // kept are the records of the jobs that steps wait for.
 type kept []store.Record
 
-func recordsOf(h *hall) (list kept) {
+func recordsOf(h *fixture) (list kept) {
 	h.Manager.mu.Lock()
 	defer h.Manager.mu.Unlock()
 	for id, w := range h.tasks {
@@ -391,7 +418,7 @@ func (k kept) Records(_ context.Context, q store.RecordQuery) (page []store.Reco
 // A step that was cancelled takes its task back: who has it learns that, and nobody else gets it.
 func TestCancelledTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHall(t, nil)
+		h := newFixture(t, nil)
 		for range 2 {
 			h.submit("x", "a", "1.0.0", `{}`)
 		}
@@ -414,7 +441,7 @@ func TestCancelledTask(t *testing.T) {
 // Accounts take turns; a worker gets tasks of its account and of what it can do.
 func TestWhoGetsWhat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHall(t, nil)
+		h := newFixture(t, nil)
 		for range 3 {
 			h.submit("x", "a", "1.0.0", `{}`)
 		}
@@ -445,7 +472,7 @@ func TestWhoGetsWhat(t *testing.T) {
 // Workers that wait are told of a task, each of one, and leave when their time is over.
 func TestLongPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHall(t, nil)
+		h := newFixture(t, nil)
 		got := make(chan int, 10)
 		for range 3 {
 			go func() { got <- len(h.lease(Want{Wait: 20 * time.Second, Max: 1})) }()
@@ -460,35 +487,57 @@ func TestLongPoll(t *testing.T) {
 		if n := <-got; n != 0 || time.Since(begin) != 20*time.Second {
 			t.Errorf("%d tasks after %s", n, time.Since(begin))
 		}
-		for name, s := range h.shelves {
-			if len(s.waiting) != 0 {
-				t.Errorf("%d workers wait for %s", len(s.waiting), name)
+		for name, p := range h.byAction {
+			if len(p.waiters) != 0 {
+				t.Errorf("%d workers wait for %s", len(p.waiters), name)
 			}
 		}
 	})
 }
 
-// A worker that is told of a task, and leaves without it, passes that on.
-func TestToldWorkerLeaves(t *testing.T) {
-	h := newHall(t, nil)
-	s := h.shelves["a@1.0.0"]
-	first, second := &waiting{told: make(chan struct{})}, &waiting{told: make(chan struct{})}
-	s.waiting = []*waiting{first, second}
+// A worker that was woken for a task and does not take it passes that on.
+func TestWokenWorkerLeaves(t *testing.T) {
+	h := newFixture(t, nil)
+	q := h.byAction["a@1.0.0"].queue
+	first, second := &waiter{ready: make(chan struct{})}, &waiter{ready: make(chan struct{})}
+	q.waiters = []*waiter{first, second}
 	h.submit("x", "a", "1.0.0", `{}`)
-	if !first.done || second.done {
-		t.Fatal("not the first one is told")
+	if !first.woken || second.woken {
+		t.Fatal("not the first one is woken")
 	}
-	h.leave([]*shelf{s}, first)
-	if !second.done {
+	h.leave([]*queue{q}, first)
+	h.passOn([]*queue{q}, first)
+	if !second.woken {
 		t.Error("the task waits, and so does the second worker")
 	}
+}
+
+// A task whose request has ended when it was leased is nobody's: another worker gets it at once, and
+// that is no loss.
+func TestRequestThatHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newFixture(t, nil)
+		h.submit("x", "c", "1.0.0", `{}`) // which is attempted at most once
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if list, err := h.Lease(ctx, &Want{Queue: "other"}); err != nil || len(list) != 0 {
+			t.Fatalf("%+v, %v", list, err)
+		}
+		list, err := h.Lease(t.Context(), &Want{Queue: "other"})
+		if err != nil || len(list) != 1 {
+			t.Fatalf("%+v, %v", list, err)
+		}
+		if err := h.Finish(t.Context(), output(list[0].Lease, `1`), ""); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A result that could not be recorded may be sent again; a submission that was never written is
 // forgotten.
 func TestFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHall(t, nil)
+		h := newFixture(t, nil)
 		h.work()
 		h.submit("x", "a", "1.0.0", `{}`)
 		task := h.lease(Want{})[0]
@@ -512,7 +561,7 @@ func TestFailures(t *testing.T) {
 			t.Error("its input is not kept: this proves nothing")
 		}
 		h.Manager.mu.Unlock()
-		time.Sleep(unknownAfter + time.Minute)
+		time.Sleep(submissionExpiry + time.Minute)
 		synctest.Wait()
 		h.Manager.mu.Lock()
 		defer h.Manager.mu.Unlock()
@@ -524,61 +573,12 @@ func TestFailures(t *testing.T) {
 
 // What a worker says of a failure: codes that the action declares, and some that any may use.
 func TestFailureCodes(t *testing.T) {
-	r := &Remote{Action: action.Action{Faults: []fault.Code{fault.FileInvalid}}}
+	declared := []fault.Code{fault.FileInvalid}
 	for code, want := range map[string]fault.Code{"": fault.StepFailed, "FILE_INVALID": fault.FileInvalid, "RATE_LIMITED": fault.RateLimited, "STORE_CORRUPT": fault.StepFailed, "nonsense": fault.StepFailed} {
-		err := (&WorkerFailure{Code: code, Message: "it broke", RetryAfterMS: 5}).fault(r)
+		err := (&WorkerFailure{Code: code, Message: "it broke", RetryAfterMS: 5, OutcomeUnknown: true}).fault(declared)
 		var f *fault.Error
-		if !errors.As(err, &f) || f.Code != want || f.RetryAfterMS != 5 || f.Msg != "it broke" {
+		if !errors.As(err, &f) || f.Code != want || f.RetryAfterMS != 5 || !f.OutcomeUnknown || f.Msg != "it broke" {
 			t.Errorf("%q: %v", code, err)
 		}
-	}
-}
-
-// A table that is wrong says where.
-func TestParse(t *testing.T) {
-	good := `{"a": {"input": {"type": "object"}, "output": {"type": "object"}, "queue": "gpu", "lease": "1m", "price": "0.5", "accounts": ["acme", "*"], "delivery": "at_most_once", "faults": ["FILE_INVALID"], "metadata": {"inputTypes": []}}, "resize-image": {"queue": "images"}}`
-	specs, err := Parse(good)
-	if err != nil {
-		t.Fatal(err)
-	}
-	own := &action.Action{Name: "resize-image", Version: "1.2.3", Cost: 3}
-	find := func(name string) *action.Action {
-		if name == own.Name {
-			return own
-		}
-		return nil
-	}
-	list, err := Remotes(specs, find)
-	if err != nil || len(list) != 2 || list[0].Action.Price != "0.5" || list[0].Lease != time.Minute || list[1].Action.Version != "1.2.3" || list[1].Action.Cost != 3 || list[1].Queue != "images" {
-		t.Fatalf("%+v, %v", list, err)
-	}
-	m := New(list, specs)
-	if !m.Permits("acme", "a") || m.Permits("other", "resize-image") || !m.Permits("local", "resize-image") || !m.Permits("other", "no worker's") {
-		t.Error("who may call what is wrong")
-	}
-	for text, want := range map[string]string{
-		`{"A": {}}`:                                                      "want the name of an action",
-		`{"a": {"queue": "Q"}}`:                                          "queue",
-		`{"a": {"lease": "1ms"}}`:                                        "lease",
-		`{"a": {"timeout": "x"}}`:                                        "timeout",
-		`{"a": {"input": {"type": 7}, "output": {}}}`:                    "input",
-		`{"a": {"input": {}, "output": {}, "slots": -1}}`:                "slots",
-		`{"a": {"input": {}, "output": {}, "price": "x"}}`:               "price",
-		`{"a": {"input": {}, "output": {}, "delivery": "twice"}}`:        "delivery",
-		`{"a": {"input": {}, "output": {}, "faults": ["X"]}}`:            "faults",
-		`{"a": {"input": {}, "output": {}, "version": "1"}}`:             "version",
-		`{"a": {"input": {}, "output": {}, "metadata": {"nothing": 1}}}`: "metadata",
-		`{"a": {"accounts": ["a b"]}}`:                                   "accounts",
-		`{"a": {"nothing": 1}}`:                                          "unknown field",
-	} {
-		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", text, err)
-		}
-	}
-	if specs, err = Parse(`{"no-such": {}}`); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Remotes(specs, find); fault.CodeOf(err) != fault.ConfigInvalid {
-		t.Error(err)
 	}
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/jobs"
 	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/ledger"
 )
@@ -28,32 +30,38 @@ type Spec struct {
 	Description string            `json:"description"`
 	Queue       string            `json:"queue"` // default "default"
 	Labels      map[string]string `json:"labels"`
-	// Accounts are those whose recipes may call it; * is all. Default: local.
+	// Accounts are those whose recipes may call it; * is all. Default: local, or all of them if the
+	// action is one of Roux's own.
 	Accounts []string        `json:"accounts"`
 	Price    string          `json:"price"` // credits for a call; default 0
 	Slots    int             `json:"slots"` // tasks that may be under way at once; 0 = any number
 	Delivery string          `json:"delivery"`
-	Lease    string          `json:"lease"`
-	Timeout  string          `json:"timeout"`
+	Lease    string          `json:"lease"`   // default 30s
+	Timeout  string          `json:"timeout"` // default 24h
 	Input    json.RawMessage `json:"input"`
 	Output   json.RawMessage `json:"output"`
 	Metadata json.RawMessage `json:"metadata"` // recipeMetadata (X10)
 	Faults   []string        `json:"faults"`
+	// Providers are those to whom workers may have submitted the work when a task ends.
+	Providers []string `json:"providers"`
 }
 
-// The bounds of a table.
+// The bounds and defaults of a table.
 const (
-	maxSpecs  = 1000
-	maxLabels = 20
-	minLease  = time.Second
-	mostLease = time.Hour
-	mostTime  = 30 * 24 * time.Hour
-	anyone    = "*"
-	local     = "local"
+	maxSpecs       = 1000
+	maxLabels      = 20
+	maxProviders   = 100
+	maxSlots       = 1_000_000
+	minLease       = time.Second
+	maxLease       = time.Hour
+	defaultLease   = 30 * time.Second
+	maxTimeout     = 30 * 24 * time.Hour
+	defaultTimeout = 24 * time.Hour
+	allAccounts    = "*"
+	localAccount   = "local"
 )
 
 var (
-	actionForm  = regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
 	queueForm   = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
 	versionForm = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+$`)
 )
@@ -74,7 +82,7 @@ func Parse(text string) (map[string]Spec, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		s := all[name]
-		if !actionForm.MatchString(name) {
+		if !compile.IsActionName(name) {
 			return nil, fmt.Errorf("%.70q: want the name of an action: lower-case letters, digits and '-'", name)
 		}
 		if _, err := s.remote(name, nil); err != nil {
@@ -90,9 +98,9 @@ func (s *Spec) own() bool { return s.Input == nil && s.Output == nil }
 // permits reports whether the recipes of an account may call it.
 func (s *Spec) permits(account string) bool {
 	if len(s.Accounts) == 0 {
-		return account == local
+		return s.own() || account == localAccount
 	}
-	return slices.Contains(s.Accounts, account) || slices.Contains(s.Accounts, anyone)
+	return slices.Contains(s.Accounts, account) || slices.Contains(s.Accounts, allAccounts)
 }
 
 // Remotes returns the actions of a table, which Parse has accepted. find returns an action of
@@ -101,6 +109,9 @@ func Remotes(all map[string]Spec, find func(name string) *action.Action) (list [
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		s := all[name]
 		base := find(name)
+		if base != nil && base.Name != name { // an alias, under which Permits would not find it
+			base = nil
+		}
 		if s.own() && base == nil {
 			return nil, fault.New(fault.ConfigInvalid, "workers.%s: there is no such action, so it needs `input` and `output`: JSON Schemas of an object each", name)
 		}
@@ -118,7 +129,15 @@ func Remotes(all map[string]Spec, find func(name string) *action.Action) (list [
 
 // remote checks a spec and makes an action of it. base is the one of Roux's own; nil = it is not.
 func (s *Spec) remote(name string, base *action.Action) (Remote, error) {
-	r := Remote{Queue: cmp.Or(s.Queue, "default"), Labels: s.Labels}
+	r := Remote{Queue: cmp.Or(s.Queue, "default"), Labels: s.Labels, Providers: s.Providers}
+	if len(s.Providers) > maxProviders {
+		return r, fmt.Errorf("providers: %d: want at most %d", len(s.Providers), maxProviders)
+	}
+	for _, name := range s.Providers {
+		if name == "" || jobs.Within(name) {
+			return r, fmt.Errorf("providers: %.40q: want names of providers", name)
+		}
+	}
 	if !queueForm.MatchString(r.Queue) {
 		return r, fmt.Errorf("queue %.40q: want lower-case letters, digits, '_' and '-'", r.Queue)
 	}
@@ -126,15 +145,15 @@ func (s *Spec) remote(name string, base *action.Action) (Remote, error) {
 		return r, fmt.Errorf("labels: %d: want at most %d", len(s.Labels), maxLabels)
 	}
 	for _, a := range s.Accounts {
-		if a != anyone && access.CheckAccount(a) != nil {
+		if a != allAccounts && access.CheckAccount(a) != nil {
 			return r, fmt.Errorf("accounts: %.40q: want names of accounts, or * for all", a)
 		}
 	}
 	var err error
-	if r.Lease, err = duration("lease", s.Lease, defaultLease, minLease, mostLease); err != nil {
+	if r.Lease, err = duration("lease", s.Lease, defaultLease, minLease, maxLease); err != nil {
 		return r, err
 	}
-	if r.Timeout, err = duration("timeout", s.Timeout, defaultTime, minLease, mostTime); err != nil {
+	if r.Timeout, err = duration("timeout", s.Timeout, defaultTimeout, minLease, maxTimeout); err != nil {
 		return r, err
 	}
 	a := &r.Action
@@ -143,6 +162,10 @@ func (s *Spec) remote(name string, base *action.Action) (Remote, error) {
 		if len(a.Streams) > 0 || a.Waits != "" {
 			return r, errors.New("this action is carried out by the server alone: it reads lists as they are stored, or waits")
 		}
+		if s.Version != "" {
+			return r, fmt.Errorf("version: that of this action is %s", a.Version)
+		}
+		a.Description = cmp.Or(s.Description, a.Description)
 	} else if !s.own() {
 		*a = action.Action{
 			Name: name, Version: cmp.Or(s.Version, "1.0.0"), Description: cmp.Or(s.Description, "Carried out by workers of the queue "+r.Queue+"."),
@@ -157,8 +180,8 @@ func (s *Spec) declare(a *action.Action) error {
 	if s.Version != "" && !versionForm.MatchString(s.Version) {
 		return fmt.Errorf("version %.30q: want three numbers, such as 1.0.0", s.Version)
 	}
-	if s.Slots < 0 || s.Slots > 1_000_000 {
-		return fmt.Errorf("slots is %d: want 1 to 1000000, or nothing", s.Slots)
+	if s.Slots < 0 || s.Slots > maxSlots {
+		return fmt.Errorf("slots is %d: want 1 to %d, or nothing", s.Slots, maxSlots)
 	}
 	if s.Slots > 0 {
 		a.Slots = s.Slots
@@ -200,6 +223,9 @@ func (s *Spec) declare(a *action.Action) error {
 		d.DisallowUnknownFields()
 		if err := d.Decode(&a.Metadata); err != nil {
 			return fmt.Errorf("metadata: %s", strings.TrimPrefix(err.Error(), "json: "))
+		}
+		if err := checkMetadata(&a.Metadata); err != nil {
+			return fmt.Errorf("metadata: %w", err)
 		}
 	}
 	return nil

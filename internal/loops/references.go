@@ -36,8 +36,14 @@ func (c *cursor) checkReferences(ctx context.Context, item []byte, runReferences
 	return nil
 }
 
-// References returns the references in the values of a run's journal.
-func References(ctx context.Context, st store.Reader, key store.Key) (map[jsonx.Large]bool, error) {
+// ReferencesIn returns a function that finds the references in the values of the journals of a store.
+func ReferencesIn(st store.Reader) func(context.Context, store.Key) (map[jsonx.Large]bool, error) {
+	return func(ctx context.Context, key store.Key) (map[jsonx.Large]bool, error) {
+		return references(ctx, st, key)
+	}
+}
+
+func references(ctx context.Context, st store.Reader, key store.Key) (map[jsonx.Large]bool, error) {
 	refs := map[jsonx.Large]bool{}
 	err := store.EachEvent(ctx, st, key, 0, func(ev *journal.Event) error {
 		for rest := ev.Data; ; {

@@ -74,9 +74,7 @@ func (r *Run) apply(ev *journal.Event, s *scope) error {
 		st.block(ev.LacksCredits())
 	case journal.EvNodeStarted:
 		r.begin(s, i, journal.Running)
-		st.attempt = ev.Attempt
-		told := st.flags / flagIgnored & 7 * flagIgnoredOlder // the node.ignored flags of what is now the previous attempt
-		st.flags = st.flags&^(flagsIgnored|flagUnknown|flagUnfunded) | told
+		st.startAttempt(ev)
 		if ms := r.brief(s, i).timeoutMS; ms > 0 {
 			r.arm(s, i, ev.At+ms*1000)
 		}
@@ -88,11 +86,10 @@ func (r *Run) apply(ev *journal.Event, s *scope) error {
 	case journal.EvNodeIteration:
 		return r.applyIteration(s, i, ev)
 	case journal.EvNodeDelta:
-		if s.deltas == nil {
-			s.deltas = make(map[int32]int64, 1)
-		}
-		s.deltas[i] = ev.DeltaIndex() + 1
-	case journal.EvNodeProgress, journal.EvNodeLog, journal.EvNodePreview, journal.EvContract:
+		s.noteDelta(i, ev)
+	case journal.EvModerationPassed, journal.EvModerationFlagged:
+		st.applyVerdict(ev)
+	case journal.EvNodeProgress, journal.EvNodeLog, journal.EvNodePreview, journal.EvContract, journal.EvNodeCached:
 	case journal.EvNodeCharged:
 		if ev.Charged() && !s.inCompensation() {
 			r.used = r.used.Plus(ev.Amount())
@@ -150,6 +147,17 @@ func (r *Run) apply(ev *journal.Event, s *scope) error {
 		return fault.New(fault.StoreCorrupt, "event %d: kind %d is not about a step", ev.Seq, ev.Kind)
 	}
 	return nil
+}
+
+// startAttempt begins an attempt. The flags of the one before it go, or become what is still
+// known of it.
+func (st *stepState) startAttempt(ev *journal.Event) {
+	st.attempt = ev.Attempt
+	known := st.flags / flagIgnored & 7 * flagIgnoredOlder
+	if ev.Unknown {
+		known |= flagDoubt
+	}
+	st.flags = st.flags&^(flagsIgnored|flagUnknown|flagDoubt|flagUnfunded|flagInputReview) | known
 }
 
 // block makes the step wait for an attempt, perhaps because its account has too few
@@ -276,15 +284,14 @@ func (r *Run) begin(s *scope, i int32, status journal.Status) {
 	r.refreshStep(s, i)
 }
 
-// countFailure records a failed attempt. After a timeout or a loss the effect may have
-// happened, so the effect key stays; otherwise the next try gets a new one (I4).
+// countFailure records a failed attempt. If its effect may have happened, the effect key stays;
+// otherwise the next try gets a new one (I4).
 func (r *Run) countFailure(s *scope, i int32, ev *journal.Event) {
 	st := &s.steps[i]
 	st.fails++
-	switch fault.CauseOf(ev.Code) {
-	case fault.CauseTimeout, fault.CauseLost:
+	if fault.EndsUnknown(ev.Code) || ev.Unknown && !mutation.EffectKey {
 		st.flags |= flagUnknown
-	default:
+	} else {
 		st.keyTry++
 	}
 }
@@ -497,4 +504,12 @@ func (r *Run) mustApply(ev *journal.Event, s *scope) {
 	if err := r.apply(ev, s); err != nil {
 		panic(fmt.Sprintf("machine: run %s cannot apply its own event: %v", r.start.Run, err))
 	}
+}
+
+// noteDelta counts the pieces of text that a step has streamed.
+func (s *scope) noteDelta(i int32, ev *journal.Event) {
+	if s.deltas == nil {
+		s.deltas = make(map[int32]int64, 1)
+	}
+	s.deltas[i] = ev.DeltaIndex() + 1
 }

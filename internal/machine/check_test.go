@@ -86,8 +86,8 @@ func (l *runChecker) keepJobs(changes []journal.JobChange) error {
 				return fmt.Errorf("X128: job %v is cancelled as one that nobody waits for, and %v does", name, ref)
 			}
 		case !kept || ref != c.Ref:
-			return fmt.Errorf("X128: job %v ends, for which no step waits", name)
-		default:
+			return fmt.Errorf("X128: job %v ends or has a preview, for which no step waits", name)
+		case c.Kind != journal.JobPreviewed:
 			delete(l.jobs, name)
 		}
 	}

@@ -76,6 +76,15 @@ var recipeFieldsUnseen = map[string]string{
 	"Step.Name":                       "for people; TestEnvelope",
 	"Step.Ptr":                        "a place in the source, no field of the format",
 	"Action.Version":                  "resolved by compile's catalogue: its goldens",
+	"Wait.Approval":                   "compiled to the call of an action: compile's goldens",
+	"Wait.Default":                    "as Wait.Approval",
+	"Approval.Approvers":              "as Wait.Approval",
+	"Approval.Form":                   "as Wait.Approval",
+	"Approval.Reject":                 "as Wait.Approval",
+	"Approval.Remind":                 "as Wait.Approval",
+	"Approval.Text":                   "as Wait.Approval",
+	"Approval.Title":                  "as Wait.Approval",
+	"Approval.Value":                  "as Wait.Approval",
 }
 
 // silent is a testing.TB that panics when a test fails and logs nothing. It is for runs

@@ -210,7 +210,7 @@ func (r *Run) handleGranted(in *Input) {
 		return
 	}
 	r.emitRunning()
-	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeStarted, Attempt: st.attempt + 1})
+	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeStarted, Attempt: st.attempt + 1, Unknown: st.flags&flagUnknown != 0 && st.attempt > 0})
 }
 
 func (r *Run) handleHeld(in *Input) {
@@ -228,7 +228,7 @@ func (r *Run) handleHeld(in *Input) {
 func (r *Run) handleResult(in *Input) {
 	s, i := r.at(in.Ref)
 	if s == nil { // its scope has ended
-		if in.Outcome == Submitted && checkJob(&in.Job.Job) == nil {
+		if in.Job != nil {
 			r.cancelJob(in)
 		}
 		return
@@ -240,7 +240,7 @@ func (r *Run) handleResult(in *Input) {
 		return
 	}
 	if !s.attemptOpen(i) && !mutation.Duplicate || c != nil || r.stale(st, in) {
-		if in.Outcome == Submitted {
+		if in.Job != nil {
 			r.disown(s, i, in)
 		}
 		if in.Fence.Attempt > 0 && in.Fence.Attempt <= st.attempt && !r.status.Terminal() && in.Outcome != Preview &&
@@ -249,19 +249,30 @@ func (r *Run) handleResult(in *Input) {
 		}
 		return
 	}
+	if in.Outcome != Preview && !r.passes(s, i, in) {
+		return
+	}
 	switch in.Outcome {
 	case Submitted:
 		r.submit(s, i, in)
 	case Preview:
+		if !r.shows(s, i, in.Moderation != nil && in.Moderation.Shown) {
+			return
+		}
 		if r.status == journal.RunRunning {
 			r.emitStatus(journal.RunPreview)
 		}
 		r.emitStep(s, i, journal.Event{Kind: journal.EvNodePreview, Data: in.Output})
+		r.mark(s, i, in)
 	case Success:
 		r.emitRunning()
 		if f := r.checkOutput(in.Output); f != nil {
 			r.emitCharge(s, i, in, false)
 			r.failStep(s, i, f, in.InputHash)
+			return
+		}
+		if in.Cached != nil {
+			r.completeCached(s, i, in)
 			return
 		}
 		cost, f := r.costOf(s, i, in)
@@ -276,6 +287,9 @@ func (r *Run) handleResult(in *Input) {
 		r.emitRunning()
 		r.emitCharge(s, i, in, false)
 		r.failStep(s, i, in.Err, in.InputHash)
+		if in.Job != nil { // it could not be made the job of the step
+			r.disown(s, i, in)
+		}
 	}
 }
 
@@ -336,12 +350,13 @@ func (r *Run) handleProgress(in *Input) {
 		return
 	}
 	st := &s.steps[i]
-	if !s.attemptOpen(i) || s.comps[i] != nil || r.stale(st, in) {
+	if !s.attemptOpen(i) || s.comps[i] != nil || r.stale(st, in) || in.Progress.Text != "" && !r.shows(s, i, in.Progress.Passed) {
 		return
 	}
 	switch in.Progress.Kind {
 	case ProgressDelta:
 		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeDelta, N: s.deltas[i], Text: in.Progress.Text, Attempt: st.attempt})
+		r.mark(s, i, in)
 	case ProgressLog:
 		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeLog, Code: fault.Code(in.Progress.Level), Text: in.Progress.Text, Attempt: st.attempt})
 	default:
@@ -415,12 +430,12 @@ func (r *Run) handleItems(in *Input) {
 	if s == nil {
 		return
 	}
-	c := s.comps[i]
-	if c == nil || c.loop == nil || !c.needsItems() || in.From != c.loop.have || s.steps[i].status != journal.Running {
+	c, items := s.comps[i], in.Items
+	if c == nil || c.loop == nil || !c.needsItems() || items == nil || items.From != c.loop.have || s.steps[i].status != journal.Running {
 		return
 	}
 	data := []byte{'['}
-	for k, item := range in.Items {
+	for k, item := range items.List {
 		if k > 0 {
 			data = append(data, ',')
 		}
@@ -429,10 +444,10 @@ func (r *Run) handleItems(in *Input) {
 	data = append(data, ']')
 	// The limits are checked against the total number of items, before the first one
 	// begins.
-	known := max(in.Total-c.loop.have, int64(len(in.Items)))
+	known := max(items.Total-c.loop.have, int64(len(items.List)))
 	f := r.checkLoop(s, i, c.loop.have+known, known)
 	if f == nil {
-		f = r.checkMemory(len(data) + itemBytes*len(in.Items))
+		f = r.checkMemory(len(data) + itemBytes*len(items.List))
 	}
 	if f != nil {
 		r.abortStep(s, i, f)
@@ -442,7 +457,7 @@ func (r *Run) handleItems(in *Input) {
 	if in.More {
 		flag = 1
 	}
-	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeItems, N: in.From, M: int64(len(in.Items)), Data: data, Flag: flag})
+	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeItems, N: items.From, M: int64(len(items.List)), Data: data, Flag: flag})
 }
 
 // handleCollected handles the answer to CmdCollect, and the failure of CmdCollect or

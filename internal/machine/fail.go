@@ -24,7 +24,14 @@ type evaluator func(expr.Vars) (any, error)
 func (r *Run) failStep(s *scope, i int32, f *Failure, hash []byte) {
 	step, st := s.step(r.plan, i), &s.steps[i]
 	r.emitViolation(s, i, f)
-	n := int64(st.fails) + 1 // definitive failures so far
+	n := int64(st.fails) + 1 // failures so far
+	unknown := r.uncertain(s, i, f)
+	if unknown && r.pin(r.brief(s, i)).Once {
+		once := *f
+		once.Msg += "; its outcome is unknown, and the action may be attempted only once"
+		r.finalFailure(s, i, &once, hash)
+		return
+	}
 	// Nothing is retried in a scope that has ended.
 	if s.state == scopeOpen && retryable(&step.Retry, f) && n < step.Retry.Attempts {
 		delay := r.backoff(s, i, &step.Retry, n, f.RetryAfterMS)
@@ -32,11 +39,21 @@ func (r *Run) failStep(s *scope, i int32, f *Failure, hash []byte) {
 		total := st.at + step.TotalTimeoutMS*1000
 		if step.TotalTimeoutMS == 0 || due < total {
 			r.emitStep(s, i, journal.Event{Kind: journal.EvNodeRetried, Attempt: st.attempt, Code: f.Code, Text: f.Msg,
-				N: due, M: delay, Hash: hash})
+				N: due, M: delay, Hash: hash, Unknown: unknown && !fault.EndsUnknown(f.Code)})
 			return
 		}
 	}
 	r.finalFailure(s, i, f, hash)
+}
+
+// uncertain reports whether the effect of the attempt that a failure ends may have happened
+// (I4): the failure says so, or one before it with the same effect key did, and this one has
+// not been told better.
+func (r *Run) uncertain(s *scope, i int32, f *Failure) bool {
+	if !s.attemptOpen(i) {
+		return false
+	}
+	return f.Unknown || fault.EndsUnknown(f.Code) || s.steps[i].flags&flagDoubt != 0 && !fault.Answers(f.Code)
 }
 
 // emitViolation records a violated contract, before the events that follow from it
@@ -55,6 +72,7 @@ func (r *Run) finalFailure(s *scope, i int32, f *Failure, hash []byte) {
 	ev := journal.Event{Code: f.Code, Text: f.Msg, Hash: hash}
 	if c := s.comps[i]; s.attemptOpen(i) && (c == nil || c.child != nil) {
 		ev.Attempt = st.attempt // the failure ends an attempt
+		ev.Unknown = r.uncertain(s, i, f) && !fault.EndsUnknown(f.Code)
 	}
 	if st.at > 0 {
 		ev.M = r.clock - st.at
@@ -88,7 +106,7 @@ func (r *Run) abortStep(s *scope, i int32, f *Failure) {
 func retryable(p *plan.Retry, f *Failure) bool {
 	cause := fault.CauseOf(f.Code)
 	switch cause {
-	case fault.CauseExpression, fault.CauseUpstream, fault.CauseCancelled, fault.CauseDefinition:
+	case fault.CauseExpression, fault.CauseUpstream, fault.CauseCancelled, fault.CauseDefinition, fault.CauseModeration:
 		return false
 	}
 	switch f.Code {

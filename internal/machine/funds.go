@@ -59,11 +59,7 @@ func (r *Run) ceiling(s *scope, i int32) ledger.Amount {
 }
 
 func (r *Run) ceilingOf(step *stepBrief) ledger.Amount {
-	pin := r.pin(step)
-	if pin.Price > 0 {
-		return pin.Price
-	}
-	return ledger.Whole(pin.Cost)
+	return r.pin(step).Most()
 }
 
 // trackCeiling counts the ceilings of the attempts in flight. It is called before an

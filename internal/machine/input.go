@@ -21,7 +21,7 @@ const (
 	InProgress                        // Ref, Fence, Progress
 	InTimer                           // fires the timers that are due at At
 	InSignal                          // Name, Data
-	InItems                           // Ref, From, Items, More
+	InItems                           // Ref, Items, More
 	InWorkerLost                      // Ref and Fence, or All: attempts whose worker is lost
 	InContinue                        // continue with the worklist
 	InCancel                          // Text: reason
@@ -76,12 +76,17 @@ type Input struct {
 	// pinned. More than that is not charged.
 	Price *ledger.Amount
 	Err   *Failure
+	// Cached is set if the output is that of an earlier attempt: the action was not called.
+	Cached *journal.Cached
 
 	Progress *Progress // InProgress
 
-	From  int64    // InItems: index of the first
-	Items [][]byte // InItems: JSON values
-	Total int64    // InItems: the number of all items, if known; 0 = not known
+	// Moderation is what moderators have said of a result, of a step with a gate.
+	Moderation *Moderation
+	// Mark is remembered with a preview or a delta of an external job; nil = nothing is.
+	Mark *journal.Mark
+
+	Items *Items // InItems
 
 	Name string
 	Text string
@@ -99,6 +104,13 @@ func (in *Input) bound() (b ledger.Bound) {
 	return b
 }
 
+// Items are some of the items that a loop runs over.
+type Items struct {
+	From  int64    // index of the first
+	List  [][]byte // JSON values
+	Total int64    // how many there are, if known; 0 = not known
+}
+
 // Outcome is what an attempt reported. The zero Outcome is that of a result which is known to
 // be too late, and was not read.
 type Outcome uint8
@@ -114,6 +126,9 @@ const (
 // A Submission is an external job that an attempt has submitted.
 type Submission struct {
 	journal.Job
+	// Task is the id of the task of a remote worker that ends with the job: its step waits for the
+	// job from then on. "" = the attempt has submitted the job itself.
+	Task  string
 	TTLMS int64 // after which it has expired (X127); 0 = DefaultJobTTL
 }
 
@@ -121,11 +136,20 @@ type Submission struct {
 // (X127).
 const DefaultJobTTL = 24 * 3_600_000
 
+// Moderation is what moderators have said of what an attempt gets and gives (X168).
+type Moderation struct {
+	Verdicts []journal.Verdict // of a result, in the order of their phases
+	// Shown says that a preview has passed.
+	Shown bool
+}
+
 // A Failure is why an attempt failed.
 type Failure struct {
 	Code         fault.Code
 	Msg          string
 	RetryAfterMS int64 // the least delay before the next try; 0 = none
+	// Unknown says that the effect of the attempt may have happened although it failed (I4).
+	Unknown bool
 	// Phase ("input" or "output") and Violations are set when a contract was
 	// violated (X172).
 	Phase      string
@@ -138,6 +162,8 @@ type Progress struct {
 	Fraction float64 // ProgressFraction: 0..1
 	Level    string  // ProgressLog
 	Text     string
+	// Passed says that moderators have passed the text, of a step whose output they look at.
+	Passed bool
 }
 
 // ProgressKind tells progress reports apart.

@@ -5,6 +5,7 @@ package machine
 import (
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
@@ -20,6 +21,9 @@ const (
 	aRetry     = 'r'
 	aCrash     = 'x' // attempts of workers are lost; jobs are not
 	anExpiry   = 't' // 24 h pass
+	aPause     = 'q'
+	anUnpause  = 'u'
+	aTask      = 'y' // the attempt becomes the task of a remote worker, whose job aSubmit is
 	aRedeliver = 'z' // the submission is reported once more, by a worker that was presumed dead
 )
 
@@ -50,12 +54,37 @@ func everyOrder(letters []byte, fn func([]byte)) {
 // an attempt takes one result, the store keeps the jobs that steps wait for, a job that nobody
 // waits for is cancelled, and the run ends when its time has come (F13, X131, X134, X137).
 func TestF13_EveryInterleaving(t *testing.T) {
-	p := compilePlan(t, "name: x\nttl: 100h\nsteps:\n  - {id: a, action: {name: work}, timeout: 23h, retryPolicy: {maxAttempts: 2, initialDelay: 1s}}\n  - {id: b, action: {name: work}, onError: {strategy: skip}}\n")
-	prog := Prepare(p)
 	letters := "wwppscrxt"
 	if os.Getenv("ROUX_LONG") != "" {
 		letters += "z"
 	}
+	playEveryOrder(t, letters)
+}
+
+// TestF13_EveryInterleavingOfAPausedRun does so with one webhook, while the run is paused
+// and goes on: a result that comes meanwhile counts, and what follows from it waits.
+func TestF13_EveryInterleavingOfAPausedRun(t *testing.T) {
+	letters := "wscrxtqu"
+	if os.Getenv("ROUX_LONG") != "" {
+		letters += "p"
+	}
+	playEveryOrder(t, letters)
+}
+
+// TestF13_EveryInterleavingOfARemoteWorker does so with an attempt that is the task of a remote worker
+// first: what a worker submits takes the place of its task, and nothing is between the two.
+func TestF13_EveryInterleavingOfARemoteWorker(t *testing.T) {
+	letters := "wpyscrxt"
+	if os.Getenv("ROUX_LONG") != "" {
+		letters += "s"
+	}
+	playEveryOrder(t, letters)
+}
+
+func playEveryOrder(t *testing.T, letters string) {
+	t.Helper()
+	p := compilePlan(t, "name: x\nttl: 100h\nsteps:\n  - {id: a, action: {name: work}, timeout: 23h, retryPolicy: {maxAttempts: 2, initialDelay: 1s}}\n  - {id: b, action: {name: work}, onError: {strategy: skip}}\n")
+	prog := Prepare(p)
 	n, ends := 0, map[journal.RunStatus]int{}
 	everyOrder([]byte(letters), func(order []byte) {
 		n++
@@ -79,18 +108,20 @@ func TestF13_EveryInterleaving(t *testing.T) {
 
 // expectedEnd is what ends the first attempt: the first of these that applies.
 func expectedEnd(order []byte) journal.EventKind {
-	waits := false
+	task, waits := false, false
 	for _, what := range order {
 		switch {
+		case what == aTask:
+			task = true
 		case what == aSubmit, what == aRedeliver:
-			waits = true
+			waits = task || !slices.Contains(order, aTask)
 		case what == aWebhook && waits:
 			return journal.EvNodeCompleted
 		case what == aPoll && waits, what == anExpiry:
 			return journal.EvNodeRetried
 		case what == aCancel:
 			return journal.EvNodeCancelled
-		case what == aCrash && !waits:
+		case what == aCrash && !waits && !task:
 			return journal.EvNodeLost
 		}
 	}
@@ -128,6 +159,7 @@ type interleaving struct {
 	now   int64
 	turn  Turn
 	whole bool // check every replay, too
+	task  bool // the attempt has become the task of a remote worker
 	first journal.Fence
 	todo  []Command
 }
@@ -188,8 +220,19 @@ func (w *interleaving) play(what byte, order string) {
 		result.Source, result.Outcome, result.Err = journal.FromPoll, Failed, &Failure{Code: fault.ProviderError, Msg: "no"}
 	case aSubmit, aRedeliver:
 		result.Outcome, result.Job = Submitted, &Submission{Job: journal.Job{Provider: "acme", ID: "j1"}}
+		if strings.ContainsRune(order, aTask) {
+			if result.Job.Task = "t1"; !w.task {
+				return // no worker has it
+			}
+		}
+	case aTask:
+		result.Outcome, result.Job, w.task = Submitted, &Submission{Job: journal.Job{Provider: journal.Workers, ID: "t1"}}, true
 	case aCancel:
 		result = &Input{Kind: InCancel, Text: "enough"}
+	case aPause:
+		result = &Input{Kind: InPause}
+	case anUnpause:
+		result = &Input{Kind: InUnpause}
 	case aRetry:
 		result = &Input{Kind: InRetry}
 	case aCrash:
@@ -218,6 +261,9 @@ func (w *interleaving) restore(order string) {
 
 // finish lets workers end what they have, and time pass until the run ends.
 func (w *interleaving) finish(order string) {
+	if w.run.Paused() {
+		w.feed(&Input{Kind: InUnpause}, order)
+	}
 	for n := 0; !w.run.Status().Terminal(); n++ {
 		switch {
 		case n > 50:

@@ -36,13 +36,16 @@ func (s *scope) attemptOpen(i int32) bool {
 }
 
 // submit records that the live attempt goes on as an external job (X128). Its fence stays
-// live until the job ends, by a webhook or a poll, is cancelled, or expires (X127).
+// live until the job ends, by a webhook or a poll, is cancelled, or expires (X127). If a remote
+// worker has submitted it, the job takes the place of the worker's task.
 func (r *Run) submit(s *scope, i int32, in *Input) {
 	st := &s.steps[i]
-	if have, ok := s.jobs[i]; ok {
-		if have != nameOf(&in.Job.Job) {
-			r.cancelJob(in) // an attempt has one job
-		}
+	switch have, ok := s.jobs[i]; {
+	case !ok, in.Job.Task != "" && have == jobName{journal.Workers, in.Job.Task}:
+	case have != nameOf(&in.Job.Job):
+		r.cancelJob(in) // an attempt has one job
+		return
+	default:
 		return
 	}
 	r.emitRunning()
@@ -80,15 +83,25 @@ func nameOf(j *journal.Job) jobName { return jobName{j.Provider, j.ID} }
 // attempt of the step may get the same job, because it has the same effect key; if there is
 // none, the service is told that nobody waits for the job.
 func (r *Run) disown(s *scope, i int32, in *Input) {
-	if s.steps[i].status.Begun() || in.Fence.Attempt == 0 || in.Fence.Attempt > s.steps[i].attempt || checkJob(&in.Job.Job) != nil {
+	if s.steps[i].status.Begun() || in.Fence.Attempt == 0 || in.Fence.Attempt > s.steps[i].attempt {
 		return
 	}
 	r.cancelJob(in)
 }
 
-// cancelJob tells the service that nobody waits for a job.
+// cancelJob tells the service that nobody waits for a job, unless it is none.
 func (r *Run) cancelJob(in *Input) {
+	if checkJob(&in.Job.Job) != nil {
+		return
+	}
 	r.turn.Jobs = append(r.turn.Jobs, journal.JobChange{Kind: journal.JobCancelled, Ref: in.Ref, Fence: in.Fence, Job: in.Job.Job, Unknown: true, Expires: r.clock + DefaultJobTTL*1000})
+}
+
+// mark has the store remember what was shown of the step's job, in the commit that shows it.
+func (r *Run) mark(s *scope, i int32, in *Input) {
+	if j, ok := s.jobs[i]; ok && in.Mark != nil {
+		r.turn.Jobs = append(r.turn.Jobs, journal.JobChange{Kind: journal.JobPreviewed, Ref: in.Ref, Fence: in.Fence, Job: journal.Job{Provider: j.provider, ID: j.id}, Mark: in.Mark})
+	}
 }
 
 // applySubmitted makes a step wait for its job.
@@ -98,9 +111,10 @@ func (r *Run) applySubmitted(s *scope, i int32, ev *journal.Event) error {
 		return err
 	}
 	st := &s.steps[i]
-	if st.status != journal.Running || s.comps[i] != nil {
+	if st.status != journal.Running && s.jobs[i].provider != journal.Workers || s.comps[i] != nil {
 		return errImpossible(ev, "its step has no attempt with a worker")
 	}
+	r.endJob(s, i, journal.JobEnded) // the task of a remote worker, which has submitted this one
 	st.status = journal.Waiting
 	due := ev.Due()
 	if mutation.JobExpiry {
@@ -134,10 +148,6 @@ func (r *Run) trackAttempt(s *scope, i int32, ev *journal.Event) {
 
 // trackJob ends the job of a step with the attempt that submitted it.
 func (r *Run) trackJob(s *scope, i int32, ev *journal.Event) {
-	j, ok := s.jobs[i]
-	if !ok {
-		return
-	}
 	kind := journal.JobEnded
 	switch ev.Kind {
 	case journal.EvNodeCancelled:
@@ -148,6 +158,15 @@ func (r *Run) trackJob(s *scope, i int32, ev *journal.Event) {
 		}
 	case journal.EvNodeCompleted:
 	default:
+		return
+	}
+	r.endJob(s, i, kind)
+}
+
+// endJob ends the job of a step, if it has one.
+func (r *Run) endJob(s *scope, i int32, kind journal.JobChangeKind) {
+	j, ok := s.jobs[i]
+	if !ok {
 		return
 	}
 	delete(s.jobs, i)

@@ -139,6 +139,29 @@ steps:
 			`after 2s`, `submit a job=a3`, `finish a by=webhook price=0.3`, `finish a by=poll`, `submit b job=b1`, `submit l[1].x job=x1`, `after 1h`,
 			`restart`, `retry`, `submit b job=b2`, `cancel`},
 	},
+	"handed-on": {
+		recipe: `
+name: handed-on
+order: none
+steps:
+  - {id: a, action: {name: priced}, moderation: both, retryPolicy: {maxAttempts: 2, initialDelay: 1s}}
+  - {id: b, action: {name: work}}
+`,
+		lines: []string{`start`, `submit a provider=@workers job=t1 inputVerdict=passed`, `submit b provider=@workers job=t2 ttl=1h`, `submit a job=a1 task=t1 handle={"n":1} ttl=10m`, `restart`,
+			`after 10m`, `after 2s`, `submit a provider=@workers job=t1 inputVerdict=passed`, `submit a job=a1 task=t1`, `submit b job=b1 task=t2`, `finish a by=webhook price=0.3 outputVerdict=passed`, `finish b by=poll`},
+	},
+	"cached": {
+		recipe: `
+name: cached
+order: none
+steps:
+  - {id: a, action: {name: priced}, retryPolicy: {maxAttempts: 2, initialDelay: 1s}, cache: {price: "0.1", ttl: 1h}}
+  - {id: each, dependsOn: [a], loop: {over: '[1, 2, 1]', maxConcurrency: 2, steps: [{id: x, action: {name: work, parameters: {i: "{{ item }}"}}, cache: {key: input.edition}}]}}
+`,
+		lines: []string{`start input={"edition":"A5"} estimated=1 reserved=1 most=9 available=9`, `fail a code=SERVICE_UNAVAILABLE msg=down`, `after 2s`, `finish a cached=run_9 output={"n":1}`,
+			`finish each[0].x`, `finish each[1].x cached=run_9`, `restart`, `finish each[2].x cached=run_1 output=1`, `retry from=a`, `finish a cached=run_1`, `finish each[0].x`,
+			`fail each[1].x code=FILE_INVALID msg=bad`},
+	},
 	"credits": {
 		recipe: `
 name: credits
@@ -206,6 +229,39 @@ steps:
 `,
 		lines: []string{`start input={"text":"abc"} estimated=3 reserved=2 most=20 share={"credits":2,"steps":1,"memory":6000}`, `finish a size=3000`, `restart`,
 			`more below resource=steps n=9`, `more below resource=credits n=5`, `restart`, `child below outputs={"k":1} used=3 steps=7`, `finish b`},
+	},
+	"moderation": {
+		recipe: `
+name: moderation
+order: none
+failure_policy: drain
+steps:
+  - {id: a, action: {name: work}, moderation: both}
+  - {id: b, action: {name: priced}, moderation: {phase: output, by: [words], stream: hold}}
+  - {id: c, action: {name: work}, moderation: input}
+  - {id: d, action: {name: work}, moderation: both}
+  - {id: e, action: {name: work}, moderation: {phase: both, review: {by: [ann], timeout: 8h}}}
+  - {id: f, action: {name: work}, moderation: {phase: input, review: {}}}
+`,
+		lines: []string{`start`, `progress a delta=x`, `progress a delta=y outputVerdict=passed`, `preview a inputVerdict=passed`, `finish a inputVerdict=passed outputVerdict=passed`,
+			`finish b outputVerdict=violence price=0.2`, `submit c inputVerdict=passed job=j1`, `restart`, `finish c by=poll`, `finish d outputVerdict=passed`,
+			`submit e inputVerdict=passed outputVerdict=violence review=output job=r1`, `submit f inputVerdict=violence review=input job=r2`, `restart`,
+			`finish e outputVerdict=passed decision=edited output=7`, `finish f inputVerdict=passed decision=approved`},
+	},
+	"unknown": {
+		recipe: `
+name: unknown
+order: none
+failure_policy: drain
+steps:
+  - {id: a, action: {name: priced}, timeout: 10s, retryPolicy: {maxAttempts: 5, initialDelay: 1s}}
+  - {id: b, action: {name: once}, retryPolicy: {maxAttempts: 3, initialDelay: 1s}, onError: {strategy: skip}}
+  - {id: each, loop: {over: '[1, 2]', failureStrategy: continue, steps: [{id: x, action: {name: work}, onError: {strategy: fallback, fallbackStep: {id: f, action: {name: work}}}}]}}
+`,
+		lines: []string{`start`, `fail a code=SERVICE_UNAVAILABLE msg=reset unknown=true price=0.1`, `fail b code=SERVICE_UNAVAILABLE msg=reset unknown=true`, `after 2s`, `restart`,
+			`fail a code=SERVICE_UNAVAILABLE msg=refused`, `after 4s`, `fail a code=PROVIDER_ERROR msg=no`, `fail each[0].x code=SERVICE_UNAVAILABLE msg=reset unknown=true`, `restart`,
+			`fail each[0].x.fallback.f unknown=true`, `lost each[1].x`, `fail each[1].x code=RATE_LIMITED msg=slower`, `finish each[1].x.fallback.f`, `after 1m`,
+			`fail a code=SERVICE_UNAVAILABLE msg=reset unknown=true`, `after 1m`, `fail a msg=why unknown=true`, `retry`, `finish a`, `finish each[0].x`},
 	},
 	"waves": {
 		recipe: `

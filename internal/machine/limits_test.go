@@ -122,7 +122,7 @@ func TestF21_Boundaries(t *testing.T) {
 		for extra, want := range map[int64]journal.Status{0: journal.Running, 1: journal.StepFailed} {
 			d := drive(t, Prepare(compilePlan(t, "name: r\nlimits: {memory_limit_mb: 1}\nsteps:\n  - {id: l, loop: {over: \"'sha256_"+strings.Repeat("a", 64)+"'\", steps: [{id: x, action: {name: work}}]}}\n")))
 			left := d.run.plan.Limits.MemoryBytes - d.run.Memory()
-			d.do(&Input{Kind: InItems, Ref: journal.Ref{}, Items: [][]byte{word(left - itemBytes - scopeBytes - stepBytes - 2 + extra)}})
+			d.do(&Input{Kind: InItems, Ref: journal.Ref{}, Items: &Items{List: [][]byte{word(left - itemBytes - scopeBytes - stepBytes - 2 + extra)}}})
 			if st := d.run.root; st.steps[0].status != want || want == journal.StepFailed && st.errs[0].code != fault.MemoryLimit {
 				t.Errorf("%d bytes past the limit: %s %v", extra, st.steps[0].status, st.errs[0])
 			}

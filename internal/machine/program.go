@@ -32,7 +32,7 @@ type stepBrief struct {
 	kind                      plan.Kind
 	keep                      bool // see plan.Step.Keep
 	compensated               bool // it has a compensation
-	plain                     bool // it has no contracts, and its input names nothing
+	plain                     bool // it has no contracts, gate or cache, and its input names nothing
 }
 
 func briefsOf(p *plan.Plan) []stepBrief {
@@ -40,7 +40,7 @@ func briefsOf(p *plan.Plan) []stepBrief {
 	for i := range p.Steps {
 		st := &p.Steps[i]
 		all[i] = stepBrief{st.TimeoutMS, st.TotalTimeoutMS, st.Action, st.Kind, st.Keep, st.Compensate != plan.None,
-			len(st.InputC)+len(st.OutputC)+len(st.ParamRef)+len(st.Bindings) == 0}
+			len(st.InputC)+len(st.OutputC)+len(st.ParamRef)+len(st.Bindings) == 0 && st.Gate == nil && st.Cache == nil}
 	}
 	return all
 }
@@ -49,6 +49,7 @@ func briefsOf(p *plan.Plan) []stepBrief {
 // the results are equal, and either may be kept.
 type stepCode struct {
 	when, expr   *expr.Program
+	cacheKey     *expr.Program
 	params       *expr.Tree
 	bindings     []*expr.Program
 	order        []int    // indices of bindings, sorted by name as in canonical JSON
@@ -123,6 +124,11 @@ func (g *Program) compileStep(st *plan.Step) *stepCode {
 	}
 	if c.expr, c.err = g.compile(st.Expr); c.err != nil {
 		return c
+	}
+	if st.Cache != nil {
+		if c.cacheKey, c.err = g.compile(st.Cache.Key); c.err != nil {
+			return c
+		}
 	}
 	if len(st.Params) > 0 {
 		params := expr.CompileTreeWithin

@@ -168,7 +168,7 @@ func (c *chaos) carryOut(cmd Command, well bool) {
 			}
 			switch rapid.IntRange(0, most).Draw(c.t, "outcome") {
 			case 0:
-				in.Outcome, in.Err = Failed, &Failure{Code: fault.ServiceUnavailable, Msg: "down"}
+				in.Outcome, in.Err = Failed, &Failure{Code: fault.ServiceUnavailable, Msg: "down", Unknown: rapid.Bool().Draw(c.t, "unknown")}
 			case 1:
 				in.Outcome, in.Err = Failed, &Failure{Code: fault.FileInvalid, Msg: "bad file"}
 			case 2:
@@ -182,10 +182,16 @@ func (c *chaos) carryOut(cmd Command, well bool) {
 				return
 			}
 		}
+		if task := c.run.Task(cmd.Ref, cmd.Fence); task != nil && in.Outcome == Success {
+			if k, _, f := task.Cache(); k != nil && f == nil && rapid.IntRange(0, 2).Draw(c.t, "cached") > 0 {
+				in.Cached = &journal.Cached{Key: "k", Run: "run_0", Step: "a", At: c.now}
+			}
+		}
+		c.moderate(in, well, true)
 		c.done = append(c.done, in)
 		c.feed(in)
 	case CmdNeedItems:
-		in := &Input{Kind: InItems, Ref: cmd.Ref, From: cmd.From, Items: [][]byte{[]byte(`1`), []byte(`{"x":2}`)}, More: cmd.From < 3}
+		in := &Input{Kind: InItems, Ref: cmd.Ref, Items: &Items{From: cmd.From, List: [][]byte{[]byte(`1`), []byte(`{"x":2}`)}}, More: cmd.From < 3}
 		if !well && rapid.IntRange(0, 5).Draw(c.t, "items") == 0 {
 			in = &Input{Kind: InResult, Ref: cmd.Ref, Fence: cmd.Fence, Outcome: Failed, Err: &Failure{Code: fault.FileNotFound, Msg: "gone"}}
 		}
@@ -201,19 +207,71 @@ func (c *chaos) carryOut(cmd Command, well bool) {
 	}
 }
 
+// moderate adds the verdicts that the step of a result demands, not all of them if not well.
+// begins says that the attempt has submitted nothing.
+func (c *chaos) moderate(in *Input, well, begins bool) {
+	s, i := c.run.at(in.Ref)
+	if s == nil || s.step(c.run.plan, i).Gate == nil {
+		return
+	}
+	gate := s.step(c.run.plan, i).Gate
+	in.Moderation = new(Moderation)
+	say := func(phase string) {
+		said := 2
+		if !well {
+			said = rapid.IntRange(0, 9).Draw(c.t, phase)
+		}
+		if said > 0 {
+			in.Moderation.Verdicts = append(in.Moderation.Verdicts, journal.Verdict{Phase: phase, Flagged: said == 1,
+				Review: said == 1 && rapid.Bool().Draw(c.t, "review")})
+		}
+	}
+	if gate.Input && (begins || rapid.Bool().Draw(c.t, "reviewed")) {
+		say(journal.InputPhase)
+	}
+	if gate.Output && (in.Outcome == Success || begins && in.Outcome == Submitted && gate.Review != nil) {
+		say(journal.OutputPhase)
+	}
+}
+
 // submit makes an attempt go on as an external job, whose result comes later, perhaps twice,
 // late, or never.
 func (c *chaos) submit(result *Input) {
 	c.nth++
 	in := &Input{Kind: InResult, Ref: result.Ref, Fence: result.Fence, Outcome: Submitted,
 		Job: &Submission{Job: journal.Job{Provider: "acme", ID: fmt.Sprint("job", c.nth)}, TTLMS: rapid.SampledFrom([]int64{0, 10_000, 3_600_000}).Draw(c.t, "ttl")}}
+	if rapid.IntRange(0, 2).Draw(c.t, "a task") == 0 {
+		c.submitTask(in)
+	} else {
+		c.moderate(in, false, true)
+	}
 	c.feed(in)
 	if rapid.IntRange(0, 3).Draw(c.t, "submitted twice") == 0 {
 		again := *in
 		c.feed(&again)
 	}
 	result.Source = journal.Source(rapid.IntRange(1, 2).Draw(c.t, "source"))
+	c.moderate(result, false, false)
 	c.out = append(c.out, result)
+}
+
+// submitTask has a remote worker be what submits a job: the attempt becomes a task of it first. It may
+// name another task, or come too late.
+func (c *chaos) submitTask(in *Input) {
+	first := &Input{Kind: InResult, Ref: in.Ref, Fence: in.Fence, Outcome: Submitted,
+		Job: &Submission{Job: journal.Job{Provider: journal.Workers, ID: fmt.Sprint("task", c.nth)}, TTLMS: rapid.SampledFrom([]int64{0, 10_000}).Draw(c.t, "ttl of the task")}}
+	c.moderate(first, false, true)
+	c.feed(first)
+	if in.Job.Task = first.Job.ID; rapid.IntRange(0, 9).Draw(c.t, "of another task") == 0 {
+		in.Job.Task += "x"
+	}
+	if rapid.IntRange(0, 3).Draw(c.t, "while it works") == 0 {
+		c.now += rapid.Int64Range(0, 20_000_000).Draw(c.t, "it works for")
+		c.feed(&Input{Kind: InTimer})
+	}
+	if rapid.IntRange(0, 9).Draw(c.t, "crash") == 0 {
+		c.crash()
+	}
 }
 
 // answer delivers the result of an external job.
@@ -227,8 +285,8 @@ func (c *chaos) answer() {
 		c.out[i].Source = journal.FromWebhook + journal.FromPoll - in.Source
 	}
 	if rapid.IntRange(0, 5).Draw(c.t, "shown before") == 0 {
-		c.feed(&Input{Kind: InResult, Ref: in.Ref, Fence: in.Fence, Source: in.Source, Outcome: Preview, Output: []byte(`2`)})
-		c.feed(&Input{Kind: InProgress, Ref: in.Ref, Fence: in.Fence, Progress: &Progress{Kind: ProgressDelta, Text: "d"}})
+		c.feed(&Input{Kind: InResult, Ref: in.Ref, Fence: in.Fence, Source: in.Source, Outcome: Preview, Output: []byte(`2`), Mark: &journal.Mark{}})
+		c.feed(&Input{Kind: InProgress, Ref: in.Ref, Fence: in.Fence, Mark: &journal.Mark{}, Progress: &Progress{Kind: ProgressDelta, Text: "d"}})
 	}
 	c.feed(&in)
 }

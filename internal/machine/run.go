@@ -167,7 +167,9 @@ const (
 	_
 	flagsIgnored = 7*flagIgnored | 7*flagIgnoredOlder
 
-	flagUnfunded = flagIgnoredOlder << 3 // blocked because the account has too few credits
+	flagUnfunded    = flagIgnoredOlder << 3 // blocked because the account has too few credits
+	flagInputReview = flagUnfunded << 1     // people decide on the input of its attempt
+	flagDoubt       = flagInputReview << 1  // an earlier attempt with the effect key of this one may have had its effect (I4)
 )
 
 // NewRun returns a run without history; InStart begins it.

@@ -65,3 +65,11 @@ func (w *fakeEngine) number(text string) int64 {
 	}
 	return n
 }
+
+func compact(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(raw)
+}

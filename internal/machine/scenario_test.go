@@ -266,8 +266,9 @@ func (w *fakeEngine) line(s string) {
 			in.Progress = &Progress{Kind: ProgressLog, Level: "info", Text: args["log"]}
 		default:
 			f, _ := strconv.ParseFloat(args["fraction"], 64)
-			in.Progress = &Progress{Fraction: f}
+			in.Progress = &Progress{Fraction: f, Text: args["text"]}
 		}
+		in.Progress.Passed = args["outputVerdict"] == "passed"
 	case "after":
 		d, err := time.ParseDuration(args[""])
 		if err != nil {
@@ -279,13 +280,14 @@ func (w *fakeEngine) line(s string) {
 		in.Kind, in.Name, in.Data = InSignal, args[""], []byte(args["data"])
 	case "items":
 		in.Kind, in.Ref, in.More = InItems, w.ref(args[""]), args["more"] == "true"
-		in.From, _ = strconv.ParseInt(args["from"], 10, 64)
+		in.Items = &Items{}
+		in.Items.From, _ = strconv.ParseInt(args["from"], 10, 64)
 		var items []json.RawMessage
 		if err := json.Unmarshal([]byte(args["list"]), &items); err != nil {
 			w.t.Fatal(err)
 		}
 		for _, it := range items {
-			in.Items = append(in.Items, it)
+			in.Items.List = append(in.Items.List, it)
 		}
 	case "lost":
 		in.Kind, in.Text = InWorkerLost, args["handedBack"]
@@ -321,6 +323,9 @@ func (w *fakeEngine) line(s string) {
 		ref := w.ref(args[""])
 		task := w.run.Task(ref, w.fence(ref, nil))
 		fmt.Fprintf(&w.out, "contracts of %s: input %s output %s\n", task.StepPath, task.InputC, task.OutputC)
+		if g := task.Gate; g != nil {
+			fmt.Fprintf(&w.out, "gate of %s: %s\n", task.StepPath, compact(g))
+		}
 		return
 	case "funds":
 		held, settled := w.run.Held()
@@ -352,12 +357,28 @@ func (w *fakeEngine) result(verb string, args map[string]string) {
 	if len(in.Output) == 0 {
 		in.Output = []byte(`"` + args[""] + `-done"`)
 	}
+	for _, phase := range []string{journal.InputPhase, journal.OutputPhase} {
+		if said := args[phase+"Verdict"]; said != "" {
+			if in.Moderation == nil {
+				in.Moderation = &Moderation{Shown: true}
+			}
+			v := journal.Verdict{Phase: phase, Flagged: said != "passed", By: []string{"words"}}
+			if v.Flagged {
+				v.Categories = []string{said}
+			}
+			v.Review, v.Decision = args["review"] == phase, args["decision"]
+			in.Moderation.Verdicts = append(in.Moderation.Verdicts, v)
+		}
+	}
 	if text := args["price"]; text != "" {
 		price, err := ledger.ParseAmount(text)
 		if err != nil {
 			w.t.Fatal(err)
 		}
 		in.Price = &price
+	}
+	if from := args["cached"]; from != "" {
+		in.Cached = &journal.Cached{Key: "k1", Run: from, Step: "a", At: t0}
 	}
 	switch verb {
 	case "finish":
@@ -377,6 +398,7 @@ func (w *fakeEngine) result(verb string, args map[string]string) {
 	case "submit":
 		in.Outcome, in.Output, in.Cost = Submitted, nil, 0
 		in.Job = &Submission{Job: journal.Job{Provider: cmp.Or(args["provider"], "acme"), ID: cmp.Or(args["job"], "j1")}}
+		in.Job.Task = args["task"]
 		if h := args["handle"]; h != "" {
 			in.Job.Handle = json.RawMessage(h)
 		}
@@ -396,6 +418,7 @@ func (w *fakeEngine) result(verb string, args map[string]string) {
 		if in.Err.Phase != "" {
 			in.Err.Violations = []string{"/x is wrong"}
 		}
+		in.Err.Unknown = args["unknown"] == "true"
 		in.Err.RetryAfterMS, _ = strconv.ParseInt(args["retryAfter"], 10, 64)
 	}
 	w.feed(in)
@@ -474,12 +497,15 @@ func (w *fakeEngine) printCommand(c Command) {
 	if c.Kind == CmdNeedItems {
 		fmt.Fprintf(&w.out, " from=%d n=%d", c.From, c.N)
 	}
+	if c.Kind == CmdDispatch {
+		w.printCache(c)
+	}
 	w.out.WriteByte('\n')
 }
 
 // printJob prints what the store must change about an external job.
 func (w *fakeEngine) printJob(c *journal.JobChange) {
-	what := [...]string{"", "waits for", "has ended", "is to be cancelled"}[c.Kind]
+	what := [...]string{"", "waits for", "has ended", "is to be cancelled", "was shown"}[c.Kind]
 	if c.Kind == journal.JobSubmitted {
 		fmt.Fprintf(&w.out, "+ %s %s job %s of %s", journal.StepPath(w.prog.plan, c.Ref), what, c.Job.ID, c.Job.Provider)
 	} else {

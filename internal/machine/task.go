@@ -28,6 +28,7 @@ type Task struct {
 	TimeoutMS int64
 	InputC    json.RawMessage // the step's contracts, in addition to the action's schemas
 	OutputC   json.RawMessage
+	Gate      *plan.Gate // what moderators look at; nil = nothing
 
 	step  *plan.Step
 	code  *stepCode
@@ -104,8 +105,8 @@ func (r *Run) capture(t *Task, s *scope, i int32, fence journal.Fence) {
 	if brief.plain {
 		return
 	}
-	t.InputC, t.OutputC = step.InputC, step.OutputC
-	if len(step.ParamRef) > 0 || len(step.Bindings) > 0 {
+	t.InputC, t.OutputC, t.Gate = step.InputC, step.OutputC, step.Gate
+	if len(step.ParamRef) > 0 || len(step.Bindings) > 0 || step.Cache != nil && step.Cache.Key != nil {
 		t.resolve(r.env(s, i, step, nil))
 	}
 }
@@ -135,6 +136,9 @@ func (t *Task) resolve(e *env) {
 	t.vars.add(e, step.ParamRef)
 	for k := range step.Bindings {
 		t.vars.add(e, step.Bindings[k].Expr.Vars)
+	}
+	if step.Cache != nil && step.Cache.Key != nil {
+		t.vars.add(e, step.Cache.Key.Vars)
 	}
 }
 

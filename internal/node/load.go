@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/feed"
+	"github.com/roux-engine/roux/internal/slots"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/webhook"
 )
@@ -56,11 +58,13 @@ type AttemptLoad struct {
 
 // A LimitLoad is how far a limit of attempts is used.
 type LimitLoad struct {
-	Of      string `json:"of" enum:"engine,action,provider"`
-	Name    string `json:"name,omitempty" doc:"Of the action or the provider."`
-	Slots   int    `json:"slots"`
+	Of      string `json:"of" enum:"engine,action,provider,limit,pause,retries" doc:"A pause and retries are of a provider."`
+	Name    string `json:"name,omitempty" doc:"Of the action, the provider or the limit."`
+	Key     string `json:"key,omitempty" doc:"Of the limit; of a pause it is the account."`
+	Slots   int    `json:"slots" doc:"0 = it limits when attempts begin."`
 	Used    int    `json:"used"`
-	Waiting int    `json:"waiting" doc:"Steps that wait for a slot of this limit."`
+	Waiting int    `json:"waiting" doc:"Steps that wait there."`
+	Until   string `json:"until,omitempty" format:"date-time" doc:"Until when nothing begins. Absent: not known, or something does."`
 }
 
 // A CommitLoad is about commits, which every change waits for. Rates and durations are those of
@@ -145,14 +149,55 @@ func (n *Node) Load(ctx context.Context) (*Load, error) {
 		Failures: make([]RecentFailure, len(p.Failures)),
 	}
 	out.Runs.Loaded = e.Loaded
-	for _, u := range n.Engine.Slots() {
-		out.Limits = append(out.Limits, LimitLoad{Of: u.Of, Name: u.Name, Slots: u.Slots, Used: u.InUse, Waiting: u.Waiting})
+	for _, u := range mostWaiting(n.Engine.Slots()) {
+		l := LimitLoad{Of: u.Of, Name: u.Name, Key: u.Key, Slots: u.Slots, Used: u.InUse, Waiting: u.Waiting}
+		if u.Until > time.Now().UnixMicro() {
+			l.Until = time.UnixMicro(u.Until).UTC().Format(time.RFC3339)
+		}
+		out.Limits = append(out.Limits, l)
 	}
 	for i := range p.Failures {
 		f := &p.Failures[i]
 		out.Failures[i] = RecentFailure{At: f.At.UTC(), Code: f.Code, Account: f.Key.Account, RunID: f.Key.Run, Recipe: f.Recipe}
 	}
 	return out, nil
+}
+
+// mostKeys is how many limits of keys are listed.
+const mostKeys = 50
+
+// mostWaiting leaves out limits of keys beyond mostKeys, those first for which least waits.
+func mostWaiting(all []slots.Usage) []slots.Usage {
+	var waiting []int
+	for _, u := range all {
+		if u.Key != "" {
+			waiting = append(waiting, u.Waiting)
+		}
+	}
+	if len(waiting) <= mostKeys {
+		return all
+	}
+	slices.Sort(waiting)
+	least, n := waiting[len(waiting)-mostKeys], 0
+	return slices.DeleteFunc(all, func(u slots.Usage) bool {
+		if u.Key == "" {
+			return false
+		}
+		n++
+		return u.Waiting < least || n > 2*mostKeys
+	})
+}
+
+// limitSums are the states of limits without their keys, of which there may be many.
+func limitSums(all []slots.Usage) (sums []feed.LimitSum) {
+	for _, u := range all {
+		if i := len(sums) - 1; i >= 0 && sums[i].Of == u.Of && sums[i].Name == u.Name {
+			sums[i].InUse, sums[i].Waiting = sums[i].InUse+u.InUse, sums[i].Waiting+u.Waiting
+			continue
+		}
+		sums = append(sums, feed.LimitSum{Of: u.Of, Name: u.Name, InUse: u.InUse, Waiting: u.Waiting})
+	}
+	return sums
 }
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

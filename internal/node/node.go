@@ -26,6 +26,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/account"
+	"github.com/roux-engine/roux/internal/approval"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/command"
@@ -37,6 +38,8 @@ import (
 	"github.com/roux-engine/roux/internal/jobs"
 	"github.com/roux-engine/roux/internal/lease"
 	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/limits"
+	"github.com/roux-engine/roux/internal/moderation"
 	"github.com/roux-engine/roux/internal/provider"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/secrets"
@@ -88,6 +91,10 @@ type Actions struct {
 	workers   *lease.Manager // nil = no action is carried out by remote workers
 	egress    *egress.Client
 	models    *provider.Set
+	limits    *limits.Set // nil = none
+	// moderators are those that steps may demand; nil = none.
+	moderators *moderation.Set
+	address    string // see UseAddress
 }
 
 // NewActions returns Roux's actions and the program's own. One with the same name and
@@ -164,6 +171,23 @@ func (a *Actions) AddWorkers(specs map[string]lease.Spec) error {
 	return nil
 }
 
+// AddModerators adds the moderators that steps may demand. getenv reads their keys; nil = os.Getenv.
+// The error is fault.ConfigInvalid.
+func (a *Actions) AddModerators(all map[string]moderation.Config, getenv func(string) string) error {
+	if len(all) == 0 {
+		return nil
+	}
+	set, err := moderation.New(all, a.egress, getenv)
+	if err != nil {
+		return fault.New(fault.ConfigInvalid, "moderation: %v", err)
+	}
+	a.moderators = set
+	return nil
+}
+
+// AddGateway adds the moderator of a program.
+func (a *Actions) AddGateway(g action.ModerationGateway) { a.moderators = a.moderators.Add(g) }
+
 // permits returns what decides which commands and actions of workers are there for an account;
 // nil = there are none.
 func (a *Actions) permits() func(account, name string) bool {
@@ -188,11 +212,39 @@ func (a *Actions) Of(account string) compile.Actions {
 // version.
 func (a *Actions) With(own ...action.Action) *Actions {
 	list := slices.Concat(a.List, own)
-	return &Actions{List: list, Catalogue: Catalogue(list), commands: a.commands, workers: a.workers, egress: a.egress, models: a.models}
+	return &Actions{List: list, Catalogue: Catalogue(list), commands: a.commands, workers: a.workers, egress: a.egress, models: a.models, moderators: a.moderators, address: a.address, limits: a.limits}
+}
+
+// SetLimits sets the limits that attempts of the actions have.
+func (a *Actions) SetLimits(set *limits.Set) { a.limits = set }
+
+// called is engine.Config.Called. Tasks of remote workers call nothing: what fails there is one
+// action.
+func (a *Actions) called(of *action.Action, named, model string) (service, called, queue string) {
+	switch of.Provider {
+	case "":
+		return "", model, ""
+	case jobs.Workers:
+		return "", model, a.workers.Queue(of.Name, of.Version)
+	case builtin.Models:
+		service, called = a.models.Called(named, model, builtin.ModelKind(of.Name))
+		return service, called, ""
+	}
+	service, called = a.models.Called(of.Provider, model, "")
+	if service != of.Provider {
+		return of.Provider, model, "" // a service of the program's own
+	}
+	return service, called, ""
 }
 
 // UseAddress sets where services reach this server, see [provider.Set.UseAddress].
-func (a *Actions) UseAddress(url string) { a.models.UseAddress(url) }
+func (a *Actions) UseAddress(url string) {
+	a.models.UseAddress(url)
+	a.address = strings.TrimSuffix(url, "/")
+}
+
+// Address is that of UseAddress; "" = it is not known.
+func (a *Actions) Address() string { return a.address }
 
 // Providers returns what is configured of the services behind actions.
 func (a *Actions) Providers() []provider.Info { return a.models.List() }
@@ -215,8 +267,9 @@ func (a *Actions) Send(req *http.Request) (*http.Response, error) { return a.egr
 func (a *Actions) Close() { a.egress.Close() }
 
 // Catalogue returns a catalogue of actions, in which a later one replaces an earlier one
-// with the same name and version.
+// with the same name and version, and with what waits for people.
 func Catalogue(list []action.Action) *compile.Catalogue {
+	list = append([]action.Action{approval.Action()}, list...)
 	decls := make([]*action.Action, len(list))
 	for i := range list {
 		decls[i] = &list[i]
@@ -288,16 +341,20 @@ type Node struct {
 	Hooks    *webhook.Hooks
 	Jobs     *jobs.Keeper
 	Workers  *lease.Manager // nil = no action is carried out by remote workers
+	// Approvals are what people are asked.
+	Approvals *approval.Manager
 
 	serving sync.Mutex                  // held while a service begins or ends
 	served  bool                        // Serve was called
 	stopped bool                        // Stop was called
 	end     func(context.Context) error // that of Serve; nil = none, or it was called
 
-	endJobs  func() // ends the keeper of jobs
-	opened   time.Time
-	counting sync.Mutex
-	counted  counted // read under counting
+	endJobs    func() // ends the keeper of jobs
+	endWorkers func() // ends the manager of leases
+	endAsking  func() // ends the manager of approvals
+	opened     time.Time
+	counting   sync.Mutex
+	counted    counted // read under counting
 }
 
 // Open opens the files of a data directory and an engine on its store. The node owns the
@@ -318,6 +375,7 @@ func Open(ctx context.Context, st Store, cfg Config) (*Node, error) {
 		return nil, errors.Join(err, st.Close())
 	}
 	n.Files = files
+	n.newApprovals()
 	if !cfg.Idle {
 		if err := cfg.Actions.commands.Open(ctx, filepath.Join(cfg.Dir, datadir.Commands)); err != nil {
 			return nil, errors.Join(err, files.Close(), st.Close())
@@ -328,27 +386,32 @@ func Open(ctx context.Context, st Store, cfg Config) (*Node, error) {
 	ecfg := engine.Config{
 		// The recipes of users do not find the action of deliveries: they are compiled with the
 		// catalogue of cfg.Actions.
-		Store: st, Secrets: cfg.Secrets, Actions: Catalogue(append(slices.Clone(cfg.Actions.List), n.Hooks.Action())),
+		Store: st, Secrets: cfg.Secrets, Actions: Catalogue(append(slices.Clone(cfg.Actions.List), n.Hooks.Action(), n.Approvals.Action())),
 		Blobs: files, Retention: kept, Concurrency: cfg.Concurrency, Logger: cfg.Logger, Accounts: n.Rules,
+		Moderators: cfg.Actions.moderators.Of, Review: n.review,
 		Select: cfg.Select, Idle: cfg.Idle, CommitFailed: cfg.CommitFailed,
 	}
+	ecfg.Limits, ecfg.Called = cfg.Actions.limits, cfg.Actions.called
 	cfg.Actions.models.UseSecrets(cfg.Secrets)
 	if slots := cfg.Actions.models.Slots(); slots > 0 {
-		ecfg.ProviderSlots = map[string]int{"llm": slots}
+		ecfg.ProviderSlots = map[string]int{builtin.Models: slots}
 	}
 	if cfg.Observer != nil {
 		ecfg.Observer, ecfg.Traced = cfg.Observer, cfg.Observer.Traced()
 	}
-	startWorkers, err := n.attachWorkers(ctx)
-	if err != nil {
-		return nil, errors.Join(err, files.Close(), st.Close())
+	if !cfg.Idle {
+		n.Workers = cfg.Actions.workers
 	}
 	n.keepJobs(&ecfg)
+	open := make(chan struct{})
+	n.endJobs = n.Jobs.Start(open) // reads which there are while the engine reads its runs
 	if n.Engine, err = engine.Open(ctx, ecfg); err != nil {
+		n.endJobs()
 		return nil, errors.Join(err, files.Close(), st.Close())
 	}
-	n.endJobs = n.Jobs.Start()
-	if err := startWorkers(ctx); err != nil {
+	close(open)
+	n.endAsking = n.startApprovals()
+	if n.endWorkers, err = n.startWorkers(ctx); err != nil {
 		return nil, errors.Join(err, n.Stop(ctx))
 	}
 	n.Hooks.Attach(webhook.Host{Engine: n.Engine, Store: st})
@@ -356,10 +419,13 @@ func Open(ctx context.Context, st Store, cfg Config) (*Node, error) {
 }
 
 // Observe tells the observer, if there is one, what it observes. It is called once. recipeID is
-// that of feed.Host.
-func (n *Node) Observe(recipeID func(account, name string) string) {
+// that of feed.Host; triggers counts the webhooks that they have refused, nil = there are none.
+func (n *Node) Observe(recipeID func(account, name string) string, triggers func() int64) {
 	if o := n.Config.Observer; o != nil {
-		o.Attach(feed.Host{Store: n.Store, Load: n.Engine.Load, LogSize: n.Config.logSize, RecipeID: recipeID})
+		o.Attach(feed.Host{
+			Store: n.Store, Load: n.Engine.Load, Limits: func() []feed.LimitSum { return limitSums(n.Engine.Slots()) },
+			Queues: n.queueLoads, Refused: func() feed.Refused { return n.refused(triggers) }, LogSize: n.Config.logSize, RecipeID: recipeID,
+		})
 	}
 }
 
@@ -410,6 +476,8 @@ func (n *Node) Stop(ctx context.Context) error {
 	ended := n.endService(ctx)
 	n.serving.Unlock()
 	n.endJobs()
+	n.endWorkers()
+	n.endAsking()
 	_, err := n.Engine.Stop(ctx)
 	if errors.Is(err, engine.ErrHangs) {
 		return err

@@ -229,6 +229,9 @@ func variables(s *plan.Step) []plan.Var {
 	for _, bind := range s.Bindings {
 		vars = append(vars, bind.Expr.Vars...)
 	}
+	if s.Cache != nil && s.Cache.Key != nil {
+		vars = append(vars, s.Cache.Key.Vars...)
+	}
 	return vars
 }
 

@@ -122,6 +122,16 @@ func (p *Plan) checkExprs(s *Step) error {
 			}
 		}
 	}
+	if k := s.Cache; k != nil {
+		if s.Kind != Action || k.TTLMS <= 0 || k.Price < 0 {
+			return fmt.Errorf("plan: the step %q has a cache that cannot be", s.ID)
+		}
+		if k.Key != nil {
+			if err := p.checkVars(k.Key.Vars); err != nil {
+				return err
+			}
+		}
+	}
 	for i := range s.Bindings {
 		if err := p.checkVars(s.Bindings[i].Expr.Vars); err != nil {
 			return err

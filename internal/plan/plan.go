@@ -190,8 +190,10 @@ type Step struct {
 	Required  []string        `json:"required,omitempty"` // inputs whose absence is INPUT_MISSING
 	InputC    json.RawMessage `json:"inputContract,omitempty"`
 	OutputC   json.RawMessage `json:"outputContract,omitempty"`
+	Gate      *Gate           `json:"gate,omitempty"` // nil = nothing is moderated
 	// OutputMarks is the action's output schema, if it marks values that are not to be shown.
 	OutputMarks json.RawMessage `json:"outputMarks,omitempty"`
+	Cache       *Cache          `json:"cache,omitempty"` // nil = the action is always called
 
 	// Kind condition and transform; Expr of a loop is `over`, of a wait `until`,
 	// of a fail its message (a template), of a recipe the list of its files.
@@ -238,6 +240,14 @@ type Step struct {
 	Keep bool `json:"keep,omitempty"`
 }
 
+// A Cache says when an earlier result of the step's action, for the same input, is used in place
+// of a call.
+type Cache struct {
+	TTLMS int64 `json:"ttlMs"`           // how old the result may be
+	Price int64 `json:"price,omitempty"` // what it costs at most, in millionths of a credit
+	Key   *Expr `json:"key,omitempty"`   // what must be the same besides the input; nil = nothing
+}
+
 // WaitFor is a parallel step's join rule.
 type WaitFor uint8
 
@@ -277,6 +287,24 @@ const (
 	SkipOnParent
 	SubstituteDefault
 )
+
+// A Gate has moderators look at what a step gets and gives (X168). What they have not passed is
+// not recorded.
+type Gate struct {
+	Input  bool     `json:"input,omitempty"`
+	Output bool     `json:"output,omitempty"`
+	By     []string `json:"by,omitempty"`   // names of moderators, sorted; empty = all that are configured
+	Hold   bool     `json:"hold,omitempty"` // streamed text waits for the verdict on the whole output
+	// Review says that people decide on what is flagged; nil = it fails the step.
+	Review *Review `json:"review,omitempty"`
+}
+
+// Review is how people decide on what moderators have flagged.
+type Review struct {
+	By        []string `json:"by,omitempty"` // who may decide; empty = everyone with the scope
+	TimeoutMS int64    `json:"timeoutMs"`
+	RemindMS  int64    `json:"remindMs,omitempty"`
+}
 
 // Retry is the one retry record of all spellings (R18, X105–X116).
 type Retry struct {

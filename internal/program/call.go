@@ -8,6 +8,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/machine"
 )
@@ -71,12 +72,21 @@ func (v *Violation) Redacted(change func(string) string) error {
 
 // FailureOf returns the failure that an action's error is, with the violation that it is about.
 func FailureOf(err *fault.Error) *machine.Failure {
-	f := &machine.Failure{Code: err.Code, Msg: fault.Message(err), RetryAfterMS: err.RetryAfterMS}
+	f := &machine.Failure{Code: err.Code, Msg: fault.Message(err), RetryAfterMS: err.RetryAfterMS, Unknown: err.OutcomeUnknown}
 	//nolint:errorlint // errors.As would call methods of an action's own error, which may panic
 	if v, ok := err.Err.(*Violation); ok {
 		f.Phase, f.Violations = v.Phase, v.List
 	}
 	return f
+}
+
+// FailedCommand is the result of a step if a command of the machine that is not an attempt could not be carried
+// out.
+func FailedCommand(ref journal.Ref, fence journal.Fence, err error) machine.Input {
+	return machine.Input{
+		Kind: machine.InResult, Ref: ref, Fence: fence, Outcome: machine.Failed,
+		Err: &machine.Failure{Code: fault.CodeOf(err), Msg: fault.Message(err)},
+	}
 }
 
 func contractCheck(phase string, raws ...[]byte) (func(any) error, error) {
@@ -106,4 +116,10 @@ func contractCheck(phase string, raws ...[]byte) (func(any) error, error) {
 		}
 		return &Violation{Phase: phase, List: list}
 	}, nil
+}
+
+// Submission is a job that an action has submitted as the machine takes it. task is the id of the task
+// that the remote worker has which is the one that has submitted it; "" = there is none.
+func Submission(j *action.Job, task string) *machine.Submission {
+	return &machine.Submission{Job: journal.Job{Provider: j.Provider, ID: j.ID, Handle: j.Handle}, Task: task, TTLMS: j.TTL.Milliseconds()}
 }

@@ -41,14 +41,18 @@ type Program struct {
 	// family are the programs of all plans that runs of a tree may execute, by key, if they
 	// were given by a caller: they may not be stored yet.
 	family atomic.Pointer[map[string]*Program]
+	gated  bool // a step has a gate, or one of a child run; only of a program that New has made
 }
 
 // New returns the program of a plan given by a caller, with those of the plans of its child
 // runs.
 func New(p *plan.Plan) (*Program, error) {
 	prog, err := encode(p)
-	if err != nil || len(p.Children) == 0 {
-		return prog, err
+	if err != nil {
+		return nil, err
+	}
+	if prog.gated = hasGates(p); len(p.Children) == 0 {
+		return prog, nil
 	}
 	family := map[string]*Program{prog.key: prog}
 	for _, q := range familyOf(p) {

@@ -39,5 +39,8 @@ func StartHash(st *journal.Start, maxCredits int64, key string) (string, error) 
 	if key != "" {
 		put([]byte("key " + key))
 	}
+	if st.NoCache {
+		put([]byte("no cache"))
+	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }

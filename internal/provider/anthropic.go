@@ -72,6 +72,7 @@ func (a *anthropicMessages) Stream(ctx context.Context, r *Request, emit func(Ch
 	if err != nil {
 		return err
 	}
+	a.caller.text = messageTextOf
 	stream := a.service.NewStreaming(sending(ctx, r), params)
 	defer func() {
 		if stream.Err() == nil {
@@ -92,6 +93,15 @@ func (a *anthropicMessages) Stream(ctx context.Context, r *Request, emit func(Ch
 		return endedEarly()
 	}
 	return s.finish()
+}
+
+// messageTextOf returns the text of an event that only adds some.
+func messageTextOf(data []byte) (string, bool) {
+	var ev anthropic.MessageStreamEventUnion
+	if json.Unmarshal(data, &ev) != nil {
+		return "", false
+	}
+	return ev.Delta.Text, ev.Type == "content_block_delta" && ev.Delta.Type == "text_delta"
 }
 
 // A messageStream follows the events of one message.

@@ -22,8 +22,11 @@ import (
 // that bounds, silence and failures mean the same whatever the protocol.
 type caller struct {
 	*service
-	out *egress.Client
-	key string
+	out    *egress.Client
+	key    string
+	rounds *rounds
+	// text is that of a streamBody if the call asks for a stream.
+	text func(data []byte) (string, bool)
 
 	status  int    // of a response that is no success
 	refusal []byte // its body, or how it begins
@@ -34,7 +37,7 @@ type caller struct {
 func (c *caller) Do(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	silent := time.AfterFunc(c.stall, func() {
-		cancel(fault.New(fault.StepTimeout, "providers.%s sent nothing for %s: the call was given up", c.name, c.stall))
+		cancel(fault.New(fault.StepTimeout, "providers.%s sent nothing for %s: the call was given up; providers.%s.stall in the configuration is how long it may be silent", c.name, c.stall, c.name))
 	})
 	done := func() {
 		silent.Stop()
@@ -50,7 +53,7 @@ func (c *caller) Do(req *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	body := &boundedBody{ctx: ctx, from: resp.Body, left: maxBody, done: done, heard: func() { silent.Reset(c.stall) }}
+	body := &boundedBody{ctx: ctx, method: req.Method, from: resp.Body, left: maxBody, done: done, heard: func() { silent.Reset(c.stall) }}
 	resp.Body = body
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		defer func() { _ = body.Close() }()
@@ -58,16 +61,20 @@ func (c *caller) Do(req *http.Request) (*http.Response, error) {
 		c.status, c.refusal = resp.StatusCode, text
 		return nil, c.statusFault(resp, text)
 	}
+	if c.text != nil && strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		resp.Body = c.stream(body)
+	}
 	return resp, nil
 }
 
 // A boundedBody is the body of a response within its bounds.
 type boundedBody struct {
-	ctx   context.Context
-	from  io.ReadCloser
-	left  int
-	heard func()
-	done  func()
+	ctx    context.Context
+	method string // of the request
+	from   io.ReadCloser
+	left   int
+	heard  func()
+	done   func()
 }
 
 func (b *boundedBody) Read(p []byte) (int, error) {
@@ -84,7 +91,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	case b.ctx.Err() != nil:
 		return n, context.Cause(b.ctx)
 	}
-	return n, fault.New(fault.ServiceUnavailable, "the connection to the service broke: %s", egress.Reason(err))
+	return n, egress.Broke(b.method, fault.New(fault.ServiceUnavailable, "the connection to the service broke: %s", egress.Reason(err)))
 }
 
 func (b *boundedBody) Close() error {
@@ -115,6 +122,8 @@ func (c *caller) statusFault(resp *http.Response, body []byte) error {
 		return c.later(fault.New(fault.RateLimited, "%s asks to slow down (status 429)%s", c.host, said), resp)
 	case s == 529, s == http.StatusServiceUnavailable, s == http.StatusRequestTimeout, s == http.StatusTooEarly:
 		return c.later(fault.New(fault.ServiceUnavailable, "%s is overloaded or away (status %d)%s", c.host, s, said), resp)
+	case egress.Gateway(s):
+		return egress.Broke(resp.Request.Method, c.later(fault.New(fault.ProviderError, "%s failed (status %d)%s", c.host, s, said), resp))
 	case s >= 500:
 		return c.later(fault.New(fault.ProviderError, "%s failed (status %d)%s", c.host, s, said), resp)
 	default:

@@ -56,12 +56,13 @@ type Config struct {
 
 // A ModelPrice is what a model costs: credits for a million tokens, as decimal text. Without a
 // price of cached tokens they cost as much as others of the input. Job is what a job costs beside
-// its tokens.
+// its tokens, and Second what each second costs that the service says it has taken.
 type ModelPrice struct {
 	Input  string `json:"input"`
 	Output string `json:"output"`
 	Cached string `json:"cached"`
 	Job    string `json:"job"`
+	Second string `json:"second"`
 }
 
 // The bounds and defaults of a configuration.
@@ -71,6 +72,7 @@ const (
 	mostMaxTokens         = 10_000_000
 	defaultSlots          = 64
 	mostSlots             = 10_000
+	mostJobSlots          = 10_000_000 // a job that waits holds nothing but an entry of an index
 	defaultStall          = time.Minute
 	mostModels            = 1000
 	mostProviders         = 100
@@ -144,8 +146,12 @@ func build(name string, c Config) (*service, error) {
 			*n.value = n.or
 		}
 	}
-	if s.Slots < 0 || s.Slots > mostSlots {
-		return nil, fmt.Errorf("slots is %d: want 1 to %d", s.Slots, mostSlots)
+	most := mostSlots
+	if s.api != nil {
+		most = mostJobSlots
+	}
+	if s.Slots < 0 || s.Slots > most {
+		return nil, fmt.Errorf("slots is %d: want 1 to %d", s.Slots, most)
 	}
 	if s.Slots == 0 && s.api == nil {
 		s.Slots = defaultSlots
@@ -165,10 +171,19 @@ func (s *service) readPrices() error {
 	}
 	for _, model := range slices.Sorted(maps.Keys(s.Config.Prices)) {
 		p := s.Config.Prices[model]
-		switch counts := s.api == nil || s.api.Counts(); {
+		counts, times := s.api == nil || s.api.Counts(), s.api != nil && s.api.Times()
+		switch {
+		case s.api == nil && p.Second != "":
+			return fmt.Errorf("prices: %s: only jobs have the price second", model)
+		case p.Second != "" && !times:
+			return fmt.Errorf("prices: %s: second: this service does not say how long a job has taken", model)
+		case p.Second != "" && s.MaxSeconds == 0:
+			return fmt.Errorf("prices: %s: second needs max_seconds, the most that are charged for a job: a run has to know what it may cost", model)
 		case counts && (p.Input == "" || p.Output == ""):
 			return fmt.Errorf("prices: %s: want input and output, in credits for a million tokens; a model that is free has \"0\"", model)
-		case !counts && (p.Job == "" || p.Input != "" || p.Output != "" || p.Cached != ""):
+		case !counts && times && (p.Job == "" && p.Second == "" || p.Input != "" || p.Output != "" || p.Cached != ""):
+			return fmt.Errorf("prices: %s: want job, the credits for a job, or second, those for a second of one; this service does not say how many tokens one uses", model)
+		case !counts && !times && (p.Job == "" || p.Input != "" || p.Output != "" || p.Cached != ""):
 			return fmt.Errorf("prices: %s: want job, the credits for a job; this service does not say how many tokens one uses", model)
 		case s.api != nil && !jobapi.CheckModel(model):
 			return fmt.Errorf("prices: %.80q: want the name of a model as paths may have it: letters, digits and . _ : @ + - with / between them", model)
@@ -182,6 +197,7 @@ func (s *service) readPrices() error {
 		}{
 			{"input", or(p.Input, "0"), &read.input}, {"output", or(p.Output, "0"), &read.output},
 			{"cached", or(p.Cached, or(p.Input, "0")), &read.cached}, {"job", or(p.Job, "0"), &read.job},
+			{"second", or(p.Second, "0"), &read.second},
 		} {
 			amount, err := ledger.ParseAmount(v.text)
 			if err != nil {

@@ -57,6 +57,9 @@ func (s *Set) List() []Info {
 	return list
 }
 
+// HasWebhooks reports whether the service has webhooks, and what checks them is known.
+func (i Info) HasWebhooks() bool { return i.Webhooks != "" && !strings.HasPrefix(i.Webhooks, "none") }
+
 // webhooks says how the webhooks of a service are signed, or why there are none.
 func (j *jobService) webhooks() string {
 	w, ok := j.api.Hooks()

@@ -13,7 +13,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -21,9 +20,11 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/provider/jobapi"
+	"github.com/roux-engine/roux/internal/sse"
 )
 
 // JobAPI is the kind of a service that carries out jobs by an API that the configuration describes.
@@ -45,14 +46,13 @@ type JobConfig struct {
 	InputSchema json.RawMessage `json:"input_schema"`
 	// TTL is how long a job may take. Default 24h.
 	TTL string `json:"ttl"`
+	// MaxSeconds is the most seconds that are charged for a job, where its seconds have a price.
+	MaxSeconds int64 `json:"max_seconds"`
 }
 
 func (c *JobConfig) given() bool {
-	return c.API != nil || c.WebhookSecretEnv != "" || c.WebhookKeys != "" || c.Description != "" || c.InputSchema != nil || c.TTL != ""
+	return c.API != nil || c.WebhookSecretEnv != "" || c.WebhookKeys != "" || c.Description != "" || c.InputSchema != nil || c.TTL != "" || c.MaxSeconds != 0
 }
-
-// actionForm is the name of an action, see action.Action.
-var actionForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
 
 // maxTTL bounds the time of a job.
 const maxTTL = 30 * 24 * time.Hour
@@ -73,7 +73,7 @@ func (s *service) readAPI() error {
 	case s.API != nil:
 		return fmt.Errorf("api: that of the kind %s is known", s.Kind)
 	}
-	if !actionForm.MatchString(JobPrefix + s.name) {
+	if !compile.IsActionName(JobPrefix + s.name) {
 		return fmt.Errorf("the action of this service would be %s%.60s: want a name of up to 59 lower-case letters, digits and '-'", JobPrefix, s.name)
 	}
 	if s.InputSchema != nil {
@@ -93,6 +93,9 @@ func (s *service) readAPI() error {
 		return fmt.Errorf("ttl %.20q: want a duration from 1s to %dh", s.TTL, maxTTL/time.Hour)
 	}
 	s.ttl = ttl
+	if s.MaxSeconds < 0 || s.MaxSeconds > maxTTL.Microseconds()/1e6 {
+		return fmt.Errorf("max_seconds is %d: want 1 to %d", s.MaxSeconds, maxTTL/time.Second)
+	}
 	if s.api, err = api.Compile(); err != nil {
 		return fmt.Errorf("api: %w", err)
 	}
@@ -110,12 +113,11 @@ func (s *Set) UseAddress(url string) {
 
 // JobServices returns the services that carry out jobs, by name.
 func (s *Set) JobServices() map[string]action.Service {
-	if s == nil {
-		return nil
-	}
-	all := make(map[string]action.Service, len(s.jobs))
-	for name, one := range s.jobs {
-		all[name] = one
+	all := map[string]action.Service{}
+	if s != nil {
+		for name, one := range s.jobs {
+			all[name] = one.keeps()
+		}
 	}
 	return all
 }
@@ -152,7 +154,7 @@ func (j *jobService) action() action.Action {
 	models := slices.Sorted(maps.Keys(j.prices))
 	names, _ := json.Marshal(models) // they are texts
 	return action.Action{
-		Name: JobPrefix + j.name, Version: "1.0.0",
+		Name: JobPrefix + j.name, Version: "1.0.0", Revision: j.revision(),
 		Description: cmp.Or(j.Description, "Submits a job to "+j.name+", and waits for it without holding a worker."),
 		Input: json.RawMessage(`{"type": "object", "additionalProperties": false, "required": ["input"], "properties": {
 			"model": {"enum": ` + string(names) + `, "description": "Default: that of the configuration."}, "input": ` + input + `}}`),
@@ -180,7 +182,7 @@ func (j *jobService) action() action.Action {
 func (j *jobService) ceiling() (most ledger.Amount) {
 	for _, p := range j.prices {
 		p.input = max(p.input, p.cached)
-		most = max(most, p.of(Usage{Input: j.MaxInputTokens, Output: j.MaxTokens}))
+		most = max(most, p.ofJob(Usage{Input: j.MaxInputTokens, Output: j.MaxTokens}, j.MaxSeconds*million))
 	}
 	return most
 }
@@ -213,7 +215,7 @@ func (j *jobService) submit(ctx context.Context, task *action.Task) (action.Resu
 	}
 	id, err := j.api.JobID(model, body)
 	if err != nil {
-		return action.Result{}, err
+		return action.Result{}, fault.Unsure(err) // the service has the job
 	}
 	kept, err := json.Marshal(handle{model})
 	return action.Result{Job: &action.Job{Provider: j.name, ID: id, Handle: kept, TTL: j.ttl}}, err
@@ -230,45 +232,74 @@ func (j *jobService) secret(w *jobapi.Webhook) string {
 	return strings.TrimSpace(j.set.getenv(w.SecretEnv))
 }
 
-// send sends a request with the key for an account, and returns the body of the response. The
-// error of a status that is no success comes with that status.
+// send sends a request with the key for an account, and returns the body of the response; of a
+// stream, the data of its first event. The error of a status that is no success comes with that status.
 func (j *jobService) send(ctx context.Context, account string, r *jobapi.Request) (body []byte, status int, err error) {
-	key, err := j.set.key(ctx, j.service, account)
-	if err != nil {
-		return nil, 0, err
-	}
-	c := &caller{service: j.service, out: j.set.out, key: key}
-	req, err := newRequest(ctx, strings.TrimSuffix(j.URL, "/"), r)
-	if err != nil {
-		return nil, 0, err
-	}
-	if key != "" {
-		name, value := j.api.Auth(key)
-		req.Header.Set(name, value)
-	}
-	resp, err := c.Do(req)
+	resp, c, err := j.open(ctx, account, r)
 	if err != nil {
 		return c.refusal, c.status, err
 	}
 	defer func() { _ = resp.Body.Close() }()
+	if isStream(resp) {
+		ev, err := sse.NewReader(resp.Body, 0).Next()
+		if errors.Is(err, io.EOF) {
+			err = endedEarly()
+		}
+		return ev.Data, resp.StatusCode, err
+	}
 	body, err = io.ReadAll(resp.Body)
 	return body, resp.StatusCode, err
 }
 
-// jobOf is a job as its API knows it.
-func jobOf(of *action.SubmittedJob) (jobapi.Job, error) {
-	var h handle
-	if err := json.Unmarshal(of.Handle, &h); err != nil {
-		return jobapi.Job{}, fault.New(fault.InternalError, "the handle of job %s is damaged", of.ID)
+// open sends a request as send does, and returns a response that is a success.
+func (j *jobService) open(ctx context.Context, account string, r *jobapi.Request) (*http.Response, *caller, error) {
+	c := &caller{service: j.service, out: j.set.out, rounds: &j.set.rounds}
+	var err error
+	if c.key, err = j.set.key(ctx, j.service, account); err != nil {
+		return nil, c, err
+	}
+	req, err := newRequest(ctx, strings.TrimSuffix(j.URL, "/"), r)
+	if err != nil {
+		return nil, c, err
+	}
+	if c.key != "" {
+		name, value := j.api.Auth(c.key)
+		req.Header.Set(name, value)
+	}
+	resp, err := c.Do(req)
+	return resp, c, err
+}
+
+// isStream reports whether the body of a response is a stream of events.
+func isStream(resp *http.Response) bool {
+	return strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
+}
+
+// jobOf is a job as its API knows it. What a remote worker says of one that it has submitted becomes
+// part of requests, so it is checked as what the service answers is.
+func (j *jobService) jobOf(of *action.SubmittedJob) (jobapi.Job, error) {
+	h := handle{j.Model}
+	if len(of.Handle) > 0 {
+		if err := json.Unmarshal(of.Handle, &h); err != nil {
+			return jobapi.Job{}, fault.New(fault.ProviderError, `the handle of job %.60q of providers.%s cannot be read: want {"model": NAME}, or none`, of.ID, j.name)
+		}
+	}
+	if !jobapi.CheckJob(of.ID) || h.Model != "" && !jobapi.CheckModel(h.Model) {
+		return jobapi.Job{}, fault.New(fault.ProviderError, "providers.%s has no job %.60q of a model %.60q: these are no names", j.name, of.ID, h.Model)
 	}
 	return jobapi.Job{Model: h.Model, ID: of.ID}, nil
 }
 
+// fails is the state of a job of which nothing can be found out, however often it is asked about.
+func fails(err error) action.JobState {
+	return action.JobState{Result: func(context.Context, *action.Task) (action.Result, error) { return action.Result{}, err }}
+}
+
 // Poll implements action.Service.
 func (j *jobService) Poll(ctx context.Context, of *action.SubmittedJob) (action.JobState, error) {
-	job, err := jobOf(of)
+	job, err := j.jobOf(of)
 	if err != nil {
-		return action.JobState{}, err
+		return fails(err), nil
 	}
 	req, err := j.api.Poll(job)
 	if err != nil {
@@ -278,43 +309,51 @@ func (j *jobService) Poll(ctx context.Context, of *action.SubmittedJob) (action.
 	if err != nil {
 		return action.JobState{}, err
 	}
-	return j.state(job, body)
+	st, err := j.api.State(job, body)
+	return j.said(job, &st, err)
+}
+
+// said is what a state that was read, perhaps with an error, says of a job.
+func (j *jobService) said(job jobapi.Job, st *jobapi.State, err error) (action.JobState, error) {
+	if err != nil && (st.Phase != jobapi.Going || errors.Is(err, fault.OutputTooLarge)) {
+		// Asking again would have the same answer.
+		return fails(err), nil
+	}
+	return j.jobState(job, st), err
 }
 
 // Read implements action.Service.
 func (j *jobService) Read(ctx context.Context, of *action.SubmittedJob, body []byte) (action.JobState, error) {
+	job, err := j.jobOf(of)
+	if err != nil {
+		return fails(err), nil
+	}
 	if w, ok := j.api.Hooks(); ok && w.Whole {
-		job, err := jobOf(of)
-		if err != nil {
-			return action.JobState{}, err
-		}
-		if st, err := j.state(job, body); err == nil {
-			return st, nil
+		if st, err := j.api.State(job, body); err == nil {
+			return j.jobState(job, &st), nil
 		}
 	}
 	return j.Poll(ctx, of)
 }
 
-// state is how a job stands by a response of the service.
-func (j *jobService) state(job jobapi.Job, body []byte) (action.JobState, error) {
-	st, err := j.api.State(job, body)
-	switch {
-	case errors.Is(err, fault.OutputTooLarge):
-		return action.JobState{Result: func(context.Context, *action.Task) (action.Result, error) { return action.Result{}, err }}, nil
-	case err != nil:
-		return action.JobState{}, err
-	}
+// jobState is a state as the keeper of jobs takes it.
+func (j *jobService) jobState(job jobapi.Job, st *jobapi.State) action.JobState {
 	switch st.Phase {
 	case jobapi.Succeeded:
+		if st.Usage.Micros < 0 && j.prices[job.Model].second > 0 {
+			return action.JobState{Result: func(context.Context, *action.Task) (action.Result, error) {
+				return action.Result{}, fault.New(fault.ProviderError, "providers.%s does not say how many seconds job %s has taken, and the configuration has a price for them", j.name, job.ID)
+			}}
+		}
 		return action.JobState{Result: func(ctx context.Context, task *action.Task) (action.Result, error) {
-			return j.result(ctx, task.Account, job, &st)
-		}}, nil
+			return j.result(ctx, task.Account, job, st)
+		}}
 	case jobapi.Failed:
 		return action.JobState{Result: func(context.Context, *action.Task) (action.Result, error) {
-			return action.Result{Price: j.cost(job, &st).String()}, j.failed(job, st.Error)
-		}}, nil
+			return action.Result{Price: j.cost(job, st).String(), Tokens: st.Usage.Input + st.Usage.Output}, j.failed(job, st.Error)
+		}}
 	}
-	return action.JobState{}, nil
+	return action.JobState{Preview: st.Preview}
 }
 
 // result is what a step gets of a job that has succeeded.
@@ -338,17 +377,17 @@ func (j *jobService) result(ctx context.Context, account string, job jobapi.Job,
 	}
 	return action.Result{
 		Output: map[string]any{"output": out, "job": job.ID, "model": job.Model, "provider": j.name},
-		Price:  j.cost(job, st).String(),
+		Price:  j.cost(job, st).String(), Tokens: st.Usage.Input + st.Usage.Output,
 	}, nil
 }
 
 // clientClosed is the status of the result of a job that was cancelled at fal.
 const clientClosed = 499
 
-// cost is what a job has cost.
+// cost is what a job has cost. Seconds beyond those that the run was told of are not charged.
 func (j *jobService) cost(job jobapi.Job, st *jobapi.State) ledger.Amount {
 	u := st.Usage
-	return j.prices[job.Model].of(Usage{Input: u.Input - u.Cached, Cached: u.Cached, Output: u.Output})
+	return j.prices[job.Model].ofJob(Usage{Input: u.Input - u.Cached, Cached: u.Cached, Output: u.Output}, min(u.Micros, j.MaxSeconds*million))
 }
 
 // failed is the error of a job that has failed. What the service says of it is shown.
@@ -364,9 +403,9 @@ func (j *jobService) Cancel(ctx context.Context, of *action.SubmittedJob) error 
 	if !j.api.Cancels() {
 		return nil
 	}
-	job, err := jobOf(of)
+	job, err := j.jobOf(of)
 	if err != nil {
-		return err
+		return nil // it was never asked about, either
 	}
 	req, err := j.api.Cancel(job)
 	if err != nil {

@@ -24,10 +24,10 @@ type openAI struct{ caller *caller }
 
 func newOpenAI(c *caller) *openAI { return &openAI{c} }
 
-// A bodyKeeper sends the requests of the library and keeps the bodies of the responses from it.
-// The library loses what services report beside an answer: errors of a choice, errors after a
-// comment or the name of an event, images. It also does not tell the end of a stream from the end
-// of the connection.
+// A bodyKeeper sends the requests of the library. It keeps the body of the response for the
+// adapter and gives the library an empty one, because the library loses what services report
+// beside an answer: errors of a choice, errors after a comment or the name of an event, images. It
+// also does not tell the end of a stream from the end of the connection.
 type bodyKeeper struct {
 	caller *caller
 	body   io.ReadCloser
@@ -85,6 +85,7 @@ func (o *openAI) Execute(ctx context.Context, r *Request) (*Answer, error) {
 
 // Stream implements Streamer.
 func (o *openAI) Stream(ctx context.Context, r *Request, emit func(Chunk)) error {
+	o.caller.text = chatTextOf
 	body, err := o.send(ctx, r, true)
 	if err != nil {
 		return err
@@ -105,6 +106,9 @@ func (o *openAI) Stream(ctx context.Context, r *Request, emit func(Chunk)) error
 }
 
 // lines takes the lines of a stream. done reports whether it ends as the protocol says, with [DONE].
+//
+// Package sse is too strict for this: it drops an event without an empty line behind it, with
+// which some services end, and documents between events, in which some report errors.
 func (o *openAI) lines(c *collector, body io.Reader) (done bool, err error) {
 	for lines := bufio.NewReader(body); ; {
 		line, readErr := lines.ReadBytes('\n')
@@ -175,6 +179,16 @@ func (o *openAI) take(c *collector, raw []byte, whole bool) error {
 		}
 	}
 	return c.chat(&chunk)
+}
+
+// chatTextOf returns the text of a piece of a stream that has nothing else.
+func chatTextOf(data []byte) (string, bool) {
+	var chunk chatChunk
+	if json.Unmarshal(data, &chunk) != nil || len(chunk.Choices) != 1 {
+		return "", false
+	}
+	c := &chunk.Choices[0]
+	return c.Delta.Content, c.Index == 0 && c.FinishReason == "" && len(c.Delta.Images) == 0
 }
 
 // failed returns the error that an answer, a piece of one or a choice has. OpenRouter sends errors

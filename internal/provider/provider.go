@@ -173,7 +173,8 @@ func (c *collector) finish() error {
 	return nil
 }
 
-// endedEarly is the error for a stream that ends before the answer does.
+// endedEarly is the error for a stream that ends before the answer does. What was answered may
+// have to be paid.
 func endedEarly() error {
-	return fault.New(fault.ServiceUnavailable, "the stream ended before the answer was complete")
+	return fault.Unsure(fault.New(fault.ServiceUnavailable, "the stream ended before the answer was complete"))
 }

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/roux-engine/roux/internal/egress"
 	"github.com/roux-engine/roux/internal/provider"
 	"github.com/roux-engine/roux/internal/provider/emulate"
+	"github.com/roux-engine/roux/internal/provider/jobapi"
 )
 
 const testKey = "sk-this-is-never-shown"
@@ -93,6 +95,33 @@ func TestX101_X129_X130_X173_Answers(t *testing.T) {
 	}
 }
 
+// The emulator streams as fast as it is asked to, and by its clock a reader knows how late each
+// piece is.
+func TestClockOfTheEmulator(t *testing.T) {
+	_, url := emulator(t, emulate.Config{Mode: emulate.Clock, Rate: 200})
+	for _, kind := range kinds {
+		m, err := find(t, kind, url, "m")
+		if err != nil {
+			t.Fatal(err)
+		}
+		began, last := time.Now(), int64(0)
+		a, partial, err := ask(t, m, true)
+		if err != nil || partial != a.Text || len(a.Text) != 4*17 {
+			t.Fatalf("%s: %+v, partial %q, %v", kind, a, partial, err)
+		}
+		for at := range strings.FieldsSeq(a.Text) {
+			us, err := strconv.ParseInt(at, 10, 64)
+			if err != nil || us <= last || us < began.UnixMicro() || us > time.Now().UnixMicro() {
+				t.Errorf("%s: the times are %s, %v", kind, a.Text, err)
+			}
+			last = us
+		}
+		if took := time.Since(began); took < 20*time.Millisecond {
+			t.Errorf("%s: four pieces took %s", kind, took)
+		}
+	}
+}
+
 // What goes wrong at a service has a code, whatever the protocol.
 func TestFailures(t *testing.T) {
 	for _, kind := range kinds {
@@ -124,6 +153,9 @@ func TestFailures(t *testing.T) {
 					var f *fault.Error
 					if !errors.As(err, &f) || f.Code != tt.code || f.RetryAfterMS != tt.after {
 						t.Fatalf("%v (%+v), want %s", err, f, tt.code)
+					}
+					if setting := "providers.main.stall in the configuration"; tt.mode == emulate.Stall && !strings.Contains(f.Error(), setting) {
+						t.Errorf("%q does not name the setting %s", f, setting)
 					}
 					if n := s.Requests(); n != 1 {
 						t.Errorf("%d requests: the library tries again", n)
@@ -384,12 +416,17 @@ func TestCheck(t *testing.T) {
 		"url":     {Kind: provider.OpenAI, URL: "ftp://example.com"},
 		"key_env": {Kind: provider.OpenAI, KeyEnv: "AWS_SECRET_ACCESS_KEY"},
 		"key_env: want the name of a variable that begins with ROUX_MODEL_": {Kind: provider.OpenAI, KeyEnv: "ROUX_MASTER_KEY"},
-		"secret":            {Kind: provider.OpenAI, Secret: "no such name!"},
-		"max_tokens":        {Kind: provider.OpenAI, MaxTokens: -1},
-		"slots":             {Kind: provider.OpenAI, Slots: 100_000},
-		"stall":             {Kind: provider.OpenAI, Stall: "soon"},
-		"input and output":  {Kind: provider.OpenAI, Prices: map[string]provider.ModelPrice{"m": {Input: "1"}}},
-		"amount of credits": {Kind: provider.OpenAI, Prices: map[string]provider.ModelPrice{"m": {Input: "1", Output: "-2"}}},
+		"secret":                          {Kind: provider.OpenAI, Secret: "no such name!"},
+		"max_tokens":                      {Kind: provider.OpenAI, MaxTokens: -1},
+		"slots":                           {Kind: provider.OpenAI, Slots: 100_000},
+		"stall":                           {Kind: provider.OpenAI, Stall: "soon"},
+		"only jobs have the price second": {Kind: provider.OpenAI, Prices: map[string]provider.ModelPrice{"m": {Input: "1", Output: "1", Second: "1"}}},
+		"how long a job has taken":        {Kind: jobapi.OpenAI, Prices: map[string]provider.ModelPrice{"m": {Input: "1", Output: "1", Second: "1"}}},
+		"second needs max_seconds":        {Kind: jobapi.Replicate, Prices: map[string]provider.ModelPrice{"o/n": {Second: "0.0014"}}},
+		"max_seconds is -1":               {Kind: jobapi.Replicate, Prices: map[string]provider.ModelPrice{"o/n": {Second: "1"}}, JobConfig: provider.JobConfig{MaxSeconds: -1}},
+		"want job, the credits for a job, or second": {Kind: jobapi.FalQueue, Prices: map[string]provider.ModelPrice{"o/n": {}}},
+		"input and output":                           {Kind: provider.OpenAI, Prices: map[string]provider.ModelPrice{"m": {Input: "1"}}},
+		"amount of credits":                          {Kind: provider.OpenAI, Prices: map[string]provider.ModelPrice{"m": {Input: "1", Output: "-2"}}},
 	} {
 		if err := provider.Check(map[string]provider.Config{"main": c}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %s", c, err, want)

@@ -23,12 +23,14 @@ type SecretSource interface {
 	Secret(ctx context.Context, account, name string) (string, error)
 }
 
-// A Set is the services that are configured: those with models, and those that carry out jobs. It is safe for concurrent use; a nil one is empty.
+// A Set is the services that are configured: those with models, and those that carry out jobs. It
+// is safe for concurrent use; a nil one is empty.
 type Set struct {
 	services map[string]*service
 	out      *egress.Client
 	secrets  atomic.Pointer[SecretSource]
 	getenv   func(string) string
+	rounds   rounds // of the streams of all services
 	jobs     map[string]*jobService
 	address  atomic.Pointer[string] // where webhooks reach this server; nil = nowhere
 }
@@ -137,7 +139,7 @@ func (s *Set) Find(ctx context.Context, account, provider, model, kind string) (
 	if err != nil {
 		return nil, err
 	}
-	c := &caller{service: one, out: s.out, key: key}
+	c := &caller{service: one, out: s.out, key: key, rounds: &s.rounds}
 	m := &Model{Provider: one.name, Kind: one.Kind, Name: model, MaxTokens: one.MaxTokens, price: p, key: key}
 	if one.Kind == Anthropic {
 		m.adapter, err = newAnthropic(c)
@@ -145,6 +147,25 @@ func (s *Set) Find(ctx context.Context, account, provider, model, kind string) (
 		m.adapter = newOpenAI(c)
 	}
 	return m, err
+}
+
+// Called returns the names of the service and the model that a call goes to which names these; ""
+// where there is none.
+func (s *Set) Called(provider, model, kind string) (string, string) {
+	if s == nil {
+		return provider, model
+	}
+	if one := s.jobs[provider]; one != nil {
+		return provider, or(model, one.Model)
+	}
+	if len(s.services) == 0 {
+		return provider, model
+	}
+	one, err := s.pick(provider, kind)
+	if err != nil {
+		return provider, model
+	}
+	return one.name, or(model, one.Model)
 }
 
 func (s *Set) pick(provider, kind string) (*service, error) {

@@ -38,7 +38,7 @@ var names = []struct{ name, what string }{
 	{"parallel", "A step that runs branches at the same time."},
 	{"loop", "A step that runs its steps for each item of a list or file."},
 	{"transform", "A step that computes a value."},
-	{"wait", "A step that waits for a time or a signal."},
+	{"wait", "A step that waits for a time, a signal or a person."},
 	{"fail", "A step that ends its scope with a failure."},
 	{"children", "A step that runs another recipe."},
 	{"failures", "Retries, fallbacks, the effect of a failure on other steps, undoing."},

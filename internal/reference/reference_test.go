@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux"
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/approval"
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/recipe"
@@ -54,7 +55,7 @@ var snippet = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 // not wait for a signal complete.
 func TestRecipes(t *testing.T) {
 	var decls []*action.Action
-	for _, a := range builtin.Actions(builtin.Config{}) {
+	for _, a := range append(builtin.Actions(builtin.Config{}), approval.Action()) {
 		decls = append(decls, &a)
 	}
 	catalogue := compile.NewCatalogue(decls...)
@@ -71,7 +72,7 @@ func TestRecipes(t *testing.T) {
 			for _, d := range diags {
 				t.Errorf("%v\n%s", d, text)
 			}
-			if r == nil || strings.Contains(text, "signal:") {
+			if r == nil || strings.Contains(text, "signal:") || strings.Contains(text, "approval:") { // they wait for somebody
 				continue
 			}
 			var input map[string]any

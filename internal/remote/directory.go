@@ -11,14 +11,16 @@ import (
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/node"
+	"github.com/roux-engine/roux/internal/resultcache"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A Service is what commands do with the files and credits of one account.
+// A Service is what commands do with the files, credits and kept results of one account.
 type Service interface {
 	Files
 	Credits
+	Results
 }
 
 // A Reader reads the runs, the credits and the changes of accounts.
@@ -54,6 +56,13 @@ type Files interface {
 	ListFiles(ctx context.Context, q blob.Query) ([]blob.Entry, error)
 	RemoveFile(ctx context.Context, hash string) error
 	CleanFiles(ctx context.Context, dry bool) (retention.Removed, error)
+}
+
+// Results is what commands do with the results of actions that are kept for later steps.
+type Results interface {
+	KeptResults(ctx context.Context) ([]resultcache.ActionUsage, error)
+	// ClearResults removes those of an action, or all if it is "", and returns how many.
+	ClearResults(ctx context.Context, action string) (int, error)
 }
 
 // A File is a file with the runs that name it.
@@ -129,4 +138,14 @@ func (d *Directory) RemoveFile(ctx context.Context, hash string) error {
 // CleanFiles implements Files.
 func (d *Directory) CleanFiles(ctx context.Context, dry bool) (retention.Removed, error) {
 	return d.Node.Engine.Clean(ctx, dry)
+}
+
+// KeptResults implements Results.
+func (d *Directory) KeptResults(ctx context.Context) ([]resultcache.ActionUsage, error) {
+	return d.Node.Engine.Cache().Usage(ctx, d.AccountName)
+}
+
+// ClearResults implements Results.
+func (d *Directory) ClearResults(ctx context.Context, action string) (int, error) {
+	return d.Node.Engine.Cache().Clear(ctx, d.AccountName, action)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux/client"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/resultcache"
 	"github.com/roux-engine/roux/internal/retention"
 )
 
@@ -155,4 +156,19 @@ func (s *Server) CleanFiles(ctx context.Context, dry bool) (retention.Removed, e
 		return retention.Removed{}, err
 	}
 	return retention.Removed{Runs: r.Runs, Keys: r.IdempotencyKeys, Records: r.Records, Files: r.Files, Bytes: r.Bytes, RunIDs: r.RunIDs, Hashes: r.FileHashes}, nil
+}
+
+// KeptResults implements Results.
+func (s *Server) KeptResults(ctx context.Context) ([]resultcache.ActionUsage, error) {
+	found, err := client.Collect(s.Client.Cache.List(ctx), 0)
+	list := make([]resultcache.ActionUsage, len(found))
+	for i := range found {
+		list[i] = resultcache.ActionUsage(found[i])
+	}
+	return list, err
+}
+
+// ClearResults implements Results.
+func (s *Server) ClearResults(ctx context.Context, action string) (int, error) {
+	return s.Client.Cache.Clear(ctx, action)
 }

@@ -102,6 +102,7 @@ type StepResult struct {
 	Duration      string          `json:"duration,omitempty"` // absent for a step that did not begin
 	CreditsUsed   ledger.Amount   `json:"creditsUsed"`
 	Attempts      uint32          `json:"attempts,omitempty"`
+	Cached        bool            `json:"cached,omitempty"` // it has an earlier result, and its action was not called
 	Reason        string          `json:"reason,omitempty"` // why it was skipped or cancelled
 	Error         *Error          `json:"error,omitempty"`
 	Output        json.RawMessage `json:"output,omitempty"`
@@ -226,7 +227,7 @@ func (in instance) failed() int {
 
 func (in instance) result(p *plan.Plan, outputs bool) *StepResult {
 	x := in.step
-	res := &StepResult{Status: x.word(), OutputBinding: p.Steps[in.ref().Step].Bind, CreditsUsed: x.cost, Attempts: x.attempt, Error: x.err}
+	res := &StepResult{Status: x.word(), OutputBinding: p.Steps[in.ref().Step].Bind, CreditsUsed: x.cost, Attempts: x.attempt, Cached: x.cached, Error: x.err}
 	if x.began != 0 || x.status == journal.Completed {
 		res.Duration = duration(x.micros)
 	}

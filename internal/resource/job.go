@@ -98,6 +98,7 @@ type Node struct {
 	StartedAt   string `json:"started_at,omitempty"`
 	CompletedAt string `json:"completed_at,omitempty"`
 	DurationMS  int64  `json:"duration_ms,omitempty"`
+	Cached      bool   `json:"cached,omitempty"` // it has an earlier result, and its action was not called
 	Reason      string `json:"reason,omitempty"` // why it was skipped or cancelled
 	Error       *Error `json:"error,omitempty"`
 }
@@ -223,7 +224,7 @@ func (in instance) ready(incoming int) bool {
 func (in instance) node(p *plan.Plan) *Node {
 	x, s := in.step, &p.Steps[in.ref().Step]
 	n := &Node{Type: s.Kind.String(), Status: x.word(), RetryCount: x.retries, Attempt: x.attempt, Wave: s.Wave,
-		StartedAt: stamp(x.began), CompletedAt: stamp(x.ended), DurationMS: (x.micros + 500) / 1000, Error: x.err}
+		StartedAt: stamp(x.began), CompletedAt: stamp(x.ended), DurationMS: (x.micros + 500) / 1000, Cached: x.cached, Error: x.err}
 	if s.Kind == plan.Action {
 		n.Action = p.Actions[s.Action].Name
 	}

@@ -200,7 +200,7 @@ func (w *wild) carryOut(cmd machine.Command, well bool) {
 		w.last = append(w.last, in)
 		w.do(in)
 	case machine.CmdNeedItems:
-		w.do(&machine.Input{Kind: machine.InItems, Ref: cmd.Ref, From: cmd.From, Items: [][]byte{[]byte(`1`), []byte(`2`)}, More: cmd.From < 3})
+		w.do(&machine.Input{Kind: machine.InItems, Ref: cmd.Ref, Items: &machine.Items{From: cmd.From, List: [][]byte{[]byte(`1`), []byte(`2`)}}, More: cmd.From < 3})
 	case machine.CmdCollect:
 		w.do(&machine.Input{Kind: machine.InResult, Ref: cmd.Ref, Fence: cmd.Fence, Outcome: machine.Success, Output: []byte(`1`)})
 	case machine.CmdChild, machine.CmdCancelChild:

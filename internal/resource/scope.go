@@ -41,6 +41,7 @@ type step struct {
 	handled  bool // its failure ends nothing else
 	owns     bool // it is open only for what is inside it
 	unfunded bool
+	cached   bool // its output is that of an earlier attempt
 	attempt  uint32
 	retries  int64 // tries after the first
 	began    int64
@@ -432,7 +433,7 @@ func (r *Run) settle(s *scope, i int32, ev *journal.Event) {
 	x.settled, x.ended, x.due, x.note, x.owns = ev.Seq, ev.At, 0, "", false
 	switch ev.Kind {
 	case journal.EvNodeCompleted:
-		x.micros, x.err = ev.Micros(), nil
+		x.micros, x.err, x.cached = ev.Micros(), nil, ev.Cached()
 		x.cost = x.cost.Plus(x.charged).Plus(ledger.Whole(ev.Cost()))
 		switch {
 		case !ev.FromInner():

@@ -21,6 +21,7 @@ type StepState struct {
 	CompletedAt string        `json:"completedAt,omitempty"` // when it settled, whatever its status
 	Duration    string        `json:"duration,omitempty"`    // absent until it has settled, and for a step that did not begin
 	CreditsUsed ledger.Amount `json:"creditsUsed"`
+	Cached      bool          `json:"cached,omitempty"` // it has an earlier result, and its action was not called
 	Reason      string        `json:"reason,omitempty"` // why it was skipped or cancelled
 	Error       *Error        `json:"error,omitempty"`
 	ChildRunID  string        `json:"childRunId,omitempty"` // the run of a nested recipe
@@ -42,7 +43,7 @@ func (r *Run) Steps() (list []*StepState, more int64) {
 		n, res := in.node(r.plan), in.result(r.plan, false)
 		list[i] = &StepState{
 			Step: in.path(r.plan), Type: n.Type, Action: n.Action, Status: n.Status, Attempts: res.Attempts, StartedAt: n.StartedAt, CompletedAt: n.CompletedAt,
-			CreditsUsed: res.CreditsUsed, Reason: n.Reason, Error: n.Error, ChildRunID: in.step.run,
+			CreditsUsed: res.CreditsUsed, Cached: res.Cached, Reason: n.Reason, Error: n.Error, ChildRunID: in.step.run,
 		}
 		if in.step.status.Settled() {
 			list[i].Duration = res.Duration

@@ -36,8 +36,7 @@ var tagFields = map[string][]string{
 
 // Tags returns the rows that an event of a run appends, in order; most events append none.
 // A failure whose cause is a timeout appends two: timed_out with the limit that has passed,
-// and what becomes of the step. No event of this release appends moderation_flagged: nothing
-// moderates.
+// and what becomes of the step.
 func Tags(p *plan.Plan, run string, ev *journal.Event) []Tag {
 	if int(ev.Step) >= len(p.Steps) || ev.NotTaken() {
 		return nil
@@ -65,6 +64,8 @@ func Tags(p *plan.Plan, run string, ev *journal.Event) []Tag {
 		t.add("node_retried", ev.Attempt, fault.CauseLost, 0)
 	case journal.EvNodeFallback:
 		t.timeout(step, ev)
+	case journal.EvModerationFlagged:
+		t.add("moderation_flagged", ev.ModerationVerdict().Phase)
 	case journal.EvContract:
 		t.contract(ev)
 	case journal.EvNodeFailed:

@@ -120,7 +120,10 @@ func (r *reading) release() {
 // serve carries out a request that the router has admitted.
 func (op *operation) serve(h huma.Context) {
 	in := reflect.New(op.in)
-	if !op.read(h, in.Elem()) {
+	if status := op.read(h, in.Elem()); status != 0 {
+		if p := op.rt.policies[op.op.OperationID]; p.Unread != nil {
+			p.Unread(status)
+		}
 		return
 	}
 	out, err := op.call(h.Context(), in.Interface())
@@ -141,9 +144,9 @@ func (op *operation) serve(h huma.Context) {
 	h.SetStatus(op.op.DefaultStatus)
 }
 
-// read fills the input of a request. ok is false if the request was not valid, and is
-// answered.
-func (op *operation) read(h huma.Context, in reflect.Value) (ok bool) {
+// read fills the input of a request. If the request was not valid it is answered, and status is that of
+// the answer; otherwise it is 0.
+func (op *operation) read(h huma.Context, in reflect.Value) (status int) {
 	r := readings.Get().(*reading)
 	defer r.release()
 	registry := op.rt.api.OpenAPI().Components.Schemas
@@ -151,12 +154,12 @@ func (op *operation) read(h huma.Context, in reflect.Value) (ok bool) {
 		p := &op.parameters[i]
 		p.read(h, in.FieldByIndex(p.index), registry, r)
 	}
-	status := http.StatusUnprocessableEntity
+	status = http.StatusUnprocessableEntity
 	if op.body != nil || op.rawBody != nil {
 		code, problem, err := op.readBody(h, r)
 		if code != 0 {
 			_ = huma.WriteErr(op.rt.api, h, code, problem, err...) // an error means that the client has gone
-			return false
+			return code
 		}
 		if code := op.decodeBody(h, in, registry, r); code != 0 {
 			status = code
@@ -164,9 +167,9 @@ func (op *operation) read(h huma.Context, in reflect.Value) (ok bool) {
 	}
 	if len(r.res.Errors) > 0 {
 		_ = huma.WriteErr(op.rt.api, h, status, "validation failed", r.res.Errors...)
-		return false
+		return status
 	}
-	return true
+	return 0
 }
 
 // bodyTime bounds the time in which a body that is decoded arrives.

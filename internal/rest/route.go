@@ -50,6 +50,8 @@ type Policy struct {
 	// Once is how a repeated request with one idempotency key is recognised. Default: the
 	// answer to the first is kept and sent again.
 	Once Once
+	// Unread is told the status of the answer to a request whose input is not taken. It may be nil.
+	Unread func(status int)
 }
 
 // Once is how a repeated request is recognised.
@@ -69,6 +71,16 @@ func Needs(s access.Scope) Policy { return Policy{Scope: s} }
 func Op(id, method, path, summary string) huma.Operation {
 	tag, _, _ := strings.Cut(id, "-")
 	return huma.Operation{OperationID: id, Method: method, Path: path, Summary: summary, Tags: []string{tag}}
+}
+
+// Pages declares that the answers with these statuses are pages for people, in HTML.
+func Pages(o *huma.Operation, statuses ...int) {
+	o.Responses = map[string]*huma.Response{}
+	for _, status := range statuses {
+		o.Responses[strconv.Itoa(status)] = &huma.Response{
+			Description: http.StatusText(status), Content: map[string]*huma.MediaType{"text/html": {Schema: &huma.Schema{Type: huma.TypeString}}},
+		}
+	}
 }
 
 // Handle registers an operation. Errors of fn become problem documents.

@@ -57,9 +57,9 @@ func filesNamed(t *store.Transition, known func(hash []byte) bool) (files []stri
 			files = append(files, string(hash))
 		}
 	}
-	eachHash(t.Frames, find)
+	EachHash(t.Frames, find)
 	for i := range t.Plans {
-		eachHash(t.Plans[i].Data, find)
+		EachHash(t.Plans[i].Data, find)
 	}
 	slices.Sort(files)
 	return slices.Compact(files)
@@ -80,8 +80,8 @@ func (refs *References) Committed(verdicts []store.Verdict, batch []store.Transi
 	}
 }
 
-// eachHash calls fn for everything in data that looks like the hash of a file.
-func eachHash(data []byte, fn func(hash []byte)) {
+// EachHash calls fn for everything in data that looks like the hash of a file.
+func EachHash(data []byte, fn func(hash []byte)) {
 	const mark = len(hashPrefix) - 1 // search for its underscore, because it is rare
 	for at := mark; ; {
 		i := -1
@@ -147,7 +147,7 @@ func collectHashes(v any, into map[string]struct{}) {
 	}
 	switch v := v.(type) {
 	case []byte:
-		eachHash(v, func(hash []byte) { into[string(hash)] = struct{}{} })
+		EachHash(v, func(hash []byte) { into[string(hash)] = struct{}{} })
 	case string:
 		if strings.Contains(v, hashPrefix) {
 			collectHashes([]byte(v), into)

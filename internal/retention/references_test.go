@@ -32,7 +32,7 @@ func TestHashesAreFound(t *testing.T) {
 		`{"x":"` + a + `"}` + a:        {a, a},
 	} {
 		var got []string
-		eachHash([]byte(text), func(h []byte) { got = append(got, string(h)) })
+		EachHash([]byte(text), func(h []byte) { got = append(got, string(h)) })
 		if !slices.Equal(got, want) {
 			t.Errorf("in %q: %q, want %q", text, got, want)
 		}
@@ -64,7 +64,7 @@ func TestHashesInBytes(t *testing.T) {
 		{"sha256_" + strings.Repeat("g", 64), 0}, {h[:20] + h, 1}, {"sha256_", 0},
 	} {
 		n := 0
-		eachHash([]byte(tt.text), func(hash []byte) {
+		EachHash([]byte(tt.text), func(hash []byte) {
 			if n++; !blob.ValidHash(string(hash)) {
 				t.Errorf("%q is not a valid hash", hash)
 			}

@@ -132,7 +132,7 @@ func TestCronModel(t *testing.T) {
 	})
 }
 
-// However often and however late a schedule is looked at, also after restarts and with a clock
+// X251: however often and however late a schedule is looked at, also after restarts and with a clock
 // that goes back, each occurrence is started or skipped, and no more than once.
 func TestEveryOccurrenceOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

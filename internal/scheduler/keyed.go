@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/schedule"
 	"github.com/roux-engine/roux/internal/starts"
 	"github.com/roux-engine/roux/internal/store"
@@ -100,6 +101,9 @@ func (w *working) request(o schedule.Occurrence) *starts.Request {
 }
 
 func (w *working) idempotencyKey(o schedule.Occurrence) string {
+	if mutation.Schedule {
+		return ""
+	}
 	if r := w.Requests[o.Name]; r != nil {
 		if r.Idempotency != "" {
 			return r.Idempotency
@@ -126,8 +130,10 @@ func (w *working) forget(ctx context.Context) (gone bool, err error) {
 		return false, err
 	}
 	changes := []store.RecordChange{{Record: store.Record{RecordKey: recordKey(w.account, w.ID), Revision: w.Revision}, Delete: true}}
-	if w.Due != "" {
-		changes = append(changes, store.RecordChange{Record: store.Record{RecordKey: store.RecordKey{Kind: kindDue, ID: w.Due}, Revision: store.AnyRevision}, Delete: true})
+	for _, id := range []string{w.Due, w.stale} {
+		if id != "" {
+			changes = append(changes, deletion(dueKey(id)))
+		}
 	}
 	_, err = w.s.cfg.Records.PutRecords(ctx, changes...)
 	return true, err
@@ -167,6 +173,9 @@ func (s *Scheduler) Execute(ctx context.Context, account string, r *KeyedRequest
 		return nil, err
 	case len(w.Queue) > 0: // what waits comes first
 		if err := w.run(ctx); err != nil {
+			return nil, err
+		}
+		if _, err := w.recall(ctx); err != nil { // the request may take the place of those that wait
 			return nil, err
 		}
 	}

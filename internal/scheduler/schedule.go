@@ -142,6 +142,8 @@ func scheduleKey(account, id string) store.RecordKey {
 	return store.RecordKey{Account: account, Kind: kindSchedule, ID: id}
 }
 
+func dueKey(id string) store.RecordKey { return store.RecordKey{Kind: kindDue, ID: id} }
+
 func firingKey(account, id string, n int) store.RecordKey {
 	return store.RecordKey{Account: account, Kind: kindFiring, ID: fmt.Sprintf("%s.%010d", id, n)}
 }
@@ -151,15 +153,6 @@ func change(key store.RecordKey, name string, revision uint64, v any) (store.Rec
 	return store.RecordChange{Record: store.Record{RecordKey: key, Name: name, Revision: revision, Data: data}}, err
 }
 
-// CheckName refuses names of things of an account that could be taken for ids, which begin with
-// prefix, or do not fit in a URL.
-func CheckName(name, prefix string) error {
-	ok := name != "" && len(name) <= maxName
-	for i, c := range name {
-		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || i > 0 && (c == '-' || c == '_' || c == '.'))
-	}
-	if !ok || len(name) > len(prefix) && name[:len(prefix)] == prefix {
-		return fault.New(fault.RequestInvalid, "name: want 1 to %d letters, digits, '-', '_' and '.', and not %s at the beginning", maxName, prefix)
-	}
-	return nil
+func deletion(key store.RecordKey) store.RecordChange {
+	return store.RecordChange{Record: store.Record{RecordKey: key, Revision: store.AnyRevision}, Delete: true}
 }

@@ -49,13 +49,14 @@ type Config struct {
 	// of the wall clock moves (I10).
 	Now    func() time.Time
 	Logger *slog.Logger // default: discarded
+	// Parallel is how many schedules Look works on at once. With 1 it does so on the goroutine of
+	// its caller, which is how the simulator calls it. Default 8.
+	Parallel int
 }
 
 const (
-	// page is how many schedules that are due are read at once, and parallel how many of them
-	// are worked on.
-	page     = 100
-	parallel = 8
+	// page is how many schedules that are due are read at once.
+	page = 100
 	// The pauses before a start is tried again, and before a run that is active is looked at
 	// again. They double.
 	firstPause, longestPause = 250 * time.Millisecond, 30 * time.Second
@@ -89,6 +90,9 @@ func New(cfg Config) (*Scheduler, error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Parallel == 0 {
+		cfg.Parallel = 8
 	}
 	s := &Scheduler{cfg: cfg, seed: maphash.MakeSeed(), wake: make(chan struct{}, 1)}
 	s.clock.Start(cfg.Now)
@@ -136,7 +140,7 @@ func (s *Scheduler) drive(ctx context.Context) {
 		case <-timer.C:
 		case <-s.wake:
 		}
-		sleep, err := s.look(ctx)
+		sleep, err := s.Look(ctx)
 		switch code := fault.CodeOf(err); {
 		case ctx.Err() != nil, code == fault.Stopping, code == fault.StaleEpoch:
 			return
@@ -148,15 +152,26 @@ func (s *Scheduler) drive(ctx context.Context) {
 	}
 }
 
-// look works on what is due and returns how long there is nothing to do.
-func (s *Scheduler) look(ctx context.Context) (time.Duration, error) {
+// Woken reports whether something has changed since it was called last, so that Look is to be
+// called at once. The driver that Start starts calls both by itself.
+func (s *Scheduler) Woken() bool {
+	select {
+	case <-s.wake:
+		return true
+	default:
+		return false
+	}
+}
+
+// Look works on what is due and returns how long there is nothing to do.
+func (s *Scheduler) Look(ctx context.Context) (time.Duration, error) {
 	for ctx.Err() == nil {
 		now := s.clock.Now()
 		list, more, err := s.cfg.Records.Records(ctx, store.RecordQuery{Kind: kindDue, Limit: page})
 		if err != nil {
 			return 0, err
 		}
-		slots, errs := make(chan struct{}, parallel), make([]error, len(list))
+		slots, errs := make(chan struct{}, s.cfg.Parallel), make([]error, len(list))
 		var all sync.WaitGroup
 		next := longestSleep
 		for i := range list {
@@ -164,6 +179,10 @@ func (s *Scheduler) look(ctx context.Context) (time.Duration, error) {
 			if at > now {
 				next, more = min(next, time.Duration(at-now)*time.Microsecond), false
 				break
+			}
+			if s.cfg.Parallel == 1 {
+				errs[i] = s.dispatch(ctx, &list[i])
+				continue
 			}
 			slots <- struct{}{}
 			all.Go(func() {
@@ -220,36 +239,31 @@ func (s *Scheduler) dispatch(ctx context.Context, rec *store.Record) error {
 // know it; work removes it when the schedule can be read again.
 func (s *Scheduler) postpone(ctx context.Context, rec *store.Record) error {
 	_, id, _ := strings.Cut(rec.ID, ".")
-	gone, later := store.RecordChange{Record: *rec, Delete: true}, store.RecordChange{Record: *rec}
-	gone.Revision, later.Revision = store.AnyRevision, store.AnyRevision
-	later.ID = dueID(s.clock.Now()+longestPause.Microseconds(), id)
-	_, err := s.cfg.Records.PutRecords(ctx, gone, later)
+	later := store.RecordChange{Record: *rec}
+	later.ID, later.Revision = dueID(s.clock.Now()+longestPause.Microseconds(), id), store.AnyRevision
+	_, err := s.cfg.Records.PutRecords(ctx, deletion(rec.RecordKey), later)
 	return err
 }
 
-// work decides what is due of a schedule and carries it out. from is the record that said so;
-// "" = a user. The schedule is locked.
+// work decides what is due of a schedule and carries it out. from is the id of the record that
+// said so. The schedule is locked.
 func (s *Scheduler) work(ctx context.Context, account, id, from string) error {
 	w, err := s.open(ctx, account, id)
-	if fault.CodeOf(err) == fault.RecordNotFound && from != "" {
+	if fault.CodeOf(err) == fault.RecordNotFound {
 		return s.drop(ctx, from)
 	}
 	if err != nil {
 		return err
 	}
-	if from != "" && from != w.Due { // of an earlier state, see postpone
-		if err := s.drop(ctx, from); err != nil {
-			return err
-		}
-		w.unsaved = true // no record may say when it has something to do
+	if from != w.Due { // of an earlier state, see postpone
+		// No other record may say when it has something to do, so both are replaced in one write.
+		w.stale, w.unsaved = from, true
 	}
 	return w.run(ctx)
 }
 
 func (s *Scheduler) drop(ctx context.Context, id string) error {
-	_, err := s.cfg.Records.PutRecords(ctx, store.RecordChange{
-		Record: store.Record{RecordKey: store.RecordKey{Kind: kindDue, ID: id}, Revision: store.AnyRevision}, Delete: true,
-	})
+	_, err := s.cfg.Records.PutRecords(ctx, deletion(dueKey(id)))
 	return err
 }
 
@@ -264,6 +278,7 @@ type working struct {
 	unsure bool
 	// unsaved is true if the schedule is not as its record says.
 	unsaved bool
+	stale   string   // id of a record that says that there is something to do, and that Due is not
 	firings []Firing // that are not stored yet
 	// asked is the name of the occurrence that a caller waits for, and answer what became of it;
 	// nil = it is in the queue.
@@ -277,6 +292,15 @@ func recordKey(account, id string) store.RecordKey {
 		return store.RecordKey{Account: account, Kind: kindKey, ID: id}
 	}
 	return scheduleKey(account, id)
+}
+
+// dueID is the id of the record that says that the schedule has something to do. A key of another
+// account may have the same id.
+func (w *working) dueID(at int64) string {
+	if w.keyed() {
+		return dueID(at, w.ID+"."+w.account)
+	}
+	return dueID(at, w.ID)
 }
 
 func (s *Scheduler) open(ctx context.Context, account, id string) (*working, error) {
@@ -333,21 +357,24 @@ func (w *working) save(ctx context.Context, pause time.Duration) error {
 	next := ""
 	switch at, ok := w.table.NextDue(w.ID, &w.State); {
 	case len(w.Queue) > 0:
-		next = dueID(w.s.clock.Now()+pause.Microseconds(), w.ID)
+		next = w.dueID(w.s.clock.Now() + pause.Microseconds())
 	case ok && w.Paused == 0:
-		next = dueID(at, w.ID)
+		next = w.dueID(at)
 	case w.keyed():
-		next = dueID(w.s.clock.Now()+forgetAfter.Microseconds(), w.ID)
+		next = w.dueID(w.s.clock.Now() + forgetAfter.Microseconds())
 	}
 	if next != w.Due && w.Due != "" {
-		changes = append(changes, store.RecordChange{Record: store.Record{RecordKey: store.RecordKey{Kind: kindDue, ID: w.Due}, Revision: store.AnyRevision}, Delete: true})
+		changes = append(changes, deletion(dueKey(w.Due)))
 	}
 	if next != w.Due && next != "" {
-		c, err := change(store.RecordKey{Kind: kindDue, ID: next}, "", store.AnyRevision, due{w.account, w.ID})
+		c, err := change(dueKey(next), "", store.AnyRevision, due{w.account, w.ID})
 		if err != nil {
 			return err
 		}
 		changes = append(changes, c)
+	}
+	if w.stale != "" && w.stale != next {
+		changes = append(changes, deletion(dueKey(w.stale)))
 	}
 	w.Due = next
 	for _, f := range w.history() {
@@ -357,7 +384,7 @@ func (w *working) save(ctx context.Context, pause time.Duration) error {
 		}
 		changes = append(changes, c)
 		if old := f.Number - KeptFirings; old > 0 {
-			changes = append(changes, store.RecordChange{Record: store.Record{RecordKey: firingKey(w.account, w.ID, old), Revision: store.AnyRevision}, Delete: true})
+			changes = append(changes, deletion(firingKey(w.account, w.ID, old)))
 		}
 	}
 	c, err := change(recordKey(w.account, w.ID), w.Name, w.Revision, w.Schedule)
@@ -369,6 +396,6 @@ func (w *working) save(ctx context.Context, pause time.Duration) error {
 		return err
 	}
 	w.Revision = stored[len(stored)-1].Revision
-	w.firings, w.unsaved = nil, false
+	w.firings, w.unsaved, w.stale = nil, false, ""
 	return nil
 }

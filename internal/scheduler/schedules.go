@@ -9,7 +9,6 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/schedule"
-	"github.com/roux-engine/roux/internal/spell"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -79,31 +78,12 @@ func (s *Scheduler) find(ctx context.Context, account, ref string) (*working, er
 	if !strings.HasPrefix(ref, IDPrefix) {
 		rec, err := s.cfg.Records.RecordNamed(ctx, account, kindSchedule, ref)
 		if err != nil {
-			return nil, s.notFound(ctx, account, ref, err)
+			return nil, NotFound(ctx, s.cfg.Records, account, kindSchedule, ref, err)
 		}
 		id = rec.ID
 	}
 	w, err := s.open(ctx, account, id)
-	return w, s.notFound(ctx, account, ref, err)
-}
-
-func (s *Scheduler) notFound(ctx context.Context, account, ref string, err error) error {
-	if fault.CodeOf(err) != fault.RecordNotFound {
-		return err
-	}
-	e := fault.New(fault.RecordNotFound, "the account has no such schedule")
-	list, _, err := s.cfg.Records.Records(ctx, store.RecordQuery{Account: account, Kind: kindSchedule, Named: true, KeysOnly: true, Limit: 500})
-	if err != nil {
-		return e
-	}
-	var names []string
-	for i := range list {
-		names = append(names, list[i].Name)
-	}
-	if near := spell.Nearest(ref, names); near != "" {
-		e.Remedy = "Did you mean " + near + "?"
-	}
-	return e
+	return w, NotFound(ctx, s.cfg.Records, account, kindSchedule, ref, err)
 }
 
 // Get returns a schedule by its id or name, or fault.RecordNotFound.
@@ -150,7 +130,7 @@ func (s *Scheduler) change(ctx context.Context, account, ref string, fn func(w *
 	l.Lock()
 	defer l.Unlock()
 	if w, err = s.open(ctx, account, w.ID); err != nil {
-		return nil, s.notFound(ctx, account, ref, err)
+		return nil, NotFound(ctx, s.cfg.Records, account, kindSchedule, ref, err)
 	}
 	return w, fn(w)
 }
@@ -161,6 +141,9 @@ func (s *Scheduler) Pause(ctx context.Context, account, ref string) (*Schedule, 
 	w, err := s.change(ctx, account, ref, func(w *working) error {
 		if w.Paused != 0 {
 			return nil
+		}
+		if _, err := w.recall(ctx); err != nil {
+			return err
 		}
 		w.Paused = s.clock.Now()
 		for _, k := range w.table.Step(w.ID, &w.State, w.Paused) { // what is due already was missed
@@ -198,16 +181,12 @@ func (s *Scheduler) Resume(ctx context.Context, account, ref string) (*Schedule,
 // Delete deletes a schedule with its history. The runs that it has started go on.
 func (s *Scheduler) Delete(ctx context.Context, account, ref string) error {
 	_, err := s.change(ctx, account, ref, func(w *working) error {
-		gone := []store.RecordKey{scheduleKey(account, w.ID)}
+		changes := []store.RecordChange{deletion(scheduleKey(account, w.ID))}
 		if w.Due != "" {
-			gone = append(gone, store.RecordKey{Kind: kindDue, ID: w.Due})
+			changes = append(changes, deletion(dueKey(w.Due)))
 		}
 		for n := max(1, w.Firings-KeptFirings+1); n <= w.Firings; n++ {
-			gone = append(gone, firingKey(account, w.ID, n))
-		}
-		changes := make([]store.RecordChange, len(gone))
-		for i, key := range gone {
-			changes[i] = store.RecordChange{Record: store.Record{RecordKey: key, Revision: store.AnyRevision}, Delete: true}
+			changes = append(changes, deletion(firingKey(account, w.ID, n)))
 		}
 		_, err := s.cfg.Records.PutRecords(ctx, changes...)
 		return err

@@ -101,6 +101,9 @@ func (w *working) first(ctx context.Context) (wait bool, err error) {
 		}
 		return true, nil
 	case schedule.Skip:
+		if found, err := w.recall(ctx); found || err != nil {
+			return false, err
+		}
 		if w.keyed() {
 			w.s.cfg.Logger.InfoContext(ctx, "a request with a key starts no run, because one of the key is active", "account", w.account, "schedule", w.ID, "occurrence", o.Name, "run", w.Active)
 		}
@@ -130,15 +133,17 @@ func (w *working) start(ctx context.Context, o schedule.Occurrence) (wait bool, 
 		return false, ctx.Err()
 	case err == nil:
 		f.Run, f.Version, f.existing, w.Active = run.ID, run.Version, run.Existing, run.ID
-	case code == fault.IdempotencyMismatch: // it was started before a crash, and the recipe has a newer version since
-		mismatch := err
+	case code == fault.IdempotencyMismatch, code == fault.Quarantined:
+		// It was started before a crash, and the recipe has a newer version since; or its run began,
+		// and was quarantined before that was answered.
+		cause := err
 		if run, found, err = w.find(ctx, o); err != nil {
 			return false, err
 		}
 		if f.Run = run.ID; found {
 			f.Version, f.existing, w.Active = run.Version, true, run.ID
-		} else if w.keyed() { // the user's own key is that of another request
-			w.fail(ctx, &f, mismatch)
+		} else if w.keyed() || code == fault.Quarantined { // the user's own key is that of another request
+			w.fail(ctx, &f, cause)
 		}
 	case transient(code), w.Attempts < maxAttempts && perhaps(code), code == fault.QuotaExceeded && o.Name != w.asked:
 		// Who asks at this moment learns that the account has too many runs; what was to be
@@ -165,7 +170,7 @@ func (w *working) fail(ctx context.Context, f *Firing, err error) {
 // anything.
 func transient(code fault.Code) bool {
 	switch code {
-	case fault.ServiceUnavailable, fault.StoreFailed, fault.RateLimited, fault.Stopping, fault.StaleEpoch:
+	case fault.ServiceUnavailable, fault.StoreFailed, fault.StoreFull, fault.RateLimited, fault.Stopping, fault.StaleEpoch:
 		return true
 	}
 	return false
@@ -183,6 +188,26 @@ func (w *working) labels(o schedule.Occurrence) map[string]string {
 		return map[string]string{LabelKey: w.Key, LabelOccurrence: o.Name}
 	}
 	return map[string]string{LabelSchedule: w.Name, LabelOccurrence: o.Name}
+}
+
+// recall looks for the run of the first occurrence of the queue, which a process may have started
+// that ended before it stored that. It is called before that occurrence leaves the queue without a
+// run.
+func (w *working) recall(ctx context.Context) (found bool, err error) {
+	if !w.unsure || len(w.Queue) == 0 {
+		return false, nil
+	}
+	o := w.Queue[0]
+	run, found, err := w.find(ctx, o)
+	if err != nil {
+		return false, err
+	}
+	if w.unsure = false; found {
+		w.Active, w.Latest, w.unsaved = run.ID, o.Name, true
+		w.pop()
+		w.note(Firing{Name: o.Name, At: o.At, Result: Started, Manual: manual(o), Run: run.ID, Version: run.Version, existing: true})
+	}
+	return found, nil
 }
 
 // find finds the run of an occurrence by its labels.

@@ -3,17 +3,22 @@
 package service_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/roux-engine/roux/client"
+	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/provider"
 	"github.com/roux-engine/roux/internal/provider/emulate"
@@ -39,7 +44,7 @@ func plainAPI() *jobapi.API {
 		},
 		Poll: jobapi.Call{Path: "/v1/jobs/{{ job }}"}, Cancel: &jobapi.Call{Path: "/v1/jobs/{{ job }}"},
 		State: "body.status", Succeeded: []string{"done"}, Failed: []string{"failed", "cancelled"},
-		Output: "body.result", Error: "body.error.message",
+		Output: "body.result", Error: "body.error.message", Preview: "body.preview",
 		Webhook: &jobapi.Webhook{Job: "body.id", Whole: true, Signature: jobapi.Standard, SecretEnv: "ROUX_WEBHOOK_PLAIN"},
 	}
 }
@@ -106,7 +111,7 @@ func (f *farm) run(action, parameters string) map[string]any {
 	return run
 }
 
-// X129–X132, X137: each kind of service carries out a job and reports it by a webhook, which ends
+// X129–X132, X137, X199: each kind of service has an address for its webhooks; it carries out a job and reports it by a webhook, which ends
 // the step long before it would be asked.
 func TestX131_WebhooksOfServices(t *testing.T) {
 	f := newFarm(t, emulate.JobsConfig{After: 20 * time.Millisecond}, nil)
@@ -176,6 +181,44 @@ func TestX158_PricesOfJobs(t *testing.T) {
 				t.Errorf("%s\nwant %s", text, test.want)
 			}
 		})
+	}
+}
+
+// X158: a job whose seconds have a price costs those that its service says, at most as many as the
+// run was told; a time that is not said is no price. Its account pays no more.
+func TestX158_PricesBySecond(t *testing.T) {
+	f := newFarm(t, emulate.JobsConfig{After: 20 * time.Millisecond}, func(all map[string]provider.Config) {
+		api := plainAPI()
+		api.Usage = &jobapi.Usage{Seconds: "body.seconds"}
+		for name, second := range map[string]string{"plain": "0.0014", "replicate": "0.5", "fal": "0.25"} {
+			one := all[name]
+			one.Prices, one.MaxSeconds = map[string]provider.ModelPrice{"o/n": {Job: "0.1", Second: second}}, 1000
+			if name == "plain" {
+				one.API = api
+			}
+			all[name] = one
+		}
+	})
+	for what, test := range map[string]struct{ action, input, want string }{
+		"seconds":              {"job-replicate", `{"emulate": {"seconds": 7.9}}`, `"used":5}`}, // 0.1 + 3.95, up to a whole credit
+		"exactly":              {"job-replicate", `{"emulate": {"seconds": 7.8}}`, `"used":4}`}, // 4 credits, and no more
+		"a fraction more":      {"job-replicate", `{"emulate": {"seconds": 7.80001}}`, `"used":5}`},
+		"of an own API":        {"job-plain", `{"emulate": {"seconds": 642.8}}`, `"used":1}`},        // 0.99992
+		"and more":             {"job-plain", `{"emulate": {"seconds": 642.86}}`, `"used":2}`},       // 1.000004
+		"of the queue":         {"job-fal", `{"emulate": {"seconds": 3.6}}`, `"used":1}`},            // 1
+		"no more than it said": {"job-replicate", `{"emulate": {"seconds": 100000}}`, `"used":501}`}, // 500.1
+		"a time that is none":  {"job-replicate", `{"emulate": {"seconds": -1}}`, `does not say how many seconds`},
+	} {
+		t.Run(what, func(t *testing.T) {
+			run := f.run(test.action, `{"model": "o/n", "input": `+test.input+`}`)
+			if text, _ := json.Marshal(run); !strings.Contains(string(text), test.want) {
+				t.Errorf("%s\nwant %s", text, test.want)
+			}
+		})
+	}
+	_, out := ask(t, "GET", f.url+"/v1/actions/job-replicate", "", "")
+	if text := encoded(out); !strings.Contains(text, "500.1") {
+		t.Errorf("the most that a job costs is not in %s", text)
 	}
 }
 
@@ -282,4 +325,126 @@ func TestServicesThatRefuse(t *testing.T) {
 	if n := len(f.emu.Books().Jobs); n != 0 {
 		t.Errorf("%d jobs were accepted", n)
 	}
+}
+
+// A job that has ended, and whose output is not where the description says, fails its step at once:
+// asking again would not help.
+func TestOutputIsElsewhere(t *testing.T) {
+	f := newFarm(t, emulate.JobsConfig{After: 20 * time.Millisecond}, func(all map[string]provider.Config) {
+		api := plainAPI()
+		api.Output = "body.picture"
+		c := all["plain"]
+		c.API = api
+		all["plain"] = c
+	})
+	run := f.run("job-plain", `{"model": "o/n", "input": {}}`)
+	if text, _ := json.Marshal(run); !strings.Contains(string(text), "the service does not say what the job made") || !strings.Contains(string(text), "PROVIDER_ERROR") {
+		t.Errorf("%s", text)
+	}
+}
+
+// X134: what a step waits for is listed for its account alone, with when its service is asked and what
+// it has said; asked now, a service whose webhook never came ends the step.
+func TestX134_StuckJobs(t *testing.T) {
+	f := newFarm(t, emulate.JobsConfig{Mode: emulate.Lost, After: time.Millisecond}, nil)
+	run := f.start("job-plain", `{"model": "o/n", "input": {"n": 1}}`)
+	f.start("job-replicate", `{"model": "o/n", "input": {"emulate": {"mode": "silent"}}}`)
+	f.start("job-fal", `{"model": "o/n", "input": {"emulate": {"mode": "silent"}}}`)
+	c, err := client.New(client.Config{URL: f.url, Attempts: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := func(q client.JobQuery) (all []client.ExternalJob) {
+		t.Helper()
+		for len(all) < 3 && (q == client.JobQuery{}) || all == nil {
+			time.Sleep(20 * time.Millisecond)
+			if all, err = client.Collect(c.ExternalJobs.List(t.Context(), q), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return all
+	}
+	all := list(client.JobQuery{})
+	j := &all[1]
+	if len(all) != 3 || all[0].Provider != "fal" || j.Provider != "plain" || j.State != "waiting" || j.ExecutionID != run || j.Step != "draw" || j.Action != "job-plain" || j.Attempt != 1 ||
+		j.NextPollAt == nil || j.NextPollAt.Before(j.SubmittedAt.Add(27*time.Second)) || !j.ExpiresAt.After(*j.NextPollAt) || j.LastPoll != nil {
+		t.Fatalf("%+v", all)
+	}
+	if some := list(client.JobQuery{Provider: "replicate", State: "waiting"}); len(some) != 1 || some[0].Job != all[2].Job {
+		t.Errorf("%+v", some)
+	}
+	if none, err := client.Collect(c.ExternalJobs.List(t.Context(), client.JobQuery{State: "cancelling"}), 0); err != nil || len(none) != 0 {
+		t.Errorf("%+v, %v", none, err)
+	}
+	for page, want := range map[string]string{"?limit=2": `"hasMore":true`, "?limit=3": `"hasMore":false`, "?cursor=x": "REQUEST_MALFORMED", "?state=x": "REQUEST_INVALID"} {
+		if _, out := ask(t, "GET", f.url+"/v1/jobs"+page, "", ""); !strings.Contains(fmt.Sprint(encoded(out)), want) {
+			t.Errorf("%s: %s", page, encoded(out))
+		}
+	}
+	// The clock of the emulator is the real one, so it may need a moment.
+	for j.State == "waiting" {
+		if j, err = c.ExternalJobs.Poll(t.Context(), "plain", all[1].Job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if head, err := f.s.Node.Engine.Wait(t.Context(), "local", run); err != nil || head.Status != "completed" || j.State != "ended" {
+		t.Errorf("%+v, %+v, %v", head, j, err)
+	}
+	if _, err := c.ExternalJobs.Get(t.Context(), "plain", all[1].Job); fault.CodeOf(err) != fault.RecordNotFound {
+		t.Error(err)
+	}
+	if j, err = c.ExternalJobs.Poll(t.Context(), "replicate", all[2].Job); err != nil || j.State != "waiting" || j.LastPoll == nil || j.LastPoll.Outcome != "underway" {
+		t.Errorf("%+v, %v", j, err)
+	}
+}
+
+// X79, X165: over real sockets, what a service has made so far is an event before its job ends: brought by
+// webhooks, and by asking, once however often.
+func TestX165_PreviewsOfServices(t *testing.T) {
+	f := newFarm(t, emulate.JobsConfig{}, nil)
+	t.Run("webhooks", func(t *testing.T) {
+		run := f.start("job-plain", `{"model": "o/n", "input": {"emulate": {"mode": "preview", "after": "800ms"}}}`)
+		events := untilEventOf(t, f.url, run, "", "run.completed")
+		shown, ends := strings.Index(events, "event: node.preview"), strings.Index(events, "event: node.completed")
+		if n := strings.Count(events, "event: node.preview"); n == 0 || n > 3 || shown > ends || !strings.Contains(events, `{"frame":`) {
+			t.Errorf("%d previews: %s", n, events)
+		}
+	})
+	t.Run("polls", func(t *testing.T) {
+		picture := base64.StdEncoding.EncodeToString([]byte("a picture"))
+		run := f.start("job-replicate", `{"model": "o/n", "input": {"emulate": {"mode": "silent", "after": "1ms", "previews": [["data:image/png;base64,`+picture+`"]]}}}`)
+		untilEventOf(t, f.url, run, "", "node.waiting")
+		f.until("running", func(all []emulate.JobEntry) bool { return len(all) == 2 && all[1].State == emulate.JobRunning })
+		c, err := client.New(client.Config{URL: f.url, Attempts: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if _, err := c.ExternalJobs.Poll(t.Context(), "replicate", f.emu.Books().Jobs[1].ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if status, out := ask(t, "POST", f.url+"/v1/recipe-executions/"+run+"/cancel", "", `{}`); status > 202 {
+			t.Fatal(status, out)
+		}
+		events := untilEventOf(t, f.url, run, "", "run.cancelled")
+		_, after, _ := strings.Cut(events, "node.preview")
+		hash := regexp.MustCompile("sha256_[0-9a-f]{64}").FindString(after)
+		if strings.Count(events, "event: node.preview") != 1 || hash == "" {
+			t.Fatal(events)
+		}
+		resp, err := http.Get(f.url + "/v1/files/" + hash + "/content")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		if text, err := io.ReadAll(resp.Body); err != nil || string(text) != "a picture" {
+			t.Errorf("the file has %q (%d, %v)", text, resp.StatusCode, err)
+		}
+	})
+}
+
+func encoded(v any) string {
+	text, _ := json.Marshal(v) // it was read from JSON
+	return string(text)
 }

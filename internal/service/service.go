@@ -155,7 +155,7 @@ func New(ctx context.Context, n *node.Node, cfg Config) (*Service, error) {
 
 func (s *Service) open(ctx context.Context) error {
 	local, idle := s.cfg.Local, s.Node.Config.Idle
-	s.Node.Observe(s.recipeID)
+	s.Node.Observe(s.recipeID, s.Triggers.Refused)
 	if !s.cfg.Open {
 		s.keys = s.Node.Keys
 		if s.cfg.AdminToken != "" {

@@ -250,6 +250,15 @@ func TestA28_WorkersOfOtherAccounts(t *testing.T) {
 		t.Fatal(status, run)
 	}
 	const want = `{"queue": "default"}`
+	status, other := ask(t, "POST", url+"/v1/keys", owner, `{"name": "of another queue", "role": "worker", "scopes": ["work:gpu", "work:default/triple"]}`)
+	if status != 201 {
+		t.Fatal(status, other)
+	}
+	for _, body := range []string{`{"queue": "default", "actions": ["double"]}`, `{"queue": "other"}`} {
+		if status, out := ask(t, "POST", url+"/v1/workers/lease", other["token"].(string), body); status != 403 {
+			t.Errorf("a key of other queues and actions gets %s: %d %v", body, status, out)
+		}
+	}
 	if status, _ := ask(t, "POST", url+"/v1/workers/lease", viewer, want); status != 403 {
 		t.Errorf("a viewer gets tasks: %d", status)
 	}
@@ -305,6 +314,12 @@ func TestA28_WorkersOfOtherAccounts(t *testing.T) {
 	if status, _ := ask(t, "GET", url+"/v1/files/"+hash, owner, ""); hash == "" || status != 200 {
 		t.Errorf("a file of the operator's worker is not the account's: %q, %d", hash, status)
 	}
+	if got := described(t, url+"/v1/files/"+hash, s.FirstKey, token); got != "text/plain" {
+		t.Errorf("the operator's worker reads of it: %q", got)
+	}
+	if got := described(t, url+"/v1/files/"+hash, theirs, token); got != "" {
+		t.Errorf("the worker of another account reads of it: %q", got)
+	}
 	if put(s.FirstKey, token+"x") != "" {
 		t.Error("a forged lease takes a file")
 	}
@@ -320,4 +335,25 @@ func TestA28_WorkersOfOtherAccounts(t *testing.T) {
 		t.Errorf("%+v, %v", head, err)
 	}
 	p.close(s)
+}
+
+// described returns the type of a file as a worker with a lease reads it; "" = it is not found.
+func described(t *testing.T, url, key, lease string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	req.Header.Set("Roux-Lease", lease)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var f struct{ MimeType string }
+	if err := json.NewDecoder(res.Body).Decode(&f); err != nil {
+		t.Fatal(err)
+	}
+	return f.MimeType
 }

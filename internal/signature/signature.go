@@ -75,7 +75,7 @@ func (s *Scheme) Check() error {
 		return fmt.Errorf("scheme %.40q: want %s, %s or %s", s.Name, Standard, HMAC, Token)
 	}
 	switch {
-	case !headerName(s.Header):
+	case !HeaderName(s.Header):
 		return fmt.Errorf("header: want the name of the header with the %s", map[string]string{HMAC: "signature", Token: "token"}[s.Name])
 	case s.Name == HMAC && s.Encoding != "" && s.Encoding != Hex && s.Encoding != Base64:
 		return fmt.Errorf("encoding %.40q: want %s or %s", s.Encoding, Hex, Base64)
@@ -85,7 +85,9 @@ func (s *Scheme) Check() error {
 	return nil
 }
 
-func headerName(text string) bool {
+// HeaderName reports whether a text can name the header of a scheme: letters, digits, dashes and
+// underscores, up to 100.
+func HeaderName(text string) bool {
 	for _, c := range text {
 		if c != '-' && c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
 			return false
@@ -94,8 +96,8 @@ func headerName(text string) bool {
 	return text != "" && len(text) <= 100
 }
 
-// Secret reports whether a text can be the secret of the scheme.
-func (s *Scheme) Secret(text string) bool {
+// ValidSecret reports whether a text can be the secret of the scheme.
+func (s *Scheme) ValidSecret(text string) bool {
 	_, ok := s.key(text)
 	return ok
 }

@@ -183,7 +183,7 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	s := Scheme{Name: Standard}
-	if !s.Secret(secret) || s.Secret("whsec_") || s.Secret("not base64") {
+	if !s.ValidSecret(secret) || s.ValidSecret("whsec_") || s.ValidSecret("not base64") {
 		t.Error("secrets of Standard Webhooks")
 	}
 }

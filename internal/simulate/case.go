@@ -31,6 +31,8 @@ type Case struct {
 
 	// Pays is true when the accounts of some worlds pay, and may have too few credits.
 	Pays bool
+	// Scheduled is true when schedules start runs in some worlds.
+	Scheduled bool
 	// Prices are the same actions at other prices, to which those of a world that pays
 	// change while runs go on.
 	Prices []engine.Actions

@@ -15,8 +15,9 @@ import (
 // call.
 type disk struct {
 	*memory.Store
-	p    *process
-	open int // calls under way (F48: readers that pause hold none)
+	p     *process
+	epoch uint64
+	open  int // calls under way (F48: readers that pause hold none)
 }
 
 // processDied is the panic value of a call in which the process dies.
@@ -46,7 +47,9 @@ func (d *disk) Own(ctx context.Context) (uint64, error) {
 		return 0, errRead
 	}
 	d.p.w.owner = d.p
-	return d.Store.Own(ctx)
+	epoch, err := d.Store.Own(ctx)
+	d.epoch = epoch
+	return epoch, err
 }
 
 // Commit implements store.Store. The checker sees every batch that was synced.

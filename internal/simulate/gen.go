@@ -51,7 +51,7 @@ func (Drawn) Case(n uint64) (*Case, error) {
 	}
 	list := drawFile(dice)
 	c := &Case{
-		Name: fmt.Sprintf("drawn %d", n), Recipe: src, Plan: p, Others: others, Actions: drawnActions, Prices: drawnPrices, Pays: true,
+		Name: fmt.Sprintf("drawn %d", n), Recipe: src, Plan: p, Others: others, Actions: drawnActions, Prices: drawnPrices, Pays: true, Scheduled: true,
 		Parameters: map[string]any{
 			"zero": int64(0), "list": []any{int64(1), "two"}, "file": list.Hash,
 			"when": drawnWhen,

@@ -73,7 +73,7 @@ func (g *nester) replace(st *recipe.Step, levels int) {
 	if g.dice.IntN(6) == 0 {
 		child.MaxCredits = int64(1 + g.dice.IntN(12))
 	}
-	st.Action, st.Recipe, st.Contracts = nil, child, nil
+	st.Action, st.Recipe, st.Contracts, st.Moderation, st.Cache = nil, child, nil, nil, nil
 }
 
 // smallRecipe draws a recipe for a child run.

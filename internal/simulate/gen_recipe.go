@@ -3,10 +3,13 @@
 package simulate
 
 import (
+	"math/rand/v2"
 	"slices"
 
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/simulate/answer"
 )
 
 // One is a Source with a single recipe: every schedule plays it.
@@ -16,7 +19,7 @@ type One struct {
 }
 
 // NewOne returns a source for the plan of a user's recipe. The actions are those it
-// was compiled with. They are not executed; [Answers] makes their outputs.
+// was compiled with. They are not executed; package answer makes their outputs.
 func NewOne(name string, text []byte, p *plan.Plan, actions engine.Actions, input map[string]any, files []File) *One {
 	c := Case{Name: name, Recipe: text, Plan: p, Actions: actions, Parameters: input, Files: files, Payloads: map[string]any{}}
 	for _, q := range family(p) {
@@ -59,8 +62,16 @@ func (o *One) Case(uint64) (*Case, error) {
 	c := o.c
 	// Each Case has its own answers, because they cache schemas and several goroutines
 	// may play.
-	a := NewAnswers(c.Actions, c.Files)
-	a.fixed = o.fixed
-	c.Answer = a.Answer
+	a := answer.New(c.Actions, hashesOf(c.Files), o.fixed)
+	c.Answer = func(dice *rand.Rand, t *machine.Task, _ []byte) []byte {
+		return a.Answer(dice, answer.Call{Step: t.StepPath, Action: t.Pin.Name, Version: t.Pin.Version, Contract: t.OutputC})
+	}
 	return &c, nil
+}
+
+func hashesOf(files []File) (hashes []string) {
+	for i := range files {
+		hashes = append(hashes, files[i].Hash)
+	}
+	return hashes
 }

@@ -10,7 +10,7 @@ import (
 // TestDrawnCases: every number gives a recipe that compiles, and always the same one.
 func TestDrawnCases(t *testing.T) {
 	var wide, deep, windows, registered, circles int
-	for i := range uint64(400) {
+	for i := range uint64(600) {
 		a, err := Drawn{}.Case(i)
 		if err != nil {
 			t.Fatal(err)

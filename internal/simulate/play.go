@@ -66,6 +66,8 @@ func (w *World) play() (err error) {
 			for _, r := range p.readers {
 				r.cut()
 			}
+			p.dead = true
+			p.abortCalls()
 		}
 		switch v := recover().(type) {
 		case nil:
@@ -191,6 +193,9 @@ func (w *World) finish() {
 		if !stalled {
 			w.checker.checkCancelled(p)
 		}
+		if !stalled && p.finishSchedules() {
+			continue
+		}
 		if w.unfinished() == "" && len(p.requests) == 0 && !stalled && !p.stage.Recovering() { // a slot may be freed by a run that is read again
 			return
 		}
@@ -215,6 +220,9 @@ func (w *World) finish() {
 		}
 		if !stalled {
 			at = w.checkWakeup(p, at)
+		}
+		if lapse := p.nextLeaseExpiry(); lapse != 0 {
+			at = min(at, lapse)
 		}
 		w.tracef("wait %d µs, %d runs in memory", at-p.now(), p.stage.Loaded())
 		w.mono += max(1, at-p.now())
@@ -284,6 +292,8 @@ func (p *process) round() (moved bool) {
 		moved = p.work() || moved
 	}
 	moved = p.serve() || moved
+	moved = p.drainRemoteWorkers() || moved
+	moved = p.lookAtSchedules() || moved
 	moved = p.deliver(1_000) || moved
 	moved = p.pump() || moved
 	return moved
@@ -352,6 +362,7 @@ func (w *World) checkLoaded(p *process) {
 
 // checkEnd asserts what must be true at the end.
 func (w *World) checkEnd() {
+	w.checkDeliveries()
 	p := w.procs[0]
 	for n := 0; len(p.readers)+len(w.readers) > 0; n++ {
 		if p.read(); n > 10_000 {
@@ -378,6 +389,8 @@ func (w *World) checkEnd() {
 		w.fail("%d requests were never answered", len(p.requests))
 	}
 	w.checkJobs()
+	p.checkNoTasks()
+	w.checkSchedulesEnd(p)
 	w.checkIdempotency()
 	w.checker.checkFamilies()
 	w.checker.checkSettled()
@@ -418,6 +431,9 @@ func (w *World) checkIdempotency() {
 // which are drawn at every turn of the schedule.
 func (w *World) hash() uint64 {
 	h := mix(mix(w.seed, uint64(w.stats.Transitions)), w.dice.Uint64())
+	if w.schedules != nil {
+		h = mix(h, w.schedules.sum)
+	}
 	for _, t := range w.checker.all {
 		h = mix(hashBytes(h, []byte(t.key.Run)), t.sum)
 		if t.deleted {
@@ -425,4 +441,20 @@ func (w *World) hash() uint64 {
 		}
 	}
 	return h
+}
+
+// TailLines is how many lines of the trace the report of a violation shows.
+const TailLines = 50
+
+// ReplayTail plays a seed again, which gives the same schedule, and returns the last
+// lines of its trace. opt must be the options of the first time.
+func ReplayTail(opt Options, seed uint64) (lines []string, res Result, err error) {
+	opt.Cells, opt.Durable = nil, nil
+	opt.Trace = func(line string) {
+		if lines = append(lines, line); len(lines) >= 4*TailLines {
+			lines = slices.Delete(lines, 0, 3*TailLines)
+		}
+	}
+	res, err = NewPlayer(opt).Play(seed)
+	return lines[max(0, len(lines)-TailLines):], res, err
 }

@@ -57,6 +57,12 @@ func TestSchedules(t *testing.T) {
 			t.Errorf("%s never struck", name)
 		}
 	})
+	if min(all.TasksGranted, all.TaskAnswersLost, all.TasksLost, all.TasksInterrupted, all.TasksAdopted, all.LateResults, all.TasksHandedOn) == 0 {
+		t.Errorf("remote workers did too little: %+v", all)
+	}
+	if all.Scheduled.Least() == 0 {
+		t.Errorf("schedules did too little: %+v", all.Scheduled)
+	}
 	if all.Suspended == 0 || all.Quarantined == 0 || all.Removed == 0 || all.Reads == 0 {
 		t.Errorf("%d runs were suspended, %d quarantined, %d removed, %d events read: the worlds cover too little",
 			all.Suspended, all.Quarantined, all.Removed, all.Reads)

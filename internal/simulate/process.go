@@ -10,6 +10,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/jobs"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -23,11 +24,17 @@ type process struct {
 	base  int64 // the wall clock at its start
 	born  int64 // the world's clock at its start
 
-	inbox    []*engine.Message
-	delayed  []*engine.Message // delayed reports
-	tasks    []*task
-	requests []*request
-	readers  []*reader
+	inbox        []*engine.Message
+	delayed      []*engine.Message // delayed reports
+	tasks        []*task
+	requests     []*request
+	readers      []*reader
+	keeper       *jobs.Keeper   // acts upon webhooks; nil = the service has no jobs
+	leases       *leases        // nil = the world has no remote workers
+	schedules    *schedulerHost // nil = it has no schedules
+	calls        []*call        // of the manager of leases and the scheduler, that wait
+	currentCall  *call          // the one that goes on now
+	settlingCall *call          // the one that an effect belongs to
 
 	commitState commitState
 	batch       []store.Transition
@@ -61,6 +68,9 @@ func (w *World) boot() *process {
 		w.tracef("boot at %d", w.mono)
 		cfg.Logger = w.logger
 	}
+	p.keepJobs()
+	p.startLeases()
+	cfg.Jobs = p.jobsChanged
 	var err error
 	p.call(func() { p.stage, err = engine.OpenStage(context.Background(), cfg, w.plans, p.now()) })
 	if p.dead || err != nil {
@@ -68,7 +78,16 @@ func (w *World) boot() *process {
 		return nil
 	}
 	p.stage.Observe(w)
+	p.startSchedules()
 	w.procs = append(w.procs, p)
+	if p.keeper != nil {
+		if err := p.keeper.Load(w.ctx()); err != nil {
+			w.fail("F14: the webhooks that wait cannot be read: %v", err)
+		}
+	}
+	if p.leases != nil {
+		p.leases.load()
+	}
 	p.stage.Live(func(l engine.LiveRun) {
 		if t := w.checker.record(l.Key); l.Run.Last() != t.journal.Last() {
 			w.fail("I2: run %s was loaded to event %d and was synced to %d", l.Key.Run, l.Run.Last(), t.journal.Last())
@@ -133,6 +152,7 @@ func (p *process) die() {
 			w.zombies = append(w.zombies, t) // the worker continues, and reports to a later process
 		}
 	}
+	p.abortCalls()
 }
 
 // handle hands messages to the engine.
@@ -145,6 +165,7 @@ func (p *process) handle(ms ...*engine.Message) {
 		p.act()
 	}
 	p.collectAnswers()
+	p.resumeAnswered()
 }
 
 // deliver hands in some of the messages that have arrived, in some order.
@@ -202,6 +223,7 @@ func (p *process) commit() bool {
 	if !p.dead {
 		p.act()
 		p.collectAnswers()
+		p.resumeAnswered()
 	}
 	return true
 }
@@ -280,7 +302,7 @@ func (p *process) act() {
 		}
 		switch ef.Kind {
 		case machine.CmdDispatch:
-			if ef.Settles {
+			if ef.Settles != nil {
 				p.settle(ef)
 				break
 			}

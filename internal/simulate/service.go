@@ -3,10 +3,12 @@
 package simulate
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"slices"
 
+	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/jobs"
@@ -29,10 +31,12 @@ type job struct {
 	id        string
 	result    machine.Input // how it ends
 	output    uint64        // hash of that
+	remote    bool          // a remote worker has submitted it
 	done      bool
 	cancelled bool
 	said      int   // how often it has said that it is done
 	saidAt    int64 // when it last did, in the time of the world
+	webhooks  int   // that were sent to the keeper of jobs
 }
 
 const provider = "acme"
@@ -65,24 +69,13 @@ func (p *process) submit(k *task) bool {
 		i, s.jobs = len(s.jobs), append(s.jobs, j)
 	}
 	j := s.jobs[i]
+	w.ends(k.ef.Key.Run, k.ef.Task, j.result.Err) // the same job, if it has the same key
 	if j.result.Outcome == machine.Success {
 		k.run.reported[report{k.ef.Ref, k.ef.Fence}] = j.output
 	}
-	in := machine.Input{Kind: machine.InResult, Outcome: machine.Submitted, InputHash: k.hash, Job: &machine.Submission{
+	p.reportSubmission(k, &machine.Submission{
 		Job: journal.Job{Provider: provider, ID: id}, TTLMS: pick[int64](s.dice, 0, 0, 1_000, 60_000, 3_600_000),
-	}}
-	if w.happens(AttemptLost) { // the service has accepted the job, and nobody hears of it (F15)
-		p.report(p.stage.Report(&k.ef, machine.Input{Kind: machine.InWorkerLost}, false))
-	} else {
-		p.report(p.stage.Report(&k.ef, in, false))
-	}
-	for n := 0; n < 2 && w.happens(ReportDoubled); n++ {
-		p.report(p.stage.Report(&k.ef, in, false))
-	}
-	if len(w.zombies) < 20 && w.happens(ReportLate) {
-		k.reported = &in
-		w.zombies = append(w.zombies, k)
-	}
+	})
 	return true
 }
 
@@ -94,36 +87,43 @@ func (p *process) serve() (moved bool) {
 	if len(s.jobs) == 0 || p.dead {
 		return false
 	}
+	moved = p.actUpon()
+	if p.dead {
+		return moved
+	}
 	if w.noFaults {
 		for _, j := range s.jobs {
 			moved = p.tell(j) || moved
 		}
 		return moved
 	}
-	return p.tell(s.jobs[s.dice.IntN(len(s.jobs))])
+	return p.tell(s.jobs[s.dice.IntN(len(s.jobs))]) || moved
 }
 
 // tell lets the service do something about one job.
 func (p *process) tell(j *job) bool {
 	w := p.w
 	s := &w.service
-	if ended, ok := w.jobRecord(jobs.KindEnded, j.id); ok && !j.done {
+	if ended, ok := w.jobRecord(jobs.KindEnded, provider, j.id); ok && !j.done {
 		w.fail("X131: job %s has ended for run %s, and the service has neither finished it nor been told", j.id, ended.Run)
 	}
 	if !j.done && (w.noFaults || s.dice.IntN(4) == 0) {
 		j.done = !j.cancelled
 	}
-	known, waits := w.jobRecord(jobs.KindJob, j.id)
-	if _, cancel := w.jobRecord(jobs.KindCancel, j.id); cancel {
+	known, waits := w.jobRecord(jobs.KindJob, provider, j.id)
+	if _, cancel := w.jobRecord(jobs.KindCancel, provider, j.id); cancel {
 		if !w.noFaults && s.dice.IntN(3) > 0 {
 			return false
 		}
 		j.cancelled = !j.done
-		w.dropJob(p, j.id)
+		w.dropJob(p, provider, j.id)
+		return true
+	}
+	if p.webhook(j, waits) {
 		return true
 	}
 	if !waits {
-		if known, waits = w.jobRecord(jobs.KindEnded, j.id); !waits || w.noFaults || j.said == 0 || j.said > 3 {
+		if known, waits = w.jobRecord(jobs.KindEnded, provider, j.id); !waits || w.noFaults || j.said == 0 || j.said > 3 {
 			return false // a job that is not known yet: the delivery waits for its id
 		}
 	}
@@ -133,20 +133,32 @@ func (p *process) tell(j *job) bool {
 	j.said++
 	j.saidAt = w.mono
 	source := pick(s.dice, journal.FromWebhook, journal.FromPoll)
-	m := p.stage.Settle(&known, source)
+	m := p.stage.Settle(&known, source, byService)
 	if w.noFaults {
 		p.inbox = append(p.inbox, m)
 	} else {
 		p.report(m)
 	}
 	if !w.noFaults && s.dice.IntN(3) == 0 { // the other way, too
-		p.report(p.stage.Settle(&known, journal.FromWebhook+journal.FromPoll-source))
+		p.report(p.stage.Settle(&known, journal.FromWebhook+journal.FromPoll-source, byService))
 	}
 	return true
 }
 
+// byService stands for the answer of the service, which is in its books.
+func byService(context.Context, *action.Task) (action.Result, error) {
+	return action.Result{}, errByService
+}
+
+var errByService = errors.New("the service knows")
+
 // settle reports how a job has ended that a step waits for.
 func (p *process) settle(ef *engine.Effect) {
+	p.settlingCall = nil
+	if _, err := ef.Settles(p.w.ctx(), nil); !errors.Is(err, errByService) {
+		p.settleCall(ef)
+		return
+	}
 	id := "job-" + ef.Task.EffectKey
 	i := slices.IndexFunc(p.w.service.jobs, func(j *job) bool { return j.id == id })
 	if i < 0 {
@@ -158,11 +170,20 @@ func (p *process) settle(ef *engine.Effect) {
 	}
 	in := j.result
 	in.InputHash = nil
-	p.report(p.stage.Report(ef, in, false))
+	if at := (report{ef.Ref, ef.Fence}); j.remote && in.Outcome == machine.Success {
+		of := p.w.checker.record(ef.Key).remote
+		of[at] = append(of[at], j.output)
+	}
+	p.w.moderate(ef.Task, &in, true)
+	m := p.stage.Report(ef, in, false)
+	if c := p.settlingCall; c != nil {
+		c.message = m // that the keeper waits for
+	}
+	p.report(m)
 }
 
 // jobRecord reads a record of a job.
-func (w *World) jobRecord(kind, id string) (j jobs.Job, ok bool) {
+func (w *World) jobRecord(kind, provider, id string) (j jobs.Job, ok bool) {
 	r, err := w.mem.Record(w.ctx(), store.RecordKey{Kind: kind, ID: provider + "/" + id})
 	if errors.Is(err, fault.RecordNotFound) {
 		return j, false
@@ -178,13 +199,13 @@ func (w *World) jobRecord(kind, id string) (j jobs.Job, ok bool) {
 
 // dropJob removes the records of a job that was cancelled. A process that is not the owner
 // cannot.
-func (w *World) dropJob(p *process, id string) {
+func (w *World) dropJob(p *process, provider, id string) {
 	erase := func(key store.RecordKey) store.RecordChange {
 		return store.RecordChange{Delete: true, Record: store.Record{RecordKey: key, Revision: store.AnyRevision}}
 	}
 	var err error
 	p.call(func() {
-		err = p.stage.PutRecords(w.ctx(), erase(jobs.CancelKey(provider, id)), erase(jobs.Key(provider, id)))
+		_, err = p.stage.PutRecords(w.ctx(), erase(jobs.CancelKey(provider, id)), erase(jobs.Key(provider, id)))
 	})
 	if err != nil {
 		w.tracef("job %s could not be forgotten: %v", id, err)
@@ -192,12 +213,12 @@ func (w *World) dropJob(p *process, id string) {
 }
 
 // waitingJobs counts the jobs of an action that steps wait for, by the synced events.
-func (w *World) waitingJobs(action string) (n int) {
-	if len(w.service.jobs) == 0 {
+func (w *World) waitingJobs(action, account string) (n int) {
+	if len(w.service.jobs) == 0 && w.remote == nil {
 		return 0
 	}
 	for _, t := range w.checker.all {
-		if t.deleted || t.replica == nil || t.replica.Start() == nil {
+		if t.deleted || t.replica == nil || t.replica.Start() == nil || account != "" && t.key.Account != account {
 			continue
 		}
 		t.replica.EachJob(func(ref journal.Ref, _ journal.Fence, _, _ string) {
@@ -212,20 +233,30 @@ func (w *World) waitingJobs(action string) (n int) {
 // checkJobs asserts that the store keeps exactly the jobs that steps wait for, by the synced
 // events of their runs, and those that are to be cancelled (X128).
 func (w *World) checkJobs() {
-	if len(w.service.jobs) == 0 {
+	type named struct{ provider, id string }
+	var all []named
+	for _, j := range w.service.jobs {
+		all = append(all, named{provider, j.id})
+	}
+	if w.remote != nil {
+		for _, t := range w.remote.tasks {
+			all = append(all, named{jobs.Workers, t.id})
+		}
+	}
+	if len(all) == 0 {
 		return
 	}
-	waiting := map[string]store.Key{}
+	waiting := map[named]store.Key{}
 	for _, t := range w.checker.all {
 		if t.deleted || t.replica == nil {
 			continue
 		}
-		t.replica.EachJob(func(_ journal.Ref, _ journal.Fence, _, id string) { waiting[id] = t.key })
+		t.replica.EachJob(func(_ journal.Ref, _ journal.Fence, provider, id string) { waiting[named{provider, id}] = t.key })
 	}
-	for _, j := range w.service.jobs {
-		known, kept := w.jobRecord(jobs.KindJob, j.id)
-		_, cancel := w.jobRecord(jobs.KindCancel, j.id)
-		key, waits := waiting[j.id]
+	for _, j := range all {
+		known, kept := w.jobRecord(jobs.KindJob, j.provider, j.id)
+		_, cancel := w.jobRecord(jobs.KindCancel, j.provider, j.id)
+		key, waits := waiting[j]
 		switch {
 		case waits && (!kept || cancel || known.Key() != key):
 			w.fail("X128: run %s waits for job %s, of which the store keeps %+v, cancelled %t", key.Run, j.id, known, cancel)

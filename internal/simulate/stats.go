@@ -5,6 +5,7 @@ package simulate
 import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/simulate/timetable"
 )
 
 // numKinds is more than the number of any kind of event.
@@ -27,10 +28,21 @@ type Stats struct {
 	Quarantined int64
 	Reads       int64 // events that readers saw
 	Removed     int64 // runs removed
-	Faults      [numFaults]int64
-	Kinds       [numKinds]int64   // events by machine.EventKind
-	Inputs      [32]int64         // turns by machine.InputKind
-	Steps       [plan.Kinds]int64 // that completed or failed, by kind
+
+	// Of remote workers: leases that were granted, answers with a task that were lost, tasks that
+	// were taken from a silent worker, that ended because they were lost too often, that a process
+	// found at its start, and results that did not count.
+	TasksGranted, TaskAnswersLost, TasksLost, TasksInterrupted, TasksAdopted, LateResults, TasksHandedOn int64
+
+	Scheduled timetable.Counts
+
+	// Webhooks that the keeper of jobs has acted upon, and those that came before their job was known.
+	Webhooks, EarlyWebhooks int64
+
+	Faults [numFaults]int64
+	Kinds  [numKinds]int64   // events by machine.EventKind
+	Inputs [32]int64         // turns by machine.InputKind
+	Steps  [plan.Kinds]int64 // that completed or failed, by kind
 }
 
 // Add adds the counts of o.
@@ -42,9 +54,13 @@ func (s *Stats) Add(o *Stats) {
 		{&s.Transitions, o.Transitions}, {&s.Events, o.Events}, {&s.Commits, o.Commits}, {&s.Runs, o.Runs}, {&s.Ended, o.Ended},
 		{&s.Requests, o.Requests}, {&s.Effects, o.Effects}, {&s.Crashes, o.Crashes}, {&s.Suspended, o.Suspended},
 		{&s.Quarantined, o.Quarantined}, {&s.Reads, o.Reads}, {&s.Removed, o.Removed},
+		{&s.TasksGranted, o.TasksGranted}, {&s.TaskAnswersLost, o.TaskAnswersLost}, {&s.TasksLost, o.TasksLost},
+		{&s.TasksInterrupted, o.TasksInterrupted}, {&s.TasksAdopted, o.TasksAdopted}, {&s.LateResults, o.LateResults}, {&s.TasksHandedOn, o.TasksHandedOn},
+		{&s.Webhooks, o.Webhooks}, {&s.EarlyWebhooks, o.EarlyWebhooks},
 	} {
 		*f.to += f.from
 	}
+	s.Scheduled.Add(&o.Scheduled)
 	for i := range s.Faults {
 		s.Faults[i] += o.Faults[i]
 	}

@@ -190,6 +190,7 @@ func (w *World) newStart() *engine.StartRequest {
 		Account: pick(w.dice, accounts[:]...), Plan: w.c.Plan, Recipe: w.c.Name, Parameters: w.c.Parameters, Files: w.files,
 		MaxCredits: w.bank.limit(), Key: w.bank.key(),
 	}
+	req.NoCache = w.cachedResults.dice.IntN(4) == 0
 	if n := len(w.c.Others); n > 0 && w.dice.IntN(3) == 0 {
 		req.Plan = w.c.Others[w.dice.IntN(n)]
 	}

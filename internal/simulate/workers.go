@@ -10,20 +10,23 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/worker"
 )
 
 // A task is an attempt that a simulated worker carries out.
 type task struct {
-	ef        engine.Effect
-	run       *runRecord
-	input     []byte
-	hash      []byte
-	fail      *machine.Failure // the failure of rendering its input
-	hangs     bool             // it ends only when it is told to stop
-	previewed bool             // it hangs, and may have sent a preview
-	cancelled bool
-	report    *engine.Message // its report was sent, and its action continues
-	reported  *machine.Input  // the report to send again; nil = none
+	ef         engine.Effect
+	run        *runRecord
+	input      []byte
+	hash       []byte
+	fail       *machine.Failure // the failure of rendering its input
+	hangs      bool             // it ends only when it is told to stop
+	previewed  bool             // it hangs, and may have sent a preview
+	cancelled  bool
+	cached     worker.Cache    // nil = its step uses no earlier results
+	cacheScope string          // what it has in common with attempts that may have its result
+	report     *engine.Message // its report was sent, and its action continues
+	reported   *machine.Input  // the report to send again; nil = none
 }
 
 // dispatch gives an attempt to a worker.
@@ -47,6 +50,8 @@ func (p *process) dispatch(t *runRecord, ef *engine.Effect) {
 	t.dispatched[at] = struct{}{}
 	k := &task{ef: *ef, run: t, hangs: w.happens(ActionHangs)}
 	k.input, k.hash, k.fail = ef.Task.Render()
+	k.prepareCache(w)
+	w.calls(k)
 	p.tasks = append(p.tasks, k)
 	p.checkBounds(k)
 }
@@ -63,7 +68,10 @@ func (p *process) checkBounds(k *task) {
 			same++
 		}
 	}
-	same += w.waitingJobs(k.ef.Task.Pin.Name)
+	w.checkKey(p, k)
+	if p == w.owner { // one that was replaced knows nothing of the jobs of its successor
+		same += w.waitingJobs(k.ef.Task.Pin.Name, "")
+	}
 	if most := w.faults.config.Concurrency; all > most {
 		w.fail("I15: %d attempts are under way, %d may be", all, most)
 	}
@@ -94,7 +102,7 @@ func (p *process) work() bool {
 		}
 		if k := p.tasks[i]; !k.previewed && !w.noFaults {
 			if k.previewed = true; w.dice.IntN(4) > 0 {
-				p.report(p.stage.Report(&k.ef, preview(), false)) // and then it hangs
+				p.report(p.stage.Report(&k.ef, w.moderateReport(k.ef.Task, preview()), false)) // and then it hangs
 				return true
 			}
 		}
@@ -126,7 +134,7 @@ func (p *process) work() bool {
 			w.zombies = append(w.zombies, k) // it was only presumed dead (F07)
 		}
 	case !w.noFaults && w.dice.IntN(8) == 0:
-		p.report(p.stage.Report(&k.ef, w.progress(), false))
+		p.report(p.stage.Report(&k.ef, w.moderateReport(k.ef.Task, w.progress()), false))
 	default:
 		done()
 		p.finish(k)
@@ -157,10 +165,19 @@ func preview() machine.Input {
 // finish reports the end of an attempt.
 func (p *process) finish(k *task) {
 	w := p.w
-	if p.submit(k) {
-		return
+	in, cached := w.cachedResult(k)
+	if cached {
+		w.ends(k.ef.Key.Run, k.ef.Task, &notCalled)
+	} else {
+		if p.submitRemote(k) || p.submit(k) {
+			return
+		}
+		in = w.outcome(k)
 	}
-	in := w.outcome(k)
+	w.moderate(k.ef.Task, &in, false)
+	if !cached {
+		w.storeResult(k, &in)
+	}
 	if w.happens(ActionHolds) {
 		k.report = p.stage.Report(&k.ef, in, true)
 		p.inbox = append(p.inbox, k.report)
@@ -200,6 +217,7 @@ func (w *World) outcome(k *task) machine.Input {
 	if in.Outcome == machine.Success {
 		k.run.reported[report{k.ef.Ref, k.ef.Fence}] = hashBytes(1, in.Output)
 	}
+	w.ends(k.ef.Key.Run, k.ef.Task, in.Err)
 	return in
 }
 
@@ -216,8 +234,10 @@ func (w *World) failure() *machine.Failure {
 		return &machine.Failure{Code: fault.OutputContractViolation, Msg: "not as promised", Phase: "output", Violations: []string{"output: no"}}
 	case 4:
 		return &machine.Failure{Code: fault.StepFailed, Msg: "no"}
+	case 5:
+		return &machine.Failure{Code: fault.ProviderError, Msg: "it said no", Unknown: w.deeds.dice.IntN(3) == 0} // or a proxy said so
 	default:
-		return &machine.Failure{Code: fault.ServiceUnavailable, Msg: "down"}
+		return &machine.Failure{Code: fault.ServiceUnavailable, Msg: "down", Unknown: w.deeds.dice.IntN(2) == 0}
 	}
 }
 
@@ -243,7 +263,9 @@ func (p *process) lateReport() {
 		p.report(p.stage.Report(&k.ef, *k.reported, false))
 		return
 	}
-	p.report(p.stage.Report(&k.ef, w.outcome(k), false))
+	in := w.outcome(k)
+	w.moderate(k.ef.Task, &in, false)
+	p.report(p.stage.Report(&k.ef, in, false))
 }
 
 // sameNumbered finds a worker whose attempt has the same number as one that runs now,

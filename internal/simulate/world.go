@@ -8,7 +8,9 @@ import (
 	"math/rand/v2"
 	"strings"
 
+	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/jobs"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/program"
@@ -46,25 +48,31 @@ type Options struct {
 
 // A World is one running schedule.
 type World struct {
-	opt       *Options
-	seed      uint64
-	dice      *rand.Rand
-	c         *Case
-	faults    faultProfile
-	plans     *program.Cache
-	mem       *memory.Store
-	blobs     memoryFiles
-	files     []journal.File
-	checker   checker
-	bank      *bank // nil = no account pays
-	service   service
-	pauseDice *rand.Rand
-	unpaused  int64            // when all runs were last told to go on
-	prices    int              // those of Case.Prices that apply now, counted from 1; 0 = those of Case.Actions
-	limit     int              // of live runs of an account; 0 = none
-	roomSince map[string]int64 // by account: since when a run could be admitted
-	stats     Stats
-	turn      turnBefore
+	opt           *Options
+	seed          uint64
+	dice          *rand.Rand
+	c             *Case
+	faults        faultProfile
+	plans         *program.Cache
+	mem           *memory.Store
+	blobs         memoryFiles
+	files         []journal.File
+	checker       checker
+	bank          *bank // nil = no account pays
+	service       service
+	deeds         deeds
+	remote        *remoteWorkers // nil = there are no remote workers
+	schedules     *schedules     // nil = there are none
+	moderators    moderators
+	cachedResults cachedResults
+	pauseDice     *rand.Rand
+	unpaused      int64            // when all runs were last told to go on
+	prices        int              // those of Case.Prices that apply now, counted from 1; 0 = those of Case.Actions
+	limit         int              // of live runs of an account; 0 = none
+	keyLimit      int              // see keyLimits
+	roomSince     map[string]int64 // by account: since when a run could be admitted
+	stats         Stats
+	turn          turnBefore
 
 	mono   int64 // monotonic time, µs
 	skew   int64 // offset of the wall clock
@@ -131,13 +139,20 @@ func newWorld(seed uint64, c *Case, progs programs, plans *program.Cache, opt *O
 	if c.Pays {
 		w.bank = paying(seed)
 	}
+	w.schedules = newSchedules(w)
 	if opt.tune != nil {
 		opt.tune(w)
 	}
 	w.checker = checker{w: w, prog: progs[c.Plan.Key()], progs: progs, runs: map[store.Key]*runRecord{}, books: map[string]*book{}, followers: map[string]*follower{}}
 	w.faults.config.Accounts = w.rules
 	w.service = newService(seed)
-	w.faults.config.JobSlots = map[string]bool{provider: true}
+	w.deeds = newDeeds(seed)
+	w.moderators = newModerators(seed)
+	w.faults.config.Moderators = func([]string) (action.ModerationGateway, error) { return nil, nil } // see moderate
+	w.cachedResults = newCachedResults(seed)
+	w.remote = newRemoteWorkers(w)
+	w.faults.config.JobSlots = map[string]bool{provider: true, jobs.Workers: w.remote != nil}
+	w.faults.config.Limits, w.keyLimit = keyLimits(seed)
 	w.blobs = memoryFiles{w: w, files: map[string]*File{}}
 	for i := range c.Files {
 		f := &c.Files[i]
@@ -289,6 +304,8 @@ func (w *World) step() {
 	p.bankAction()
 	p.pauseAction()
 	p.serve()
+	p.stepRemoteWorkers()
+	p.stepSchedules()
 	if p.dead {
 		return
 	}
@@ -330,7 +347,7 @@ func (p *process) clean() {
 
 // checkBetweenSteps asserts what holds between two steps.
 func (w *World) checkBetweenSteps() {
-	if w.service.chance(25) {
+	if w.service.chance(25) || w.remote != nil && w.remote.dice.IntN(8) == 0 {
 		w.checkJobs()
 	}
 	for _, p := range w.procs {

@@ -1,43 +1,93 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package slots decides which of the steps that want an attempt get one.
+// Package slots decides which of the steps that want an attempt get one, and when.
 //
-// A step passes its limits in one fixed order (action, provider, engine) and holds a
-// slot of each until its attempt ends. Because the order is fixed, two steps can never
-// wait for each other. Each limit serves accounts in rotation and an account's steps in
-// order of arrival, so a flood of steps from one account delays another account by at
-// most one round. A grant costs O(1).
+// A step passes its limits in one fixed order (action, provider, those of the configuration by
+// name, engine) and holds a slot of each until its attempt ends. Because the order is fixed, two
+// steps can never wait for each other. A step that has a slot of each begins if all its throttles
+// permit it at that time: rates, sums, a service that has asked to wait, one that fails. If one
+// does not, the step gives its slots back and waits at the throttle, which lets it try again when
+// that can help; so nobody who waits for time keeps a slot from others.
+//
+// Limits and throttles serve accounts in rotation, and an account's steps by priority and in
+// order of arrival, so a flood of steps from one account delays another account by at most one
+// round. A grant costs O(1) for each limit that applies, and where priorities or throttles make
+// requests wait in another order than that of their arrival, the logarithm of what waits.
 //
 // The package stores nothing: after a restart the engine counts the open attempts
-// again. It starts no goroutine, and its caller must synchronize; only Usage may be called at
-// any time.
+// again. It reads no clock, starts no goroutine, and its caller must synchronize; only Usage may
+// be called at any time.
 package slots
 
 import (
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/store"
 )
 
 // A Request is a step instance's request for an attempt. It lasts until that attempt
 // ends. H is what the caller stores with it.
 type Request[H any] struct {
-	Account string
+	Key     store.Key
 	Ref     journal.Ref
 	Fence   journal.Fence // of its attempt, once it has started
 	Holder  H
+	*Demand // nil = none of it
 
-	limits    []*Limit[H]
-	passed    int       // limits held: limits[:passed]
-	waitingAt *Limit[H] // the limit whose queue it is in, or nil
-	reported  *Limit[H] // the limit that EachBlocked last reported, or nil
+	route     *Route[H]
+	claims    []claim // for the route's throttles; nil until it has passed or was counted
+	arrival   uint64
+	waitingAt *queue[H] // the queue it is in, or nil
+	transit   *group[H] // that of the throttle which has let it out, until it waits elsewhere or has passed
+	reported  *queue[H] // where EachBlocked last reported it, or nil
+	passed    int32     // limits held: limits()[:passed]
+	reports   uint8
+	// InFlight is true while the attempt is carried out, see Table.
+	InFlight  bool
 	withdrawn bool
+	settled   bool // see Arbiter.Settle
 	parted    bool // see Arbiter.Part
 }
+
+// A Demand is what limits depend on, beyond the route.
+type Demand struct {
+	Retry   bool      // the step has failed before
+	Tokens  int64     // that the attempt may use; 0 = not known
+	Credits int64     // that it may cost, in millionths
+	Ranks   []float64 // the priorities at the rules of the route, in its order; nil = all are 0
+}
+
+// ID identifies the attempt, once it has started.
+func (r *Request[H]) ID() ID { return ID{r.Key, r.Ref, r.Fence} }
+
+// limits are those of the route: without the engine's, which is the last, once it has parted.
+func (r *Request[H]) limits() []*Limit[H] {
+	if r.parted {
+		return r.route.limits[:len(r.route.limits)-1]
+	}
+	return r.route.limits
+}
+
+// retry reports whether the step has failed before.
+func (r *Request[H]) retry() bool { return r.Demand != nil && r.Retry }
 
 // Parted reports whether the attempt holds no slot of the engine, see Arbiter.Part.
 func (r *Request[H]) Parted() bool { return r.parted }
 
 // Withdrawn reports whether the request has ended.
 func (r *Request[H]) Withdrawn() bool { return r.withdrawn }
+
+// rank is the request's priority at a limit or a throttle of a rule.
+func (r *Request[H]) rank(of *Rule) float64 {
+	if of == nil || r.Demand == nil || r.Ranks == nil {
+		return 0
+	}
+	for i, k := range r.route.keys {
+		if k.Rule == of {
+			return r.Ranks[i]
+		}
+	}
+	return 0
+}
 
 // A Set holds the requests of one run, by step instance. Most runs have a few, which
 // are kept in a list. Larger sets are indexed by step, and by reference in inner

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/store"
 )
 
 // A set contains what was added and not removed, whether few or many, in the root scope
@@ -72,11 +73,11 @@ func TestArbiter(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 200 {
 		a := New[int](1 + r.IntN(6))
-		limits := [][]*Limit[int]{
-			a.Limits("", "", 0, 0),
-			a.Limits("resize", "", 2, 0),
-			a.Limits("ask", "model", 3, 2),
-			a.Limits("draw", "model", 0, 2),
+		limits := []*Route[int]{
+			a.Route(&Target{Action: "", Provider: "", Slots: 0, ProviderSlots: 0}, false),
+			a.Route(&Target{Action: "resize", Provider: "", Slots: 2, ProviderSlots: 0}, false),
+			a.Route(&Target{Action: "ask", Provider: "model", Slots: 3, ProviderSlots: 2}, false),
+			a.Route(&Target{Action: "draw", Provider: "model", Slots: 0, ProviderSlots: 2}, false),
 		}
 		runs := map[string]*Set[int]{"a": {}, "b": {}, "c": {}}
 		var waiting, holding []*request
@@ -99,7 +100,7 @@ func TestArbiter(t *testing.T) {
 			}
 			for _, h := range holding {
 				for _, w := range waiting {
-					if h.Account == w.Account && h.Ref.Path == w.Ref.Path && w.Holder < h.Holder {
+					if h.Key == w.Key && h.Ref.Path == w.Ref.Path && w.Holder < h.Holder {
 						t.Fatalf("request %d was granted before %d of its account", h.Holder, w.Holder)
 					}
 				}
@@ -118,7 +119,7 @@ func TestArbiter(t *testing.T) {
 				t.Fatalf("the engine's limit has %d in use, %d requests hold it", a.InUse(), len(holding))
 			}
 			for _, w := range waiting {
-				if w.waitingAt == nil || int(w.waitingAt.used.Load()) < w.waitingAt.slots {
+				if w.waitingAt == nil || int(w.waitingAt.limit.used.Load()) < w.waitingAt.limit.slots {
 					t.Fatalf("request %d waits beside a free slot", w.Holder)
 				}
 			}
@@ -129,7 +130,7 @@ func TestArbiter(t *testing.T) {
 				which, account := r.IntN(len(limits)), string(rune('a'+r.IntN(3)))
 				// The path stands for the action: order is kept among requests for one
 				// action.
-				req := &request{Account: account, Ref: journal.Ref{Path: journal.Path([]byte{byte(which)}), Step: int32(next)}, Holder: next}
+				req := &request{Key: store.Key{Account: account}, Ref: journal.Ref{Path: journal.Path([]byte{byte(which)}), Step: int32(next)}, Holder: next}
 				next++
 				waiting = append(waiting, req)
 				a.Request(runs[account], req, limits[which])
@@ -137,14 +138,14 @@ func TestArbiter(t *testing.T) {
 				i := r.IntN(len(holding))
 				req := holding[i]
 				holding = drop(holding, i)
-				runs[req.Account].Remove(req)
+				runs[req.Key.Account].Remove(req)
 				a.Withdraw(req)
 				a.Withdraw(req) // the second call does nothing
 			case n == 9 && len(waiting) > 0:
 				i := r.IntN(len(waiting))
 				req := waiting[i]
 				waiting = drop(waiting, i)
-				runs[req.Account].Remove(req)
+				runs[req.Key.Account].Remove(req)
 				a.Withdraw(req)
 			}
 			take()
@@ -170,11 +171,11 @@ func TestBlockedOncePerReason(t *testing.T) {
 	a := New[string](1)
 	var run Set[string]
 	first, second := &request{Ref: journal.Ref{Step: 1}}, &request{Ref: journal.Ref{Step: 2}, Holder: "second"}
-	one := a.Limits("resize", "", 1, 0)
+	one := a.Route(&Target{Action: "resize", Provider: "", Slots: 1, ProviderSlots: 0}, false)
 	a.Request(&run, first, one)
 	a.Request(&run, second, one)
 	third := &request{Ref: journal.Ref{Step: 3}}
-	a.Request(&run, third, a.Limits("", "", 0, 0))
+	a.Request(&run, third, a.Route(&Target{Action: "", Provider: "", Slots: 0, ProviderSlots: 0}, false))
 	var told []string
 	look := func() {
 		a.EachBlocked(func(req *request, reason string) {
@@ -199,10 +200,10 @@ func TestBlockedOnceBetweenLooks(t *testing.T) {
 	type request = Request[string]
 	a := New[string](1)
 	var run Set[string]
-	one := a.Limits("resize", "", 1, 0)
+	one := a.Route(&Target{Action: "resize", Provider: "", Slots: 1, ProviderSlots: 0}, false)
 	first, second, third := &request{Ref: journal.Ref{Step: 1}}, &request{Ref: journal.Ref{Step: 2}}, &request{Ref: journal.Ref{Step: 3}}
 	a.Request(&run, first, one)
-	a.Request(&run, third, a.Limits("", "", 0, 0))
+	a.Request(&run, third, a.Route(&Target{Action: "", Provider: "", Slots: 0, ProviderSlots: 0}, false))
 	a.EachBlocked(func(*request, string) {})
 	a.Request(&run, second, one)
 	a.Withdraw(first)
@@ -223,11 +224,11 @@ func TestBlockedOnceBetweenLooks(t *testing.T) {
 // forgotten, while other goroutines ask.
 func TestUsageCountsWhatWaits(t *testing.T) {
 	a := New[int](1)
-	limits := a.Limits("resize", "", 2, 0)
+	limits := a.Route(&Target{Action: "resize", Provider: "", Slots: 2, ProviderSlots: 0}, false)
 	var run Set[int]
 	reqs := make([]*Request[int], 4)
 	for i := range reqs {
-		reqs[i] = &Request[int]{Account: "a", Ref: journal.Ref{Step: int32(i)}}
+		reqs[i] = &Request[int]{Key: store.Key{Account: "a"}, Ref: journal.Ref{Step: int32(i)}}
 		a.Request(&run, reqs[i], limits)
 	}
 	want := func(what string, want ...Usage) {
@@ -238,19 +239,19 @@ func TestUsageCountsWhatWaits(t *testing.T) {
 			defer close(done)
 			got = a.Usage()
 		}()
-		a.Limits("another", "", 2, 0)
+		a.Route(&Target{Action: "another", Provider: "", Slots: 2, ProviderSlots: 0}, false)
 		<-done
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %+v", what, got)
 		}
 	}
-	want("four requests", Usage{"action", "resize", 2, 2, 2}, Usage{"engine", "", 1, 1, 1})
+	want("four requests", Usage{Of: "action", Name: "resize", Slots: 2, InUse: 2, Waiting: 2}, Usage{Of: "engine", Name: "", Slots: 1, InUse: 1, Waiting: 1})
 	run.Remove(reqs[3])
 	a.Withdraw(reqs[3])
-	want("after one has gone", Usage{"action", "resize", 2, 2, 1}, Usage{"engine", "", 1, 1, 1})
+	want("after one has gone", Usage{Of: "action", Name: "resize", Slots: 2, InUse: 2, Waiting: 1}, Usage{Of: "engine", Name: "", Slots: 1, InUse: 1, Waiting: 1})
 	run.Remove(reqs[0])
 	a.Withdraw(reqs[0])
-	want("after one has ended", Usage{"action", "resize", 2, 2, 0}, Usage{"engine", "", 1, 1, 1})
+	want("after one has ended", Usage{Of: "action", Name: "resize", Slots: 2, InUse: 2, Waiting: 0}, Usage{Of: "engine", Name: "", Slots: 1, InUse: 1, Waiting: 1})
 	a.ForgetWaiting()
 	a.WithdrawAll(&run, func(*Request[int]) bool { return false })
 	want("at the end")
@@ -262,10 +263,10 @@ func TestUsageCountsWhatWaits(t *testing.T) {
 func TestPause(t *testing.T) {
 	a := New[int](2)
 	var run Set[int]
-	limits := a.Limits("resize", "", 0, 0)
+	limits := a.Route(&Target{Action: "resize", Provider: "", Slots: 0, ProviderSlots: 0}, false)
 	var reqs []*Request[int]
 	request := func(step int32) {
-		req := &Request[int]{Account: "acme", Ref: journal.Ref{Step: step}}
+		req := &Request[int]{Key: store.Key{Account: "acme"}, Ref: journal.Ref{Step: step}}
 		reqs = append(reqs, req)
 		a.Request(&run, req, limits)
 	}
@@ -293,8 +294,8 @@ func TestPause(t *testing.T) {
 	}
 	run.Remove(reqs[3])
 	a.Withdraw(reqs[3])
-	counted := &Request[int]{Account: "acme", Ref: journal.Ref{Step: 9}}
-	a.Hold(&run, counted, limits)
+	counted := &Request[int]{Key: store.Key{Account: "acme"}, Ref: journal.Ref{Step: 9}}
+	a.Hold(&run, counted, limits, false)
 	want("paused")
 	a.Resume()
 	want("one of two slots is held", 2)

@@ -36,6 +36,7 @@ type Request struct {
 	Files      []string          `json:"files,omitempty"` // hashes
 	Labels     map[string]string `json:"labels,omitempty"`
 	MaxCredits int64             `json:"maxCredits,omitempty"`
+	NoCache    bool              `json:"noCache,omitempty"` // that of engine.StartRequest
 	// Budget is that of engine.StartRequest.Key: the key that stored the request pays.
 	Budget string `json:"budget,omitempty"`
 }
@@ -124,7 +125,7 @@ func (s *Starter) prepare(ctx context.Context, account string, r *Request) (req 
 		return req, nil, err
 	}
 	req = engine.StartRequest{
-		Account: account, Plan: c.Plan, Recipe: c.Version.Name, Version: c.Version.Version, MaxCredits: r.MaxCredits, Key: r.Budget, Labels: r.Labels,
+		Account: account, Plan: c.Plan, Recipe: c.Version.Name, Version: c.Version.Version, MaxCredits: r.MaxCredits, NoCache: r.NoCache, Key: r.Budget, Labels: r.Labels,
 	}
 	if req.Parameters, err = Parameters(r.Parameters); err != nil {
 		return req, nil, err

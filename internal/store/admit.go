@@ -169,6 +169,14 @@ func RefuseGroup(batch []Transition, verdicts []Verdict, i int) (again bool) {
 // not checked any more.
 func InRefusedGroup(t *Transition, v *Verdict) bool { return t.Group != "" && v.Err != nil }
 
+// Subject names what a transition is about: a run, or an entry of an account.
+func (t *Transition) Subject() Key {
+	if t.Run == "" {
+		return Key{t.Account, t.Entries[0].Key}
+	}
+	return t.Key
+}
+
 // group returns the group of a transition with its account.
 func (t *Transition) group() Key { return Key{t.Account, t.Group} }
 

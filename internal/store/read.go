@@ -66,6 +66,12 @@ func EachEvent(ctx context.Context, r Reader, key Key, after uint64, fn func(*jo
 	})
 }
 
+// TakenBackError is the answer to a request whose effects were taken back with other runs of a tree.
+func TakenBackError(run string) error {
+	return &fault.Error{Code: fault.ServiceUnavailable, RetryAfterMS: 1000,
+		Msg: "run " + run + " is being read again, as are other runs of its tree; try again in a moment"}
+}
+
 // QuarantinedError returns the error of a request to a run that is quarantined for
 // reason, with the remedy.
 func QuarantinedError(run, reason string) error {

@@ -92,21 +92,32 @@ type RecordChange struct {
 type RecordQuery struct {
 	Account, Kind string
 	Prefix        string // of the id
-	// NamePrefix selects records that have a name by its beginning. If Named is set, or
-	// NamePrefix is, the order is that of the names.
+	// NamePrefix selects records that have a name by its beginning. If Named or NamesOnly is
+	// set, or NamePrefix is, the order is that of the names.
 	NamePrefix string
 	Named      bool
 	After      string // the id, or in the order of names the name, behind which the page begins
 	Newest     bool   // in descending order: the newest first, where ids ascend with time
 	Limit      int    // default 50, at most 500
 	KeysOnly   bool   // without the data, which are then not read
+	// NamesOnly selects by names, and returns nothing else of a record. They are those of the
+	// index, so that of a damaged row the name may be wrong. The pages of EachRecord are larger.
+	NamesOnly bool
 }
 
 // ByName reports whether the order is that of the names.
-func (q *RecordQuery) ByName() bool { return q.Named || q.NamePrefix != "" }
+func (q *RecordQuery) ByName() bool { return q.Named || q.NamesOnly || q.NamePrefix != "" }
+
+// maxNames is how many names a page has at most.
+const maxNames = 1_000
 
 // Cap returns how many records the query asks for.
-func (q *RecordQuery) Cap() int { return (&Query{Limit: q.Limit}).Cap() }
+func (q *RecordQuery) Cap() int {
+	if q.NamesOnly && q.Limit > 0 {
+		return min(q.Limit, maxNames)
+	}
+	return (&Query{Limit: q.Limit}).Cap()
+}
 
 // Range returns the ids, or in the order of names the names, that the query selects: those
 // from low on and before high. An empty high is no limit.
@@ -217,6 +228,9 @@ type RecordLister interface {
 // query's Limit.
 func EachRecord(ctx context.Context, r RecordLister, q RecordQuery, fn func(*Record) error) error {
 	q.Limit = 500
+	if q.NamesOnly {
+		q.Limit = maxNames
+	}
 	for {
 		page, more, err := r.Records(ctx, q)
 		if err != nil {

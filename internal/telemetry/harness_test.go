@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"net/http/httptest"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -22,8 +23,10 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/lease"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/provider"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -34,6 +37,8 @@ type site struct {
 	t       *testing.T
 	dir     string
 	actions []action.Action
+	models  map[string]provider.Config
+	workers map[string]lease.Spec
 	rules   map[string]engine.AccountRules
 	tel     *Telemetry
 	node    *node.Node
@@ -55,12 +60,22 @@ func (s *site) open(cfg Config) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.node, err = node.Open(s.t.Context(), st, node.Config{Dir: s.dir, Actions: node.NewActions(nil, s.actions...), Accounts: s.rules, Observer: s.tel})
+	list := node.NewActions(nil, s.actions...)
+	if s.models != nil {
+		loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+		if list, err = node.NewActionsWith(loopback, s.models, func(string) string { return "key" }); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	if err := list.AddWorkers(s.workers); err != nil {
+		s.t.Fatal(err)
+	}
+	s.node, err = node.Open(s.t.Context(), st, node.Config{Dir: s.dir, Actions: list, Accounts: s.rules, Observer: s.tel})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	n := s.node
-	n.Observe(nil)
+	n.Observe(nil, nil)
 	s.t.Cleanup(func() { _ = n.Stop(context.Background()) })
 }
 
@@ -78,7 +93,7 @@ func (s *site) plan(src string) *plan.Plan {
 	r, text, diags := recipe.Parse("test.yaml", []byte(src), recipe.Options{})
 	if r != nil && !compile.HasErrors(diags) {
 		var p *plan.Plan
-		if p, diags = compile.Compile(r, text, compile.Options{Actions: node.Catalogue(s.actions)}); p != nil {
+		if p, diags = compile.Compile(r, text, compile.Options{Actions: node.Catalogue(s.node.Config.Actions.List)}); p != nil {
 			return p
 		}
 	}

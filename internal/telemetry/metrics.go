@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,6 +36,9 @@ type metrics struct {
 	commitSeconds, batch    prometheus.Histogram
 	storeFailures           *prometheus.CounterVec
 	left                    *prometheus.CounterVec
+
+	// Results of remote workers that steps have refused: scrape adds what was refused before that.
+	offSchema, tooLarge atomic.Int64
 
 	table []described // for the page
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/feed"
+	"github.com/roux-engine/roux/internal/lease"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/registry"
@@ -231,6 +232,70 @@ func TestA25_LabelsAreBounded(t *testing.T) {
 			}
 		}
 	}
+}
+
+// F24: the metrics have the depth and the age of a queue whose workers are away.
+func TestF24_QueuesOfWorkers(t *testing.T) {
+	s := &site{t: t, dir: t.TempDir(), rules: map[string]engine.AccountRules{account: {Unmetered: true}}}
+	object := []byte(`{"type": "object"}`)
+	s.workers = map[string]lease.Spec{"far": {Queue: "gpu", Input: object, Output: object, Accounts: []string{account}}}
+	s.open(Config{})
+	s.want(map[string]float64{`roux_queue_waiting{queue="gpu"}`: 0, `roux_queue_oldest_seconds{queue="gpu"}`: 0})
+	p := s.plan("name: r\nsteps: [{id: a, action: {name: far}}]")
+	for range 3 {
+		if _, err := s.node.Engine.Start(t.Context(), engine.StartRequest{Account: account, Plan: p, Recipe: "r"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.want(map[string]float64{`roux_queue_waiting{queue="gpu"}`: 3})
+	s.want(map[string]float64{`roux_queue_oldest_seconds{queue="gpu"}`: 1}) // the first of them has waited for a second
+	list, err := s.node.Workers.Lease(t.Context(), &lease.Want{Queue: "gpu", Max: 2})
+	if err != nil || len(list) != 2 {
+		t.Fatal(list, err)
+	}
+	s.want(map[string]float64{`roux_queue_waiting{queue="gpu"}`: 1})
+}
+
+// What workers and senders of webhooks have sent, and was refused, is counted by reason.
+func TestRefusals(t *testing.T) {
+	s := &site{t: t, dir: t.TempDir(), rules: map[string]engine.AccountRules{account: {Unmetered: true}}}
+	object := []byte(`{"type": "object"}`)
+	s.workers = map[string]lease.Spec{"far": {Queue: "gpu", Input: object, Output: object, Accounts: []string{account}}}
+	s.open(Config{})
+	const results, webhooks = "roux_worker_results_refused_total", "roux_webhooks_refused_total"
+	s.want(map[string]float64{results + `{reason="no_lease"}`: 0, results + `{reason="off_schema"}`: 0, webhooks + `{about="job"}`: 0})
+	p := s.plan("name: r\nsteps: [{id: a, action: {name: far}}]")
+	finish := func(output string) {
+		t.Helper()
+		started, err := s.node.Engine.Start(t.Context(), engine.StartRequest{Account: account, Plan: p, Recipe: "r"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := s.node.Workers.Lease(t.Context(), &lease.Want{Queue: "gpu", Max: 1, Wait: time.Minute})
+		if err != nil || len(list) != 1 {
+			t.Fatal(list, err)
+		}
+		r := &lease.WorkerResult{Lease: list[0].Lease, Output: []byte(output)}
+		if err := s.node.Workers.Finish(t.Context(), r, account); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.node.Engine.Wait(t.Context(), account, started.Run); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.node.Workers.Finish(t.Context(), r, account); !errors.Is(err, lease.ErrStale) {
+			t.Fatal(err)
+		}
+	}
+	finish(`{"fine": true}`)
+	finish(`["no object"]`)
+	finish(`{"numbers": [` + strings.Repeat("1,", 4<<20) + `1]}`)
+	if err := s.node.Jobs.Deliver(t.Context(), "nobody", nil, nil); !errors.Is(err, fault.Unauthorized) {
+		t.Fatal(err)
+	}
+	s.want(map[string]float64{
+		results + `{reason="no_lease"}`: 0, results + `{reason="ended_lease"}`: 3, results + `{reason="off_schema"}`: 1, results + `{reason="too_large"}`: 1,
+		webhooks + `{about="job"}`: 1,
+	})
 }
 
 // A restart counts nothing twice, and loses nothing of what is computed from the store.

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jobs"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
@@ -96,6 +97,7 @@ func (o *observer) outcome(out *view.Outcome) {
 	case "failed", "timed_out":
 		o.m.stepSeconds.WithLabelValues(s.kind, s.action, out.Status).Observe(float64(out.Micros) / 1e6)
 		o.m.failures.WithLabelValues(s.action, codeLabel(out.Code)).Inc()
+		o.refused(out)
 		if out.Code == fault.DepthExceeded && !out.Ran && o.run.plan.Steps[out.Ref.Step].Child != nil {
 			o.tooDeep(out)
 		}
@@ -105,11 +107,27 @@ func (o *observer) outcome(out *view.Outcome) {
 		}
 	case "retrying":
 		o.m.retries.WithLabelValues(s.action, codeLabel(out.Code)).Inc()
+		o.refused(out)
 	case "lost":
 		o.m.lost.WithLabelValues(s.action).Inc()
 	}
 	if o.steps != nil {
 		o.steps.step(o.run, out)
+	}
+}
+
+// refused counts the result of a remote worker that its step has refused. Such a result gets a code that
+// workers cannot use, unless their action declares it.
+func (o *observer) refused(out *view.Outcome) {
+	action := int(o.run.plan.Steps[out.Ref.Step].Action)
+	if s := o.run.start; s == nil || action < 0 || action >= len(s.Pins) || s.Pins[action].Provider != jobs.Workers {
+		return
+	}
+	switch out.Code {
+	case fault.OutputContractViolation:
+		o.m.offSchema.Add(1)
+	case fault.OutputTooLarge:
+		o.m.tooLarge.Add(1)
 	}
 }
 

@@ -213,6 +213,7 @@ func (t *tracer) record(r *view.RunTrace) {
 			if s.Child != "" {
 				attrs = append(attrs, attribute.String("roux.child_run.id", s.Child))
 			}
+			attrs = append(attrs, modelAttributes(s.Model)...)
 		}
 		if s.Code != "" {
 			attrs = append(attrs, attribute.String("error.type", string(s.Code)))
@@ -246,6 +247,29 @@ func runAttributes(r *view.RunTrace) []attribute.KeyValue {
 	}
 	if r.Cut > 0 {
 		attrs = append(attrs, attribute.Int("roux.spans_left_out", r.Cut))
+	}
+	return attrs
+}
+
+// modelAttributes are those of an attempt that asks a language model, by OpenTelemetry's conventions
+// for generative AI (1.37 and later); nil = it asks none.
+func modelAttributes(m *view.ModelCall) []attribute.KeyValue {
+	if m == nil {
+		return nil
+	}
+	attrs := []attribute.KeyValue{attribute.String("gen_ai.operation.name", "chat")}
+	for _, one := range []struct{ key, value string }{
+		{"gen_ai.provider.name", m.Provider}, {"gen_ai.request.model", m.Asked}, {"gen_ai.response.model", m.Model},
+	} {
+		if one.value != "" {
+			attrs = append(attrs, attribute.String(one.key, one.value))
+		}
+	}
+	if m.Finish != "" {
+		attrs = append(attrs, attribute.StringSlice("gen_ai.response.finish_reasons", []string{m.Finish}))
+	}
+	if m.Answered {
+		attrs = append(attrs, attribute.Int64("gen_ai.usage.input_tokens", m.InputTokens), attribute.Int64("gen_ai.usage.output_tokens", m.OutputTokens))
 	}
 	return attrs
 }

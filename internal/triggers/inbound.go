@@ -6,11 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
-	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/inbound"
 	"github.com/roux-engine/roux/internal/rest"
@@ -37,8 +35,8 @@ func RegisterInbound(rt *rest.Router, t *inbound.Triggers) {
 	rest.Handle(rt, rest.Op("triggers-delete", http.MethodDelete, "/v1/triggers/{id}", "Delete a trigger with its history; its runs go on"), start, h.delete)
 	rest.Handle(rt, rest.Op("triggers-pause", http.MethodPost, "/v1/triggers/{id}/pause", "Let a trigger accept and ignore what it gets until it is resumed"), start, h.pause)
 	rest.Handle(rt, rest.Op("triggers-resume", http.MethodPost, "/v1/triggers/{id}/resume", "Let a paused trigger start runs again"), start, h.resume)
+	h.registerChanges(start)
 	rest.Handle(rt, rest.Op("triggers-history", http.MethodGet, "/v1/triggers/{id}/history", "List what became of the last 100 deliveries of a trigger, the newest first"), read, h.history)
-	rest.Handle(rt, rest.Op("triggers-test", http.MethodPost, "/v1/triggers/{id}/test", "Say what a delivery would do, and start nothing"), start, h.test)
 	op := rest.Op("triggers-receive", http.MethodPost, "/v1/triggers/{id}/receive", "Take a delivery for a trigger")
 	op.Description = "For senders, which sign what they send; see docs/triggers.md. It is answered when the run of the delivery is durable, or when it is in the history why there is none. Whatever is wrong with its signature, also if there is no such trigger, the answer is the same."
 	op.DefaultStatus = http.StatusAccepted
@@ -75,6 +73,12 @@ type NewTrigger struct {
 	Paused      bool              `json:"paused,omitempty" doc:"Begin paused."`
 }
 
+// A TriggerPrevious is the secret that a trigger had before.
+type TriggerPrevious struct {
+	Secret string    `json:"secret" doc:"Its name."`
+	Until  time.Time `json:"until" doc:"Until when what is signed with it is taken."`
+}
+
 // A TriggerResource is an address to which deliveries are sent that start runs of a recipe.
 type TriggerResource struct {
 	ID          string            `json:"id" example:"trig_01K3ABCDEFGHJKMNPQRSTVWXYZ"`
@@ -83,6 +87,7 @@ type TriggerResource struct {
 	ReceiveURL  string            `json:"receiveUrl" doc:"Path of the address to which deliveries are sent." example:"/v1/triggers/trig_01K3ABCDEFGHJKMNPQRSTVWXYZ/receive"`
 	Recipe      string            `json:"recipe"`
 	Signature   TriggerSignature  `json:"signature"`
+	Previous    *TriggerPrevious  `json:"previousSecret,omitempty" doc:"After a rotation."`
 	When        string            `json:"when,omitempty"`
 	Parameters  json.RawMessage   `json:"parameters,omitempty"`
 	Key         string            `json:"key,omitempty"`
@@ -118,34 +123,18 @@ type TriggerReceived struct {
 	ErrorCode string `json:"errorCode,omitempty" doc:"Why it is refused. The history of the trigger says more."`
 }
 
-// A TriggerSample is a delivery that is not sent.
-type TriggerSample struct {
-	Body    json.RawMessage   `json:"body,omitempty" doc:"Default null."`
-	Headers map[string]string `json:"headers,omitempty"`
-	Query   map[string]string `json:"query,omitempty"`
-}
-
-// A TriggerTrial is what a delivery would do.
-type TriggerTrial struct {
-	Result     string          `json:"result" enum:"started,ignored,refused,delayed"`
-	Delivery   string          `json:"delivery" doc:"The id that it would have."`
-	Key        string          `json:"key,omitempty"`
-	Parameters json.RawMessage `json:"parameters,omitempty"`
-	ErrorCode  string          `json:"errorCode,omitempty"`
-	Reason     string          `json:"reason,omitempty"`
-	Secret     string          `json:"secret" enum:"usable,missing,unusable" doc:"Whether deliveries can be verified."`
-	Paused     bool            `json:"paused,omitempty" doc:"The trigger ignores what it gets."`
-}
-
 func triggerOf(t *inbound.Trigger) TriggerResource {
 	out := TriggerResource{
 		ID: t.ID, Name: t.Name, Description: t.Description, ReceiveURL: "/v1/triggers/" + t.ID + "/receive", Recipe: t.Recipe,
 		Signature: TriggerSignature{Scheme: t.Signature.Name, Header: t.Signature.Header, Prefix: t.Signature.Prefix, Encoding: t.Signature.Encoding, Secret: t.Secret},
 		When:      t.When, Parameters: t.Parameters, Key: t.Key, IfActive: string(t.IfActive), Debounce: durationText(t.Debounce), DeliveryID: t.DeliveryID,
-		Labels: t.Labels, MaxCredits: t.MaxCredits, State: "active", PausedAt: rest.StampOr(t.Since), CreatedAt: rest.Stamp(t.Created), CreatedBy: t.By,
+		Labels: t.Labels, MaxCredits: t.MaxCredits, State: "active", PausedAt: rest.StampOr(t.PausedAt), CreatedAt: rest.Stamp(t.Created), CreatedBy: t.By,
 	}
-	if t.Since != 0 {
+	if t.PausedAt != 0 {
 		out.State = "paused"
+	}
+	if p := t.Previous; p != nil {
+		out.Previous = &TriggerPrevious{p.Secret, rest.Stamp(p.Until)}
 	}
 	return out
 }
@@ -251,41 +240,6 @@ func (h *inboundServer) history(ctx context.Context, in *triggerHistoryIn) (*res
 		}
 	}
 	return rest.PageOf(ctx, h.rest, list, place, data), nil
-}
-
-type triggerTestIn struct {
-	TriggerPath
-	Body TriggerSample
-}
-
-func (h *inboundServer) test(ctx context.Context, in *triggerTestIn) (*struct{ Body TriggerTrial }, error) {
-	m := &inbound.Message{Header: http.Header{}, Body: in.Body.Body}
-	if len(m.Body) == 0 {
-		m.Body = []byte("null")
-	}
-	for name, value := range in.Body.Headers {
-		m.Header.Set(name, value)
-	}
-	m.Header.Set("Content-Type", "application/json")
-	query := url.Values{}
-	for name, value := range in.Body.Query {
-		query.Set(name, value)
-	}
-	m.Query = query.Encode()
-	t, err := h.triggers.Try(ctx, rest.Account(ctx), in.ID, m)
-	if err != nil {
-		return nil, err
-	}
-	out := TriggerTrial{
-		Result: string(t.Result), Delivery: t.Delivery, Key: t.Key, Parameters: t.Parameters, ErrorCode: string(t.Code), Reason: t.Reason,
-		Secret: "usable", Paused: t.Paused,
-	}
-	if t.SecretErr != nil {
-		if out.Secret = "unusable"; fault.CodeOf(t.SecretErr) == fault.SecretNotFound {
-			out.Secret = "missing"
-		}
-	}
-	return &struct{ Body TriggerTrial }{out}, nil
 }
 
 type triggerMessage struct {

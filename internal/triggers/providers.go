@@ -20,6 +20,7 @@ func RegisterProviders(rt *rest.Router, keeper *jobs.Keeper) {
 	rest.Handle(rt, op, rest.Policy{Public: true, Once: rest.OnceNot}, func(ctx context.Context, in *delivery) (*struct{}, error) {
 		return nil, keeper.Deliver(ctx, in.Provider, rest.From(ctx).HTTP.Header, in.RawBody)
 	})
+	registerJobs(rt, keeper)
 }
 
 type delivery struct {

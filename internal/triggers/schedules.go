@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package triggers serves what starts runs by itself over HTTP: schedules, and webhooks that come
-// from outside.
+// Package triggers serves what starts runs by itself over HTTP, and what spares them calls:
+// schedules, webhooks that come from outside, and the results that are kept for later steps.
 //
 // It decides what their requests and answers look like. When a schedule starts a run is decided
-// by package scheduler, what becomes of a webhook by packages inbound and jobs, and what all operations have in common by package rest.
+// by package scheduler, what becomes of a webhook by packages inbound and jobs, which result is
+// used again by package resultcache, and what all operations have in common by package rest.
 package triggers
 
 import (

@@ -69,22 +69,24 @@ func EventText(p *plan.Plan, ev *journal.Event) string {
 	case journal.EvNodeWaiting:
 		return waitingText(ev.Text, ev.Due())
 	case journal.EvNodeSubmitted:
-		return Join(", ", jobText(ev), waitingText("", ev.Due()))
+		return Join(", ", jobText(ev), waitingText("", jobDue(ev)))
 	case journal.EvNodeRetried:
-		return fmt.Sprintf("%s: %s; again in %s", ev.Code, ev.Text, Took(ev.Delay()))
+		return unknownText(ev, fmt.Sprintf("%s: %s; again in %s", ev.Code, ev.Text, Took(ev.Delay())))
 	case journal.EvNodeLost:
 		return fmt.Sprintf("try %d was lost", ev.Attempt)
 	case journal.EvNodeFallback:
-		return fmt.Sprintf("%s: %s; the fallback runs", ev.Code, ev.Text)
+		return unknownText(ev, fmt.Sprintf("%s: %s; the fallback runs", ev.Code, ev.Text))
 	case journal.EvNodeCompleted:
-		return Join("  ", Took(time.Duration(ev.Micros())*time.Microsecond), Credits(ledger.Whole(ev.Cost())), Brief(ev.Data))
+		return completedText(ev)
+	case journal.EvNodeCached:
+		return cachedText(ev)
 	case journal.EvNodeCharged:
 		if !ev.Charged() {
 			return Credits(ev.Amount()) + ", not charged"
 		}
 		return Credits(ev.Amount())
 	case journal.EvNodeFailed:
-		text := fmt.Sprintf("%s: %s", ev.Code, ev.Text)
+		text := unknownText(ev, fmt.Sprintf("%s: %s", ev.Code, ev.Text))
 		if ev.Handled() {
 			text += " (handled)"
 		}
@@ -101,10 +103,34 @@ func EventText(p *plan.Plan, ev *journal.Event) string {
 		return "compensating"
 	case journal.EvNodeAborting:
 		return Join(": ", "ends early", string(ev.Code), ev.Text)
+	case journal.EvModerationPassed, journal.EvModerationFlagged:
+		v := ev.ModerationVerdict()
+		by := Join(" ", v.Decision, "by "+strings.Join(v.By, ", "))
+		if v.Review {
+			by += ", waits for a reviewer"
+		}
+		return Join(": ", v.Phase, strings.Join(v.Categories, ", "), v.Reason, by)
 	case journal.EvContract, journal.EvRunContract:
 		return Join(": ", ev.Text, string(ev.Data))
 	}
 	return ""
+}
+
+func completedText(ev *journal.Event) string {
+	text := Join("  ", Took(time.Duration(ev.Micros())*time.Microsecond), Credits(ledger.Whole(ev.Cost())), Brief(ev.Data))
+	if ev.Cached() {
+		text = Join("  ", "cached", text)
+	}
+	return text
+}
+
+// cachedText names the earlier result that an attempt has.
+func cachedText(ev *journal.Event) string {
+	from, err := ev.CachedFrom()
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("the result of %s in run %s, made at %s, key %s", from.Step, from.Run, Stamp(from.At), Cut(from.Key, 12))
 }
 
 // tryText names an attempt after the first.
@@ -142,16 +168,60 @@ func sideText(side journal.Side) string {
 	return "→ nothing"
 }
 
-// waitingText describes what a step waits for.
 // jobText names the external job that a step waits for.
 func jobText(ev *journal.Event) string {
 	job, err := ev.Job()
 	if err != nil {
 		return "for a job"
 	}
+	if _, ok := job.Asked(); ok {
+		return "for a person, " + job.ID
+	}
 	return fmt.Sprintf("for job %s of %s", job.ID, job.Provider)
 }
 
+// A Job is an external job that a step waits for.
+type Job struct {
+	Provider, ID string
+	Since        int64 // UTC µs
+	Person       bool  // it is a request for a person
+}
+
+func waitedJob(ev *journal.Event) *Job {
+	job, err := ev.Job()
+	if err != nil {
+		return nil
+	}
+	_, person := job.Asked()
+	return &Job{strings.Clone(job.Provider), strings.Clone(job.ID), ev.At, person}
+}
+
+// WaitsFor says what a waiting step waits for; "" = a time.
+func (s *Step) WaitsFor() string {
+	switch {
+	case s.Status != "waiting":
+		return ""
+	case s.Job == nil && s.Note != "":
+		return "the signal " + s.Note
+	case s.Job == nil:
+		return ""
+	case s.Job.Person:
+		return "a person since " + Stamp(s.Job.Since)
+	}
+	return fmt.Sprintf("job %s of %s since %s", s.Job.ID, s.Job.Provider, Stamp(s.Job.Since))
+}
+
+// jobDue is until when a step waits for its external job at most; 0 = until the run ends.
+func jobDue(ev *journal.Event) int64 {
+	if job, err := ev.Job(); err == nil {
+		if asked, ok := job.Asked(); ok {
+			return asked.Due
+		}
+	}
+	return ev.Due()
+}
+
+// waitingText describes what a step waits for.
 func waitingText(signal string, due int64) string {
 	var parts []string
 	if signal != "" {
@@ -219,4 +289,13 @@ func failedStatus(code fault.Code) string {
 		return "timed_out"
 	}
 	return "failed"
+}
+
+// unknownText adds to the text of a failure that the effect of the attempt may have happened, where
+// its code does not say so.
+func unknownText(ev *journal.Event, text string) string {
+	if ev.Unknown {
+		return text + "; its outcome is unknown"
+	}
+	return text
 }

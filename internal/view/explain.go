@@ -22,6 +22,7 @@ type Explanation struct {
 	Why       []string     `json:"why"`
 	DependsOn []Dependency `json:"dependsOn,omitempty"`
 	Facts     []Fact       `json:"facts"`
+	Waiting   *Waiting     `json:"waiting,omitempty"` // where it stands at this moment, if it is known
 	Next      string       `json:"next,omitempty"`
 }
 
@@ -126,7 +127,14 @@ func (x *Explainer) why(e *Explanation, step *plan.Step, unmet []Dependency) {
 		}
 		because("what it depends on has settled, and it was given to a worker")
 	case "waiting":
-		if s.Note != "" {
+		switch {
+		case s.Job != nil && s.Job.Person:
+			because("it waits for %s", s.WaitsFor())
+			e.Next = "roux approvals show " + s.Job.ID
+		case s.Job != nil:
+			because("it waits for %s", s.WaitsFor())
+			e.Next = "roux jobs show " + s.Job.Provider + "/" + s.Job.ID
+		case s.Note != "":
 			because("it waits for the signal %q", s.Note)
 			e.Next = fmt.Sprintf("roux runs signal %s %s", x.run.ID, s.Note)
 		}
@@ -143,6 +151,9 @@ func (x *Explainer) why(e *Explanation, step *plan.Step, unmet []Dependency) {
 		}
 		if s.Attempts > 1 {
 			because("it took %d tries", s.Attempts)
+		}
+		if s.Cached != "" {
+			because("it has the result of an earlier attempt with the same input, so its action was not called")
 		}
 	case "failed", "timed_out":
 		because("%s: %s", s.Code, s.Message)
@@ -161,6 +172,36 @@ func (x *Explainer) why(e *Explanation, step *plan.Step, unmet []Dependency) {
 	}
 	if s.Undone != "" {
 		because("afterwards: %s", s.Undone)
+	}
+	x.whyUnknown(e, because)
+}
+
+// trackOutcome follows whether the effects of a step's attempts are known.
+func (s *Step) trackOutcome(ev *journal.Event) {
+	switch ev.Kind {
+	case journal.EvNodeStarted:
+		s.Unknown, s.Repeats = false, ev.Unknown
+	case journal.EvNodeRetried, journal.EvNodeLost, journal.EvNodeFallback, journal.EvNodeFailed, journal.EvNodeSkipped:
+		s.Repeats = false
+		if ev.Attempt > 0 {
+			s.Unknown = ev.OutcomeUnknown()
+		}
+	case journal.EvNodeCompleted, journal.EvNodeCompensated:
+		s.Unknown, s.Repeats = false, false
+	}
+}
+
+// whyUnknown says that the effect of an attempt may have happened, and what follows from that.
+func (x *Explainer) whyUnknown(e *Explanation, because func(string, ...any)) {
+	s := &x.mine
+	switch {
+	case x.run.Plan.Steps[x.ref.Step].Kind != plan.Action:
+	case s.Repeats:
+		because("what a try before this one has asked for may have happened: both have the same effect key")
+	case s.Unknown && (e.Status == "retrying" || e.Status == "queued" || e.Status == "blocked"):
+		because("the outcome of try %d is unknown: what it has asked for may have happened, so the next try has the same effect key", s.Attempts)
+	case s.Unknown:
+		because("the outcome of try %d is unknown: what it has asked for may have happened; a retry of the run asks with the same effect key", s.Attempts)
 	}
 }
 

@@ -4,9 +4,11 @@ package view
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"reflect"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,6 +76,16 @@ func NewMask(p *plan.Plan) *Mask {
 		return nil
 	}
 	return m
+}
+
+// PanicText returns the text of a panic as commands, errors and logs may show it. If
+// the recipe marks inputs as writeOnly, only texts of Go's runtime are shown, because
+// any other text may contain their values.
+func PanicText(p *plan.Plan, v any) string {
+	if _, ok := v.(runtime.Error); !ok && NewMask(p) != nil {
+		return Masked
+	}
+	return fmt.Sprint(v)
 }
 
 // MarksInput reports whether the mask hides parts of the run's input because of its own
@@ -188,8 +200,8 @@ func (m *Mask) Event(ev *journal.Event) *journal.Event {
 		return &out
 	}
 	m.child(ev)
-	if ev.Kind == journal.EvRunLimits || ev.Kind == journal.EvChildStarted {
-		return ev // limits and shares are numbers that readers of the state need, and a run id is no secret
+	if ev.Kind == journal.EvRunLimits || ev.Kind == journal.EvChildStarted || ev.Kind == journal.EvNodeCached {
+		return ev // limits and shares are numbers that readers of the state need, and a run id, a path or a hash is no secret
 	}
 	if m.unread {
 		return hidden(&out)
@@ -206,7 +218,8 @@ func (m *Mask) Event(ev *journal.Event) *journal.Event {
 		change = m.inside // a list of items, or outputs by name, stays a list or an object
 	}
 	switch ev.Kind {
-	case journal.EvRunSignalled, journal.EvNodeOpened, journal.EvContract, journal.EvRunContract, journal.EvNodeBlocked, journal.EvRunCompleted:
+	case journal.EvRunSignalled, journal.EvNodeOpened, journal.EvContract, journal.EvRunContract, journal.EvNodeBlocked, journal.EvRunCompleted,
+		journal.EvModerationPassed, journal.EvModerationFlagged:
 		// Text is a name from the recipe, from Roux, or of a file.
 	default:
 		out.Text = m.text(ev.Text)

@@ -19,7 +19,8 @@ func Redact(ev *journal.Event) (*journal.Event, error) {
 	out := *ev
 	switch ev.Kind {
 	case journal.EvRunSignalled, journal.EvNodeWaiting, journal.EvRunRetried, journal.EvNodeOpened, journal.EvContract,
-		journal.EvRunContract, journal.EvNodeBlocked, journal.EvRunCompleted, journal.EvChildStarted:
+		journal.EvRunContract, journal.EvNodeBlocked, journal.EvRunCompleted, journal.EvChildStarted,
+		journal.EvModerationPassed, journal.EvModerationFlagged, journal.EvNodeCached:
 		// Text is a name from the recipe or from Roux.
 	default:
 		if ev.Text != "" {

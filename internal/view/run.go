@@ -64,6 +64,8 @@ type Step struct {
 	Code     fault.Code
 	Message  string
 	Handled  bool    // the failure was handled
+	Unknown  bool    // the effect of the attempt that has ended last may have happened
+	Repeats  bool    // the effect of an attempt before the one in flight may have happened; both have one effect key
 	Note     string  // what it waits for, why it is blocked, or its progress text
 	Unfunded bool    // it is blocked because the account has too few credits
 	Fraction float64 // how much of its work is done, from 0 to 1
@@ -71,9 +73,11 @@ type Step struct {
 	Items    int64   // of a loop; -1 = not known
 	Begun    int64   // iterations begun
 	Summary  string  // its output in a few words
+	Cached   string  // "cached", if its output is that of an earlier attempt
 	Undone   string  // "compensated", or why the compensation failed
 	Others   string  // set on a step that stands for items that are not listed: describes them
 	Child    *Child  // the last child run of a step that runs a recipe
+	Job      *Job    // the external job that it waits for; nil = none
 
 	keep    bool
 	charged ledger.Amount // to be counted when it completes
@@ -125,7 +129,11 @@ func (v *Run) Open() string {
 		}
 		switch s.Status {
 		case "waiting":
-			parts = append(parts, Join(" ", s.Path+" waits", waitingText(s.Note, s.Due)))
+			signal, job := s.Note, ""
+			if s.Job != nil {
+				signal, job = "", "for "+s.WaitsFor()
+			}
+			parts = append(parts, Join(" ", s.Path+" waits", Join(", ", job, waitingText(signal, s.Due))))
 		case "retrying":
 			parts = append(parts, s.Path+" is tried again at "+Stamp(s.Due))
 		case "queued", "running", "blocked":
@@ -161,7 +169,7 @@ func (v *Run) step(ref journal.Ref) *Step {
 // settle records how a step ended. Beyond MaxSteps it drops a step of an inner scope,
 // so that a loop over 100,000 items only needs memory for its window.
 func (v *Run) settle(s *Step, status string, ev *journal.Event) {
-	s.Status, s.Micros, s.Note, s.Due = status, ev.Micros(), "", 0
+	s.Status, s.Micros, s.Note, s.Due, s.Job = status, ev.Micros(), "", 0, nil
 	if s.keep || s.Ref.Path == "" {
 		return
 	}
@@ -179,6 +187,7 @@ func (v *Run) Apply(ev *journal.Event) error {
 	}
 	v.Began = v.Began || ev.Kind == journal.EvNodeStarted || ev.Kind == journal.EvChildStarted || ev.Kind == journal.EvNodeCompleted
 	s := v.step(ev.Ref())
+	s.trackOutcome(ev)
 	switch ev.Kind {
 	case journal.EvNodeReady:
 		s.Status = "pending"
@@ -187,7 +196,7 @@ func (v *Run) Apply(ev *journal.Event) error {
 	case journal.EvNodeBlocked:
 		s.Status, s.Note, s.Unfunded = "blocked", strings.Clone(ev.Text), ev.LacksCredits()
 	case journal.EvNodeStarted:
-		s.Status, s.Attempts, s.Note, s.Due = "running", ev.Attempt, "", 0
+		s.Status, s.Attempts, s.Note, s.Due, s.Job = "running", ev.Attempt, "", 0, nil
 		if s.Began == 0 {
 			s.Began = ev.At
 		}
@@ -203,7 +212,7 @@ func (v *Run) Apply(ev *journal.Event) error {
 	case journal.EvNodeWaiting:
 		s.Status, s.Began, s.Due, s.Note = "waiting", ev.At, ev.Due(), strings.Clone(ev.Text)
 	case journal.EvNodeSubmitted:
-		s.Status, s.Due, s.Note = "waiting", ev.Due(), jobText(ev)
+		s.Status, s.Due, s.Job = "waiting", jobDue(ev), waitedJob(ev)
 	case journal.EvNodeRetried:
 		s.Status, s.Due = "retrying", ev.Due()
 		s.failed(ev)
@@ -214,6 +223,9 @@ func (v *Run) Apply(ev *journal.Event) error {
 		s.failed(ev)
 	case journal.EvNodeCompleted:
 		s.Code, s.Message, s.Summary = "", "", Brief(ev.Data)
+		if s.Cached = ""; ev.Cached() {
+			s.Cached = "cached"
+		}
 		s.Cost = s.childCost(s.charged.Plus(ledger.Whole(ev.Cost())))
 		if s.Child != nil {
 			s.Summary = s.Child.summary

@@ -12,7 +12,7 @@ import (
 )
 
 // A TraceSpan is a span of a distributed trace: a generation of a run, a step instance in
-// it, or an attempt of that. It has names, times and codes, and no value of the run.
+// it, or an attempt of that. It has names, times, codes and numbers, and no text of the run.
 type TraceSpan struct {
 	ID, Parent [8]byte // no parent: it begins the trace
 	Name       string
@@ -24,6 +24,7 @@ type TraceSpan struct {
 	Begin, End int64  // UTC µs
 	Status     string
 	Code       fault.Code
+	Model      *ModelCall // of an attempt that asks a language model
 }
 
 // Failed reports whether the span shows an error.
@@ -141,6 +142,9 @@ func (b *TraceBuilder) stepEvent(ev *journal.Event) {
 	case journal.EvChildEnded:
 		b.endAttempt(ev, ev.ChildStatus().String())
 	case journal.EvNodeCompleted:
+		if s := b.steps[ev.Ref()]; s != nil && s.attempt != nil && s.attempt.Model != nil {
+			s.attempt.Model.answer(ev)
+		}
 		b.settle(ev, "completed")
 	case journal.EvNodeFailed:
 		b.settle(ev, failedStatus(ev.Code))
@@ -205,6 +209,8 @@ func (b *TraceBuilder) openAttempt(s *stepSpans, ev *journal.Event) {
 	}
 	if ev.Kind == journal.EvChildStarted {
 		s.attempt.Child = strings.Clone(ev.Text)
+	} else {
+		s.attempt.Model = modelCall(b.Plan, &b.Plan.Steps[ev.Step])
 	}
 	b.Spans = append(b.Spans, s.attempt)
 }

@@ -26,6 +26,7 @@ type Span struct {
 	WaitMs    float64            `json:"waitMs,omitempty"`
 	BackoffMs float64            `json:"backoffMs,omitempty"`
 	Credits   ledger.Amount      `json:"credits,omitempty"`
+	Cached    bool               `json:"cached,omitempty"` // it has an earlier result, and its action was not called
 	Note      string             `json:"note,omitempty"`
 	Error     *journal.StepError `json:"error,omitempty"`
 	Children  []*Span            `json:"children,omitempty"`
@@ -160,6 +161,9 @@ func (t *Tracer) settleSpan(s *Span, ev *journal.Event) {
 	case journal.EvNodeCompleted:
 		if s.Status, s.Note = "completed", s.opened; s.Note == "" {
 			s.Note = Brief(ev.Data)
+		}
+		if s.Cached = ev.Cached(); s.Cached {
+			s.Note = Join(", ", "cached", s.Note)
 		}
 		if n := len(s.Runs); n > 0 && s.Note == "" {
 			s.Note = s.Runs[n-1].summary

@@ -46,6 +46,7 @@ type attempt struct {
 	cancelled cancelState
 
 	limiter reportLimiter
+	gate    *gated // nil = nothing is moderated
 }
 
 func (a *attempt) timeout() time.Duration { return time.Duration(a.task.TimeoutMS) * time.Millisecond }
@@ -64,9 +65,10 @@ func (a *attempt) run() {
 				res = Result{Err: a.panicked(v)}
 				return
 			}
-			a.finish(Result{Err: fault.New(fault.StepFailed, "action %s called runtime.Goexit instead of returning", a.task.Action.Name)})
+			a.finish(Result{Err: unsure(fault.New(fault.StepFailed, "action %s called runtime.Goexit instead of returning", a.task.Action.Name))})
 		}()
 		res = a.call()
+		res.Verdicts = a.verdicts()
 		normal = true
 	}()
 	a.finish(res)
@@ -79,14 +81,23 @@ func (a *attempt) panicked(v any) *fault.Error {
 	text := known.String(fmt.Sprint(v))
 	a.pool.cfg.Logger.Error("action panicked", "run", t.Task.Run, "step", t.Task.Step, "attempt", t.Task.Attempt,
 		"action", t.Action.Name, "panic", text, "stack", known.String(string(debug.Stack())))
-	return fault.Wrap(fault.StepFailed, fmt.Errorf("panic: %s", text),
-		"action %s panicked; the log has the details", t.Action.Name)
+	return unsure(fault.Wrap(fault.StepFailed, fmt.Errorf("panic: %s", text),
+		"action %s panicked; the log has the details", t.Action.Name))
 }
 
 func (a *attempt) call() Result {
 	t := &a.task
 	if err := a.resolveInput(); err != nil {
 		return Result{Err: a.redacted(err)}
+	}
+	if err := a.moderateInput(); err != nil {
+		return a.review(err, t.Task.Input, &action.Result{})
+	}
+	if hit := a.cached(); hit != nil {
+		if err := a.moderateOutput(hit.Output, false); err != nil {
+			return a.review(err, nil, &action.Result{Cost: new(int64), Price: "0"}) // nothing was called
+		}
+		return Result{Output: hit.Output, Cached: &hit.From}
 	}
 	t.Task.Report = a
 	if a.files = t.Task.Files; a.files != nil {
@@ -100,27 +111,60 @@ func (a *attempt) call() Result {
 		err = failpoint.Hit(failpoint.ActionAfter)
 	}
 	if err == nil && out.Job != nil {
-		return Result{Job: out.Job}
+		return a.submitted(out.Job)
 	}
 	price, perr := reportedPrice(&out)
+	tokens := max(out.Tokens, 0)
 	if err != nil {
-		return Result{Err: a.failed(err), Price: price} // also with a price that cannot be read
+		return Result{Err: a.moderateFailure(a.failed(err)), Price: price, Tokens: tokens} // also with a price that cannot be read
 	}
 	if perr != nil {
-		return Result{Err: a.redacted(fault.Wrap(fault.StepFailed, perr, "action %s reported an invalid price: %s", t.Action.Name, fault.Message(perr)))}
+		return Result{Err: a.redacted(unused(fault.Wrap(fault.StepFailed, perr, "action %s reported an invalid price: %s", t.Action.Name, fault.Message(perr))))}
 	}
 	cost := t.Action.Cost
 	if out.Cost != nil {
 		cost = *out.Cost
 	}
 	if cost < 0 {
-		return Result{Err: fault.New(fault.StepFailed, "action %s reported a cost of %d credits: want 0 or more", t.Action.Name, cost)}
+		return Result{Err: unused(fault.New(fault.StepFailed, "action %s reported a cost of %d credits: want 0 or more", t.Action.Name, cost))}
 	}
-	data, ferr := a.encodeOutput(out.Output)
+	decided := a.reviewed(&out)
+	data, ferr := a.encodeOutput(out.Output, decided)
 	if ferr != nil {
-		return Result{Err: a.redacted(ferr), Price: price}
+		res := a.review(unused(ferr), nil, &out)
+		res.Price, res.Tokens = price, tokens
+		return res
 	}
-	return Result{Output: data, Cost: cost, Price: price}
+	if !decided { // what a person has decided is not what the action makes of its input
+		a.keep(data)
+	}
+	return Result{Output: data, Cost: cost, Price: price, Tokens: tokens}
+}
+
+// unused returns the failure of an attempt whose action has succeeded. The effect has happened,
+// so that the next attempt must not ask for another one (I4), unless what it has made is no good.
+func unused(f *fault.Error) *fault.Error {
+	switch f.Code {
+	case fault.OutputContractViolation, fault.OutputTooLarge, fault.ModerationFlagged:
+		return f
+	}
+	return unsure(f)
+}
+
+// unsure returns the failure of an attempt that may have had its effect.
+func unsure(f *fault.Error) *fault.Error {
+	out := *f
+	out.OutcomeUnknown = true
+	return &out
+}
+
+// submitted checks a job that the action has submitted. What names it becomes part of the journal
+// (I18).
+func (a *attempt) submitted(job *action.Job) Result {
+	if known := a.known(); known != nil && known.String(job.ID+"\n"+string(job.Handle)) != job.ID+"\n"+string(job.Handle) {
+		return Result{Err: unsure(fault.New(fault.ProviderError, "action %s has submitted a job whose id or handle contains a secret", a.task.Action.Name))}
+	}
+	return Result{Job: job}
 }
 
 // reportedPrice returns what the action says that its call cost, if it says so.
@@ -192,9 +236,10 @@ func (a *attempt) checkInput(input []byte, lists map[string]jsonx.Large) *fault.
 	return check(validate, input, fault.InputContractViolation, fault.ValueTooLarge)
 }
 
-// encodeOutput encodes an output, checks the whole of it against the contract, and
+// encodeOutput encodes an output, has it moderated unless people have reviewed it, checks the whole of
+// it against the contract, and
 // stores in files what does not fit into an event.
-func (a *attempt) encodeOutput(v any) ([]byte, *fault.Error) {
+func (a *attempt) encodeOutput(v any, reviewed bool) ([]byte, *fault.Error) {
 	t := &a.task
 	most := MaxLarge
 	if t.NoFiles || a.files == nil {
@@ -213,13 +258,16 @@ func (a *attempt) encodeOutput(v any) ([]byte, *fault.Error) {
 			return nil, a.failed(a.Err())
 		}
 	}
+	if err := a.moderateOutput(data, reviewed); err != nil { // before the contract, whose violations quote it (X169)
+		return nil, err
+	}
 	if t.CheckOutput != nil {
 		if err := check(t.CheckOutput, data, fault.OutputContractViolation, fault.OutputTooLarge); err != nil {
 			return nil, err
 		}
 	}
 	if known := a.known(); known != nil {
-		if data = known.JSON(data, outputLimits(data)); len(data) > most {
+		if data = redactOutput(known, data); len(data) > most {
 			return nil, outputTooLarge(t.Action.Name, most)
 		}
 	}

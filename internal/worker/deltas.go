@@ -15,7 +15,8 @@ const maxDelta = 4 << 10
 // deltas is the text that an attempt has streamed and that has not been passed on. Each
 // report of a delta becomes an event, and actions stream words or letters, so pieces are
 // joined until they have maxDelta bytes, another report follows, [Config.DeltaWait] has
-// passed since the first of them, or the attempt has ended.
+// passed since the last of these reports, or the attempt has ended. Text after a silence
+// waits for nothing.
 //
 // The lock of the attempt's limiter protects everything here.
 type deltas struct {
@@ -27,6 +28,7 @@ type deltas struct {
 	// are none.
 	stream *redact.Stream
 	set    *redact.Set
+	sent   time.Time // when text was passed on last
 }
 
 // addDelta takes a piece of text. The caller holds the lock of the limiter.
@@ -57,8 +59,11 @@ func (a *attempt) addDelta(text string) {
 	begins := len(d.text) == 0
 	d.text = append(d.text, text...)
 	wait := a.pool.cfg.DeltaWait
+	if begins && !d.sent.IsZero() {
+		wait -= time.Since(d.sent)
+	}
 	switch {
-	case len(d.text) >= maxDelta || wait < 0:
+	case len(d.text) >= maxDelta || wait <= 0 || d.sent.IsZero():
 		a.sendDelta()
 	case begins && d.timer == nil:
 		d.timer = time.AfterFunc(wait, a.deltasDue)
@@ -77,10 +82,11 @@ func (a *attempt) sendDelta() {
 		d.timer.Stop()
 	}
 	text := string(d.text)
+	d.sent = time.Now()
 	if d.text = d.text[:0]; cap(d.text) > 2*maxDelta {
 		d.text = nil
 	}
-	a.pool.cfg.Report(Report{ID: a.task.ID, Owner: a.task.Owner, Kind: Delta, Text: text})
+	a.pool.cfg.Report(Report{ID: a.task.ID, Owner: a.task.Owner, Kind: Delta, Text: text, Passed: a.gate != nil})
 }
 
 // deltasDue is called by the timer. If it is late, that text was sent, and other text may

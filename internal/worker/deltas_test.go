@@ -64,8 +64,8 @@ func (w *timedReports) want(t *testing.T, want ...string) {
 	}
 }
 
-// X181: pieces of streamed text are one delta for at most 100 ms or up to 4 KiB; another
-// report comes after the text that was streamed before it.
+// X181: the first piece of streamed text is a delta at once. Those that follow within 100 ms, or up
+// to 4 KiB, are one; another report comes after the text that was streamed before it.
 func TestX181_PiecesAreJoined(t *testing.T) {
 	const kib = 1 << 10
 	for name, tt := range map[string]struct {
@@ -83,7 +83,7 @@ func TestX181_PiecesAreJoined(t *testing.T) {
 			time.Sleep(99 * time.Millisecond)
 			say.Delta("c")
 			time.Sleep(time.Millisecond)
-		}, []string{"100 aaaa", "220 a", "1250 bc", "1250 done"}},
+		}, []string{"0 a", "100 aaa", "200 a", "1150 b", "1250 c", "1250 done"}},
 		"by size": {func(say action.Reporter) {
 			say.Delta(strings.Repeat("x", 4*kib-1))
 			say.Delta("y")
@@ -92,7 +92,7 @@ func TestX181_PiecesAreJoined(t *testing.T) {
 			say.Delta(strings.Repeat("x", 4*kib))
 			say.Delta(strings.Repeat("x", 5*kib))
 			time.Sleep(time.Millisecond)
-		}, []string{"0 " + strings.Repeat("x", 4*kib-1) + "y", "50 z", "50 " + strings.Repeat("x", 4*kib), "50 " + strings.Repeat("x", 5*kib), "51 done"}},
+		}, []string{"0 " + strings.Repeat("x", 4*kib-1), "50 yz", "50 " + strings.Repeat("x", 4*kib), "50 " + strings.Repeat("x", 5*kib), "51 done"}},
 		"in order": {func(say action.Reporter) {
 			say.Delta("a")
 			say.Log("info", "l")
@@ -114,7 +114,7 @@ func TestX181_PiecesAreJoined(t *testing.T) {
 			time.Sleep(90 * time.Millisecond)
 			say.Delta("c")
 			time.Sleep(time.Second)
-		}, []string{"90 a", "90 log l", "190 bc", "1180 done"}},
+		}, []string{"0 a", "90 log l", "100 b", "200 c", "1180 done"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -138,15 +138,15 @@ func TestX181_NothingIsLostAtTheEnd(t *testing.T) {
 		end  func(ctx context.Context) error
 		want []string
 	}{
-		"success":                     {func(context.Context) error { return nil }, []string{"0 ab", "0 done"}},
-		"failure":                     {func(context.Context) error { return errors.New("no") }, []string{"0 ab", "0 done"}},
-		"panic":                       {func(context.Context) error { panic("no") }, []string{"0 ab", "0 done"}},
-		"goexit":                      {func(context.Context) error { runtime.Goexit(); return nil }, []string{"0 ab", "0 done"}},
-		"cancel":                      {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, []string{"20 ab", "20 done"}},
-		"timeout":                     {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, []string{"30 ab", "30 done"}},
-		"a cancel that is not heard":  {func(context.Context) error { time.Sleep(time.Minute); return nil }, []string{"100 ab", "1020 done"}},
-		"a timeout that is not heard": {func(context.Context) error { time.Sleep(time.Minute); return nil }, []string{"30 ab", "30 done"}},
-		"stop":                        {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, []string{"10 ab"}},
+		"success":                     {func(context.Context) error { return nil }, []string{"0 a", "0 b", "0 done"}},
+		"failure":                     {func(context.Context) error { return errors.New("no") }, []string{"0 a", "0 b", "0 done"}},
+		"panic":                       {func(context.Context) error { panic("no") }, []string{"0 a", "0 b", "0 done"}},
+		"goexit":                      {func(context.Context) error { runtime.Goexit(); return nil }, []string{"0 a", "0 b", "0 done"}},
+		"cancel":                      {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, []string{"0 a", "20 b", "20 done"}},
+		"timeout":                     {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, []string{"0 a", "30 b", "30 done"}},
+		"a cancel that is not heard":  {func(context.Context) error { time.Sleep(time.Minute); return nil }, []string{"0 a", "100 b", "1020 done"}},
+		"a timeout that is not heard": {func(context.Context) error { time.Sleep(time.Minute); return nil }, []string{"0 a", "30 b", "30 done"}},
+		"stop":                        {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, []string{"0 a", "10 b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestX181_NothingIsLostAtTheEnd(t *testing.T) {
 				time.Sleep(2 * time.Minute)
 				want := tt.want
 				if name == "cancel" {
-					want = []string{"20 abtoo late", "20 done"} // it ended by itself, within its grace
+					want = []string{"0 a", "20 btoo late", "20 done"} // it ended by itself, within its grace
 				}
 				w.want(t, want...)
 			})

@@ -44,9 +44,18 @@ func (s *reportLimiter) begin() {
 	}
 }
 
-// report passes a report on if it is within the bounds. It holds the lock meanwhile, so
-// that reports arrive in the order in which they were made, and none after the result.
+// report passes a report on, once moderators have passed it if they look at the output.
 func (a *attempt) report(r Report) {
+	if a.gate != nil && a.gate.Output {
+		a.moderateReport(r)
+		return
+	}
+	a.pass(r)
+}
+
+// pass passes a report on if it is within the bounds. It holds the lock meanwhile, so
+// that reports arrive in the order in which they were made, and none after the result.
+func (a *attempt) pass(r Report) {
 	s := &a.limiter
 	sink := a.pool.cfg.Report
 	s.mu.Lock()
@@ -80,7 +89,7 @@ func (a *attempt) report(r Report) {
 		s.logs++
 	}
 	a.sendDelta() // it came before
-	r.ID, r.Owner = a.task.ID, a.task.Owner
+	r.ID, r.Owner, r.Passed = a.task.ID, a.task.Owner, a.gate != nil
 	sink(r)
 }
 

@@ -182,7 +182,7 @@ func (a *attempt) redacted(f *fault.Error) *fault.Error {
 	if known == nil {
 		return f
 	}
-	out := &fault.Error{Code: f.Code, Msg: known.String(fault.Message(f)), Remedy: known.String(f.Remedy), RetryAfterMS: f.RetryAfterMS, Limit: f.Limit}
+	out := &fault.Error{Code: f.Code, Msg: known.String(fault.Message(f)), Remedy: known.String(f.Remedy), RetryAfterMS: f.RetryAfterMS, OutcomeUnknown: f.OutcomeUnknown, Limit: f.Limit}
 	if code := string(f.Code); known.String(code) != code {
 		out.Code = fault.StepFailed
 	}

@@ -321,3 +321,16 @@ func TestI15_KnownSecretsAreBounded(t *testing.T) {
 		t.Errorf("%d accounts are remembered", len(k.of))
 	}
 }
+
+// I18: what names a job becomes part of the journal, so that an action whose job has a secret in it fails.
+func TestI18_JobsThatActionsSubmit(t *testing.T) {
+	for _, job := range []*action.Job{
+		{Provider: "acme", ID: "1", Handle: []byte(`{"n":1}`)}, {Provider: "acme", ID: hush}, {Provider: "acme", ID: "1", Handle: fmt.Appendf(nil, "%q", hush)},
+	} {
+		w := newWorld(t, Config{Secrets: testSecrets})
+		res := w.do(sealedTask(t, func(context.Context, *action.Task) (action.Result, error) { return action.Result{Job: job}, nil }))
+		if hidden := job.ID == hush || len(job.Handle) > len(`{"n":1}`); hidden != (res.Job == nil) || hidden && res.Err.Code != fault.ProviderError {
+			t.Errorf("%+v gives %+v", job, res)
+		}
+	}
+}

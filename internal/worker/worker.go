@@ -24,6 +24,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/ledger"
 )
 
@@ -59,6 +60,10 @@ type Task struct {
 	// *fault.Error they return is the attempt's failure, any other becomes a
 	// contract violation.
 	CheckInput, CheckOutput func(v any) error
+	// Gate has moderators look at what the attempt gets and gives; nil = nobody does.
+	Gate *Gate
+	// Cache has results of earlier attempts that this one may have; nil = its action is called.
+	Cache Cache
 	// Owner, when set, is part of everything that the attempt reports.
 	Owner Owner
 }
@@ -84,7 +89,14 @@ type Result struct {
 	// Price is what the action says that the call cost, also of a failed one; nil = it
 	// says nothing.
 	Price *ledger.Amount
-	Err   *fault.Error // nil = success
+	// Tokens is how many the action says that the call used, also a failed one; 0 = it does not
+	// know.
+	Tokens int64
+	Err    *fault.Error // nil = success
+	// Verdicts are what moderators have said, in the order of the phases.
+	Verdicts []journal.Verdict
+	// Cached is set if Output is an earlier result; the action was not called.
+	Cached *journal.Cached
 	// Dropped is how many reports of the attempt exceeded its bounds.
 	Dropped int64
 	// Holding means that the action's goroutine has not returned yet: its slot becomes
@@ -112,6 +124,7 @@ type Report struct {
 	Level    string  // debug, info, warn or error
 	Text     string  // valid UTF-8
 	Value    []byte  // canonical JSON
+	Passed   bool    // moderators have passed it, of an attempt whose output they look at
 }
 
 // Config configures a Pool. The callbacks are called from goroutines of the pool, several
@@ -130,8 +143,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Secrets has the secrets that inputs refer to. Default: none.
 	Secrets SecretSource
-	// DeltaWait is how long streamed text is collected before it is reported as one delta
-	// (4 KiB are reported at once). Negative: every piece is reported as it was made.
+	// DeltaWait is the least time between two reports of streamed text, which is collected
+	// meanwhile (4 KiB are reported at once). Negative: every piece is reported as it was made.
 	// Default 100 ms.
 	DeltaWait time.Duration
 	// Grace is how long a cancelled attempt may take to return before its slot is freed
@@ -219,6 +232,9 @@ func (p *Pool) admit(t *Task) (*attempt, error) {
 		return nil, fault.New(fault.ActionNotFound, "the task of step %q names no action that can run", t.Task.Step)
 	}
 	a := &attempt{pool: p, task: *t}
+	if t.Gate != nil {
+		a.gate = &gated{Gate: t.Gate}
+	}
 	if t.TimeoutMS > 0 {
 		a.deadline = time.Now().Add(a.timeout())
 	}

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package workers is what remote workers ask a server, over HTTP: tasks, more time for them, and
-// that their results are recorded.
+// Package workers is the protocol of remote workers over HTTP: they lease tasks, extend leases, and
+// report results.
 //
-// It decides what a worker's request looks like and how much one may ask at once. What a lease is
-// and whose result counts is decided by package lease; who may be a worker, by package access.
+// It decides what requests look like and how much one may contain. Package lease decides what a lease
+// is and whose result counts, package access who may be a worker.
 package workers
 
 import (
@@ -20,13 +20,7 @@ import (
 	"github.com/roux-engine/roux/internal/rest"
 )
 
-// The bounds of a request.
-const (
-	maxTasks = 256
-	maxWait  = 30 * time.Second
-	maxBody  = 32 << 20
-	atOnce   = 64 // results of one request that are recorded side by side
-)
+const maxBody = 32 << 20 // bytes of a request
 
 // Register registers the operations. m is nil if no action is carried out by workers.
 func Register(rt *rest.Router, m *lease.Manager) {
@@ -35,21 +29,22 @@ func Register(rt *rest.Router, m *lease.Manager) {
 	work.Once = rest.OnceNot
 	get := rest.Op("workers-lease", http.MethodPost, "/v1/workers/lease", "Get tasks of a queue, or wait until there are some")
 	get.Description = "A worker gets each task for a time, its lease. It says that it goes on with heartbeats; otherwise another worker gets the task. " +
-		"A key gets tasks of its own account; the operator's gets those of all accounts."
+		"A key gets tasks of its own account, and only those of its queues and actions if its scopes name some; the operator's gets those of all accounts."
 	rest.Handle(rt, get, work, s.lease)
-	beat := rest.Op("workers-heartbeat", http.MethodPost, "/v1/workers/heartbeat", "Say that tasks go on, and how")
-	beat.Description = "It extends the leases. Tasks whose leases are over are to be stopped: their runs wait for them no longer, or other workers have them."
-	beat.MaxBodyBytes = maxBody
-	rest.Handle(rt, beat, work, s.heartbeat)
-	end := rest.Op("workers-results", http.MethodPost, "/v1/workers/results", "Say how tasks have ended")
-	end.Description = "It is answered when the results are durable. One that is sent again is `ended`, and changes nothing."
-	end.MaxBodyBytes = maxBody
-	rest.Handle(rt, end, work, s.results)
+	extend := rest.Op("workers-heartbeat", http.MethodPost, "/v1/workers/heartbeat", "Say that tasks go on, and how")
+	extend.Description = "It extends the leases. Stop the tasks whose leases have ended: their steps no longer wait for them, or other workers have them."
+	extend.MaxBodyBytes = maxBody
+	rest.Handle(rt, extend, work, s.heartbeat)
+	report := rest.Op("workers-results", http.MethodPost, "/v1/workers/results", "Say how tasks have ended")
+	report.Description = "It is answered when the results are durable. One that is sent again is `ended`, and changes nothing."
+	report.MaxBodyBytes = maxBody
+	work.Unread = s.unread
+	rest.Handle(rt, report, work, s.results)
 }
 
 type server struct{ m *lease.Manager }
 
-// account is whose tasks a worker may have; "" = of all.
+// account is the account whose tasks a worker may have; "" = all.
 func account(ctx context.Context) string {
 	if access.From(ctx).Allows(access.ServerAdmin) {
 		return ""
@@ -63,12 +58,12 @@ type FileLease struct {
 	Lease string `header:"Roux-Lease" maxLength:"200" doc:"The lease of a task, of a worker with a key of the operator: the files are those of its account."`
 }
 
-// Account is whose files they are.
+// Account returns the account of the files.
 func (l *FileLease) Account(ctx context.Context, m *lease.Manager) (string, error) {
 	if l.Lease == "" || m == nil || !access.From(ctx).Allows(access.ServerAdmin) {
 		return rest.Account(ctx), nil
 	}
-	return m.Holds(l.Lease, "")
+	return m.AccountOf(l.Lease)
 }
 
 func (s *server) manager() (*lease.Manager, error) {
@@ -103,9 +98,13 @@ func (s *server) lease(ctx context.Context, in *leaseIn) (*leaseOut, error) {
 	}
 	rest.Waits(ctx)
 	b := &in.Body
+	actions, err := access.From(ctx).Tasks(b.Queue, b.Actions)
+	if err != nil {
+		return nil, err
+	}
 	list, err := m.Lease(ctx, &lease.Want{
-		Account: account(ctx), Queue: b.Queue, Actions: b.Actions, Labels: b.Labels,
-		Max: min(max(b.Max, 1), maxTasks), Wait: min(time.Duration(b.WaitMS)*time.Millisecond, maxWait),
+		Account: account(ctx), Queue: b.Queue, Actions: actions, Labels: b.Labels,
+		Max: b.Max, Wait: time.Duration(b.WaitMS) * time.Millisecond,
 	})
 	if list == nil {
 		list = []lease.WorkerTask{}
@@ -119,9 +118,9 @@ type WorkerHeartbeat struct {
 	Reports []lease.WorkerReport `json:"reports,omitempty" maxItems:"1000" doc:"What those who watch the runs are told, in their order. A report also extends its lease."`
 }
 
-// EndedLeases are leases that are over.
+// EndedLeases are leases that have ended.
 type EndedLeases struct {
-	Ended []string `json:"ended" doc:"Leases that are over: stop those tasks."`
+	Ended []string `json:"ended" doc:"Leases that have ended: stop those tasks."`
 }
 
 type heartbeatIn struct{ Body WorkerHeartbeat }
@@ -151,7 +150,7 @@ type WorkerOutcomes struct {
 // A WorkerOutcome is what became of a result.
 type WorkerOutcome struct {
 	Lease  string `json:"lease"`
-	Status string `json:"status" enum:"recorded,ended,failed" doc:"recorded: it is durable. ended: the lease is over, and the result does not count. failed: send it again."`
+	Status string `json:"status" enum:"recorded,ended,failed" doc:"recorded: it is durable. ended: the lease has ended, and the result does not count. failed: send it again."`
 	Detail string `json:"detail,omitempty"`
 }
 
@@ -164,23 +163,40 @@ func (s *server) results(ctx context.Context, in *resultsIn) (*resultsOut, error
 	if err != nil {
 		return nil, err
 	}
+	for i := range in.Body.Results {
+		r, given := &in.Body.Results[i], 0
+		for _, has := range []bool{r.Output != nil, r.Error != nil, r.Submitted != nil} {
+			if has {
+				given++
+			}
+		}
+		if given != 1 {
+			m.Refuse(lease.Malformed)
+			return nil, fault.New(fault.RequestInvalid, "result %d: want one of output, error and submitted", i)
+		}
+	}
 	rest.Waits(ctx)
 	out := make([]WorkerOutcome, len(in.Body.Results))
-	places := make(chan struct{}, atOnce)
-	var group sync.WaitGroup
+	var group sync.WaitGroup // all at once, so that they share commits
 	for i := range in.Body.Results {
-		r := &in.Body.Results[i]
-		if (r.Output == nil) == (r.Error == nil) {
-			return nil, fault.New(fault.RequestInvalid, "result %d: want output or error, and not both", i)
-		}
-		places <- struct{}{}
 		group.Go(func() {
-			defer func() { <-places }()
+			r := &in.Body.Results[i]
 			out[i] = outcome(r.Lease, m.Finish(ctx, r, account(ctx)))
 		})
 	}
 	group.Wait()
 	return &resultsOut{WorkerOutcomes{out}}, nil
+}
+
+// unread counts a request with results that is not taken.
+func (s *server) unread(status int) {
+	switch {
+	case s.m == nil:
+	case status == http.StatusRequestEntityTooLarge:
+		s.m.Refuse(lease.TooLarge)
+	case status < http.StatusInternalServerError:
+		s.m.Refuse(lease.Malformed)
+	}
 }
 
 func outcome(token string, err error) WorkerOutcome {

@@ -9,7 +9,8 @@
 //	go run ./sim/guards                 all of them, 60 s each at most
 //	go run ./sim/guards -only fence,fsync -seconds 20
 //
-// The simulator decides what counts as broken. For the real binary this command
+// The simulator decides what counts as broken. It has no triggers; for their guard a test of their
+// package does. For the real binary this command
 // decides one thing itself: whether its commits are synced, by counting its system
 // calls (Linux, with strace).
 package main
@@ -85,7 +86,11 @@ func run(ctx context.Context, out io.Writer, o options) (missed int, err error) 
 		return 0, err
 	}
 	for _, g := range guards {
-		c, err := remove(ctx, sim, g, o)
+		play := func() (caught, error) { return remove(ctx, sim, g, o) }
+		if by, ok := tested[g.Name]; ok {
+			play = func() (caught, error) { return by.remove(ctx, dir, g, o) }
+		}
+		c, err := play()
 		if err != nil {
 			return missed, fmt.Errorf("%s: %w", g.Name, err)
 		}
@@ -172,20 +177,75 @@ func remove(ctx context.Context, sim string, g mutation.Guard, o options) (caugh
 	return c, nil
 }
 
+// A test notices that a guard is missing.
+type test struct{ pkg, name string }
+
+// tested are the guards for which the simulator has nothing.
+var tested = map[string]test{
+	"trigger": {"internal/inbound", "TestI13_KilledBetween"},
+}
+
+// remove runs the test, first with the guard and then without it.
+func (t test) remove(ctx context.Context, dir string, g mutation.Guard, o options) (caught, error) {
+	c := caught{Guard: g.Name, Keeps: g.Keeps}
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return c, err
+	}
+	bin := filepath.Join(dir, g.Name+".test")
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-tags", mutation.Tag, "-o", bin, "./"+t.pkg)
+	build.Dir = root
+	if said, err := build.CombinedOutput(); err != nil {
+		return c, fmt.Errorf("go test -c %s: %w\n%s", t.pkg, err, said)
+	}
+	run := func(guard string) (said []byte, err error) {
+		cmd := exec.CommandContext(ctx, bin, "-test.run", "^"+t.name+"$", "-test.timeout", fmt.Sprintf("%ds", o.seconds))
+		cmd.Dir, cmd.Env = filepath.Join(root, t.pkg), append(os.Environ(), mutation.Variable+"="+guard)
+		return cmd.CombinedOutput()
+	}
+	if said, err := run(""); err != nil {
+		return c, fmt.Errorf("with the guard %s fails: %w\n%s", t.name, err, tail(said))
+	}
+	began := time.Now()
+	said, err := run(g.Name)
+	c.Seconds = time.Since(began).Seconds()
+	switch m := failure.FindSubmatch(said); {
+	case err == nil:
+		c.By = t.name + " noticed nothing"
+	case m == nil:
+		return c, fmt.Errorf("%s ended with %w and says of no failure:\n%s", t.name, err, tail(said))
+	default:
+		c.Caught, c.By = true, fmt.Sprintf("%s: %s", t.name, m[1])
+	}
+	return c, nil
+}
+
+// failure matches the first message of a test that has failed.
+var failure = regexp.MustCompile(`(?m)^--- FAIL: .*\n\s+(.*)$`)
+
 func tail(said []byte) []byte {
 	return said[max(0, len(said)-2_000):]
 }
 
 // build builds a command of this module with a tag, from the root of the module.
 func build(ctx context.Context, bin, tag, pkg string) error {
-	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	root, err := moduleRoot(ctx)
 	if err != nil {
-		return fmt.Errorf("run this inside of the module: %w", err)
+		return err
 	}
 	cmd := exec.CommandContext(ctx, "go", "build", "-tags", tag, "-o", bin, pkg)
-	cmd.Dir = string(bytes.TrimSpace(root))
+	cmd.Dir = root
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build -tags %s %s: %w\n%s", tag, pkg, err, said)
 	}
 	return nil
+}
+
+// moduleRoot is the directory of the module.
+func moduleRoot(ctx context.Context) (string, error) {
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return "", fmt.Errorf("run this inside of the module: %w", err)
+	}
+	return string(bytes.TrimSpace(root)), nil
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -244,7 +245,7 @@ func (r *round) checkSettled(h *history, bad func(string, ...any)) {
 	}
 	// A step may be lost three times; it fails the fourth time, and with it the steps that
 	// run its run.
-	if h.code == "INTERRUPTED" && (slices.Max(append(slices.Collect(maps.Values(lost)), 0)) >= 3 ||
+	if h.code == "INTERRUPTED" && (r.remote || slices.Max(append(slices.Collect(maps.Values(lost)), 0)) >= 3 ||
 		slices.ContainsFunc(h.children, func(c *history) bool { return c.code == h.code })) {
 		return
 	}
@@ -268,14 +269,12 @@ var expected = map[string]string{
 	"nested": `{"ends":["mark","mark","mark"]}`,
 	"middle": `{"last":"mark"}`,
 	"leaf":   `{"last":"mark"}`,
+	"farm":   `{"count":6}`,
 	"spill":  `{"given":1000,"last":"last","loads":[1500000,1500000,1500000,1500000,1500000,1500000]}`,
 }
 
-// The causes of a retry after an attempt whose outcome is unknown.
-const (
-	causeLost    = "lost"
-	causeTimeout = "timeout"
-)
+// causeLost is the cause of a retry of an attempt whose process has died.
+const causeLost = "lost"
 
 // A try is the attempts of a step that share an effect key: the outcome of all but the
 // last of them is unknown.
@@ -295,23 +294,36 @@ func (r *round) checkEffects(h *history, effects map[string][]effect, bad func(s
 		if p.Kind != "action" {
 			continue
 		}
-		switch {
-		case l.Type == "node.started":
+		switch l.Type {
+		case "node.started":
 			if n := len(tries[step]); n > 0 && open[step] {
 				tries[step][n-1].attempts++
 			} else {
 				tries[step] = append(tries[step], try{attempts: 1})
 			}
 			open[step] = true
-		case l.Type == "node.retried" && p.Cause != causeLost && p.Cause != causeTimeout || l.Type == "node.failed":
-			open[step] = false
-		case l.Type == "node.completed":
+		case "node.retried", "node.failed":
+			open[step] = p.OutcomeUnknown
+		case "node.completed":
 			if n := len(tries[step]); n > 0 {
 				tries[step][n-1].done = true
+			}
+			if strings.HasSuffix(step, ".job") {
+				r.jobSteps++
+			}
+		}
+	}
+	if r.remote { // several workers may have had the task of one attempt
+		for _, list := range tries {
+			for i := range list {
+				list[i].attempts = math.MaxInt
 			}
 		}
 	}
 	for step, seen := range effects {
+		if r.remote {
+			seen = byKey(seen)
+		}
 		if why := match(tries[step], seen); why != "" {
 			bad("step %s of run %s: %s\n  effects %v\n  tries %v", step, h.id, why, seen, tries[step])
 		}
@@ -330,6 +342,20 @@ func (r *round) checkEffects(h *history, effects map[string][]effect, bad func(s
 	}
 }
 
+// byKey sorts the effects of a step by the first one with the same key: a worker that was stopped may
+// go on with a task that others have ended long ago.
+func byKey(effects []effect) []effect {
+	first := map[string]int{}
+	for i, e := range effects {
+		if _, ok := first[e.Key]; !ok {
+			first[e.Key] = i
+		}
+	}
+	sorted := slices.Clone(effects)
+	slices.SortStableFunc(sorted, func(a, b effect) int { return first[a.Key] - first[b.Key] })
+	return sorted
+}
+
 // hasEffect reports whether a step of a recipe has an effect.
 func hasEffect(recipe, step string) bool {
 	switch recipe {
@@ -337,6 +363,8 @@ func hasEffect(recipe, step string) bool {
 		return !strings.HasSuffix(step, ".fetch") && !strings.HasSuffix(step, ".page")
 	case "bulky":
 		return !strings.HasSuffix(step, ".text")
+	case "farm":
+		return strings.HasSuffix(step, ".mark")
 	case "spill":
 		return strings.HasSuffix(step, ".mark") || step == "last"
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 )
@@ -42,6 +43,69 @@ func TestMatchCatches(t *testing.T) {
 	}
 	if got := match([]try{{1, false}}, []effect{{}}); got == "" {
 		t.Error("an effect without a key passed")
+	}
+}
+
+// The books of a provider are compared with the journals.
+func TestBooksCatch(t *testing.T) {
+	type job = struct {
+		ID, State string
+		Key       string `json:"idempotencyKey"`
+		Mode      string
+		Submitted int
+	}
+	done := job{ID: "a", State: "done", Key: "k", Submitted: 2}
+	for want, b := range map[string][]job{
+		"":                            {done, {ID: "b", State: "cancelled", Key: "l", Submitted: 1}},
+		"charges 2 jobs with the key": {done, done},
+		"has no idempotency key":      {done, {ID: "b", State: "cancelled", Submitted: 1}},
+		"charges 0 jobs, and 1 steps": {},
+	} {
+		var said []string
+		(&books{b}).check(1, func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
+		if got := strings.Join(said, "\n"); want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// Effects of a worker that was stopped meanwhile come later than those of the next key.
+func TestByKey(t *testing.T) {
+	late := []effect{{Key: "a"}, {Key: "b"}, {Key: "a"}}
+	try2 := []try{{math.MaxInt, false}, {math.MaxInt, true}}
+	if got := match(try2, byKey(late)); got != "" {
+		t.Error(got)
+	}
+	if got := match(try2, late); got == "" {
+		t.Error("this proves nothing")
+	}
+}
+
+// What checkDeaths must report.
+func TestDeathsCatch(t *testing.T) {
+	runs := func(text string) []*history {
+		h := &history{status: "completed"}
+		for _, text := range strings.Fields(text) {
+			step, kind, _ := strings.Cut(text, "=")
+			var l line
+			l.Type, l.Payload.Step = kind, step
+			h.events, h.text = append(h.events, l), append(h.text, "INTERRUPTED")
+		}
+		return []*history{h}
+	}
+	const good = "deadly=node.started deadly=node.skipped fan[0].steady=node.completed"
+	for text, want := range map[string]string{
+		good:                                  "",
+		good + " fan[0].steady=node.retried":  "lost its attempt",
+		good + " deadly=node.started":         "attempts are missing",
+		strings.Replace(good, "fan", "x", 1):  "",
+		strings.TrimSuffix(good, "completed"): "0 of 1 other tasks",
+	} {
+		var said []string
+		checkDeaths(runs(text), 1, 3, 1, func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
+		if got := strings.Join(said, "\n"); want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
 	}
 }
 

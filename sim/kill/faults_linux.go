@@ -15,6 +15,12 @@ import (
 	"time"
 )
 
+// The signals that stop a process and let it go on.
+const (
+	sigStop = syscall.SIGSTOP
+	sigCont = syscall.SIGCONT
+)
+
 // A scenario makes a part of the real system fail under the real binary.
 type scenario struct {
 	name string // of its test, with the row of the fault in reliability.md

@@ -9,6 +9,12 @@ import (
 	"syscall"
 )
 
+// The signals that stop a process and let it go on: here they do nothing.
+const (
+	sigStop = syscall.Signal(0)
+	sigCont = syscall.Signal(0)
+)
+
 // everyFault needs strace and mounts, which only Linux has.
 func (b *bench) everyFault(context.Context, string) (problems []string, done int, skipped []string, err error) {
 	return nil, 0, []string{"faults of system calls: only on Linux"}, nil

@@ -55,7 +55,8 @@ type server struct {
 	web          *webClient // without cuts
 	key          string     // of the account that pays
 
-	end     func() // the round
+	env     []string // of the process, besides what every server has
+	end     func()   // the round
 	process *process
 	mu      sync.Mutex
 	order   []string      // the runs that were started
@@ -123,6 +124,7 @@ func (s *server) begin() error {
 	cmd := s.c.command("serve", "--listen", s.address, "-o", "jsonl")
 	cmd.Env = append(cmd.Env, "ROUX_ACCOUNT=local", "ROUX_ADMIN_KEY="+operator,
 		`ROUX_ACCOUNTS={"`+payer+`":{"max_live_runs":1000}}`, fmt.Sprintf(`ROUX_PRICES={"http":"%g"}`, httpPrice/1e6))
+	cmd.Env = append(cmd.Env, s.env...)
 	began := time.Now()
 	p, err := s.c.startCommand(cmd)
 	if err != nil {

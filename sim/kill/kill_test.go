@@ -14,11 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if file := os.Getenv(recorderEnv); file != "" {
-		if err := record(file); err != nil {
-			fmt.Fprintln(os.Stderr, "recorder:", err)
-			os.Exit(1)
-		}
+	if asHelper() {
 		return
 	}
 	code := m.Run()
@@ -183,6 +179,40 @@ func TestF36_KilledServer(t *testing.T) {
 	if b.kills.Load() < 4 || b.sequences.Load() < 20 || b.paid.Load() == 0 || b.unanswered.Load() == 0 {
 		t.Errorf("%d kills, %d sequences, %d requests without an answer, %d credits: too little to prove anything",
 			b.kills.Load(), b.sequences.Load(), b.unanswered.Load(), b.paid.Load())
+	}
+}
+
+// TestF08_RemoteWorkers kills and stops a server and its remote workers, and cuts and holds what
+// connects them, with a provider of jobs beside them: each effect belongs to an attempt and keeps its
+// key, each job is charged once, and every run ends (F07, F08).
+func TestF08_RemoteWorkers(t *testing.T) {
+	b := counting(t)
+	problems, err := b.remoteRound(t.Context(), fmt.Sprintf("workers-%d", b.scenarios.Add(1)), 1, faultsShort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Error(p)
+	}
+	if b.kills.Load() != 2 || b.stalls.Load() != 2 || b.partitions.Load() != 2 || b.jobs.Load() == 0 || b.effects.Load() == 0 {
+		t.Errorf("%d kills, %d stops, %d partitions, %d jobs, %d effects: too little to prove anything",
+			b.kills.Load(), b.stalls.Load(), b.partitions.Load(), b.jobs.Load(), b.effects.Load())
+	}
+}
+
+// A task that kills its worker again and again ends INTERRUPTED after the third one, and the tasks of
+// other workers go on.
+func TestTaskThatKillsWorkers(t *testing.T) {
+	b := counting(t)
+	problems, err := b.killers(t.Context(), 6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Error(p)
+	}
+	if b.deaths.Load() != 6 {
+		t.Errorf("%d workers were killed, want 6", b.deaths.Load())
 	}
 }
 

@@ -3,7 +3,9 @@
 // Command kill kills the real binary again and again, and compares independent records
 // of what happened.
 //
-//	go run ./sim/kill -kills 2000 [-seed 1] [-http] [-backups 12] [-failpoints] [-faults]
+//	go run ./sim/kill -kills 2000 [-seed 1] [-http] [-workers 100] [-backups 12] [-failpoints] [-faults]
+//	go run ./sim/kill -kills 0 -deaths 100 -jobs 10000
+//	go run ./sim/kill -kills 0 -limit
 //
 // Three processes keep three records: the journal (Roux's own), the effects (a
 // recorder that syncs each before it answers), and what a client was shown. A round
@@ -20,6 +22,14 @@
 //   - over HTTP, one idempotency key has started one run, and what each client was sent over all its connections is the journal, the feed and the ledger as they are stored, without gap or duplicate
 //   - the content of every file fits its name
 //   - replay and doctor find nothing
+//
+// In one more round remote workers carry out the effects, and a provider of jobs keeps books of its
+// own: server and workers are killed and stopped, and what connects them is cut or held. With -workers
+// there are more faults of that kind. With -deaths a task kills each worker that gets it, and with
+// -jobs a provider carries out many jobs, of which three in ten go wrong.
+//
+// With -limit steps of the server, of workers and of a provider share limits while the first two are
+// killed, and a meter judges from outside whether the limits are kept, and how much of them is used.
 //
 // With -backups a server that is not killed is copied again and again, and the copies are
 // restored and checked.
@@ -49,11 +59,7 @@ import (
 )
 
 func main() {
-	if file := os.Getenv(recorderEnv); file != "" {
-		if err := record(file); err != nil {
-			fmt.Fprintln(os.Stderr, "recorder:", err)
-			os.Exit(1)
-		}
+	if asHelper() {
 		return
 	}
 	var o options
@@ -67,6 +73,26 @@ func main() {
 	}
 }
 
+// asHelper is the whole program if it was started as the recorder, or as a worker, and reports whether
+// it was.
+func asHelper() bool {
+	file, server := os.Getenv(recorderEnv), os.Getenv(workerEnv)
+	var err error
+	switch {
+	case file != "":
+		err = record(file)
+	case server != "":
+		err = work9(server)
+	default:
+		return false
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "helper:", err)
+		os.Exit(1)
+	}
+	return true
+}
+
 type options struct {
 	kills, parallel int
 	reconnects      int64
@@ -76,6 +102,9 @@ type options struct {
 	dir, only, tags string
 	serving         time.Duration
 	backups         int
+	workers, deaths int
+	jobs            int
+	limit           bool
 	every           time.Duration
 }
 
@@ -86,6 +115,10 @@ func (o *options) declare(set *flag.FlagSet) {
 	set.BoolVar(&o.points, "failpoints", false, "then inject each fault at every failpoint of a test build")
 	set.BoolVar(&o.http, "http", false, "kill a server, with clients that repeat what was not answered and follow runs over cut connections")
 	set.Int64Var(&o.reconnects, "reconnects", 0, "with -http, how many connections to streams, to sockets and to feeds must have read on after a cursor: fewer prove too little")
+	set.IntVar(&o.workers, "workers", 0, "then that many faults of servers with remote workers and a provider of jobs")
+	set.IntVar(&o.deaths, "deaths", 0, "then have a task kill that many workers")
+	set.IntVar(&o.jobs, "jobs", 0, "then have a provider carry out that many jobs, of which three in ten go wrong")
+	set.BoolVar(&o.limit, "limit", false, "then have 500 steps share a limit of three slots, and others limits of tokens, of a breaker and of retries, and measure what is used of them")
 	set.IntVar(&o.backups, "backups", 0, "then make that many backups of a server under load, and restore and check each")
 	set.DurationVar(&o.every, "every", 10*time.Second, "time between two backups")
 	set.StringVar(&o.only, "only", "", "of the failpoints, or of the faults, those whose name begins so")
@@ -118,6 +151,11 @@ type summary struct {
 	Reconnects map[string]int64 `json:"reconnects,omitempty"`
 	Frames     map[string]int64 `json:"frames_received,omitempty"`
 	Sequences  int64            `json:"sequences_compared,omitempty"`
+	Stalls     int64            `json:"processes_stopped_for_a_while,omitempty"`
+	Partitions int64            `json:"partitions,omitempty"`
+	Jobs       int64            `json:"jobs_charged,omitempty"`
+	Again      int64            `json:"jobs_submitted_again_with_their_key,omitempty"`
+	Deaths     int64            `json:"workers_killed_by_a_task,omitempty"`
 	Backups    int64            `json:"backups_restored,omitempty"`
 	Replays    int64            `json:"runs_replayed_in_backups,omitempty"`
 	Restarts   int64            `json:"restarts"`
@@ -152,6 +190,30 @@ func work(ctx context.Context, o *options) (err error) {
 	problems, err := b.randomKills(ctx, o)
 	spent := time.Since(began)
 	kills := b.kills.Load()
+	if err == nil && o.workers > 0 {
+		var more []string
+		more, err = b.withWorkers(ctx, o)
+		problems = append(problems, more...)
+	}
+	if err == nil && o.deaths > 0 {
+		var more []string
+		more, err = b.killers(ctx, o.deaths)
+		problems = append(problems, more...)
+	}
+	if err == nil && o.jobs > 0 {
+		var more []string
+		more, err = b.manyJobs(ctx, o.jobs, o.seed)
+		problems = append(problems, more...)
+	}
+	if err == nil && o.limit {
+		var more []string
+		more, err = b.limited(ctx, limitLong, o.seed)
+		problems = append(problems, more...)
+		if err == nil {
+			more, err = b.throttled(ctx, throttleLong, o.seed)
+			problems = append(problems, more...)
+		}
+	}
 	if err == nil && o.backups > 0 {
 		var more []string
 		more, err = b.backUp(ctx, o)
@@ -197,6 +259,7 @@ func (b *bench) summary(o *options, spent time.Duration, kills int64) *summary {
 		Seed: o.seed, Kills: b.kills.Load(), Stops: b.stops.Load(), Hits: b.hits.Load(), Runs: b.runs.Load(), Effects: b.effects.Load(), Repeats: b.repeats.Load(),
 		Files: b.named.Load(), Lost: b.lost.Load(), Children: b.children.Load(), Paid: b.paid.Load(), Released: b.released.Load(), Restarts: b.restarts.Load(), Late: b.late.Load(),
 		Unanswered: b.unanswered.Load(), Reconnects: b.reconnects.counts(), Frames: b.frames.counts(), Sequences: b.sequences.Load(), Backups: b.backups.Load(), Replays: b.replays.Load(),
+		Stalls: b.stalls.Load(), Partitions: b.partitions.Load(), Jobs: b.jobs.Load(), Again: b.resubmitted.Load(), Deaths: b.deaths.Load(),
 		ServingMax: float64(b.slowest.Load()) / 1e6, ServingAvg: float64(b.restarting.Load()) / 1e6 / float64(max(b.restarts.Load(), 1)),
 		PerKill: spent.Seconds() / float64(max(kills, 1)),
 	}
@@ -243,8 +306,10 @@ func (b *bench) randomKills(ctx context.Context, o *options) ([]string, error) {
 	n := 0
 	var said atomic.Int64
 	return each(ctx, o.parallel, func() (func() ([]string, error), bool) {
+		if n++; n == 1 && o.kills > 0 && !o.http {
+			return func() ([]string, error) { return b.remoteRound(ctx, "w", o.seed, faultsShort) }, true
+		}
 		left := o.kills - int(b.kills.Load())
-		n++
 		name, seed := fmt.Sprintf("r%d", n), o.seed+uint64(n)
 		if o.http {
 			name = fmt.Sprintf("h%d", n)
@@ -269,6 +334,35 @@ func (b *bench) randomKills(ctx context.Context, o *options) ([]string, error) {
 			}
 			return problems, err
 		}, left > 0
+	})
+}
+
+// How many faults a round with remote workers has: the one among the random kills, and the others.
+const (
+	faultsShort = 6
+	faultsLong  = 20
+)
+
+// remoteRound is a round with remote workers.
+func (b *bench) remoteRound(ctx context.Context, name string, seed uint64, faults int) ([]string, error) {
+	r, err := b.newRound(name, seed, b.plainBinary)
+	if err != nil {
+		return nil, err
+	}
+	problems, err := r.remotely(ctx, faults)
+	return problems, r.finish(problems, err)
+}
+
+// withWorkers plays rounds with remote workers.
+func (b *bench) withWorkers(ctx context.Context, o *options) ([]string, error) {
+	n := 0
+	return each(ctx, o.parallel, func() (func() ([]string, error), bool) {
+		first := n * faultsLong
+		n++
+		name, seed := fmt.Sprintf("w%d", n), o.seed+uint64(n)
+		return func() ([]string, error) {
+			return b.remoteRound(ctx, name, seed, min(o.workers-first, faultsLong))
+		}, first < o.workers
 	})
 }
 

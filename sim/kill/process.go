@@ -25,21 +25,23 @@ type line struct {
 	Type    string `json:"type"`
 	RunID   string `json:"runId"`
 	Payload struct {
-		Step        string          `json:"step"`
-		Kind        string          `json:"kind"`
-		Attempt     int             `json:"attempt"`
-		Status      string          `json:"status"`
-		Cause       string          `json:"cause"`
-		HandedBack  bool            `json:"handedBack"`
-		Amount      float64         `json:"amount"`      // of node.charged and run.child_ended
-		CreditsUsed int64           `json:"creditsUsed"` // of node.completed
-		Charged     bool            `json:"charged"`
-		Child       string          `json:"childRunId"`
-		ChildStatus string          `json:"childStatus"`
-		Recipe      string          `json:"recipe"`
-		Parameters  json.RawMessage `json:"parameters"`
-		Outputs     json.RawMessage `json:"outputs"`
-		Error       *struct {
+		Step       string `json:"step"`
+		Kind       string `json:"kind"`
+		Attempt    int    `json:"attempt"`
+		Status     string `json:"status"`
+		Cause      string `json:"cause"`
+		HandedBack bool   `json:"handedBack"`
+		// OutcomeUnknown says that the effect of an attempt may have happened.
+		OutcomeUnknown bool            `json:"outcomeUnknown"`
+		Amount         float64         `json:"amount"`      // of node.charged and run.child_ended
+		CreditsUsed    int64           `json:"creditsUsed"` // of node.completed
+		Charged        bool            `json:"charged"`
+		Child          string          `json:"childRunId"`
+		ChildStatus    string          `json:"childStatus"`
+		Recipe         string          `json:"recipe"`
+		Parameters     json.RawMessage `json:"parameters"`
+		Outputs        json.RawMessage `json:"outputs"`
+		Error          *struct {
 			Code    string `json:"code"`
 			Message string `json:"message"`
 		} `json:"error"`

@@ -53,6 +53,7 @@ type bench struct {
 	reconnects, frames                                         tally        // over HTTP: connections that read on after a cursor, and what all connections brought
 	backups, replays                                           atomic.Int64 // backups that were restored, and runs that were replayed in them
 	scenarios                                                  atomic.Int64 // scenarios that were run
+	stalls, partitions, jobs, resubmitted, deaths              atomic.Int64 // with remote workers: processes that were stopped, and so on
 	slowest                                                    atomic.Int64 // ns to the first line after a kill
 	restarts                                                   atomic.Int64
 	restarting                                                 atomic.Int64 // ns, sum
@@ -101,6 +102,8 @@ type round struct {
 	lostAttempts int               // attempts that are lost in the journals
 	killed       int               // killed processes of this round; they count only if onlyKills is set
 	onlyKills    bool              // no process ended in another way
+	remote       bool              // remote workers carry out the effects
+	jobSteps     int               // steps that have completed with a job of the provider
 	stands       bool              // runs may not have ended, and nothing carries them on
 }
 

@@ -4,7 +4,7 @@
 import io
 import time
 
-from worker import Failure, Worker
+from worker import Failure, Submitted, Worker
 
 worker = Worker(concurrency=8)
 
@@ -18,7 +18,7 @@ def echo(task):
 def fail(task):
     if "code" not in task.input:
         raise RuntimeError(task.input["message"])
-    raise Failure(task.input["code"], task.input["message"])
+    raise Failure(task.input["code"], task.input["message"], outcome_unknown=task.input.get("outcomeUnknown", False))
 
 
 @worker.action("conform-progress")
@@ -57,6 +57,11 @@ def key(task):
 @worker.action("conform-big")
 def big(task):
     return {"text": "x" * task.input["bytes"]}
+
+
+@worker.action("conform-submit")
+def submit(task):
+    return Submitted("conform", task.input["job"], ttl=600)
 
 
 worker.run()

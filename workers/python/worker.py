@@ -36,14 +36,15 @@ import tempfile
 import threading
 import time
 import urllib.parse
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, BinaryIO, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
-__all__ = ["Worker", "Task", "Failure", "Refused"]
+__all__ = ["Worker", "Task", "Submitted", "Failure", "Refused"]
 
 log = logging.getLogger("roux.worker")
 
 POLL_SECONDS = 20.0  # how long a request for tasks waits for the first one
+SIGNAL_SECONDS = 0.5  # how late a signal may be noticed that comes at the wrong moment
 REPORT_SECONDS = 0.1  # the least time between two requests with reports
 MAX_TASKS = 256  # of one request, as the server says; so are the limits below
 MAX_RESULTS = 256
@@ -64,13 +65,43 @@ class Failure(Exception):
     The codes that every action may use are STEP_FAILED, INPUT_INVALID, RATE_LIMITED,
     SERVICE_UNAVAILABLE and PROVIDER_ERROR; the configuration names others under ``faults``.
     ``retry_after`` is how many seconds the step waits before it is tried again, at the least.
+    ``outcome_unknown`` says that the effect of the task may have happened although it failed, for
+    example because a connection broke after a request was sent: the next attempt has the same
+    ``effect_key``.
     """
 
-    def __init__(self, code: str, message: str, retry_after: Optional[float] = None) -> None:
+    def __init__(self, code: str, message: str, retry_after: Optional[float] = None, outcome_unknown: bool = False) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.retry_after = retry_after
+        self.outcome_unknown = outcome_unknown
+
+
+@dataclasses.dataclass(frozen=True)
+class Submitted:
+    """What a function returns that has submitted the work to a service, where it goes on as a job.
+
+    The step then waits for the job, and the task has ended. ``provider`` is the service's name in
+    the configuration of the server, which the action permits under ``providers``; ``job`` is the
+    id that the service has given the job, ``ttl`` how many seconds it may take (24 hours), and
+    ``handle`` is {"model": NAME} if it is not of the provider's default model. Submit the job with
+    ``task.effect_key`` as idempotency key: the task is repeated if the worker dies before the
+    server knows of the job.
+    """
+
+    provider: str
+    job: str
+    ttl: Optional[float] = None
+    handle: Any = None
+
+    def _fields(self) -> Dict[str, Any]:
+        fields: Dict[str, Any] = {"provider": self.provider, "jobId": self.job}
+        if self.ttl is not None:
+            fields["ttlMs"] = int(self.ttl * 1000)
+        if self.handle is not None:
+            fields["handle"] = self.handle
+        return fields
 
 
 class Refused(Exception):
@@ -237,7 +268,7 @@ class Task:
         return self._worker._put_file(self, source, name)
 
 
-Handler = Callable[[Task], Optional[Dict[str, Any]]]
+Handler = Callable[[Task], Union[Dict[str, Any], Submitted, None]]
 
 
 class Worker:
@@ -276,6 +307,7 @@ class Worker:
         self._held: Dict[str, Task] = {}  # by lease, until their results are recorded
         self._reports: List[Dict[str, Any]] = []
         self._progress: Dict[str, Dict[str, Any]] = {}  # the newest of each task, by lease
+        self._seq = 0  # of the last report that was sent
         self._results: Dict[str, Dict[str, Any]] = {}  # to be sent, by lease
         self._sending = 0  # results that are being sent
         self._poll: Optional[http.client.HTTPConnection] = None
@@ -304,7 +336,7 @@ class Worker:
         for loop in (self._lease_loop, self._report_loop, self._result_loop):
             threading.Thread(target=loop, name=loop.__name__, daemon=True).start()
         log.info("%s carries out %s of the queue %s", self.name, ", ".join(sorted(self._handlers)), self.queue)
-        self._signals.get()
+        self._wait_for_signal()
         self._drain()
         if self._refused:
             raise self._refused
@@ -312,6 +344,16 @@ class Worker:
     def stop(self) -> None:
         """Makes run() drain and return. It may be called from any thread."""
         self._signals.put("stop")
+
+    def _wait_for_signal(self) -> None:
+        # Python calls a handler between two instructions of the main thread. A signal that comes just
+        # before that blocks in get() does not wake it, so there is a next instruction soon.
+        while True:
+            try:
+                self._signals.get(timeout=SIGNAL_SECONDS)
+                return
+            except Empty:
+                continue
 
     def _on_signal(self, _number: int, _frame: Any) -> None:
         # A handler interrupts the main thread anywhere, so it takes no lock.
@@ -325,12 +367,13 @@ class Worker:
             self._stopping = True
             self._changed.notify_all()
             poll = self._poll
-        if poll is not None and poll.sock is not None:
+        open_socket = poll.sock if poll is not None else None  # the other thread may close it now
+        if open_socket is not None:
             # Only this half of the connection is closed: the server then answers the request for
             # tasks at once, and tasks that it has handed out meanwhile still arrive. (The method
             # of the class is called because that of TLS sockets would end reading, too.)
             try:
-                socket.socket.shutdown(poll.sock, socket.SHUT_WR)
+                socket.socket.shutdown(open_socket, socket.SHUT_WR)
             except OSError:
                 pass  # the request has ended by itself
         with self._changed:
@@ -409,14 +452,19 @@ class Worker:
             output = self._handlers[task.action](task)
             if output is None:
                 output = {}
+            submitted = isinstance(output, Submitted)
+            if submitted:
+                output = output._fields()
             if not isinstance(output, dict):
                 raise TypeError(f"the function of {task.action} has returned {type(output).__name__}: want a dict")
             _encode(output)  # what JSON does not have is the fault of this task, not of those sent with it
-            result["output"] = output
+            result["submitted" if submitted else "output"] = output
         except Failure as failure:
             result["error"] = {"code": failure.code[:60], "message": failure.message[:MAX_MESSAGE]}
             if failure.retry_after is not None:
                 result["error"]["retryAfterMs"] = min(max(int(failure.retry_after * 1000), 0), 3_600_000)
+            if failure.outcome_unknown:
+                result["error"]["outcomeUnknown"] = True
         except BaseException as error:  # also SystemExit: it ends the task, not the thread in silence
             if not task.cancelled.is_set():
                 log.warning("%s of run %s has failed", task.step, task.run, exc_info=True)
@@ -531,11 +579,15 @@ class Worker:
                     self._changed.wait(beat - now if self._held else None)
                 leases = list(self._held)[:MAX_LEASES] if due else []
                 reports = _batch(self._reports + list(self._progress.values()), MAX_REPORTS)
+                for report in reports:
+                    if "seq" not in report:  # else it is sent again
+                        self._seq += 1
+                        report["seq"] = self._seq
                 logs = min(len(self._reports), len(reports))
                 progress = {r["lease"]: r for r in reports[logs:]}
             pause = REPORT_SECONDS
             try:
-                answer = self._server.call("/v1/workers/heartbeat", {"leases": leases, "reports": reports}, max(1.0, min(every, 10.0)))
+                answer = self._server.call("/v1/workers/heartbeat", {"leases": leases, "reports": _in_order(reports)}, max(1.0, min(every, 10.0)))
                 backoff.reset()
                 ended = answer["ended"]
             except Refused as error:
@@ -651,6 +703,10 @@ def _key_of_environment() -> str:
 
 def _header_text(text: str) -> str:
     return "".join(c if " " <= c <= "~" else "?" for c in text)
+
+
+def _in_order(reports: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    return sorted(reports, key=lambda report: report["seq"])
 
 
 def _batch(items: List[Dict[str, Any]], most: int) -> List[Dict[str, Any]]:

@@ -4,7 +4,7 @@
 
 import { setTimeout as pause } from "node:timers/promises";
 import { text as textOf } from "node:stream/consumers";
-import { Failure, Worker } from "./worker.js";
+import { Failure, Submitted, Worker } from "./worker.js";
 
 const worker = new Worker({ concurrency: 8 });
 
@@ -12,7 +12,7 @@ worker.action("conform-echo", (task) => task.input);
 
 worker.action("conform-fail", ({ input }) => {
   if (!("code" in input)) throw new TypeError(input.message);
-  throw new Failure(input.code, input.message);
+  throw new Failure(input.code, input.message, { outcomeUnknown: input.outcomeUnknown });
 });
 
 worker.action("conform-progress", async (task) => {
@@ -43,5 +43,7 @@ worker.action("conform-file", async (task) => {
 worker.action("conform-key", ({ effectKey, attempt, account, run, step }) => ({ effectKey, attempt, account, run, step }));
 
 worker.action("conform-big", (task) => ({ text: "x".repeat(task.input.bytes) }));
+
+worker.action("conform-submit", (task) => new Submitted("conform", task.input.job, { ttl: 600 }));
 
 await worker.run();

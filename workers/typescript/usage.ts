@@ -2,7 +2,7 @@
 
 // It is only compiled: a worker in TypeScript has the types of worker.js.
 
-import { Failure, Task, Worker, type Options } from "./worker.js";
+import { Failure, Submitted, Task, Worker, type Options } from "./worker.js";
 
 const options: Options = { queue: "demo", concurrency: 2, labels: { gpu: "yes" }, grace: 10 };
 const worker = new Worker(options);
@@ -14,6 +14,7 @@ worker.action("shout", async (task: Task) => {
   task.price = "0.5";
   return { file };
 });
+worker.action("draw", () => new Submitted("farm", "job_1", { ttl: 3600, handle: { model: "final" } }));
 // @ts-expect-error an action has a name
 worker.action(5, () => ({}));
 // @ts-expect-error there is no such level

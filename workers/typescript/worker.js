@@ -52,12 +52,36 @@ export class Failure extends Error {
   /**
    * @param {string} code
    * @param {string} message
-   * @param {{ retryAfter?: number }} [options] retryAfter: how many seconds the step waits, at the least
+   * @param {{ retryAfter?: number, outcomeUnknown?: boolean }} [options] retryAfter: how many seconds
+   * the step waits, at the least. outcomeUnknown: the effect of the task may have happened although it
+   * failed, for example because a connection broke after a request was sent; the next attempt has the
+   * same effectKey
    */
   constructor(code, message, options = {}) {
     super(message);
     this.code = code;
     this.retryAfter = options.retryAfter;
+    this.outcomeUnknown = options.outcomeUnknown === true;
+  }
+}
+
+/**
+ * What a function returns that has submitted the work to a service, where it goes on as a job.
+ *
+ * The step then waits for the job, and the task has ended. Submit the job with `task.effectKey` as
+ * idempotency key: the task is repeated if the worker dies before the server knows of the job.
+ */
+export class Submitted {
+  /**
+   * @param {string} provider the service's name in the configuration of the server, which the action permits under `providers`
+   * @param {string} job the id that the service has given the job
+   * @param {{ ttl?: number, handle?: unknown }} [options] ttl: how many seconds it may take (24 hours); handle: { model } if the job is not of the default model of the provider
+   */
+  constructor(provider, job, options = {}) {
+    this.provider = provider;
+    this.jobId = job;
+    this.ttlMs = options.ttl === undefined ? undefined : Math.round(options.ttl * 1000);
+    this.handle = options.handle;
   }
 }
 
@@ -152,7 +176,7 @@ const said = (error) => (error instanceof Error ? error.message || error.name : 
  * @property {string} expiresAt
  *
  * @typedef {{ lease: string } & Record<string, unknown>} Report
- * @typedef {{ lease: string, output?: object, error?: { code: string, message: string, retryAfterMs?: number }, price?: string }} Result
+ * @typedef {{ lease: string, output?: object, submitted?: object, error?: { code: string, message: string, retryAfterMs?: number, outcomeUnknown?: boolean }, price?: string }} Result
  * @typedef {(task: Task) => object | void | Promise<object | void>} Handler
  *
  * @typedef {object} Options
@@ -377,6 +401,7 @@ export class Worker {
   #reports = [];
   /** @type {Map<string, Report>} */
   #progress = new Map(); // the newest of each task, by lease
+  #seq = 0; // of the last report that was sent
   /** @type {Map<string, Result>} */
   #results = new Map(); // to be sent, by lease
   #sending = 0; // results that are being sent
@@ -522,10 +547,11 @@ export class Worker {
       if (!handler) throw new Error(`there is no function for the action ${task.action}`);
       const output = (await handler(task)) ?? {};
       if (typeof output !== "object" || Array.isArray(output)) throw new TypeError(`the function of ${task.action} has returned no object`);
-      result.output = JSON.parse(JSON.stringify(output)); // what JSON does not have is the fault of this task
+      result[output instanceof Submitted ? "submitted" : "output"] = JSON.parse(JSON.stringify(output)); // what JSON does not have is the fault of this task
     } catch (error) {
       const code = error instanceof Failure ? error.code.slice(0, 60) : "STEP_FAILED";
       result.error = { code, message: said(error).slice(0, MAX_MESSAGE) };
+      if (error instanceof Failure && error.outcomeUnknown) result.error.outcomeUnknown = true;
       if (error instanceof Failure && error.retryAfter !== undefined) {
         result.error.retryAfterMs = Math.min(Math.max(Math.round(error.retryAfter * 1000), 0), 3_600_000);
       } else if (!(error instanceof Failure) && !task.cancelled.aborted) {
@@ -641,9 +667,11 @@ export class Worker {
       }
       const leases = due ? [...this.#held.keys()].slice(0, MAX_LEASES) : [];
       const reports = batch([...this.#reports, ...this.#progress.values()], MAX_REPORTS);
+      for (const report of reports) report.seq ??= ++this.#seq; // one that has a number is sent again
+      const inOrder = [...reports].sort((a, b) => Number(a.seq) - Number(b.seq));
       let pause = REPORT_MS;
       try {
-        const answer = await this.#server.call("/v1/workers/heartbeat", { leases, reports }, Math.max(1000, Math.min(every, 10_000)));
+        const answer = await this.#server.call("/v1/workers/heartbeat", { leases, reports: inOrder }, Math.max(1000, Math.min(every, 10_000)));
         backoff.reset();
         this.#sent(reports);
         if (due) beat = Date.now() + every;

@@ -178,8 +178,11 @@ func (m *mutator) value(s *shape, depth int) any {
 	case formNumber:
 		return *s.rule.min + m.r.Float64()*(*s.rule.max-*s.rule.min)
 	case formRaw:
-		if s.rule.shape == anyValue {
+		switch s.rule.shape {
+		case anyValue:
 			return m.scalar()
+		case amount:
+			return []any{"0.1", "12", int64(0), int64(7), 2.0}[m.r.IntN(5)]
 		}
 		return map[string]any{"type": "object", "x": m.scalar()}
 	case formList:
@@ -198,6 +201,9 @@ func (m *mutator) value(s *shape, depth int) any {
 		}
 		return o
 	default:
+		if s.rule.toggle && m.r.IntN(2) == 0 {
+			return m.r.IntN(2) == 0
+		}
 		return m.object(s.object, depth)
 	}
 }

@@ -76,6 +76,9 @@ func (d *decoder) decode(n *jsonx.Node, s *shape, v reflect.Value) {
 		return
 	}
 	if v.Kind() == reflect.Pointer {
+		if s.rule.toggle && n.Kind == jsonx.Bool && !n.Bool {
+			return
+		}
 		p := reflect.New(v.Type().Elem())
 		d.decode(n, s, p.Elem())
 		v.Set(p)
@@ -103,6 +106,9 @@ func (d *decoder) decode(n *jsonx.Node, s *shape, v reflect.Value) {
 	case formObject:
 		f := s.object.byName[s.rule.short]
 		switch {
+		case s.rule.toggle && n.Kind == jsonx.Bool: // true
+		case s.rule.toggle && n.Kind != jsonx.Object:
+			d.wrongKind(n, "true, false or "+objectNouns[s.object.name]+", which is an object", "")
 		case f != nil && n.Kind == jsonx.String:
 			d.decode(n, f.shape, v.Field(f.index))
 		case f != nil && n.Kind != jsonx.Object:
@@ -226,12 +232,45 @@ func (d *decoder) raw(n *jsonx.Node, s *shape, v reflect.Value) {
 		d.wrongKind(n, `a JSON Schema, which is an object such as {"type": "object"}`, "")
 		return
 	}
+	if s.rule.shape == amount && !d.amount(n, s) {
+		return
+	}
 	raw, err := jsonx.Canonical(n.Value())
 	if err != nil {
 		d.add(n.Pos, "bad-value", err.Error(), "")
 		return
 	}
 	v.Set(reflect.ValueOf(json.RawMessage(raw)))
+}
+
+// maxAmount is the largest amount that is written as a number.
+const maxAmount = 999_999_999_999
+
+// amount reports whether a value is an amount of credits. A fraction is text, because a number
+// is not kept exactly.
+func (d *decoder) amount(n *jsonx.Node, s *shape) bool {
+	f := float64(n.Int)
+	switch n.Kind {
+	case jsonx.String:
+		if s.pattern.MatchString(n.Text) {
+			return true
+		}
+	case jsonx.Float:
+		if f = n.Float; f != math.Trunc(f) {
+			break
+		}
+		fallthrough
+	case jsonx.Int:
+		if f >= 0 && f <= maxAmount {
+			return true
+		}
+	}
+	hint := ""
+	if n.Kind == jsonx.Float {
+		hint = fmt.Sprintf("put it in quotes: %q", d.sourceText(n))
+	}
+	d.add(n.Pos, "bad-amount", fmt.Sprintf("%s: want %s, or a whole number", d.describe(n), s.rule.pattern.want), hint)
+	return false
 }
 
 func (d *decoder) list(n *jsonx.Node, s *shape, v reflect.Value) {

@@ -82,6 +82,8 @@ type Step struct {
 	OnParentFailure string       `json:"on_parent_failure,omitempty"` // propagate (default) | skip | substitute_default (X120)
 	Compensate      *Compensate  `json:"compensate,omitempty"`
 	Contracts       *Contracts   `json:"contracts,omitempty"`
+	Moderation      *Moderation  `json:"moderation,omitempty"`
+	Cache           *Cache       `json:"cache,omitempty"`
 
 	Ptr string `json:"-"` // JSON pointer of the step in its Source
 }
@@ -123,12 +125,25 @@ type Loop struct {
 	FailureStrategy string  `json:"failureStrategy,omitempty"` // fail_fast (default) | continue | ignore
 }
 
-// Wait waits for exactly one of: a duration, a time, a signal.
+// Wait waits for exactly one of: a duration, a time, a signal, the decision of a person.
 type Wait struct {
-	Duration Duration `json:"duration,omitempty"`
-	Until    string   `json:"until,omitempty"`   // CEL: a timestamp or an RFC 3339 string
-	Signal   string   `json:"signal,omitempty"`  // name
-	Timeout  Duration `json:"timeout,omitempty"` // of a signal; default the run's ttl
+	Duration Duration        `json:"duration,omitempty"`
+	Until    string          `json:"until,omitempty"`  // CEL: a timestamp or an RFC 3339 string
+	Signal   string          `json:"signal,omitempty"` // name
+	Approval *Approval       `json:"approval,omitempty"`
+	Timeout  Duration        `json:"timeout,omitempty"` // of a signal or an approval; default the run's ttl
+	Default  json.RawMessage `json:"default,omitempty"` // the answer to an approval at its time-out: decision, comment, values
+}
+
+// Approval asks a person. Title, Text, Form and Value may hold templates.
+type Approval struct {
+	Title     string          `json:"title"`
+	Text      string          `json:"text,omitempty"`
+	Form      json.RawMessage `json:"form,omitempty"`      // JSON Schema of an object
+	Value     json.RawMessage `json:"value,omitempty"`     // shown with the text
+	Approvers []string        `json:"approvers,omitempty"` // names of keys, role:NAME; default everybody with the scope
+	Remind    Duration        `json:"remind,omitempty"`
+	Reject    string          `json:"reject,omitempty"` // continue (default) | fail
 }
 
 // Fail ends the scope with a code and a message.
@@ -196,6 +211,30 @@ type Compensate struct {
 type Contracts struct {
 	Input  json.RawMessage `json:"input,omitempty"`
 	Output json.RawMessage `json:"output,omitempty"`
+}
+
+// Moderation has moderators look at what an action gets and gives (X168). A text is short for
+// Phase.
+type Moderation struct {
+	Phase  string   `json:"phase"`            // input | output | both | none
+	By     []string `json:"by,omitempty"`     // names of moderators; default all that are configured
+	Stream string   `json:"stream,omitempty"` // sentence (default) | hold
+	Review *Review  `json:"review,omitempty"` // nil = what is flagged fails the step
+}
+
+// Review has people decide on what moderators have flagged.
+type Review struct {
+	By      []string `json:"by,omitempty"`      // names of keys, or role:NAME; default every key with the scope
+	Timeout Duration `json:"timeout,omitempty"` // default 24h
+	Remind  Duration `json:"remind,omitempty"`  // default never
+}
+
+// Cache lets a step use an earlier result of its action. In a text, true is short for the
+// defaults, and false for none.
+type Cache struct {
+	TTL   Duration        `json:"ttl,omitempty"`   // how old a result may be; default 24 h
+	Key   string          `json:"key,omitempty"`   // CEL: what must be the same besides the input
+	Price json.RawMessage `json:"price,omitempty"` // credits that such a result costs; default 0
 }
 
 // CreditEstimation estimates what a run may cost (X147).

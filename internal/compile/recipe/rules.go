@@ -16,6 +16,7 @@ type rule struct {
 	minItems int
 	shape    rawShape // of a json.RawMessage
 	short    string   // of an object: a text stands for an object with only this field
+	toggle   bool     // of an object: true stands for an object without fields, false for none
 	item     *rule    // of each entry of a list or map
 }
 
@@ -28,6 +29,7 @@ type rawShape uint8
 const (
 	anyValue rawShape = iota
 	jsonSchema
+	amount // of credits: a whole number, or decimal text
 )
 
 var (
@@ -46,8 +48,9 @@ var (
 		`^[^@]*[^@\s][^@]*(@[0-9]+(\.[0-9]+){0,2}(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?)?$`,
 		`the name of a recipe such as "digest", or with a version or range such as "digest@1.2"`,
 	}
-	pathPattern = &pattern{`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,31}$`, `names with dots between them, such as "report.summary"`}
-	codePattern = &pattern{`^[A-Za-z][A-Za-z0-9_.-]{0,63}$`, `a code such as "DOCUMENT_TOO_LARGE"`}
+	pathPattern   = &pattern{`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,31}$`, `names with dots between them, such as "report.summary"`}
+	amountPattern = &pattern{`^[0-9]{1,12}(\.[0-9]{1,6})?$`, `an amount of credits such as "0.25"`}
+	codePattern   = &pattern{`^[A-Za-z][A-Za-z0-9_.-]{0,63}$`, `a code such as "DOCUMENT_TOO_LARGE"`}
 )
 
 func bounds(low, high float64) (minimum, maximum *float64) { return &low, &high }
@@ -108,7 +111,7 @@ var rules = map[string]rule{
 	"Step.parallel":          {doc: "Runs branches at the same time.", def: "none", example: m{"branches": []any{[]any{step("one", "transform", m{"expression": "1"})}, []any{step("two", "transform", m{"expression": "2"})}}}},
 	"Step.transform":         {doc: "Computes a value without an action.", def: "none", example: m{"expression": "size(input.urls)"}},
 	"Step.loop":              {doc: "Runs its steps once per item of a list.", def: "none", example: m{"over": "input.urls", "as": "url", "steps": []any{step("one", "transform", m{"expression": "size(url)"})}}},
-	"Step.wait":              {doc: "Waits for a time or a signal.", def: "none", example: m{"duration": "30s"}},
+	"Step.wait":              {doc: "Waits for a time, a signal or a person.", def: "none", example: m{"duration": "30s"}},
 	"Step.fail":              {doc: "Ends the scope with a failure.", def: "none", example: m{"code": "TOO_LARGE", "message": "it has too many pages"}},
 	"Step.recipe":            {doc: "Runs another recipe as a run of its own.", def: "none", example: m{"ref": "document-digest@1", "inputs": m{"language": "en"}}},
 	"Step.when":              {doc: "CEL expression; the step is skipped when it is false.", def: "always", pattern: textPattern, example: "inspection.pages > 1"},
@@ -123,6 +126,9 @@ var rules = map[string]rule{
 	"Step.on_parent_failure": {doc: "What to do when a step this one depends on did not succeed.", def: "propagate", enum: []string{"propagate", "skip", "substitute_default"}, example: "skip"},
 	"Step.compensate":        {doc: "Undoes the completed step when the run fails, is cancelled or expires.", def: "none", example: m{"action": m{"name": "http"}, "inputBindings": m{"url": "input.undo"}}},
 	"Step.contracts":         {doc: "JSON Schemas that the step's input and output must fit.", def: "none", example: m{"output": m{"required": []any{"words"}}}},
+	"Step.moderation":        {doc: "Has moderators look at the action's input, its output or both before anything of it is shown or used.", def: "none", short: "phase", example: "output"},
+
+	"Step.cache": {doc: "Uses an earlier result of the same action for the same input, instead of calling the action; true stands for the defaults.", def: "the action is called", toggle: true, example: m{"ttl": "24h"}},
 
 	"Action.name":       {doc: "Name of the action.", required: true, pattern: textPattern, example: "file-inspect"},
 	"Action.version":    {doc: "Version or range of versions.", def: "the active version", pattern: versionPattern, example: "1.0.0"},
@@ -149,7 +155,17 @@ var rules = map[string]rule{
 	"Wait.duration": {doc: "How long to wait.", def: "none", positive: true, example: "30s"},
 	"Wait.until":    {doc: "CEL expression for the time to wait for.", def: "none", pattern: textPattern, example: "now() + duration('1h')"},
 	"Wait.signal":   {doc: "Name of the signal to wait for.", def: "none", pattern: idPattern, example: "approved"},
-	"Wait.timeout":  {doc: "How long to wait for the signal.", def: "the run's ttl", positive: true, example: "24h"},
+	"Wait.approval": {doc: "Asks a person.", def: "none", example: m{"title": "Publish {{ input.name }}?"}},
+	"Wait.timeout":  {doc: "How long to wait for the signal or the person.", def: "the run's ttl", positive: true, example: "24h"},
+	"Wait.default":  {doc: "Answer to the approval that applies at the time-out, with decision, comment and values.", def: "none, and the step fails", example: m{"decision": "rejected", "comment": "nobody answered"}},
+
+	"Approval.title":     {doc: "What is asked, in a line; may contain {{ templates }}.", required: true, pattern: textPattern, example: "Publish {{ input.name }}?"},
+	"Approval.text":      {doc: "More about it; may contain {{ templates }}.", def: "none", example: "The report has {{ input.pages }} pages."},
+	"Approval.form":      {doc: "JSON Schema 2020-12 of an object: what who approves fills in.", def: "nothing is filled in", shape: jsonSchema, example: m{"properties": m{"budget": m{"type": "number"}}, "required": []any{"budget"}}},
+	"Approval.value":     {doc: "A value that is shown; text in it may contain {{ templates }}.", def: "none", example: "{{ input.report }}"},
+	"Approval.approvers": {doc: "Names of keys that may answer, and role:NAME for all keys with a role.", def: "every key that may answer approvals", item: &rule{pattern: textPattern}, minItems: 1, example: []any{"ana", "role:owner"}},
+	"Approval.remind":    {doc: "How often those who watch the run are told again, from 1m on.", def: "never", positive: true, example: "4h"},
+	"Approval.reject":    {doc: "The effect of a rejection: the run continues with it as output, or the step fails.", def: "continue", enum: []string{"continue", "fail"}, example: "fail"},
 
 	"Fail.code":    {doc: "Code of the failure.", def: "STEP_FAILED", pattern: codePattern, example: "DOCUMENT_TOO_LARGE"},
 	"Fail.message": {doc: "Why, for people; may contain {{ templates }}.", def: "none", example: "{{ size(input.list) }} entries, 100 are allowed"},
@@ -191,6 +207,19 @@ var rules = map[string]rule{
 	"Contracts.input":  {doc: "JSON Schema 2020-12 of the step's input.", def: "any input", shape: jsonSchema, example: m{"required": []any{"text"}}},
 	"Contracts.output": {doc: "JSON Schema 2020-12 of the step's output.", def: "any output", shape: jsonSchema, example: m{"required": []any{"words"}}},
 
+	"Moderation.phase":  {doc: "What moderators look at.", required: true, enum: []string{"input", "output", "both", "none"}, example: "both"},
+	"Moderation.by":     {doc: "Names of moderators of the configuration; all of them must pass it.", def: "all that are configured", item: &rule{pattern: idPattern}, minItems: 1, example: []any{"words"}},
+	"Moderation.stream": {doc: "When streamed text is shown: sentence by sentence once each has passed, or held until the whole output has.", def: "sentence", enum: []string{"sentence", "hold"}, example: "hold"},
+	"Moderation.review": {doc: "Has people decide on what is flagged: they approve, edit or reject it. Without it what is flagged fails the step.", def: "none", example: m{"timeout": "8h"}},
+
+	"Review.by":      {doc: "Who may decide: names of keys, or role:NAME for every key with that role.", def: "every key that may answer requests", item: &rule{pattern: textPattern}, minItems: 1, example: []any{"role:approver"}},
+	"Review.timeout": {doc: "How long they have; then the step fails.", def: "24h", positive: true, example: "8h"},
+	"Review.remind":  {doc: "How often they are reminded.", def: "never", positive: true, example: "1h"},
+
+	"Cache.ttl":   {doc: "How old a result may be, at most 30 days.", def: "24h", positive: true, example: "1h"},
+	"Cache.key":   {doc: "CEL expression for what must be the same besides the input.", def: "none", pattern: textPattern, example: "input.edition"},
+	"Cache.price": {doc: "Credits that an earlier result costs, at most what the action costs.", def: "0", shape: amount, pattern: amountPattern, example: "0.1"},
+
 	"CreditEstimation.strategy":       {doc: "How the estimate is made.", required: true, enum: []string{"fixed", "per_file", "calculated"}, example: "fixed"},
 	"CreditEstimation.fixedCredits":   numberRule("Credits per run, for the strategy fixed.", "none", 0, maxInteger, 50),
 	"CreditEstimation.perFileCredits": numberRule("Credits per input file, for the strategy per_file.", "none", 0, maxInteger, 25),
@@ -213,7 +242,7 @@ type constraint struct {
 var constraints = map[string][]constraint{
 	"Step":    {{oneOf: stepKinds, kindField: "type"}},
 	"Child":   {{oneOf: []string{"ref", "file", "inline"}}},
-	"Wait":    {{oneOf: []string{"duration", "until", "signal"}}},
+	"Wait":    {{oneOf: []string{"duration", "until", "signal", "approval"}}},
 	"OnError": {{field: "strategy", value: "fallback", needs: "fallbackStep"}},
 	"CreditEstimation": {
 		{field: "strategy", value: "fixed", needs: "fixedCredits"},
@@ -233,6 +262,7 @@ var objectNouns = map[string]string{
 	"Transform":        "a transform",
 	"Loop":             "a loop",
 	"Wait":             "a wait",
+	"Approval":         "an approval",
 	"Fail":             "a fail block",
 	"Child":            "a child recipe",
 	"Output":           "an output",
@@ -241,5 +271,8 @@ var objectNouns = map[string]string{
 	"RetryPolicy":      "a retry policy",
 	"Compensate":       "a compensation",
 	"Contracts":        "contracts",
+	"Moderation":       "a moderation",
+	"Cache":            "a cache",
+	"Review":           "a review",
 	"CreditEstimation": "a credit estimation",
 }

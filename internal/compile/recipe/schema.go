@@ -93,8 +93,14 @@ func (s *shape) schema(defs map[string]any) map[string]any {
 	case formNumber:
 		m["type"] = "number"
 	case formRaw:
-		if s.rule.shape == jsonSchema {
+		switch s.rule.shape {
+		case jsonSchema:
 			m["type"] = "object"
+		case amount:
+			m["anyOf"] = []any{
+				map[string]any{"type": "string", "pattern": s.rule.pattern.expr},
+				map[string]any{"type": "integer", "minimum": 0, "maximum": maxAmount},
+			}
 		}
 	case formList:
 		m["type"], m["items"] = "array", s.elem.schema(defs)
@@ -106,6 +112,9 @@ func (s *shape) schema(defs map[string]any) map[string]any {
 		if f := s.object.byName[s.rule.short]; f != nil {
 			m = map[string]any{"anyOf": []any{f.shape.schema(defs), m}}
 		}
+		if s.rule.toggle {
+			m = map[string]any{"anyOf": []any{map[string]any{"type": "boolean"}, m}}
+		}
 	}
 	if s.rule.doc != "" {
 		m["description"] = s.rule.described()
@@ -116,7 +125,7 @@ func (s *shape) schema(defs map[string]any) map[string]any {
 	if s.rule.enum != nil {
 		m["enum"] = s.rule.enum
 	}
-	if s.rule.pattern != nil {
+	if s.rule.pattern != nil && s.rule.shape != amount {
 		m["pattern"] = s.rule.pattern.expr
 	}
 	if s.rule.min != nil {
@@ -264,6 +273,10 @@ func (s *shape) describe() string {
 		return "names and " + s.elem.plural()
 	case s.rule.shape == jsonSchema:
 		return "a JSON Schema"
+	case s.rule.shape == amount:
+		return "credits, as a whole number or as text"
+	case s.rule.toggle:
+		return "true, false or " + objectNouns[s.object.name]
 	case s.object != nil:
 		return objectNouns[s.object.name]
 	case s.form == formRaw:

@@ -35,6 +35,8 @@ type Shape struct {
 	Undo, Sleep string
 	// Signals are the names of the signals that steps wait for.
 	Signals []string
+	// Approvals lets steps wait for approvals, which needs the action for that.
+	Approvals bool
 	// Rebind is how often, in percent, a step binds the same name as the step before
 	// it. With 0 no random number is used for it.
 	Rebind int
@@ -64,6 +66,7 @@ type odds struct {
 	bind, seen, depends                            int
 	when, tolerant, handled                        int
 	total, timeout, retry, undo, contracts, params int
+	gate                                           int
 	nest                                           int // steps that own others
 	wait, shortTimeout                             int
 }
@@ -79,7 +82,7 @@ func Recipe(dice Dice, shape Shape) *recipe.Recipe {
 		bind: g.odd(20, 60, 90), seen: g.odd(0, 20, 60), depends: g.odd(10, 50, 90),
 		when: g.odd(0, 10, 30), tolerant: g.odd(0, 15, 50), handled: g.odd(0, 15, 50),
 		total: g.odd(0, 10, 25), timeout: g.odd(0, 40, 80), retry: g.odd(0, 40, 80, 80), undo: g.odd(0, 20, 50),
-		contracts: g.odd(0, 10), params: g.odd(20, 50), nest: g.odd(10, 35, 60), wait: g.odd(0, 12, 30), shortTimeout: g.odd(0, 0, 8),
+		contracts: g.odd(0, 10), gate: g.odd(0, 0, 0, 40), params: g.odd(20, 50), nest: g.odd(10, 35, 60), wait: g.odd(0, 12, 30), shortTimeout: g.odd(0, 0, 8),
 	}
 	r := &recipe.Recipe{
 		Name:              "drawn",

@@ -21,7 +21,7 @@ import (
 
 func shape(seed uint64) sample.Shape {
 	s := sample.Shape{Steps: 1 + int(seed%40), Depth: int(seed % 5), Actions: []string{"work", "work", "once"}, Undo: "undo",
-		Sleep: "sleep", Signals: []string{"go", "more"}, Recipes: int(seed % 4 * 10)}
+		Sleep: "sleep", Signals: []string{"go", "more"}, Approvals: true, Recipes: int(seed % 4 * 10)}
 	switch seed % 50 {
 	case 7:
 		s.Steps, s.Width = 200, 200
@@ -37,6 +37,7 @@ func actions() *compile.Catalogue {
 		&action.Action{Name: "work", Version: "1.0.0", Input: anything},
 		&action.Action{Name: "once", Version: "1.0.0", Input: anything, Delivery: action.AtMostOnce},
 		&action.Action{Name: "undo", Version: "1.0.0", Input: anything},
+		&action.Action{Name: "@approval", Version: "1.0.0"},
 		&action.Action{Name: "sleep", Version: "1.0.0", Waits: "duration",
 			Input: json.RawMessage(`{"type":"object","required":["duration"],"properties":{"duration":{"type":"string"}}}`)},
 	)
@@ -106,6 +107,7 @@ var words = map[string][]string{
 	"OnError.Strategy":         {"fail", "skip", "fallback", "retry"},
 	"Parallel.WaitFor":         {"all", "any", "first_success"},
 	"Parallel.FailureStrategy": {"fail_fast", "continue", "ignore"},
+	"Approval.Reject":          {"continue", "fail"},
 	"Loop.FailureStrategy":     {"fail_fast", "continue", "ignore"},
 }
 

@@ -45,6 +45,7 @@ func (g *generator) step(depth int) *recipe.Step {
 	}
 	if g.shape.Undo != "" && g.chance(g.odds.undo) {
 		g.compensate(st)
+		st.Cache = nil // a step has one or the other
 	}
 	return st
 }
@@ -79,6 +80,8 @@ func (g *generator) owner(st *recipe.Step, depth int) {
 
 func (g *generator) wait(st *recipe.Step) {
 	switch k := g.dice.IntN(5); {
+	case g.shape.Approvals && g.chance(20):
+		g.approval(st)
 	case k < 2 && len(g.shape.Signals) > 0:
 		st.Wait = &recipe.Wait{Signal: g.pick(g.shape.Signals...), Timeout: recipe.Duration(g.pick("", "5s", "1m"))}
 		if st.Wait.Timeout == "5s" && g.chance(50) {
@@ -90,6 +93,21 @@ func (g *generator) wait(st *recipe.Step) {
 		st.Action = &recipe.Action{Name: g.shape.Sleep, Parameters: map[string]json.RawMessage{"duration": text(g.pick("2s", "1m", "{{ '3s' }}"))}}
 	default:
 		st.Wait = &recipe.Wait{Duration: recipe.Duration(g.pick("1ms", "5s", "PT3M"))}
+	}
+}
+
+func (g *generator) approval(st *recipe.Step) {
+	a := &recipe.Approval{Title: g.pick("Go on?", "{{ input.when }}"), Reject: g.pick("", "continue", "fail")}
+	st.Wait = &recipe.Wait{Approval: a, Timeout: recipe.Duration(g.pick("", "5s", "2h"))}
+	if g.chance(50) {
+		a.Text, a.Value = "at {{ input.when }}", text("{{ input.list }}")
+		a.Approvers, a.Remind = []string{"ana", "role:owner"}, "1m"
+	}
+	if g.chance(50) {
+		a.Form = []byte(`{"type":"object","properties":{"n":{"type":"integer"}}}`)
+	}
+	if st.Wait.Timeout != "" && g.chance(50) {
+		st.Wait.Default = []byte(`{"decision":"approved"}`)
 	}
 }
 
@@ -109,6 +127,34 @@ func (g *generator) action(st *recipe.Step) {
 	}
 	if g.chance(g.odds.contracts) {
 		st.Contracts = &recipe.Contracts{Input: []byte(`{"type":"object"}`), Output: []byte(g.pick(`{"type":"object"}`, `{}`))}
+	}
+	if g.chance(g.odds.gate) {
+		st.Moderation = &recipe.Moderation{Phase: g.pick("input", "output", "both", "both"), Stream: g.pick("", "hold")}
+		if g.chance(30) {
+			st.Moderation.By = []string{"words"}
+		}
+		if g.chance(40) {
+			st.Moderation.Review = &recipe.Review{By: []string{"ann"}, Timeout: recipe.Duration(g.pick("", "5s", "1h")), Remind: recipe.Duration(g.pick("", "1m"))}
+		}
+	}
+	g.cache(st)
+}
+
+// cache lets some steps use earlier results. It draws nothing, so that recipes are otherwise as
+// they were before there was a cache.
+func (g *generator) cache(st *recipe.Step) {
+	if g.odds.timeout == 0 || g.n%3 == 0 {
+		return
+	}
+	st.Cache = &recipe.Cache{TTL: [...]recipe.Duration{"", "1m", "PT2H"}[g.n%7%3]}
+	if g.n%2 == 0 {
+		st.Cache.Price = [...]json.RawMessage{text("0.1"), json.RawMessage("1")}[g.n%5%2]
+	}
+	switch last := len(g.inScope) - 1; {
+	case g.n%11 == 1:
+		st.Cache.Key = "input.list"
+	case g.n%11 == 2 && last >= 0:
+		st.Cache.Key = "[" + g.inScope[last] + "]"
 	}
 }
 

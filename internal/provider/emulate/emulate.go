@@ -36,12 +36,13 @@ const (
 	Slow           = "slow"            // a tenth of a second between two pieces
 	Truncated      = "truncated"       // the answer ends because it has its most tokens
 	InvalidJSON    = "invalid-json"    // the first answer of a conversation is no JSON
+	Clock          = "clock"           // each piece is the time at which it is sent, see [Server.Handler]
 	modelPrefix    = "emulate-"        // of a model that is named after a mode
 )
 
 // Modes returns the names of all modes.
 func Modes() []string {
-	return []string{OK, RateLimit, Overload, Broken, ErrorMidstream, CutMidstream, Stall, DoubleStart, Splice, Slow, Truncated, InvalidJSON}
+	return []string{OK, RateLimit, Overload, Broken, ErrorMidstream, CutMidstream, Stall, DoubleStart, Splice, Slow, Truncated, InvalidJSON, Clock}
 }
 
 // Config configures a server. Its zero value answers every request.
@@ -59,6 +60,8 @@ type Config struct {
 	Answer string
 	// RetryAfter is the value of that header. Default "1".
 	RetryAfter string
+	// Rate is how many pieces of a stream are sent a second. 0 = all at once, in the mode Slow 10.
+	Rate float64
 }
 
 // A Server counts the requests that it has had.
@@ -84,6 +87,10 @@ const maxRequest = 64 << 20
 // /v1/chat/completions. An answer is the last message of the user; with "into the language L"
 // in the system prompt it begins with "[L] ", and a schema makes a JSON document that fits it
 // where types, properties and enum are all that it says.
+//
+// A piece of a stream is a word with the space before it. In the mode Clock it has a space and 16
+// digits in its place, the time at which it is written in µs since 1970, so that whoever gets it
+// on the same machine knows how long that has taken.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/messages", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, readMessages, messages{}) })
@@ -162,7 +169,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, read func([]byte)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	p.stream(&streamWriter{w: w, flush: http.NewResponseController(w), ctx: r.Context(), slow: mode == Slow}, reply, mode)
+	p.stream(s.streamWriter(w, r, mode), reply, mode)
 }
 
 func (s *Server) knows(model string) bool {
@@ -268,7 +275,41 @@ type streamWriter struct {
 	w     io.Writer
 	flush *http.ResponseController
 	ctx   interface{ Done() <-chan struct{} }
-	slow  bool
+	clock bool
+	every time.Duration // between two pieces; 0 = none waits
+	due   time.Time     // of the last piece
+	timer *time.Timer
+}
+
+func (s *Server) streamWriter(w http.ResponseWriter, r *http.Request, mode string) *streamWriter {
+	out := &streamWriter{w: w, flush: http.NewResponseController(w), ctx: r.Context(), clock: mode == Clock}
+	rate := s.cfg.Rate
+	if mode == Slow {
+		rate = 10
+	}
+	if rate > 0 {
+		out.every = time.Duration(float64(time.Second) / rate)
+		out.due, out.timer = time.Now(), time.NewTimer(0)
+	}
+	return out
+}
+
+// piece waits until the next piece of the answer is due, and returns what is sent of it.
+func (s *streamWriter) piece(text string) string {
+	if s.every > 0 {
+		// One that is late makes no later one late.
+		s.due = s.due.Add(s.every)
+		s.timer.Reset(time.Until(s.due))
+		select {
+		case <-s.timer.C:
+		case <-s.ctx.Done():
+			panic(http.ErrAbortHandler) // nobody reads the rest
+		}
+	}
+	if s.clock {
+		return fmt.Sprintf(" %016d", time.Now().UnixMicro())
+	}
+	return text
 }
 
 func (s *streamWriter) event(name string, data any) {
@@ -281,12 +322,6 @@ func (s *streamWriter) event(name string, data any) {
 	}
 	_, _ = fmt.Fprintf(s.w, "data: %s\n\n", raw)
 	_ = s.flush.Flush()
-	if s.slow {
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-s.ctx.Done():
-		}
-	}
 }
 
 // halfway does what a mode does in the middle of a stream. over is true if the stream ends there.

@@ -35,14 +35,17 @@ const (
 	Garbage = "garbage" // the first poll is answered with HTML
 	Drop    = "drop"    // the job is accepted and the connection closed without an answer
 	Fail    = "fail"    // the job fails
-	Faults  = "faults"  // a mode for each job, drawn with Seed: any but Silent and Fail
+	Preview = "preview" // the job says what it has made so far, in answers and webhooks
+	Faults  = "faults"  // a mode for each job, drawn with Seed: any but Silent, Fail, Preview and those of streams
 )
 
 // JobModes returns the names of the modes of jobs.
-func JobModes() []string { return append(slices.Clone(drawn), Fail, Silent, Faults) }
+func JobModes() []string {
+	return append(slices.Clone(drawn), Fail, Preview, Cut, Doubled, Stalled, Lagging, Silent, Faults)
+}
 
 // drawn are the modes that Faults draws. With Silent a load test would not end, and with Fail
-// it would not know what to expect.
+// it would not know what to expect. Previews are not what goes wrong.
 var drawn = []string{OK, Lost, Late, Twice, Reorder, Forged, Old, Deaf, Limit, Garbage, Drop}
 
 // JobsConfig configures an emulator of services that carry out jobs. Its zero value completes
@@ -54,7 +57,8 @@ type JobsConfig struct {
 	Seed uint64
 	// After is how long a job takes. Default 200 ms.
 	After time.Duration
-	// Late is how long after the end of a job its webhook comes in mode Late. Default 1 minute.
+	// Late is how long after the end of a job its webhook comes in mode Late, or the end of its stream
+	// in mode Lagging. Default 1 minute.
 	Late time.Duration
 	// Key is the key that requests must have; "" = none is checked.
 	Key string
@@ -160,7 +164,9 @@ func (s *Jobs) Close() {
 //
 // A job says itself how it goes with an object "emulate" in its input (for OpenAI: as JSON in
 // metadata.emulate): "result" is its result, "fail" is why it fails, "after" is how long it takes,
-// such as "250ms", and "mode" is its mode. A model whose name ends in emulate-MODE has that mode.
+// such as "250ms", "mode" is its mode, and "previews" is a list of what it has made so far, one after
+// the other, in the mode Preview of the protocols that have such a thing: the plain one and Replicate's. A model that is called emulate-MODE or OWNER/emulate-MODE,
+// also with a :VERSION, has that mode.
 // The result of a job that says nothing is its input.
 func (s *Jobs) Handler() http.Handler {
 	mux := http.NewServeMux()
@@ -246,6 +252,10 @@ func (s *Jobs) submit(w http.ResponseWriter, r *http.Request, p jobProtocol) {
 	if a.drop {
 		panic(http.ErrAbortHandler) // closes the connection
 	}
+	if p, ok := p.(openAI); ok && a.job.streamed {
+		s.stream(w, r, p, a.job.id, -1)
+		return
+	}
 	status, answer := p.accepted(&a.job)
 	writeJSON(w, status, answer)
 }
@@ -264,6 +274,10 @@ func (s *Jobs) poll(w http.ResponseWriter, r *http.Request, p jobProtocol) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_, _ = io.WriteString(w, "<!doctype html>\n<title>Maintenance</title>\n<p>We will be back soon.\n")
 	default:
+		if p, ok := p.(openAI); ok && r.URL.Query().Get("stream") == "true" {
+			s.follow(w, r, p, j)
+			return
+		}
 		status, answer := p.polled(j)
 		writeJSON(w, status, answer)
 	}

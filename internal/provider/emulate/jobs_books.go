@@ -27,8 +27,9 @@ type JobEntry struct {
 	State     string        `json:"state"`
 	Submitted int           `json:"submitted"` // submissions that gave this job
 	Polls     int           `json:"polls"`
-	Reads     int           `json:"reads,omitempty"` // requests for the result, at fal
-	Cancels   int           `json:"cancels"`         // requests to cancel it
+	Reads     int           `json:"reads,omitempty"`   // requests for the result, at fal
+	Streams   int           `json:"streams,omitempty"` // requests that follow it, at OpenAI
+	Cancels   int           `json:"cancels"`           // requests to cancel it
 	Sent      DeliveryCount `json:"webhooks"`
 }
 
@@ -46,7 +47,8 @@ type PollCount struct {
 	// MaxPerSecond is the most in one second of the clock.
 	MaxPerSecond int `json:"maxPerSecond"`
 
-	second, now int64
+	second int64 // of the clock, of the last poll
+	recent int   // polls in that second
 }
 
 // Charges returns how many jobs with a key were charged, or, without a key, all jobs.
@@ -92,7 +94,7 @@ func (s *Jobs) Job(id string) (_ JobEntry, ok bool) {
 func (j *job) entry() JobEntry {
 	return JobEntry{
 		ID: j.id, Protocol: j.protocol.name(), Model: j.model, Mode: j.mode, Key: j.key, State: j.copy().state,
-		Submitted: j.submitted, Polls: j.polls, Reads: j.reads, Cancels: j.cancels, Sent: j.sent,
+		Submitted: j.submitted, Polls: j.polls, Reads: j.reads, Streams: j.streams, Cancels: j.cancels, Sent: j.sent,
 	}
 }
 
@@ -108,8 +110,8 @@ func (s *Jobs) countSecond(protocol string, now time.Time) {
 		s.polls[protocol] = c
 	}
 	if second := now.Unix(); second != c.second {
-		c.second, c.now = second, 0
+		c.second, c.recent = second, 0
 	}
-	c.now++
-	c.Total, c.MaxPerSecond = c.Total+1, max(c.MaxPerSecond, int(c.now))
+	c.recent++
+	c.Total, c.MaxPerSecond = c.Total+1, max(c.MaxPerSecond, c.recent)
 }

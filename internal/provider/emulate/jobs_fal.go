@@ -80,7 +80,7 @@ func (p fal) polled(j *job) (int, object) {
 		return http.StatusAccepted, o
 	}
 	o := p.show(j, "COMPLETED")
-	o["logs"], o["metrics"] = nil, object{"inference_time": j.ended.Sub(j.started).Seconds()}
+	o["logs"], o["metrics"] = nil, object{"inference_time": j.took()}
 	switch j.state {
 	case JobFailed:
 		o["error"] = j.failure

@@ -54,8 +54,8 @@ func (p openAI) read(_ *http.Request, body []byte) (*job, error) {
 		return nil, errors.New("model is required")
 	case in.Input == nil:
 		return nil, errors.New("input is required")
-	case !in.Background || in.Stream:
-		return nil, errors.New("only responses in the background are emulated, without a stream")
+	case !in.Background:
+		return nil, errors.New("only responses in the background are emulated")
 	}
 	var given json.RawMessage
 	if text, ok := in.Metadata["emulate"]; ok {
@@ -66,7 +66,7 @@ func (p openAI) read(_ *http.Request, body []byte) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j.id = newID("resp_")
+	j.id, j.streamed = newID("resp_"), in.Stream
 	if in.MaxTokens > 0 && tokens(in.text(j.result)) > in.MaxTokens && j.outcome == JobDone {
 		j.outcome = JobIncomplete
 	}

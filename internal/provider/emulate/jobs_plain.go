@@ -34,12 +34,18 @@ func (plain) read(_ *http.Request, body []byte) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j.id = newID("job_")
+	j.id, j.onPreview = newID("job_"), true
 	return j, nil
 }
 
 func (plain) show(j *job) object {
 	o := object{"id": j.id, "status": j.state, "result": nil, "error": nil}
+	if j.preview != nil && j.live() {
+		o["preview"] = j.preview
+	}
+	if !j.live() {
+		o["seconds"] = j.took()
+	}
 	switch j.state {
 	case JobDone:
 		o["result"] = j.echo()

@@ -48,7 +48,7 @@ func (replicate) read(r *http.Request, body []byte) (*job, error) {
 		return nil, err
 	}
 	j.id, j.base = newID(""), "http://"+r.Host+"/replicate/v1/predictions/"
-	// The emulated models have no logs, and no output before they end.
+	// The emulated models have no logs.
 	for _, event := range in.Events {
 		if !slices.Contains([]string{"start", "output", "logs", "completed"}, event) {
 			return nil, errors.New("webhook_events_filter: want start, output, logs and completed")
@@ -56,6 +56,7 @@ func (replicate) read(r *http.Request, body []byte) (*job, error) {
 	}
 	if len(in.Events) > 0 {
 		j.onStart, j.onEnd = slices.Contains(in.Events, "start"), slices.Contains(in.Events, "completed")
+		j.onPreview = slices.Contains(in.Events, "output")
 	}
 	return j, nil
 }
@@ -78,9 +79,13 @@ func (replicate) show(j *job) object {
 	}
 	if !j.live() {
 		o["completed_at"] = at(j.ended)
-		o["metrics"] = object{"predict_time": j.ended.Sub(j.started).Seconds(), "total_time": j.ended.Sub(j.created).Seconds()}
+		o["metrics"] = object{"predict_time": j.took(), "total_time": j.ended.Sub(j.created).Seconds()}
 	}
 	switch j.state {
+	case JobRunning:
+		if j.preview != nil {
+			o["output"] = j.preview
+		}
 	case JobDone:
 		o["output"] = j.echo()
 	case JobFailed:

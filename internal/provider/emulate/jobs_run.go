@@ -40,14 +40,19 @@ type job struct {
 	key      string // Idempotency-Key
 	size     int
 
-	mode    string
-	after   time.Duration
-	outcome string          // the state in which it ends, unless it is cancelled
-	failure string          // why it fails
-	result  json.RawMessage // nil = what the protocol makes of the input
+	mode     string
+	after    time.Duration
+	outcome  string          // the state in which it ends, unless it is cancelled
+	failure  string          // why it fails
+	result   json.RawMessage // nil = what the protocol makes of the input
+	seconds  *float64        // that it says it has taken; nil = those that it has
+	previews []json.RawMessage
+	preview  json.RawMessage // of a copy: the one of that time; nil = none
 
 	callback       string // URL of the webhook
 	onStart, onEnd bool   // what the webhook is told
+	onPreview      bool
+	streamed       bool // it can be followed
 
 	state     string // JobQueued until it ends; a copy says JobRunning, too
 	created   time.Time
@@ -56,6 +61,7 @@ type job struct {
 	submitted int
 	polls     int
 	reads     int
+	streams   int
 	cancels   int
 	sent      DeliveryCount
 	told      bool // a webhook about its end was sent
@@ -70,6 +76,10 @@ type settings struct {
 	Fail   string          `json:"fail"`
 	After  string          `json:"after"`
 	Mode   string          `json:"mode"`
+	// Seconds is how long the job says it has taken, where its protocol says that.
+	Seconds *float64 `json:"seconds"`
+	// Previews are what the job has made so far, each for an equal part of the time that it runs.
+	Previews []json.RawMessage `json:"previews"`
 }
 
 // newJob makes a job of what the protocols have in common. Its settings are in its input, unless
@@ -108,7 +118,10 @@ func newJob(model string, input json.RawMessage, callback string, given json.Raw
 }
 
 func (j *job) apply(set *settings) error {
-	j.mode, j.result = cmp.Or(set.Mode, j.mode), set.Result
+	j.mode, j.result, j.seconds, j.previews = cmp.Or(set.Mode, j.mode), set.Result, set.Seconds, set.Previews
+	if len(j.previews) > maxPreviews {
+		return fmt.Errorf("emulate.previews has %d elements: want at most %d", len(j.previews), maxPreviews)
+	}
 	if set.Fail != "" {
 		j.outcome, j.failure = JobFailed, set.Fail
 	}
@@ -120,6 +133,25 @@ func (j *job) apply(set *settings) error {
 		j.after = after
 	}
 	return nil
+}
+
+// maxPreviews is how many previews a job may have.
+const maxPreviews = 1000
+
+// frames are the previews of a job of the mode Preview that names none.
+var frames = []json.RawMessage{json.RawMessage(`{"frame":1}`), json.RawMessage(`{"frame":2}`), json.RawMessage(`{"frame":3}`)}
+
+// previewAt is when a job begins to have its i-th preview.
+func (j *job) previewAt(i int) time.Time {
+	return j.started.Add((j.after - j.after/4) / time.Duration(len(j.previews)) * time.Duration(i))
+}
+
+// took is how many seconds the job says it has taken.
+func (j *job) took() float64 {
+	if j.seconds != nil {
+		return *j.seconds
+	}
+	return j.ended.Sub(j.started).Seconds()
 }
 
 // echo returns the result of a job: its own, or its input and model.
@@ -145,6 +177,11 @@ func (j *job) copy() *job {
 	c := *j
 	if c.state == JobQueued && !time.Now().Before(c.started) {
 		c.state = JobRunning
+		for i, p := range c.previews {
+			if !time.Now().Before(c.previewAt(i)) {
+				c.preview = p
+			}
+		}
 	}
 	return &c
 }
@@ -179,6 +216,12 @@ func (s *Jobs) accept(j *job) (*acceptance, error) {
 		j.pending++
 		s.enqueue(&delivery{job: j, id: newID("msg_"), start: true})
 	}
+	for i, p := range j.previews {
+		if j.onPreview && j.callback != "" {
+			j.pending++
+			s.at(timer{j.previewAt(i), j, &delivery{job: j, id: newID("msg_"), preview: p, once: true}})
+		}
+	}
 	switch d, _ := j.webhook(0); {
 	case j.mode == Reorder && d != nil:
 		j.state, j.started, j.ended = j.outcome, j.created, j.created
@@ -199,6 +242,9 @@ func (s *Jobs) open(j *job) {
 	}
 	if j.mode == Fail && j.outcome != JobFailed {
 		j.outcome, j.failure = JobFailed, "the job failed because its mode is fail"
+	}
+	if j.mode == Preview && j.previews == nil {
+		j.previews = frames
 	}
 	if j.after < 0 {
 		j.after = s.cfg.After

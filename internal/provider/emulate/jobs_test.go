@@ -273,6 +273,36 @@ func TestJobsSettings(t *testing.T) {
 	}
 }
 
+// Jobs say what they have made so far, in answers and in webhooks of those who want that.
+func TestJobsPreviews(t *testing.T) {
+	e := newEmulator(t, emulate.JobsConfig{Mode: emulate.Silent})
+	settings := object{"mode": "silent", "after": "1ms", "previews": []int{1, 2}}
+	var answer object
+	e.ask("POST", "/plain/v1/jobs", nil, object{"input": object{"emulate": settings}, "callback": e.hook}, &answer)
+	seen := map[any]bool{}
+	for range 2 {
+		_, body := e.received()
+		if seen[body["preview"]] = true; body["status"] != "running" {
+			t.Errorf("a webhook says %v", body)
+		}
+	}
+	if !seen[1.0] || !seen[2.0] {
+		t.Errorf("webhooks have %v", seen)
+	}
+	if e.ask("GET", "/plain/v1/jobs/"+answer["id"].(string), nil, nil, &answer); answer["preview"] != 2.0 || answer["result"] != nil {
+		t.Errorf("a poll says %v", answer)
+	}
+	e.ask("POST", "/replicate/v1/predictions", nil, object{"version": "v", "input": object{"emulate": settings}, "webhook": e.hook, "webhook_events_filter": []string{"completed"}}, &answer)
+	id := answer["id"].(string)
+	e.await(id, "it runs", func(j emulate.JobEntry) bool { return j.State == emulate.JobRunning })
+	if e.ask("GET", "/replicate/v1/predictions/"+id, nil, nil, &answer); answer["output"] == nil {
+		t.Errorf("a poll says %v", answer)
+	}
+	if j, _ := e.jobs.Job(id); j.Sent != (emulate.DeliveryCount{}) {
+		t.Errorf("webhooks that nobody wants: %+v", j.Sent)
+	}
+}
+
 // Replicate also tells when a prediction starts, if it is asked to.
 func TestJobsReplicateStart(t *testing.T) {
 	e := newEmulator(t, emulate.JobsConfig{Mode: emulate.Silent})
@@ -385,7 +415,7 @@ func TestJobsMany(t *testing.T) {
 			t.Fatalf("%d of %d jobs have ended", done, len(books.Jobs))
 		}
 	}
-	if len(modes) != len(emulate.JobModes())-3 {
+	if len(modes) != len(emulate.JobModes())-8 {
 		t.Errorf("the modes are %v", modes)
 	}
 }

@@ -21,14 +21,15 @@ import (
 
 // A delivery is a webhook of a job on its way.
 type delivery struct {
-	job    *job
-	id     string
-	start  bool          // it says that the job was accepted
-	forged bool          // it says that the job failed, and has a wrong signature
-	age    time.Duration // of its time
-	once   bool          // it is not repeated
-	tries  int
-	next   *delivery // is sent after it
+	job     *job
+	id      string
+	start   bool            // it says that the job was accepted
+	preview json.RawMessage // it says that the job has made this so far; nil = another thing
+	forged  bool            // it says that the job failed, and has a wrong signature
+	age     time.Duration   // of its time
+	once    bool            // it is not repeated
+	tries   int
+	next    *delivery // is sent after it
 }
 
 // pauses are the times between the attempts of a delivery.
@@ -110,7 +111,7 @@ func (s *Jobs) send(d *delivery) {
 		}
 	}
 	d.tries++
-	d.job.told = d.job.told || !d.forged && !d.start
+	d.job.told = d.job.told || !d.forged && !d.start && d.preview == nil
 	switch {
 	case !ok && !d.once && d.tries <= len(pauses):
 		s.at(timer{time.Now().Add(pauses[d.tries-1]), d.job, d})
@@ -128,6 +129,8 @@ func (s *Jobs) post(d *delivery, j *job) bool {
 	switch {
 	case d.start:
 		j.state = JobQueued
+	case d.preview != nil:
+		j.state, j.preview = JobRunning, d.preview
 	case d.forged:
 		j.state, j.failure, by = JobFailed, "forged", &s.forger
 	}

@@ -154,7 +154,7 @@ func (p messages) stream(w *streamWriter, a *reply, mode string) {
 				send("message_start", object{"message": p.start(&other, []object{}, nil)})
 			}
 		}
-		send("content_block_delta", object{"index": 0, "delta": object{"type": "text_delta", "text": text}})
+		send("content_block_delta", object{"index": 0, "delta": object{"type": "text_delta", "text": w.piece(text)}})
 	}
 	send("content_block_stop", object{"index": 0})
 	send("message_delta", object{"delta": object{"stop_reason": p.stop(a), "stop_sequence": nil}, "usage": object{"output_tokens": a.output}})
@@ -214,7 +214,7 @@ func (p chat) stream(w *streamWriter, a *reply, mode string) {
 				id += "-other"
 			}
 		}
-		send(object{"content": text}, nil)
+		send(object{"content": w.piece(text)}, nil)
 	}
 	send(object{}, p.stop(a))
 	w.event("", object{"id": id, "object": "chat.completion.chunk", "created": 0, "model": a.model, "choices": []object{}, "usage": p.usage(a)})

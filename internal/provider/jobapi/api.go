@@ -37,7 +37,12 @@ type API struct {
 	Failed    []string `json:"failed"`
 	Output    string   `json:"output"` // of a job that has succeeded. Default: body
 	Error     string   `json:"error"`  // of one that has failed. Default: none
-	// Usage is what a job has used, in tokens. nil = only jobs have prices.
+	// Preview is what a job that goes on has made so far, which is shown; null = nothing yet.
+	// Default: none.
+	Preview string `json:"preview"`
+	// Stream is how a job that goes on is followed. nil = it is only asked about.
+	Stream *Stream `json:"stream"`
+	// Usage is what a job has used, in tokens or seconds. nil = only jobs have prices.
 	Usage   *Usage   `json:"usage"`
 	Webhook *Webhook `json:"webhook"`
 }
@@ -66,11 +71,25 @@ type Submit struct {
 	Job   string          `json:"job"` // the id of the job in the response; it does not know `job`
 }
 
-// Usage says where a response has the counts of tokens. Those of Input include the Cached ones.
+// Stream is the request for what a job makes, as server-sent events with JSON in their data: the text
+// that it adds, and how it ends. Templates know `after` too, the number of the last event that was
+// read; null = from the beginning. The response to a submission may be such a stream, too: then `job`
+// of the submission is read of its first event. What is read of an event is an expression that knows
+// what those of responses do.
+type Stream struct {
+	Call
+	Number string `json:"number"` // of an event; later events have greater ones
+	Text   string `json:"text"`   // that an event adds; null = none
+	Ended  string `json:"ended"`  // of the event that says how the job has ended, what a poll would be answered with; null = it goes on
+}
+
+// Usage says where a response has the counts of tokens, and the seconds that a job has taken. The
+// tokens of Input include the Cached ones.
 type Usage struct {
-	Input  string `json:"input"`
-	Cached string `json:"cached"`
-	Output string `json:"output"`
+	Input   string `json:"input"`
+	Cached  string `json:"cached"`
+	Output  string `json:"output"`
+	Seconds string `json:"seconds"`
 }
 
 // Webhook is what the service says by itself about a job. It is asked all the same.
@@ -127,6 +146,8 @@ func replicate() *API {
 		Cancel: &Call{Method: "POST", Path: "/predictions/{{ job }}/cancel"},
 		State:  "body.status", Succeeded: []string{"succeeded"}, Failed: []string{"failed", "canceled", "aborted"},
 		Output: "body.output", Error: "body.error",
+		Preview: "body.output", // of models that make one thing after the other
+		Usage:   &Usage{Seconds: "body.metrics.predict_time"},
 		Webhook: &Webhook{Job: "body.id", Whole: true, Signature: Standard, SecretEnv: "ROUX_WEBHOOK_REPLICATE"},
 	}
 }
@@ -146,6 +167,7 @@ func fal() *API {
 		Cancel: &Call{Method: "PUT", Path: request + "/cancel"},
 		State:  "body.status", Succeeded: []string{"COMPLETED"},
 		Error:   `type(body.detail) == string ? body.detail : body.detail[0].msg`,
+		Usage:   &Usage{Seconds: "body.metrics.inference_time"},
 		Webhook: &Webhook{Job: "body.request_id", Signature: Fal, Keys: "https://rest.alpha.fal.ai/.well-known/jwks.json"},
 	}
 }
@@ -156,11 +178,13 @@ func openAI() *API {
 	return &API{
 		Submit: Submit{
 			Call: Call{Path: "/responses"},
-			Body: json.RawMessage(`{"model": "{{ model }}", "background": true, "store": true, "stream": false,
-				"max_output_tokens": "{{ has(input.max_output_tokens) && input.max_output_tokens < maxTokens ? input.max_output_tokens : maxTokens }}"}`), Merge: true, Job: "body.id",
+			Body: json.RawMessage(`{"model": "{{ model }}", "background": true, "store": true, "stream": true,
+				"max_output_tokens": "{{ has(input.max_output_tokens) && input.max_output_tokens < maxTokens ? input.max_output_tokens : maxTokens }}"}`), Merge: true,
+			Job: "has(body.response) ? body.response.id : body.id",
 		},
 		Poll:   Call{Path: "/responses/{{ job }}"},
 		Cancel: &Call{Method: "POST", Path: "/responses/{{ job }}/cancel"},
+		Stream: openAIStream(),
 		State:  "body.status", Succeeded: []string{"completed", "incomplete"}, Failed: []string{"failed", "cancelled"},
 		Error:   "body.error.message",
 		Usage:   &Usage{Input: "body.usage.input_tokens", Cached: "body.usage.input_tokens_details.cached_tokens", Output: "body.usage.output_tokens"},

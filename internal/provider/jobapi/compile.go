@@ -3,6 +3,7 @@
 package jobapi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -26,7 +27,10 @@ type Compiled struct {
 	job                    *expr.Program
 	phases                 map[string]Phase
 	state, output, failure *expr.Program // output and failure may be nil
+	preview                *expr.Program // may be nil
+	stream                 *stream       // nil = there is none
 	usage                  [3]*expr.Program
+	seconds                *expr.Program
 	hook                   *hook // nil = there are no webhooks
 }
 
@@ -59,7 +63,7 @@ var (
 // Compile checks an API. The error names the first part that is wrong.
 func (a *API) Compile() (*Compiled, error) {
 	b := &builder{}
-	c := &Compiled{authHeader: or(a.Auth.Header, "Authorization"), authPrefix: a.Auth.Prefix, merge: a.Submit.Merge, phases: map[string]Phase{}}
+	c := &Compiled{authHeader: cmp.Or(a.Auth.Header, "Authorization"), authPrefix: a.Auth.Prefix, merge: a.Submit.Merge, phases: map[string]Phase{}}
 	if a.Auth == (Auth{}) {
 		c.authPrefix = "Bearer "
 	}
@@ -83,8 +87,13 @@ func (a *API) Compile() (*Compiled, error) {
 	c.job = b.reading("submit.job", a.Submit.Job, []string{"model", "body"})
 	c.state = b.reading("state", a.State, ofResponses)
 	c.output, c.failure = b.optional("output", a.Output), b.optional("error", a.Error)
+	c.preview = b.optional("preview", a.Preview)
+	c.stream = b.stream(a.Stream)
 	if u := a.Usage; u != nil {
-		c.usage = [3]*expr.Program{b.reading("usage.input", u.Input, ofResponses), b.optional("usage.cached", u.Cached), b.reading("usage.output", u.Output, ofResponses)}
+		c.seconds = b.optional("usage.seconds", u.Seconds)
+		if c.seconds == nil || u.Input != "" || u.Cached != "" || u.Output != "" {
+			c.usage = [3]*expr.Program{b.reading("usage.input", u.Input, ofResponses), b.optional("usage.cached", u.Cached), b.reading("usage.output", u.Output, ofResponses)}
+		}
 	}
 	b.check("succeeded", len(a.Succeeded) > 0, "want the states of a job that has succeeded")
 	b.phases(c.phases, "succeeded", a.Succeeded, Succeeded)
@@ -114,7 +123,7 @@ func (b *builder) check(at string, ok bool, want string) {
 }
 
 func (b *builder) call(at string, c *Call, method string, names []string) *call {
-	out := &call{method: or(c.Method, method)}
+	out := &call{method: cmp.Or(c.Method, method)}
 	b.check(at+".method", slices.Contains(methods, out.method), "want one of "+strings.Join(methods, ", "))
 	b.check(at+".path", c.Path != "", "is missing")
 	out.path = b.template(at+".path", c.Path, names)
@@ -195,11 +204,4 @@ func (b *builder) phases(into map[string]Phase, at string, states []string, phas
 		b.check(at, s != "" && len(s) <= maxText && !twice, fmt.Sprintf("%.40q: want a short text that is there once", s))
 		into[s] = phase
 	}
-}
-
-func or(s, without string) string {
-	if s == "" {
-		return without
-	}
-	return s
 }

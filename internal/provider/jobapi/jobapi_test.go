@@ -3,6 +3,7 @@
 package jobapi
 
 import (
+	stdcmp "cmp"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
@@ -51,13 +52,13 @@ func TestX130_Submissions(t *testing.T) {
 		"replicate, a version, nobody can reach us": {Replicate, "owner/name:0123abc", "", "/predictions", `{"input":` + input + `,"version":"0123abc"}`},
 		"fal":                        {FalQueue, "fal-ai/flux/dev", hook, "/fal-ai/flux/dev?fal_webhook=https%3A%2F%2Froux.example%2Fv1%2Fproviders%2Fp%2Fwebhook", input},
 		"fal, nobody can reach us":   {FalQueue, "fal-ai/flux", "", "/fal-ai/flux", input},
-		"openai":                     {OpenAI, "gpt-9", hook, "/responses", `{"background":true,"max_output_tokens":100,"model":"gpt-9","n":2,"prompt":"a cat","store":true,"stream":false,"webhook":"http://elsewhere"}`},
+		"openai":                     {OpenAI, "gpt-9", hook, "/responses", `{"background":true,"max_output_tokens":100,"model":"gpt-9","n":2,"prompt":"a cat","store":true,"stream":true,"webhook":"http://elsewhere"}`},
 		"openai, fields of the kind": {OpenAI, "gpt-9", "", "/responses", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			given := input
 			if test.body == "" { // what the input says of them does not count
-				given, test.body = `{"model":"dearer","background":false,"input":"hello","max_output_tokens":7}`, `{"background":true,"max_output_tokens":7,"input":"hello","model":"gpt-9","store":true,"stream":false}`
+				given, test.body = `{"model":"dearer","background":false,"input":"hello","max_output_tokens":7}`, `{"background":true,"max_output_tokens":7,"input":"hello","model":"gpt-9","store":true,"stream":true}`
 			}
 			req, err := known(t, test.kind).Submission(Submission{Model: test.model, Input: json.RawMessage(given), Webhook: test.webhook, EffectKey: "key", MaxTokens: 100})
 			if err != nil {
@@ -101,7 +102,7 @@ func TestX130_Responses(t *testing.T) {
 			{body: `{"status":"failed","error":{"code":"server_error","message":"it broke"},"usage":null}`, phase: "failed", why: "it broke"},
 			{
 				body: `{"status":"completed","usage":{"input_tokens":10,"input_tokens_details":{"cached_tokens":4},"output_tokens":5}}`, phase: "succeeded",
-				output: `{"status":"completed","usage":{"input_tokens":10,"input_tokens_details":{"cached_tokens":4},"output_tokens":5}}`, usage: Counts{10, 4, 5},
+				output: `{"status":"completed","usage":{"input_tokens":10,"input_tokens_details":{"cached_tokens":4},"output_tokens":5}}`, usage: Counts{Input: 10, Cached: 4, Output: 5},
 			},
 		}},
 	} {
@@ -124,6 +125,7 @@ func TestX130_Responses(t *testing.T) {
 			}
 			for _, s := range test.steps {
 				st, err := c.State(j, []byte(s.body))
+				st.Usage.Micros = max(st.Usage.Micros, 0) // TestSeconds has them
 				if err != nil || st.Phase != phases[s.phase] || st.Error != s.why || st.Usage != s.usage {
 					t.Errorf("%s: %+v, %v", s.body, st, err)
 				}
@@ -139,6 +141,29 @@ func TestX130_Responses(t *testing.T) {
 	}
 	if why := fal.Why(Job{}, []byte(`{"detail":"no such app"}`)); why != "no such app" {
 		t.Errorf("fal says %q", why)
+	}
+}
+
+// X165: what a job has made so far is read of one that goes on, and of no other; an expression that reads
+// what is not there reads nothing.
+func TestX165_Previews(t *testing.T) {
+	c := known(t, Replicate)
+	for body, want := range map[string]string{
+		`{"status":"processing","output":["a","b"]}`: `["a","b"]`,
+		`{"status":"processing","output":null}`:      "null",
+		`{"status":"starting"}`:                      "null",
+		`{"status":"succeeded","output":["a"]}`:      "null",
+		`{"status":"failed","output":["a"]}`:         "null",
+	} {
+		st, err := c.State(Job{Model: "o/n", ID: "1"}, []byte(body))
+		if raw, _ := json.Marshal(st.Preview); err != nil || string(raw) != want {
+			t.Errorf("%s: %s, %v; want %s", body, raw, err, want)
+		}
+	}
+	api := replicate()
+	api.Preview = "body."
+	if _, err := api.Compile(); err == nil || !strings.HasPrefix(err.Error(), "preview: ") {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -224,7 +249,7 @@ func TestPaths(t *testing.T) {
 
 // A19: signatures of Replicate (the vector of Standard Webhooks), and of the scheme of GitHub.
 func TestA19_Vectors(t *testing.T) {
-	dir := or(os.Getenv("ROUX_SHARED"), "../../../../shared")
+	dir := stdcmp.Or(os.Getenv("ROUX_SHARED"), "../../../../shared")
 	raw, err := os.ReadFile(filepath.Join(dir, "data", "webhooks", "signature-vectors.json"))
 	if err != nil {
 		t.Skipf("no shared data: %v", err)
@@ -317,6 +342,28 @@ func TestA19_Fal(t *testing.T) {
 	for _, set := range []string{``, `{}`, `{"keys":[{"x":"AA"}]}`, `<html>`} {
 		if _, err := ParseKeys([]byte(set)); err == nil {
 			t.Errorf("%s has keys", set)
+		}
+	}
+}
+
+// The seconds of a job are read as they are written, in millionths that are rounded up; what is none
+// is not known.
+func TestSeconds(t *testing.T) {
+	c := known(t, Replicate)
+	if !c.Times() || c.Counts() || known(t, OpenAI).Times() || !known(t, FalQueue).Times() {
+		t.Error("what has prices by the second is another API")
+	}
+	for metrics, want := range map[string]int64{
+		`{"predict_time": 3.7}`: 3_700_000, `{"predict_time": 12}`: 12_000_000, `{"predict_time": 0}`: 0, `{"predict_time": 1.1}`: 1_100_000,
+		`{"predict_time": 0.0000001}`: 1, `{"predict_time": 2.0000011}`: 2_000_002, `{"predict_time": 1e-9}`: 1, `{"predict_time": 86400.123456}`: 86_400_123_456,
+		`{}`: -1, `null`: -1, `{"predict_time": null}`: -1, `{"predict_time": -1}`: -1, `{"predict_time": -0.1}`: -1, `{"predict_time": "3"}`: -1,
+		`{"predict_time": 1e300}`: -1, `{"predict_time": 9007199254740993}`: -1, `{"predict_time": [3]}`: -1,
+	} {
+		for _, status := range []string{"succeeded", "failed"} {
+			st, err := c.State(Job{"o/n", "1"}, []byte(`{"status": "`+status+`", "output": 1, "metrics": `+metrics+`}`))
+			if err != nil || st.Usage.Micros != want {
+				t.Errorf("%s: %d, %v; want %d", metrics, st.Usage.Micros, err, want)
+			}
 		}
 	}
 }

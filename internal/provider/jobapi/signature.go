@@ -3,6 +3,7 @@
 package jobapi
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
@@ -36,7 +37,7 @@ type hook struct {
 
 func (b *builder) hook(w *Webhook) *hook {
 	h := &hook{Webhook: *w, job: b.reading("webhook.job", w.Job, []string{"body"})}
-	h.Encoding = or(w.Encoding, "hex")
+	h.Encoding = cmp.Or(w.Encoding, "hex")
 	switch w.Signature {
 	case Standard, HMAC:
 		b.check("webhook.secret_env", secretForm.MatchString(w.SecretEnv), "want the name of a variable that begins with ROUX_WEBHOOK_; the secret itself is not written into files")

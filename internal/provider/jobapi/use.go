@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
@@ -41,6 +42,9 @@ type Job struct{ Model, ID string }
 func CheckModel(name string) bool {
 	return modelForm.MatchString(name) && !strings.Contains(name, "..")
 }
+
+// CheckJob reports whether a text can be the id of a job: it is part of paths.
+func CheckJob(id string) bool { return jobForm.MatchString(id) }
 
 var (
 	modelForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@+-]*(/[A-Za-z0-9._:@+-]+)*$`)
@@ -208,18 +212,28 @@ type State struct {
 	Output any    // of Succeeded, if there is no Result
 	Error  string // of Failed; "" = it does not say why
 	Usage  Counts // of both, if Counts
+	// Preview is what a job has made so far, of Going; nil = nothing.
+	Preview any
 }
 
-// Counts are tokens. Input includes those that are Cached.
-type Counts struct{ Input, Cached, Output int64 }
+// Counts are tokens, and the time that a job has taken. Input includes the tokens that are Cached.
+type Counts struct {
+	Input, Cached, Output int64
+	Micros                int64 // of a second; -1 = the service does not say it
+}
 
-// State reads how a job stands from the response to a poll, or from a webhook that is as one. An
-// error means that it says nothing about it.
+// State reads how a job stands from the response to a poll, or from a webhook that is as one. With an
+// error the response does not say it, or, if Phase is not Going, the job has ended and what it made or
+// used cannot be read.
 func (c *Compiled) State(j Job, body []byte) (State, error) {
 	vars, err := c.response(j, body)
 	if err != nil {
 		return State{}, err
 	}
+	return c.stateOf(vars)
+}
+
+func (c *Compiled) stateOf(vars expr.MapVars) (State, error) {
 	v, err := c.state.Eval(vars)
 	if err != nil {
 		return State{}, fault.New(fault.ProviderError, "the service does not say how the job stands: %s", fault.Message(err))
@@ -240,7 +254,20 @@ func (c *Compiled) State(j Job, body []byte) (State, error) {
 		st.Error = c.why(vars)
 		return st, nil
 	}
-	return State{}, nil
+	return State{Preview: c.soFar(vars)}, nil
+}
+
+// soFar reads what a job that goes on has made. An expression that reads what is not there yet reads
+// nothing.
+func (c *Compiled) soFar(vars expr.MapVars) any {
+	if c.preview == nil {
+		return nil
+	}
+	v, err := c.preview.Eval(vars)
+	if err != nil {
+		return nil
+	}
+	return v
 }
 
 // Output reads the output of a job from the response to Result.
@@ -295,8 +322,45 @@ func (c *Compiled) why(vars expr.MapVars) string {
 	return string(raw)
 }
 
+// Times reports whether responses have the seconds that jobs have taken.
+func (c *Compiled) Times() bool { return c.seconds != nil }
+
+// micros reads the time that a job has taken; -1 = the response does not say it.
+func (c *Compiled) micros(vars expr.MapVars) int64 {
+	if c.seconds == nil {
+		return -1
+	}
+	switch v, err := c.seconds.Eval(vars); v := v.(type) {
+	case int64:
+		if err == nil && v >= 0 && v <= mostSeconds {
+			return v * 1e6
+		}
+	case float64:
+		if err == nil && v >= 0 && v <= mostSeconds {
+			return microsOf(v)
+		}
+	}
+	return -1
+}
+
+// mostSeconds bounds the time that a service may claim, which is years.
+const mostSeconds = 1e9
+
+// microsOf is a number of seconds as the service has written it in millionths, rounded up.
+func microsOf(seconds float64) int64 {
+	whole, fraction, _ := strings.Cut(strconv.FormatFloat(seconds, 'f', -1, 64), ".")
+	more := len(fraction) > 6
+	fraction = (fraction + "000000")[:6]
+	n, _ := strconv.ParseInt(whole+fraction, 10, 64) // digits of a bounded number
+	if more {
+		n++
+	}
+	return n
+}
+
 // counts reads the usage.
 func (c *Compiled) counts(vars expr.MapVars) (n Counts, err error) {
+	n.Micros = c.micros(vars)
 	for i, into := range []*int64{&n.Input, &n.Cached, &n.Output} {
 		if c.usage[i] == nil {
 			continue
@@ -307,7 +371,7 @@ func (c *Compiled) counts(vars expr.MapVars) (n Counts, err error) {
 		}
 		count, ok := v.(int64)
 		if err != nil || !ok || count < 0 {
-			return Counts{}, fault.New(fault.ProviderError, "the service does not say how many tokens the job has used")
+			return Counts{Micros: -1}, fault.New(fault.ProviderError, "the service does not say how many tokens the job has used")
 		}
 		*into = count
 	}

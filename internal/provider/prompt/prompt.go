@@ -74,7 +74,7 @@ func (o *Output) Value() map[string]any {
 
 // Result returns the result of a step with an output, and what its calls cost.
 func (o *Output) Result(output any) action.Result {
-	return action.Result{Output: output, Price: o.price}
+	return action.Result{Output: output, Price: o.price, Tokens: o.usage.Input + o.usage.Cached + o.usage.Output}
 }
 
 // Ask calls a model, and once more if its answer does not fit the schema. kind is that of
@@ -111,6 +111,9 @@ func Ask(ctx context.Context, task *action.Task, models *provider.Set, in *Input
 		req.EffectKey += "-repair"
 	}
 	if err := out.call(ctx, task, m, req, stream); err != nil {
+		if !fault.Answers(fault.CodeOf(err)) {
+			err = fault.Unsure(err) // with another key the first call would be carried out once more
+		}
 		return out, err
 	}
 	if problem = out.fit(check); problem != "" {
@@ -191,7 +194,7 @@ func storeMedia(ctx context.Context, task *action.Task, c provider.Chunk) (map[s
 	}
 	info, err := task.Files.Put(ctx, bytes.NewReader(raw), "", "")
 	if err != nil {
-		return nil, err
+		return nil, fault.Unsure(err) // the model has answered
 	}
 	out["file"], out["mimeType"] = info.Hash, info.MimeType
 	return out, nil

@@ -88,11 +88,14 @@ func (s *Store) Records(ctx context.Context, q store.RecordQuery) (page []store.
 	})
 	size := 0
 	for i := range page {
-		if i == q.Cap() || !q.KeysOnly && size >= store.MaxRecordsData {
+		if i == q.Cap() || !q.KeysOnly && !q.NamesOnly && size >= store.MaxRecordsData {
 			return page[:i], true, nil
 		}
 		size += len(page[i].Data)
-		if page[i] = cloneRecord(page[i]); q.KeysOnly {
+		switch page[i] = cloneRecord(page[i]); {
+		case q.NamesOnly:
+			page[i] = store.Record{RecordKey: store.RecordKey{Account: q.Account, Kind: q.Kind}, Name: page[i].Name}
+		case q.KeysOnly:
 			page[i].Data = nil
 		}
 	}

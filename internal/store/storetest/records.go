@@ -217,6 +217,7 @@ func recordLists(h *harness) {
 		{}, {Limit: 7}, {Limit: 1_000}, {Prefix: "a"}, {Prefix: "a", Newest: true, Limit: 3}, {Newest: true}, {Prefix: "c"},
 		{After: "b"}, {After: "b", Newest: true}, {After: "a050", Prefix: "a", Limit: 9}, {After: "a050", Prefix: "b"}, {After: "b050", Prefix: "a", Newest: true},
 		{NamePrefix: "x"}, {NamePrefix: "x-1", Newest: true, Limit: 2}, {Named: true, Limit: 11}, {Named: true, Prefix: "b"}, {NamePrefix: "y", After: "y-150"}, {KeysOnly: true, Limit: 10},
+		{NamesOnly: true}, {NamesOnly: true, NamePrefix: "x-1", Newest: true, Limit: 2}, {NamesOnly: true, NamePrefix: "y", After: "y-150", Limit: 1_000},
 	} {
 		q.Account, q.Kind = "acme", "recipe"
 		var ids []string
@@ -245,6 +246,15 @@ func recordLists(h *harness) {
 		for limit := range 2 { // by the pages of the query, and by those of EachRecord
 			var got []string
 			visit := func(r *store.Record) {
+				if q.NamesOnly {
+					for id, name := range want {
+						if name == r.Name {
+							got = append(got, id)
+						}
+					}
+					h.equal("what is known beside the name", *r, store.Record{RecordKey: store.RecordKey{Account: "acme", Kind: "recipe"}, Name: r.Name})
+					return
+				}
 				got = append(got, r.ID)
 				data := r.ID
 				if q.KeysOnly {

@@ -7,8 +7,10 @@ import (
 	"context"
 	"encoding/hex"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -50,7 +52,7 @@ func open(t *testing.T, endpoint string, timeout time.Duration, actions ...actio
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.Observe(nil)
+	n.Observe(nil, nil)
 	t.Cleanup(func() { _ = n.Stop(context.Background()) })
 	return n
 }
@@ -242,6 +244,73 @@ func TestEndpoints(t *testing.T) {
 		}
 		if err != nil && (fault.CodeOf(err) != fault.ConfigInvalid || !strings.Contains(err.Error(), "trace.endpoint")) {
 			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// What a collector says of spans that it has not taken is an error, and so is an answer that is none.
+func TestAnswers(t *testing.T) {
+	partial := func(n int64, text string) []byte {
+		data, err := proto.Marshal(&collector.ExportTraceServiceResponse{PartialSuccess: &collector.ExportTracePartialSuccess{RejectedSpans: n, ErrorMessage: text}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	for _, tt := range []struct {
+		name, kind string
+		status     int
+		body       []byte
+		want       string // "" = no error
+	}{
+		{"taken", "application/x-protobuf", 200, nil, ""},
+		{"taken, with nothing to say", "application/x-protobuf", 200, partial(0, ""), ""},
+		{"another kind", "text/plain", 200, partial(3, "full"), ""},
+		{"not all", "application/x-protobuf", 200, partial(3, "full"), `not taken 3 spans: "full"`},
+		{"a warning", "application/x-protobuf", 200, partial(0, "soon"), `not taken 0 spans: "soon"`},
+		{"no message", "application/x-protobuf", 200, []byte{0x0a, 0xff}, ""},
+		{"refused", "text/plain", 429, []byte("slower"), `429 Too Many Requests: "slower"`},
+	} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", tt.kind)
+			w.WriteHeader(tt.status)
+			_, _ = w.Write(tt.body)
+		}))
+		c := &client{url: srv.URL, header: http.Header{}, http: srv.Client(), timeout: 5 * time.Second}
+		err := c.UploadTraces(t.Context(), nil)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		srv.Close()
+	}
+}
+
+// The variables that have headers are those of OpenTelemetry. A value that is wrong is not repeated.
+func TestHeaders(t *testing.T) {
+	for _, tt := range []struct{ traces, all, want string }{
+		{"", "", ""},
+		{"", "Authorization=Bearer%20abc, X-Team = a%2Cb ,", "Authorization: Bearer abc; X-Team: a,b"},
+		{"a=1", "b=2", "A: 1"},
+		{"", "hidden", "fault"},
+		{"", "=hidden", "fault"},
+		{"", "a b=hidden", "fault"},
+		{"", "a=hidden%zz", "fault"},
+		{"", "a=hidden%0d%0ab: c", "fault"},
+	} {
+		env := map[string]string{"OTEL_EXPORTER_OTLP_TRACES_HEADERS": tt.traces, "OTEL_EXPORTER_OTLP_HEADERS": tt.all}
+		h, err := headers(func(name string) string { return env[name] })
+		var list []string
+		for _, name := range slices.Sorted(maps.Keys(h)) {
+			list = append(list, name+": "+h.Get(name))
+		}
+		got := strings.Join(list, "; ")
+		if err != nil {
+			if got = "fault"; strings.Contains(err.Error(), "hidden") || fault.CodeOf(err) != fault.ConfigInvalid {
+				t.Errorf("%q: %v", tt.all, err)
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%q, %q: %s, want %s", tt.traces, tt.all, got, tt.want)
 		}
 	}
 }

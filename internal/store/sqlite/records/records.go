@@ -26,6 +26,7 @@ type Table struct {
 	byKey, byName  *sql.Stmt
 	columns        string
 	ids, names     string
+	index          string
 	limit, counted string
 	writer
 }
@@ -33,7 +34,7 @@ type Table struct {
 // Open returns the records of a store. Close it before the connections.
 func Open(ctx context.Context, texts *catalog.Texts, w *conn.Writer, read *sql.DB) (*Table, error) {
 	t := &Table{
-		read: read, columns: texts.Text("recordColumns"), ids: texts.Text("recordIds"), names: texts.Text("recordNames"),
+		read: read, columns: texts.Text("recordColumns"), ids: texts.Text("recordIds"), names: texts.Text("recordNames"), index: texts.Text("recordIndex"),
 		limit: texts.Text("recordLimit"), counted: texts.Text("countRecords"),
 	}
 	if err := errors.Join(t.prepare(texts, w), texts.Err()); err != nil {
@@ -77,6 +78,9 @@ func before(high string) any {
 
 // List is that of [store.Records].
 func (t *Table) List(ctx context.Context, q *store.RecordQuery) (page []store.Record, more bool, err error) {
+	if q.NamesOnly {
+		return t.listNames(ctx, q)
+	}
 	low, high := q.Range()
 	args := []any{q.Account, q.Kind, low, before(high), q.Cap() + 1}
 	text := []string{"SELECT", t.columns, ", data"}
@@ -108,6 +112,31 @@ func (t *Table) List(ctx context.Context, q *store.RecordQuery) (page []store.Re
 		size += len(r.blob)
 		page = append(page, r.orDamage(q.KeysOnly))
 		return nil
+	})
+	if errors.Is(err, conn.ErrEnough) {
+		err = nil
+	}
+	return page, more, err
+}
+
+// listNames lists names, from their index alone.
+func (t *Table) listNames(ctx context.Context, q *store.RecordQuery) (page []store.Record, more bool, err error) {
+	low, high := q.Range()
+	text := []string{"SELECT name", t.index}
+	if q.Newest {
+		text = append(text, "DESC")
+	}
+	rows, err := t.read.QueryContext(ctx, strings.Join(append(text, t.limit), " "), q.Account, q.Kind, low, before(high), q.Cap()+1)
+	if err != nil {
+		return nil, false, err
+	}
+	page = make([]store.Record, 0, q.Cap())
+	err = conn.EachRow(rows, func() error {
+		if more = len(page) == q.Cap(); more {
+			return conn.ErrEnough
+		}
+		page = append(page, store.Record{RecordKey: store.RecordKey{Account: q.Account, Kind: q.Kind}})
+		return rows.Scan(&page[len(page)-1].Name)
 	})
 	if errors.Is(err, conn.ErrEnough) {
 		err = nil

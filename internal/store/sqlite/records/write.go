@@ -78,18 +78,10 @@ func (t *Table) Begin() { t.before = t.numbers }
 func (t *Table) Put(at int64, changes []store.RecordChange, data [][]byte) ([]store.Record, error) {
 	stored := make([]store.Record, len(changes))
 	for i := range changes {
-		c := &changes[i]
-		created, is, err := t.admit(c)
-		if err != nil {
-			return nil, err
-		}
-		r := &stored[i]
+		c, r := &changes[i], &stored[i]
 		r.RecordKey = c.RecordKey
 		if c.Delete {
-			if is {
-				_, err = t.st.remove.Exec(c.Account, c.Kind, c.ID)
-			}
-			if err != nil {
+			if err := t.remove(c); err != nil {
 				return nil, err
 			}
 			continue
@@ -100,26 +92,58 @@ func (t *Table) Put(at int64, changes []store.RecordChange, data [][]byte) ([]st
 		}
 		*r = c.Record
 		r.Revision, r.Created, r.Updated, r.Damage = uint64(revision), at, at, ""
-		st := t.st.insert
-		if is {
-			st = t.st.update
-		}
-		if created != 0 {
-			r.Created = created
-		}
-		if _, err = st.Exec(r.Account, r.Kind, r.ID, revision, r.Name, r.Until, r.Created, r.Updated, sumOf(r, revision), data[i]); err != nil {
+		if err := t.put(c, r, data[i]); err != nil {
 			return nil, err
 		}
 	}
 	return stored, nil
 }
 
-// admit checks the guards of a change. It returns whether there is a row of the record,
-// and when that was created; 0 if it is not known.
-func (t *Table) admit(c *store.RecordChange) (created int64, is bool, err error) {
+// remove deletes the record of a change, if there is one.
+func (t *Table) remove(c *store.RecordChange) error {
+	if c.Revision != store.AnyRevision {
+		if _, err := t.admit(c); err != nil {
+			return err
+		}
+	}
+	_, err := t.st.remove.Exec(c.Account, c.Kind, c.ID)
+	return err
+}
+
+// put writes a record. Most are new, so it is only asked what is stored if the row cannot be
+// inserted.
+func (t *Table) put(c *store.RecordChange, r *store.Record, data []byte) error {
+	if c.Revision == store.AnyRevision || c.Revision == 0 {
+		n, err := t.write(t.st.insert, r, data)
+		if err != nil || n == 1 {
+			return err
+		}
+	}
+	created, err := t.admit(c)
+	if err != nil {
+		return err
+	}
+	if created != 0 {
+		r.Created = created
+	}
+	if n, err := t.write(t.st.update, r, data); err != nil || n == 1 {
+		return err
+	}
+	return fault.New(fault.StoreCorrupt, "%s %q: an index has an entry that the table does not have: `roux doctor` checks the rest, and a backup has the whole", c.Kind, c.ID)
+}
+
+// write inserts or updates the row of a record, and returns how many rows that were.
+func (t *Table) write(st *conn.Stmt, r *store.Record, data []byte) (int64, error) {
+	return st.Exec(r.Account, r.Kind, r.ID, int64(r.Revision), r.Name, r.Until, r.Created, r.Updated, sumOf(r, int64(r.Revision)), data)
+}
+
+// admit checks the guards of a change. It returns when the record was created; 0 if there is none,
+// or it is not known.
+func (t *Table) admit(c *store.RecordChange) (created int64, err error) {
 	var v [7]driver.Value // the columns of findRecord
-	if is, err = t.st.find.Row(v[:], c.Account, c.Kind, c.ID); err != nil {
-		return 0, false, err
+	is, err := t.st.find.Row(v[:], c.Account, c.Kind, c.ID)
+	if err != nil {
+		return 0, err
 	}
 	old := row{Record: store.Record{RecordKey: c.RecordKey}}
 	if is {
@@ -132,7 +156,7 @@ func (t *Table) admit(c *store.RecordChange) (created int64, is bool, err error)
 		old.sum, _ = v[6].(int64)
 		if old.decode(true) != nil {
 			if c.Revision != store.AnyRevision {
-				return 0, true, damaged(&c.RecordKey)
+				return 0, damaged(&c.RecordKey)
 			}
 			old.Record = store.Record{RecordKey: c.RecordKey}
 		}
@@ -141,13 +165,13 @@ func (t *Table) admit(c *store.RecordChange) (created int64, is bool, err error)
 	if c.Name != "" && c.Name != old.Name && !c.Delete {
 		var v [1]driver.Value
 		if _, err := t.st.findName.Row(v[:], c.Account, c.Kind, c.Name); err != nil {
-			return 0, is, err
+			return 0, err
 		}
 		if holder, _ = v[0].(string); holder == c.ID {
 			holder = ""
 		}
 	}
-	return old.Created, is, store.AdmitRecord(c, old.Revision, holder)
+	return old.Created, store.AdmitRecord(c, old.Revision, holder)
 }
 
 // next returns the revision of the next record.

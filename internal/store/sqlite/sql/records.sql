@@ -20,6 +20,10 @@ FROM records WHERE account = ?1 AND kind = ?2 AND id >= ?3 AND id < ?4 ORDER BY 
 -- Likewise; ?6 and ?7 are a range of ids.
 FROM records WHERE account = ?1 AND kind = ?2 AND name <> '' AND name >= ?3 AND name < ?4 AND id >= ?6 AND id < ?7 ORDER BY name;
 
+-- name: recordIndex
+-- Likewise, for the names alone.
+FROM records WHERE account = ?1 AND kind = ?2 AND name <> '' AND name >= ?3 AND name < ?4 ORDER BY name;
+
 -- name: recordLimit
 LIMIT ?5;
 
@@ -34,7 +38,8 @@ SELECT id FROM records WHERE account = ?1 AND kind = ?2 AND name = ?3 AND name <
 
 -- name: insertRecord
 INSERT INTO records (account, kind, id, revision, name, until, created, updated, sum, data)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10);
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+ON CONFLICT DO NOTHING;
 
 -- name: updateRecord
 UPDATE records SET revision = ?4, name = ?5, until = ?6, created = ?7, updated = ?8, sum = ?9, data = ?10

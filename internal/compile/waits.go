@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonschema"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// waitAction returns the declaration of an action that is a durable wait
+// (action.Action.Waits), or nil. A step that calls it becomes a wait step of the plan:
+// no worker executes it, and it survives restarts.
+func (c *compiler) waitAction(ref *recipe.Action) *action.Action {
+	if ref == nil || c.opt.Actions == nil {
+		return nil
+	}
+	if a := c.opt.Actions.Find(ref.Name, ref.Version); a != nil && a.Waits != "" {
+		return a
+	}
+	return nil
+}
+
+// isWaitAction reports whether a wait step is written as a call of an action.
+func (c *compiler) isWaitAction(i int32) bool {
+	return c.p.Steps[i].Kind == plan.Wait && c.nodes[i].src.Action != nil
+}
+
+// kindName returns the kind of a step for messages.
+func (c *compiler) kindName(i int32) string {
+	if c.isWaitAction(i) {
+		return fmt.Sprintf("a step that waits (the action %q)", c.nodes[i].src.Action.Name)
+	}
+	if c.isApproval(i) {
+		return "a wait step"
+	}
+	return "a " + c.p.Steps[i].Kind.String() + " step"
+}
+
+// waitActionStep compiles the call of an action that waits. Its inputs are checked like
+// those of any action, but only the one with the duration has a meaning at run time.
+func (c *compiler) waitActionStep(i int32) {
+	n, st := &c.nodes[i], &c.p.Steps[i]
+	c.findAction(i)
+	c.parameters(i)
+	c.checkParameters(i)
+	c.fileInput(i)
+	c.parallelizable(i)
+	st.Params, st.Bindings, st.FileInput, st.Required = nil, nil, "", nil
+	name := n.decl.Waits
+	raw, ok := n.src.Action.Parameters[name]
+	if !ok {
+		return // bound, or reported as missing
+	}
+	at := n.ptr + "/action/parameters/" + jsonx.EscapeToken(name)
+	v, _ := jsonx.Decode(raw, jsonx.Limits{})
+	if expr.HasTemplate(v) {
+		return // see resolveWaitAction
+	}
+	written, isText := v.(string)
+	if !isText {
+		if celType(n.decl.props[name]) == "string" {
+			return // the check against its schema has reported it
+		}
+		c.fail(fault.RecipeInvalid, "bad-wait", c.valueAt(at), fmt.Sprintf("%q, which says how long to wait, must be text", name), wantWait)
+		return
+	}
+	ms, until, ok := c.parseWait(written, c.valueAt(at))
+	switch {
+	case !ok:
+	case until:
+		st.Expr = &plan.Expr{Src: strconv.Quote(written)}
+	default:
+		st.DurationMS = ms
+	}
+}
+
+const wantWait = `want a duration such as "90s" or "PT90S", or a time such as "2027-01-31T18:00:00Z"`
+
+// parseWait parses a constant duration or point in time.
+func (c *compiler) parseWait(written string, at location) (ms int64, until, ok bool) {
+	ms, err := recipe.ParseDuration(written)
+	if err != nil {
+		if _, err := time.Parse(time.RFC3339, written); err == nil {
+			return 0, true, true
+		}
+		c.fail(fault.RecipeInvalid, "bad-wait", at, fmt.Sprintf("%q is neither a duration nor a point in time", written), wantWait)
+		return 0, false, false
+	}
+	switch {
+	case ms == 0:
+		c.fail(fault.RecipeInvalid, "bad-wait", at, "a wait must be longer than zero", wantWait)
+		return 0, false, false
+	case ms > c.p.TTLMS:
+		c.fail(fault.RecipeInvalid, "wait-too-long", at,
+			fmt.Sprintf("the wait of %s is longer than the ttl of the run, %s", formatMS(ms), formatMS(c.p.TTLMS)),
+			"shorten it, or raise the recipe's ttl", c.place(c.valueAt(c.base+"/ttl"), "the ttl"))
+	}
+	return ms, false, true
+}
+
+// resolveWaitAction compiles the duration of a wait that is known only at run time.
+func (c *compiler) resolveWaitAction(i int32, here func(ptr, want string) site) {
+	n, st := &c.nodes[i], &c.p.Steps[i]
+	if n.decl == nil {
+		return
+	}
+	name, want := n.decl.Waits, "timestamp|duration|string"
+	if src, bound := n.src.InputBindings[name]; bound {
+		at := here("/inputBindings/"+jsonx.EscapeToken(name), want)
+		if st.Expr = c.cel(at, src); st.Expr == nil {
+			return
+		}
+		if written, ok := c.programs[exprKey{st.Expr.Src, false}].constant.(string); ok {
+			c.parseWait(written, at.at)
+		}
+		return
+	}
+	v, _ := jsonx.Decode(n.src.Action.Parameters[name], jsonx.Limits{})
+	if written, ok := v.(string); ok && expr.IsTemplate(written) {
+		st.Expr = c.template(here("/action/parameters/"+jsonx.EscapeToken(name), want), written)
+	}
+}
+
+// approvalAction is the action that a wait for an approval calls. Its name is none that a recipe can
+// write.
+const approvalAction = "@approval"
+
+// The bounds of what a request says, which package approval checks again at run time, when templates
+// have been filled in.
+const (
+	minRemindMS     = 60_000
+	maxApprovalMS   = 366 * 24 * 3_600_000
+	maxApprovers    = 50
+	maxApproverName = 100
+)
+
+// isApproval reports whether a step waits for an approval: it is a step of the kind action, because
+// it has attempts and an output, and is a wait for its author.
+func (c *compiler) isApproval(i int32) bool {
+	w := c.nodes[i].src.Wait
+	return w != nil && w.Approval != nil && c.p.Steps[i].Kind == plan.Action
+}
+
+// callApproval makes a wait for an approval a call of its action, if it is nothing else besides.
+func (c *compiler) callApproval(i int32) bool {
+	n := &c.nodes[i]
+	w := n.src.Wait
+	if w.Approval == nil || w.Duration != "" || w.Until != "" || w.Signal != "" {
+		return false // waitStep reports it
+	}
+	call := *n.src
+	call.Action = &recipe.Action{Name: approvalAction}
+	n.src = &call
+	return true
+}
+
+// approvalStep compiles a wait for an approval.
+func (c *compiler) approvalStep(i int32) {
+	n, st := &c.nodes[i], &c.p.Steps[i]
+	if c.opt.Actions == nil || c.opt.Actions.Find(approvalAction, "") == nil {
+		c.fail(fault.ActionNotFound, "no-approvals", c.keyAt(n.ptr+"/wait/approval"), "nobody can be asked here", "")
+		return
+	}
+	n.decl = c.declare(c.opt.Actions.Find(approvalAction, ""))
+	key := plan.ActionRef{Name: approvalAction}
+	idx, ok := c.actions[key]
+	if !ok {
+		idx = int32(len(c.p.Actions))
+		c.p.Actions = append(c.p.Actions, key)
+		c.actions[key] = idx
+	}
+	st.Action = idx
+	params := c.approvalText(i)
+	c.approvalTimes(i, params)
+	c.approvalDefault(i, params)
+	out, err := jsonx.Canonical(params)
+	if err != nil {
+		c.fail(fault.RecipeInvalid, "bad-json", c.valueAt(n.ptr+"/wait/approval"), err.Error(), "")
+		return
+	}
+	st.Params = out
+}
+
+// approvalText returns what the request says.
+func (c *compiler) approvalText(i int32) map[string]any {
+	a, at := c.nodes[i].src.Wait.Approval, c.nodes[i].ptr+"/wait/approval"
+	params := map[string]any{"title": a.Title}
+	if strings.TrimSpace(a.Title) == "" {
+		c.fail(fault.RecipeInvalid, "missing-field", c.valueAt(at), `an approval needs the field "title"`, "")
+	}
+	if a.Text != "" {
+		params["text"] = a.Text
+	}
+	if form := c.schema(a.Form, at+"/form"); form != nil {
+		params["form"] = json.RawMessage(form)
+		var s struct {
+			Type any `json:"type"`
+		}
+		if err := json.Unmarshal(form, &s); err != nil || s.Type != nil && s.Type != "object" {
+			c.fail(fault.RecipeInvalid, "bad-form", c.valueAt(at+"/form"), "the form is not the schema of an object", `want one with properties, such as {properties: {pages: {type: integer}}}`)
+		}
+	}
+	if value := c.canonical(a.Value, at+"/value"); value != nil {
+		params["value"] = value
+	}
+	if len(a.Approvers) > maxApprovers {
+		c.fail(fault.RecipeInvalid, "too-many", c.valueAt(at+"/approvers"), fmt.Sprintf("there are %d approvers; want at most %d", len(a.Approvers), maxApprovers), "")
+	}
+	approvers := make([]any, len(a.Approvers))
+	for k, name := range a.Approvers {
+		approvers[k] = name
+		if name == "" || len(name) > maxApproverName || strings.TrimSpace(name) != name || expr.IsTemplate(name) {
+			c.fail(fault.RecipeInvalid, "bad-value", c.valueAt(at+"/approvers/"+strconv.Itoa(k)), fmt.Sprintf("%q is no approver", name), "want the name of a key, or role:NAME")
+		}
+	}
+	if len(a.Approvers) > 0 {
+		params["approvers"] = approvers
+	}
+	switch a.Reject {
+	case "", "continue":
+	case "fail":
+		params["reject"] = a.Reject
+	default:
+		c.enum("reject", a.Reject, at, "continue", "fail")
+	}
+	return params
+}
+
+// approvalTimes adds until when the request can be answered, and how often people are reminded.
+func (c *compiler) approvalTimes(i int32, params map[string]any) {
+	w, at := c.nodes[i].src.Wait, c.nodes[i].ptr+"/wait"
+	timeout := c.duration(w.Timeout, c.valueAt(at+"/timeout"))
+	switch {
+	case timeout > maxApprovalMS:
+		c.fail(fault.RecipeInvalid, "wait-too-long", c.valueAt(at+"/timeout"), fmt.Sprintf("the timeout is %s; an approval waits for at most 366 days", formatMS(timeout)), "")
+	case timeout > c.p.TTLMS:
+		c.warn("timeout-longer", c.valueAt(at+"/timeout"), fmt.Sprintf("the wait's timeout of %s is longer than the ttl of the run, %s", formatMS(timeout), formatMS(c.p.TTLMS)), "")
+	}
+	if timeout > 0 {
+		params["timeoutMs"] = timeout
+	}
+	remind := c.duration(w.Approval.Remind, c.valueAt(at+"/approval/remind"))
+	switch {
+	case remind == 0:
+		return
+	case remind < minRemindMS:
+		c.fail(fault.RecipeInvalid, "bad-remind", c.valueAt(at+"/approval/remind"), fmt.Sprintf("remind is %s; want at least 1m", formatMS(remind)), "")
+	case timeout > 0 && remind >= timeout:
+		c.warn("never-reminds", c.valueAt(at+"/approval/remind"), fmt.Sprintf("nobody is reminded: remind is %s, and the timeout %s", formatMS(remind), formatMS(timeout)), "make remind shorter")
+	}
+	params["remindMs"] = remind
+}
+
+// approvalDefault adds the answer that applies at the time-out.
+func (c *compiler) approvalDefault(i int32, params map[string]any) {
+	w, at := c.nodes[i].src.Wait, c.nodes[i].ptr+"/wait/default"
+	raw := c.canonical(w.Default, at)
+	if raw == nil {
+		return
+	}
+	params["default"] = raw
+	bad := func(msg, hint string) { c.fail(fault.RecipeInvalid, "bad-default", c.valueAt(at), msg, hint) }
+	if w.Timeout == "" {
+		bad("the default applies at the time-out, and there is none", `give the wait a "timeout"`)
+	}
+	if v, err := jsonx.Decode(raw, jsonx.Limits{}); err == nil && expr.HasTemplate(v) {
+		bad("the default has a template in it, and is known before the run", "write the values themselves")
+		return
+	}
+	var d struct {
+		Decision string         `json:"decision"`
+		Comment  string         `json:"comment"`
+		Values   map[string]any `json:"values"`
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&d); err != nil || d.Decision != "approved" && d.Decision != "rejected" {
+		bad("this is no answer", `want {decision: approved} or {decision: rejected}, with "comment" and "values" if need be`)
+		return
+	}
+	form, _ := params["form"].(json.RawMessage)
+	if form == nil {
+		if len(d.Values) > 0 {
+			bad("the default has values, and the approval has no form", "")
+		}
+		return
+	}
+	if d.Decision == "rejected" && len(d.Values) == 0 {
+		return
+	}
+	schema, err := jsonschema.Compile(form)
+	if err != nil {
+		return // reported
+	}
+	for _, v := range schema.Validate(withDefaults(form, d.Values)) {
+		bad(fmt.Sprintf("the values of the default do not fit the form: values%s: %s", v.Pointer, v.Msg), "")
+		return
+	}
+}
+
+// withDefaults returns values with the defaults of a form.
+func withDefaults(form json.RawMessage, values map[string]any) map[string]any {
+	v, _ := jsonx.Decode(form, jsonx.Limits{})
+	schema, _ := v.(map[string]any)
+	props, _ := schema["properties"].(map[string]any)
+	out := map[string]any{}
+	for name, p := range props {
+		if prop, _ := p.(map[string]any); prop["default"] != nil {
+			out[name] = prop["default"]
+		}
+	}
+	maps.Copy(out, values)
+	return out
+}
