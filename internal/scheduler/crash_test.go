@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/schedule"
 	"github.com/roux-engine/roux/internal/starts"
@@ -114,6 +115,58 @@ func TestI13_PostponedAndKilled(t *testing.T) {
 		time.Sleep(time.Hour + 5*time.Minute)
 		if got := w.results("s"); got != "started" || n < 6 {
 			t.Errorf("after %d writes: %s", n, got)
+		}
+	})
+}
+
+// lose asks for a run whose start is not stored, and returns once it has begun.
+func (w *world) lose(policy schedule.Overlap) {
+	w.t.Helper()
+	before := w.keyed("a")
+	stop := func(after bool) error {
+		if !after && w.keyed("a") != before {
+			return errors.New("the disk is gone")
+		}
+		return nil
+	}
+	w.records.stop.Store(&stop)
+	if _, err := w.s.Execute(w.t.Context(), acme, &KeyedRequest{Key: "a", IfActive: policy, Start: starts.Request{Recipe: "asks"}}); err == nil {
+		w.t.Fatal("the start was stored")
+	}
+	w.records.stop.Store(nil)
+}
+
+// A run was started, and that was not stored; the start fails for a moment when it is tried again.
+// The request that cancels it finds it all the same.
+func TestI13_KeyedStartedAndThenBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.lose(schedule.OverlapQueue)
+		w.busy.Store(1)
+		w.execute("a", schedule.OverlapCancel, "")
+		time.Sleep(longestPause)
+		if got := w.keyed("a"); got != "cancelled active" {
+			t.Error(got)
+		}
+	})
+}
+
+// A run was started when the one before had ended, and that was not stored. Then the one before is
+// retried: it is not the run that the request cancels.
+func TestI13_KeyedRetriedBeforeTheStartIsStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		first := w.execute("a", schedule.OverlapSkip, "")
+		if err := w.e.Cancel(t.Context(), acme, first.Run, "enough"); err != nil {
+			t.Fatal(err)
+		}
+		w.lose(schedule.OverlapCancel)
+		if err := w.e.Retry(t.Context(), acme, first.Run, engine.RetryRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3*longestPause)
+		if got := w.keyed("a"); got != "active active" {
+			t.Errorf("%s: the retried run was cancelled", got)
 		}
 	})
 }

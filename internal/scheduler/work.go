@@ -95,6 +95,9 @@ func (w *working) first(ctx context.Context) (wait bool, err error) {
 	case schedule.Wait:
 		return true, nil
 	case schedule.Cancel:
+		if found, err := w.recall(ctx); found || err != nil { // what is active was retried since
+			return false, err
+		}
 		err := w.s.cfg.Runs.Cancel(ctx, w.account, w.Active, w.why())
 		if code := fault.CodeOf(err); err != nil && code != fault.TooLate && code != fault.RunNotFound {
 			return false, err
@@ -124,7 +127,7 @@ func (w *working) start(ctx context.Context, o schedule.Occurrence) (wait bool, 
 			return false, err
 		}
 	}
-	w.unsure = false
+	w.unsure = !found // until it is known what came of the start
 	if !found {
 		run, err = w.s.cfg.Starter.Start(ctx, w.account, w.request(o), w.idempotencyKey(o), w.labels(o))
 	}
@@ -153,6 +156,7 @@ func (w *working) start(ctx context.Context, o schedule.Occurrence) (wait bool, 
 	default:
 		w.fail(ctx, &f, err)
 	}
+	w.unsure = false
 	if w.pop(); f.Result == Started {
 		w.Latest = o.Name
 	}
