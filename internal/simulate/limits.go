@@ -40,7 +40,10 @@ func (w *World) checkKey(p *process, k *task) {
 	if w.keyLimit == 0 || k.ef.Task.Pin.Name != limitedAction {
 		return
 	}
-	n := w.waitingJobs(limitedAction, k.ef.Key.Account)
+	n := 0
+	if p == w.owner { // one that was replaced knows nothing of the jobs of its successor
+		n = w.waitingJobs(limitedAction, k.ef.Key.Account)
+	}
 	for _, t := range p.tasks {
 		if !t.cancelled && t.report == nil && t.ef.Task.Pin.Name == limitedAction && t.ef.Key.Account == k.ef.Key.Account {
 			n++
