@@ -129,7 +129,9 @@ type task struct {
 	since   int64 // when it began to wait for a worker, UTC µs; 0 = it does not wait
 	losses  int
 	// adopted is set for a task from before a restart until its next lease: who has it is not known.
-	adopted        bool
+	adopted bool
+	// shared is set if another worker may have begun the task under the same effect key.
+	shared         bool
 	ending         bool  // a result is being recorded
 	dropped        bool  // its step no longer waits for it
 	logs, reported int   // log lines and bytes that workers have reported
@@ -312,7 +314,7 @@ func (m *Manager) Load(ctx context.Context, records jobs.Records) error {
 		if p == nil || m.tasks[j.ID] != nil {
 			return
 		}
-		t := &task{job: *j, action: p, written: true, adopted: true}
+		t := &task{job: *j, action: p, written: true, adopted: true, shared: p.Action.Delivery != action.AtMostOnce}
 		m.tasks[j.ID] = t
 		if m.extend(t); mutation.Adopt {
 			t.expires = m.host.Now()
@@ -382,6 +384,7 @@ func (m *Manager) lost(ctx context.Context, t *task) {
 	if t.number != 0 || t.adopted && once {
 		t.losses++
 	}
+	t.shared = t.shared || t.number != 0
 	t.adopted, t.number, t.expires = false, 0, 0
 	if t.losses == 0 || t.losses < MaxLosses && !once {
 		t.action.push(t, m.waitsSince(t))

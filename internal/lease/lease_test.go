@@ -3,6 +3,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -98,8 +99,12 @@ func (h *fixture) settle(ctx context.Context, j *jobs.Job, from journal.Source, 
 		return err
 	}
 	text := string(fault.CodeOf(err))
-	if err == nil {
+	var failed *fault.Error
+	switch {
+	case err == nil:
 		text = string(res.Output.(json.RawMessage))
+	case errors.As(err, &failed) && failed.OutcomeUnknown:
+		text += "?"
 	}
 	h.mu.Lock()
 	h.results = append(h.results, j.Account+" "+text)
@@ -156,7 +161,7 @@ func (h *fixture) record(account, name, version, id string, attempt uint32) stor
 
 func (h *fixture) lease(want Want) []WorkerTask {
 	h.t.Helper()
-	want.Queue = "q"
+	want.Queue = cmp.Or(want.Queue, "q")
 	list, err := h.Lease(h.t.Context(), &want)
 	if err != nil {
 		h.t.Fatal(err)
@@ -575,10 +580,9 @@ func TestFailures(t *testing.T) {
 func TestFailureCodes(t *testing.T) {
 	declared := []fault.Code{fault.FileInvalid}
 	for code, want := range map[string]fault.Code{"": fault.StepFailed, "FILE_INVALID": fault.FileInvalid, "RATE_LIMITED": fault.RateLimited, "STORE_CORRUPT": fault.StepFailed, "nonsense": fault.StepFailed} {
-		err := (&WorkerFailure{Code: code, Message: "it broke", RetryAfterMS: 5, OutcomeUnknown: true}).fault(declared)
-		var f *fault.Error
-		if !errors.As(err, &f) || f.Code != want || f.RetryAfterMS != 5 || !f.OutcomeUnknown || f.Msg != "it broke" {
-			t.Errorf("%q: %v", code, err)
+		f := (&WorkerFailure{Code: code, Message: "it broke", RetryAfterMS: 5, OutcomeUnknown: true}).fault(declared)
+		if f.Code != want || f.RetryAfterMS != 5 || !f.OutcomeUnknown || f.Msg != "it broke" {
+			t.Errorf("%q: %v", code, f)
 		}
 	}
 }

@@ -33,14 +33,20 @@ func (h *fixture) hold() (release func()) {
 // reload restarts the fixture with the tasks that there are, and returns once each has lapsed.
 func (h *fixture) reload() {
 	h.t.Helper()
+	h.reboot()
+	time.Sleep(31 * time.Second)
+	synctest.Wait()
+}
+
+// reboot restarts the fixture with the tasks that there are.
+func (h *fixture) reboot() {
+	h.t.Helper()
 	st := recordsOf(h)
 	h.restart(h.remotes)
 	h.work()
 	if err := h.Load(h.t.Context(), st); err != nil {
 		h.t.Fatal(err)
 	}
-	time.Sleep(31 * time.Second)
-	synctest.Wait()
 }
 
 // A task whose lease expires while its input is rendered is the one of whoever gets it next, and not
@@ -303,4 +309,41 @@ func TestF08_DeadWorkerCostsALease(t *testing.T) {
 			t.Errorf("%+v, was %+v", again[0], dead[0])
 		}
 	})
+}
+
+// I4: a failure says nothing of what another worker has begun under the same effect key, unless the
+// service has said it, or no other worker can have the task.
+func TestI4_FailureOfASharedTask(t *testing.T) {
+	silent := func(h *fixture) { time.Sleep(31 * time.Second); synctest.Wait() }
+	for _, tt := range []struct {
+		name, action, code, want string
+		meanwhile                func(h *fixture)
+	}{
+		{"one worker", "a", "STEP_FAILED", "x STEP_FAILED", nil},
+		{"a worker was lost", "a", "STEP_FAILED", "x STEP_FAILED?", silent},
+		{"a worker was lost, and the service answers", "a", "PROVIDER_ERROR", "x PROVIDER_ERROR", silent},
+		{"after a restart", "a", "STEP_FAILED", "x STEP_FAILED?", (*fixture).reboot},
+		{"after a restart, at most once", "c", "STEP_FAILED", "x STEP_FAILED", (*fixture).reboot},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newFixture(t, nil)
+			h.work()
+			h.submit("x", tt.action, "1.0.0", `{}`)
+			want := Want{}
+			if tt.action == "c" {
+				want.Queue = "other"
+			}
+			tasks := h.lease(want)
+			if tt.meanwhile != nil {
+				tt.meanwhile(h)
+				tasks = append(h.lease(want), tasks...)
+			}
+			if err := h.Finish(t.Context(), &WorkerResult{Lease: tasks[0].Lease, Error: &WorkerFailure{Code: tt.code}}, ""); err != nil {
+				t.Fatal(err)
+			}
+			if len(h.results) != 1 || h.results[0] != tt.want {
+				t.Errorf("%s: %q, want %s", tt.name, h.results, tt.want)
+			}
+		})
+	}
 }

@@ -127,7 +127,8 @@ type WorkerFailure struct {
 }
 
 // Finish records how a task has ended. It returns when the result is durable; ErrStale means that it
-// does not count.
+// does not count. A failure leaves the outcome unknown if another worker may have begun the task, unless
+// it is the answer of the service to both.
 func (m *Manager) Finish(ctx context.Context, r *WorkerResult, account string) error {
 	m.mu.Lock()
 	t, why := m.locate(r.Lease, account)
@@ -140,14 +141,16 @@ func (m *Manager) Finish(ctx context.Context, r *WorkerResult, account string) e
 		return m.disown(ctx, r, account, ErrStale)
 	}
 	t.ending = true
-	job, faults := t.job, t.action.Action.Faults
+	job, faults, shared := t.job, t.action.Action.Faults, t.shared
 	m.mu.Unlock()
 	if r.Submitted != nil {
 		return m.handOn(ctx, t, &job, r.Submitted)
 	}
 	return m.settle(ctx, t, &job, func(context.Context, *action.Task) (action.Result, error) {
 		if r.Error != nil {
-			return action.Result{Price: r.Price}, r.Error.fault(faults)
+			failed := r.Error.fault(faults)
+			failed.OutcomeUnknown = failed.OutcomeUnknown || shared && !fault.Answers(failed.Code)
+			return action.Result{Price: r.Price}, failed
 		}
 		return action.Result{Output: r.Output, Price: r.Price}, nil
 	})
@@ -157,7 +160,7 @@ func (m *Manager) Finish(ctx context.Context, r *WorkerResult, account string) e
 var commonFaults = []fault.Code{fault.StepFailed, fault.InputInvalid, fault.RateLimited, fault.ServiceUnavailable, fault.ProviderError}
 
 // fault is a failure as an error of a step whose action declares the codes.
-func (f *WorkerFailure) fault(declared []fault.Code) error {
+func (f *WorkerFailure) fault(declared []fault.Code) *fault.Error {
 	code := fault.Code(f.Code)
 	if !slices.Contains(commonFaults, code) && !slices.Contains(declared, code) {
 		code = fault.StepFailed
