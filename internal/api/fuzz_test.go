@@ -36,7 +36,7 @@ func FuzzRoutes(f *testing.F) {
 		server: s, mine: mine, owner: owner, lost: s.own("doomed", doomed), loser: doomed,
 		others: []string{s.admin, s.key("rival", access.Viewer), "", "roux_wrong"},
 	}
-	rounds := 20
+	rounds := 8
 	if testing.Short() {
 		rounds = 3
 	}

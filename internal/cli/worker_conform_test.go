@@ -16,7 +16,6 @@ func conforms(t *testing.T, command ...string) {
 	if testing.Short() {
 		t.Skip("long: runs without -short")
 	}
-	t.Setenv("PYTHONDONTWRITEBYTECODE", "1")
 	out, talk, code := inProcess("", append([]string{"worker", "conform", "-o", "json", "--"}, command...)...)
 	var found conformance
 	if err := json.Unmarshal([]byte(out), &found); err != nil {
@@ -36,13 +35,15 @@ func conforms(t *testing.T, command ...string) {
 }
 
 func TestWorkerInPythonConforms(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("there is no python3")
 	}
-	conforms(t, "python3", "../../workers/python/conform.py")
+	conforms(t, "python3", "-B", "../../workers/python/conform.py")
 }
 
 func TestWorkerInJavaScriptConforms(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Skip("there is no node")
 	}

@@ -111,19 +111,23 @@ func (a *inFlight) prepare(task *worker.Task) (fail *machine.Failure) {
 	if err != nil {
 		return &machine.Failure{Code: fault.CodeOf(err), Msg: fault.Message(err)}
 	}
-	*task = worker.Task{
-		ID: poolID(id), Owner: a, Gate: gate, Action: call.Action, TimeoutMS: t.TimeoutMS, NoFiles: e.cfg.Files == nil,
-		CheckInput: call.CheckInput, CheckOutput: call.CheckOutput,
-		Task: action.Task{
-			Run: id.Key.Run, Step: t.StepPath, Attempt: int(t.Fence.Attempt), Account: id.Key.Account,
-			EffectKey: t.EffectKey, Input: input, Files: blob.WithNames(e.files(id.Key.Account), t.Files()), TraceParent: t.TraceParent(e.cfg.Traced),
-		},
-	}
+	task.ID, task.Owner, task.Gate, task.Action, task.TimeoutMS, task.NoFiles = poolID(id), a, gate, call.Action, t.TimeoutMS, e.cfg.Files == nil
+	task.CheckInput, task.CheckOutput = call.CheckInput, call.CheckOutput
+	to := &task.Task
+	to.Run, to.Step, to.Attempt, to.Account, to.EffectKey, to.Input = id.Key.Run, t.StepPath, int(t.Fence.Attempt), id.Key.Account, t.EffectKey, input
+	to.Files, to.TraceParent = blob.WithNames(e.files(id.Key.Account), t.Files()), t.TraceParent(e.cfg.Traced)
+	fail = a.cached(task)
+	a.settling(task)
+	return fail
+}
+
+// cached lets a task whose step uses earlier results look for one.
+func (a *inFlight) cached(task *worker.Task) (fail *machine.Failure) {
+	t := a.task
 	k, key, fail := t.Cache()
 	if k != nil { // the result of a job is the attempt's own
-		task.Cache = e.cache.Of(task, resultcache.Step{Cache: k, Key: key, InputC: t.InputC, OutputC: t.OutputC, Files: t.Files(), Fresh: a.settle != nil || t.NoCache()})
+		task.Cache = a.e.cache.Of(task, resultcache.Step{Cache: k, Key: key, InputC: t.InputC, OutputC: t.OutputC, Files: t.Files(), Fresh: a.settle != nil || t.NoCache()})
 	}
-	a.settling(task)
 	return fail
 }
 
@@ -180,7 +184,7 @@ func (e *Engine) postResult(attempt *inFlight, in *input) {
 }
 
 // taskDone is called by the pool when an attempt has ended.
-func (e *Engine) taskDone(res worker.Result) {
+func (e *Engine) taskDone(res *worker.Result) {
 	attempt := res.Owner.(*inFlight)
 	if res.Late {
 		_ = e.post(attempt.about(machine.Input{Kind: machine.InResult, Source: journal.FromWorker, Outcome: machine.Submitted, Job: program.Submission(res.Job, "")}))

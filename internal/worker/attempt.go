@@ -47,31 +47,37 @@ type attempt struct {
 
 	limiter reportLimiter
 	gate    *gated // nil = nothing is moderated
+	result  Result // of the call; settle sets it
 }
 
 func (a *attempt) timeout() time.Duration { return time.Duration(a.task.TimeoutMS) * time.Millisecond }
 
 func (a *attempt) run() {
-	var res Result
-	func() {
-		// A separate function, so that the attempt is settled even if the action
-		// calls runtime.Goexit.
-		normal := false
-		defer func() {
-			if normal {
-				return
-			}
-			if v := recover(); v != nil {
-				res = Result{Err: a.panicked(v)}
-				return
-			}
-			a.finish(Result{Err: unsure(fault.New(fault.StepFailed, "action %s called runtime.Goexit instead of returning", a.task.Action.Name))})
-		}()
-		res = a.call()
-		res.Verdicts = a.verdicts()
-		normal = true
+	a.settle()
+	a.finish(&a.result)
+}
+
+// settle calls the action and sets the result. It is a function of its own, so that the attempt is
+// settled even if the action calls runtime.Goexit.
+func (a *attempt) settle() {
+	normal := false
+	defer func() {
+		if normal {
+			return
+		}
+		if v := recover(); v != nil {
+			a.result = Result{Err: a.panicked(v)}
+			return
+		}
+		a.result = Result{Err: unsure(fault.New(fault.StepFailed, "action %s called runtime.Goexit instead of returning", a.task.Action.Name))}
+		a.finish(&a.result)
 	}()
-	a.finish(res)
+	if a.begin() {
+		out, err := a.task.Action.Run(a, &a.task.Task)
+		a.take(&out, err)
+	}
+	a.result.Verdicts = a.verdicts()
+	normal = true
 }
 
 // panicked writes the stack to the log. The error that leaves the process only says that
@@ -85,60 +91,86 @@ func (a *attempt) panicked(v any) *fault.Error {
 		"action %s panicked; the log has the details", t.Action.Name))
 }
 
-func (a *attempt) call() Result {
+// begin prepares the call, and reports whether there is to be one; otherwise the result is set.
+func (a *attempt) begin() bool {
 	t := &a.task
 	if err := a.resolveInput(); err != nil {
-		return Result{Err: a.redacted(err)}
+		a.result.Err = a.redacted(err)
+		return false
 	}
 	if err := a.moderateInput(); err != nil {
-		return a.review(err, t.Task.Input, &action.Result{})
+		a.review(err, t.Task.Input, &action.Result{})
+		return false
 	}
 	if hit := a.cached(); hit != nil {
-		if err := a.moderateOutput(hit.Output, false); err != nil {
-			return a.review(err, nil, &action.Result{Cost: new(int64), Price: "0"}) // nothing was called
-		}
-		return Result{Output: hit.Output, Cached: &hit.From}
+		a.reuse(hit)
+		return false
 	}
 	t.Task.Report = a
 	if a.files = t.Task.Files; a.files != nil {
 		t.Task.Files = guardedFiles{a}
 	}
 	if err := failpoint.Hit(failpoint.ActionBefore); err != nil {
-		return Result{Err: a.failed(err)}
+		a.result.Err = a.failed(err)
+		return false
 	}
-	out, err := t.Action.Run(a, &t.Task)
+	return true
+}
+
+// reuse sets the result to an earlier one.
+func (a *attempt) reuse(hit *Hit) {
+	if err := a.moderateOutput(hit.Output, false); err != nil {
+		a.review(err, nil, &action.Result{Cost: new(int64), Price: "0"}) // nothing was called
+		return
+	}
+	a.result.Output, a.result.Cached = hit.Output, &hit.From
+}
+
+// take sets the result to what the action has returned.
+func (a *attempt) take(out *action.Result, err error) {
+	t, res := &a.task, &a.result
 	if err == nil {
 		err = failpoint.Hit(failpoint.ActionAfter)
 	}
 	if err == nil && out.Job != nil {
-		return a.submitted(out.Job)
+		a.submitted(out.Job)
+		return
 	}
-	price, perr := reportedPrice(&out)
-	tokens := max(out.Tokens, 0)
+	price, perr := reportedPrice(out)
+	res.Price, res.Tokens = price, max(out.Tokens, 0)
 	if err != nil {
-		return Result{Err: a.moderateFailure(a.failed(err)), Price: price, Tokens: tokens} // also with a price that cannot be read
+		res.Err = a.moderateFailure(a.failed(err)) // also with a price that cannot be read
+		return
 	}
-	if perr != nil {
-		return Result{Err: a.redacted(unused(fault.Wrap(fault.StepFailed, perr, "action %s reported an invalid price: %s", t.Action.Name, fault.Message(perr))))}
-	}
-	cost := t.Action.Cost
+	res.Cost = t.Action.Cost
 	if out.Cost != nil {
-		cost = *out.Cost
+		res.Cost = *out.Cost
 	}
-	if cost < 0 {
-		return Result{Err: unused(fault.New(fault.StepFailed, "action %s reported a cost of %d credits: want 0 or more", t.Action.Name, cost))}
+	if perr != nil || res.Cost < 0 {
+		a.unaccountable(perr)
+		return
 	}
-	decided := a.reviewed(&out)
+	decided := a.reviewed(out)
 	data, ferr := a.encodeOutput(out.Output, decided)
 	if ferr != nil {
-		res := a.review(unused(ferr), nil, &out)
-		res.Price, res.Tokens = price, tokens
-		return res
+		res.Cost = 0
+		a.review(unused(ferr), nil, out)
+		return
 	}
 	if !decided { // what a person has decided is not what the action makes of its input
 		a.keep(data)
 	}
-	return Result{Output: data, Cost: cost, Price: price, Tokens: tokens}
+	res.Output = data
+}
+
+// unaccountable makes the attempt fail, because its action has reported a price or a cost that is none.
+func (a *attempt) unaccountable(price error) {
+	name, cost := a.task.Action.Name, a.result.Cost
+	if price != nil {
+		a.result = Result{Err: a.redacted(unused(fault.Wrap(fault.StepFailed, price, "action %s reported an invalid price: %s", name, fault.Message(price))))}
+		return
+	}
+	a.result = Result{Err: unused(fault.New(fault.StepFailed, "action %s reported a cost of %d credits: want 0 or more", name, cost))}
 }
 
 // unused returns the failure of an attempt whose action has succeeded. The effect has happened,
@@ -160,11 +192,12 @@ func unsure(f *fault.Error) *fault.Error {
 
 // submitted checks a job that the action has submitted. What names it becomes part of the journal
 // (I18).
-func (a *attempt) submitted(job *action.Job) Result {
+func (a *attempt) submitted(job *action.Job) {
 	if known := a.known(); known != nil && known.String(job.ID+"\n"+string(job.Handle)) != job.ID+"\n"+string(job.Handle) {
-		return Result{Err: unsure(fault.New(fault.ProviderError, "action %s has submitted a job whose id or handle contains a secret", a.task.Action.Name))}
+		a.result.Err = unsure(fault.New(fault.ProviderError, "action %s has submitted a job whose id or handle contains a secret", a.task.Action.Name))
+		return
 	}
-	return Result{Job: job}
+	a.result.Job = job
 }
 
 // reportedPrice returns what the action says that its call cost, if it says so.
@@ -308,7 +341,7 @@ func (a *attempt) expire() {
 	a.mu.Unlock()
 	dropped := a.closeReports()
 	a.end(errTimeout)
-	a.done(Result{Err: a.timeoutFault(), Dropped: dropped, Holding: true})
+	a.done(&Result{Err: a.timeoutFault(), Dropped: dropped, Holding: true})
 	a.mu.Lock()
 	a.reporting = false
 	free := a.freeAfterReport
@@ -352,7 +385,7 @@ func (a *attempt) giveUp() {
 	a.pool.cfg.Logger.Warn("action did not return after it was cancelled", "run", a.task.Task.Run, "step", a.task.Task.Step,
 		"attempt", a.task.Task.Attempt, "action", a.task.Action.Name)
 	if report {
-		a.doneAndRelease(Result{Err: errCancelled, Dropped: dropped})
+		a.doneAndRelease(&Result{Err: errCancelled, Dropped: dropped})
 		return
 	}
 	if !later {
@@ -362,7 +395,7 @@ func (a *attempt) giveUp() {
 
 // finish is called when the action has returned. The result counts unless the
 // attempt was settled before.
-func (a *attempt) finish(res Result) {
+func (a *attempt) finish(res *Result) {
 	a.mu.Lock()
 	if a.returned {
 		a.mu.Unlock()
@@ -392,7 +425,7 @@ func (a *attempt) finish(res Result) {
 }
 
 // done reports a result; the pool keeps the attempt while it holds its slot.
-func (a *attempt) done(res Result) {
+func (a *attempt) done(res *Result) {
 	if !a.pool.beginCallback() {
 		return
 	}
@@ -401,7 +434,7 @@ func (a *attempt) done(res Result) {
 	a.pool.endCallback()
 }
 
-func (a *attempt) doneAndRelease(res Result) {
+func (a *attempt) doneAndRelease(res *Result) {
 	if !a.pool.beginCallback() {
 		a.pool.release(a, 0)
 		return

@@ -179,11 +179,12 @@ func (a *attempt) verdicts() []journal.Verdict {
 }
 
 // review has people decide on what was flagged: the input, or if that is nil the output of a call
-// with that result. It returns the job of their decision. If there is none, the attempt has failed
+// with that result. The job of their decision becomes the result. If there is none, the attempt has failed
 // with err.
-func (a *attempt) review(err *fault.Error, input []byte, out *action.Result) Result {
+func (a *attempt) review(err *fault.Error, input []byte, out *action.Result) {
 	if a.gate == nil || a.gate.Review == nil || err.Code != fault.ModerationFlagged {
-		return Result{Err: a.redacted(err)}
+		a.result.Err = a.redacted(err)
+		return
 	}
 	last := &a.gate.verdicts[len(a.gate.verdicts)-1] // the action has returned: nothing else adds to them
 	f := &Flagged{Phase: last.Phase, Action: a.task.Action, Value: input, Verdict: action.Verdict{Flagged: true, By: last.By, Categories: last.Categories, Reason: last.Reason}, Cost: out.Cost, Price: out.Price}
@@ -198,10 +199,11 @@ func (a *attempt) review(err *fault.Error, input []byte, out *action.Result) Res
 	if none != nil {
 		failed := *a.failed(none)
 		failed.Msg = err.Msg + ", and nobody could be asked about it: " + failed.Msg
-		return Result{Err: &failed}
+		a.result.Err = &failed
+		return
 	}
 	last.Review = true
-	return Result{Job: job}
+	a.result.Job = job
 }
 
 // reviewed takes what people have decided about an attempt out of the output of its settlement, which

@@ -132,7 +132,7 @@ type Report struct {
 type Config struct {
 	// Done receives the result of every attempt, once. Required. It is not called after
 	// Stop has returned.
-	Done func(Result)
+	Done func(*Result)
 	// Freed is called for each Result with Holding set, when the goroutine has
 	// returned or the grace has passed. Optional.
 	Freed func(ID, Owner)
