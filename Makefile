@@ -21,7 +21,7 @@ PURE := ledger|plan|expr|jsonschema|pattern|compile|journal|machine|view|wire|he
 # Tests that damage files, handle large values, read documents, compare long histories or
 # send one request after the other, with one goroutine, and fuzz targets: they take minutes
 # under the race detector.
-SERIAL := ^(Fuzz|Test(A08_|F20_|F21_|F31_|F33_|F34_|I13_ScheduleKilled|HostileFiles|A15_A31_NamesThat|LargeOutputsOfAny|I06_|I15_|X158_|X159_|X160_|I11_ReconcileNames|Flipped|Damaged|Changed|ImagesOf|IndexAddsUp|LargestInputs|LargeOutputs|ListsAreStreamed|ContractsOfStreamed|RowsQuery|Put$$|X10_|HTMLTo|MarkdownTo|Markup|Table|CountsOf|ResultsHave|Suspension|ExpressionsOver|ActionsStream|AMillion|WordRecall|OneSeed|F50_ThreeDays|F50_ADay|A0[1-6]_|A10_|A24_|NegativeFuzz|BadRequests|DocsPage|X178_Async|DeferredRowsAre|ListsOfARecipe|ListsEndThough|EverySQL))
+SERIAL := ^(Fuzz|Test(A08_|F20_|F21_|F31_|F33_|F34_|I13_ScheduleKilled|HostileFiles|A15_A31_NamesThat|LargeOutputsOfAny|I06_|I15_|X158_|X159_|X160_|I11_ReconcileNames|Flipped|Damaged|Changed|ImagesOf|IndexAddsUp|LargestInputs|LargeOutputs|ListsAreStreamed|ContractsOfStreamed|RowsQuery|Put$$|X10_|HTMLTo|MarkdownTo|Markup|Table|CountsOf|ResultsHave|Suspension|ExpressionsOver|ActionsStream|AMillion|WordRecall|OneSeed|F50_ThreeDays|F50_ADay|A0[1-6]_|A10_|A24_|NegativeFuzz|BadRequests|DocsPage|X178_Async|DeferredRowsAre|ListsOfARecipe|ListsEndThough|EverySQL))|^TestContract$$/(ManyChanges|I15_Large|LargeTrees|I11_AccountsAsOf|JournalIsTrimmed|ManyRunsCompacted)
 
 # The tests of commands that run processes, goroutines or readers beside each other. The
 # others take ten minutes under the race detector, one command after the other.
