@@ -25,7 +25,7 @@ SERIAL := ^(Fuzz|Test(A08_|F20_|F21_|F31_|F33_|F34_|I13_ScheduleKilled|HostileFi
 
 # The tests of commands that run processes, goroutines or readers beside each other. The
 # others take ten minutes under the race detector, one command after the other.
-BESIDE := ^TestScripts$$/^(pause|queue|run)$$|^Test(Feed|Holder|CtrlC|Cancel|F35_|Others|F48_|Job_Fetch|WriteOnlyOverTheSocket|Terminal|FilesOnATerminal|ASignal|I16_|AHost|SourceFails)
+BESIDE := ^TestScripts$$/^(pause|queue)$$|^Test(Feed|Holder|CtrlC|Cancel|F35_|Others|F48_|Job_Fetch|WriteOnlyOverTheSocket|Terminal|FilesOnATerminal|ASignal|I16_|AHost|SourceFails)
 
 # The tests of the interface over HTTP that have requests, streams or changes beside each other.
 APIBESIDE := ^Test(X206|X207|Disabled|Rotate|A21|X179|A25_Idle|Bulk|X154|F42|I13_Keyed|I13_Twin|F23|X181|R43|F36|F37|X161|X183|X185|Feed|X193)
