@@ -344,15 +344,15 @@ func (s *session) whole(ctx context.Context, run string, ms float64) error {
 }
 
 func long(ctx context.Context, s *session) error {
-	run, err := s.slow(ctx, "5000")
+	run, err := s.slow(ctx, "6000")
 	if err != nil {
 		return err
 	}
-	return s.whole(ctx, run, 5000)
+	return s.whole(ctx, run, 6000)
 }
 
 func restart(ctx context.Context, s *session) error {
-	run, err := s.slow(ctx, "7000")
+	run, err := s.slow(ctx, "8000")
 	if err != nil {
 		return err
 	}
@@ -363,7 +363,7 @@ func restart(ctx context.Context, s *session) error {
 	if err := s.start(ctx); err != nil {
 		return err
 	}
-	return s.whole(ctx, run, 7000)
+	return s.whole(ctx, run, 8000)
 }
 
 // results returns when the result of a run was sent, once it was sent that often.

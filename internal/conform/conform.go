@@ -26,7 +26,7 @@ import (
 const Queue = "conform"
 
 // leaseTime is the lease of every task.
-const leaseTime = 3 * time.Second
+const leaseTime = 4 * time.Second
 
 // Config says what is checked.
 type Config struct {

@@ -73,6 +73,7 @@ func (a *inFlight) Do() {
 		e.failAttempt(a, fail)
 		return
 	}
+	a.settling(&task)
 	failpoint.Pass(failpoint.HandBefore)
 	err := e.pool.Do(&task)
 	failpoint.Pass(failpoint.HandAfter)
@@ -111,21 +112,18 @@ func (a *inFlight) prepare(task *worker.Task) (fail *machine.Failure) {
 	if err != nil {
 		return &machine.Failure{Code: fault.CodeOf(err), Msg: fault.Message(err)}
 	}
-	task.ID, task.Owner, task.Gate, task.Action, task.TimeoutMS, task.NoFiles = poolID(id), a, gate, call.Action, t.TimeoutMS, e.cfg.Files == nil
-	task.CheckInput, task.CheckOutput = call.CheckInput, call.CheckOutput
+	task.ID, task.Owner, task.Gate, task.Action, task.CheckInput, task.CheckOutput = poolID(id), a, gate, call.Action, call.CheckInput, call.CheckOutput
+	task.TimeoutMS, task.NoFiles = t.TimeoutMS, e.cfg.Files == nil
 	to := &task.Task
 	to.Run, to.Step, to.Attempt, to.Account, to.EffectKey, to.Input = id.Key.Run, t.StepPath, int(t.Fence.Attempt), id.Key.Account, t.EffectKey, input
 	to.Files, to.TraceParent = blob.WithNames(e.files(id.Key.Account), t.Files()), t.TraceParent(e.cfg.Traced)
-	fail = a.cached(task)
-	a.settling(task)
-	return fail
+	return a.cached(task)
 }
 
 // cached lets a task whose step uses earlier results look for one.
 func (a *inFlight) cached(task *worker.Task) (fail *machine.Failure) {
-	t := a.task
-	k, key, fail := t.Cache()
-	if k != nil { // the result of a job is the attempt's own
+	k, key, fail := a.task.Cache()
+	if t := a.task; k != nil { // the result of a job is the attempt's own
 		task.Cache = a.e.cache.Of(task, resultcache.Step{Cache: k, Key: key, InputC: t.InputC, OutputC: t.OutputC, Files: t.Files(), Fresh: a.settle != nil || t.NoCache()})
 	}
 	return fail
@@ -222,6 +220,8 @@ func (e *Engine) postFreed(attempt *inFlight) {
 	_ = e.post(&input{kind: inFreed, key: id.Key, m: machine.Input{Ref: id.Ref, Fence: id.Fence}})
 }
 
+var progressKinds = [...]machine.ProgressKind{worker.Progress: machine.ProgressFraction, worker.Log: machine.ProgressLog, worker.Delta: machine.ProgressDelta}
+
 // taskReport is called by the pool with the progress of an attempt.
 func (e *Engine) taskReport(r worker.Report) {
 	attempt := r.Owner.(*inFlight)
@@ -232,13 +232,7 @@ func (e *Engine) taskReport(r worker.Report) {
 		e.postResult(attempt, attempt.about(machine.Input{Kind: machine.InResult, Source: attempt.report.m.Source, Outcome: machine.Preview, Output: r.Value, Moderation: &machine.Moderation{Shown: r.Passed}}))
 		return
 	}
-	p := machine.Progress{Fraction: r.Fraction, Level: r.Level, Text: r.Text, Passed: r.Passed}
-	switch r.Kind {
-	case worker.Log:
-		p.Kind = machine.ProgressLog
-	case worker.Delta:
-		p.Kind = machine.ProgressDelta
-	}
+	p := machine.Progress{Kind: progressKinds[r.Kind], Fraction: r.Fraction, Level: r.Level, Text: r.Text, Passed: r.Passed}
 	_ = e.post(attempt.about(machine.Input{Kind: machine.InProgress, Progress: &p}))
 }
 
