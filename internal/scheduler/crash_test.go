@@ -164,7 +164,7 @@ func TestI13_KeyedRetriedBeforeTheStartIsStored(t *testing.T) {
 		if err := w.e.Retry(t.Context(), acme, first.Run, engine.RetryRequest{}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(3*longestPause)
+		time.Sleep(3 * longestPause)
 		if got := w.keyed("a"); got != "active active" {
 			t.Errorf("%s: the retried run was cancelled", got)
 		}
