@@ -32,7 +32,7 @@ func (c *compiler) cache(i int32) {
 		c.fail(fault.RecipeInvalid, rule, c.keyAt(at), msg, hint, related...)
 	}
 	switch {
-	case st.Kind != plan.Action:
+	case st.Kind != plan.Action || c.isApproval(i): // an answer that people gave before answers for nobody
 		refuse("not-for-kind", c.kindName(i)+" cannot have a cache; only action steps can", "")
 		return
 	case st.Compensate != plan.None:

@@ -240,7 +240,7 @@ func (c *compiler) gate(i int32) {
 	if m == nil || m.Phase == "none" {
 		return
 	}
-	if st.Kind != plan.Action {
+	if st.Kind != plan.Action || c.isApproval(i) {
 		c.fail(fault.RecipeInvalid, "not-for-kind", c.keyAt(at), c.kindName(i)+" cannot have a moderation; only action steps can", "")
 		return
 	}

@@ -41,7 +41,7 @@ type Program struct {
 	// family are the programs of all plans that runs of a tree may execute, by key, if they
 	// were given by a caller: they may not be stored yet.
 	family atomic.Pointer[map[string]*Program]
-	gated  bool // a step has a gate, or one of a child run; only of a program that New has made
+	gated  bool // a step has a gate, or one of a child run
 }
 
 // New returns the program of a plan given by a caller, with those of the plans of its child
@@ -51,7 +51,7 @@ func New(p *plan.Plan) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	if prog.gated = hasGates(p); len(p.Children) == 0 {
+	if len(p.Children) == 0 {
 		return prog, nil
 	}
 	family := map[string]*Program{prog.key: prog}
@@ -107,7 +107,7 @@ func assemble(p *plan.Plan, key string, encoded []byte) *Program {
 	return &Program{
 		machine: machine.Prepare(p), key: key, hash: plan.HashOf(key),
 		stored: []store.EncodedPlan{{Key: key, Data: encoded}},
-		calls:  make([]atomic.Pointer[Call], len(p.Steps)),
+		calls:  make([]atomic.Pointer[Call], len(p.Steps)), gated: hasGates(p),
 	}
 }
 

@@ -324,3 +324,24 @@ func TestR28_RegisteredAnew(t *testing.T) {
 		before = prog
 	}
 }
+
+// X168: a program that was read back, for a run from before a restart, demands its moderators of the
+// next start as well.
+func TestX168_GatesOfALoadedProgram(t *testing.T) {
+	p := planOf(t, "name: x\nsteps: [{id: a, action: {name: noop}, moderation: output}]\n")
+	data, err := p.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := NewCache(1)
+	if _, err := c.Load(t.Context(), stored{plans: map[string][]byte{p.Key(): data}}, p.Key()); err != nil {
+		t.Fatal(err)
+	}
+	prog, err := c.Of(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := prog.CheckGates(nil); fault.CodeOf(err) != fault.ProviderNotConfigured {
+		t.Errorf("%v, want %s", err, fault.ProviderNotConfigured)
+	}
+}

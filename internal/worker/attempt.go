@@ -54,7 +54,7 @@ func (a *attempt) timeout() time.Duration { return time.Duration(a.task.TimeoutM
 
 func (a *attempt) run() {
 	a.settle()
-	a.finish(&a.result)
+	a.finish()
 }
 
 // settle calls the action and sets the result. It is a function of its own, so that the attempt is
@@ -70,7 +70,7 @@ func (a *attempt) settle() {
 			return
 		}
 		a.result = Result{Err: unsure(fault.New(fault.StepFailed, "action %s called runtime.Goexit instead of returning", a.task.Action.Name))}
-		a.finish(&a.result)
+		a.finish()
 	}()
 	if a.begin() {
 		out, err := a.task.Action.Run(a, &a.task.Task)
@@ -395,7 +395,8 @@ func (a *attempt) giveUp() {
 
 // finish is called when the action has returned. The result counts unless the
 // attempt was settled before.
-func (a *attempt) finish(res *Result) {
+func (a *attempt) finish() {
+	res := &a.result
 	a.mu.Lock()
 	if a.returned {
 		a.mu.Unlock()

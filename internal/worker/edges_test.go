@@ -229,7 +229,7 @@ func TestAttemptsEndOnce(t *testing.T) {
 		run(t, p, w, tk)
 		synctest.Wait()
 		a.giveUp()
-		a.finish(&Result{})
+		a.finish()
 		a.expire()
 		a.abort()
 		synctest.Wait()
