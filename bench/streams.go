@@ -302,9 +302,11 @@ func streamsKilled(ctx context.Context, b *bench) (lines []Line, err error) {
 		return nil, err
 	}
 	began := time.Now()
-	if c.server, err = c.serve(ctx, c.server.address, ""); err != nil {
+	next, err := c.serve(ctx, c.server.address, "")
+	if err != nil {
 		return nil, err
 	}
+	c.server = next
 	l := b.line("streams-killed", n)
 	l.put("ready_s", time.Since(began).Seconds())
 	if left := c.open.Load(); left != int64(n) {

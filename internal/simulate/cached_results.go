@@ -17,7 +17,7 @@ import (
 	"github.com/roux-engine/roux/internal/worker"
 )
 
-// earlier are the results that attempts may have in place of a call: the cache of the engine,
+// cachedResults are the results that attempts may have in place of a call: the cache of the engine,
 // over a store of its own, and what the checker knows of them.
 type cachedResults struct {
 	dice  *rand.Rand // its own, as that of the service
@@ -31,7 +31,7 @@ func newCachedResults(seed uint64) cachedResults {
 	return cachedResults{dice: rand.New(rand.NewPCG(seed, 0x6361636865)), kept: map[string]map[uint64]bool{}}
 }
 
-// open makes the cache when it is first needed.
+// openCache makes the cache when it is first needed.
 func (w *World) openCache() *resultcache.Cache {
 	if w.cachedResults.cache != nil {
 		return w.cachedResults.cache
@@ -50,7 +50,7 @@ func (w *World) openCache() *resultcache.Cache {
 	return w.cachedResults.cache
 }
 
-// caching prepares what an attempt asks of the cache; it asks nothing unless its step says so.
+// prepareCache prepares what an attempt asks of the cache; it asks nothing unless its step says so.
 func (k *task) prepareCache(w *World) {
 	if k.fail != nil {
 		return
@@ -71,7 +71,7 @@ func (k *task) prepareCache(w *World) {
 	k.cacheScope = fmt.Sprintf("%s %s@%s %q %q %q %q", k.ef.Key.Account, pin.Name, pin.Version, k.input, t.InputC, t.OutputC, key)
 }
 
-// earlierResult returns the result that an attempt has in place of a call; ok is false if there is
+// cachedResult returns the result that an attempt has in place of a call; ok is false if there is
 // none.
 func (w *World) cachedResult(k *task) (in machine.Input, ok bool) {
 	if k.cached == nil || k.fail != nil {
@@ -90,7 +90,7 @@ func (w *World) cachedResult(k *task) (in machine.Input, ok bool) {
 	return machine.Input{Kind: machine.InResult, Outcome: machine.Success, InputHash: k.hash, Output: hit.Output, Cached: &hit.From, Cost: int64(w.cachedResults.dice.IntN(3))}, true
 }
 
-// keepResult keeps the result of an attempt for later ones.
+// storeResult keeps the result of an attempt for later ones.
 func (w *World) storeResult(k *task, in *machine.Input) {
 	if k.cached == nil || in.Outcome != machine.Success || strings.Contains(string(in.Output), flagged) {
 		return

@@ -90,7 +90,7 @@ func (w *World) moderateReport(task *machine.Task, in machine.Input) machine.Inp
 	return in
 }
 
-// shows reports whether an event has what moderators have not passed.
+// showsFlagged reports whether an event has what moderators have not passed.
 func showsFlagged(ev *journal.Event) bool {
 	return strings.Contains(ev.Text, flagged) || strings.Contains(string(ev.Data), flagged)
 }

@@ -50,7 +50,7 @@ const (
 
 var errProcessGone = errors.New("the process has ended")
 
-// begin makes a call, until it waits or ends.
+// startCall makes a call, until it waits or ends.
 func (p *process) startCall(c *call, fn func()) {
 	c.resume, c.stop = iter.Pull(func(yield func(struct{}) bool) {
 		c.yield = yield
@@ -59,7 +59,7 @@ func (p *process) startCall(c *call, fn func()) {
 	p.resumeCall(c)
 }
 
-// goOn continues a call.
+// resumeCall continues a call.
 func (p *process) resumeCall(c *call) {
 	before := p.currentCall
 	p.currentCall = c
@@ -70,7 +70,7 @@ func (p *process) resumeCall(c *call) {
 	}
 }
 
-// endCalls ends the calls of a process that is gone.
+// abortCalls ends the calls of a process that is gone.
 func (p *process) abortCalls() {
 	calls := p.calls
 	p.calls = nil
@@ -79,7 +79,7 @@ func (p *process) abortCalls() {
 	}
 }
 
-// continueCalls continues the calls whose answers have come.
+// resumeAnswered continues the calls whose answers have come.
 func (p *process) resumeAnswered() {
 	for again := true; again && !p.dead; {
 		again = false

@@ -24,7 +24,7 @@ type leases struct {
 	pendingWork []func()             // work that the manager has begun
 }
 
-// A view is a task that a step waits for, by what has been said to the process.
+// A taskView is a task that a step waits for, by what has been said to the process.
 type taskView struct {
 	task   *remoteTask
 	ref    journal.Ref
@@ -95,12 +95,12 @@ func (l *leases) changed(changes []store.RecordChange) {
 	}
 }
 
-// idle reports whether nobody has a task and anybody may get it.
+// available reports whether nobody has a task and anybody may get it.
 func (v *taskView) available() bool {
 	return v.holder == nil && !v.adopted && v.expires == 0 && v.settlement == nil
 }
 
-// waits returns a task that a worker with a key of an account ought to get; nil = there is none.
+// availableTask returns a task that a worker with a key of an account ought to get; nil = there is none.
 func (l *leases) availableTask(account string) *taskView {
 	for _, t := range l.p.w.remote.tasks {
 		if v := l.views[t.id]; v != nil && v.available() && (account == "" || t.run.Account == account) {
@@ -110,7 +110,7 @@ func (l *leases) availableTask(account string) *taskView {
 	return nil
 }
 
-// lapse lets leases expire, and reports whether one has.
+// expireLeases lets leases expire, and reports whether one has.
 func (l *leases) expireLeases() (moved bool) {
 	p, now := l.p, l.p.now()
 	l.manager.Expire(p.w.ctx())
@@ -149,7 +149,7 @@ func (l *leases) expireLeases() (moved bool) {
 	return moved
 }
 
-// nextLapse is when the next lease expires, in the time of the process; 0 = none does.
+// nextLeaseExpiry is when the next lease expires, in the time of the process; 0 = none does.
 func (p *process) nextLeaseExpiry() (first int64) {
 	if p.leases == nil {
 		return 0
@@ -162,7 +162,7 @@ func (p *process) nextLeaseExpiry() (first int64) {
 	return first
 }
 
-// settling checks that a call may settle, or ask about, a task.
+// checkSettle checks that a call may settle, or ask about, a task.
 func (l *leases) checkSettle(c *call, job *jobs.Job) {
 	w, v := l.p.w, l.views[job.ID]
 	switch c.kind {
@@ -170,7 +170,7 @@ func (l *leases) checkSettle(c *call, job *jobs.Job) {
 		if v == nil {
 			break // its step has ended meanwhile
 		}
-		l.recordGrant(c, v, nil)
+		l.recordGrant(c, v)
 	case callLost:
 		if v == nil || !v.interrupted {
 			w.fail("%s is ended as lost, and it was lost %d times", w.remote.tasksByID[job.ID], lossesOf(v))
@@ -199,7 +199,7 @@ func lossesOf(v *taskView) int {
 	return v.losses
 }
 
-// settled notes how a settlement has ended.
+// recordSettled notes how a settlement has ended.
 func (l *leases) recordSettled(v *taskView, err error) {
 	v.settlement = nil
 	switch {
@@ -211,8 +211,8 @@ func (l *leases) recordSettled(v *taskView, err error) {
 	}
 }
 
-// grant notes that a task is handed out, and checks that it may be.
-func (l *leases) recordGrant(c *call, v *taskView, t *lease.WorkerTask) {
+// recordGrant notes that a task is handed out, and checks that it may be.
+func (l *leases) recordGrant(c *call, v *taskView) {
 	w := l.p.w
 	switch {
 	case v.adopted:
@@ -231,7 +231,7 @@ func (l *leases) recordGrant(c *call, v *taskView, t *lease.WorkerTask) {
 	v.holder, v.expires = c.grant, l.p.now()+v.task.lease
 }
 
-// holds returns the task of a grant if its lease is not over, for a key of an account.
+// heldBy returns the task of a grant if its lease is not over, for a key of an account.
 func (l *leases) heldBy(g *grant, account string) *taskView {
 	v := l.views[g.task.id]
 	if v == nil || account != "" && g.task.run.Account != account {
@@ -246,7 +246,7 @@ func (l *leases) heldBy(g *grant, account string) *taskView {
 	return v
 }
 
-// leased takes the answer to a worker that has asked for a task.
+// handleLeaseAnswer takes the answer to a worker that has asked for a task.
 func (l *leases) handleLeaseAnswer(c *call, wk *remoteWorker, list []lease.WorkerTask, aborted bool) *grant {
 	w := l.p.w
 	if len(list) == 0 {
@@ -267,7 +267,7 @@ func (l *leases) handleLeaseAnswer(c *call, wk *remoteWorker, list []lease.Worke
 	case v == nil:
 		w.fail("%s is handed out, and no step waits for it", w.remote.tasksByID[id])
 	case c.view == nil:
-		l.recordGrant(c, v, t)
+		l.recordGrant(c, v)
 	case c.view != v || v.holder != c.grant:
 		w.fail("%s is handed out with a lease that is over", v.task)
 	}
@@ -295,7 +295,7 @@ func (l *leases) checkTask(v *taskView, wk *remoteWorker, t *lease.WorkerTask) {
 	}
 }
 
-// extend lets a worker say that its tasks go on.
+// heartbeat lets a worker say that its tasks go on.
 func (l *leases) heartbeat(wk *remoteWorker) {
 	var tokens []string
 	for _, g := range wk.grants {
@@ -317,7 +317,7 @@ func (l *leases) heartbeat(wk *remoteWorker) {
 	})
 }
 
-// report lets a worker report progress of a task.
+// reportProgress lets a worker report progress of a task.
 func (l *leases) reportProgress(wk *remoteWorker, g *grant) {
 	p, half := l.p, 0.5
 	r := lease.WorkerReport{Lease: g.token, Fraction: &half}
@@ -339,7 +339,7 @@ func (l *leases) reportProgress(wk *remoteWorker, g *grant) {
 	})
 }
 
-// finish lets somebody report the result of a task: its worker with the lease that it has, or with
+// reportResult lets somebody report the result of a task: its worker with the lease that it has, or with
 // another account or token somebody else. It must count only if the lease is not over.
 func (l *leases) reportResult(g *grant, account, token string) {
 	p, w := l.p, l.p.w
@@ -378,7 +378,7 @@ func (l *leases) reportResult(g *grant, account, token string) {
 	})
 }
 
-// checkNoLeases asserts at the end, when no step waits, that no task is kept.
+// checkNoTasks asserts at the end, when no step waits, that no task is kept.
 func (p *process) checkNoTasks() {
 	if p.leases == nil {
 		return

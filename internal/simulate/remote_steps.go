@@ -14,7 +14,7 @@ import (
 	"github.com/roux-engine/roux/internal/machine"
 )
 
-// labour lets remote workers do something while faults occur.
+// stepRemoteWorkers lets remote workers do something while faults occur.
 func (p *process) stepRemoteWorkers() {
 	f := p.w.remote
 	if f == nil || p.dead {
@@ -64,7 +64,7 @@ func (p *process) stepWorker(wk *remoteWorker) {
 	}
 }
 
-// request lets a worker ask for a task. It may not get the answer, or be gone before there is one.
+// requestTask lets a worker ask for a task. It may not get the answer, or be gone before there is one.
 func (p *process) requestTask(wk *remoteWorker) {
 	w, f, l := p.w, p.w.remote, p.leases
 	aborted := !w.noFaults && f.dice.IntN(12) == 0
@@ -100,7 +100,7 @@ func (p *process) requestTask(wk *remoteWorker) {
 	}
 }
 
-// dies ends a worker, and another one takes its place. Some are only believed to be dead, and report
+// workerDies ends a worker, and another one takes its place. Some are only believed to be dead, and report
 // later.
 func (p *process) workerDies(wk *remoteWorker) {
 	f := p.w.remote
@@ -112,7 +112,7 @@ func (p *process) workerDies(wk *remoteWorker) {
 	wk.grants, wk.silentUntil = nil, p.w.mono+f.dice.Int64N(p.w.faults.longest)
 }
 
-// keep remembers a task for a late report.
+// recordExpired remembers a task for a late report.
 func (f *remoteWorkers) recordExpired(g *grant) {
 	if len(f.expiredGrants) >= 20 {
 		f.expiredGrants = slices.Delete(f.expiredGrants, 0, 1)
@@ -120,7 +120,7 @@ func (f *remoteWorkers) recordExpired(g *grant) {
 	f.expiredGrants = append(f.expiredGrants, g)
 }
 
-// done notes that a worker knows that its result counts, or does not.
+// releaseGrant notes that a worker knows that its result counts, or does not.
 func (f *remoteWorkers) releaseGrant(g *grant) {
 	for _, wk := range f.workers {
 		if i := slices.Index(wk.grants, g); i >= 0 {
@@ -130,7 +130,7 @@ func (f *remoteWorkers) releaseGrant(g *grant) {
 	}
 }
 
-// repeat lets a worker report a result that is late, or was reported before.
+// reportAgain lets a worker report a result that is late, or was reported before.
 func (p *process) reportAgain(g *grant) {
 	if g.result == nil || p.w.remote.dice.IntN(3) == 0 {
 		g.result = p.w.drawResult(g)
@@ -138,7 +138,7 @@ func (p *process) reportAgain(g *grant) {
 	p.leases.reportResult(g, "", g.token)
 }
 
-// forge lets somebody report a result with what is no lease of a task, or with a key of another
+// reportForged lets somebody report a result with what is no lease of a task, or with a key of another
 // account.
 func (p *process) reportForged(g *grant) {
 	f, l := p.w.remote, p.leases
@@ -164,7 +164,7 @@ func (p *process) reportForged(g *grant) {
 	}
 }
 
-// result draws how a task ends.
+// drawResult draws how a task ends.
 func (w *World) drawResult(g *grant) *lease.WorkerResult {
 	f, t := w.remote, g.task.attempt
 	r := &lease.WorkerResult{}
@@ -243,7 +243,7 @@ func (p *process) cancelTasks() (moved bool) {
 	return moved
 }
 
-// labourOn lets all remote workers do what they can, without faults, and reports whether there was
+// drainRemoteWorkers lets all remote workers do what they can, without faults, and reports whether there was
 // anything.
 func (p *process) drainRemoteWorkers() (moved bool) {
 	w, f := p.w, p.w.remote

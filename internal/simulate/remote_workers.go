@@ -16,7 +16,7 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A farm is the remote workers of a world. They get the tasks of some actions from the real
+// remoteWorkers are those of a world. They get the tasks of some actions from the real
 // manager of leases, and stall, die, come back, and report late, twice, or what is not theirs. It
 // has books of its own of who was given what.
 type remoteWorkers struct {
@@ -63,7 +63,7 @@ type grant struct {
 	reportedAt int64               // when the result was last reported
 }
 
-// farms reports whether a world has remote workers. Like maxTurn it depends on the seed alone, and
+// hasRemoteWorkers reports whether a world has remote workers. Like maxTurn it depends on the seed alone, and
 // no kept seed is one of these.
 func hasRemoteWorkers(seed uint64) bool {
 	switch seed % 41 {
@@ -73,7 +73,7 @@ func hasRemoteWorkers(seed uint64) bool {
 	return false
 }
 
-// newFarm returns the remote workers of a world; nil = it has none.
+// newRemoteWorkers returns the remote workers of a world; nil = it has none.
 func newRemoteWorkers(w *World) *remoteWorkers {
 	if !hasRemoteWorkers(w.seed) {
 		return nil
@@ -105,7 +105,7 @@ func newRemoteWorkers(w *World) *remoteWorkers {
 	return f
 }
 
-// remote draws on what terms remote workers carry out an action. longest is the longest time that
+// drawTerms draws on what terms remote workers carry out an action. longest is the longest time that
 // passes at once.
 func (f *remoteWorkers) drawTerms(a *action.Action, longest int64) lease.Remote {
 	µs := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
@@ -116,7 +116,7 @@ func (f *remoteWorkers) drawTerms(a *action.Action, longest int64) lease.Remote 
 	}
 }
 
-// find returns the terms of an action; nil = it is not carried out by remote workers.
+// terms returns the terms of an action; nil = it is not carried out by remote workers.
 func (f *remoteWorkers) terms(name, version string) *lease.Remote {
 	if f == nil {
 		return nil
@@ -152,7 +152,7 @@ func (p *process) submitRemote(k *task) bool {
 	return true
 }
 
-// submitted notes a task.
+// recordTask notes a task.
 func (f *remoteWorkers) recordTask(k *task, r *lease.Remote, id string) {
 	t := f.tasksByID[id]
 	if t == nil {

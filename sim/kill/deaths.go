@@ -94,8 +94,10 @@ func (b *bench) killers(ctx context.Context, deaths int) (problems []string, err
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, 20*time.Minute, errors.New("the round has not ended within 20 minutes (I6)"))
 	defer cancel()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	const schema = `{"type":"object"}`
 	s.env = []string{fmt.Sprintf(`ROUX_WORKERS={"deadly":{"lease":"1s","accounts":["*"],"input":%[1]s,"output":%[1]s},"steady":{"lease":"1s","accounts":["*"],"input":%[1]s,"output":%[1]s}}`, schema)}
 	s.end = cancel
@@ -117,7 +119,11 @@ func (b *bench) killers(ctx context.Context, deaths int) (problems []string, err
 	defer group.Wait()
 	defer stop()
 	for range 2 {
-		group.Go(func() { b.respawn(working, s.url) })
+		group.Go(func() {
+			if err := b.respawn(working, s.url); err != nil {
+				fail(fmt.Errorf("a worker does not live: %w", err))
+			}
+		})
 	}
 	numbers := make([]int, 8*attempts)
 	for name, parameters := range map[string]map[string]any{"deadly": {}, "steady": {"numbers": numbers}} {
@@ -145,20 +151,23 @@ func (b *bench) killers(ctx context.Context, deaths int) (problems []string, err
 	return problems, nil
 }
 
-// respawn keeps a worker alive, and counts its deaths.
-func (b *bench) respawn(ctx context.Context, server string) {
+// respawn keeps a worker alive until ctx ends, and counts its deaths by signals. Any other is an error.
+func (b *bench) respawn(ctx context.Context, server string) error {
 	self, err := os.Executable()
 	for err == nil && ctx.Err() == nil {
 		cmd := exec.CommandContext(ctx, self)
 		cmd.Env = append(os.Environ(), workerEnv+"="+server)
 		err = cmd.Run()
-		var exit *exec.ExitError
-		if ctx.Err() == nil && errors.As(err, &exit) && exit.ExitCode() == -1 {
+		if ctx.Err() != nil {
+			return nil
+		}
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == -1 {
 			b.deaths.Add(1)
 			err = nil
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+	return err
 }
 
 // checkDeaths checks the journals of the runs of killers.

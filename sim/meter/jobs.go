@@ -80,12 +80,11 @@ func (m *Meter) carryOut(j *job) {
 // endJob ends a job that has not ended, and reports whether it did.
 func (m *Meter) endJob(j *job, cancelled bool) bool {
 	m.mu.Lock()
-	ended := j.span.End != 0
-	m.mu.Unlock()
-	if ended {
+	defer m.mu.Unlock()
+	if j.span.End != 0 {
 		return false
 	}
-	m.end(j.span, cancelled)
+	m.endLocked(j.span, cancelled)
 	close(j.done)
 	return true
 }

@@ -103,6 +103,11 @@ func (m *Meter) add(kind, at string, counts bool) *Span {
 func (m *Meter) end(s *Span, dead bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.endLocked(s, dead)
+}
+
+// endLocked is end; m.mu is held.
+func (m *Meter) endLocked(s *Span, dead bool) {
 	s.End, s.Dead = now(), dead
 	delete(m.live, s)
 }

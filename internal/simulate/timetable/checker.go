@@ -513,13 +513,3 @@ func (c *Checker) Rests(now int64) error {
 	}
 	return nil
 }
-
-// Waiting is how many occurrences and requests wait.
-func (c *Checker) Waiting() (n int) {
-	for _, b := range c.order {
-		if !b.gone {
-			n += len(b.Queue)
-		}
-	}
-	return n
-}
