@@ -268,7 +268,7 @@ func (m *Manager) recorded(ctx context.Context, who *Person, s *stored, c *conte
 	switch {
 	case err != nil:
 		m.cfg.Logger.Info("an answer is stored and not the result of its step yet", "request", s.id, "run", s.Run, "err", err)
-		m.again(s.id, s.account)
+		m.again(s.id, s.account, s.Attempt)
 		out.Later = true
 	case !took:
 		return nil, errEnded(s.Title)

@@ -62,7 +62,6 @@ type state struct {
 	Due       int64      `json:"due,omitempty"` // 0 = none
 	Remind    int64      `json:"remind,omitempty"`
 	Reminded  int64      `json:"reminded,omitempty"` // how many intervals people have been reminded of
-	Defaulted bool       `json:"defaulted,omitempty"`
 	Answer    *Answer    `json:"answer,omitempty"`
 	End       string     `json:"end,omitempty"` // "" = open
 	EndedAt   int64      `json:"endedAt,omitempty"`
@@ -87,7 +86,7 @@ func (m *Manager) Submit(ctx context.Context, t *action.Task, r *Request) (*acti
 	now := m.now()
 	st := state{
 		Run: t.Run, Step: t.Step, Attempt: t.Attempt, Kind: r.Kind, Title: r.Title, Held: r.Held, Decisions: r.Decisions, Approvers: r.Approvers,
-		Asked: now, Remind: r.Remind.Microseconds(), Defaulted: r.Default != nil,
+		Asked: now, Remind: r.Remind.Microseconds(),
 	}
 	last := now + MaxTimeout.Microseconds()
 	if r.Timeout > 0 {

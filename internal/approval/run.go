@@ -127,13 +127,14 @@ func (m *Manager) nudge() {
 	}
 }
 
-// again makes Run look at a request soon, because something failed.
-func (m *Manager) again(id, account string) {
+// again makes Run look at a request of an attempt soon, because something failed. attempt counts if Run
+// does not know the request yet.
+func (m *Manager) again(id, account string, attempt int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w := m.waiting[id]
 	if w == nil {
-		w = &waiting{account: account}
+		w = &waiting{account: account, attempt: attempt}
 		m.waiting[id] = w
 	}
 	w.tries++
@@ -245,7 +246,7 @@ func (m *Manager) attend(ctx context.Context, account, id string) {
 		return
 	}
 	m.cfg.Logger.Info("a request for people could not be attended to; trying again", "request", id, "err", err)
-	m.again(id, account)
+	m.again(id, account, 0)
 }
 
 func (m *Manager) dueNow(ctx context.Context, account, id string) error {
@@ -373,8 +374,6 @@ func (m *Manager) mark(ctx context.Context, e ending) error {
 	if s.Answer != nil {
 		s.Answer.Value = nil
 	}
-	_, err = m.cfg.Put(ctx, s.put(false), store.RecordChange{Delete: true, Record: store.Record{
-		RecordKey: store.RecordKey{Account: e.account, Kind: recordContent, ID: e.id}, Revision: store.AnyRevision,
-	}})
+	_, err = m.cfg.Put(ctx, s.put(false), store.Deletion(store.RecordKey{Account: e.account, Kind: recordContent, ID: e.id}))
 	return err
 }

@@ -296,7 +296,7 @@ func (b *Bulks) update(ctx context.Context, account, id string, fn func(*Bulk) (
 	until := int64(0)
 	if bulk.Ended != 0 {
 		until = bulk.Ended + b.cfg.Keep.Microseconds()
-		more = append(more, store.RecordChange{Record: store.Record{RecordKey: store.RecordKey{Kind: kindOpen, ID: id}, Revision: store.AnyRevision}, Delete: true})
+		more = append(more, store.Deletion(store.RecordKey{Kind: kindOpen, ID: id}))
 	}
 	c, err := change(bulkKey(account, id), bulk.Revision, until, bulk)
 	if err != nil {

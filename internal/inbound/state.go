@@ -112,13 +112,13 @@ func (t *Triggers) note(ctx context.Context, tr *Trigger, st *state, delivery st
 	if len(delivery) > maxShown {
 		delivery = strings.ToValidUTF8(delivery[:maxShown], "") + "…"
 	}
-	c, err := change(entryKey(tr.account, tr.ID, n), "", store.AnyRevision, Entry{Number: n, Delivery: view.OneLine(delivery), At: t.cfg.Now().UnixMicro(), Outcome: *o})
+	c, err := store.ChangeOf(entryKey(tr.account, tr.ID, n), "", store.AnyRevision, Entry{Number: n, Delivery: view.OneLine(delivery), At: t.cfg.Now().UnixMicro(), Outcome: *o})
 	if err != nil {
 		return err
 	}
 	changes := []store.RecordChange{c}
 	if old := n - KeptDeliveries; old > 0 {
-		changes = append(changes, deletion(entryKey(tr.account, tr.ID, old)))
+		changes = append(changes, store.Deletion(entryKey(tr.account, tr.ID, old)))
 	}
 	if _, err := t.cfg.Records.PutRecords(ctx, changes...); err != nil {
 		return err

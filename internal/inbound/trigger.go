@@ -155,15 +155,6 @@ func entryKey(account, id string, n int) store.RecordKey {
 	return store.RecordKey{Account: account, Kind: kindEntry, ID: fmt.Sprintf("%s.%010d", id, n)}
 }
 
-func change(key store.RecordKey, name string, revision uint64, v any) (store.RecordChange, error) {
-	data, err := json.Marshal(v)
-	return store.RecordChange{Record: store.Record{RecordKey: key, Name: name, Revision: revision, Data: data}}, err
-}
-
-func deletion(key store.RecordKey) store.RecordChange {
-	return store.RecordChange{Record: store.Record{RecordKey: key, Revision: store.AnyRevision}, Delete: true}
-}
-
 // request is what a run of the trigger is started with.
 func (t *Trigger) request(parameters json.RawMessage) starts.Request {
 	return starts.Request{Recipe: t.Recipe, Parameters: parameters, Labels: t.Labels, MaxCredits: t.MaxCredits, Budget: t.Budget}

@@ -93,7 +93,7 @@ func (t *Triggers) Create(ctx context.Context, account string, spec *Spec) (*Tri
 	if spec.Paused {
 		made.PausedAt = made.Created
 	}
-	whose, err := change(ownerKey(made.ID), "", 0, owner{account})
+	whose, err := store.ChangeOf(ownerKey(made.ID), "", 0, owner{account})
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func complete(s *Spec) error {
 
 // put stores a trigger with other changes. The guard is the revision that it was read with.
 func (t *Triggers) put(ctx context.Context, tr *Trigger, more ...store.RecordChange) error {
-	c, err := change(triggerKey(tr.account, tr.ID), tr.Name, tr.revision, tr)
+	c, err := store.ChangeOf(triggerKey(tr.account, tr.ID), tr.Name, tr.revision, tr)
 	if err != nil {
 		return err
 	}
@@ -274,9 +274,9 @@ func (t *Triggers) Delete(ctx context.Context, account, ref string) error {
 	if err != nil {
 		return err
 	}
-	changes := []store.RecordChange{deletion(triggerKey(account, tr.ID)), deletion(ownerKey(tr.ID))}
+	changes := []store.RecordChange{store.Deletion(triggerKey(account, tr.ID)), store.Deletion(ownerKey(tr.ID))}
 	for i := range page {
-		changes = append(changes, deletion(page[i].RecordKey))
+		changes = append(changes, store.Deletion(page[i].RecordKey))
 	}
 	if _, err := t.cfg.Records.PutRecords(ctx, changes...); err != nil {
 		return err

@@ -531,3 +531,26 @@ func (k *Keeper) forget(ctx context.Context, name string, j *Job) error {
 	}
 	return err
 }
+
+// AfterOthers calls what makes a settlement. The one before it may have been answered a moment before
+// the worker is free of it, which is a conflict.
+func AfterOthers(ctx context.Context, settle func() error) error {
+	for pause := int64(2_000); ; pause *= 2 { // µs
+		err := settle()
+		if !errors.Is(err, fault.Conflict) || pause > second || wait(ctx, pause) != nil {
+			return err
+		}
+	}
+}
+
+// wait waits for a time in µs.
+func wait(ctx context.Context, micros int64) error {
+	t := time.NewTimer(time.Duration(micros) * time.Microsecond)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

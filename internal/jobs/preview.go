@@ -87,7 +87,7 @@ func (k *Keeper) tryPreview(ctx context.Context, j *Job, from journal.Source, va
 		cmp.Or(t.Report, action.Discard).Preview(json.RawMessage(data))
 		return action.Result{}, action.ErrUnsettled
 	}
-	err = afterOthers(ctx, func() error { return k.cfg.Show(ctx, &shown, from, result) })
+	err = AfterOthers(ctx, func() error { return k.cfg.Show(ctx, &shown, from, result) })
 	if err == nil || errors.Is(err, action.ErrUnsettled) {
 		tried = sum // also if it was flagged or is too large: nobody is asked about it again and again
 	}

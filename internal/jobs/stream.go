@@ -104,18 +104,7 @@ func (k *Keeper) settle(ctx context.Context, j *Job, from journal.Source, result
 			more = s.show(ctx, true)
 		}
 	}
-	return afterOthers(ctx, func() error { return k.cfg.Settle(ctx, j, from, result) })
-}
-
-// afterOthers calls what makes a settlement. The one before it may have been answered a moment before
-// the worker is free of it, which is a conflict.
-func afterOthers(ctx context.Context, settle func() error) error {
-	for pause := int64(2_000); ; pause *= 2 { // µs
-		err := settle()
-		if !errors.Is(err, fault.Conflict) || pause > second || wait(ctx, pause) != nil {
-			return err
-		}
-	}
+	return AfterOthers(ctx, func() error { return k.cfg.Settle(ctx, j, from, result) })
 }
 
 // wanted takes note that a job may be followed, if there is room. The caller holds the lock.
@@ -279,18 +268,6 @@ func (s *stream) read(ctx context.Context, svc action.Follower) (st action.JobSt
 	return st, err
 }
 
-// wait waits for a time in µs.
-func wait(ctx context.Context, micros int64) error {
-	t := time.NewTimer(time.Duration(micros) * time.Microsecond)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // awaitTurn waits until a provider may be called, and counts the call as a poll of it.
 func (k *Keeper) awaitTurn(ctx context.Context, provider string) error {
 	k.mu.Lock()
@@ -393,7 +370,7 @@ func (s *stream) show(ctx context.Context, last bool) (more bool) {
 	if err == nil {
 		shown := s.job
 		shown.Mark = &journal.Mark{Until: s.job.Expires + day}
-		err = afterOthers(ctx, func() error {
+		err = AfterOthers(ctx, func() error {
 			return s.k.cfg.Show(ctx, &shown, journal.FromStream, func(_ context.Context, t *action.Task) (action.Result, error) {
 				if c, ok := t.Report.(continuer); ok {
 					held = c.Continue(&s.state, lead, piece, last, func(done int) {

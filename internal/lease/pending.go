@@ -84,8 +84,12 @@ func (q *queue) oldest() (since int64) {
 			list[0] = nil
 			list = list[1:]
 		}
+		if len(list) == 0 {
+			q.leaveLine(account)
+			continue
+		}
 		q.tasks[account] = list
-		if len(list) > 0 && (since == 0 || list[0].since < since) {
+		if since == 0 || list[0].since < since {
 			since = list[0].since
 		}
 	}
@@ -94,15 +98,19 @@ func (q *queue) oldest() (since int64) {
 
 // rotate sets the tasks of an account, which goes to the end of the line.
 func (q *queue) rotate(account string, list []*task) {
+	q.leaveLine(account)
+	if len(list) > 0 {
+		q.tasks[account] = list
+		q.accounts = append(q.accounts, account)
+	}
+}
+
+// leaveLine removes an account, which has no tasks or goes to the end of the line.
+func (q *queue) leaveLine(account string) {
+	delete(q.tasks, account)
 	if i := slices.Index(q.accounts, account); i >= 0 {
 		q.accounts = slices.Delete(q.accounts, i, i+1)
 	}
-	if len(list) == 0 {
-		delete(q.tasks, account)
-		return
-	}
-	q.tasks[account] = list
-	q.accounts = append(q.accounts, account)
 }
 
 // remove removes a worker from those that wait.

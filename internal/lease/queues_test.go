@@ -151,3 +151,26 @@ func TestX139_X141_X251_QueuesByName(t *testing.T) {
 		}
 	})
 }
+
+// A queue whose only task was cancelled, and was looked at since, hands out those of other accounts.
+func TestQueueAfterACancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newFixture(t, nil)
+		for range 2 {
+			h.written("gone", "a", "1.0.0", h.call("gone", "a", `{}`), 1)
+			for id := range h.inputs {
+				h.Changed([]store.RecordChange{{Delete: true, Record: store.Record{RecordKey: jobs.Key(jobs.Workers, id)}}})
+				delete(h.inputs, id)
+			}
+			h.QueueLoads() // as the metrics do
+			h.submit("other", "a", "1.0.0", `{}`)
+			got := h.lease(Want{})
+			if len(got) != 1 || got[0].Account != "other" {
+				t.Fatalf("%+v", got)
+			}
+			if err := h.Finish(t.Context(), output(got[0].Lease, `1`), ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

@@ -45,7 +45,8 @@ func (m *Manager) Report(ctx context.Context, reports []WorkerReport, account st
 	// Those that are accepted are passed on even if the worker has gone, because it sends them again in vain.
 	ctx = context.WithoutCancel(ctx)
 	m.each(len(all), reporters, func(i int) {
-		// A settlement that settles nothing. An error means that the step has ended.
+		// A settlement that settles nothing. After an error nobody watches: the step has ended, or the
+		// engine does.
 		_ = m.host.Settle(ctx, &all[i].job, journal.FromWorker, func(_ context.Context, call *action.Task) (action.Result, error) {
 			to := cmp.Or(call.Report, action.Discard)
 			for _, r := range all[i].list {

@@ -35,47 +35,65 @@ func sizeOf(name string) int64 {
 
 // usage is how much an account has, as far as this process knows: not less than there is,
 // because results are replaced and removed when they are too old.
-type usage struct{ results, bytes int64 }
+type usage struct {
+	results, bytes int64
+	trimming       bool // an attempt counts the results, and may remove some
+}
 
 // maxUsages bounds the accounts of which that is remembered.
 const maxUsages = 10_000
 
 // bound notes that a result was added, and removes the oldest of an account that has too many.
-// Then it leaves room for a tenth, so that it does not have to count after each result.
+// Then it leaves room for a tenth, so that it does not have to count after each result. Other
+// attempts do not wait for that.
 func (c *Cache) bound(ctx context.Context, account string, size int64) {
+	u, before := c.added(account, size)
+	if u == nil {
+		return
+	}
+	left, err := c.trim(ctx, account)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	u := c.used[account]
-	if u == nil {
+	if u.trimming = false; err != nil {
+		delete(c.used, account)
+		c.cfg.Logger.Info("the cached results of an account could not be counted", "account", account, "err", err)
+		return
+	}
+	u.results, u.bytes = left.results+u.results-before.results, left.bytes+u.bytes-before.bytes // with those added meanwhile
+}
+
+// added counts a result. The usage that it returns has to be counted anew; nil = none.
+func (c *Cache) added(account string, size int64) (u *usage, before usage) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if u = c.used[account]; u == nil {
 		if len(c.used) >= maxUsages {
 			clear(c.used)
 		}
 		// Nothing is known yet: as if it was full, so that it is counted.
-		u = &usage{c.cfg.MaxResults, c.cfg.MaxBytes}
+		u = &usage{results: c.cfg.MaxResults, bytes: c.cfg.MaxBytes}
 		c.used[account] = u
 	}
 	u.results, u.bytes = u.results+1, u.bytes+size
-	if u.results <= c.cfg.MaxResults && u.bytes <= c.cfg.MaxBytes {
-		return
+	if u.trimming || u.results <= c.cfg.MaxResults && u.bytes <= c.cfg.MaxBytes {
+		return nil, before
 	}
-	if err := c.trim(ctx, account, u); err != nil {
-		delete(c.used, account)
-		c.cfg.Logger.Info("the cached results of an account could not be counted", "account", account, "err", err)
-	}
+	u.trimming = true
+	return u, *u
 }
 
-// trim counts the results of an account, and removes the oldest if there are too many.
-func (c *Cache) trim(ctx context.Context, account string, u *usage) error {
+// trim counts the results of an account, and removes the oldest if there are too many. It returns what
+// is left.
+func (c *Cache) trim(ctx context.Context, account string) (u usage, err error) {
 	var all []store.Record
-	*u = usage{}
-	err := c.each(ctx, account, store.RecordQuery{Named: true}, func(r *store.Record) error {
+	err = c.each(ctx, account, store.RecordQuery{Named: true}, func(r *store.Record) error {
 		u.results++
 		u.bytes += sizeOf(r.Name)
 		all = append(all, store.Record{RecordKey: r.RecordKey, Name: r.Name})
 		return nil
 	})
 	if err != nil || u.results <= c.cfg.MaxResults && u.bytes <= c.cfg.MaxBytes {
-		return err
+		return u, err
 	}
 	n := 0
 	for n < len(all) && (u.results > c.cfg.MaxResults*9/10 || u.bytes > c.cfg.MaxBytes*9/10) {
@@ -83,7 +101,7 @@ func (c *Cache) trim(ctx context.Context, account string, u *usage) error {
 		u.bytes -= sizeOf(all[n].Name)
 		n++
 	}
-	return c.remove(ctx, all[:n])
+	return u, c.remove(ctx, all[:n])
 }
 
 // each visits the results of an account, without what they are. q restricts and orders them.
@@ -96,7 +114,7 @@ func (c *Cache) remove(ctx context.Context, records []store.Record) error {
 	for chunk := range slices.Chunk(records, store.MaxRecordChanges) {
 		changes := make([]store.RecordChange, len(chunk))
 		for i := range chunk {
-			changes[i] = store.RecordChange{Delete: true, Record: store.Record{RecordKey: chunk[i].RecordKey, Revision: store.AnyRevision}}
+			changes[i] = store.Deletion(chunk[i].RecordKey)
 		}
 		if _, err := c.cfg.Put(ctx, changes...); err != nil {
 			return err

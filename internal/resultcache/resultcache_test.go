@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/roux-engine/roux/action"
@@ -37,6 +38,7 @@ type place struct {
 	fails bool // nothing can be read or written
 	log   bytes.Buffer
 	epoch uint64
+	slow  chan struct{} // lists of records of acme wait until it is closed; nil = they do not
 }
 
 func open(t *testing.T, cfg resultcache.Config) *place {
@@ -72,6 +74,9 @@ func (p *place) Record(ctx context.Context, key store.RecordKey) (store.Record, 
 }
 
 func (p *place) Records(ctx context.Context, q store.RecordQuery) ([]store.Record, bool, error) {
+	if p.slow != nil && q.Account == "acme" {
+		<-p.slow
+	}
 	return p.store.Records(ctx, q)
 }
 
@@ -217,6 +222,36 @@ func TestBounds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBoundsKeepNobodyWaiting: while the results of an account are counted on a slow disk, its other
+// attempts and those of other accounts keep theirs.
+func TestBoundsKeepNobodyWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open(t, resultcache.Config{MaxResults: 20})
+		p.slow = make(chan struct{})
+		put := func(account string, n int) {
+			p.of(func(t *worker.Task, _ *resultcache.Step) {
+				t.Task.Account, t.Task.Input = account, fmt.Appendf(nil, `{"n":%d}`, n)
+			}).Put(t.Context(), []byte("1"))
+		}
+		counted := false
+		go func() { put("acme", 1); counted = true }()
+		synctest.Wait()
+		put("other", 1)
+		put("acme", 2) // it would wait for ever
+		if counted {
+			t.Error("nothing was counted: this proves nothing")
+		}
+		close(p.slow)
+		synctest.Wait()
+		for n := range 50 {
+			put("acme", 3+n)
+		}
+		if use, err := p.Usage(t.Context(), "acme"); err != nil || len(use) != 1 || use[0].Results > 20 {
+			t.Errorf("%+v, %v", use, err)
+		}
+	})
 }
 
 // TestClear: results are removed by account, action and version.

@@ -132,7 +132,7 @@ func (w *working) forget(ctx context.Context) (gone bool, err error) {
 	changes := []store.RecordChange{{Record: store.Record{RecordKey: recordKey(w.account, w.ID), Revision: w.Revision}, Delete: true}}
 	for _, id := range []string{w.Due, w.stale} {
 		if id != "" {
-			changes = append(changes, deletion(dueKey(id)))
+			changes = append(changes, store.Deletion(dueKey(id)))
 		}
 	}
 	_, err = w.s.cfg.Records.PutRecords(ctx, changes...)

@@ -15,7 +15,6 @@
 package scheduler
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/roux-engine/roux/fault"
@@ -146,13 +145,4 @@ func dueKey(id string) store.RecordKey { return store.RecordKey{Kind: kindDue, I
 
 func firingKey(account, id string, n int) store.RecordKey {
 	return store.RecordKey{Account: account, Kind: kindFiring, ID: fmt.Sprintf("%s.%010d", id, n)}
-}
-
-func change(key store.RecordKey, name string, revision uint64, v any) (store.RecordChange, error) {
-	data, err := json.Marshal(v)
-	return store.RecordChange{Record: store.Record{RecordKey: key, Name: name, Revision: revision, Data: data}}, err
-}
-
-func deletion(key store.RecordKey) store.RecordChange {
-	return store.RecordChange{Record: store.Record{RecordKey: key, Revision: store.AnyRevision}, Delete: true}
 }

@@ -241,7 +241,7 @@ func (s *Scheduler) postpone(ctx context.Context, rec *store.Record) error {
 	_, id, _ := strings.Cut(rec.ID, ".")
 	later := store.RecordChange{Record: *rec}
 	later.ID, later.Revision = dueID(s.clock.Now()+longestPause.Microseconds(), id), store.AnyRevision
-	_, err := s.cfg.Records.PutRecords(ctx, deletion(rec.RecordKey), later)
+	_, err := s.cfg.Records.PutRecords(ctx, store.Deletion(rec.RecordKey), later)
 	return err
 }
 
@@ -263,7 +263,7 @@ func (s *Scheduler) work(ctx context.Context, account, id, from string) error {
 }
 
 func (s *Scheduler) drop(ctx context.Context, id string) error {
-	_, err := s.cfg.Records.PutRecords(ctx, deletion(dueKey(id)))
+	_, err := s.cfg.Records.PutRecords(ctx, store.Deletion(dueKey(id)))
 	return err
 }
 
@@ -364,30 +364,30 @@ func (w *working) save(ctx context.Context, pause time.Duration) error {
 		next = w.dueID(w.s.clock.Now() + forgetAfter.Microseconds())
 	}
 	if next != w.Due && w.Due != "" {
-		changes = append(changes, deletion(dueKey(w.Due)))
+		changes = append(changes, store.Deletion(dueKey(w.Due)))
 	}
 	if next != w.Due && next != "" {
-		c, err := change(dueKey(next), "", store.AnyRevision, due{w.account, w.ID})
+		c, err := store.ChangeOf(dueKey(next), "", store.AnyRevision, due{w.account, w.ID})
 		if err != nil {
 			return err
 		}
 		changes = append(changes, c)
 	}
 	if w.stale != "" && w.stale != next {
-		changes = append(changes, deletion(dueKey(w.stale)))
+		changes = append(changes, store.Deletion(dueKey(w.stale)))
 	}
 	w.Due = next
 	for _, f := range w.history() {
-		c, err := change(firingKey(w.account, w.ID, f.Number), "", store.AnyRevision, f)
+		c, err := store.ChangeOf(firingKey(w.account, w.ID, f.Number), "", store.AnyRevision, f)
 		if err != nil {
 			return err
 		}
 		changes = append(changes, c)
 		if old := f.Number - KeptFirings; old > 0 {
-			changes = append(changes, deletion(firingKey(w.account, w.ID, old)))
+			changes = append(changes, store.Deletion(firingKey(w.account, w.ID, old)))
 		}
 	}
-	c, err := change(recordKey(w.account, w.ID), w.Name, w.Revision, w.Schedule)
+	c, err := store.ChangeOf(recordKey(w.account, w.ID), w.Name, w.Revision, w.Schedule)
 	if err != nil {
 		return err
 	}

@@ -181,12 +181,12 @@ func (s *Scheduler) Resume(ctx context.Context, account, ref string) (*Schedule,
 // Delete deletes a schedule with its history. The runs that it has started go on.
 func (s *Scheduler) Delete(ctx context.Context, account, ref string) error {
 	_, err := s.change(ctx, account, ref, func(w *working) error {
-		changes := []store.RecordChange{deletion(scheduleKey(account, w.ID))}
+		changes := []store.RecordChange{store.Deletion(scheduleKey(account, w.ID))}
 		if w.Due != "" {
-			changes = append(changes, deletion(dueKey(w.Due)))
+			changes = append(changes, store.Deletion(dueKey(w.Due)))
 		}
 		for n := max(1, w.Firings-KeptFirings+1); n <= w.Firings; n++ {
-			changes = append(changes, deletion(firingKey(account, w.ID, n)))
+			changes = append(changes, store.Deletion(firingKey(account, w.ID, n)))
 		}
 		_, err := s.cfg.Records.PutRecords(ctx, changes...)
 		return err

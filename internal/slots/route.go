@@ -212,9 +212,9 @@ func (a *Arbiter[H]) keyed(r *Route[H], name keyName, build func(one *keyed[H], 
 }
 
 // sweep forgets what no request has and what would be the same if it were made again. It looks at
-// everything, when that has doubled since the last time, or a second has passed at the bound.
+// everything, when that has doubled since the last time, and at the bound once a second.
 func (a *Arbiter[H]) sweep() {
-	if len(a.routes)+len(a.keys) < a.sweepAt || a.now < a.sweptAt+second && len(a.keys) >= MaxKeys {
+	if full := len(a.keys) >= MaxKeys; full && a.now < a.sweptAt+second || !full && len(a.routes)+len(a.keys) < a.sweepAt {
 		return
 	}
 	a.mu.Lock()

@@ -511,6 +511,11 @@ func TestKeysAreBounded(t *testing.T) {
 	if left := d.a.Usage(); len(left) != 0 {
 		t.Errorf("at the end: %+v", left)
 	}
+	d.after(hour)
+	for i := range 2 {
+		all[i] = d.request(tg(-1-i), Demand{})
+	}
+	d.want("new keys, when all of those before have gone", all[0], all[1])
 }
 
 // Attempts that are found again after a restart have their slots, also external jobs, and the

@@ -262,6 +262,17 @@ func (r *Record) Damaged() error {
 	return fault.New(fault.StoreCorrupt, "the record %s cannot be read: %s", r.ID, r.Damage)
 }
 
+// ChangeOf returns the change that makes a record have a value, as JSON.
+func ChangeOf(key RecordKey, name string, revision uint64, v any) (RecordChange, error) {
+	data, err := json.Marshal(v)
+	return RecordChange{Record: Record{RecordKey: key, Name: name, Revision: revision, Data: data}}, err
+}
+
+// Deletion returns the change that deletes a record, whatever its revision is.
+func Deletion(key RecordKey) RecordChange {
+	return RecordChange{Record: Record{RecordKey: key, Revision: AnyRevision}, Delete: true}
+}
+
 // DecodeRecord returns the data of a record, which is JSON. The error is fault.StoreCorrupt.
 func DecodeRecord[T any](r *Record) (*T, error) {
 	if err := r.Damaged(); err != nil {

@@ -321,7 +321,7 @@ func (h *Hooks) Delete(ctx context.Context, account, id string, revision uint64)
 	}
 	if len(list) == 1 {
 		h.unfollowAccount(account)
-		changes = append(changes, store.RecordChange{Delete: true, Record: store.Record{RecordKey: accountKey(account), Revision: store.AnyRevision}})
+		changes = append(changes, store.Deletion(accountKey(account)))
 	}
 	_, err = h.put(ctx, account, changes...)
 	if err != nil && len(list) == 1 {

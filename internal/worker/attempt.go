@@ -270,8 +270,7 @@ func (a *attempt) checkInput(input []byte, lists map[string]jsonx.Large) *fault.
 }
 
 // encodeOutput encodes an output, has it moderated unless people have reviewed it, checks the whole of
-// it against the contract, and
-// stores in files what does not fit into an event.
+// it against the contract, and stores in files what does not fit into an event.
 func (a *attempt) encodeOutput(v any, reviewed bool) ([]byte, *fault.Error) {
 	t := &a.task
 	most := MaxLarge
