@@ -100,6 +100,9 @@ func (r *workerRun) flush(lease string) {
 	select {
 	case <-flushed:
 	case <-r.hurry:
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.flushed(t) // nobody waits for them any more, and the task may be forgotten before they are sent
 	}
 }
 

@@ -72,7 +72,7 @@ func keyOf(k *access.Key) KeyResource {
 
 func (s *Server) keyRoutes() {
 	write := rest.Needs(access.KeysWrite)
-	write.Once = rest.OnceNot // the answer has a token, which is not stored
+	write.Once = rest.OnceNever
 	create := rest.Op("keys-create", http.MethodPost, "/v1/keys", "Make a key")
 	create.DefaultStatus = http.StatusCreated
 	rest.Handle(s.rest, create, write, s.createKey)

@@ -75,7 +75,7 @@ type WebhookAttempt struct {
 func (s *Server) webhookRoutes() {
 	read, write := rest.Needs(access.WebhooksRead), rest.Needs(access.WebhooksWrite)
 	secret := write
-	secret.Once = rest.OnceNot // the answer has a secret, which is not stored as it is
+	secret.Once = rest.OnceNever
 	create := rest.Op("webhooks-create", http.MethodPost, "/v1/webhooks", "Make a webhook: a URL that is told of events of the account")
 	create.DefaultStatus = http.StatusCreated
 	rest.Handle(s.rest, create, secret, s.createWebhook)

@@ -44,7 +44,7 @@ func Register(rt *rest.Router, m *approval.Manager, address func() string) {
 	link.DefaultStatus = http.StatusCreated
 	link.Description = "Whoever has the link can answer, in the name that it is for. It is shown once and is not stored."
 	once := write
-	once.Once = rest.OnceNot // the answer has a token, which is not stored
+	once.Once = rest.OnceNever
 	rest.Handle(rt, link, once, s.link)
 	page := rest.Policy{Public: true, Produces: []string{"text/html"}, Accepts: []string{"application/x-www-form-urlencoded"}, Once: rest.OnceNot}
 	open := rest.Op("approvals-open", http.MethodGet, linkPath+"{token}", "The page of a link (HTML); it decides nothing")

@@ -72,6 +72,7 @@ func (a *app) listApprovalsCommand() *cobra.Command {
 	}
 }
 
+// until shows a time; "-" if there is none.
 func until(t *time.Time) string {
 	if t == nil {
 		return "-"

@@ -82,7 +82,7 @@ curl -s http://127.0.0.1:7431/plain/v1/jobs -d '{"model": "m", "input": {"text":
 	completeFlag(cmd, "mode", emulate.JobModes)
 	cmd.Flags().Uint64Var(&cfg.Seed, "seed", 0, "seed of the mode faults")
 	cmd.Flags().DurationVar(&cfg.After, "after", cfg.After, "how long a job takes")
-	cmd.Flags().DurationVar(&cfg.Late, "late", cfg.Late, "how long after its job a webhook comes in the mode late")
+	cmd.Flags().DurationVar(&cfg.Late, "late", cfg.Late, "how long after its job a webhook comes in the mode late, and the end of its stream in lagging")
 	cmd.Flags().StringVar(&cfg.Key, "require-key", "", "refuse requests that have another key (default: any is accepted)")
 	cmd.Flags().BoolVar(&cfg.Idempotent, "idempotent", false, "the same Idempotency-Key gives the same job in all protocols (default: in /plain only)")
 	cmd.Flags().StringVar(&cfg.Webhook, "openai-webhook", "", "URL that gets the webhooks of OpenAI (default: none)")

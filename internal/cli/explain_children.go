@@ -160,9 +160,7 @@ func (x *belowExplainer) waits(v *view.Run, waits *unfunded) {
 	for _, s := range v.Order {
 		if v.ByPath[s.Path] == s && s.WaitsFor() != "" {
 			x.because("in run %s, %s waits for %s%s", v.ID, s.Path, s.WaitsFor(), upTo(s))
-			if command := waitCommand(x.app.hint, v, s); command != "" {
-				next(command)
-			}
+			next(waitCommand(x.app.hint, v, s))
 		}
 	}
 }

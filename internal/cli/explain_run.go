@@ -67,9 +67,7 @@ func (a *app) explainRun(v *view.Run, head store.Head, waits *unfunded) *runExpl
 		for _, s := range v.Order {
 			if v.ByPath[s.Path] == s && s.WaitsFor() != "" {
 				because("%s waits for %s%s", s.Path, s.WaitsFor(), upTo(s))
-				if command := waitCommand(a.hint, v, s); command != "" {
-					next(command)
-				}
+				next(waitCommand(a.hint, v, s))
 			}
 		}
 		held := heldBack(v)

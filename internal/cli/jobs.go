@@ -77,11 +77,7 @@ func (a *app) printJobs(list []client.ExternalJob) {
 	rows := [][]string{{"JOB", "STATE", "SINCE", "NEXT POLL", "EXPIRES", "STEP", "RUN"}}
 	for i := range list {
 		j := &list[i]
-		next := "-"
-		if j.NextPollAt != nil {
-			next = view.Stamp(j.NextPollAt.UnixMicro())
-		}
-		rows = append(rows, []string{jobName(j), j.State, view.Stamp(j.SubmittedAt.UnixMicro()), next, view.Stamp(j.ExpiresAt.UnixMicro()), view.OneLine(j.Step), j.ExecutionID})
+		rows = append(rows, []string{jobName(j), j.State, view.Stamp(j.SubmittedAt.UnixMicro()), until(j.NextPollAt), view.Stamp(j.ExpiresAt.UnixMicro()), view.OneLine(j.Step), j.ExecutionID})
 	}
 	a.table(rows, 5, 0)
 }

@@ -299,7 +299,7 @@ func upTo(s *view.Step) string {
 	return ", until " + view.Stamp(s.Due)
 }
 
-// waitCommand returns the command that ends what a step waits for, or shows how; "" = there is none.
+// waitCommand returns the command that ends what a step waits for, or shows how.
 func waitCommand(hint func(command, run string) string, v *view.Run, s *view.Step) string {
 	switch {
 	case s.Job != nil && s.Job.Person:
@@ -314,11 +314,7 @@ func waitCommand(hint func(command, run string) string, v *view.Run, s *view.Ste
 func (a *app) waitText(v *view.Run, state string) string {
 	for _, s := range v.Order {
 		if v.ByPath[s.Path] == s && s.WaitsFor() != "" {
-			text := "for " + view.OneLine(s.WaitsFor()) + upTo(s)
-			if command := waitCommand(a.hint, v, s); command != "" {
-				text += ": `" + command + "`"
-			}
-			return text
+			return "for " + view.OneLine(s.WaitsFor()) + upTo(s) + ": `" + waitCommand(a.hint, v, s) + "`"
 		}
 	}
 	return strings.ReplaceAll(state, "_", " ")

@@ -182,11 +182,7 @@ func (a *app) listSchedulesCommand() *cobra.Command {
 				rows := [][]string{{"NAME", "STATE", "NEXT", "RECIPE", "WHEN"}}
 				for i := range list {
 					s := &list[i]
-					next := "-"
-					if s.NextAt != nil {
-						next = view.Stamp(s.NextAt.UnixMicro())
-					}
-					rows = append(rows, []string{s.Name, s.State, next, view.OneLine(s.Recipe), whenText(s)})
+					rows = append(rows, []string{s.Name, s.State, until(s.NextAt), view.OneLine(s.Recipe), whenText(s)})
 				}
 				a.table(rows, 4, 3)
 			})

@@ -72,7 +72,7 @@ func TestCommandsOverAServer(t *testing.T) {
 		for _, args := range [][]string{
 			{"runs", "list", "--time", "iso", "-o", "json"}, {"runs", "get", "@last", "--time", "iso", "-o", "json"}, {"events", id}, {"events", "@last", "-o", "jsonl"}, {"events", "@last", "--after", "2", "-o", "yaml"},
 			{"explain", "@last"}, {"explain", "@last", "ask", "-o", "json"}, {"graph", "@last"}, {"logs", run.ID}, {"replay", "@last", "--at", "3", "-o", "json"},
-			{"credits", "explain", "@last"}, {"credits", "ledger", "-o", "json"}, {"feed", "-o", "jsonl"}, {"feed", "--after", "1", "--limit", "2", "--time", "iso"}, {"files", "ls", "-o", "json"}, {"secrets", "list", "-o", "json"}, {"files", "gc", "--dry-run", "-o", "json"}, {"runs", "list", "--children", run.ID, "-o", "json"},
+			{"credits", "explain", "@last"}, {"credits", "ledger", "-o", "json"}, {"feed", "-o", "jsonl"}, {"feed", "--after", "1", "--limit", "2", "--time", "iso"}, {"files", "ls", "-o", "json"}, {"secrets", "list", "-o", "json"}, {"jobs", "list", "-o", "json"}, {"cache", "-o", "json"}, {"files", "gc", "--dry-run", "-o", "json"}, {"runs", "list", "--children", run.ID, "-o", "json"},
 		} {
 			same(args...)
 		}
@@ -112,6 +112,11 @@ func TestCommandsOverAServer(t *testing.T) {
 		}
 		if out, talk, end := roux(t, env, args...); end != code {
 			t.Errorf("roux %s: exit %d, want %d: %s%s", strings.Join(args, " "), end, code, out, talk)
+		}
+	}
+	for _, args := range [][]string{{"jobs", "list"}, {"jobs", "poll", "farm/1"}, {"cache"}, {"cache", "clear"}} { // the server is asked, and not the directory
+		if out, talk, code := roux(t, append(there, "ROUX_KEY=roux_other"), args...); code != fault.ExitForbidden {
+			t.Errorf("roux %s: exit %d: %s%s", strings.Join(args, " "), code, out, talk)
 		}
 	}
 	server.signal(syscall.SIGTERM)

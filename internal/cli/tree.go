@@ -67,9 +67,7 @@ func (t *tree) next(v *view.Run) []string {
 	}
 	for _, s := range v.Order {
 		if v.ByPath[s.Path] == s && s.WaitsFor() != "" {
-			if command := waitCommand(t.hint, v, s); command != "" {
-				return []string{"  next: " + command}
-			}
+			return []string{"  next: " + waitCommand(t.hint, v, s)}
 		}
 	}
 	return nil

@@ -50,6 +50,8 @@ func TestWrongTables(t *testing.T) {
 		`{"a": {"provider": "x", "breaker": {"window": "1ms"}}}`:                               "breaker: window is \"1ms\": want a duration from 1s to 1h",
 		`{"a": {"provider": "x", "breaker": {"open": "2h"}}}`:                                  "breaker: open is",
 		`{"a": {"provider": "x", "breaker": {"mim": 3}}}`:                                      `unknown field "mim"`,
+		`{"a": {"provider": "x", "breaker": {"share": 0}}}`:                                    "breaker: share is 0: want more than 0",
+		`{"a": {"provider": "x", "breaker": {"min": 0}}}`:                                      "breaker: min is 0: want 1 to",
 		`{"a": {"provider": "x", "retries": {"share": -1}}}`:                                   "retries: share is -1",
 		`{"a": {"provider": "x", "retries": {"floor": "x"}}}`:                                  "retries: floor: ",
 		`{"a": {"provider": "x", "breaker": false}, "b": {"provider": "x", "retries": false}}`: "b: provider \"x\" has another limit",
@@ -161,6 +163,9 @@ func TestPolicies(t *testing.T) {
 	}
 	if got := s.Policy("other"); got.Min != 0 || got.Floor.N != 0 {
 		t.Errorf("it is off: %+v", got)
+	}
+	if got := setOf(t, `{"a": {"provider": "main", "retries": {"share": 0}}}`).Policy("main"); got.Retries != 0 || got.Floor.N == 0 {
+		t.Errorf("no retries beyond the floor: %+v", got)
 	}
 }
 

@@ -42,18 +42,18 @@ type Spec struct {
 
 // A Breaker stops attempts of a provider that fails. In the configuration, false turns it off.
 type Breaker struct {
-	Off    bool    `json:"-"`
-	Share  float64 `json:"share"`
-	Min    int     `json:"min"`
-	Window string  `json:"window"`
-	Open   string  `json:"open"`
+	Off    bool     `json:"-"`
+	Share  *float64 `json:"share"`
+	Min    *int     `json:"min"`
+	Window string   `json:"window"`
+	Open   string   `json:"open"`
 }
 
 // Retries bounds the retries of a provider. In the configuration, false turns it off.
 type Retries struct {
-	Off   bool    `json:"-"`
-	Share float64 `json:"share"`
-	Floor string  `json:"floor"`
+	Off   bool     `json:"-"`
+	Share *float64 `json:"share"`
+	Floor string   `json:"floor"`
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -294,16 +294,16 @@ func (b *Breaker) read(p *slots.Policy) error {
 		return nil
 	}
 	switch {
-	case b.Share < 0 || b.Share > 1:
-		return fmt.Errorf("share is %g: want more than 0, up to 1", b.Share)
-	case b.Min < 0 || b.Min > maxConcurrency:
-		return fmt.Errorf("min is %d: want 1 to %d", b.Min, maxConcurrency)
+	case b.Share != nil && (*b.Share <= 0 || *b.Share > 1):
+		return fmt.Errorf("share is %g: want more than 0, up to 1", *b.Share)
+	case b.Min != nil && (*b.Min < 1 || *b.Min > maxConcurrency):
+		return fmt.Errorf("min is %d: want 1 to %d; `breaker: false` has none", *b.Min, maxConcurrency)
 	}
-	if b.Share > 0 {
-		p.Share = b.Share
+	if b.Share != nil {
+		p.Share = *b.Share
 	}
-	if b.Min > 0 {
-		p.Min = b.Min
+	if b.Min != nil {
+		p.Min = *b.Min
 	}
 	for _, d := range []struct {
 		name, text string
@@ -326,11 +326,11 @@ func (r *Retries) read(p *slots.Policy) error {
 		p.Floor = slots.Rate{}
 		return nil
 	}
-	if r.Share < 0 || r.Share > 10 {
-		return fmt.Errorf("share is %g: want 0 to 10", r.Share)
+	if r.Share != nil && (*r.Share < 0 || *r.Share > 10) {
+		return fmt.Errorf("share is %g: want 0 to 10", *r.Share)
 	}
-	if r.Share > 0 {
-		p.Retries = r.Share
+	if r.Share != nil {
+		p.Retries = *r.Share
 	}
 	if r.Floor != "" {
 		rate, err := parseRate(r.Floor)

@@ -79,6 +79,8 @@ func (p *Policy) describe(method string) string {
 			text += " With the header `Idempotency-Key`, a repeated request gets the answer of the first one for 24 hours."
 		case OnceNot:
 			text += " A repeated request changes nothing."
+		case OnceNever:
+			text += " A repeated request makes another one, also with the header `Idempotency-Key`: the answer has a secret, which is not kept."
 		}
 	}
 	return text

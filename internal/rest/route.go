@@ -62,6 +62,7 @@ const (
 	OnceKept   Once = iota // the answer is kept
 	OnceItself             // the operation is told the key and takes care of it
 	OnceNot                // the key is ignored, because a repeated request changes nothing
+	OnceNever              // the key is ignored, because the answer has a secret, which is not kept
 )
 
 // Needs is the policy of an operation with a scope.
