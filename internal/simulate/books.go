@@ -25,7 +25,8 @@ type book struct {
 	usages  usages
 	// unordered is true for entries of a batch of which another one may have been
 	// refused: they were decided as if that one had been recorded, and may have left
-	// lots to it that burn earlier.
+	// lots to it that burn earlier. After a failed sync it stays so until a crash has shown what
+	// is on the disk.
 	unordered bool
 }
 
@@ -89,7 +90,8 @@ func (c *checker) audit(keys ...store.Key) {
 				c.w.fail("I11: account %s, entry %d, %s %s: %v", account, b.seq, e.Kind, e.Key, err)
 			}
 		}
-		if b.unordered = false; len(entries) > 0 {
+		b.unordered = b.unordered && len(c.unsynced) > 0
+		if len(entries) > 0 {
 			c.compare(b)
 		}
 	}
