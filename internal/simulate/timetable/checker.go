@@ -330,8 +330,8 @@ func (c *Checker) leaves(b *book, next *entry, queue []occurrence, firings []fir
 			return fmt.Errorf("it is paused, and %v wait", next.Queue)
 		}
 		for _, o := range queue {
-			if b.runs[o.Name] != "" {
-				return fmt.Errorf("it is paused, and %s, which has run %s, waits no longer", o.Name, b.runs[o.Name])
+			if run := b.runs[o.Name]; run != "" && !c.runs.Removed(b.account, run) {
+				return fmt.Errorf("it is paused, and %s, which has run %s, waits no longer", o.Name, run)
 			}
 		}
 		if len(queue) > 0 && (len(firings) != 1 || firings[0].Result != "skipped" || firings[0].Name != queue[0].Name || firings[0].Count != len(queue)) {
