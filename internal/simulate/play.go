@@ -175,7 +175,7 @@ func (w *World) finish() {
 	p := w.survivor()
 	signals := w.dice.IntN(4)
 	for n := 0; ; n++ {
-		if n > 5_000 { // schedules take some hundred
+		if n > 20_000 { // most schedules take some hundred, large ones over 5,000
 			w.fail("I6: after %d rounds without faults %s", n, w.unfinished())
 		}
 		if p.dead || p.stage.Dead() != nil {
