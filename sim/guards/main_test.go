@@ -25,7 +25,7 @@ func TestEveryGuardIsMissed(t *testing.T) {
 		t.Skip("the guards are the same everywhere; Linux, where system calls can be counted, is enough")
 	}
 	var out bytes.Buffer
-	// From this seed on, at most 800 schedules notice each removal, in some seconds. From
+	// From this seed on, at most 400 schedules notice each removal, in some seconds. From
 	// others, `dependents` takes thousands, and more than a minute on a busy machine.
 	// All of them are nightly's; otherwise a third, another one each day.
 	var only []string
