@@ -25,6 +25,8 @@ func TestWorkerReportsBeforeTheResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newQueueServer(task("a"), task("b"))
 		s.after = func(op string, n int) bool { return op == "heartbeat" && n <= 2 } // it has the reports, but the worker does not know
+		var reporting sync.WaitGroup // neither ends, which sends reports, before the other has reported
+		reporting.Add(2)
 		w := startWorker(t, s, func(ctx context.Context, task *action.Task) (action.Result, error) {
 			task.Report.Progress(0.1, "begun")
 			task.Report.Delta("one ")
@@ -33,6 +35,8 @@ func TestWorkerReportsBeforeTheResult(t *testing.T) {
 			task.Report.Delta("three")
 			task.Report.Progress(0.9, "nearly done")
 			task.Report.Preview(map[string]any{"so": "far"})
+			reporting.Done()
+			reporting.Wait()
 			return done(ctx, task)
 		}, nil)
 		pass(time.Minute)
