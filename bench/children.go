@@ -13,7 +13,7 @@ import (
 
 // rowOf returns a recipe of n child runs in a row, each of one step.
 func rowOf(n int) *recipe.Recipe {
-	r := &recipe.Recipe{Name: "row"}
+	r := &recipe.Recipe{Head: recipe.Head{Name: "row"}}
 	for i := range n {
 		r.Steps = append(r.Steps, &recipe.Step{ID: stepID(i), Recipe: &recipe.Child{Inline: chainOf(1)}})
 	}
@@ -23,7 +23,7 @@ func rowOf(n int) *recipe.Recipe {
 // atOnceOf returns a recipe of n child runs at once, each of one step, and a step that
 // joins them.
 func atOnceOf(n int) *recipe.Recipe {
-	r := &recipe.Recipe{Name: "at-once", Order: "none"}
+	r := &recipe.Recipe{Head: recipe.Head{Name: "at-once"}, Settings: recipe.Settings{Order: "none"}}
 	ids := make([]string, n)
 	for i := range n {
 		ids[i] = stepID(i)
@@ -39,9 +39,9 @@ func atOnceOf(n int) *recipe.Recipe {
 func towersOf(levels int) *recipe.Recipe {
 	below := chainOf(1)
 	for range levels - 1 {
-		below = &recipe.Recipe{Name: "level", Steps: []*recipe.Step{{ID: "below", Recipe: &recipe.Child{Inline: below}}}}
+		below = &recipe.Recipe{Head: recipe.Head{Name: "level"}, Steps: []*recipe.Step{{ID: "below", Recipe: &recipe.Child{Inline: below}}}}
 	}
-	return &recipe.Recipe{Name: "towers", InputSchema: []byte(`{"type":"object","properties":{"items":{"type":"array"}}}`), Steps: []*recipe.Step{{ID: "all", Loop: &recipe.Loop{
+	return &recipe.Recipe{Head: recipe.Head{Name: "towers"}, Settings: recipe.Settings{InputSchema: []byte(`{"type":"object","properties":{"items":{"type":"array"}}}`)}, Steps: []*recipe.Step{{ID: "all", Loop: &recipe.Loop{
 		Over: "input.items", As: "item", MaxConcurrency: 1_000,
 		Steps: []*recipe.Step{{ID: "tower", Recipe: &recipe.Child{Inline: below}}},
 	}}}}

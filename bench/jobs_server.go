@@ -189,11 +189,11 @@ func (n *jobsNode) open(ctx context.Context, set *jobsSetting) error {
 
 // jobPlan is a plan with a job of a service, and a step that gets its id.
 func jobPlan(i int, actions compile.Actions) (*plan.Plan, error) {
-	r := &recipe.Recipe{Name: "render", Steps: []*recipe.Step{
+	r := &recipe.Recipe{Head: recipe.Head{Name: "render"}, Steps: []*recipe.Step{
 		{ID: "draw", Action: &recipe.Action{Name: provider.JobPrefix + serviceName(i), Parameters: map[string]json.RawMessage{
 			"input": json.RawMessage(`{"prompt": "A lighthouse at night.", "width": 1024}`),
 		}}},
-		{ID: lastStep, Action: &recipe.Action{Name: actionName}, InputBindings: map[string]string{"job": "steps.draw.output.job"}},
+		{ID: lastStep, Action: &recipe.Action{Name: actionName}, Common: recipe.Common{InputBindings: map[string]string{"job": "steps.draw.output.job"}}},
 	}}
 	p, diags := compile.Compile(r, nil, compile.Options{Actions: actions})
 	if p == nil {

@@ -33,7 +33,7 @@ func stepID(i int) string { return "s" + strconv.Itoa(i) }
 
 // chainOf returns a recipe of n steps in a row.
 func chainOf(n int) *recipe.Recipe {
-	r := &recipe.Recipe{Name: "chain"}
+	r := &recipe.Recipe{Head: recipe.Head{Name: "chain"}}
 	for i := range n {
 		r.Steps = append(r.Steps, &recipe.Step{ID: stepID(i), Action: &recipe.Action{Name: actionName}})
 	}
@@ -42,9 +42,9 @@ func chainOf(n int) *recipe.Recipe {
 
 // transformsOf returns a recipe of n steps in a row that only compute.
 func transformsOf(n int) *recipe.Recipe {
-	r := &recipe.Recipe{Name: "transforms", Steps: []*recipe.Step{
+	r := &recipe.Recipe{Head: recipe.Head{Name: "transforms"}, Steps: []*recipe.Step{
 		{ID: stepID(0), Transform: &recipe.Transform{Expression: "input.n"}},
-	}, InputSchema: []byte(`{"type":"object","properties":{"n":{"type":"integer"}}}`)}
+	}, Settings: recipe.Settings{InputSchema: []byte(`{"type":"object","properties":{"n":{"type":"integer"}}}`)}}
 	for i := 1; i < n; i++ {
 		r.Steps = append(r.Steps, &recipe.Step{ID: stepID(i), Transform: &recipe.Transform{
 			Expression: fmt.Sprintf("steps.%s.output + 1", stepID(i-1)),
@@ -55,7 +55,7 @@ func transformsOf(n int) *recipe.Recipe {
 
 // fanOf returns a recipe of n parallel steps and one that joins them.
 func fanOf(n int) *recipe.Recipe {
-	r := &recipe.Recipe{Name: "fan", Order: "none"}
+	r := &recipe.Recipe{Head: recipe.Head{Name: "fan"}, Settings: recipe.Settings{Order: "none"}}
 	ids := make([]string, n)
 	for i := range n {
 		ids[i] = stepID(i)
@@ -68,11 +68,13 @@ func fanOf(n int) *recipe.Recipe {
 // boundOf returns a recipe of n steps in a row, each of which reads a value of
 // the one before.
 func boundOf(n int) *recipe.Recipe {
-	r := &recipe.Recipe{Name: "many", InputSchema: []byte(`{"type":"object","properties":{"n":{"type":"integer"}}}`)}
+	r := &recipe.Recipe{Head: recipe.Head{Name: "many"}, Settings: recipe.Settings{InputSchema: []byte(`{"type":"object","properties":{"n":{"type":"integer"}}}`)}}
 	from := "input.n"
 	for i := range n {
 		r.Steps = append(r.Steps, &recipe.Step{
-			ID: stepID(i), Action: &recipe.Action{Name: actionName}, InputBindings: map[string]string{"n": from},
+			ID: stepID(i), Action: &recipe.Action{Name: actionName}, Common: recipe.Common{
+				InputBindings: map[string]string{"n": from},
+			},
 		})
 		from = fmt.Sprintf("steps.%s.output.n", stepID(i))
 	}
@@ -97,7 +99,7 @@ const (
 
 // lanesOf returns a recipe of `lanes` parallel chains of n steps each.
 func lanesOf(lanes, n int) *recipe.Recipe {
-	r := &recipe.Recipe{Name: "lanes", Order: "none"}
+	r := &recipe.Recipe{Head: recipe.Head{Name: "lanes"}, Settings: recipe.Settings{Order: "none"}}
 	for l := range lanes {
 		id := "l" + strconv.Itoa(l) + "-"
 		r.Steps = append(r.Steps, call(id+"0"))

@@ -15,6 +15,8 @@ import (
 
 	"github.com/roux-engine/roux/client"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/linediff"
@@ -160,7 +162,7 @@ func (ap *applier) run(ctx context.Context) error {
 func (ap *applier) parse() error {
 	names := map[string]*applyFile{}
 	for _, f := range ap.files {
-		r, src, diags := recipe.Parse(f.File, f.text, recipe.Options{MaxBytes: int(ap.limit)})
+		r, src, diags := dialect.Parse(f.File, f.text, form.Options{MaxBytes: int(ap.limit)})
 		f.source = src
 		if r == nil {
 			f.Outcome, f.Diagnostics = applyInvalid, diags

@@ -11,6 +11,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/plan"
@@ -20,8 +21,8 @@ import (
 
 // The limits of the source of a recipe.
 const (
-	defaultSource = recipe.DefaultBytes
-	maxSource     = recipe.MaxBytes
+	defaultSource = form.DefaultBytes
+	maxSource     = form.MaxBytes
 )
 
 // A compiled is a compiled recipe, or its source and what is wrong with it.

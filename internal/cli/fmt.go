@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/linediff"
@@ -76,11 +76,11 @@ func (a *app) format(path string, limit int64) (*formatted, error) {
 	}
 	f := &formatted{File: name, text: text}
 	lim := jsonx.Limits{Bytes: int(limit)}
-	form := yamlx.Format
+	write := yamlx.Format
 	if isJSON(name, text) {
-		form = yamlx.FormatJSON
+		write = yamlx.FormatJSON
 	}
-	out, problems := form(text, lim, recipe.KeyOrder())
+	out, problems := write(text, lim, dialect.Of(name, text).Form.KeyOrder())
 	if len(problems) > 0 {
 		var diags []fault.Diagnostic
 		for _, p := range problems {

@@ -63,7 +63,7 @@ func TestFormatKeepsThePlan(t *testing.T) {
 		if isJSON(name, text) {
 			form = yamlx.FormatJSON
 		}
-		out, problems := form(text, jsonx.Limits{}, recipe.KeyOrder())
+		out, problems := form(text, jsonx.Limits{}, recipe.Form.KeyOrder())
 		before, _, _, _ := compile.Source(name, text, compile.Options{Actions: actions})
 		if before == nil {
 			continue // invalid on purpose
@@ -85,7 +85,7 @@ func TestFormatKeepsThePlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, _ := yamlx.Format(text, jsonx.Limits{}, recipe.KeyOrder()); !bytes.Equal(out, text) {
+	if out, _ := yamlx.Format(text, jsonx.Limits{}, recipe.Form.KeyOrder()); !bytes.Equal(out, text) {
 		t.Errorf("what init writes is not formatted:\n%s", out)
 	}
 }

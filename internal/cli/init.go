@@ -12,7 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/examples"
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/spell"
 	"github.com/roux-engine/roux/internal/term"
@@ -102,7 +102,7 @@ func project(example string) (files []projectText, run string, err error) {
 		files = append(files, projectText{name: name, text: text})
 	}
 	return append(files,
-		projectText{schemaDir + "/recipe.schema.json", recipe.Schema(), true},
+		projectText{schemaDir + "/recipe.schema.json", dialect.All()[0].Schema(), true},
 		projectText{schemaDir + "/config.schema.json", config.Schema(), true}), run, nil
 }
 

@@ -24,6 +24,9 @@ func TestMoneyPage(t *testing.T) { runPage(t, "money", "metered-batch.yaml", "me
 
 func TestCachePage(t *testing.T) { runPage(t, "cache") }
 
+// TestDagPage: docs/dag.md.
+func TestDagPage(t *testing.T) { runPage(t, "dag") }
+
 func TestNestingPage(t *testing.T) { runPage(t, "nesting", "pdf-library.yaml", "receipts") }
 
 func TestSecretsPage(t *testing.T) {

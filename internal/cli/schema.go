@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/spell"
@@ -32,10 +32,11 @@ type schemaKind struct {
 }
 
 func schemaKinds() []schemaKind {
-	return []schemaKind{
-		{"recipe", "a recipe in the recipe dialect", []string{"*.recipe.yaml", "*.recipe.yml", "*.recipe.json"}, recipe.Schema},
-		{"config", "settings: roux.yaml of a project, config.yaml of a user", []string{config.ProjectFile}, config.Schema},
+	var kinds []schemaKind
+	for _, l := range dialect.All() {
+		kinds = append(kinds, schemaKind{l.Name, l.What, []string{"*." + l.Name + ".yaml", "*." + l.Name + ".yml", "*." + l.Name + ".json"}, l.Schema})
 	}
+	return append(kinds, schemaKind{"config", "settings: roux.yaml of a project, config.yaml of a user", []string{config.ProjectFile}, config.Schema})
 }
 
 func kindNames() (names []string) {

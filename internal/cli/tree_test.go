@@ -11,7 +11,8 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/node"
@@ -22,7 +23,7 @@ import (
 
 func planFor(t *testing.T, text string) *plan.Plan {
 	t.Helper()
-	r, src, diags := recipe.Parse("test.yaml", []byte(text), recipe.Options{})
+	r, src, diags := dialect.Parse("test.yaml", []byte(text), form.Options{})
 	if r == nil {
 		t.Fatal(diags)
 	}

@@ -93,6 +93,7 @@ func (c *compiler) actionStep(i int32) {
 	st.Action = idx
 	c.parameters(i)
 	if n.decl != nil {
+		c.serviceRetry(i)
 		c.markOutput(i)
 		c.checkParameters(i)
 		c.fileInput(i)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
@@ -166,7 +167,7 @@ func (c *compiler) invalidChild(i int32, u *unit, at location) {
 
 // addForeign adds a problem of another file, up to a bound.
 func (c *compiler) addForeign(d fault.Diagnostic) {
-	if len(c.foreign) < recipe.MaxDiagnostics {
+	if len(c.foreign) < form.MaxDiagnostics {
 		c.foreign = append(c.foreign, d)
 	}
 }
@@ -333,6 +334,12 @@ func resultFields(r *recipe.Recipe) (names []string, closed bool) {
 		return slices.Sorted(maps.Keys(props)), schema["additionalProperties"] == false && !patterns
 	}
 	bound := map[string]bool{}
+	if r.Result == "steps" {
+		for _, s := range r.Steps {
+			bound[s.ID] = true
+		}
+		return slices.Sorted(maps.Keys(bound)), true
+	}
 	eachBinding(r.Steps, func(name string) { bound[name] = true })
 	return slices.Sorted(maps.Keys(bound)), true
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -35,7 +36,7 @@ func (f textFiles) Find(name, version string) (*Text, error) {
 	var best *Text
 	newest := ""
 	for file, text := range f {
-		r, _, _ := recipe.Parse(file, []byte(text), recipe.Options{})
+		r, _, _ := dialect.Parse(file, []byte(text), form.Options{})
 		switch {
 		case !strings.HasPrefix(file, "registry/"):
 		case r == nil && strings.Contains(text, "name: "+name+"\n"):
@@ -52,7 +53,7 @@ func (f textFiles) Find(name, version string) (*Text, error) {
 
 func (f textFiles) Names() (names []string) {
 	for file, text := range f {
-		if r, _, _ := recipe.Parse(file, []byte(text), recipe.Options{}); r != nil && strings.HasPrefix(file, "registry/") {
+		if r, _, _ := dialect.Parse(file, []byte(text), form.Options{}); r != nil && strings.HasPrefix(file, "registry/") {
 			names = append(names, r.Name)
 		}
 	}
@@ -262,7 +263,7 @@ func TestHostileChildren(t *testing.T) {
 			for _, d := range diags {
 				found = found || d.Code == tt.want && d.Rule == tt.rule
 			}
-			if !found || len(diags) > 3*recipe.MaxDiagnostics {
+			if !found || len(diags) > 3*form.MaxDiagnostics {
 				t.Errorf("%d diagnostics, want one of %s/%s:\n%.2000s", len(diags), tt.want, tt.rule, dumpDiagnostics(diags))
 			}
 			if p != nil { // estimating it does not cost more than reading each recipe a few times

@@ -46,8 +46,6 @@
 package compile
 
 import (
-	"strings"
-
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/recipe"
@@ -238,9 +236,6 @@ func newCompiler(r *recipe.Recipe, src *recipe.Source, opt Options) *compiler {
 		},
 		findings: findings{seen: map[string]bool{}},
 	}
-	if len(r.Steps) > 0 {
-		// A recipe may be inside a wrapper such as plan_definition.
-		c.base = strings.TrimSuffix(r.Steps[0].Ptr, "/steps/0")
-	}
+	c.base = r.Ptr
 	return c
 }

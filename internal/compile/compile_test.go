@@ -10,6 +10,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -50,18 +51,18 @@ func TestX4_Kinds(t *testing.T) {
 		{"an empty expression", &recipe.Step{Transform: &recipe.Transform{Expression: "  "}}, "missing-field"},
 		{"a wait for nothing", &recipe.Step{Wait: &recipe.Wait{}}, "bad-wait"},
 		{"a wait for two things", &recipe.Step{Wait: &recipe.Wait{Duration: "1s", Signal: "x"}}, "bad-wait"},
-		{"a fallback without a step", &recipe.Step{Action: act, OnError: &recipe.OnError{Strategy: "fallback"}}, "missing-field"},
-		{"an unknown strategy", &recipe.Step{Action: act, OnError: &recipe.OnError{Strategy: "retrry"}}, "bad-value"},
+		{"a fallback without a step", &recipe.Step{Action: act, Common: recipe.Common{OnError: &recipe.OnError{Strategy: "fallback"}}}, "missing-field"},
+		{"an unknown strategy", &recipe.Step{Action: act, Common: recipe.Common{OnError: &recipe.OnError{Strategy: "retrry"}}}, "bad-value"},
 		{"a negative concurrency", &recipe.Step{Loop: &recipe.Loop{Over: "[1]", MaxConcurrency: -1, Steps: []*recipe.Step{{Transform: do}}}}, "bad-concurrency"},
-		{"a negative retry count", &recipe.Step{Action: act, OnError: &recipe.OnError{Strategy: "retry", MaxRetries: -1}}, "bad-retry"},
+		{"a negative retry count", &recipe.Step{Action: act, Common: recipe.Common{OnError: &recipe.OnError{Strategy: "retry", MaxRetries: -1}}}, "bad-retry"},
 		{"jitter beyond 1", &recipe.Step{Action: act, RetryPolicy: &recipe.RetryPolicy{MaxAttempts: 2, Jitter: new(2.0)}}, "bad-retry"},
 		{"a shrinking backoff", &recipe.Step{Action: act, RetryPolicy: &recipe.RetryPolicy{MaxAttempts: 2, BackoffMultiplier: 0.5}}, "bad-retry"},
 		{"a duration without unit", &recipe.Step{Action: act, Timeout: "5"}, "bad-duration"},
-		{"a name bound twice in one step", &recipe.Step{OutputBinding: "x", Transform: &recipe.Transform{Expression: "1", OutputBinding: "y"}}, "two-bindings"},
-		{"a binding of a fail step", &recipe.Step{OutputBinding: "x", Fail: &recipe.Fail{}}, "not-for-kind"},
+		{"a name bound twice in one step", &recipe.Step{Common: recipe.Common{OutputBinding: "x"}, Transform: &recipe.Transform{Expression: "1", OutputBinding: "y"}}, "two-bindings"},
+		{"a binding of a fail step", &recipe.Step{Common: recipe.Common{OutputBinding: "x"}, Fail: &recipe.Fail{}}, "not-for-kind"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p, diags := Compile(&recipe.Recipe{Name: "kinds", Steps: []*recipe.Step{tt.step}}, nil, Options{Actions: testActions()})
+			p, diags := Compile(&recipe.Recipe{Head: recipe.Head{Name: "kinds"}, Steps: []*recipe.Step{tt.step}}, nil, Options{Actions: testActions()})
 			if got := rules(diags); got != tt.want {
 				t.Errorf("rules %q, want %q\n%s", got, tt.want, dumpDiagnostics(diags))
 			}
@@ -70,7 +71,7 @@ func TestX4_Kinds(t *testing.T) {
 			}
 		})
 	}
-	if _, diags := Compile(&recipe.Recipe{Name: "empty"}, nil, Options{}); rules(diags) != "no-steps" {
+	if _, diags := Compile(&recipe.Recipe{Head: recipe.Head{Name: "empty"}}, nil, Options{}); rules(diags) != "no-steps" {
 		t.Errorf("an empty recipe: %s", dumpDiagnostics(diags))
 	}
 }
@@ -221,8 +222,8 @@ func TestManyMistakes(t *testing.T) {
 	}
 	for _, text := range []string{b.String(), "name: x\nsteps:\n" + strings.Repeat("  - {action: {name: echo}, outputBinding: input}\n", 200)} {
 		_, _, _, diags := Source("x.yaml", []byte(text), Options{MaxSource: 16 << 20, Actions: testActions()})
-		if len(diags) != recipe.MaxDiagnostics {
-			t.Errorf("%d diagnostics, want %d", len(diags), recipe.MaxDiagnostics)
+		if len(diags) != form.MaxDiagnostics {
+			t.Errorf("%d diagnostics, want %d", len(diags), form.MaxDiagnostics)
 		}
 	}
 }
@@ -302,10 +303,12 @@ func TestX11_References(t *testing.T) {
 // TestCompileLeavesTheRecipeAlone: compiling does not modify the recipe, so that it can be
 // compiled concurrently.
 func TestCompileLeavesTheRecipeAlone(t *testing.T) {
-	r := &recipe.Recipe{Name: "x", Steps: []*recipe.Step{{
-		Action:     &recipe.Action{Name: "echo"},
-		OnError:    &recipe.OnError{Strategy: "fallback", FallbackStep: &recipe.Step{Action: &recipe.Action{Name: "echo"}}},
-		Compensate: &recipe.Compensate{Action: &recipe.Action{Name: "echo"}},
+	r := &recipe.Recipe{Head: recipe.Head{Name: "x"}, Steps: []*recipe.Step{{
+		Action: &recipe.Action{Name: "echo"},
+		Common: recipe.Common{
+			OnError:    &recipe.OnError{Strategy: "fallback", FallbackStep: &recipe.Step{Action: &recipe.Action{Name: "echo"}}},
+			Compensate: &recipe.Compensate{Action: &recipe.Action{Name: "echo"}},
+		},
 	}}}
 	before, _ := json.Marshal(r)
 	Compile(r, nil, Options{Actions: testActions()})

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/spell"
 )
 
@@ -43,6 +43,14 @@ func (c *compiler) pos(s location) fault.Pos {
 	}
 }
 
+// pointer returns the JSON pointer of a location in the text.
+func (c *compiler) pointer(s location) string {
+	if c.src == nil {
+		return s.ptr
+	}
+	return c.src.Pointer(s.ptr)
+}
+
 func (c *compiler) fail(code fault.Code, rule string, at location, msg, hint string, related ...fault.Place) {
 	c.report(fault.SeverityError, code, rule, at, msg, hint, related)
 }
@@ -63,13 +71,13 @@ func (c *compiler) report(sev fault.Severity, code fault.Code, rule string, at l
 	c.seen[key] = true
 	c.count[sev]++
 	c.diags = append(c.diags, fault.Diagnostic{
-		Severity: sev, Code: code, Rule: rule, Msg: msg, Pos: c.pos(at), Hint: hint, Pointer: at.ptr, Related: related,
+		Severity: sev, Code: code, Rule: rule, Msg: msg, Pos: c.pos(at), Hint: hint, Pointer: c.pointer(at), Related: related,
 	})
 }
 
 // full reports whether there are as many diagnostics of a severity as are reported. The
 // cost of a good message grows with the recipe, so callers check before they make one.
-func (c *compiler) full(sev fault.Severity) bool { return c.count[sev] >= recipe.MaxDiagnostics }
+func (c *compiler) full(sev fault.Severity) bool { return c.count[sev] >= form.MaxDiagnostics }
 
 func (c *compiler) place(at location, msg string) fault.Place {
 	return fault.Place{Pos: c.pos(at), Msg: msg}

@@ -98,7 +98,9 @@ func (c *compiler) flattenOwned(i, g int32) {
 	if k := s.Compensate; k != nil {
 		// A compensation is an action step of its own in a scope of its own.
 		undo := &recipe.Step{
-			Type: "action", Action: k.Action, InputBindings: k.InputBindings,
+			Type: "action", Action: k.Action, Common: recipe.Common{
+				InputBindings: k.InputBindings,
+			},
 			RetryPolicy: k.RetryPolicy, Timeout: k.Timeout, Ptr: ptr + "/compensate",
 		}
 		c.p.Steps[i].Compensate = own([]*recipe.Step{undo}, ptr, plan.Compensation, 0)

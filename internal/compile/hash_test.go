@@ -234,8 +234,10 @@ func TestX27_HashLeavesOutTheRest(t *testing.T) {
 // the parser, which does too.
 func TestX27_SchemasHaveOneForm(t *testing.T) {
 	hash := func(schema, contract string) plan.Hash {
-		r := &recipe.Recipe{Name: "x", InputSchema: json.RawMessage(schema), Steps: []*recipe.Step{{
-			Action: &recipe.Action{Name: "echo"}, Contracts: &recipe.Contracts{Input: json.RawMessage(contract)},
+		r := &recipe.Recipe{Head: recipe.Head{Name: "x"}, Settings: recipe.Settings{InputSchema: json.RawMessage(schema)}, Steps: []*recipe.Step{{
+			Action: &recipe.Action{Name: "echo"}, Common: recipe.Common{
+				Contracts: &recipe.Contracts{Input: json.RawMessage(contract)},
+			},
 		}}}
 		p, diags := Compile(r, nil, Options{Actions: testActions()})
 		if p == nil {

@@ -23,7 +23,7 @@ func FuzzA14_StepIDs(f *testing.F) {
 			return // without an id, one is generated
 		}
 		inner := []*recipe.Step{{Transform: &recipe.Transform{Expression: "1"}}}
-		p, diags := Compile(&recipe.Recipe{Name: "x", Steps: []*recipe.Step{{ID: id, Parallel: &recipe.Parallel{Branches: [][]*recipe.Step{inner}}}}}, nil, Options{})
+		p, diags := Compile(&recipe.Recipe{Head: recipe.Head{Name: "x"}, Steps: []*recipe.Step{{ID: id, Parallel: &recipe.Parallel{Branches: [][]*recipe.Step{inner}}}}}, nil, Options{})
 		if (p != nil) != good.MatchString(id) {
 			t.Fatalf("id %.80q: accepted %v, %s", id, p != nil, dumpDiagnostics(diags))
 		}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -20,7 +22,7 @@ const (
 	// maxUnits is how many recipes one compilation includes.
 	maxUnits = 1000
 	// maxIncluded is how many bytes their texts have together.
-	maxIncluded = recipe.MaxBytes
+	maxIncluded = form.MaxBytes
 )
 
 // Recipes finds the recipes that steps name. The caller implements it, because this
@@ -232,7 +234,7 @@ func (in *includer) parse(text *Text) (*unit, error) {
 		return nil, err
 	}
 	u := &unit{file: text.File}
-	u.r, u.src, u.diags = recipe.Parse(text.File, text.Data, recipe.Options{MaxBytes: int(in.opt.MaxSource)})
+	u.r, u.src, u.diags = dialect.Parse(text.File, text.Data, form.Options{MaxBytes: int(in.opt.MaxSource)})
 	switch {
 	case u.r == nil:
 		u.state = compiled
@@ -329,7 +331,7 @@ func (u *unit) tell(by ...fault.Place) []fault.Diagnostic {
 	u.told = true
 	var list []fault.Diagnostic
 	for _, d := range u.diags {
-		if d.Severity == fault.SeverityError && len(list) < recipe.MaxDiagnostics {
+		if d.Severity == fault.SeverityError && len(list) < form.MaxDiagnostics {
 			d.Related = append(slices.Clone(d.Related), by...)
 			list = append(list, d)
 		}

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -235,7 +235,7 @@ func (l *linker) places() (list []fault.Place) {
 }
 
 func (l *linker) report(s *use, code fault.Code, rule, msg, hint string) {
-	if len(l.diags) >= recipe.MaxDiagnostics {
+	if len(l.diags) >= form.MaxDiagnostics {
 		return
 	}
 	l.diags = append(l.diags, fault.Diagnostic{Code: code, Rule: rule, Msg: msg, Hint: hint, Pos: s.pos, Pointer: s.ptr, Related: l.places()})

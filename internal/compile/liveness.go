@@ -10,7 +10,7 @@ import "github.com/roux-engine/roux/internal/plan"
 func (c *compiler) markLive() {
 	for i := range c.p.Steps {
 		st := &c.p.Steps[i]
-		st.Keep = c.outputRead[int32(i)]
+		st.Keep = c.outputRead[int32(i)] || c.p.OfSteps && st.Graph == 0
 		if st.Slot != plan.None {
 			f := c.frameOf(st.Graph)
 			// Without outputs the result is every binding of the root (R41).

@@ -27,7 +27,7 @@ var boundNames = []string{"a", "b", "c"}
 
 func drawRecipe(t *rapid.T) *recipe.Recipe {
 	d := &drawing{t: t, left: 14}
-	r := &recipe.Recipe{Name: "random", Order: rapid.SampledFrom([]string{"", "sequence", "none"}).Draw(t, "order")}
+	r := &recipe.Recipe{Head: recipe.Head{Name: "random"}, Settings: recipe.Settings{Order: rapid.SampledFrom([]string{"", "sequence", "none"}).Draw(t, "order")}}
 	for _, name := range boundNames {
 		if rapid.IntRange(0, 3).Draw(t, "bound first") > 0 {
 			d.made++
@@ -122,7 +122,7 @@ func (d *drawing) child() *recipe.Child {
 	k := &recipe.Child{Ref: "other@1"}
 	if rapid.Bool().Draw(d.t, "inline") {
 		inner := rapid.SampledFrom([]string{"1", "input.x", "[input.y]"}).Draw(d.t, "inner")
-		k = &recipe.Child{Inline: &recipe.Recipe{Name: "inner", Steps: []*recipe.Step{{Transform: &recipe.Transform{Expression: inner, OutputBinding: "o"}}}}}
+		k = &recipe.Child{Inline: &recipe.Recipe{Head: recipe.Head{Name: "inner"}, Steps: []*recipe.Step{{Transform: &recipe.Transform{Expression: inner, OutputBinding: "o"}}}}}
 		if rapid.Bool().Draw(d.t, "takes a part") {
 			k.Outputs = []*recipe.Output{{Path: "o", As: "p"}}
 		}

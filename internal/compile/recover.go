@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/compile/repair"
 )
@@ -18,12 +19,13 @@ import (
 // becomes a placeholder with its id.
 func checkMalformed(src *recipe.Source, diags []fault.Diagnostic, opt Options) []fault.Diagnostic {
 	recovered := src.Recovered()
-	if recovered == nil || len(recovered.Steps) == 0 || len(diags) >= recipe.MaxDiagnostics {
+	if recovered == nil || len(recovered.Steps) == 0 || len(diags) >= form.MaxDiagnostics {
 		return diags
 	}
 	m := repair.Repairer{Recovered: recovered}
 	broken, unknown := make(map[string]bool, len(diags)), ""
 	for _, d := range diags {
+		d.Pointer = src.ModelPointer(d.Pointer)
 		if d.Rule == "unknown-field" {
 			unknown = d.Pointer
 		}
@@ -42,12 +44,14 @@ func checkMalformed(src *recipe.Source, diags []fault.Diagnostic, opt Options) [
 	recovered.Steps = repair.AddPlaceholders(recovered.Steps)
 	_, more := Compile(recovered, src, opt)
 	for _, d := range more {
-		if d.Severity == fault.SeverityError && (!src.Partial() || !slices.Contains(wholeTextRules, d.Rule)) && !m.Cascades(d) {
+		in := d
+		in.Pointer = src.ModelPointer(d.Pointer)
+		if d.Severity == fault.SeverityError && (!src.Partial() || !slices.Contains(wholeTextRules, d.Rule)) && !m.Cascades(in) {
 			diags = append(diags, d)
 		}
 	}
 	sortDiagnostics(diags, src.File())
-	return diags[:min(len(diags), recipe.MaxDiagnostics)]
+	return diags[:min(len(diags), form.MaxDiagnostics)]
 }
 
 // wholeTextRules are the rules that can be judged only when the whole text could be
@@ -60,10 +64,10 @@ var wholeTextRules = []string{
 // clearFields clears the top-level fields of the recipe that have a problem.
 func clearFields(r *recipe.Recipe, broken map[string]bool) {
 	v := reflect.ValueOf(r).Elem()
-	for i := range v.NumField() {
-		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-		if name != "steps" && (broken["/"+name] || broken["/plan_definition/"+name]) {
-			v.Field(i).SetZero()
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name != "steps" && !f.Anonymous && broken[r.Ptr+"/"+name] {
+			v.FieldByIndex(f.Index).SetZero()
 		}
 	}
 }

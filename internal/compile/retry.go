@@ -31,7 +31,7 @@ func (c *compiler) retry(i int32) {
 		Attempts: 1, InitialMS: defaultInitialMS, MaxMS: defaultMaxMS,
 		Multiplier: defaultMultiplier, Jitter: defaultJitter,
 	}
-	retries := oe != nil && (oe.Strategy == "retry" || oe.MaxRetries > 0 || oe.RetryDelay != "")
+	retries := oe.Retries()
 	if !c.calls(i) && (pol != nil || retries) {
 		at := n.ptr + "/retryPolicy"
 		if pol == nil {
@@ -59,6 +59,16 @@ func (c *compiler) retry(i int32) {
 		}
 	}
 	st.Retry = rec
+}
+
+// serviceRetry applies the recipe's policy to a step that has none and whose action calls a service
+// over the network.
+func (c *compiler) serviceRetry(i int32) {
+	n := &c.nodes[i]
+	calls := n.decl.Provider != "" || slices.Contains(n.decl.Faults, fault.ServiceUnavailable)
+	if pol := c.r.ServiceRetry; pol != nil && calls && n.src.RetryPolicy == nil && !n.src.OnError.Retries() {
+		c.retryPolicy(&c.p.Steps[i].Retry, pol, c.base+"/service_retry")
+	}
 }
 
 func (c *compiler) retryPolicy(rec *plan.Retry, pol *recipe.RetryPolicy, ptr string) {

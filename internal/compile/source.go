@@ -4,6 +4,8 @@ package compile
 
 import (
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -12,7 +14,7 @@ import (
 // error, and the recipe is nil when the text is malformed. The source is never nil: it
 // has the lines that diagnostics point at.
 func Source(file string, text []byte, opt Options) (*plan.Plan, *recipe.Recipe, *recipe.Source, []fault.Diagnostic) {
-	r, src, diags := recipe.Parse(file, text, recipe.Options{MaxBytes: int(opt.MaxSource)})
+	r, src, diags := dialect.Parse(file, text, form.Options{MaxBytes: int(opt.MaxSource)})
 	if r == nil {
 		return nil, nil, src, checkMalformed(src, diags, opt)
 	}

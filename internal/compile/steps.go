@@ -314,6 +314,8 @@ func (c *compiler) settings() {
 	choose("failure_policy", r.FailurePolicy, &c.p.Drain, "fail_fast", "drain")
 	choose("on_upstream_failure", r.OnUpstreamFailure, &c.p.UpstreamFail, "skip", "fail")
 	choose("result_rule", r.ResultRule, &c.p.Leaves, "strict", "leaves")
+	choose("result", r.Result, &c.p.OfSteps, "bindings", "steps")
+	c.p.OfSteps = c.p.OfSteps && len(r.Outputs) == 0 && len(r.OutputSchema) == 0
 	c.p.InputSchema = c.schema(r.InputSchema, at+"/inputSchema")
 	c.p.OutputSchema = c.schema(r.OutputSchema, at+"/outputSchema")
 	c.effectiveLimits()

@@ -15,7 +15,8 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
@@ -27,7 +28,7 @@ var errEnough = errors.New("enough")
 // planOf compiles the recipe of a test.
 func planOf(t testing.TB, src string, actions ...*action.Action) *plan.Plan {
 	t.Helper()
-	r, s, diags := recipe.Parse("test.yaml", []byte(src), recipe.Options{})
+	r, s, diags := dialect.Parse("test.yaml", []byte(src), form.Options{})
 	if r != nil && !compile.HasErrors(diags) {
 		var p *plan.Plan
 		p, diags = compile.Compile(r, s, compile.Options{Actions: compile.NewCatalogue(actions...)})

@@ -14,7 +14,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store/memory"
@@ -120,7 +121,7 @@ func drawExpression(t *rapid.T, depth int) string {
 
 // compiles reports whether a recipe compiles.
 func compiles(src string) bool {
-	r, s, diags := recipe.Parse("test.yaml", []byte(src), recipe.Options{})
+	r, s, diags := dialect.Parse("test.yaml", []byte(src), form.Options{})
 	if r == nil || compile.HasErrors(diags) {
 		return false
 	}

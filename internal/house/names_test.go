@@ -29,7 +29,7 @@ var refusedNames = map[string]map[string]string{
 		"mender": "repairer", "readerOf": "slotReader", "circle": "reportCycle", "lift": "ancestorIn", "surelyBinds": "definitelyBinds",
 		"splitBinders": "checkBranches", "softened": "testsPresence", "wish": "celType", "sleeps": "isWaitAction", "spot": "location",
 	},
-	"internal/compile/recipe": {
+	"internal/compile/form": {
 		"elsewhere": "synonymOf", "bond": "constraint", "counted": "numberRule", "readAround": "parseWithoutStep", "readAbove": "parsePrefix",
 		"nouns": "objectNouns",
 	},

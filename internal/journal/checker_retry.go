@@ -64,10 +64,16 @@ type bound struct {
 	data []byte // nil = the output of an inner scope, which is not tracked
 }
 
-// rootBinding is the name that a step binds in the outermost frame; "" when it binds
-// none.
-func (c *Checker) rootBinding(step int32) string {
+// resultName is the name that the output of a step has in a result without outputs: what it binds in
+// the outermost frame, or its id; "" when it has none.
+func (c *Checker) resultName(step int32) string {
 	st := &c.plan.Steps[step]
+	if c.plan.OfSteps {
+		if st.Graph == 0 {
+			return st.ID
+		}
+		return ""
+	}
 	if !st.Keep || st.Slot < 0 || c.plan.Graphs[st.Graph].Frame != 0 {
 		return ""
 	}
@@ -75,7 +81,7 @@ func (c *Checker) rootBinding(step int32) string {
 }
 
 func (c *Checker) recordBinding(ev *Event) {
-	if ev.Kind != EvNodeCompleted || c.rootBinding(ev.Step) == "" {
+	if ev.Kind != EvNodeCompleted || c.resultName(ev.Step) == "" {
 		return
 	}
 	b := bound{ref: ev.Ref()}
@@ -85,7 +91,7 @@ func (c *Checker) recordBinding(ev *Event) {
 	if c.bound == nil {
 		c.bound = bindings{}
 	}
-	name := c.rootBinding(ev.Step)
+	name := c.resultName(ev.Step)
 	c.bound[name] = append(c.bound[name], b)
 }
 
@@ -119,7 +125,7 @@ func (c *Checker) ownedBy(ref, owner Ref) bool {
 }
 
 // checkOutputs asserts that a completed run outputs, for each name, the value bound
-// last, if its outputs are all its bindings (R41).
+// last, if its outputs are all its bindings or those of its steps (R41).
 func (c *Checker) checkOutputs(ev *Event) error {
 	if ev.Kind != EvRunCompleted || len(c.plan.Outputs) > 0 || len(c.plan.OutputSchema) > 0 {
 		return nil

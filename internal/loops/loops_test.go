@@ -14,7 +14,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
@@ -36,7 +37,7 @@ func blobs(t testing.TB) *blob.Store {
 // planOf compiles a recipe of a test, whose steps may call the action "noop".
 func planOf(t testing.TB, src string) *plan.Plan {
 	t.Helper()
-	r, s, diags := recipe.Parse("test.yaml", []byte(src), recipe.Options{})
+	r, s, diags := dialect.Parse("test.yaml", []byte(src), form.Options{})
 	if r != nil && !compile.HasErrors(diags) {
 		noop := &action.Action{Name: "noop", Version: "1.0.0", Run: func(context.Context, *action.Task) (action.Result, error) { return action.Result{}, nil }}
 		var p *plan.Plan

@@ -250,6 +250,9 @@ func (r *Run) resultValue(code *outputCode) (map[string]any, *Failure) {
 			return result, r.addEarlier(result)
 		}
 	}
+	if r.plan.OfSteps {
+		return r.stepsResult(result)
+	}
 	for k := range r.plan.Steps {
 		step := &r.plan.Steps[k]
 		if step.Slot < 0 || r.plan.Graphs[step.Graph].Frame != 0 {
@@ -262,6 +265,21 @@ func (r *Run) resultValue(code *outputCode) (map[string]any, *Failure) {
 			}
 			result[step.Bind] = d
 		}
+	}
+	return result, nil
+}
+
+// stepsResult is the result of a run that has the outputs of its steps as result.
+func (r *Run) stepsResult(result map[string]any) (map[string]any, *Failure) {
+	for k, v := range r.root.outs {
+		if v == nil {
+			continue
+		}
+		d, err := v.decoded()
+		if err != nil {
+			return nil, failureOf(err, fault.InternalError)
+		}
+		result[r.plan.Steps[r.root.g.First+k].ID] = d
 	}
 	return result, nil
 }

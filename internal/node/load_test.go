@@ -11,7 +11,8 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/plan"
@@ -106,7 +107,7 @@ func TestLoad(t *testing.T) {
 func calls(t *testing.T, actions *node.Actions, name string) *plan.Plan {
 	t.Helper()
 	src := fmt.Sprintf("name: %s\nsteps:\n  - id: a\n    action: {name: %s}\n", name, name)
-	r, s, diags := recipe.Parse("test.yaml", []byte(src), recipe.Options{})
+	r, s, diags := dialect.Parse("test.yaml", []byte(src), form.Options{})
 	if r != nil && !compile.HasErrors(diags) {
 		if p, _ := compile.Compile(r, s, compile.Options{Actions: actions.Catalogue}); p != nil {
 			return p

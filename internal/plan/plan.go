@@ -79,6 +79,9 @@ type Plan struct {
 	// result has the fields of OutputSchema from the last step's output; without an
 	// OutputSchema it is {binding: output}.
 	Outputs []Binding `json:"outputs,omitempty"`
+	// OfSteps is set if the result without Outputs and OutputSchema is {step: output}, of the steps
+	// of the root that have completed. (result: steps)
+	OfSteps bool `json:"ofSteps,omitempty"`
 
 	Drain        bool `json:"drain,omitempty"`        // failure_policy: drain
 	UpstreamFail bool `json:"upstreamFail,omitempty"` // on_upstream_failure: fail

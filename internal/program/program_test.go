@@ -12,7 +12,8 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
@@ -27,7 +28,7 @@ func noop() *action.Action {
 
 func planOf(t testing.TB, src string) *plan.Plan {
 	t.Helper()
-	r, s, diags := recipe.Parse("test.yaml", []byte(src), recipe.Options{})
+	r, s, diags := dialect.Parse("test.yaml", []byte(src), form.Options{})
 	if r != nil && !compile.HasErrors(diags) {
 		var p *plan.Plan
 		if p, diags = compile.Compile(r, s, compile.Options{Actions: compile.NewCatalogue(noop())}); p != nil {

@@ -46,7 +46,7 @@ func books(t *testing.T) (dir string) {
 		commit(store.Transition{Key: store.Key{Account: "acme"}, Entries: []*ledger.Entry{e}})
 	}
 	act := &action.Action{Name: "noop", Version: "1.0.0", Run: func(context.Context, *action.Task) (action.Result, error) { return action.Result{}, nil }}
-	p, diags := compile.Compile(&recipe.Recipe{Name: "r", Steps: []*recipe.Step{{ID: "a", Action: &recipe.Action{Name: "noop"}}}}, nil,
+	p, diags := compile.Compile(&recipe.Recipe{Head: recipe.Head{Name: "r"}, Steps: []*recipe.Step{{ID: "a", Action: &recipe.Action{Name: "noop"}}}}, nil,
 		compile.Options{Actions: compile.NewCatalogue(act)})
 	if p == nil {
 		t.Fatal(diags)

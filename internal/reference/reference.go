@@ -145,7 +145,7 @@ func fill(text string) string {
 func fieldTable(object string) string {
 	var b strings.Builder
 	b.WriteString("| field | value | default | purpose |\n| --- | --- | --- | --- |\n")
-	for _, f := range recipe.Fields(object) {
+	for _, f := range recipe.Form.Fields(object) {
 		def := f.Default
 		if f.Required {
 			def = "required"

@@ -16,6 +16,7 @@ import (
 	"github.com/roux-engine/roux/internal/approval"
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
@@ -122,12 +123,12 @@ func TestTopics(t *testing.T) {
 			t.Errorf("%q leads to %q, want %q", word, found.Name, want)
 		}
 	}
-	objects := recipe.Objects()
+	objects := recipe.Form.Objects()
 	if len(objects) < 15 {
 		t.Errorf("objects %v", objects)
 	}
 	for _, object := range objects {
-		fields := recipe.Fields(object)
+		fields := recipe.Form.Fields(object)
 		if len(fields) == 0 {
 			t.Errorf("%s has no fields", object)
 		}
@@ -140,11 +141,11 @@ func TestTopics(t *testing.T) {
 	limits := compile.DefaultLimits().Default
 	for name, n := range map[string]int64{"max_total_steps": limits.TotalSteps, "max_loop_items": limits.LoopItems, "max_scope_depth": limits.ScopeDepth,
 		"memory_limit_mb": limits.MemoryBytes >> 20, "max_expression_cost": expr.CostLimit, "max_depth": plan.DefaultChildDepth} {
-		if !slices.ContainsFunc(recipe.Fields("Limits"), func(f recipe.Field) bool { return f.Name == name && f.Default == strconv.FormatInt(n, 10) }) {
+		if !slices.ContainsFunc(recipe.Form.Fields("Limits"), func(f form.Field) bool { return f.Name == name && f.Default == strconv.FormatInt(n, 10) }) {
 			t.Errorf("the default of %s is not %d", name, n)
 		}
 	}
-	if recipe.Fields("Nothing") != nil {
+	if recipe.Form.Fields("Nothing") != nil {
 		t.Error("an object that does not exist has fields")
 	}
 }

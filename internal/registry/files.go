@@ -18,7 +18,8 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/userfile"
 )
 
@@ -200,7 +201,7 @@ func (f *Files) scan() error {
 			f.err = fault.New(fault.RecipeInvalid, "the recipes in %s have more than %d bytes together", f.cfg.Dir, maxBytes)
 			return f.err
 		}
-		r, src, _ := recipe.Parse(p.file(), text, recipe.Options{MaxBytes: int(f.cfg.MaxSource)})
+		r, src, _ := dialect.Parse(p.file(), text, form.Options{MaxBytes: int(f.cfg.MaxSource)})
 		if r == nil {
 			r = src.Recovered() // whoever names it will see what is wrong in it
 		}

@@ -16,7 +16,8 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/userfile"
 )
@@ -181,7 +182,7 @@ func (f *Folder) read(names []string) (changed bool) {
 // RecipeIn returns the name of the recipe in a text, and whether the text is meant to be one.
 // A text that cannot be read at all may be; a list of JSON is not.
 func RecipeIn(file string, text []byte, limit int64) (name string, is bool) {
-	r, src, _ := recipe.Parse(file, text, recipe.Options{MaxBytes: int(limit)})
+	r, src, _ := dialect.Parse(file, text, form.Options{MaxBytes: int(limit)})
 	if r == nil {
 		r = src.Recovered()
 	}
@@ -360,7 +361,7 @@ func (f *Folder) outcomes(ctx context.Context) (out []FolderChange) {
 // problems returns the problems of a file, as the commands that compile it show them.
 func (f *Folder) problems(file *folderFile) string {
 	var b strings.Builder
-	_, src, _ := recipe.Parse(file.shown, file.text, recipe.Options{MaxBytes: int(f.cfg.MaxSource)})
+	_, src, _ := dialect.Parse(file.shown, file.text, form.Options{MaxBytes: int(f.cfg.MaxSource)})
 	for _, d := range file.diags {
 		b.WriteString(src.Format(d))
 	}

@@ -43,7 +43,7 @@ func drawLibrary(n uint64) library {
 	outer := add("outer", "1.0.0")
 	g := &nester{dice, l[:3]}
 	g.steps(outer.Steps, 1)
-	again := &recipe.Step{ID: "again", When: "false", Recipe: &recipe.Child{Ref: "outer@1", Limits: &recipe.ChildLimits{MaxDepth: 2}}}
+	again := &recipe.Step{ID: "again", Common: recipe.Common{When: "false"}, Recipe: &recipe.Child{Ref: "outer@1", Limits: &recipe.ChildLimits{MaxDepth: 2}}}
 	if dice.IntN(2) == 0 {
 		again.When = "" // until the limit, where it fails
 	}

@@ -11,7 +11,8 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/node"
@@ -53,7 +54,7 @@ func BenchmarkObserve(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r, text, _ := recipe.Parse("chain.yaml", []byte(src.String()), recipe.Options{})
+	r, text, _ := dialect.Parse("chain.yaml", []byte(src.String()), form.Options{})
 	p, diags := compile.Compile(r, text, compile.Options{Actions: actions})
 	if p == nil {
 		b.Fatal(diags)

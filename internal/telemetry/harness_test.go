@@ -21,7 +21,8 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/lease"
 	"github.com/roux-engine/roux/internal/node"
@@ -90,7 +91,7 @@ func (s *site) stop() {
 // plan compiles a recipe.
 func (s *site) plan(src string) *plan.Plan {
 	s.t.Helper()
-	r, text, diags := recipe.Parse("test.yaml", []byte(src), recipe.Options{})
+	r, text, diags := dialect.Parse("test.yaml", []byte(src), form.Options{})
 	if r != nil && !compile.HasErrors(diags) {
 		var p *plan.Plan
 		if p, diags = compile.Compile(r, text, compile.Options{Actions: node.Catalogue(s.node.Config.Actions.List)}); p != nil {

@@ -12,7 +12,8 @@ import (
 
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store/sqlite"
@@ -52,7 +53,7 @@ func makeExpired(ctx context.Context, dir string, runs int) (err error) {
 		_, serr := e.Stop(ctx)
 		err = errors.Join(err, serr)
 	}()
-	r, sources, _ := recipe.Parse("aged.yaml", []byte(expiredRecipe), recipe.Options{})
+	r, sources, _ := dialect.Parse("aged.yaml", []byte(expiredRecipe), form.Options{})
 	p, diags := compile.Compile(r, sources, compile.Options{Actions: compile.NewCatalogue()})
 	if p == nil {
 		return fmt.Errorf("aged.yaml: %v", diags)

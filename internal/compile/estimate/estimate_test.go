@@ -11,7 +11,8 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/form"
 )
 
 // priced returns actions with different costs and durations.
@@ -230,7 +231,7 @@ func (f textFiles) Find(name, version string) (*compile.Text, error) {
 	var best *compile.Text
 	newest := ""
 	for file, text := range f {
-		r, _, _ := recipe.Parse(file, []byte(text), recipe.Options{})
+		r, _, _ := dialect.Parse(file, []byte(text), form.Options{})
 		switch {
 		case !strings.HasPrefix(file, "registry/"):
 		case r == nil && strings.Contains(text, "name: "+name+"\n"):
@@ -247,7 +248,7 @@ func (f textFiles) Find(name, version string) (*compile.Text, error) {
 
 func (f textFiles) Names() (names []string) {
 	for file, text := range f {
-		if r, _, _ := recipe.Parse(file, []byte(text), recipe.Options{}); r != nil && strings.HasPrefix(file, "registry/") {
+		if r, _, _ := dialect.Parse(file, []byte(text), form.Options{}); r != nil && strings.HasPrefix(file, "registry/") {
 			names = append(names, r.Name)
 		}
 	}

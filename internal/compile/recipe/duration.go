@@ -7,10 +7,3 @@ import "github.com/roux-engine/roux/internal/plan"
 // ParseDuration returns the milliseconds of a duration in the syntax of definitions and
 // flags; see [plan.ParseDuration].
 func ParseDuration(text string) (ms int64, err error) { return plan.ParseDuration(text) }
-
-func shorten(s string) string {
-	if r := []rune(s); len(r) > 60 {
-		return string(r[:57]) + "..."
-	}
-	return s
-}

@@ -24,8 +24,8 @@ func TestFieldsAreWhole(t *testing.T) {
 	if err := c.AddResource("mem:///recipe", doc); err != nil {
 		t.Fatal(err)
 	}
-	for name := range objects() {
-		for _, f := range Fields(name) {
+	for _, name := range Form.Objects() {
+		for _, f := range Form.Fields(name) {
 			if f.Required == (f.Default != "") {
 				t.Errorf("%s.%s: required %t, default %q", name, f.Name, f.Required, f.Default)
 			}

@@ -8,11 +8,24 @@
 // the parts fit together (package compile does) and reads no file.
 package recipe
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/roux-engine/roux/internal/compile/form"
+)
 
 // A Recipe is a definition as its author wrote it (X2), with the defaults of its dialect
 // filled in. Ptr fields are JSON pointers into the Source, for diagnostics.
 type Recipe struct {
+	Head
+	Steps []*Step `json:"steps"`
+	Settings
+
+	Ptr string `json:"-"` // JSON pointer of the recipe in its Source
+}
+
+// A Head says what a recipe is, for people and for those who look for it.
+type Head struct {
 	ID          string `json:"id,omitempty"`
 	Name        string `json:"name"`
 	Version     string `json:"version,omitempty"` // semver; "" = 0.0.0
@@ -22,23 +35,27 @@ type Recipe struct {
 	CreatedAt   string `json:"createdAt,omitempty"`
 	UpdatedAt   string `json:"updatedAt,omitempty"`
 	CreatedBy   string `json:"createdBy,omitempty"`
-	Dialect     string `json:"dialect,omitempty"` // "" or "recipe"
+	Dialect     string `json:"dialect,omitempty"` // "" = by the keys of the text
+}
 
-	Steps []*Step `json:"steps"`
-
+// Settings are what applies to a recipe as a whole.
+type Settings struct {
 	InputSchema      json.RawMessage   `json:"inputSchema,omitempty"`
 	OutputSchema     json.RawMessage   `json:"outputSchema,omitempty"`
 	Outputs          map[string]string `json:"outputs,omitempty"` // CEL per field (R41)
+	Result           string            `json:"result,omitempty"`  // without Outputs: bindings (default) | steps
 	CreditEstimation *CreditEstimation `json:"creditEstimation,omitempty"`
 
-	Order             string   `json:"order,omitempty"`               // sequence (default) | none
-	Scheduling        string   `json:"scheduling,omitempty"`          // eager (default) | waves
-	FailurePolicy     string   `json:"failure_policy,omitempty"`      // fail_fast (default) | drain (R7)
-	OnUpstreamFailure string   `json:"on_upstream_failure,omitempty"` // skip (default) | fail (R7)
-	ResultRule        string   `json:"result_rule,omitempty"`         // strict (default) | leaves (R9)
-	CreditPolicy      string   `json:"credit_policy,omitempty"`       // refund_unused (default) | refund_all | no_refund (R16)
-	TTL               Duration `json:"ttl,omitempty"`                 // of a run; default 48 h
-	Limits            *Limits  `json:"limits,omitempty"`
+	Order             string `json:"order,omitempty"`               // sequence (default) | none
+	Scheduling        string `json:"scheduling,omitempty"`          // eager (default) | waves
+	FailurePolicy     string `json:"failure_policy,omitempty"`      // fail_fast (default) | drain (R7)
+	OnUpstreamFailure string `json:"on_upstream_failure,omitempty"` // skip (default) | fail (R7)
+	ResultRule        string `json:"result_rule,omitempty"`         // strict (default) | leaves (R9)
+	CreditPolicy      string `json:"credit_policy,omitempty"`       // refund_unused (default) | refund_all | no_refund (R16)
+	// ServiceRetry is the retry policy of steps that have none and whose actions call a service.
+	ServiceRetry *RetryPolicy `json:"service_retry,omitempty"`
+	TTL          Duration     `json:"ttl,omitempty"` // of a run; default 48 h
+	Limits       *Limits      `json:"limits,omitempty"`
 }
 
 // Limits are the limits of a run: they can lower the server's defaults or raise them up
@@ -69,23 +86,28 @@ type Step struct {
 	Fail      *Fail      `json:"fail,omitempty"`
 	Recipe    *Child     `json:"recipe,omitempty"`
 
+	DependsOn   *[]string    `json:"dependsOn,omitempty"` // nil = by order; empty = none
+	RetryPolicy *RetryPolicy `json:"retryPolicy,omitempty"`
+	Timeout     Duration     `json:"timeout,omitempty"` // per attempt (R20)
+	Common
+
+	Ptr string `json:"-"` // JSON pointer of the step in its Source
+}
+
+// Common is what steps of all kinds may have, in every dialect.
+type Common struct {
 	When          string            `json:"when,omitempty"`          // CEL; false = skipped(condition)
-	DependsOn     *[]string         `json:"dependsOn,omitempty"`     // nil = by order; empty = none
 	InputBindings map[string]string `json:"inputBindings,omitempty"` // CEL per input (X7)
 	OutputBinding string            `json:"outputBinding,omitempty"`
 
-	OnError         *OnError     `json:"onError,omitempty"`
-	RetryPolicy     *RetryPolicy `json:"retryPolicy,omitempty"`
-	Timeout         Duration     `json:"timeout,omitempty"`       // per attempt (R20)
-	TotalTimeout    Duration     `json:"total_timeout,omitempty"` // over all attempts and waits (R20)
-	ContinueOnError bool         `json:"continue_on_error,omitempty"`
-	OnParentFailure string       `json:"on_parent_failure,omitempty"` // propagate (default) | skip | substitute_default (X120)
-	Compensate      *Compensate  `json:"compensate,omitempty"`
-	Contracts       *Contracts   `json:"contracts,omitempty"`
-	Moderation      *Moderation  `json:"moderation,omitempty"`
-	Cache           *Cache       `json:"cache,omitempty"`
-
-	Ptr string `json:"-"` // JSON pointer of the step in its Source
+	OnError         *OnError    `json:"onError,omitempty"`
+	TotalTimeout    Duration    `json:"total_timeout,omitempty"` // over all attempts and waits (R20)
+	ContinueOnError bool        `json:"continue_on_error,omitempty"`
+	OnParentFailure string      `json:"on_parent_failure,omitempty"` // propagate (default) | skip | substitute_default (X120)
+	Compensate      *Compensate `json:"compensate,omitempty"`
+	Contracts       *Contracts  `json:"contracts,omitempty"`
+	Moderation      *Moderation `json:"moderation,omitempty"`
+	Cache           *Cache      `json:"cache,omitempty"`
 }
 
 // Action refers to an action (X6). Parameters may hold templates (X9).
@@ -189,6 +211,11 @@ type OnError struct {
 	RetryDelay   Duration `json:"retryDelay,omitempty"`
 }
 
+// Retries reports whether it has the step retried. e may be nil.
+func (e *OnError) Retries() bool {
+	return e != nil && (e.Strategy == "retry" || e.MaxRetries > 0 || e.RetryDelay != "")
+}
+
 // RetryPolicy is how the recipe dialect writes the retry record (R18).
 type RetryPolicy struct {
 	MaxAttempts       int64    `json:"maxAttempts,omitempty"` // total, including the first
@@ -246,6 +273,11 @@ type CreditEstimation struct {
 	MaxCredits     int64  `json:"maxCredits,omitempty"`
 }
 
-// A Duration is text in the syntax of Go ("1m30s") or ISO 8601 ("PT1M30S"). It is kept
-// as written; [ParseDuration] parses it (F47). "" = not given.
-type Duration string
+// A Duration is text in the syntax of definitions and flags; see [form.Duration].
+type Duration = form.Duration
+
+// SetPlace implements [form.Placed].
+func (r *Recipe) SetPlace(pointer string) { r.Ptr = pointer }
+
+// SetPlace implements [form.Placed].
+func (s *Step) SetPlace(pointer string) { s.Ptr = pointer }

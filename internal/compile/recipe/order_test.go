@@ -44,11 +44,11 @@ steps:
           action: {name: n, parameters: {z: 1, a: 2}}
 outputs: {z: a, a: z}
 `
-	got, problems := yamlx.Format([]byte(src), jsonx.Limits{}, KeyOrder())
+	got, problems := yamlx.Format([]byte(src), jsonx.Limits{}, Form.KeyOrder())
 	if len(problems) > 0 || string(got) != want {
 		t.Errorf("%v\n%s", problems, got)
 	}
-	wrapped, problems := yamlx.FormatJSON([]byte(`{"plan_definition": {"steps": [{"fail": {"message": "m", "code": "C"}, "id": "a"}], "name": "n"}}`), jsonx.Limits{}, KeyOrder())
+	wrapped, problems := yamlx.FormatJSON([]byte(`{"plan_definition": {"steps": [{"fail": {"message": "m", "code": "C"}, "id": "a"}], "name": "n"}}`), jsonx.Limits{}, Form.KeyOrder())
 	const wantJSON = `{
   "plan_definition": {
     "name": "n",

@@ -11,8 +11,63 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
+
+type Options = form.Options
+
+const (
+	MaxBytes       = form.MaxBytes
+	DefaultBytes   = form.DefaultBytes
+	MaxDiagnostics = form.MaxDiagnostics
+)
+
+// Parse reads a text of this dialect.
+func Parse(file string, text []byte, opt Options) (*Recipe, *Source, []fault.Diagnostic) {
+	tree, d := form.Read(file, text, opt)
+	var r *Recipe
+	if tree != nil {
+		r = &Recipe{}
+		d.Decode(tree, Form, r)
+	}
+	if diags := d.Diagnostics(); len(diags) > 0 {
+		return nil, NewSource(d.Source(), r), diags
+	}
+	return r, NewSource(d.Source(), nil), nil
+}
+
+// Schema is that of this dialect.
+func Schema() []byte {
+	return Form.Schema("Roux recipe", "A text of Roux: a recipe.", []form.Choice{{Name: "recipe", Form: Form}})
+}
+
+// cover counts the fields of the model that are set.
+func cover(v reflect.Value, seen map[string]int) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			cover(v.Elem(), seen)
+		}
+	case reflect.Slice:
+		if v.Type() == reflect.TypeFor[json.RawMessage]() {
+			return
+		}
+		for i := range v.Len() {
+			cover(v.Index(i), seen)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			// A number that was written as 0 cannot be told from an absent one.
+			if item := v.Field(i); f.Anonymous || name != "-" && !item.IsZero() {
+				seen[v.Type().Name()+"."+name]++
+				cover(item, seen)
+			}
+		}
+	}
+}
 
 func mustParse(t *testing.T, file, text string) (*Recipe, *Source) {
 	t.Helper()
@@ -287,23 +342,16 @@ func TestX53_StepsWithoutIDs(t *testing.T) {
 
 // TestSchemaDescribesEveryField: editors show a sentence for each (ux.md section 6).
 func TestSchemaDescribesEveryField(t *testing.T) {
-	for _, o := range objects() {
-		for _, f := range o.fields {
-			if len(f.shape.rule.doc) < 10 {
-				t.Errorf("%s.%s has no description", o.name, f.name)
+	fields := 0
+	for _, name := range Form.Objects() {
+		for _, f := range Form.Fields(name) {
+			if fields++; len(f.Doc) < 10 {
+				t.Errorf("%s.%s has no description", name, f.Name)
 			}
 		}
 	}
-	used := map[string]bool{}
-	for _, o := range objects() {
-		for _, f := range o.fields {
-			used[o.name+"."+f.name] = true
-		}
-	}
-	for key := range rules {
-		if !used[key] {
-			t.Errorf("a rule for %s, which is no field", key)
-		}
+	if fields != len(rules) {
+		t.Errorf("%d rules for %d fields", len(rules), fields)
 	}
 	if !bytes.Equal(Schema(), Schema()) {
 		t.Error("the schema differs from call to call")

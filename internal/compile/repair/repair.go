@@ -79,9 +79,9 @@ func childOf(v reflect.Value, token string) reflect.Value {
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		for i := range v.NumField() {
-			if name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ","); name == token {
-				return v.Field(i)
+		for _, f := range reflect.VisibleFields(v.Type()) {
+			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name == token && !f.Anonymous {
+				return v.FieldByIndex(f.Index)
 			}
 		}
 	case reflect.Slice:
@@ -213,7 +213,7 @@ func addPlaceholder(st *recipe.Step) {
 	case st.Action != nil && st.Action.Name != "", st.Fail != nil, st.Recipe != nil && (st.Recipe.Ref != "" || st.Recipe.File != ""),
 		st.Wait != nil && (st.Wait.Duration != "" || st.Wait.Until != "" || st.Wait.Signal != "" || st.Wait.Approval != nil && st.Wait.Approval.Title != ""):
 	default:
-		*st = recipe.Step{ID: st.ID, Ptr: st.Ptr, DependsOn: st.DependsOn, OutputBinding: st.OutputBinding, When: st.When,
+		*st = recipe.Step{ID: st.ID, Ptr: st.Ptr, DependsOn: st.DependsOn, Common: recipe.Common{OutputBinding: st.OutputBinding, When: st.When},
 			Transform: &recipe.Transform{Expression: unknownValue}}
 	}
 	if h := st.OnError; h != nil {

@@ -161,9 +161,9 @@ func (g *generator) cache(st *recipe.Step) {
 // recipe generates a step that runs a small recipe, whose result has the fields "made" and
 // "more".
 func (g *generator) recipe(st *recipe.Step) {
-	below := &recipe.Recipe{Name: "below", Steps: []*recipe.Step{
-		{ID: "k1", Action: &recipe.Action{Name: g.pick(g.shape.Actions...)}, OutputBinding: "made"},
-		{ID: "k2", Transform: &recipe.Transform{Expression: "[made]"}, OutputBinding: "more"},
+	below := &recipe.Recipe{Head: recipe.Head{Name: "below"}, Steps: []*recipe.Step{
+		{ID: "k1", Action: &recipe.Action{Name: g.pick(g.shape.Actions...)}, Common: recipe.Common{OutputBinding: "made"}},
+		{ID: "k2", Transform: &recipe.Transform{Expression: "[made]"}, Common: recipe.Common{OutputBinding: "more"}},
 	}}
 	st.Recipe = &recipe.Child{Inline: below}
 	if g.chance(g.odds.params) {

@@ -24,7 +24,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
@@ -78,7 +79,7 @@ var shapes = sync.OnceValue(func() *shapeSet {
 	all := compile.NewCatalogue(noop, big, file, flaky)
 	s := &shapeSet{actions: all}
 	compiled := func(src string) *plan.Plan {
-		r, source, diags := recipe.Parse("shape.yaml", []byte(src), recipe.Options{})
+		r, source, diags := dialect.Parse("shape.yaml", []byte(src), form.Options{})
 		if r != nil && !compile.HasErrors(diags) {
 			var p *plan.Plan
 			if p, diags = compile.Compile(r, source, compile.Options{Actions: all}); p != nil {

@@ -23,7 +23,8 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/node"
@@ -60,7 +61,7 @@ func open(t *testing.T, endpoint string, timeout time.Duration, actions ...actio
 // run runs a recipe to its end.
 func run(t *testing.T, n *node.Node, src string, actions ...action.Action) store.Head {
 	t.Helper()
-	r, text, diags := recipe.Parse("test.yaml", []byte(src), recipe.Options{})
+	r, text, diags := dialect.Parse("test.yaml", []byte(src), form.Options{})
 	p, more := compile.Compile(r, text, compile.Options{Actions: node.Catalogue(actions)})
 	if p == nil {
 		t.Fatal(diags, more)

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package recipe
+package form
 
 import (
 	"bytes"
+	"slices"
+	"strings"
 
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/yamlx"
@@ -52,7 +54,10 @@ func parseWithoutStep(src []byte, problems []*jsonx.Error, lim jsonx.Limits) *js
 	return nil
 }
 
-// stepIndent returns the indentation of the steps of a recipe, or -1 if it is unclear.
+// stepLists are the names of the list that has what a text runs.
+var stepLists = []string{"steps", "nodes"}
+
+// stepIndent returns the indentation of the steps of a text, or -1 if it is unclear.
 func stepIndent(lines [][]byte) int {
 	found := false
 	for _, line := range lines {
@@ -63,7 +68,7 @@ func stepIndent(lines [][]byte) int {
 			}
 			return -1
 		}
-		found = found || bytes.Equal(text, []byte("steps:"))
+		found = found || slices.Contains(stepLists, strings.TrimSuffix(string(text), ":")) && bytes.HasSuffix(text, []byte(":"))
 	}
 	return -1
 }
@@ -89,15 +94,29 @@ func parsePrefix(src []byte, problems []*jsonx.Error, lim jsonx.Limits) *jsonx.N
 		if tree == nil {
 			continue
 		}
-		steps := tree.Child("steps")
-		if w := tree.Child("plan_definition"); w != nil {
-			steps = w.Child("steps")
-		}
+		steps := stepsOf(tree)
 		if steps == nil || len(steps.Children) < 2 {
 			return nil
 		}
 		steps.Children = steps.Children[:len(steps.Children)-1]
 		return tree
+	}
+	return nil
+}
+
+// stepsOf finds the list of steps of a tree, which may be in a wrapper; nil = there is none.
+func stepsOf(tree *jsonx.Node) *jsonx.Node {
+	for _, name := range stepLists {
+		if list := tree.Child(name); list != nil {
+			return list
+		}
+	}
+	for _, w := range tree.Children {
+		for _, name := range stepLists {
+			if list := w.Child(name); list != nil {
+				return list
+			}
+		}
 	}
 	return nil
 }

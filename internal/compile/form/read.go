@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package recipe
+package form
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 const (
 	DefaultBytes = 1 << 20
 	MaxBytes     = 16 << 20
-	// MaxDiagnostics is how many problems Parse returns.
+	// MaxDiagnostics is how many problems a text is told.
 	MaxDiagnostics = 100
 
 	// maxDepth is more than the deepest scopes that a server may allow (64, of up to
@@ -36,46 +36,33 @@ type Options struct {
 	MaxBytes int
 }
 
-// Parse reads a recipe in JSON or YAML, which may be wrapped in plan_definition. The
-// recipe is nil when there are diagnostics; they are all the problems of the text, in
-// its order. The Source is never nil.
-func Parse(file string, src []byte, opt Options) (*Recipe, *Source, []fault.Diagnostic) {
+// Read reads the tree of a text in JSON or YAML. The tree is nil when nothing of the text could
+// be read; the problems are those of the decoder, whose source is never nil. If a part of the text
+// could not be read, the tree is that of the rest.
+func Read(file string, src []byte, opt Options) (*jsonx.Node, *Decoder) {
 	limit := min(cmp.Or(opt.MaxBytes, DefaultBytes), MaxBytes)
 	src = bytes.TrimPrefix(src, []byte("\ufeff"))
 	if len(src) > limit {
-		return nil, newSource(file, nil, nil, false), []fault.Diagnostic{{
+		return nil, &Decoder{file: file, src: newSource(file, nil, nil, false), diags: []fault.Diagnostic{{
 			Code: fault.RecipeInvalid, Rule: jsonx.RuleLimit, Pos: fault.Pos{File: file},
 			Msg:  fmt.Sprintf("the recipe has %d bytes, the limit is %d", len(src), limit),
 			Hint: fmt.Sprintf("pass large data as a file; --max-source raises the limit up to %d", MaxBytes),
-		}}
+		}}}
 	}
 	lim := jsonx.Limits{Bytes: limit, Depth: maxDepth, Tokens: min(limit/8, maxTokens)}
 	tree, problems, yaml := read(file, src, lim)
 	source := newSource(file, src, tree, yaml)
-	d := &decoder{file: file, src: source}
+	d := &Decoder{file: file, src: source}
 	for _, p := range problems {
 		d.diags = append(d.diags, d.problem(p))
 	}
-	var r *Recipe
 	if tree == nil && yaml {
 		if tree = parseWithoutStep(src, problems, lim); tree == nil {
 			tree = parsePrefix(src, problems, lim)
 		}
 		source.tree, source.partial = tree, tree != nil
 	}
-	if tree != nil {
-		r = d.document(tree)
-	}
-	if source.partial {
-		d.diags = slices.DeleteFunc(d.diags, func(diag fault.Diagnostic) bool {
-			return diag.Rule == "missing-field" && !strings.Contains(diag.Pointer, "/steps/") // it may be in the part that could not be read
-		})
-	}
-	if len(d.diags) > 0 {
-		source.recovered = r
-		return nil, source, inOrder(d.diags)
-	}
-	return r, source, nil
+	return tree, d
 }
 
 // read builds the tree. A file whose name ends in .json is JSON. Otherwise text that
@@ -100,7 +87,7 @@ func read(file string, src []byte, lim jsonx.Limits) (tree *jsonx.Node, problems
 }
 
 // problem converts an error of the JSON or YAML parser into a diagnostic.
-func (d *decoder) problem(p *jsonx.Error) fault.Diagnostic {
+func (d *Decoder) problem(p *jsonx.Error) fault.Diagnostic {
 	diag := fault.Diagnostic{
 		Code: fault.RecipeInvalid, Rule: p.Rule, Msg: p.Msg, Hint: p.Hint,
 		Pos: place(d.file, p.Pos), Pointer: p.Pointer,
@@ -111,13 +98,18 @@ func (d *decoder) problem(p *jsonx.Error) fault.Diagnostic {
 	return diag
 }
 
-// document finds the recipe in a tree, refuses other dialects, and decodes it.
-func (d *decoder) document(n *jsonx.Node) *Recipe {
-	if w := n.Child("plan_definition"); w != nil {
+// Decode decodes a document, which may be in the wrapper of its form, into v, a pointer. It sets
+// what has no problem. The functions are asked about objects within this document, but not within
+// others that they decode.
+func (d *Decoder) Decode(n *jsonx.Node, f *Form, v any, instead ...Instead) {
+	outer := d.instead
+	d.instead = instead
+	defer func() { d.instead = outer }()
+	if w := n.Child(f.table.Wrapper); w != nil {
 		for _, c := range n.Children {
 			if c.Key != w.Key {
 				d.path.Push(c.Key)
-				d.add(c.KeyPos, "unknown-field", fmt.Sprintf("%q is not allowed beside plan_definition", shorten(c.Key)), "move it into plan_definition, or remove it")
+				d.Add(c.KeyPos, "unknown-field", fmt.Sprintf("%q is not allowed beside %s", shorten(c.Key), w.Key), fmt.Sprintf("move it into %s, or remove it", w.Key))
 				d.path.Pop()
 			}
 		}
@@ -125,47 +117,34 @@ func (d *decoder) document(n *jsonx.Node) *Recipe {
 		defer d.path.Pop()
 		n = w
 	}
-	if d.otherDialect(n) {
-		return nil
-	}
-	r := &Recipe{}
-	d.object(n, root.object, reflect.ValueOf(r).Elem())
-	return r
+	d.object(n, f.root.object, reflect.ValueOf(v).Elem())
 }
 
-// otherDialect recognises, by their keys, dialects that this release does not run.
-func (d *decoder) otherDialect(n *jsonx.Node) bool {
-	if n.Child("steps") != nil {
-		return false
-	}
-	dialects := []struct{ key, name string }{{"workflow", "pipeline"}, {"edges", "flow"}, {"nodes", "dag"}}
-	tell := n.Child("dialect")
-	for _, other := range dialects {
-		c := n.Child(other.key)
-		var pos jsonx.Pos
-		switch {
-		case c != nil:
-			pos = c.KeyPos
-		case tell != nil && tell.Text == other.name:
-			c, pos = tell, tell.Pos
-		default:
-			continue
-		}
-		d.path.Push(c.Key)
-		d.add(pos, "dialect",
-			fmt.Sprintf("%q is a key of the %s dialect; this release runs the recipe dialect only", c.Key, other.name),
-			`write it as a recipe, with "name" and "steps"`)
-		d.path.Pop()
-		d.diags[len(d.diags)-1].Code = fault.NotAvailable
-		return true
-	}
-	return false
+// Object decodes an object into a *T, which is a struct of the form.
+func (d *Decoder) Object(n *jsonx.Node, f *Form, v any) {
+	to := reflect.ValueOf(v).Elem()
+	d.object(n, find(f.root.object, to.Type().Name(), map[string]bool{}), to)
 }
 
-// inOrder sorts diagnostics by position and keeps the first MaxDiagnostics.
-func inOrder(diags []fault.Diagnostic) []fault.Diagnostic {
-	slices.SortStableFunc(diags, func(a, b fault.Diagnostic) int {
+// Source returns the source of the text.
+func (d *Decoder) Source() *Source { return d.src }
+
+// Diagnostics returns the problems of the text in its order, at most MaxDiagnostics.
+func (d *Decoder) Diagnostics() []fault.Diagnostic {
+	if d.src.partial {
+		d.diags = slices.DeleteFunc(d.diags, func(diag fault.Diagnostic) bool {
+			return diag.Rule == "missing-field" && !strings.Contains(diag.Pointer, "/steps/") && !strings.Contains(diag.Pointer, "/nodes/") // it may be in the part that could not be read
+		})
+	}
+	slices.SortStableFunc(d.diags, func(a, b fault.Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Col, b.Pos.Col), cmp.Compare(a.Rule, b.Rule))
 	})
-	return diags[:min(len(diags), MaxDiagnostics)]
+	return d.diags[:min(len(d.diags), MaxDiagnostics)]
+}
+
+func shorten(s string) string {
+	if r := []rune(s); len(r) > 60 {
+		return string(r[:57]) + "..."
+	}
+	return s
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package recipe
+package form
 
 import (
 	"encoding/json"
@@ -13,21 +13,47 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/plan"
 )
 
-// A decoder fills the model from a tree and reports everything that does not fit. It
+// A Placed value is told the JSON pointer of the object that it is decoded from.
+type Placed interface{ SetPlace(pointer string) }
+
+// A Decoder fills values from the tree of a text and reports everything that does not fit. It
 // continues after a problem, so that a person can fix all of them at once.
-type decoder struct {
-	file  string
-	src   *Source
-	path  jsonx.Path
-	diags []fault.Diagnostic
+type Decoder struct {
+	file    string
+	src     *Source
+	path    jsonx.Path
+	diags   []fault.Diagnostic
+	always  Instead
+	instead []Instead
+}
+
+// Instead may decode an object within a document in its own way, and reports whether it has. v is a
+// pointer to what the object is decoded into.
+type Instead func(d *Decoder, n *jsonx.Node, v any) bool
+
+// Always has a function look at each object within the document, and within those that it has
+// decoded. It is set once.
+func (d *Decoder) Always(f Instead) { d.always = f }
+
+// Pointer returns the JSON pointer of what is being decoded.
+func (d *Decoder) Pointer() string { return d.path.Pointer() }
+
+// Refuse reports a field that cannot be used at all, with a code of its own.
+func (d *Decoder) Refuse(n *jsonx.Node, code fault.Code, rule, msg, hint string) {
+	d.path.Push(n.Key)
+	d.Add(n.KeyPos, rule, msg, hint)
+	d.path.Pop()
+	d.diags[len(d.diags)-1].Code = code
 }
 
 // maxKept bounds the problems kept while reading; at most MaxDiagnostics are returned.
 const maxKept = 10_000
 
-func (d *decoder) add(pos jsonx.Pos, rule, msg, hint string) {
+// Add adds a problem at the place that is being decoded.
+func (d *Decoder) Add(pos jsonx.Pos, rule, msg, hint string) {
 	if len(d.diags) < maxKept {
 		d.diags = append(d.diags, fault.Diagnostic{
 			Code: fault.RecipeInvalid, Rule: rule, Msg: msg, Hint: hint,
@@ -41,12 +67,12 @@ func place(file string, p jsonx.Pos) fault.Pos {
 }
 
 // wrongKind reports a value of the wrong kind.
-func (d *decoder) wrongKind(n *jsonx.Node, want, hint string) {
-	d.add(n.Pos, "wrong-type", fmt.Sprintf("%s: want %s", d.describe(n), want), hint)
+func (d *Decoder) wrongKind(n *jsonx.Node, want, hint string) {
+	d.Add(n.Pos, "wrong-type", fmt.Sprintf("%s: want %s", d.describe(n), want), hint)
 }
 
 // describe returns the field and its value for messages.
-func (d *decoder) describe(n *jsonx.Node) string {
+func (d *Decoder) describe(n *jsonx.Node) string {
 	name := n.Key
 	switch {
 	case d.path.Pointer() == "":
@@ -65,18 +91,18 @@ func (d *decoder) describe(n *jsonx.Node) string {
 }
 
 // sourceText returns a number or boolean as it is in the text: 1.0, not 1.
-func (d *decoder) sourceText(n *jsonx.Node) string {
+func (d *Decoder) sourceText(n *jsonx.Node) string {
 	line := []rune(d.src.Line(int(n.Pos.Line)))
 	from := min(int(n.Pos.Col)-1, len(line))
 	return shorten(string(line[from:min(from+int(n.Pos.Len), len(line))]))
 }
 
-func (d *decoder) decode(n *jsonx.Node, s *shape, v reflect.Value) {
+func (d *Decoder) decode(n *jsonx.Node, s *shape, v reflect.Value) {
 	if n.Kind == jsonx.Refused {
 		return
 	}
 	if v.Kind() == reflect.Pointer {
-		if s.rule.toggle && n.Kind == jsonx.Bool && !n.Bool {
+		if s.rule.Toggle && n.Kind == jsonx.Bool && !n.Bool {
 			return
 		}
 		p := reflect.New(v.Type().Elem())
@@ -104,15 +130,18 @@ func (d *decoder) decode(n *jsonx.Node, s *shape, v reflect.Value) {
 	case formMap:
 		d.entries(n, s, v)
 	case formObject:
-		f := s.object.byName[s.rule.short]
+		if d.other(n, v) {
+			return
+		}
+		f := s.object.byName[s.rule.Short]
 		switch {
-		case s.rule.toggle && n.Kind == jsonx.Bool: // true
-		case s.rule.toggle && n.Kind != jsonx.Object:
-			d.wrongKind(n, "true, false or "+objectNouns[s.object.name]+", which is an object", "")
+		case s.rule.Toggle && n.Kind == jsonx.Bool: // true
+		case s.rule.Toggle && n.Kind != jsonx.Object:
+			d.wrongKind(n, "true, false or "+s.object.noun+", which is an object", "")
 		case f != nil && n.Kind == jsonx.String:
-			d.decode(n, f.shape, v.Field(f.index))
+			d.decode(n, f.shape, v.FieldByIndex(f.index))
 		case f != nil && n.Kind != jsonx.Object:
-			d.wrongKind(n, fmt.Sprintf("%s, which is text or an object with %q", objectNouns[s.object.name], f.name), "")
+			d.wrongKind(n, fmt.Sprintf("%s, which is text or an object with %q", s.object.noun, f.name), "")
 		default:
 			d.object(n, s.object, v)
 		}
@@ -129,7 +158,7 @@ func boolHint(n *jsonx.Node) string {
 	return ""
 }
 
-func (d *decoder) text(n *jsonx.Node, s *shape, v reflect.Value) {
+func (d *Decoder) text(n *jsonx.Node, s *shape, v reflect.Value) {
 	if n.Kind != jsonx.String {
 		d.wrongKind(n, wantText(s), d.quoteHint(n, s))
 		return
@@ -137,19 +166,19 @@ func (d *decoder) text(n *jsonx.Node, s *shape, v reflect.Value) {
 	v.SetString(n.Text)
 	switch {
 	case s.form == formDuration:
-		ms, err := ParseDuration(n.Text)
+		ms, err := plan.ParseDuration(n.Text)
 		switch {
 		case err != nil:
-			d.add(n.Pos, "bad-duration", label(n)+err.Error(), "")
-		case s.rule.positive && ms == 0:
-			d.add(n.Pos, "bad-duration", d.describe(n)+": want a duration longer than zero", "")
+			d.Add(n.Pos, "bad-duration", label(n)+err.Error(), "")
+		case s.rule.Positive && ms == 0:
+			d.Add(n.Pos, "bad-duration", d.describe(n)+": want a duration longer than zero", "")
 		}
-	case s.rule.enum != nil:
-		if !slices.Contains(s.rule.enum, n.Text) {
-			d.add(n.Pos, "unknown-value", d.describe(n)+": want "+quoted(s.rule.enum), didYouMean(n.Text, s.rule.enum))
+	case s.rule.Enum != nil:
+		if !slices.Contains(s.rule.Enum, n.Text) {
+			d.Add(n.Pos, "unknown-value", d.describe(n)+": want "+quoted(s.rule.Enum), didYouMean(n.Text, s.rule.Enum))
 		}
 	case s.pattern != nil && !s.pattern.MatchString(n.Text):
-		d.add(n.Pos, "bad-text", d.describe(n)+": want "+s.rule.pattern.want, "")
+		d.Add(n.Pos, "bad-text", d.describe(n)+": want "+s.rule.Pattern.Want, "")
 	}
 }
 
@@ -157,17 +186,17 @@ func wantText(s *shape) string {
 	switch {
 	case s.form == formDuration:
 		return `a duration such as "5m"`
-	case s.rule.enum != nil:
-		return quoted(s.rule.enum)
-	case s.rule.pattern != nil && s.rule.pattern != textPattern:
-		return s.rule.pattern.want
+	case s.rule.Enum != nil:
+		return quoted(s.rule.Enum)
+	case s.rule.Pattern != nil && s.rule.Pattern != Text:
+		return s.rule.Pattern.Want
 	default:
 		return "text"
 	}
 }
 
 // quoteHint returns a hint for a scalar that should be text.
-func (d *decoder) quoteHint(n *jsonx.Node, s *shape) string {
+func (d *Decoder) quoteHint(n *jsonx.Node, s *shape) string {
 	switch {
 	case n.Kind == jsonx.Null:
 		return "give it a value, or remove the field"
@@ -181,7 +210,7 @@ func (d *decoder) quoteHint(n *jsonx.Node, s *shape) string {
 }
 
 // integer decodes what JSON Schema calls an integer, which includes 2.0.
-func (d *decoder) integer(n *jsonx.Node, s *shape, v reflect.Value) {
+func (d *Decoder) integer(n *jsonx.Node, s *shape, v reflect.Value) {
 	f, isNumber := float64(n.Int), n.Kind == jsonx.Int
 	if n.Kind == jsonx.Float {
 		f, isNumber = n.Float, n.Float == math.Trunc(n.Float)
@@ -190,14 +219,14 @@ func (d *decoder) integer(n *jsonx.Node, s *shape, v reflect.Value) {
 		d.wrongKind(n, "a whole number"+between(s), unquoteHint(n))
 		return
 	}
-	if f < *s.rule.min || f > *s.rule.max {
-		d.add(n.Pos, "out-of-range", fmt.Sprintf("%s: want a whole number%s", d.describe(n), between(s)), "")
+	if f < *s.rule.Min || f > *s.rule.Max {
+		d.Add(n.Pos, "out-of-range", fmt.Sprintf("%s: want a whole number%s", d.describe(n), between(s)), "")
 		return
 	}
 	v.SetInt(int64(f)) // exact within the bounds
 }
 
-func (d *decoder) number(n *jsonx.Node, s *shape, v reflect.Value) {
+func (d *Decoder) number(n *jsonx.Node, s *shape, v reflect.Value) {
 	f := n.Float
 	switch n.Kind {
 	case jsonx.Int:
@@ -207,15 +236,15 @@ func (d *decoder) number(n *jsonx.Node, s *shape, v reflect.Value) {
 		d.wrongKind(n, "a number"+between(s), unquoteHint(n))
 		return
 	}
-	if f < *s.rule.min || f > *s.rule.max {
-		d.add(n.Pos, "out-of-range", fmt.Sprintf("%s: want a number%s", d.describe(n), between(s)), "")
+	if f < *s.rule.Min || f > *s.rule.Max {
+		d.Add(n.Pos, "out-of-range", fmt.Sprintf("%s: want a number%s", d.describe(n), between(s)), "")
 		return
 	}
 	v.SetFloat(f)
 }
 
 func between(s *shape) string {
-	return fmt.Sprintf(" from %s to %s", strconv.FormatFloat(*s.rule.min, 'f', -1, 64), strconv.FormatFloat(*s.rule.max, 'f', -1, 64))
+	return fmt.Sprintf(" from %s to %s", strconv.FormatFloat(*s.rule.Min, 'f', -1, 64), strconv.FormatFloat(*s.rule.Max, 'f', -1, 64))
 }
 
 func unquoteHint(n *jsonx.Node) string {
@@ -227,17 +256,17 @@ func unquoteHint(n *jsonx.Node) string {
 	return ""
 }
 
-func (d *decoder) raw(n *jsonx.Node, s *shape, v reflect.Value) {
-	if s.rule.shape == jsonSchema && n.Kind != jsonx.Object {
+func (d *Decoder) raw(n *jsonx.Node, s *shape, v reflect.Value) {
+	if s.rule.Shape == JSONSchema && n.Kind != jsonx.Object {
 		d.wrongKind(n, `a JSON Schema, which is an object such as {"type": "object"}`, "")
 		return
 	}
-	if s.rule.shape == amount && !d.amount(n, s) {
+	if s.rule.Shape == Amount && !d.amount(n, s) {
 		return
 	}
 	raw, err := jsonx.Canonical(n.Value())
 	if err != nil {
-		d.add(n.Pos, "bad-value", err.Error(), "")
+		d.Add(n.Pos, "bad-value", err.Error(), "")
 		return
 	}
 	v.Set(reflect.ValueOf(json.RawMessage(raw)))
@@ -248,7 +277,7 @@ const maxAmount = 999_999_999_999
 
 // amount reports whether a value is an amount of credits. A fraction is text, because a number
 // is not kept exactly.
-func (d *decoder) amount(n *jsonx.Node, s *shape) bool {
+func (d *Decoder) amount(n *jsonx.Node, s *shape) bool {
 	f := float64(n.Int)
 	switch n.Kind {
 	case jsonx.String:
@@ -269,11 +298,11 @@ func (d *decoder) amount(n *jsonx.Node, s *shape) bool {
 	if n.Kind == jsonx.Float {
 		hint = fmt.Sprintf("put it in quotes: %q", d.sourceText(n))
 	}
-	d.add(n.Pos, "bad-amount", fmt.Sprintf("%s: want %s, or a whole number", d.describe(n), s.rule.pattern.want), hint)
+	d.Add(n.Pos, "bad-amount", fmt.Sprintf("%s: want %s, or a whole number", d.describe(n), s.rule.Pattern.Want), hint)
 	return false
 }
 
-func (d *decoder) list(n *jsonx.Node, s *shape, v reflect.Value) {
+func (d *Decoder) list(n *jsonx.Node, s *shape, v reflect.Value) {
 	if n.Kind != jsonx.Array {
 		hint := ""
 		if n.Kind == s.elem.kind() {
@@ -282,8 +311,8 @@ func (d *decoder) list(n *jsonx.Node, s *shape, v reflect.Value) {
 		d.wrongKind(n, "a list of "+s.elem.plural(), hint)
 		return
 	}
-	if len(n.Children) < s.rule.minItems {
-		d.add(n.Pos, "too-few", n.Key+" is empty: want at least one entry", "")
+	if len(n.Children) < s.rule.MinItems {
+		d.Add(n.Pos, "too-few", n.Key+" is empty: want at least one entry", "")
 	}
 	list := reflect.MakeSlice(v.Type(), len(n.Children), len(n.Children))
 	for i, c := range n.Children {
@@ -294,7 +323,7 @@ func (d *decoder) list(n *jsonx.Node, s *shape, v reflect.Value) {
 	v.Set(list)
 }
 
-func (d *decoder) entries(n *jsonx.Node, s *shape, v reflect.Value) {
+func (d *Decoder) entries(n *jsonx.Node, s *shape, v reflect.Value) {
 	if n.Kind != jsonx.Object {
 		d.wrongKind(n, "an object of names and "+s.elem.plural(), "")
 		return
@@ -310,13 +339,13 @@ func (d *decoder) entries(n *jsonx.Node, s *shape, v reflect.Value) {
 	v.Set(m)
 }
 
-func (d *decoder) object(n *jsonx.Node, o *object, v reflect.Value) {
+func (d *Decoder) object(n *jsonx.Node, o *object, v reflect.Value) {
 	if n.Kind != jsonx.Object {
-		d.wrongKind(n, objectNouns[o.name]+", which is an object", "")
+		d.wrongKind(n, o.noun+", which is an object", "")
 		return
 	}
-	if step, ok := v.Addr().Interface().(*Step); ok {
-		step.Ptr = d.path.Pointer()
+	if p, ok := v.Addr().Interface().(Placed); ok {
+		p.SetPlace(d.path.Pointer())
 	}
 	seen := map[string]*jsonx.Node{}
 	meant := map[string]bool{} // fields that a misspelt name probably means
@@ -330,19 +359,19 @@ func (d *decoder) object(n *jsonx.Node, o *object, v reflect.Value) {
 		seen[c.Key] = c
 		d.path.Push(c.Key)
 		if f, ok := o.byName[c.Key]; ok {
-			d.decode(c, f.shape, v.Field(f.index))
+			d.field(c, f.shape.pick(n), v.FieldByIndex(f.index))
 		} else if near := d.unknown(c, o); near != "" {
 			// Decode it under its right name too: problems inside it are reported, and
 			// the recovered recipe has it, so that fields that need it are not reported.
 			f := o.byName[near]
-			into, rename := reflect.New(v.Field(f.index).Type()).Elem(), !has(near) && !meant[near]
+			into, rename := reflect.New(v.FieldByIndex(f.index).Type()).Elem(), !has(near) && !meant[near]
 			if rename {
-				into = v.Field(f.index)
+				into = v.FieldByIndex(f.index)
 				d.path.Pop()
 				d.path.Push(near)
 			}
 			meant[near] = true
-			d.decode(c, f.shape, into)
+			d.field(c, f.shape.pick(n), into)
 			if rename {
 				c.Key = near // pointers into the recovered recipe use this name
 			}
@@ -350,8 +379,8 @@ func (d *decoder) object(n *jsonx.Node, o *object, v reflect.Value) {
 		d.path.Pop()
 	}
 	for _, f := range o.fields {
-		if f.shape.rule.required && seen[f.name] == nil && !meant[f.name] {
-			d.add(at(n), "missing-field", fmt.Sprintf("%s needs the field %q", objectNouns[o.name], f.name), f.shape.rule.hint())
+		if f.shape.rule.Required && seen[f.name] == nil && !meant[f.name] {
+			d.Add(at(n), "missing-field", fmt.Sprintf("%s needs the field %q", o.noun, f.name), f.shape.rule.hint())
 		}
 	}
 	for _, b := range o.bonds {
@@ -359,9 +388,33 @@ func (d *decoder) object(n *jsonx.Node, o *object, v reflect.Value) {
 	}
 }
 
+// other reports whether an object was decoded in another way.
+func (d *Decoder) other(n *jsonx.Node, v reflect.Value) bool {
+	if n.Kind != jsonx.Object {
+		return false
+	}
+	for _, f := range d.instead {
+		if f(d, n, v.Addr().Interface()) {
+			return true
+		}
+	}
+	return d.always != nil && d.always(d, n, v.Addr().Interface())
+}
+
+// field decodes a field of an object. A variant is a pointer to what it is.
+func (d *Decoder) field(n *jsonx.Node, s *shape, v reflect.Value) {
+	if v.Kind() != reflect.Interface {
+		d.decode(n, s, v)
+		return
+	}
+	p := reflect.New(s.of)
+	d.decode(n, s, p.Elem())
+	v.Set(p)
+}
+
 // unknown reports a field that o does not have and returns the one that was probably
 // meant.
-func (d *decoder) unknown(c *jsonx.Node, o *object) string {
+func (d *Decoder) unknown(c *jsonx.Node, o *object) string {
 	near := synonymOf(c.Key, o.names())
 	if near == "" {
 		near = nearest(c.Key, o.names())
@@ -372,7 +425,7 @@ func (d *decoder) unknown(c *jsonx.Node, o *object) string {
 	} else if inner := o.fieldsHolding(c.Key); inner != nil {
 		hint = "it is a field of " + quoted(inner)
 	}
-	d.add(c.KeyPos, "unknown-field", fmt.Sprintf("%s has no field %q", objectNouns[o.name], shorten(c.Key)), hint)
+	d.Add(c.KeyPos, "unknown-field", fmt.Sprintf("%s has no field %q", o.noun, shorten(c.Key)), hint)
 	return near
 }
 
@@ -387,33 +440,33 @@ func (o *object) fieldsHolding(name string) []string {
 	return found
 }
 
-func (d *decoder) checkConstraint(n *jsonx.Node, o *object, b constraint, seen map[string]*jsonx.Node, meant map[string]bool) {
-	if b.oneOf == nil {
-		if f := seen[b.field]; f != nil && f.Text == b.value && seen[b.needs] == nil && !meant[b.needs] {
-			d.add(f.Pos, "missing-field", fmt.Sprintf("%s %q needs the field %q", b.field, b.value, b.needs), "")
+func (d *Decoder) checkConstraint(n *jsonx.Node, o *object, b Constraint, seen map[string]*jsonx.Node, meant map[string]bool) {
+	if b.OneOf == nil {
+		if f := seen[b.Field]; f != nil && f.Text == b.Value && seen[b.Needs] == nil && !meant[b.Needs] {
+			d.Add(f.Pos, "missing-field", fmt.Sprintf("%s %q needs the field %q", b.Field, b.Value, b.Needs), "")
 		}
 		return
 	}
 	var present []string
 	guessed := false
-	for _, name := range b.oneOf {
+	for _, name := range b.OneOf {
 		if seen[name] != nil {
 			present = append(present, name)
 		}
 		guessed = guessed || meant[name]
 	}
-	kind := seen[b.kindField]
+	kind := seen[b.KindField]
 	switch {
 	case len(present) == 0 && guessed:
-	case len(present) == 0 && kind != nil && slices.Contains(b.oneOf, kind.Text):
-		d.add(kind.Pos, "step-kind", fmt.Sprintf("%s of type %q needs the field %q", objectNouns[o.name], kind.Text, kind.Text), "")
+	case len(present) == 0 && kind != nil && slices.Contains(b.OneOf, kind.Text):
+		d.Add(kind.Pos, "step-kind", fmt.Sprintf("%s of type %q needs the field %q", o.noun, kind.Text, kind.Text), "")
 	case len(present) == 0:
-		d.add(at(n), "step-kind", fmt.Sprintf("%s needs one of the fields %s", objectNouns[o.name], quoted(b.oneOf)), "")
+		d.Add(at(n), "step-kind", fmt.Sprintf("%s needs one of the fields %s", o.noun, quoted(b.OneOf)), "")
 	case len(present) > 1:
-		d.add(seen[present[1]].KeyPos, "step-kind",
-			fmt.Sprintf("%s has one of the fields %s, this one has %s", objectNouns[o.name], quoted(b.oneOf), strings.ReplaceAll(quoted(present), " or ", " and ")), "")
-	case kind != nil && kind.Text != present[0] && slices.Contains(b.oneOf, kind.Text):
-		d.add(kind.Pos, "step-kind", fmt.Sprintf("type %q does not fit: the step has the field %q", kind.Text, present[0]), "")
+		d.Add(seen[present[1]].KeyPos, "step-kind",
+			fmt.Sprintf("%s has one of the fields %s, this one has %s", o.noun, quoted(b.OneOf), strings.ReplaceAll(quoted(present), " or ", " and ")), "")
+	case kind != nil && kind.Text != present[0] && slices.Contains(b.OneOf, kind.Text):
+		d.Add(kind.Pos, "step-kind", fmt.Sprintf("type %q does not fit: the step has the field %q", kind.Text, present[0]), "")
 	}
 }
 
@@ -425,8 +478,8 @@ func at(n *jsonx.Node) jsonx.Pos {
 	return n.Pos
 }
 
-func (r rule) hint() string {
-	if text, ok := r.example.(string); ok {
+func (r Rule) hint() string {
+	if text, ok := r.Example.(string); ok {
 		return "for example " + strconv.Quote(text)
 	}
 	return ""

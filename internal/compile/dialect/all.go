@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !small
+
+package dialect
+
+import "github.com/roux-engine/roux/internal/compile/dag"
+
+var all = []*Dialect{recipes, {
+	Name: "dag", Form: dag.Form,
+	What:   "a recipe in the dag dialect: nodes and what they depend on",
+	decode: dag.Decode,
+}}

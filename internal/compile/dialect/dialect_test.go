@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dialect
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/form"
+)
+
+// TestX13_OtherDialectsAreNotAvailable: the keys of dialects that are not read are recognised and
+// not reported as unknown fields.
+func TestX13_OtherDialectsAreNotAvailable(t *testing.T) {
+	for _, text := range []string{
+		"workflow: {name: x, steps: []}", "nodes: []\nedges: []", "dialect: pipeline", "dialect: flow", `{"plan_definition": {"edges": []}}`,
+		"name: x\nsteps: [{recipe: {inline: {edges: []}}}]",
+	} {
+		_, _, diags := Parse("", []byte(text), form.Options{})
+		if len(diags) != 1 || diags[0].Code != fault.NotAvailable || !strings.Contains(diags[0].Msg, "does not read") || diags[0].Pos.Line == 0 {
+			t.Errorf("%s: %v, want one NOT_AVAILABLE", text, diags)
+		}
+	}
+}

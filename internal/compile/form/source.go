@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package form
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/yamlx"
+)
+
+// A Source is a text with the positions of its values. Pointers are JSON pointers from the root
+// of the text, as in Diagnostic.Pointer.
+type Source struct {
+	file string
+	tree *jsonx.Node // nil when the text could not be parsed
+	text *yamlx.Text
+	json []string // the lines of a JSON text; YAML splits lines differently
+
+	included []*Source // texts that this one includes
+
+	partial bool // a part of the text could not be read
+
+	// places are where what stands at a pointer of the model is in the text, with all below it;
+	// the rest is where the model has it. models is the reverse.
+	places, models map[string]string
+	edits          map[string][]Edit // of texts of the model, by pointer
+}
+
+// An Edit is a part of a text of the model that stands for another one of the source. Lengths and
+// places are in characters.
+type Edit struct {
+	At, Is, Was int // place and length in the model, length in the source
+}
+
+// Edit notes how a text of the model differs from that of the source.
+func (s *Source) Edit(pointer string, edits []Edit) {
+	if s.edits == nil {
+		s.edits = map[string][]Edit{}
+	}
+	s.edits[pointer] = edits
+}
+
+// original returns the place and length in the source of a part of a text of the model.
+func original(edits []Edit, offset, length int) (int, int) {
+	place := func(at int) int {
+		shift := 0
+		for _, e := range edits {
+			switch {
+			case at >= e.At+e.Is:
+				shift += e.Was - e.Is
+			case at > e.At:
+				return min(at+shift, e.At+shift+e.Was)
+			}
+		}
+		return at + shift
+	}
+	from := place(offset)
+	return from, max(place(offset+length)-from, min(1, length))
+}
+
+// Partial reports whether a part of the text could not be read at all; it may contain
+// what the rest lacks.
+func (s *Source) Partial() bool { return s.partial }
+
+func newSource(file string, data []byte, tree *jsonx.Node, yaml bool) *Source {
+	s := &Source{file: file, tree: tree}
+	if yaml {
+		s.text = yamlx.NewText(data)
+	} else {
+		s.json = strings.Split(string(data), "\n")
+	}
+	return s
+}
+
+// Include adds a text that this one includes, so that Format can show the
+// lines that diagnostics in it point at.
+func (s *Source) Include(other *Source) { s.included = append(s.included, other) }
+
+// Alias notes that what the model has at a pointer stands at another one in the text, with all
+// that is below it and has no alias of its own.
+func (s *Source) Alias(model, text string) {
+	if s.places == nil {
+		s.places, s.models = map[string]string{}, map[string]string{}
+	}
+	s.places[model], s.models[text] = text, model
+}
+
+// Pointer returns where in the text something is that the model has at a pointer.
+func (s *Source) Pointer(model string) string {
+	if s == nil {
+		return model
+	}
+	return translate(s.places, model)
+}
+
+// ModelPointer returns where the model has what is at a pointer of the text.
+func (s *Source) ModelPointer(text string) string {
+	for {
+		model := translate(s.models, text)
+		if model == text {
+			return model
+		}
+		text = model // what is within it may have been translated, and not what it is in
+	}
+}
+
+// translate replaces the longest part of a pointer that has an alias.
+func translate(aliases map[string]string, pointer string) string {
+	for at := len(pointer); at > 0 && len(aliases) > 0; at = strings.LastIndexByte(pointer[:at], '/') {
+		if to, ok := aliases[pointer[:at]]; ok {
+			return to + pointer[at:]
+		}
+	}
+	return pointer
+}
+
+// of returns the text in a file, or nil when it is not known.
+func (s *Source) of(file string) *Source {
+	if file == s.file {
+		return s
+	}
+	for _, o := range s.included {
+		if o.file == file {
+			return o
+		}
+	}
+	return nil
+}
+
+// File returns the file name of positions.
+func (s *Source) File() string { return s.file }
+
+// Line returns line n, from 1, without its line break, or "" when there is none.
+func (s *Source) Line(n int) string {
+	switch {
+	case s.text != nil:
+		return s.text.Line(n)
+	case n < 1 || n > len(s.json):
+		return ""
+	default:
+		return strings.TrimSuffix(s.json[n-1], "\r")
+	}
+}
+
+// Pos returns the position of a value that the model has at a pointer. If there is no value at the pointer, it returns
+// the position of the nearest enclosing value.
+func (s *Source) Pos(pointer string) fault.Pos {
+	n, _ := s.find(pointer)
+	if n == nil {
+		return fault.Pos{File: s.file}
+	}
+	return place(s.file, n.Pos)
+}
+
+// KeyPos returns the position of the name of a value, or that of the value if it has no
+// name.
+func (s *Source) KeyPos(pointer string) fault.Pos {
+	n, _ := s.find(pointer)
+	if n == nil {
+		return fault.Pos{File: s.file}
+	}
+	return place(s.file, at(n))
+}
+
+// PosIn returns a position inside a string: length characters from offset on, counted in
+// its value. It is exact for strings on one line, quoted or not, and for block scalars of
+// YAML; for others it is the position of the whole string.
+func (s *Source) PosIn(pointer string, offset, length int) fault.Pos {
+	n, exact := s.find(pointer)
+	if n == nil {
+		return fault.Pos{File: s.file}
+	}
+	whole := place(s.file, n.Pos)
+	offset, length = original(s.edits[pointer], offset, length)
+	if !exact || n.Kind != jsonx.String || offset < 0 || offset > utf8.RuneCountInString(n.Text) {
+		return whole
+	}
+	start, ok := s.locate(n, offset)
+	if !ok {
+		return whole
+	}
+	start.Len = max(1, length)
+	if end, ok := s.locate(n, offset+length); ok && end.Line == start.Line && end.Col > start.Col {
+		start.Len = end.Col - start.Col // escapes are longer in the text than in the value
+	} else if rest := utf8.RuneCountInString(s.Line(start.Line)) - start.Col + 1; length > 0 {
+		start.Len = max(1, min(start.Len, rest))
+	}
+	return start
+}
+
+// find returns the node at a pointer; exact is false when it is an enclosing node.
+func (s *Source) find(pointer string) (n *jsonx.Node, exact bool) {
+	if s.tree == nil {
+		return nil, false
+	}
+	pointer = s.Pointer(pointer)
+	for exact = true; ; exact = false {
+		if n = s.tree.Find(pointer); n != nil {
+			return n, exact
+		}
+		i := strings.LastIndexByte(pointer, '/')
+		if i < 0 {
+			return s.tree, false
+		}
+		pointer = pointer[:i]
+	}
+}
+
+// locate finds the position in the text of a character of a string's value.
+func (s *Source) locate(n *jsonx.Node, offset int) (fault.Pos, bool) {
+	pos := fault.Pos{File: s.file, Line: int(n.Pos.Line), Col: int(n.Pos.Col)}
+	switch n.Style {
+	case jsonx.Literal, jsonx.Folded:
+		return s.locateInBlock(n, offset)
+	case jsonx.Plain:
+		if utf8.RuneCountInString(n.Text) != int(n.Pos.Len) {
+			return pos, false
+		}
+		pos.Col += offset
+		return pos, true
+	}
+	raw := []rune(s.Line(pos.Line))
+	at := pos.Col - 1
+	if at >= len(raw) || at+int(n.Pos.Len) > len(raw) {
+		return pos, false
+	}
+	raw = raw[at : at+int(n.Pos.Len)]
+	if len(raw) < 2 || raw[0] != raw[len(raw)-1] {
+		return pos, false // the string continues on the next line
+	}
+	i := 1
+	for ; offset > 0 && i < len(raw)-1; offset-- {
+		i += escapeLength(raw[i:], n.Style)
+	}
+	pos.Col += i
+	return pos, offset == 0
+}
+
+// escapeLength returns how many characters of the text represent the first one of the
+// value.
+func escapeLength(raw []rune, style jsonx.Style) int {
+	switch {
+	case style == jsonx.Single && raw[0] == '\'':
+		return 2
+	case style == jsonx.Single || raw[0] != '\\' || len(raw) < 2:
+		return 1
+	}
+	switch raw[1] {
+	case 'x':
+		return 4
+	case 'u':
+		// A pair of surrogates is one character.
+		if len(raw) >= 12 && (raw[2] == 'd' || raw[2] == 'D') && strings.ContainsRune("89abAB", raw[3]) && raw[6] == '\\' {
+			return 12
+		}
+		return 6
+	case 'U':
+		return 10
+	default:
+		return 2
+	}
+}
+
+// locateInBlock walks a block scalar and its value in parallel. A mismatch means that
+// the indentation was guessed wrong.
+func (s *Source) locateInBlock(n *jsonx.Node, offset int) (fault.Pos, bool) {
+	line := int(n.Pos.Line) + 1
+	indent := -1
+	for l := line; l <= line+1000; l++ {
+		if text := s.Line(l); strings.TrimLeft(text, " ") != "" {
+			indent = len(text) - len(strings.TrimLeft(text, " "))
+			break
+		}
+	}
+	if indent < 0 {
+		return fault.Pos{}, false
+	}
+	// If the header gives the indentation, the value may begin with spaces.
+	lead := len(n.Text) - len(strings.TrimLeft(n.Text, "\n"))
+	indent -= len(n.Text[lead:]) - len(strings.TrimLeft(n.Text[lead:], " "))
+	row := func(l int) []rune {
+		text := []rune(s.Line(l))
+		return text[min(len(text), max(0, indent)):]
+	}
+	col, text := 0, row(line)
+	for _, c := range n.Text {
+		if offset == 0 {
+			break
+		}
+		offset--
+		switch {
+		case col < len(text) && text[col] == c:
+			col++
+		case col < len(text):
+			return fault.Pos{}, false
+		case c == '\n' && n.Style == jsonx.Folded && foldable(text) && len(row(line+1)) == 0 && foldable(s.below(line, row)):
+			// Folding removes the line break before empty lines.
+			line, col = line+2, 0
+			text = row(line)
+		case c == '\n', c == ' ' && n.Style == jsonx.Folded:
+			line, col = line+1, 0
+			text = row(line)
+		default:
+			return fault.Pos{}, false
+		}
+	}
+	return fault.Pos{File: s.file, Line: line, Col: max(0, indent) + col + 1}, offset == 0
+}
+
+// below returns the first line after n that is not empty, or nil.
+func (s *Source) below(n int, row func(int) []rune) []rune {
+	for l := n + 1; l <= n+1000; l++ {
+		if text := row(l); len(text) > 0 {
+			return text
+		}
+	}
+	return nil
+}
+
+// foldable reports whether line breaks next to a line of a folded scalar are removed:
+// those next to empty or further indented lines are not.
+func foldable(line []rune) bool { return len(line) > 0 && line[0] != ' ' && line[0] != '\t' }
