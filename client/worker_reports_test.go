@@ -25,7 +25,7 @@ func TestWorkerReportsBeforeTheResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newQueueServer(task("a"), task("b"))
 		s.after = func(op string, n int) bool { return op == "heartbeat" && n <= 2 } // it has the reports, but the worker does not know
-		var reporting sync.WaitGroup // neither ends, which sends reports, before the other has reported
+		var reporting sync.WaitGroup                                                 // neither ends, which sends reports, before the other has reported
 		reporting.Add(2)
 		w := startWorker(t, s, func(ctx context.Context, task *action.Task) (action.Result, error) {
 			task.Report.Progress(0.1, "begun")

@@ -354,6 +354,11 @@ func (c *Checker) leaves(b *book, next *entry, queue []occurrence, firings []fir
 	return nil
 }
 
+// passing are the codes of starts that may succeed a little later although nobody changes anything.
+var passing = map[string]bool{
+	"SERVICE_UNAVAILABLE": true, "STORE_FAILED": true, "STORE_FULL": true, "RATE_LIMITED": true, "STOPPING": true, "STALE_EPOCH": true,
+}
+
 // fate judges what has become of an occurrence, behind which others wait.
 func (c *Checker) fate(b *book, o occurrence, f firing, behind int) error {
 	run := b.runs[o.Name]
@@ -369,6 +374,9 @@ func (c *Checker) fate(b *book, o occurrence, f firing, behind int) error {
 	case "failed":
 		if run != "" {
 			return fmt.Errorf("%s failed with %s by its history, and has run %s", o.Name, f.Code, run)
+		}
+		if passing[f.Code] {
+			return fmt.Errorf("%s failed with %s, which passes: it is to be tried again", o.Name, f.Code)
 		}
 		if code, ok := b.refused[o.Name]; !ok || code != f.Code {
 			return fmt.Errorf("%s failed with %s by its history, and its start was answered %q", o.Name, f.Code, code)

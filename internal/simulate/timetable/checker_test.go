@@ -68,6 +68,9 @@ func TestRules(t *testing.T) {
 	fired := func(result string, n int64, count int, run string) string {
 		return fmt.Sprintf(`{"name":%q,"last":%q,"count":%d,"result":%q,"run":%q}`, name(n), name(n+int64(count)-1), count, result, run)
 	}
+	failed := func(n int64, code string) string {
+		return fmt.Sprintf(`{"name":%q,"last":%q,"count":1,"result":"failed","code":%q}`, name(n), name(n), code)
+	}
 	labels := func(n int64) map[string]string {
 		return map[string]string{labelSchedule: "s", labelOccurrence: name(n)}
 	}
@@ -88,6 +91,7 @@ func TestRules(t *testing.T) {
 		"is not active":                        {waits(1, 1), []string{waits(1), fired("skipped", 1, 1, "")}},
 		"while run a is active":                {waits(1, 1), "ask 1", "start 1 a", []string{waits(1), fired("started", 1, 1, "a")}, "at 2", waits(2, 2), "ask 2"},
 		"and its start was answered":           {waits(1, 1), []string{waits(1), fired("failed", 1, 1, "")}},
+		"which passes":                         {waits(1, 1), "ask 1", "refuse 1 STORE_FULL", []string{waits(1), failed(1, "STORE_FULL")}},
 		"no longer wait, and its history says": {waits(1, 1), waits(1)},
 		"it is paused, and has got to":         {record(`,"paused":1,"after":` + fmt.Sprint(created)), record(`,"paused":1,"after":` + fmt.Sprint(created+minute))},
 		"it is resumed after":                  {record(`,"paused":1,"after":` + fmt.Sprint(created)), "at 7", waits(5)},
@@ -136,6 +140,8 @@ func TestRules(t *testing.T) {
 			case "start":
 				active[run] = true
 				err = c.Started("a", labels(n), run, now)
+			case "refuse":
+				c.Refused("a", labels(n), run)
 			case "end":
 				clear(active)
 			case "cancel":
@@ -152,6 +158,80 @@ func TestRules(t *testing.T) {
 				} else {
 					err = write("s", text)
 				}
+			}
+		}
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+}
+
+// TestKeyRules: the same of the starts with a key. A step is a write of the key's record, or
+// something that happens to a run.
+func TestKeyRules(t *testing.T) {
+	const now = int64(1_767_225_600_000_000)
+	queue := func(requests ...string) string { // each is a name and its policy, or its delay in µs
+		var list, details []string
+		for _, r := range requests {
+			name, how, _ := strings.Cut(r, " ")
+			detail := fmt.Sprintf(`{"ifActive":%q}`, how)
+			if strings.HasPrefix(how, "+") {
+				detail = fmt.Sprintf(`{"ifActive":"queue","notBefore":%d}`, now+5*minute)
+			}
+			list = append(list, fmt.Sprintf(`{"name":%q,"at":%d}`, name, now))
+			details = append(details, fmt.Sprintf("%q:%s", name, detail))
+		}
+		return fmt.Sprintf(`{"id":"k","key":"k","queue":[%s],"requests":{%s}}`, strings.Join(list, ","), strings.Join(details, ","))
+	}
+	active := runs{}
+	for want, steps := range map[string][]string{
+		"": {queue("r1 queue"), "ask r1", "start r1 a", queue(), queue("r2 queue"), "end", "ask r2", "start r2 b", queue(), queue("r3 skip"), queue(),
+			queue("r4 queue"), queue("r5 cancelPrevious"), "cancel b", "end", "ask r5", "refuse r5 RECIPE_INVALID", queue(), queue("r6 +"), queue("r7 +"), "later", "ask r7", "start r7 c", queue(), "end", "delete"},
+		"waits without a request":                 {`{"id":"k","key":"k","queue":[{"name":"r1","at":1}]}`},
+		"two requests came at once":               {queue("r1 queue", "r2 queue")},
+		"and nothing has become of it":            {queue("r1 queue"), queue()},
+		"request r2 no longer waits":              {queue("r1 queue"), queue("r1 queue", "r2 skip"), queue("r1 queue")},
+		"request r1 no longer waits, and nothing": {queue("r1 queue"), queue("r2 +")},
+		"request r1 no longer waits":              {queue("r1 queue"), "ask r1", "refuse r1 STORE_FULL", queue()},
+		"is forgotten while":                      {queue("r1 queue"), "delete"},
+		"run \"a\" may be active":                 {queue("r1 queue"), "ask r1", "start r1 a", queue(), "delete"},
+		"while run a is active":                   {queue("r1 queue"), "ask r1", "start r1 a", queue(), queue("r2 queue"), "ask r2"},
+		"µs too early":                            {queue("r1 +"), "ask r1"},
+		"waits in the order":                      {queue("r1 queue"), queue("r1 queue", "r2 queue"), "ask r2"},
+		"I13":                                     {queue("r1 queue"), "ask r1", "start r1 a", "start r1 b"},
+		"its policy is":                           {queue("r1 queue"), "ask r1", "start r1 a", queue(), queue("r2 queue"), "cancel a"},
+		"and could start since":                   {queue("r1 queue"), "rest", "later", "rest"},
+	} {
+		clear(active)
+		c, clock := New(active), now
+		var err error
+		for _, step := range steps {
+			if err != nil {
+				t.Fatalf("%s: before its last step: %v", want, err)
+			}
+			var word, name, run string
+			_, _ = fmt.Sscan(step, &word, &name, &run)
+			labels := map[string]string{labelKey: "k", labelOccurrence: name}
+			switch word {
+			case "ask":
+				err = c.Asked("a", labels, clock)
+			case "refuse":
+				c.Refused("a", labels, run)
+			case "start":
+				active[run] = true
+				err = c.Started("a", labels, run, clock)
+			case "end":
+				clear(active)
+			case "cancel":
+				err = c.Cancels("a", name)
+			case "later":
+				clock += 10 * minute
+			case "rest":
+				err = c.Rests(clock)
+			case "delete":
+				err = c.Wrote(clock, []Write{{Account: "a", Kind: "start.key", ID: "k", Delete: true}})
+			default:
+				err = c.Wrote(clock, []Write{{Account: "a", Kind: "start.key", ID: "k", Data: []byte(step)}})
 			}
 		}
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

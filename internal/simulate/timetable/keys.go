@@ -47,7 +47,8 @@ func (c *Checker) takes(b *book, next *entry) error {
 		if has(next.Queue, o.Name) {
 			continue
 		}
-		_, refused := b.refused[o.Name]
+		code, refused := b.refused[o.Name]
+		refused = refused && !passing[code]
 		active := b.last != "" && !c.runs.Ended(b.account, b.last)
 		switch r := b.Requests[o.Name]; {
 		case b.runs[o.Name] != "", refused, r.IfActive == "skip" && active:
