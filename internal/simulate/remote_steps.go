@@ -130,9 +130,11 @@ func (f *remoteWorkers) releaseGrant(g *grant) {
 	}
 }
 
-// reportAgain lets a worker report a result that is late, or was reported before.
+// reportAgain lets a worker report a result that is late, or was reported before. It may contradict
+// itself, but it does not know later what it did not know of what the service has done.
 func (p *process) reportAgain(g *grant) {
-	if g.result == nil || p.w.remote.dice.IntN(3) == 0 {
+	before := g.result
+	if another := before == nil || p.w.remote.dice.IntN(3) == 0; another && (before == nil || before.Error == nil || !before.Error.OutcomeUnknown) {
 		g.result = p.w.drawResult(g)
 	}
 	p.leases.reportResult(g, "", g.token)
