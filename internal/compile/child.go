@@ -335,10 +335,13 @@ func resultFields(r *recipe.Recipe) (names []string, closed bool) {
 	}
 	bound := map[string]bool{}
 	if r.Result == "steps" {
+		closed = true
 		for _, s := range r.Steps {
-			bound[s.ID] = true
+			if closed = closed && s.ID != ""; s.ID != "" { // another one has an id that is generated
+				bound[s.ID] = true
+			}
 		}
-		return slices.Sorted(maps.Keys(bound)), true
+		return slices.Sorted(maps.Keys(bound)), closed
 	}
 	eachBinding(r.Steps, func(name string) { bound[name] = true })
 	return slices.Sorted(maps.Keys(bound)), true
@@ -395,24 +398,10 @@ func eachBinding(steps []*recipe.Step, fn func(name string)) {
 		if t := s.Transform; t != nil && t.OutputBinding != "" {
 			fn(t.OutputBinding)
 		}
-		for _, inner := range branches(s) {
+		for _, inner := range s.Scopes() {
 			eachBinding(inner, fn)
 		}
 	}
-}
-
-// branches returns the lists of steps in a step whose bindings are those of its scope.
-func branches(s *recipe.Step) (lists [][]*recipe.Step) {
-	if s.Condition != nil {
-		lists = append(lists, s.Condition.Then, s.Condition.Else)
-	}
-	if s.Parallel != nil {
-		lists = append(lists, s.Parallel.Branches...)
-	}
-	if s.OnError != nil && s.OnError.FallbackStep != nil {
-		lists = append(lists, []*recipe.Step{s.OnError.FallbackStep})
-	}
-	return lists
 }
 
 func hasStep(steps []*recipe.Step, id string) bool {

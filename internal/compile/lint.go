@@ -32,7 +32,7 @@ func (c *compiler) lintUnused(i int32) {
 	}
 	f := c.frameOf(st.Graph)
 	at := graphSlot{f, st.Slot}
-	if c.slotRead[at] || f == 0 && len(c.p.Outputs) == 0 {
+	if c.slotRead[at] || f == 0 && c.resultHasBindings() {
 		return
 	}
 	c.warn("unused-binding", c.valueAt(n.bindPtr), fmt.Sprintf("nothing reads %q", st.Bind), "use it, or remove the outputBinding")

@@ -14,7 +14,7 @@ func (c *compiler) markLive() {
 		if st.Slot != plan.None {
 			f := c.frameOf(st.Graph)
 			// Without outputs the result is every binding of the root (R41).
-			st.Keep = st.Keep || c.slotRead[graphSlot{f, st.Slot}] || f == 0 && len(c.p.Outputs) == 0
+			st.Keep = st.Keep || c.slotRead[graphSlot{f, st.Slot}] || f == 0 && c.resultHasBindings()
 		}
 	}
 	for g := range c.p.Graphs {
@@ -28,3 +28,6 @@ func (c *compiler) markLive() {
 		c.p.Steps[gr.Out].Keep = true
 	}
 }
+
+// resultHasBindings reports whether the result of a run may have what the steps bind.
+func (c *compiler) resultHasBindings() bool { return len(c.p.Outputs) == 0 && !c.p.OfSteps }

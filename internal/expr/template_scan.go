@@ -48,6 +48,21 @@ type token struct {
 	at   int    // where text begins, in bytes of the source
 }
 
+// A Span is a part of a text, in bytes.
+type Span struct{ From, To int }
+
+// Code returns the parts of a template that are code: what is in its placeholders and blocks. A text
+// whose delimiters do not fit has none.
+func Code(src string) (parts []Span) {
+	toks, _ := tokenize(src)
+	for _, t := range toks {
+		if t.kind != 't' {
+			parts = append(parts, Span{t.at, t.at + len(t.text)})
+		}
+	}
+	return parts
+}
+
 // tokenize splits a template into tokens. It drops comments; a dash inside a delimiter
 // removes the white space next to it.
 func tokenize(src string) ([]token, *Problem) {

@@ -8,6 +8,7 @@
 package dag
 
 import (
+	"cmp"
 	"encoding/json"
 	"reflect"
 	"slices"
@@ -24,12 +25,7 @@ type Workflow struct {
 	recipe.Head
 	Nodes []*Node `json:"nodes"`
 	recipe.Settings
-
-	Ptr string `json:"-"` // JSON pointer in the text
 }
-
-// SetPlace implements [form.Placed].
-func (w *Workflow) SetPlace(pointer string) { w.Ptr = pointer }
 
 // A Node is a step.
 type Node struct {
@@ -41,40 +37,29 @@ type Node struct {
 	TimeoutSeconds float64             `json:"timeout_seconds,omitempty"`
 	Retry          *recipe.RetryPolicy `json:"retry,omitempty"`
 	recipe.Common
-
-	Ptr string `json:"-"` // JSON pointer in the text
 }
-
-// SetPlace implements [form.Placed].
-func (n *Node) SetPlace(pointer string) { n.Ptr = pointer }
 
 // Decode decodes a document into the model, and reports what does not fit to d.
 func Decode(d *form.Decoder, n *jsonx.Node) *recipe.Recipe {
-	w := &Workflow{}
+	w, at := &Workflow{}, d.Pointer()
 	d.Decode(n, Form, w, step)
-	at := w.Ptr
 	r := &recipe.Recipe{Head: w.Head, Settings: w.Settings, Ptr: at}
-	r.Order = orElse(r.Order, "none")
-	r.OnUpstreamFailure = orElse(r.OnUpstreamFailure, "fail")
-	r.Result = orElse(r.Result, "steps")
+	r.Order = cmp.Or(r.Order, "none")
+	r.OnUpstreamFailure = cmp.Or(r.OnUpstreamFailure, "fail")
+	r.Result = cmp.Or(r.Result, "steps")
 	if r.ServiceRetry == nil {
 		r.ServiceRetry = &recipe.RetryPolicy{MaxAttempts: 3, InitialDelay: "1s", MaxDelay: "60s", BackoffMultiplier: 2}
 	}
 	d.Source().Alias(at+"/steps", at+"/nodes")
 	for i, node := range w.Nodes {
+		var st *recipe.Step // nil where there is no node, so that places stay
 		if node != nil {
-			r.Steps = append(r.Steps, node.step(d.Source(), at+"/steps/"+strconv.Itoa(i)))
+			st = node.step(d.Source(), at+"/steps/"+strconv.Itoa(i), at+"/nodes/"+strconv.Itoa(i))
 		}
+		r.Steps = append(r.Steps, st)
 	}
-	r.NameDashedIDs(d.Source())
+	nameDashedIDs(r, d.Source())
 	return r
-}
-
-func orElse(value, otherwise string) string {
-	if value == "" {
-		return otherwise
-	}
-	return value
 }
 
 // step decodes a step within a node: in a scope, or as a fallback. It may be written as a node, or
@@ -86,22 +71,22 @@ func step(d *form.Decoder, n *jsonx.Node, v any) bool {
 	}
 	var node Node
 	d.Object(n, Form, &node)
-	*st = *node.step(d.Source(), node.Ptr)
+	*st = *node.step(d.Source(), d.Pointer(), d.Pointer())
 	return true
 }
 
-// step returns the step that a node is. at is its pointer in the model.
-func (n *Node) step(src *form.Source, at string) *recipe.Step {
+// step returns the step that a node is. at is its pointer in the model, and text that in the text.
+func (n *Node) step(src *form.Source, at, text string) *recipe.Step {
 	st := &recipe.Step{ID: n.ID, Name: n.Name, DependsOn: n.Dependencies, RetryPolicy: n.Retry, Common: n.Common, Ptr: at}
 	if n.TimeoutSeconds > 0 {
 		st.Timeout = recipe.Duration(strconv.FormatFloat(n.TimeoutSeconds, 'f', -1, 64) + "s")
 	}
-	if at != n.Ptr {
-		src.Alias(at, n.Ptr)
+	if at != text {
+		src.Alias(at, text)
 	}
-	src.Alias(at+"/dependsOn", n.Ptr+"/dependencies")
-	src.Alias(at+"/retryPolicy", n.Ptr+"/retry")
-	src.Alias(at+"/timeout", n.Ptr+"/timeout_seconds")
+	src.Alias(at+"/dependsOn", text+"/dependencies")
+	src.Alias(at+"/retryPolicy", text+"/retry")
+	src.Alias(at+"/timeout", text+"/timeout_seconds")
 	kind := n.Handler
 	switch c := n.Config.(type) {
 	case *recipe.Condition:
@@ -128,12 +113,12 @@ func (n *Node) step(src *form.Source, at string) *recipe.Step {
 		if c, ok := c.(*map[string]json.RawMessage); ok {
 			st.Action.Parameters = *c
 		}
-		src.Alias(at+"/action/name", n.Ptr+"/handler")
-		src.Alias(at+"/action/version", n.Ptr+"/handler")
-		src.Alias(at+"/action/parameters", n.Ptr+"/config")
+		src.Alias(at+"/action/name", text+"/handler")
+		src.Alias(at+"/action/version", text+"/handler")
+		src.Alias(at+"/action/parameters", text+"/config")
 		return st
 	}
-	src.Alias(at+"/"+kind, n.Ptr+"/config")
+	src.Alias(at+"/"+kind, text+"/config")
 	return st
 }
 
@@ -156,12 +141,15 @@ func needConfig() (list []form.Constraint) {
 	return list
 }
 
+// handler is the pattern of handlers.
+var handler = form.Match(`^[^@\s]+(@[0-9]+(\.[0-9]+){0,2}(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?)?$`, `the name of an action such as "word-count", or with a version or range such as "word-count@1"`)
+
 type m = map[string]any
 
 // Form is how a workflow is written.
 var Form = form.New[Workflow](recipe.Table.With(&form.Table{
 	Rules: map[string]form.Rule{
-		"Head.name":    {Doc: "Name under which the workflow is registered and started.", Def: "that of the file", Pattern: form.Text, Example: "summarize"},
+		"Head.name":    {Doc: "Name under which the workflow is registered and started.", Def: "that of the file without its extensions", Pattern: form.Text, Example: "summarize"},
 		"Head.dialect": {Doc: "Dialect of the text; without it, the keys determine the dialect.", Def: "determined by the keys", Enum: []string{"dag"}, Example: "dag"},
 		"Settings.order": {
 			Doc: "Whether a node without dependencies waits for the node before it.", Def: "none", Enum: []string{"sequence", "none"}, Example: "none",
@@ -174,7 +162,7 @@ var Form = form.New[Workflow](recipe.Table.With(&form.Table{
 
 		"Node.id":      {Doc: "Name of the node for references, unique in the workflow.", Required: true, Pattern: recipe.ID, Example: "fetch"},
 		"Node.name":    {Doc: "Name of the node for people.", Def: "the id", Example: "Fetch the page"},
-		"Node.handler": {Doc: "What carries the node out: the name of an action, name@version, or a kind of step (condition, parallel, transform, loop, wait, fail, recipe).", Required: true, Pattern: form.Text, Example: "word-count"},
+		"Node.handler": {Doc: "What carries the node out: the name of an action, name@version, or a kind of step (condition, parallel, transform, loop, wait, fail, recipe).", Required: true, Pattern: handler, Example: "word-count"},
 		"Node.config": {
 			Doc: "The inputs of the action, or what the kind of step takes. Text in inputs may contain {{ templates }}.", Def: "no inputs", By: "handler", Cases: kinds, Example: m{"text": "{{ fetch.output }}"},
 		},

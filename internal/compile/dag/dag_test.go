@@ -149,4 +149,31 @@ func TestNamelessTexts(t *testing.T) {
 	if r == nil || r.Name != "daily" {
 		t.Errorf("%+v, %v", r, diags)
 	}
+	for _, file := range []string{"stdin", "body", "", "dir/.yaml"} { // texts that are in no file
+		if r, _, diags := dialect.Parse(file, []byte("nodes: [{id: a, handler: echo}]"), form.Options{}); r != nil || len(diags) != 1 || diags[0].Rule != "missing-field" || diags[0].Pos.Line != 1 {
+			t.Errorf("%q: %+v, %v", file, r, diags)
+		}
+	}
+}
+
+// TestResultOfSteps: a step that runs a workflow may take the outputs of its nodes, and nothing else;
+// what a generated id has is not known before.
+func TestResultOfSteps(t *testing.T) {
+	for text, want := range map[string]string{
+		"{nodes: [{id: a, handler: echo, config: {text: x}}]}":                        `has no output "b"`,
+		"{name: n, result: steps, steps: [{id: a, transform: {expression: '1'}}]}":    `has no output "b"`,
+		"{nodes: [{id: b, handler: echo, config: {text: x}}]}":                        "",
+		"{name: n, result: steps, steps: [{transform: {expression: '1'}}]}":           "",
+		"{name: n, steps: [{id: b, outputBinding: c, transform: {expression: '1'}}]}": `has no output "b"`,
+	} {
+		_, _, _, diags := compile.Source("test.yaml", []byte("name: outer\nsteps: [{id: s, recipe: {inline: "+text+", outputs: [b]}}]"), options())
+		if want == "" && compile.HasErrors(diags) || want != "" && (len(diags) == 0 || !strings.Contains(diags[0].Msg, want)) {
+			t.Errorf("%s: %v, want %q", text, diags, want)
+		}
+	}
+	// A binding that nothing reads is not part of such a result.
+	_, _, _, diags := compile.Source("test.yaml", []byte("nodes: [{id: a, handler: echo, config: {text: x}, outputBinding: unread}]"), options())
+	if len(diags) != 1 || diags[0].Rule != "unused-binding" {
+		t.Errorf("%v", diags)
+	}
 }

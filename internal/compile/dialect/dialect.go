@@ -34,37 +34,6 @@ type Dialect struct {
 	decode func(d *form.Decoder, n *jsonx.Node) *recipe.Recipe
 }
 
-// Schema returns the JSON Schema of the dialect, for editors. Recipes within a text may have any
-// dialect that this program reads.
-func (l *Dialect) Schema() []byte {
-	var choices []form.Choice
-	for _, c := range all {
-		choices = append(choices, form.Choice{Name: c.Name, Form: c.Form, When: c.says()})
-	}
-	return l.Form.Schema("Roux "+l.Name, "A text of Roux: "+l.What+".", choices)
-}
-
-type m = map[string]any
-
-// says is the schema of documents that are in this dialect, as [of] finds out; nil = all others are.
-func (l *Dialect) says() m {
-	if l == recipes {
-		return nil
-	}
-	has := func(key string) any { return m{"required": []string{key}} }
-	not := []any{m{"required": []string{"dialect"}, "properties": m{"dialect": m{"type": "string"}}}, has("steps")}
-	for _, key := range keys {
-		if key[1] == l.Name {
-			return m{"anyOf": []any{
-				m{"required": []string{"dialect"}, "properties": m{"dialect": m{"const": l.Name}}},
-				m{"required": []string{key[0]}, "not": m{"anyOf": not}},
-			}}
-		}
-		not = append(not, has(key[0]))
-	}
-	panic("dialect: " + l.Name + " has no key")
-}
-
 var recipes = &Dialect{
 	Name: "recipe", Form: recipe.Form,
 	What: "a recipe in the recipe dialect, also wrapped in plan_definition",
@@ -75,9 +44,24 @@ var recipes = &Dialect{
 	},
 }
 
-// All returns the dialects that this program reads. The first of them is that of a text that has
-// the keys of none.
+// marks are the fields at the top of texts that tell their dialect, also of those that this program
+// does not read. The first one that a text has counts.
+var marks = []struct{ key, dialect string }{{"steps", "recipe"}, {"workflow", "pipeline"}, {"edges", "flow"}, {"nodes", "dag"}}
+
+// All returns the dialects that this program reads, that of the recipes first.
 func All() []*Dialect { return slices.Clone(all) }
+
+// Of returns the dialect of a text, and that of the recipes if it cannot be read or is none of this
+// program's.
+func Of(file string, src []byte) *Dialect {
+	if tree, _ := form.Read(file, src, form.Options{MaxBytes: form.MaxBytes}); tree != nil {
+		name, _ := tell(form.Unwrapped(tree))
+		if l := named(name); l != nil {
+			return l
+		}
+	}
+	return recipes
+}
 
 // Parse reads a recipe in JSON or YAML. The recipe is nil when there are diagnostics; they are all
 // the problems of the text, in its order. The Source is never nil.
@@ -86,24 +70,16 @@ func Parse(file string, src []byte, opt form.Options) (*recipe.Recipe, *recipe.S
 	d.Always(within)
 	var r *recipe.Recipe
 	if tree != nil {
-		if r = decode(d, tree); r != nil && r.Name == "" && of(tree) != recipes {
-			r.Name = nameOf(file)
-		}
+		d.Document(tree, func(doc *jsonx.Node) {
+			if r = decode(d, doc); r != nil && r.Name == "" {
+				name(r, d, doc, file)
+			}
+		})
 	}
 	if diags := d.Diagnostics(); len(diags) > 0 {
 		return nil, recipe.NewSource(d.Source(), r), diags
 	}
 	return r, recipe.NewSource(d.Source(), nil), nil
-}
-
-// decode decodes a document in its dialect.
-func decode(d *form.Decoder, n *jsonx.Node) *recipe.Recipe {
-	l := of(n)
-	if l == nil {
-		unknown(d, n)
-		return nil
-	}
-	return l.decode(d, n)
 }
 
 // within decodes a recipe within a text, which has a dialect of its own.
@@ -112,32 +88,46 @@ func within(d *form.Decoder, n *jsonx.Node, v any) bool {
 	if !ok {
 		return false
 	}
-	if inner := decode(d, n); inner != nil {
-		*r = *inner
-	}
+	d.Document(n, func(doc *jsonx.Node) {
+		if inner := decode(d, doc); inner != nil {
+			*r = *inner
+		}
+	})
 	return true
 }
 
-// of returns the dialect of a document: what it says, or what its keys say. It returns nil when
-// that is a dialect which this program does not read.
-func of(n *jsonx.Node) *Dialect {
-	if w := n.Child("plan_definition"); w != nil {
-		n = w
+// decode decodes a document in its dialect; nil = this program does not read that.
+func decode(d *form.Decoder, n *jsonx.Node) *recipe.Recipe {
+	name, by := tell(n)
+	if l := named(name); l != nil {
+		return l.decode(d, n)
 	}
-	if tell := n.Child("dialect"); tell != nil && tell.Kind == jsonx.String {
-		if slices.Contains(names, tell.Text) {
-			return named(tell.Text)
-		}
-		return recipes // which reports it
+	var read []string
+	for _, l := range all {
+		read = append(read, strconv.Quote(l.Name))
 	}
-	if n.Child("steps") == nil {
-		for _, key := range keys {
-			if n.Child(key[0]) != nil {
-				return named(key[1])
+	d.Refuse(by, "dialect", fmt.Sprintf("%q says that this is the dialect %s, which this program does not read", by.Key, name),
+		"write it in the dialect "+strings.Join(read, " or "))
+	return nil
+}
+
+// tell returns the name of the dialect of a document, and the field that tells it. A text that tells
+// none is a recipe, and one that names another one too, which reports it.
+func tell(n *jsonx.Node) (dialect string, by *jsonx.Node) {
+	if by = n.Child("dialect"); by != nil && by.Kind == jsonx.String {
+		for _, m := range marks {
+			if m.dialect == by.Text {
+				return by.Text, by
 			}
 		}
+		return recipes.Name, by
 	}
-	return recipes
+	for _, m := range marks {
+		if by = n.Child(m.key); by != nil {
+			return m.dialect, by
+		}
+	}
+	return recipes.Name, nil
 }
 
 // named returns the dialect of that name, or nil when this program does not read it.
@@ -150,47 +140,16 @@ func named(name string) *Dialect {
 	return nil
 }
 
-// Of returns the dialect of a text as far as it can be read, and the dialect of the recipes
-// otherwise.
-func Of(file string, src []byte) *Dialect {
-	if tree, _ := form.Read(file, src, form.Options{MaxBytes: form.MaxBytes}); tree != nil {
-		if l := of(tree); l != nil {
-			return l
-		}
+// name gives a recipe that has no name that of its file without its extensions. A text that is in no
+// file needs one. The dialect of the recipes has reported that already.
+func name(r *recipe.Recipe, d *form.Decoder, doc *jsonx.Node, file string) {
+	if dialect, _ := tell(doc); dialect == recipes.Name {
+		return
 	}
-	return recipes
-}
-
-// names are those of all dialects, also of those that this program does not read.
-var names = []string{"recipe", "pipeline", "flow", "dag"}
-
-// keys are fields at the top of texts, and the dialects that have them. The first one counts.
-var keys = [][2]string{{"workflow", "pipeline"}, {"edges", "flow"}, {"nodes", "dag"}}
-
-// unknown reports that a text is in a dialect which this program does not read.
-func unknown(d *form.Decoder, n *jsonx.Node) {
-	if w := n.Child("plan_definition"); w != nil {
-		n = w
+	base := path.Base(file)
+	if stem, _, ok := strings.Cut(base, "."); ok && stem != "" {
+		r.Name = stem
+		return
 	}
-	at, name := n.Child("dialect"), ""
-	if at != nil {
-		name = at.Text
-	}
-	for _, key := range keys {
-		if c := n.Child(key[0]); at == nil && c != nil {
-			at, name = c, key[1]
-		}
-	}
-	var read []string
-	for _, l := range all {
-		read = append(read, strconv.Quote(l.Name))
-	}
-	d.Refuse(at, fault.NotAvailable, "dialect", fmt.Sprintf("%q is a key of the %s dialect, which this program does not read", at.Key, name),
-		"write it in the dialect "+strings.Join(read, " or "))
-}
-
-// nameOf is the name of a recipe whose text has none: that of its file without its extensions.
-func nameOf(file string) string {
-	name, _, _ := strings.Cut(path.Base(file), ".")
-	return name
+	d.Add(doc.Pos, "missing-field", `the text needs the field "name", because it is not in a file that gives it one`, `for example "summarize"`)
 }

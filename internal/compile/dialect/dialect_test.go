@@ -22,4 +22,7 @@ func TestX13_OtherDialectsAreNotAvailable(t *testing.T) {
 			t.Errorf("%s: %v, want one NOT_AVAILABLE", text, diags)
 		}
 	}
+	if _, _, diags := Parse("", []byte(`{"plan_definition": {"edges": []}}`), form.Options{}); diags[0].Pointer != "/plan_definition/edges" {
+		t.Errorf("%+v", diags)
+	}
 }

@@ -41,12 +41,11 @@ func (d *Decoder) Always(f Instead) { d.always = f }
 // Pointer returns the JSON pointer of what is being decoded.
 func (d *Decoder) Pointer() string { return d.path.Pointer() }
 
-// Refuse reports a field that cannot be used at all, with a code of its own.
-func (d *Decoder) Refuse(n *jsonx.Node, code fault.Code, rule, msg, hint string) {
+// Refuse reports a field that this program cannot use.
+func (d *Decoder) Refuse(n *jsonx.Node, rule, msg, hint string) {
 	d.path.Push(n.Key)
-	d.Add(n.KeyPos, rule, msg, hint)
+	d.report(fault.NotAvailable, n.KeyPos, rule, msg, hint)
 	d.path.Pop()
-	d.diags[len(d.diags)-1].Code = code
 }
 
 // maxKept bounds the problems kept while reading; at most MaxDiagnostics are returned.
@@ -54,9 +53,13 @@ const maxKept = 10_000
 
 // Add adds a problem at the place that is being decoded.
 func (d *Decoder) Add(pos jsonx.Pos, rule, msg, hint string) {
+	d.report(fault.RecipeInvalid, pos, rule, msg, hint)
+}
+
+func (d *Decoder) report(code fault.Code, pos jsonx.Pos, rule, msg, hint string) {
 	if len(d.diags) < maxKept {
 		d.diags = append(d.diags, fault.Diagnostic{
-			Code: fault.RecipeInvalid, Rule: rule, Msg: msg, Hint: hint,
+			Code: code, Rule: rule, Msg: msg, Hint: hint,
 			Pos: place(d.file, pos), Pointer: d.path.Pointer(),
 		})
 	}

@@ -3,6 +3,7 @@
 package form
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/roux-engine/roux/internal/yamlx"
@@ -11,17 +12,11 @@ import (
 // KeyOrder returns the order in which `roux fmt` writes the fields of a text: that of their
 // objects.
 func (f *Form) KeyOrder() *yamlx.Order {
-	o := orderOf(f.root, map[*object]*yamlx.Order{})
-	w := f.table.Wrapper
-	if w == "" {
-		return o
-	}
+	o := orderOf(&shape{form: formObject, object: f.shapes().root}, map[*object]*yamlx.Order{})
 	top := *o
-	top.Names = append([]string{w}, o.Names...)
-	top.Fields = map[string]*yamlx.Order{w: o}
-	for name, below := range o.Fields {
-		top.Fields[name] = below
-	}
+	top.Names = append([]string{wrapper}, o.Names...)
+	top.Fields = maps.Clone(o.Fields)
+	top.Fields[wrapper] = o
 	return &top
 }
 

@@ -98,32 +98,51 @@ func (d *Decoder) problem(p *jsonx.Error) fault.Diagnostic {
 	return diag
 }
 
-// Decode decodes a document, which may be in the wrapper of its form, into v, a pointer. It sets
-// what has no problem. The functions are asked about objects within this document, but not within
-// others that they decode.
+// wrapper is a field that may hold the whole document, as the only one of an object (X26).
+const wrapper = "plan_definition"
+
+// Unwrapped returns the document in a text, which may be in plan_definition.
+func Unwrapped(n *jsonx.Node) *jsonx.Node {
+	if w := n.Child(wrapper); w != nil {
+		return w
+	}
+	return n
+}
+
+// Document calls f with the document in a text, which may be in plan_definition: then nothing else is
+// beside it.
+func (d *Decoder) Document(n *jsonx.Node, f func(doc *jsonx.Node)) {
+	doc := Unwrapped(n)
+	if doc == n {
+		f(n)
+		return
+	}
+	for _, c := range n.Children {
+		if c.Key != wrapper {
+			d.path.Push(c.Key)
+			d.Add(c.KeyPos, "unknown-field", fmt.Sprintf("%q is not allowed beside %s", shorten(c.Key), wrapper), "move it into "+wrapper+", or remove it")
+			d.path.Pop()
+		}
+	}
+	d.path.Push(wrapper)
+	defer d.path.Pop()
+	f(doc)
+}
+
+// Decode decodes a document into v, a pointer to what the form is of, and sets what has no problem.
+// The functions are asked about objects within this document, but not within others that they
+// decode.
 func (d *Decoder) Decode(n *jsonx.Node, f *Form, v any, instead ...Instead) {
 	outer := d.instead
 	d.instead = instead
 	defer func() { d.instead = outer }()
-	if w := n.Child(f.table.Wrapper); w != nil {
-		for _, c := range n.Children {
-			if c.Key != w.Key {
-				d.path.Push(c.Key)
-				d.Add(c.KeyPos, "unknown-field", fmt.Sprintf("%q is not allowed beside %s", shorten(c.Key), w.Key), fmt.Sprintf("move it into %s, or remove it", w.Key))
-				d.path.Pop()
-			}
-		}
-		d.path.Push(w.Key)
-		defer d.path.Pop()
-		n = w
-	}
-	d.object(n, f.root.object, reflect.ValueOf(v).Elem())
+	d.Object(n, f, v)
 }
 
-// Object decodes an object into a *T, which is a struct of the form.
+// Object decodes an object into v, a pointer to one of the structs of the form.
 func (d *Decoder) Object(n *jsonx.Node, f *Form, v any) {
 	to := reflect.ValueOf(v).Elem()
-	d.object(n, find(f.root.object, to.Type().Name(), map[string]bool{}), to)
+	d.object(n, f.shapes().objects[to.Type()], to)
 }
 
 // Source returns the source of the text.
@@ -133,7 +152,8 @@ func (d *Decoder) Source() *Source { return d.src }
 func (d *Decoder) Diagnostics() []fault.Diagnostic {
 	if d.src.partial {
 		d.diags = slices.DeleteFunc(d.diags, func(diag fault.Diagnostic) bool {
-			return diag.Rule == "missing-field" && !strings.Contains(diag.Pointer, "/steps/") && !strings.Contains(diag.Pointer, "/nodes/") // it may be in the part that could not be read
+			inStep := slices.ContainsFunc(stepLists, func(list string) bool { return strings.Contains(diag.Pointer, "/"+list+"/") })
+			return diag.Rule == "missing-field" && !inStep // it may be in the part that could not be read
 		})
 	}
 	slices.SortStableFunc(d.diags, func(a, b fault.Diagnostic) int {

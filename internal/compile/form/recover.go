@@ -5,7 +5,6 @@ package form
 import (
 	"bytes"
 	"slices"
-	"strings"
 
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/yamlx"
@@ -68,7 +67,8 @@ func stepIndent(lines [][]byte) int {
 			}
 			return -1
 		}
-		found = found || slices.Contains(stepLists, strings.TrimSuffix(string(text), ":")) && bytes.HasSuffix(text, []byte(":"))
+		name, isKey := bytes.CutSuffix(text, []byte(":"))
+		found = found || isKey && slices.Contains(stepLists, string(name))
 	}
 	return -1
 }
@@ -104,16 +104,11 @@ func parsePrefix(src []byte, problems []*jsonx.Error, lim jsonx.Limits) *jsonx.N
 	return nil
 }
 
-// stepsOf finds the list of steps of a tree, which may be in a wrapper; nil = there is none.
+// stepsOf finds the list of steps of a tree, which may be in an object; nil = there is none.
 func stepsOf(tree *jsonx.Node) *jsonx.Node {
-	for _, name := range stepLists {
-		if list := tree.Child(name); list != nil {
-			return list
-		}
-	}
-	for _, w := range tree.Children {
+	for _, in := range append([]*jsonx.Node{tree}, tree.Children...) {
 		for _, name := range stepLists {
-			if list := w.Child(name); list != nil {
+			if list := in.Child(name); list != nil {
 				return list
 			}
 		}

@@ -21,13 +21,11 @@ type Table struct {
 	// Also are other structs as which an object may be written, by the name of the struct that it
 	// is decoded into; see [Decoder.Instead].
 	Also map[string]Also
-	// Wrapper may hold the whole document as the only field of an object; "" = none.
-	Wrapper string
 }
 
 // With returns a table that has the entries of t, and those of other where both have one.
 func (t *Table) With(other *Table) *Table {
-	sum := &Table{Rules: maps.Clone(t.Rules), Constraints: maps.Clone(t.Constraints), Nouns: maps.Clone(t.Nouns), Before: maps.Clone(t.Before), Also: other.Also, Wrapper: t.Wrapper}
+	sum := &Table{Rules: maps.Clone(t.Rules), Constraints: maps.Clone(t.Constraints), Nouns: maps.Clone(t.Nouns), Before: maps.Clone(t.Before), Also: other.Also}
 	maps.Copy(sum.Rules, other.Rules)
 	maps.Copy(sum.Constraints, other.Constraints)
 	maps.Copy(sum.Nouns, other.Nouns)

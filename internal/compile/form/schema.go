@@ -6,8 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
-	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/roux-engine/roux/internal/plan"
@@ -26,35 +24,30 @@ type Choice struct {
 // forms of choices, of which one has no When.
 func (f *Form) Schema(title, description string, choices []Choice) []byte {
 	defs := map[string]any{}
-	own := describer{defs: defs}
-	own.describe(f.root.object)
-	if choices != nil {
-		document := wrapped(f.table.Wrapper, map[string]any{"$ref": "#/$defs/unwrapped"})
-		document["type"], defs["document"] = "object", document
-		var chain map[string]any
-		for _, c := range choices {
-			d := describer{defs: defs, prefix: c.Name + "."}
-			if c.Form == f {
-				d = own
-			}
-			d.describe(c.Form.root.object)
-			if c.When == nil {
-				chain = d.ref(c.Form.root.object)
-			}
+	reference := func(c Choice) map[string]any {
+		d := describer{defs: defs, prefix: c.Name + "."}
+		if c.Form == f {
+			d.prefix = ""
 		}
-		for _, c := range choices {
-			d := describer{defs: defs, prefix: c.Name + "."}
-			if c.Form == f {
-				d = own
-			}
-			if c.When != nil {
-				chain = map[string]any{"if": c.When, "then": d.ref(c.Form.root.object), "else": chain}
-			}
-		}
-		defs["unwrapped"] = chain
+		root := c.Form.shapes().root
+		d.describe(root)
+		return d.ref(root)
 	}
-	doc := wrapped(f.table.Wrapper, own.ref(f.root.object))
-	doc["$schema"], doc["title"], doc["description"], doc["type"], doc["$defs"] = "https://json-schema.org/draft/2020-12/schema", title, description, "object", defs
+	var document map[string]any
+	for _, c := range choices {
+		if c.When == nil {
+			document = reference(c)
+		}
+	}
+	for _, c := range choices {
+		if c.When != nil {
+			document = map[string]any{"if": c.When, "then": reference(c), "else": document}
+		}
+	}
+	defs["unwrapped"] = document
+	defs["document"] = wrapped(map[string]any{"$ref": "#/$defs/unwrapped"})
+	doc := wrapped(reference(Choice{Form: f}))
+	doc["$schema"], doc["title"], doc["description"], doc["$defs"] = "https://json-schema.org/draft/2020-12/schema", title, description, defs
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -65,10 +58,11 @@ func (f *Form) Schema(title, description string, choices []Choice) []byte {
 	return b.Bytes()
 }
 
-// wrapped is the schema of a document that may be in a wrapper.
-func wrapped(wrapper string, doc map[string]any) map[string]any {
+// wrapped is the schema of a document that may be in plan_definition.
+func wrapped(doc map[string]any) map[string]any {
 	return map[string]any{
-		"if": map[string]any{"required": []string{wrapper}},
+		"type": "object",
+		"if":   map[string]any{"required": []string{wrapper}},
 		"then": map[string]any{
 			"properties":           map[string]any{wrapper: doc},
 			"additionalProperties": false,
@@ -239,154 +233,4 @@ func (b Constraint) schemas() []any {
 		}
 	}
 	return list
-}
-
-// described returns what a field is for, and its default.
-func (r Rule) described() string {
-	if r.Def == "" || r.Def == "none" {
-		return r.Doc
-	}
-	return r.Doc + " Default: " + r.Def + "."
-}
-
-// A Field is a field of the format, as in the reference.
-type Field struct {
-	Name, Doc, Takes string
-	Default          string // in words; "" of a required field
-	Example          string // the field and a value, as YAML
-	Required         bool
-}
-
-// Objects returns the names of the objects of the form, for [Form.Fields].
-func (f *Form) Objects() []string {
-	all := map[string]bool{}
-	var visit func(*shape)
-	visit = func(s *shape) {
-		if s.elem != nil {
-			visit(s.elem)
-		}
-		for _, c := range s.cases {
-			visit(c)
-		}
-		for o := s.object; o != nil && !all[o.name]; o = o.also {
-			all[o.name] = true
-			for _, f := range o.fields {
-				visit(f.shape)
-			}
-		}
-	}
-	visit(f.root)
-	return slices.Sorted(maps.Keys(all))
-}
-
-// Fields returns the fields of an object of the form (Recipe, Step, Loop, …), in the
-// order of the struct, or nil when there is no such object.
-func (f *Form) Fields(object string) []Field {
-	o := find(f.root.object, object, map[string]bool{})
-	if o == nil {
-		return nil
-	}
-	var list []Field
-	for _, f := range o.fields {
-		r := f.shape.rule
-		list = append(list, Field{
-			Name: f.name, Doc: r.Doc, Takes: f.shape.describe(), Default: r.Def, Example: f.name + ": " + flow(r.Example), Required: r.Required,
-		})
-	}
-	return list
-}
-
-// plainText matches text that YAML reads as text without quotes, also inside a list.
-var plainText = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_ .+*'()/<>=-]*$`)
-
-// flow formats an example as YAML on one line.
-func flow(v any) string {
-	switch x := v.(type) {
-	case string:
-		if plainText.MatchString(x) && x != "true" && x != "false" && x != "null" {
-			return x
-		}
-		return asJSON(x)
-	case map[string]any:
-		var parts []string
-		for _, k := range slices.Sorted(maps.Keys(x)) {
-			parts = append(parts, k+": "+flow(x[k]))
-		}
-		return "{" + strings.Join(parts, ", ") + "}"
-	case []any:
-		var parts []string
-		for _, e := range x {
-			parts = append(parts, flow(e))
-		}
-		return "[" + strings.Join(parts, ", ") + "]"
-	}
-	return asJSON(v)
-}
-
-// asJSON formats a value as JSON for people.
-func asJSON(v any) string {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		panic("form: an example is no JSON: " + err.Error()) // they are constants
-	}
-	return strings.TrimSpace(b.String())
-}
-
-// find finds an object of that name, o itself or below it.
-func find(o *object, name string, seen map[string]bool) *object {
-	if o == nil || seen[o.name] {
-		return nil
-	}
-	seen[o.name] = true
-	if o.name == name {
-		return o
-	}
-	for _, f := range o.fields {
-		for s := f.shape; s != nil; s = s.elem {
-			if found := find(s.object, name, seen); found != nil {
-				return found
-			}
-		}
-		for _, c := range f.shape.cases {
-			if found := find(c.object, name, seen); found != nil {
-				return found
-			}
-		}
-	}
-	return find(o.also, name, seen)
-}
-
-// describe describes a value of the shape in a few words.
-func (s *shape) describe() string {
-	switch {
-	case s.rule.Enum != nil:
-		return "`" + strings.Join(s.rule.Enum, "`, `") + "`"
-	case s.form == formVariant:
-		return "depends on `" + s.rule.By + "`"
-	case s.form == formDuration:
-		return "a duration"
-	case s.form == formBool:
-		return "true or false"
-	case s.form == formInt:
-		return "a whole number" + between(s)
-	case s.form == formNumber:
-		return "a number" + between(s)
-	case s.form == formList:
-		return "a list of " + s.elem.plural()
-	case s.form == formMap:
-		return "names and " + s.elem.plural()
-	case s.rule.Shape == JSONSchema:
-		return "a JSON Schema"
-	case s.rule.Shape == Amount:
-		return "credits, as a whole number or as text"
-	case s.rule.Toggle:
-		return "true, false or " + s.object.noun
-	case s.object != nil:
-		return s.object.noun
-	case s.form == formRaw:
-		return "any value"
-	}
-	return "text"
 }

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/roux-engine/roux/internal/jsonx"
 )
@@ -16,17 +17,24 @@ import (
 // A Form is how a kind of text is written: the fields of its objects, their types and their
 // rules.
 type Form struct {
-	root  *shape
-	table *Table
+	shapes func() *shapes // derived when a text is first read
 }
 
-// New derives the form of the texts that are decoded into a T from T and what table says of its
-// fields. It panics if a field has no rule.
+// shapes are what is derived from the types of a form.
+type shapes struct {
+	root    *object
+	objects map[reflect.Type]*object // the root and all below it
+}
+
+// New returns the form of the texts that are decoded into a T, a struct: what its types and the
+// table say of its fields. Its first use panics if a field has no rule.
 //
 // An embedded struct is part of the one that embeds it, and has rules of its own name.
 func New[T any](table *Table) *Form {
-	b := builder{table: table, seen: map[reflect.Type]*object{}}
-	return &Form{root: b.shape(reflect.TypeFor[T](), Rule{}), table: table}
+	return &Form{sync.OnceValue(func() *shapes {
+		b := builder{table: table, seen: map[reflect.Type]*object{}}
+		return &shapes{b.object(reflect.TypeFor[T]()), b.seen}
+	})}
 }
 
 // A valueKind is the kind of value that a field has.

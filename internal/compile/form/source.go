@@ -89,12 +89,7 @@ func (s *Source) Alias(model, text string) {
 }
 
 // Pointer returns where in the text something is that the model has at a pointer.
-func (s *Source) Pointer(model string) string {
-	if s == nil {
-		return model
-	}
-	return translate(s.places, model)
-}
+func (s *Source) Pointer(model string) string { return translate(s.places, model) }
 
 // ModelPointer returns where the model has what is at a pointer of the text.
 func (s *Source) ModelPointer(text string) string {

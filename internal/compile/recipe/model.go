@@ -276,6 +276,40 @@ type CreditEstimation struct {
 // A Duration is text in the syntax of definitions and flags; see [form.Duration].
 type Duration = form.Duration
 
+// Scopes returns the lists of steps in a step whose bindings are those of its scope: all but the
+// body of a loop.
+func (s *Step) Scopes() (lists [][]*Step) {
+	if s.Condition != nil {
+		lists = append(lists, s.Condition.Then, s.Condition.Else)
+	}
+	if s.Parallel != nil {
+		lists = append(lists, s.Parallel.Branches...)
+	}
+	if s.OnError != nil && s.OnError.FallbackStep != nil {
+		lists = append(lists, []*Step{s.OnError.FallbackStep})
+	}
+	return lists
+}
+
+// Each calls f for each step of the recipe, also for those within steps, but not for those of recipes
+// within it.
+func (r *Recipe) Each(f func(*Step)) { each(r.Steps, f) }
+
+func each(steps []*Step, f func(*Step)) {
+	for _, s := range steps {
+		if s == nil {
+			continue
+		}
+		f(s)
+		for _, inner := range s.Scopes() {
+			each(inner, f)
+		}
+		if s.Loop != nil {
+			each(s.Loop.Steps, f)
+		}
+	}
+}
+
 // SetPlace implements [form.Placed].
 func (r *Recipe) SetPlace(pointer string) { r.Ptr = pointer }
 

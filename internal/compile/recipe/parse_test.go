@@ -29,7 +29,7 @@ func Parse(file string, text []byte, opt Options) (*Recipe, *Source, []fault.Dia
 	var r *Recipe
 	if tree != nil {
 		r = &Recipe{}
-		d.Decode(tree, Form, r)
+		d.Document(tree, func(doc *jsonx.Node) { d.Decode(doc, Form, r) })
 	}
 	if diags := d.Diagnostics(); len(diags) > 0 {
 		return nil, NewSource(d.Source(), r), diags

@@ -243,7 +243,6 @@ var Table = &form.Table{
 		"Step":   {{"when", "action"}, {"dependsOn", "action"}, {"retryPolicy", "total_timeout"}, {"timeout", "total_timeout"}},
 		"Loop":   {{"maxConcurrency", "steps"}, {"failureStrategy", "steps"}},
 	},
-	Wrapper: "plan_definition",
 }
 
 // Form is how a recipe is written.

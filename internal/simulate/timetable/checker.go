@@ -354,8 +354,8 @@ func (c *Checker) leaves(b *book, next *entry, queue []occurrence, firings []fir
 	return nil
 }
 
-// passing are the codes of starts that may succeed a little later although nobody changes anything.
-var passing = map[string]bool{
+// transient are the codes of starts that may succeed a little later although nobody changes anything.
+var transient = map[string]bool{
 	"SERVICE_UNAVAILABLE": true, "STORE_FAILED": true, "STORE_FULL": true, "RATE_LIMITED": true, "STOPPING": true, "STALE_EPOCH": true,
 }
 
@@ -375,8 +375,8 @@ func (c *Checker) fate(b *book, o occurrence, f firing, behind int) error {
 		if run != "" && !c.runs.Removed(b.account, run) { // its removal frees the key of its start
 			return fmt.Errorf("%s failed with %s by its history, and has run %s", o.Name, f.Code, run)
 		}
-		if passing[f.Code] {
-			return fmt.Errorf("%s failed with %s, which passes: it is to be tried again", o.Name, f.Code)
+		if transient[f.Code] {
+			return fmt.Errorf("%s failed with %s, which is transient: it is to be tried again", o.Name, f.Code)
 		}
 		if code, ok := b.refused[o.Name]; !ok || code != f.Code {
 			return fmt.Errorf("%s failed with %s by its history, and its start was answered %q", o.Name, f.Code, code)

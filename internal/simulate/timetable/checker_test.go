@@ -91,7 +91,7 @@ func TestRules(t *testing.T) {
 		"is not active":                        {waits(1, 1), []string{waits(1), fired("skipped", 1, 1, "")}},
 		"while run a is active":                {waits(1, 1), "ask 1", "start 1 a", []string{waits(1), fired("started", 1, 1, "a")}, "at 2", waits(2, 2), "ask 2"},
 		"and its start was answered":           {waits(1, 1), []string{waits(1), fired("failed", 1, 1, "")}},
-		"which passes":                         {waits(1, 1), "ask 1", "refuse 1 STORE_FULL", []string{waits(1), failed(1, "STORE_FULL")}},
+		"which is transient":                   {waits(1, 1), "ask 1", "refuse 1 STORE_FULL", []string{waits(1), failed(1, "STORE_FULL")}},
 		"no longer wait, and its history says": {waits(1, 1), waits(1)},
 		"it is paused, and has got to":         {record(`,"paused":1,"after":` + fmt.Sprint(created)), record(`,"paused":1,"after":` + fmt.Sprint(created+minute))},
 		"it is resumed after":                  {record(`,"paused":1,"after":` + fmt.Sprint(created)), "at 7", waits(5)},

@@ -48,7 +48,7 @@ func (c *Checker) takes(b *book, next *entry) error {
 			continue
 		}
 		code, refused := b.refused[o.Name]
-		refused = refused && !passing[code]
+		refused = refused && !transient[code]
 		active := b.last != "" && !c.runs.Ended(b.account, b.last)
 		switch r := b.Requests[o.Name]; {
 		case b.runs[o.Name] != "", refused, r.IfActive == "skip" && active:
