@@ -238,7 +238,7 @@ func (c *core) deliver(in *input) error {
 			c.countLate(in) // its attempt was cancelled, or was lost when the run was loaded again
 		}
 		if !in.holding {
-			c.attempts.Free(id, false)
+			defer c.attempts.Free(id, false) // after the turn: its slots may be those of the job that it has submitted
 		}
 	}
 	if err != nil {
@@ -435,7 +435,7 @@ func (c *core) trackEvent(l *loadedRun, ev *journal.Event) {
 	case journal.EvNodeCharged:
 		c.spend(l, ev.Ref(), ev.Amount())
 	case journal.EvNodeSubmitted:
-		c.attempts.Park(&l.requests, ev.Ref())
+		c.attempts.Park(&l.requests, taskID{Key: l.key, Ref: ev.Ref(), Fence: journal.Fence{Gen: l.run.Generation(), Attempt: ev.Attempt}})
 	case journal.EvChildEnded:
 		c.purses.Freed(l.key.Account, &c.rootOf(l).claim)
 	case journal.EvRunExtended:

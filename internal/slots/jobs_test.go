@@ -23,7 +23,7 @@ func TestProbeThatSubmitsAJob(t *testing.T) {
 		probe, next := d.request(tg, Demand{}), d.request(tg, Demand{})
 		d.after(30 * second)
 		d.want("a probe", probe)
-		table.Park(&d.set, d.reqs[probe].Ref)
+		table.Park(&d.set, d.reqs[probe].ID())
 		d.want("the service has taken the job", next)
 		table.End(&d.set, d.reqs[next])
 		if req := d.set.Get(d.reqs[probe].Ref); req != nil {
@@ -36,6 +36,30 @@ func TestProbeThatSubmitsAJob(t *testing.T) {
 		if n := len(d.a.routes) + len(d.a.keys); n != 0 {
 			t.Errorf("%d routes and keys are kept for nothing", n)
 		}
+	}
+}
+
+// I22: an action that is told to stop may have submitted a job, for which its step waits: the job holds
+// the slots until it ends.
+func TestI22_StoppedAttemptSubmits(t *testing.T) {
+	d := newDesk(t, 100, Policy{Share: 0.5, Min: 2, Window: 10 * second, Open: 30 * second})
+	table := NewTable(100, func(*Request[int]) {})
+	table.Arbiter = d.a
+	one := Target{Account: "a", Action: "x", Keys: []Key{{Rule: &Rule{Name: "jobs", Concurrency: 1}, Text: "k"}}}
+	first, next := d.request(one, Demand{}), d.request(one, Demand{})
+	d.want("the only slot", first)
+	id := d.reqs[first].ID()
+	table.Launch(&d.set, id)
+	table.Stop(&d.set, id)
+	table.Park(&d.set, id)
+	table.Free(id, false) // its action has returned
+	d.want("the job holds it")
+	table.End(&d.set, d.set.Get(id.Ref))
+	d.want("its end is not durable")
+	table.Free(id, true)
+	d.want("it has ended", next)
+	if orphans, overdue := table.Away(); orphans+overdue != 0 || d.a.InUse() != 1 {
+		t.Errorf("%d orphans, %d overdue, %d slots in use", orphans, overdue, d.a.InUse())
 	}
 }
 

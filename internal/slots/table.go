@@ -169,9 +169,16 @@ func (t *Table[H]) Return(set *Set[H], id ID) {
 }
 
 // Park frees the slot of the engine that an attempt held which goes on as an external job. The
-// others stay taken until it ends.
-func (t *Table[H]) Park(set *Set[H], ref journal.Ref) {
-	if req := set.Get(ref); req != nil && !t.Arbiter.Part(req) {
+// others stay taken until it ends, also if its action was told to stop before it has submitted the
+// job.
+func (t *Table[H]) Park(set *Set[H], id ID) {
+	req := set.Get(id.Ref)
+	if stopped := t.overdue[id]; req == nil && stopped != nil {
+		delete(t.overdue, id)
+		set.add(stopped)
+		req = stopped
+	}
+	if req != nil && !t.Arbiter.Part(req) {
 		set.Remove(req)
 		t.Arbiter.Withdraw(req)
 	}
