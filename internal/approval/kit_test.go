@@ -81,8 +81,9 @@ func (w *world) tell(kind journal.JobChangeKind, id string, task *action.Task, e
 	changes := jobs.AppendChanges(nil, &journal.JobChange{
 		Kind: kind, Ref: journal.Ref{Step: 1}, Fence: journal.Fence{Gen: 1, Attempt: uint32(task.Attempt)},
 		Job: journal.Job{Provider: jobs.People, ID: id, Handle: handle}, Expires: expires,
-	}, jobs.Source{Key: store.Key{Account: task.Account, Run: task.Run}, Name: task.Step, Action: ActionName, Version: "1.0.0"}, time.Now().UnixMicro())
-	stored, err := w.put(context.Background(), changes...)
+	}, &jobs.Source{Key: store.Key{Account: task.Account, Run: task.Run}, Name: task.Step, Action: ActionName, Version: "1.0.0"}, time.Now().UnixMicro())
+	_, records := new(jobs.Unstored).Take(changes, false)
+	stored, err := w.put(context.Background(), records...)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ type ending struct {
 const retry = int64(time.Second / time.Microsecond)
 
 // Changed tells the manager which records of jobs a commit has changed. It does not block.
-func (m *Manager) Changed(changes []store.RecordChange) {
+func (m *Manager) Changed(changes []jobs.Change) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.stopped {
@@ -62,10 +62,8 @@ func (m *Manager) Changed(changes []store.RecordChange) {
 				m.nudge()
 			}
 		default:
-			if j, err := jobs.Decode(&c.Record); err == nil {
-				delete(m.waiting, id) // of an earlier attempt
-				m.expect(&j, 0)
-			}
+			delete(m.waiting, id) // of an earlier attempt
+			m.expect(c.Job, 0)
 		}
 	}
 }

@@ -111,7 +111,8 @@ func (h *History) Suspect(saved *store.Saved) (suspect bool, running int) {
 		case journal.EvNodeQueued, journal.EvNodeBlocked, journal.EvNodeStarted, journal.EvNodeRetried, journal.EvNodeLost:
 			open[ev.Ref()] = ev.Kind == journal.EvNodeStarted
 		case journal.EvNodeSubmitted:
-			open[ev.Ref()] = false // its job is counted by its row
+			job, err := ev.Job()
+			open[ev.Ref()] = err == nil && job.Provider == journal.Workers // other jobs are counted by their records
 		case journal.EvNodeCompleted, journal.EvNodeFailed, journal.EvNodeSkipped, journal.EvNodeCancelled, journal.EvNodeInvalidated:
 			delete(open, ev.Ref())
 		}

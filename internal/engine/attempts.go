@@ -83,8 +83,8 @@ func taken(req *slotRequest) (attempt *inFlight) {
 }
 
 // hold is Hold for an attempt of a run in memory.
-func (a *attempts) hold(l *loadedRun, id taskID, r *route, demand *slots.Demand, job bool) {
-	if req := a.Hold(&l.requests, id, r, job); req != nil {
+func (a *attempts) hold(l *loadedRun, id taskID, r *route, demand *slots.Demand, job, counted bool) {
+	if req := a.Hold(&l.requests, id, r, job, counted); req != nil {
 		req.Holder.loaded, req.Demand = l, demand
 	}
 }

@@ -41,9 +41,6 @@ func (p *pipeline) committed(verdicts []store.Verdict, err error) {
 		}
 		p.report(t)
 		p.observe(t, l)
-		if p.c.cfg.Jobs != nil {
-			p.c.jobs = append(p.c.jobs, t.Records...)
-		}
 		if t.Run == "" {
 			p.c.frames = append(p.c.frames, feed.Published{Key: t.Key, Changed: true})
 			continue
@@ -53,6 +50,7 @@ func (p *pipeline) committed(verdicts []store.Verdict, err error) {
 			p.c.frames = append(p.c.frames, feed.Published{Key: t.Key, Head: t.Head})
 			continue
 		}
+		p.c.tellJobs(l)
 		l.committing, l.start = false, nil
 		if t.Head != nil {
 			l.unended.Store(t.Head.Ended == 0)
@@ -235,7 +233,7 @@ func (p *pipeline) refused(b *batch, t *store.Transition, l *loadedRun, v store.
 	if _, err := p.c.residency.get(t.Key); err != nil {
 		p.c.cfg.Logger.Error("the run could not be loaded again", "run", t.Run, "err", err)
 		if !store.Permanent(err) {
-			p.c.residency.alarms.push(alarm{at: p.c.now + maxBackoff, key: t.Key})
+			p.c.residency.alarms.Push(alarm{At: p.c.now + maxBackoff, Key: t.Key})
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/feed"
+	"github.com/roux-engine/roux/internal/jobs"
 	"github.com/roux-engine/roux/internal/limits"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/program"
@@ -74,7 +75,7 @@ type Config struct {
 	Called func(a *action.Action, provider, model string) (service, called, queue string)
 	// Jobs is told which records of external jobs a commit has changed. It must not block.
 	// Default: nobody is.
-	Jobs func([]store.RecordChange)
+	Jobs func([]jobs.Change)
 
 	// Moderators are those that steps may demand. Default: none.
 	Moderators program.Moderators

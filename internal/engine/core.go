@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/admission"
 	"github.com/roux-engine/roux/internal/feed"
+	"github.com/roux-engine/roux/internal/jobs"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/machine"
@@ -73,8 +74,8 @@ type core struct {
 
 	effects []effect
 	frames  []feed.Published
-	watched []feed.Observed      // like frames, for Config.Observer
-	jobs    []store.RecordChange // like frames, for Config.Jobs
+	watched []feed.Observed // like frames, for Config.Observer
+	jobs    []jobs.Change   // like frames, for Config.Jobs
 
 	observer turnObserver // nil outside of simulations
 }

@@ -119,7 +119,8 @@ func (r *recovery) nextSuspect() {
 			return
 		}
 	}
-	if r.suspects = r.suspects[1:]; len(r.suspects) == 0 || r.inherited[r.suspects[0]].running == 0 {
+	r.suspects = r.suspects[1:]
+	if !slices.ContainsFunc(r.suspects, func(k store.Key) bool { return r.inherited[k].running > 0 }) {
 		r.c.attempts.Arbiter.Unreserve()
 	}
 	if h, ok := r.inherited[key]; ok {

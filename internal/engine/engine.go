@@ -90,6 +90,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		e.cancel()
 		return nil, err
 	}
+	e.tellJobs()
 	e.core.ctx = e.ctx
 	e.cleaner.Epoch = e.core.epoch
 	e.background.Go(e.commitLoop)
@@ -275,14 +276,19 @@ func (e *Engine) releaseEffects() {
 		clear(c.frames)
 		c.frames = c.frames[:0]
 	}
-	if len(c.jobs) > 0 {
-		e.cfg.Jobs(c.jobs)
-		c.jobs = nil
-	}
+	e.tellJobs()
 	if len(c.watched) > 0 {
 		e.cfg.Observer.Durable(c.watched)
 		clear(c.watched)
 		c.watched = c.watched[:0]
+	}
+}
+
+// tellJobs passes on what has become durable of external jobs.
+func (e *Engine) tellJobs() {
+	if len(e.core.jobs) > 0 {
+		e.cfg.Jobs(e.core.jobs)
+		e.core.jobs = nil
 	}
 }
 

@@ -32,6 +32,17 @@ func (o *outside) waiting(provider string) map[string]*jobs.Job {
 	if err != nil {
 		o.t.Fatal(err)
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for id, j := range o.unstored {
+		if j.Provider != provider {
+			continue
+		}
+		if all[j.Run] != nil {
+			o.t.Errorf("task %s of %s has a record, and is said to have none", id, j.Run)
+		}
+		all[j.Run] = j
+	}
 	return all
 }
 
@@ -227,7 +238,7 @@ func TestF16_HandOnReplyLost(t *testing.T) {
 
 func handOnReplyLost(t *testing.T, fate memory.Outcome) {
 	s := newService()
-	o := openOutside(t, memory.New(onceAt(jobs.KindJob, true, fate)), s, remoteSlots, tasks())
+	o := openOutside(t, memory.New(onceAt(jobs.KindJob, false, fate)), s, remoteSlots, tasks())
 	run := start(t, o.Engine, planOf(t, remoteThenNoop, tasks(), noop()), nil)
 	synctest.Wait()
 	id, err := o.submitted(o.waiting(jobs.Workers)[run])

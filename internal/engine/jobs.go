@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/limits"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/program"
+	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/worker"
 )
 
@@ -133,26 +134,69 @@ func (c *core) noteJobs(l *loadedRun, changes []journal.JobChange) {
 	c.pipeline.building.urgent = true
 	for i := range changes {
 		ch := &changes[i]
-		of := jobs.Source{Key: l.key, Name: journal.StepPath(l.run.Plan(), ch.Ref)}
-		if _, k := l.run.Calls(ch.Ref.Step); k >= 0 && int(k) < len(l.run.Start().Pins) {
-			pin := &l.run.Start().Pins[k]
-			of.Action, of.Version, of.Pinned = pin.Name, pin.Version, pin.Provider
-			if ch.Kind == journal.JobSubmitted {
-				route, _ := c.routeOf(l, ch.Ref)
-				of.Service, of.Limits = route.Service(), limits.Named(route.Keys())
-			}
+		var route *route
+		if ch.Kind == journal.JobSubmitted {
+			route, _ = c.routeOf(l, ch.Ref)
 		}
-		l.jobs = jobs.AppendChanges(l.jobs, ch, of, c.now)
+		l.jobs = jobs.AppendChanges(l.jobs, ch, l.jobSource(ch.Ref, route), c.now)
 	}
 }
 
-// adoptJobs counts the slots of the jobs that a run waits for which comes into memory.
-func (c *core) adoptJobs(l *loadedRun) {
-	l.run.EachJob(func(ref journal.Ref, fence journal.Fence, _, _ string) {
-		if route, demand := c.routeOf(l, ref); route.Bounded() {
-			c.attempts.hold(l, taskID{Key: l.key, Ref: ref, Fence: fence}, route, demand, true)
+// jobSource is what is known of a job that a step waits for, with the limits that it has passed.
+func (l *loadedRun) jobSource(ref journal.Ref, passed *route) *jobs.Source {
+	of := &jobs.Source{Key: l.key, Name: journal.StepPath(l.run.Plan(), ref)}
+	if _, k := l.run.Calls(ref.Step); k >= 0 && int(k) < len(l.run.Start().Pins) {
+		pin := &l.run.Start().Pins[k]
+		of.Action, of.Version, of.Pinned = pin.Name, pin.Version, pin.Provider
+		if passed != nil {
+			of.Service, of.Limits = passed.Service(), limits.Named(passed.Keys())
+		}
+	}
+	return of
+}
+
+// tellJobs tells of the jobs of a run what has become durable.
+func (c *core) tellJobs(l *loadedRun) {
+	if c.cfg.Jobs != nil {
+		c.jobs = append(c.jobs, l.told...)
+	}
+	l.told = nil
+}
+
+// findUnstored finds those jobs of a run that have no record. A run that is suspended has none.
+func (m *residency) findUnstored(l *loadedRun) (err error) {
+	l.run.EachJob(func(j *machine.OpenJob) {
+		if key := jobs.Key(j.Provider, j.ID); err == nil && jobs.MayBeUnstored(j.Provider, j.Fence) {
+			_, failed := m.c.cfg.Store.Record(m.c.ctx, key)
+			switch {
+			case errors.Is(failed, fault.RecordNotFound):
+				l.unstored.Add(&jobs.Job{Provider: j.Provider, ID: j.ID})
+			case store.Transient(failed):
+				err = failed
+			}
 		}
 	})
+	return err
+}
+
+// adoptJobs counts the slots of the jobs that a run waits for which comes into memory, and tells of those
+// that have no record. With found another process may have told of them before.
+func (c *core) adoptJobs(l *loadedRun, found bool) {
+	l.run.EachJob(func(j *machine.OpenJob) {
+		route, demand := c.routeOf(l, j.Ref)
+		unstored := l.unstored.Has(j.Provider, j.ID)
+		if route.Bounded() {
+			c.attempts.hold(l, taskID{Key: l.key, Ref: j.Ref, Fence: j.Fence}, route, demand, true, !unstored)
+		}
+		if unstored {
+			ch := journal.JobChange{Kind: journal.JobSubmitted, Ref: j.Ref, Fence: j.Fence, Job: journal.Job{Provider: j.Provider, ID: j.ID}, Expires: j.Expires}
+			l.told, _ = l.unstored.Take(jobs.AppendChanges(l.told, &ch, l.jobSource(j.Ref, route), j.Since), false)
+		}
+	})
+	for i := range l.told {
+		l.told[i].Found = found
+	}
+	c.tellJobs(l)
 }
 
 // countJobs counts the slots that external jobs hold. Those of runs in memory are found again when

@@ -134,6 +134,9 @@ type outside struct {
 	st     *memory.Store
 	keeper *jobs.Keeper
 	stop   func()
+
+	mu       sync.Mutex
+	unstored map[string]*jobs.Job // that have no record, by id
 }
 
 func openOutside(t *testing.T, st *memory.Store, s *service, cfg Config, actions ...*action.Action) *outside {
@@ -143,7 +146,7 @@ func openOutside(t *testing.T, st *memory.Store, s *service, cfg Config, actions
 
 func openServed(t *testing.T, st *memory.Store, s *service, svc action.Service, cfg Config, actions ...*action.Action) *outside {
 	t.Helper()
-	o := &outside{t: t, st: st, svc: s}
+	o := &outside{t: t, st: st, svc: s, unstored: map[string]*jobs.Job{}}
 	o.keeper = jobs.New(jobs.Config{Records: st, Logger: testLog(t),
 		Put: func(ctx context.Context, c ...store.RecordChange) ([]store.Record, error) {
 			return o.PutRecords(ctx, c...)
@@ -164,7 +167,7 @@ func openServed(t *testing.T, st *memory.Store, s *service, svc action.Service, 
 			return nil
 		},
 	})
-	cfg.Jobs = o.keeper.Changed
+	cfg.Jobs = o.changed
 	submit := s.submits()
 	submit.Provider = "acme"
 	o.Engine = openEngine(t, st, cfg, append(actions, submit, noop())...)

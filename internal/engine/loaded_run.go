@@ -8,6 +8,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/feed"
+	"github.com/roux-engine/roux/internal/jobs"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/list"
 	"github.com/roux-engine/roux/internal/machine"
@@ -47,12 +48,13 @@ type loadedRun struct {
 
 	requests requestSet
 	claim    purse.Claim // on its account, if that pays
+	unstored jobs.Unstored
 	admitting
 	routes    []*route // by plan action; nil = it depends on more
 	throttled bool     // one of its routes is, see slots.Route
 
-	timer   *timerHandle // nil until the run has an alarm
-	alarm   int64        // time of its valid alarm; 0 = none
+	timer   *timer // nil until the run has an alarm
+	alarm   int64  // time of its valid alarm; 0 = none
 	touched int64
 	age     list.Link[loadedRun] // in residency.recent
 }
@@ -68,16 +70,17 @@ type storedState struct {
 
 // changes are what the next batch must write of a run.
 type changes struct {
-	dirty      bool                 // in the batch under construction
-	from       int                  // while dirty: where the frames of that batch begin in tail
-	first      uint64               // while dirty: the first event of those frames
-	committing bool                 // in the batch being committed
-	version    uint32               // incremented by every touch
-	encoded    uint32               // version when last encoded
-	compact    bool                 // encode with a compaction
-	suspending bool                 // encode with a suspension
-	forceHead  bool                 // encode with a head row
-	jobs       []store.RecordChange // what becomes of its external jobs
+	dirty      bool          // in the batch under construction
+	from       int           // while dirty: where the frames of that batch begin in tail
+	first      uint64        // while dirty: the first event of those frames
+	committing bool          // in the batch being committed
+	version    uint32        // incremented by every touch
+	encoded    uint32        // version when last encoded
+	compact    bool          // encode with a compaction
+	suspending bool          // encode with a suspension
+	forceHead  bool          // encode with a head row
+	jobs       []jobs.Change // what becomes of its external jobs
+	told       []jobs.Change // while committing: what is then durable of that
 }
 
 // settled reports whether nothing will happen to the run unless it is requested.
@@ -141,6 +144,8 @@ func (m *residency) rebuild(saved *store.Saved) (l *loadedRun, err error) {
 	l.unended.Store(l.ended == 0)
 	if saved.Suspension != nil {
 		l.suspended, l.wakeAt = true, saved.Suspension.WakeAt
+	} else if err := m.findUnstored(l); err != nil {
+		return nil, err
 	}
 	if saved.Last > saved.Chunked {
 		l.tail, err = journal.FramesAfter(saved.Tail, saved.Chunked)

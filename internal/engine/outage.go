@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/alarms"
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
@@ -55,7 +56,7 @@ func (r *recovery) unloadAll() {
 		r.c.residency.drop(l)
 	}
 	r.c.attempts.UnloadOverdue()
-	r.c.residency.alarms = alarms{}
+	r.c.residency.alarms = alarms.Queue[loadedRun]{}
 	r.c.residency.quiet = nil
 	r.c.residency.horizon = 0
 	r.c.purses.Reset()
@@ -128,17 +129,18 @@ func (r *recovery) reload() bool {
 		}
 		return nil
 	})
+	r.reserve()
 	if err == nil {
 		err = r.listQueued()
 	}
-	written, told := map[store.Key]bool{}, []store.RecordChange(nil)
+	written, told := map[store.Key]bool{}, []*loadedRun(nil)
 	for _, b := range r.lostBatches {
 		for i := range b.transitions {
 			if t := &b.transitions[i]; err == nil {
 				var is bool
 				is, err = r.wasWritten(t)
-				if written[t.Subject()] = is; is && r.c.cfg.Jobs != nil {
-					told = append(told, t.Records...)
+				if written[t.Subject()] = is; is && b.runs[i] != nil {
+					told = append(told, b.runs[i])
 				}
 			}
 		}
@@ -183,7 +185,9 @@ func (r *recovery) reload() bool {
 	}
 	r.lostBatches = nil
 	r.stalled = nil
-	r.c.jobs = append(r.c.jobs, told...)
+	for _, l := range told {
+		r.c.tellJobs(l)
+	}
 	// A lost batch may have been written without being published, and its events may be
 	// the last ones of their runs. The zero Published makes watchers read the journal.
 	r.c.frames = append(r.c.frames, feed.Published{})

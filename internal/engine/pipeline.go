@@ -114,8 +114,9 @@ func (p *pipeline) transition(b *batch, l *loadedRun) {
 		head := l.head
 		t.Head = &head
 	}
-	if len(l.jobs) > 0 {
-		t.Records, t.RecordsAt, l.jobs = l.jobs, p.c.now, nil
+	if len(l.jobs) > 0 || l.suspending {
+		l.told, t.Records = l.unstored.Take(l.jobs, l.suspending)
+		t.RecordsAt, l.jobs = p.c.now, nil
 	}
 	if l.suspending {
 		t.Suspension = &store.Suspension{WakeAt: l.run.NextDue()}

@@ -128,7 +128,7 @@ func (r *recovery) release(key store.Key) error {
 		r.c.reclassify(l, admission.ClassOfRun(l.run.Last(), l.run.Status()))
 	}
 	r.c.residency.add(l)
-	r.c.adoptJobs(l)
+	r.c.adoptJobs(l, true)
 	r.c.attempts.EndOrphans(key)
 	l.forceHead, l.released = true, true
 	r.c.pipeline.touch(l, l.run.Last()+1)

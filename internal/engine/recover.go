@@ -206,7 +206,7 @@ func (r *recovery) adoptAttempts(l *loadedRun) {
 		id := taskID{Key: l.key, Ref: ref, Fence: fence}
 		if r.c.attempts.Orphaned(id) || !l.run.Ending(ref) { // a child run beside it may need the slot to end
 			route, demand := r.c.routeOf(l, ref)
-			r.c.attempts.hold(l, id, route, demand, false)
+			r.c.attempts.hold(l, id, route, demand, false, false)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/admission"
+	"github.com/roux-engine/roux/internal/alarms"
 	"github.com/roux-engine/roux/internal/list"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -23,7 +24,7 @@ type residency struct {
 	// selected are the runs that were in memory, if there is a Config.Select.
 	selected map[store.Key]bool
 
-	alarms  alarms
+	alarms  alarms.Queue[loadedRun]
 	horizon int64 // suspended runs that are due until then have an alarm
 
 	quiet       []quietRun // quiet since their last commit, oldest first; may contain stale entries
@@ -135,10 +136,11 @@ func (m *residency) admit(saved *store.Saved) (*loadedRun, error) {
 		return nil, store.QuarantinedError(saved.Head.Run, err.Error())
 	}
 	m.advanceClock(l, saved.Head)
+	inherited, found := m.c.recovery.inherited[l.key]
 	l.interrupted = len(m.c.recovery.inherited) > 0 && m.c.recovery.lostAttempts(l)
 	m.c.loadedClass(l, &saved.Head)
 	m.add(l)
-	m.c.adoptJobs(l)
+	m.c.adoptJobs(l, found && inherited.last == l.run.Last())
 	if status := l.run.Status(); l.head.Status != status.String() || (l.head.Ended != 0) != status.Terminal() {
 		m.c.cfg.Logger.Warn("the head of a run lags behind its journal; the journal counts", "run", l.key.Run, "head", l.head.Status, "journal", status.String())
 		m.c.pipeline.touch(l, l.run.Last()+1)
@@ -202,9 +204,9 @@ func (m *residency) drop(l *loadedRun) {
 	m.runsMu.Unlock()
 	m.recent.Remove(&l.age)
 	if l.timer != nil {
-		l.timer.l = nil
+		l.timer.Of = nil
 		if l.alarm != 0 {
-			m.alarms.noteDead()
+			m.alarms.NoteDead()
 		}
 	}
 	m.c.purses.Withdraw(l.key.Account, &l.claim)
@@ -231,13 +233,13 @@ func (m *residency) arm(l *loadedRun) {
 // armAt sets the run's valid alarm to `at`.
 func (m *residency) armAt(l *loadedRun, at int64) {
 	if l.timer == nil {
-		l.timer = &timerHandle{l: l}
+		l.timer = &timer{Of: l}
 	}
 	before := l.alarm
 	l.alarm = at
-	l.timer.valid = m.alarms.push(alarm{at: at, timer: l.timer})
+	l.timer.Valid = m.alarms.Push(alarm{At: at, Timer: l.timer})
 	if before != 0 {
-		m.alarms.noteDead()
+		m.alarms.NoteDead()
 	}
 }
 

@@ -58,6 +58,7 @@ func OpenStage(ctx context.Context, cfg Config, programs *program.Cache, now int
 	if err := e.core.recovery.open(e.now()); err != nil {
 		return nil, err
 	}
+	e.tellJobs()
 	e.cleaner.Epoch = e.core.epoch
 	e.clock.AtLeast(e.core.now)
 	return s, nil
@@ -278,12 +279,10 @@ func (s *Stage) releaseEffects() {
 		}
 	}
 	s.e.feed.Deliver(c.frames)
-	if len(c.jobs) > 0 {
-		s.e.cfg.Jobs(c.jobs)
-	}
+	s.e.tellJobs()
 	clear(c.effects)
 	clear(c.frames)
-	c.effects, c.frames, c.jobs = c.effects[:0], c.frames[:0], nil
+	c.effects, c.frames = c.effects[:0], c.frames[:0]
 }
 
 // Effects returns what was released since the last call.

@@ -46,7 +46,7 @@ func (r *recovery) checkChild(l *loadedRun, cmd *machine.Command) {
 // its end, or asks whether it is to end.
 func (r *recovery) askLater(key store.Key, err error) {
 	if !store.Permanent(err) {
-		r.c.residency.alarms.push(alarm{at: r.c.now + maxBackoff, key: key})
+		r.c.residency.alarms.Push(alarm{At: r.c.now + maxBackoff, Key: key})
 	}
 }
 

@@ -37,6 +37,8 @@ type Config struct {
 	Show func(ctx context.Context, job *Job, source journal.Source, result action.Func) error
 	// Service returns a provider's service; nil = it is not configured.
 	Service func(provider string) action.Service
+	// Unstored returns the jobs of an account that have no record; see [Unstored]. Default: there are none.
+	Unstored func(account string) []Job
 	// Idle makes a keeper that asks nobody.
 	Idle   bool
 	Now    func() time.Time
@@ -98,6 +100,9 @@ func New(cfg Config) *Keeper {
 	if cfg.Rate <= 0 {
 		cfg.Rate = 10
 	}
+	if cfg.Unstored == nil {
+		cfg.Unstored = func(string) []Job { return nil }
+	}
 	if cfg.Concurrency <= 0 {
 		cfg.Concurrency = 32
 	}
@@ -111,10 +116,12 @@ func New(cfg Config) *Keeper {
 func (k *Keeper) now() int64 { return k.cfg.Now().UnixMicro() }
 
 // Changed tells the keeper which records of jobs a commit has changed. It does not block.
-func (k *Keeper) Changed(changes []store.RecordChange) {
+func (k *Keeper) Changed(changes []Change) {
 	k.mu.Lock()
-	if !k.ended { // otherwise they are read after the next start
-		k.news = append(k.news, changes...)
+	for i := range changes {
+		if c := &changes[i]; !k.ended && !c.Unstored { // otherwise they are read after the next start
+			k.news = append(k.news, c.RecordChange)
+		}
 	}
 	k.mu.Unlock()
 	k.nudge()

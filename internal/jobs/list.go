@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,13 +63,13 @@ func (k *Keeper) List(ctx context.Context, q *ListQuery) (list []Status, next st
 	if err != nil {
 		return nil, "", err
 	}
-	for i := range page {
-		next = page[i].Name
-		j, err := Decode(&page[i])
-		if err != nil || j.Account != q.Account {
+	all, more := k.withUnstored(q, page, more)
+	for i := range all {
+		next = all[i].name
+		if all[i].Account != q.Account {
 			continue // a damaged record
 		}
-		s, err := k.status(ctx, &j)
+		s, err := k.status(ctx, &all[i].Job)
 		if err != nil {
 			return nil, "", err
 		}
@@ -82,11 +83,50 @@ func (k *Keeper) List(ctx context.Context, q *ListQuery) (list []Status, next st
 	return list, next, nil
 }
 
+// A named is a job with the name of its record; its zero value if the record is damaged.
+type named struct {
+	Job
+	name string
+}
+
+// withUnstored returns the jobs of a page of records with those between them that have none.
+func (k *Keeper) withUnstored(q *ListQuery, page []store.Record, more bool) ([]named, bool) {
+	all := make([]named, len(page))
+	for i := range page {
+		all[i].name = page[i].Name
+		if j, err := Decode(&page[i]); err == nil {
+			all[i].Job = j
+		}
+	}
+	if q.Provider != "" && q.Provider != Workers {
+		return all, more
+	}
+	prefix, stored := namePrefix(q.Account, Workers), len(all)
+	for _, j := range k.cfg.Unstored(q.Account) {
+		name := nameOf(&j, j.Submitted)
+		if name > q.After && strings.HasPrefix(name, prefix) && (!more || name < all[stored-1].name) {
+			all = append(all, named{j, name})
+		}
+	}
+	byName := func(a, b named) int { return strings.Compare(a.name, b.name) }
+	slices.SortStableFunc(all, byName)
+	all = slices.CompactFunc(all, func(a, b named) bool { return a.name == b.name }) // a record was written meanwhile
+	if len(all) > q.Limit {
+		all, more = all[:q.Limit], true
+	}
+	return all, more
+}
+
 // Find returns a job of an account that has not ended.
 func (k *Keeper) Find(ctx context.Context, account, provider, id string) (*Status, error) {
 	j, ok, err := k.job(ctx, KindJob, provider+"/"+id)
 	if err != nil {
 		return nil, err
+	}
+	for _, other := range k.cfg.Unstored(account) {
+		if !ok && other.Provider == provider && other.ID == id {
+			j, ok = other, true
+		}
 	}
 	if !ok || j.Account != account {
 		return nil, fault.New(fault.RecordNotFound, "no step of the account waits for the job %.100q of %.64q: it has ended, or there was none", id, provider)

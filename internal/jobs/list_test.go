@@ -5,6 +5,7 @@ package jobs
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"net/http"
 	"strings"
 	"testing"
@@ -19,8 +20,9 @@ import (
 func (k *keeping) submit(account, provider, id string, kind journal.JobChangeKind) {
 	k.t.Helper()
 	c := &journal.JobChange{Kind: kind, Job: journal.Job{Provider: provider, ID: id}, Expires: k.Keeper.now() + hour}
-	changes := AppendChanges(nil, c, Source{Key: store.Key{Account: account, Run: "run_" + id}, Name: "draw", Action: "job-x", Version: "1.0.0"}, k.Keeper.now())
-	if _, err := k.put(k.t.Context(), changes...); err != nil {
+	changes := AppendChanges(nil, c, &Source{Key: store.Key{Account: account, Run: "run_" + id}, Name: "draw", Action: "job-x", Version: "1.0.0"}, k.Keeper.now())
+	_, records := new(Unstored).Take(changes, false)
+	if _, err := k.put(k.t.Context(), records...); err != nil {
 		k.t.Fatal(err)
 	}
 }
@@ -79,6 +81,64 @@ func TestI17_ListedJobs(t *testing.T) {
 	}
 	if _, err := k.Poll(t.Context(), "acme", "a", "a3"); fault.CodeOf(err) != fault.Conflict {
 		t.Errorf("a job that nobody waits for is asked about: %v", err)
+	}
+}
+
+// I17: tasks that have no record are listed in their places between those that have one, each once.
+func TestI17_UnstoredJobsAreListed(t *testing.T) {
+	k := keep(t)
+	var unstored []Job
+	k.cfg.Unstored = func(account string) (list []Job) {
+		for _, j := range unstored {
+			if j.Account == account {
+				list = append(list, j)
+			}
+		}
+		return list
+	}
+	want := ""
+	for i := range 10 {
+		k.now = k.now.Add(time.Millisecond)
+		j := Job{Provider: Workers, ID: fmt.Sprint("t", 9-i), Account: "acme", Run: "r", Gen: 1, Attempt: 1, Action: "a", Version: "1.0.0", Submitted: k.Keeper.now()}
+		if want += j.ID + " "; i%3 > 0 {
+			unstored = append(unstored, j)
+		}
+		if i%3 == 0 || i == 4 { // one of them is being written
+			c := put(&j)
+			if _, err := k.put(t.Context(), c.RecordChange); err != nil {
+				t.Fatal(err)
+			}
+		}
+		unstored = append(unstored, Job{Provider: Workers, ID: fmt.Sprint("other", i), Account: "acme-2", Submitted: k.Keeper.now()})
+	}
+	slices.Reverse(unstored)
+	k.submit("acme", "a", "j", journal.JobSubmitted)
+	for _, limit := range []int{1, 2, 3, 100} {
+		got := ""
+		for q := (ListQuery{Account: "acme", Limit: limit}); ; {
+			list, next, err := k.List(t.Context(), &q)
+			if err != nil || len(list) > limit {
+				t.Fatal(list, err)
+			}
+			for i := range list {
+				got += list[i].ID + " "
+			}
+			if q.After = next; next == "" {
+				break
+			}
+		}
+		if got != want+"j " {
+			t.Errorf("pages of %d: %q, want %q", limit, got, want+"j ")
+		}
+	}
+	if list, _, err := k.List(t.Context(), &ListQuery{Account: "acme", Provider: "a", Limit: 9}); err != nil || len(list) != 1 {
+		t.Errorf("jobs of another provider: %+v, %v", list, err)
+	}
+	if s, err := k.Find(t.Context(), "acme", Workers, "t8"); err != nil || s.Run != "r" || s.State != StateWaiting {
+		t.Errorf("a task without a record: %+v, %v", s, err)
+	}
+	if _, err := k.Find(t.Context(), "acme", Workers, "other1"); fault.CodeOf(err) != fault.RecordNotFound {
+		t.Errorf("a task of another account: %v", err)
 	}
 }
 

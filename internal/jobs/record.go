@@ -132,52 +132,6 @@ func Key(provider, id string) store.RecordKey { return recordKey(KindJob, provid
 // CancelKey is the key of the record that says that a job is to be cancelled.
 func CancelKey(provider, id string) store.RecordKey { return recordKey(KindCancel, provider, id) }
 
-// A Source says what the store must keep of a job beyond what the machine knows of it.
-type Source struct {
-	store.Key
-	Name, Action, Version, Service, Pinned string // as in Job
-	Limits                                 map[string]string
-}
-
-// AppendChanges appends the changes of records that a change of a job makes at a time, UTC µs.
-func AppendChanges(changes []store.RecordChange, c *journal.JobChange, of Source, at int64) []store.RecordChange {
-	job := Job{
-		Provider: c.Job.Provider, ID: c.Job.ID, Account: of.Account, Run: of.Run, Path: []byte(c.Ref.Path), Step: c.Ref.Step,
-		Gen: c.Fence.Gen, Attempt: c.Fence.Attempt, Name: of.Name, Action: of.Action, Version: of.Version, Handle: c.Job.Handle, Expires: c.Expires,
-		Service: of.Service, Pinned: of.Pinned, Limits: of.Limits,
-	}
-	put := func(kind, name string, data []byte) {
-		changes = append(changes, store.RecordChange{Record: store.Record{
-			RecordKey: recordKey(kind, c.Job.Provider, c.Job.ID), Revision: store.AnyRevision, Name: name, Data: data,
-		}})
-	}
-	drop := func(kind string) {
-		changes = append(changes, store.RecordChange{Delete: true, Record: store.Record{
-			RecordKey: recordKey(kind, c.Job.Provider, c.Job.ID), Revision: store.AnyRevision,
-		}})
-	}
-	switch {
-	case c.Kind == journal.JobSubmitted || c.Kind == journal.JobCancelled && c.Unknown:
-		put(KindJob, nameOf(&job, at), job.encode())
-		if !Within(job.Provider) || c.Fence.Attempt > 1 {
-			drop(KindCancel) // an earlier attempt of the step may have had the same job
-		}
-	case c.Kind == journal.JobEnded:
-		if drop(KindJob); !Within(job.Provider) {
-			changes = append(changes, ended(&job, at))
-		}
-	}
-	switch c.Kind {
-	case journal.JobCancelled:
-		put(KindCancel, "", nil)
-	case journal.JobPreviewed:
-		changes = append(changes, store.RecordChange{Record: store.Record{
-			RecordKey: recordKey(KindPreview, c.Job.Provider, c.Job.ID), Revision: store.AnyRevision, Until: c.Mark.Until, Data: c.Mark.Data,
-		}})
-	}
-	return changes
-}
-
 // encode returns the data of the record of a job.
 func (j *Job) encode() []byte {
 	data, err := json.Marshal(j)

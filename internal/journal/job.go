@@ -34,16 +34,29 @@ type jobData struct {
 	Handle   json.RawMessage `json:"handle,omitempty"`
 }
 
+// ofTask is the jobData of the task of a remote worker. Most jobs of busy runs are such tasks, and their
+// data is neither made nor read again each time.
+const ofTask = `{"provider":"` + Workers + `"}`
+
 // Event returns the event that records the submission by an attempt, without what all events
 // have. The job expires at `expires`, UTC µs.
 func (j *Job) Event(attempt uint32, expires int64, hash []byte) (Event, error) {
-	data, err := json.Marshal(jobData{j.Provider, j.Handle})
+	var data []byte
+	var err error
+	if j.Provider == Workers && len(j.Handle) == 0 {
+		data = []byte(ofTask)
+	} else {
+		data, err = json.Marshal(jobData{j.Provider, j.Handle})
+	}
 	return Event{Kind: EvNodeSubmitted, Attempt: attempt, Text: j.ID, Data: data, N: expires, Hash: hash}, err
 }
 
 // Job is the job that was submitted (EvNodeSubmitted). Its handle shares the memory of the
 // event.
 func (e *Event) Job() (Job, error) {
+	if string(e.Data) == ofTask {
+		return Job{Provider: Workers, ID: e.Text}, nil
+	}
 	var s jobData
 	if err := json.Unmarshal(e.Data, &s); err != nil {
 		return Job{}, fault.Wrap(fault.StoreCorrupt, err, "event %d describes no job: %v", e.Seq, err)

@@ -209,7 +209,7 @@ func (m *Manager) describe(ctx context.Context, taken []granted) (list []WorkerT
 		}
 		j := &t.job
 		list = append(list, WorkerTask{
-			Lease: m.token(j.ID, t.number), Action: j.Action, Version: j.Version, Input: t.input, Account: j.Account, Run: j.Run, Step: j.Name,
+			Lease: m.token(t.task), Action: j.Action, Version: j.Version, Input: t.input, Account: j.Account, Run: j.Run, Step: j.Name,
 			Attempt: int(j.Attempt), EffectKey: t.effectKey, TraceParent: t.traceParent, LeaseMS: t.action.Lease.Milliseconds(), ExpiresAt: time.UnixMicro(j.Expires).UTC(),
 		})
 		if m.kept > maxKept {
@@ -283,9 +283,11 @@ func (m *Manager) render(ctx context.Context, t *task, job *jobs.Job) error {
 
 // token is the lease of a task: the id of the task, the number of the lease, and what proves both.
 // m.mu is held.
-func (m *Manager) token(id string, number int64) string {
-	signed := id + "." + strconv.FormatInt(number, 36)
-	return signed + "." + m.mac(signed)
+func (m *Manager) token(t *task) string {
+	id := t.job.ID
+	signed := id + "." + strconv.FormatInt(t.number, 36)
+	t.token, t.tokenOf = signed+"."+m.mac(signed), t.number
+	return t.token
 }
 
 // mac is the proof of a lease. m.mu is held.
@@ -340,6 +342,9 @@ func (m *Manager) locate(token, account string) (t *task, why Refusal) {
 // m.mu is held.
 func (m *Manager) read(token string) (id string, number int64, ok bool) {
 	id, rest, _ := strings.Cut(token, ".")
+	if t := m.tasks[id]; t != nil && t.token != "" && hmac.Equal([]byte(token), []byte(t.token)) {
+		return id, t.tokenOf, true
+	}
 	text, mac, _ := strings.Cut(rest, ".")
 	number, err := strconv.ParseInt(text, 36, 64)
 	return id, number, err == nil && hmac.Equal([]byte(mac), []byte(m.mac(id+"."+text)))

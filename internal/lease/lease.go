@@ -30,7 +30,6 @@ import (
 	"github.com/roux-engine/roux/internal/jobs"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/mutation"
-	"github.com/roux-engine/roux/internal/store"
 )
 
 // A Remote is an action that remote workers carry out.
@@ -97,6 +96,7 @@ type Manager struct {
 	mu       sync.Mutex
 	byAction map[string]*pending // by name@version
 	tasks    map[string]*task    // by the id of the job
+	unstored map[string]*task    // those of them that have no record
 	expiries []expiry            // a heap
 	ended    endedTasks
 	claims   map[string]bool // jobs that are being made those of steps
@@ -122,7 +122,9 @@ type task struct {
 	// input is nil if it has to be rendered again.
 	input                  json.RawMessage
 	effectKey, traceParent string
-	number                 int64 // of its lease; 0 = no worker has it, or the worker is not known
+	number                 int64  // of its lease; 0 = no worker has it, or the worker is not known
+	token                  string // that its worker was given; "" = none yet
+	tokenOf                int64  // the number of that lease
 	// expires is when the lease expires, UTC µs; of a task whose record is not written, when it is
 	// forgotten. 0 = it waits.
 	expires int64
@@ -150,7 +152,7 @@ func earlier(a, b *expiry) bool { return a.at < b.at }
 // New returns a manager of actions. specs say which accounts may call them. Attach must be called
 // before a worker asks for a task.
 func New(remotes []Remote, specs map[string]Spec) *Manager {
-	m := &Manager{remotes: remotes, specs: specs, wake: make(chan struct{}, 1), byAction: map[string]*pending{}, tasks: map[string]*task{}, claims: map[string]bool{}}
+	m := &Manager{remotes: remotes, specs: specs, wake: make(chan struct{}, 1), byAction: map[string]*pending{}, tasks: map[string]*task{}, unstored: map[string]*task{}, claims: map[string]bool{}}
 	m.clock.Start(time.Now)
 	m.host.Now = m.clock.Now
 	for i := range remotes {
@@ -244,14 +246,16 @@ func (m *Manager) keep(t *task, input json.RawMessage) {
 func (m *Manager) drop(id string) {
 	if t := m.tasks[id]; t != nil {
 		delete(m.tasks, id)
+		delete(m.unstored, id)
 		m.keep(t, nil)
 		t.action.forget(t)
 		t.dropped = true
 	}
 }
 
-// Changed tells the manager which records of jobs a commit has changed. It does not block.
-func (m *Manager) Changed(changes []store.RecordChange) {
+// Changed tells the manager what a commit has changed about jobs, and which of those it finds whose tasks
+// have no record. It does not block.
+func (m *Manager) Changed(changes []jobs.Change) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range changes {
@@ -265,33 +269,65 @@ func (m *Manager) Changed(changes []store.RecordChange) {
 			}
 			m.drop(id)
 		default:
-			if j, err := jobs.Decode(&c.Record); err == nil {
-				m.enqueue(&j)
-			}
+			m.enqueue(c.Job, c.Unstored, c.Found)
 		}
 	}
 }
 
-// enqueue makes a task pending whose record is written.
-func (m *Manager) enqueue(j *jobs.Job) {
+// enqueue makes a task pending that is durable, unless a worker may have it since before a restart.
+func (m *Manager) enqueue(j *jobs.Job, unstored, found bool) {
 	p := m.byAction[nameOf(j.Action, j.Version)]
 	if p == nil {
 		return // the action is no longer configured: the job expires
 	}
 	t := m.tasks[j.ID]
-	if t != nil && t.written {
-		if t.job.Fence() == j.Fence() && t.job.Ref() == j.Ref() {
-			return
-		}
+	switch {
+	case t == nil && found:
+		t = m.adopt(p, j)
+	case t == nil:
+		t = &task{action: p}
+		m.tasks[j.ID] = t
+	case t.written && (t.job.Fence() != j.Fence() || t.job.Ref() != j.Ref()):
 		m.drop(j.ID) // it belonged to an attempt whose outcome is unknown
-		t = nil
-	}
-	if t == nil {
 		t = &task{action: p}
 		m.tasks[j.ID] = t
 	}
-	t.job, t.written, t.expires = *j, true, 0
-	p.push(t, m.waitsSince(t))
+	if unstored {
+		m.unstored[j.ID] = t
+	} else {
+		delete(m.unstored, j.ID)
+	}
+	if !t.written {
+		t.job, t.written, t.expires = *j, true, 0
+		p.push(t, m.waitsSince(t))
+	}
+}
+
+// adopt takes a task from before a restart. A worker may have it, so it has one full lease, whose number
+// is not known yet.
+func (m *Manager) adopt(p *pending, j *jobs.Job) *task {
+	t := &task{job: *j, action: p, written: true, adopted: true, shared: p.Action.Delivery != action.AtMostOnce}
+	m.tasks[j.ID] = t
+	if m.extend(t); mutation.Adopt {
+		t.expires = m.host.Now()
+	}
+	m.watch(expiry{t.expires, j.ID, 0})
+	return t
+}
+
+// Unstored returns the tasks of an account that have no record. Their runs are in memory.
+func (m *Manager) Unstored(account string) (list []jobs.Job) {
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, t := range m.unstored {
+		if t.job.Account == account {
+			list = append(list, t.job)
+		}
+	}
+	return list
 }
 
 // waitsSince returns since when a task waits that is to wait for a worker: since its submission, unless a
@@ -303,23 +339,16 @@ func (m *Manager) waitsSince(t *task) int64 {
 	return t.job.Submitted
 }
 
-// Load reads the tasks that exist at start-up. A worker may have each of them, so each has one full
-// lease, whose number is not known yet.
+// Load reads the records of the tasks that exist at start-up. The others are those of runs that were in
+// memory, which the engine has told of when it has read them.
 func (m *Manager) Load(ctx context.Context, records jobs.Records) error {
 	workers := func(provider string) bool { return provider == jobs.Workers }
 	return jobs.Each(ctx, records, workers, func(j *jobs.Job) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		p := m.byAction[nameOf(j.Action, j.Version)]
-		if p == nil || m.tasks[j.ID] != nil {
-			return
+		if p := m.byAction[nameOf(j.Action, j.Version)]; p != nil && m.tasks[j.ID] == nil {
+			m.adopt(p, j)
 		}
-		t := &task{job: *j, action: p, written: true, adopted: true, shared: p.Action.Delivery != action.AtMostOnce}
-		m.tasks[j.ID] = t
-		if m.extend(t); mutation.Adopt {
-			t.expires = m.host.Now()
-		}
-		m.watch(expiry{t.expires, j.ID, 0})
 	})
 }
 

@@ -110,7 +110,7 @@ func (h *fixture) settle(ctx context.Context, j *jobs.Job, from journal.Source, 
 	h.results = append(h.results, j.Account+" "+text)
 	delete(h.inputs, j.ID)
 	h.mu.Unlock()
-	h.Changed([]store.RecordChange{{Delete: true, Record: store.Record{RecordKey: jobs.Key(jobs.Workers, j.ID)}}})
+	h.Changed([]jobs.Change{endOf(j.ID)})
 	return nil
 }
 
@@ -147,16 +147,24 @@ func (h *fixture) call(account, name, input string) (id string) {
 // written tells the manager that the record of a job is durable.
 func (h *fixture) written(account, name, version, id string, attempt uint32) {
 	h.t.Helper()
-	h.Changed([]store.RecordChange{h.record(account, name, version, id, attempt)})
+	h.Changed([]jobs.Change{h.record(account, name, version, id, attempt)})
 }
 
-func (h *fixture) record(account, name, version, id string, attempt uint32) store.RecordChange {
-	h.t.Helper()
-	data, err := json.Marshal(jobs.Job{Account: account, Run: "run", Name: "step", Action: name, Version: version, Gen: 1, Attempt: attempt, Expires: time.Now().Add(time.Hour).UnixMicro()})
-	if err != nil {
-		h.t.Fatal(err)
+func (h *fixture) record(account, name, version, id string, attempt uint32) jobs.Change {
+	j := &jobs.Job{
+		Provider: jobs.Workers, ID: id, Account: account, Run: "run", Name: "step", Action: name, Version: version,
+		Gen: 1, Attempt: attempt, Expires: time.Now().Add(time.Hour).UnixMicro(),
 	}
-	return store.RecordChange{Record: store.Record{RecordKey: jobs.Key(jobs.Workers, id), Data: data}}
+	return jobs.Change{Job: j, RecordChange: store.RecordChange{Record: store.Record{RecordKey: jobs.Key(jobs.Workers, id)}}}
+}
+
+// endOf says that the step of a task no longer waits for it, and cancelOf that nobody does.
+func endOf(id string) jobs.Change {
+	return jobs.Change{RecordChange: store.RecordChange{Delete: true, Record: store.Record{RecordKey: jobs.Key(jobs.Workers, id)}}}
+}
+
+func cancelOf(id string) jobs.Change {
+	return jobs.Change{RecordChange: store.RecordChange{Record: store.Record{RecordKey: jobs.CancelKey(jobs.Workers, id)}}}
 }
 
 func (h *fixture) lease(want Want) []WorkerTask {
@@ -429,7 +437,7 @@ func TestCancelledTask(t *testing.T) {
 		}
 		task := h.lease(Want{Max: 1})[0]
 		for id := range h.inputs {
-			h.Changed([]store.RecordChange{{Record: store.Record{RecordKey: jobs.CancelKey(jobs.Workers, id)}}})
+			h.Changed([]jobs.Change{cancelOf(id)})
 		}
 		if ended := h.Extend([]string{task.Lease}, ""); len(ended) != 1 {
 			t.Error("its worker is not told")

@@ -14,7 +14,6 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jobs"
-	"github.com/roux-engine/roux/internal/store"
 )
 
 // F24: a queue whose workers are away grows. How deep and how old it is can be asked at any time, what
@@ -33,7 +32,6 @@ func TestF24_QueueWithoutWorkers(t *testing.T) {
 				run = a.Run
 			}
 		}
-		record := h.record("x", "a", "1.0.0", "", 1).Record
 		last := ""
 		for i := range tasks {
 			res, err := run(t.Context(), &action.Task{Account: "x", EffectKey: fmt.Sprint(i), Input: []byte(input)})
@@ -41,8 +39,7 @@ func TestF24_QueueWithoutWorkers(t *testing.T) {
 				t.Fatal(err)
 			}
 			last = res.Job.ID
-			record.RecordKey = jobs.Key(jobs.Workers, last)
-			h.Changed([]store.RecordChange{{Record: record}})
+			h.written("x", "a", "1.0.0", last, 1)
 			if i == 0 {
 				time.Sleep(48 * time.Hour)
 			}
@@ -65,9 +62,9 @@ func TestF24_QueueWithoutWorkers(t *testing.T) {
 		}
 		// Its first tasks are cancelled, one in its midst, and one is leased and given back.
 		first, _ := h.peek("a@1.0.0")
-		h.Changed([]store.RecordChange{{Delete: true, Record: store.Record{RecordKey: jobs.Key(jobs.Workers, first)}}})
+		h.Changed([]jobs.Change{endOf(first)})
 		want(tasks-1, 0, 0)
-		h.Changed([]store.RecordChange{{Delete: true, Record: store.Record{RecordKey: jobs.Key(jobs.Workers, last)}}})
+		h.Changed([]jobs.Change{endOf(last)})
 		time.Sleep(time.Hour)
 		want(tasks-2, time.Hour, 0)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -159,7 +156,7 @@ func TestQueueAfterACancel(t *testing.T) {
 		for range 2 {
 			h.written("gone", "a", "1.0.0", h.call("gone", "a", `{}`), 1)
 			for id := range h.inputs {
-				h.Changed([]store.RecordChange{{Delete: true, Record: store.Record{RecordKey: jobs.Key(jobs.Workers, id)}}})
+				h.Changed([]jobs.Change{endOf(id)})
 				delete(h.inputs, id)
 			}
 			h.QueueLoads() // as the metrics do

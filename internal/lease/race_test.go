@@ -13,7 +13,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/jobs"
 )
 
 // hold makes settlements wait until the function that it returns is called.
@@ -234,7 +234,7 @@ func TestWokenWorkerLeavesTasks(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		b, a := h.call("x", "b", `{}`), h.call("x", "a", `{}`)
-		h.Changed([]store.RecordChange{h.record("x", "b", "2.0.0", b, 1), h.record("x", "a", "1.0.0", a, 1)}) // in one commit
+		h.Changed([]jobs.Change{h.record("x", "b", "2.0.0", b, 1), h.record("x", "a", "1.0.0", a, 1)}) // in one commit
 		if n, m := <-both, <-one; n != 1 || m != 1 || time.Since(began) != 0 {
 			t.Errorf("%d and %d tasks after %s, want one each at once", n, m, time.Since(began))
 		}

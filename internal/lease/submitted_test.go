@@ -13,7 +13,6 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jobs"
-	"github.com/roux-engine/roux/internal/store"
 )
 
 func (h *fixture) handOn(_ context.Context, j *jobs.Job, to *action.Job) error {
@@ -30,7 +29,7 @@ func (h *fixture) handOn(_ context.Context, j *jobs.Job, to *action.Job) error {
 	h.handed = append(h.handed, j.Account+" "+to.Provider+"/"+to.ID+" "+to.TTL.String()+" "+string(to.Handle))
 	delete(h.inputs, j.ID)
 	h.mu.Unlock()
-	h.Changed([]store.RecordChange{{Delete: true, Record: store.Record{RecordKey: jobs.Key(jobs.Workers, j.ID)}}})
+	h.Changed([]jobs.Change{endOf(j.ID)})
 	return nil
 }
 
@@ -42,7 +41,7 @@ func submitted(lease, provider, job string) *WorkerResult {
 
 // cancelled tells the manager that no step waits for a task any more.
 func (h *fixture) cancelled(id string) {
-	h.Changed([]store.RecordChange{{Record: store.Record{RecordKey: jobs.CancelKey(jobs.Workers, id)}}})
+	h.Changed([]jobs.Change{cancelOf(id)})
 }
 
 // A task ends with the job that its worker has submitted, once. Afterwards its lease is over.

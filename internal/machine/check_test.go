@@ -93,10 +93,10 @@ func (l *runChecker) keepJobs(changes []journal.JobChange) error {
 	}
 	waiting := 0
 	var err error
-	l.run.EachJob(func(ref journal.Ref, fence journal.Fence, provider, id string) {
+	l.run.EachJob(func(j *OpenJob) {
 		waiting++
-		if l.jobs[jobName{provider, id}] != ref || fence != l.live[ref] {
-			err = fmt.Errorf("X128: %s waits for job %s of attempt %v, which the store does not keep for it", journal.StepPath(l.run.plan, ref), id, fence)
+		if l.jobs[jobName{j.Provider, j.ID}] != j.Ref || j.Fence != l.live[j.Ref] {
+			err = fmt.Errorf("X128: %s waits for job %s of attempt %v, which the store does not keep for it", journal.StepPath(l.run.plan, j.Ref), j.ID, j.Fence)
 		}
 	})
 	if err == nil && waiting != len(l.jobs) {

@@ -196,8 +196,16 @@ func (r *Run) JobTask(t *Task, ref journal.Ref, fence journal.Fence) bool {
 	return true
 }
 
-// EachJob visits the attempts that wait for external jobs, in order.
-func (r *Run) EachJob(fn func(ref journal.Ref, fence journal.Fence, provider, id string)) {
+// An OpenJob is an external job that an attempt waits for.
+type OpenJob struct {
+	Ref            journal.Ref
+	Fence          journal.Fence
+	Provider, ID   string
+	Since, Expires int64 // UTC µs
+}
+
+// EachJob visits the external jobs that attempts wait for, in order.
+func (r *Run) EachJob(fn func(*OpenJob)) {
 	var waiting []*scope
 	if r.root != nil && len(r.root.jobs) > 0 {
 		waiting = append(waiting, r.root)
@@ -210,7 +218,8 @@ func (r *Run) EachJob(fn func(ref journal.Ref, fence journal.Fence, provider, id
 	slices.SortFunc(waiting, byPath)
 	for _, s := range waiting {
 		for _, i := range slices.Sorted(maps.Keys(s.jobs)) {
-			fn(s.ref(i), journal.Fence{Gen: r.gen, Attempt: s.steps[i].attempt}, s.jobs[i].provider, s.jobs[i].id)
+			st, j := &s.steps[i], s.jobs[i]
+			fn(&OpenJob{s.ref(i), journal.Fence{Gen: r.gen, Attempt: st.attempt}, j.provider, j.id, st.at, st.due})
 		}
 	}
 }

@@ -85,11 +85,11 @@ func (r *Run) Snapshot(buf []byte) []byte {
 	}
 	if jobs > 0 {
 		w.uint(uint64(jobs))
-		r.EachJob(func(ref journal.Ref, _ journal.Fence, provider, id string) {
-			w.uint(uint64(index[r.scope(ref.Path)]))
-			w.uint(uint64(ref.Step))
-			w.str(provider)
-			w.str(id)
+		r.EachJob(func(j *OpenJob) {
+			w.uint(uint64(index[r.scope(j.Ref.Path)]))
+			w.uint(uint64(j.Ref.Step))
+			w.str(j.Provider)
+			w.str(j.ID)
 		})
 	}
 	return w.buf

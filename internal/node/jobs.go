@@ -11,7 +11,6 @@ import (
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/jobs"
 	"github.com/roux-engine/roux/internal/journal"
-	"github.com/roux-engine/roux/internal/store"
 )
 
 // keepJobs makes what asks services about external jobs, and has the engine tell it of them. An
@@ -21,7 +20,7 @@ func (n *Node) keepJobs(cfg *engine.Config) {
 	maps.Copy(services, n.Config.Services)
 	n.Jobs = jobs.New(jobs.Config{
 		Records: n, Put: n.PutRecords, Logger: n.Config.Logger, Idle: n.Config.Idle,
-		Settle: n.settle, Show: n.show,
+		Settle: n.settle, Show: n.show, Unstored: n.Workers.Unstored,
 		Service: func(provider string) action.Service { return services[provider] },
 	})
 	cfg.JobSlots = map[string]bool{}
@@ -29,7 +28,7 @@ func (n *Node) keepJobs(cfg *engine.Config) {
 	if n.Workers != nil {
 		services[jobs.Workers] = n.Workers
 	}
-	cfg.Jobs = func(changes []store.RecordChange) {
+	cfg.Jobs = func(changes []jobs.Change) {
 		n.Jobs.Changed(changes)
 		n.Approvals.Changed(changes)
 		if n.Workers != nil {

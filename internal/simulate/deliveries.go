@@ -33,7 +33,7 @@ func (p *process) keepJobs() {
 }
 
 // jobsChanged is engine.Config.Jobs.
-func (p *process) jobsChanged(changes []store.RecordChange) {
+func (p *process) jobsChanged(changes []jobs.Change) {
 	if p.keeper != nil {
 		p.keeper.Changed(slices.Clone(changes))
 	}

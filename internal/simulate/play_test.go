@@ -57,7 +57,7 @@ func TestSchedules(t *testing.T) {
 			t.Errorf("%s never struck", name)
 		}
 	})
-	if min(all.TasksGranted, all.TaskAnswersLost, all.TasksLost, all.TasksInterrupted, all.TasksAdopted, all.LateResults, all.TasksHandedOn) == 0 {
+	if min(all.TasksGranted, all.TaskAnswersLost, all.TasksLost, all.TasksInterrupted, all.TasksAdopted, all.LateResults, all.TasksHandedOn, all.TasksUnstored) == 0 {
 		t.Errorf("remote workers did too little: %+v", all)
 	}
 	if all.Scheduled.Least() == 0 {

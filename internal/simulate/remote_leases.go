@@ -12,7 +12,6 @@ import (
 	"github.com/roux-engine/roux/internal/jobs"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/lease"
-	"github.com/roux-engine/roux/internal/store"
 )
 
 // leases are the leases of a process: the real manager, and what must be true of it by the books of
@@ -22,6 +21,7 @@ type leases struct {
 	manager     *lease.Manager
 	views       map[string]*taskView // by the id of the task: those that a step waits for
 	pendingWork []func()             // work that the manager has begun
+	submitted   map[string]bool      // tasks that steps have submitted in this process
 }
 
 // A taskView is a task that a step waits for, by what has been said to the process.
@@ -44,7 +44,7 @@ func (p *process) startLeases() {
 	if w.remote == nil {
 		return
 	}
-	l := &leases{p: p, manager: lease.New(w.remote.actions, nil), views: map[string]*taskView{}}
+	l := &leases{p: p, manager: lease.New(w.remote.actions, nil), views: map[string]*taskView{}, submitted: map[string]bool{}}
 	w.remote.processStarts++
 	l.manager.Attach(lease.Host{
 		Settle: p.settleTask, HandOn: p.handOnTask, Check: func(context.Context, *jobs.Job, *action.Job) error { return nil },
@@ -70,7 +70,7 @@ func (l *leases) load() {
 }
 
 // changed is engine.Config.Jobs.
-func (l *leases) changed(changes []store.RecordChange) {
+func (l *leases) changed(changes []jobs.Change) {
 	l.manager.Changed(changes)
 	for i := range changes {
 		c := &changes[i]
@@ -83,14 +83,16 @@ func (l *leases) changed(changes []store.RecordChange) {
 			}
 			delete(l.views, id)
 		default:
-			j, err := jobs.Decode(&c.Record)
-			if err != nil {
-				l.p.w.fail("X128: the record of task %s cannot be read: %v", id, err)
+			j, v := c.Job, l.views[id]
+			if v != nil && v.fence == j.Fence() && v.ref == j.Ref() {
+				continue
 			}
-			if v := l.views[id]; v == nil || v.fence != j.Fence() || v.ref != j.Ref() {
-				l.views[id] = &taskView{task: l.p.w.remote.tasksByID[id], ref: j.Ref(), fence: j.Fence()}
-				l.p.w.tracef("  %s waits for a worker", l.views[id].task)
+			is := &taskView{task: l.p.w.remote.tasksByID[id], ref: j.Ref(), fence: j.Fence()}
+			if l.views[id] = is; v == nil && c.Found && !l.submitted[id] { // a task from before the start
+				is.adopted, is.expires = true, l.p.now()+is.task.lease
+				l.p.w.stats.TasksAdopted++
 			}
+			l.p.w.tracef("  %s waits for a worker, adopted %t", is.task, is.adopted)
 		}
 	}
 }

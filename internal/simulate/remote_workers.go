@@ -147,6 +147,7 @@ func (p *process) submitRemote(k *task) bool {
 	if err != nil {
 		w.fail("a task of run %s, step %s, is refused: %v", k.ef.Key.Run, k.ef.Task.StepPath, err)
 	}
+	p.leases.submitted[res.Job.ID] = true
 	w.remote.recordTask(k, r, res.Job.ID)
 	p.reportSubmission(k, &machine.Submission{Job: journal.Job{Provider: jobs.Workers, ID: res.Job.ID}, TTLMS: res.Job.TTL.Milliseconds()})
 	return true

@@ -221,13 +221,30 @@ func (w *World) waitingJobs(action, account string) (n int) {
 		if t.deleted || t.replica == nil || t.replica.Start() == nil || account != "" && t.key.Account != account {
 			continue
 		}
-		t.replica.EachJob(func(ref journal.Ref, _ journal.Fence, _, _ string) {
-			if _, k := t.replica.Calls(ref.Step); k >= 0 && t.replica.Start().Pins[k].Name == action {
+		t.replica.EachJob(func(j *machine.OpenJob) {
+			if _, k := t.replica.Calls(j.Ref.Step); k >= 0 && t.replica.Start().Pins[k].Name == action && !w.forgotten(t.key, j) {
 				n++
 			}
 		})
 	}
 	return n
+}
+
+// forgotten reports whether a job is a task that a process does not know after a start: it has no record,
+// and its run is quarantined, and therefore not read. Its worker is told to stop.
+func (w *World) forgotten(key store.Key, j *machine.OpenJob) bool {
+	if !jobs.MayBeUnstored(j.Provider, j.Fence) {
+		return false
+	}
+	_, kept := w.jobRecord(jobs.KindJob, j.Provider, j.ID)
+	head, err := w.mem.Head(w.ctx(), key)
+	return !kept && err == nil && head.Quarantine != ""
+}
+
+// suspended reports whether a run is not in memory.
+func (w *World) suspended(key store.Key) bool {
+	saved, err := w.mem.Load(w.ctx(), key)
+	return err == nil && saved.Suspension != nil
 }
 
 // checkJobs asserts that the store keeps exactly the jobs that steps wait for, by the synced
@@ -247,17 +264,23 @@ func (w *World) checkJobs() {
 		return
 	}
 	waiting := map[named]store.Key{}
+	unstored := map[named]bool{} // tasks that may have no record, as long as their run is in memory
 	for _, t := range w.checker.all {
 		if t.deleted || t.replica == nil {
 			continue
 		}
-		t.replica.EachJob(func(_ journal.Ref, _ journal.Fence, provider, id string) { waiting[named{provider, id}] = t.key })
+		t.replica.EachJob(func(j *machine.OpenJob) {
+			n := named{j.Provider, j.ID}
+			waiting[n], unstored[n] = t.key, jobs.MayBeUnstored(j.Provider, j.Fence)
+		})
 	}
 	for _, j := range all {
 		known, kept := w.jobRecord(jobs.KindJob, j.provider, j.id)
 		_, cancel := w.jobRecord(jobs.KindCancel, j.provider, j.id)
 		key, waits := waiting[j]
 		switch {
+		case waits && !kept && unstored[j] && !w.suspended(key):
+			w.stats.TasksUnstored++
 		case waits && (!kept || cancel || known.Key() != key):
 			w.fail("X128: run %s waits for job %s, of which the store keeps %+v, cancelled %t", key.Run, j.id, known, cancel)
 		case !waits && kept && !cancel:

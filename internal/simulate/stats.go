@@ -32,7 +32,7 @@ type Stats struct {
 	// Of remote workers: leases that were granted, answers with a task that were lost, tasks that
 	// were taken from a silent worker, that ended because they were lost too often, that a process
 	// found at its start, and results that did not count.
-	TasksGranted, TaskAnswersLost, TasksLost, TasksInterrupted, TasksAdopted, LateResults, TasksHandedOn int64
+	TasksGranted, TaskAnswersLost, TasksLost, TasksInterrupted, TasksAdopted, LateResults, TasksHandedOn, TasksUnstored int64
 
 	Scheduled timetable.Counts
 
@@ -55,7 +55,7 @@ func (s *Stats) Add(o *Stats) {
 		{&s.Requests, o.Requests}, {&s.Effects, o.Effects}, {&s.Crashes, o.Crashes}, {&s.Suspended, o.Suspended},
 		{&s.Quarantined, o.Quarantined}, {&s.Reads, o.Reads}, {&s.Removed, o.Removed},
 		{&s.TasksGranted, o.TasksGranted}, {&s.TaskAnswersLost, o.TaskAnswersLost}, {&s.TasksLost, o.TasksLost},
-		{&s.TasksInterrupted, o.TasksInterrupted}, {&s.TasksAdopted, o.TasksAdopted}, {&s.LateResults, o.LateResults}, {&s.TasksHandedOn, o.TasksHandedOn},
+		{&s.TasksInterrupted, o.TasksInterrupted}, {&s.TasksAdopted, o.TasksAdopted}, {&s.LateResults, o.LateResults}, {&s.TasksHandedOn, o.TasksHandedOn}, {&s.TasksUnstored, o.TasksUnstored},
 		{&s.Webhooks, o.Webhooks}, {&s.EarlyWebhooks, o.EarlyWebhooks},
 	} {
 		*f.to += f.from

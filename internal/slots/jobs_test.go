@@ -84,7 +84,7 @@ func TestI22_CountedJobs(t *testing.T) {
 		id := ID{Ref: journal.Ref{Step: 1}, Fence: journal.Fence{Attempt: 1}}
 		id.Key.Run = "r"
 		var set Set[int]
-		table.Hold(&set, id, a.Route(&to, false), true)
+		table.Hold(&set, id, a.Route(&to, false), true, true)
 		table.Rest(&set)
 		table.Unload(&set)
 		want := 0
@@ -107,7 +107,7 @@ func TestI22_CountedJobs(t *testing.T) {
 			t.Errorf("%s: %d slots are held, want %d", tt.name, got, held)
 		}
 		to.Service = "other"
-		table.Hold(&set, id, a.Route(&to, true), true)
+		table.Hold(&set, id, a.Route(&to, true), true, true)
 		if got := used(); got != held || set.Len() != 1 {
 			t.Errorf("%s: %d slots are held of a run in memory, want %d", tt.name, got, held)
 		}

@@ -51,8 +51,9 @@ func (t *Table[H]) Request(set *Set[H], key store.Key, ref journal.Ref, holder H
 
 // Hold counts an attempt that has already been handed out, past every limit, and returns its
 // request, or nil if it is counted. One that is still in flight in this process has kept its
-// slots. With job it goes on as an external job.
-func (t *Table[H]) Hold(set *Set[H], id ID, route *Route[H], job bool) *Request[H] {
+// slots. With job it goes on as an external job, and with counted that may be one of those of which only
+// the number is known.
+func (t *Table[H]) Hold(set *Set[H], id ID, route *Route[H], job, counted bool) *Request[H] {
 	if set.Get(id.Ref) != nil {
 		return nil
 	}
@@ -62,7 +63,7 @@ func (t *Table[H]) Hold(set *Set[H], id ID, route *Route[H], job bool) *Request[
 		delete(t.overdue, id)
 	}
 	delete(t.orphans, id)
-	if req == nil && job {
+	if req == nil && counted {
 		req = t.resume(id, route)
 	}
 	if req == nil {
