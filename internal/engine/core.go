@@ -408,7 +408,7 @@ func (c *core) protect(l *loadedRun, fn func()) (err error) {
 			}
 		}
 		if l.start == nil || l.committing { // otherwise its start was never sent to the store
-			c.recovery.quarantine(l.head, reason)
+			c.recovery.quarantineLoaded(l, reason)
 		}
 	}()
 	fn()

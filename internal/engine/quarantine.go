@@ -14,14 +14,21 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
+// quarantineLoaded is quarantine for a run that has just left memory. Its tasks hold their slots also after
+// the next start, when it is not read.
+func (r *recovery) quarantineLoaded(l *loadedRun, reason string) {
+	_, records := l.unstored.Take(nil, true)
+	r.quarantine(l.head, reason, records...)
+}
+
 // quarantine quarantines a run that is not, or no longer, in memory (I16). If the head
 // is damaged nothing is stored, because a new row would hide the damage.
-func (r *recovery) quarantine(head store.Head, reason string) {
+func (r *recovery) quarantine(head store.Head, reason string, records ...store.RecordChange) {
 	r.c.cfg.Logger.Error("run quarantined", "run", head.Run, "reason", reason)
 	r.quarantined[head.Key] = reason
 	if head.Damage == "" {
 		head.Quarantine, head.Updated = reason, r.c.now
-		r.c.pipeline.building.extra = append(r.c.pipeline.building.extra, store.Transition{Key: head.Key, Epoch: r.c.epoch, Head: &head})
+		r.c.pipeline.building.extra = append(r.c.pipeline.building.extra, store.Transition{Key: head.Key, Epoch: r.c.epoch, Head: &head, Records: records, RecordsAt: r.c.now})
 		r.c.pipeline.building.urgent = true
 	}
 	r.cancelOrphans(head.Key)

@@ -173,7 +173,7 @@ func (r *recovery) takeBack(l *loadedRun, reason string) error {
 		}
 	}
 	if stored {
-		r.quarantine(culprit.head, reason)
+		r.quarantineLoaded(culprit, reason)
 	}
 	return err
 }

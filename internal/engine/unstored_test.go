@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/jobs"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
@@ -193,5 +194,41 @@ func TestSecondAttemptHasARecord(t *testing.T) {
 			t.Errorf("the run is %s: %s", head.Status, head.Message)
 		}
 		o.wantTasks("ended", 0, 0, 0)
+	})
+}
+
+// I22: the task of a run that is quarantined has a record, because the run is not read at the next start: its
+// slot is held until the run is released and the task has ended.
+func TestI22_TaskOfQuarantinedRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(memory.Options{})
+		o := openOutside(t, st, newService(), remoteSlots, tasks())
+		p := planOf(t, "name: x\nsteps: [{id: a, action: {name: remote}}]\n", tasks())
+		run := start(t, o.Engine, p, nil)
+		synctest.Wait()
+		in := &input{kind: inLook, key: store.Key{Account: acc, Run: run}}
+		in.look = func(c *core) { _ = c.protect(c.residency.runs[in.key], func() { panic("on purpose") }) }
+		if err := o.request(t.Context(), in).err; err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		o.crash()
+		o.stop()
+		o = openOutside(t, st.Reopen(), newService(), remoteSlots, tasks())
+		o.wantTasks("quarantined", 1, 0, 1)
+		start(t, o.Engine, p, nil)
+		synctest.Wait()
+		o.wantTasks("another run waits for the slot", 1, 0, 1)
+		if err := o.Release(t.Context(), acc, run); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		o.wantTasks("released", 1, 0, 1)
+		o.finish(o.task("a"))
+		if head := waitForEnd(t, o.Engine, run); head.Status != "completed" {
+			t.Errorf("the run is %s: %s", head.Status, head.Message)
+		}
+		synctest.Wait()
+		o.wantTasks("the other run has the slot", 0, 1, 1)
 	})
 }

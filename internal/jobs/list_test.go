@@ -5,8 +5,8 @@ package jobs
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"

@@ -301,6 +301,7 @@ func (p *process) round() (moved bool) {
 
 // releaseQuarantined releases quarantined runs.
 func (w *World) releaseQuarantined(p *process) (any bool) {
+	w.noteForgotten()
 	for _, t := range w.checker.all {
 		if t.deleted || t.journal.Last() == 0 {
 			continue

@@ -24,8 +24,9 @@ type remoteWorkers struct {
 	actions       []lease.Remote
 	workers       []*remoteWorker
 	tasksByID     map[string]*remoteTask
-	tasks         []*remoteTask // in the order of their submission
-	processStarts uint64        // of processes
+	forgotten     map[string]bool // tasks that a process did not know after a start, by id
+	tasks         []*remoteTask   // in the order of their submission
+	processStarts uint64          // of processes
 	grantCount    int
 	expiredGrants []*grant // that count no more, as far as their workers know
 }
@@ -78,7 +79,7 @@ func newRemoteWorkers(w *World) *remoteWorkers {
 	if !hasRemoteWorkers(w.seed) {
 		return nil
 	}
-	f := &remoteWorkers{dice: rand.New(rand.NewPCG(w.seed, 0x6c65617365)), tasksByID: map[string]*remoteTask{}}
+	f := &remoteWorkers{dice: rand.New(rand.NewPCG(w.seed, 0x6c65617365)), tasksByID: map[string]*remoteTask{}, forgotten: map[string]bool{}}
 	known := map[string]bool{}
 	for _, root := range append([]*plan.Plan{w.c.Plan}, w.c.Others...) {
 		for _, p := range family(root) {

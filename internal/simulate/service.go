@@ -217,12 +217,13 @@ func (w *World) waitingJobs(action, account string) (n int) {
 	if len(w.service.jobs) == 0 && w.remote == nil {
 		return 0
 	}
+	w.noteForgotten()
 	for _, t := range w.checker.all {
 		if t.deleted || t.replica == nil || t.replica.Start() == nil || account != "" && t.key.Account != account {
 			continue
 		}
 		t.replica.EachJob(func(j *machine.OpenJob) {
-			if _, k := t.replica.Calls(j.Ref.Step); k >= 0 && t.replica.Start().Pins[k].Name == action && !w.forgotten(t.key, j) {
+			if _, k := t.replica.Calls(j.Ref.Step); k >= 0 && t.replica.Start().Pins[k].Name == action && (w.remote == nil || !w.remote.forgotten[j.ID]) {
 				n++
 			}
 		})
@@ -230,15 +231,27 @@ func (w *World) waitingJobs(action, account string) (n int) {
 	return n
 }
 
-// forgotten reports whether a job is a task that a process does not know after a start: it has no record,
-// and its run is quarantined, and therefore not read. Its worker is told to stop.
-func (w *World) forgotten(key store.Key, j *machine.OpenJob) bool {
-	if !jobs.MayBeUnstored(j.Provider, j.Fence) {
-		return false
+// noteForgotten notes the tasks that the process does not know: they have no record, and
+// their runs are quarantined, because a process has crashed with them or they cannot be read. Their workers
+// are told to stop, and they hold no slots until their runs are released, when there may be none left.
+func (w *World) noteForgotten() {
+	if w.remote == nil {
+		return
 	}
-	_, kept := w.jobRecord(jobs.KindJob, j.Provider, j.ID)
-	head, err := w.mem.Head(w.ctx(), key)
-	return !kept && err == nil && head.Quarantine != ""
+	for _, t := range w.checker.all {
+		if t.deleted || t.replica == nil {
+			continue
+		}
+		if head, err := w.mem.Head(w.ctx(), t.key); err != nil || head.Quarantine == "" {
+			continue
+		}
+		t.replica.EachJob(func(j *machine.OpenJob) {
+			if _, kept := w.jobRecord(jobs.KindJob, j.Provider, j.ID); !kept && jobs.MayBeUnstored(j.Provider, j.Fence) {
+				w.remote.forgotten[j.ID] = true
+				w.tracef("  task %s of run %s is not known", j.ID, t.key.Run)
+			}
+		})
+	}
 }
 
 // suspended reports whether a run is not in memory.
