@@ -29,6 +29,8 @@ const (
 	patience = 31_000_000
 	// remembered is how long, in µs, a start is surely known, if its run is removed meanwhile.
 	remembered = 12 * 3_600_000_000
+	// keyLifetime is how long, in µs, a request with an idempotency key is the same as an earlier one.
+	keyLifetime = 24 * 3_600_000_000
 )
 
 // Runs are the runs of the world, by their journals.
@@ -92,6 +94,7 @@ type book struct {
 	entry                      // as it was stored last
 	calendar *calendar         // nil = a key
 	runs     map[string]string // by occurrence
+	asks     map[string]int64  // when these were requested
 	asked    map[string]bool   // occurrences whose run was asked for at a time when it may start
 	refused  map[string]string // codes of starts, by occurrence
 	late     map[string]bool   // occurrences that are caught up on
@@ -223,7 +226,7 @@ func (c *Checker) wrote(now int64, w *Write, firings []firing) error {
 
 // open begins a book.
 func (c *Checker) open(w *Write, first *entry) (*book, error) {
-	b := &book{account: w.Account, runs: map[string]string{}, asked: map[string]bool{}, refused: map[string]string{}, late: map[string]bool{}}
+	b := &book{account: w.Account, runs: map[string]string{}, asks: map[string]int64{}, asked: map[string]bool{}, refused: map[string]string{}, late: map[string]bool{}}
 	b.entry.Name, b.entry.Key = first.Name, first.Key
 	name := w.Account + "/schedule/" + first.Name
 	if first.Key != "" {
@@ -450,6 +453,7 @@ func (c *Checker) Started(account string, labels map[string]string, run string, 
 	}
 	i := slices.IndexFunc(b.Queue, func(o occurrence) bool { return o.Name == name })
 	switch other := b.runs[name]; {
+	case other != "" && strings.HasPrefix(name, "once-") && i >= 0 && b.Queue[i].At-b.asks[name] >= keyLifetime: // a request with the same key, much later
 	case other != "" && (!c.runs.Removed(account, other) || i >= 0 && now-b.Queue[i].At < remembered):
 		return fmt.Errorf("I13: %s has started runs %s and %s for %s", b, other, run, name)
 	case !b.asked[name]:
@@ -458,7 +462,7 @@ func (c *Checker) Started(account string, labels map[string]string, run string, 
 		return fmt.Errorf("%s has run %s for %s, which was not stored as one to start", b, run, name)
 	}
 	c.Counts.Started++
-	b.runs[name], b.last = run, run
+	b.runs[name], b.asks[name], b.last = run, b.Queue[i].At, run
 	return nil
 }
 

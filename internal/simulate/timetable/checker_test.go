@@ -174,11 +174,16 @@ func TestKeyRules(t *testing.T) {
 		var list, details []string
 		for _, r := range requests {
 			name, how, _ := strings.Cut(r, " ")
+			how, again := strings.CutSuffix(how, " a day later")
+			at := now
+			if again {
+				at += keyLifetime
+			}
 			detail := fmt.Sprintf(`{"ifActive":%q}`, how)
 			if strings.HasPrefix(how, "+") {
 				detail = fmt.Sprintf(`{"ifActive":"queue","notBefore":%d}`, now+5*minute)
 			}
-			list = append(list, fmt.Sprintf(`{"name":%q,"at":%d}`, name, now))
+			list = append(list, fmt.Sprintf(`{"name":%q,"at":%d}`, name, at))
 			details = append(details, fmt.Sprintf("%q:%s", name, detail))
 		}
 		return fmt.Sprintf(`{"id":"k","key":"k","queue":[%s],"requests":{%s}}`, strings.Join(list, ","), strings.Join(details, ","))
@@ -186,7 +191,8 @@ func TestKeyRules(t *testing.T) {
 	active := runs{}
 	for want, steps := range map[string][]string{
 		"": {queue("r1 queue"), "ask r1", "start r1 a", queue(), queue("r2 queue"), "end", "ask r2", "start r2 b", queue(), queue("r3 skip"), queue(),
-			queue("r4 queue"), queue("r5 cancelPrevious"), "cancel b", "end", "ask r5", "refuse r5 RECIPE_INVALID", queue(), queue("r6 +"), queue("r7 +"), "later", "ask r7", "start r7 c", queue(), "end", "delete"},
+			queue("r4 queue"), queue("r5 cancelPrevious"), "cancel b", "end", "ask r5", "refuse r5 RECIPE_INVALID", queue(), queue("r6 +"), queue("r7 +"), "later", "ask r7", "start r7 c", queue(), "end", queue("once-1 queue"), "ask once-1", "start once-1 d", queue(), "end",
+			"day", queue("once-1 queue a day later"), "ask once-1", "start once-1 e", queue(), "end", "delete"},
 		"waits without a request":                 {`{"id":"k","key":"k","queue":[{"name":"r1","at":1}]}`},
 		"two requests came at once":               {queue("r1 queue", "r2 queue")},
 		"and nothing has become of it":            {queue("r1 queue"), queue()},
@@ -198,6 +204,7 @@ func TestKeyRules(t *testing.T) {
 		"while run a is active":                   {queue("r1 queue"), "ask r1", "start r1 a", queue(), queue("r2 queue"), "ask r2"},
 		"µs too early":                            {queue("r1 +"), "ask r1"},
 		"waits in the order":                      {queue("r1 queue"), queue("r1 queue", "r2 queue"), "ask r2"},
+		"for once-1":                              {queue("once-1 queue"), "ask once-1", "start once-1 a", queue(), "end", "day", queue("once-1 queue"), "ask once-1", "start once-1 b"},
 		"I13":                                     {queue("r1 queue"), "ask r1", "start r1 a", "start r1 b"},
 		"its policy is":                           {queue("r1 queue"), "ask r1", "start r1 a", queue(), queue("r2 queue"), "cancel a"},
 		"and could start since":                   {queue("r1 queue"), "rest", "later", "rest"},
@@ -226,6 +233,8 @@ func TestKeyRules(t *testing.T) {
 				err = c.Cancels("a", name)
 			case "later":
 				clock += 10 * minute
+			case "day":
+				clock += keyLifetime
 			case "rest":
 				err = c.Rests(clock)
 			case "delete":
