@@ -214,9 +214,9 @@ type rounds struct {
 
 // All streams together read at most once per perRead, as far as rounds of maxRound allow.
 const (
-	perRead  = 550 * time.Microsecond
+	perRead  = 650 * time.Microsecond
 	minRound = 5 * time.Millisecond
-	maxRound = 110 * time.Millisecond // a little more than text is collected before it is an event
+	maxRound = 130 * time.Millisecond // a little more than text is collected before it is an event
 )
 
 // join counts a stream, until it leaves.

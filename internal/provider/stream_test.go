@@ -210,7 +210,7 @@ func TestRounds(t *testing.T) {
 	for _, tt := range []struct {
 		streams    int
 		most, want time.Duration
-	}{{1, time.Minute, 0}, {9, time.Minute, 0}, {20, time.Minute, 11 * time.Millisecond}, {200, time.Minute, maxRound}, {5000, time.Minute, maxRound}, {200, maxRound - 1, 0}} {
+	}{{1, time.Minute, 0}, {7, time.Minute, 0}, {20, time.Minute, 13 * time.Millisecond}, {200, time.Minute, maxRound}, {5000, time.Minute, maxRound}, {200, maxRound - 1, 0}} {
 		synctest.Test(t, func(t *testing.T) {
 			var r rounds
 			for range tt.streams {
