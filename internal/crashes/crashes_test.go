@@ -108,6 +108,14 @@ func TestSuspect(t *testing.T) {
 			t.Errorf("run %d: suspect %v with %d attempts in flight, want %d", n, is, running, want)
 		}
 	}
+	for provider, want := range map[string]int{journal.Workers: 1, "acme": 0} { // a task may have no record that counts it
+		ev, err := (&journal.Job{Provider: provider, ID: "j"}).Event(1, 1, nil)
+		ev.Seq, ev.At = 1, 100*second
+		submitted := &store.Saved{Head: store.Head{Updated: 100 * second}, Tail: journal.AppendFrame(nil, []journal.Event{ev}), Last: 1}
+		if _, running := h.Suspect(submitted); err != nil || running != want {
+			t.Errorf("a job of %s: %d attempts in flight, want %d, %v", provider, running, want, err)
+		}
+	}
 	if _, running := h.Suspect(&store.Saved{Head: store.Head{Updated: 100 * second}, StateLast: 1}); running == 0 {
 		t.Error("a run may have had attempts in flight that only its state knows")
 	}

@@ -50,7 +50,7 @@ func (p *pipeline) committed(verdicts []store.Verdict, err error) {
 			p.c.frames = append(p.c.frames, feed.Published{Key: t.Key, Head: t.Head})
 			continue
 		}
-		p.c.tellJobs(l)
+		p.c.publishJobs(l)
 		l.committing, l.start = false, nil
 		if t.Head != nil {
 			l.unended.Store(t.Head.Ended == 0)

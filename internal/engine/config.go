@@ -73,7 +73,8 @@ type Config struct {
 	// input, and the queue of the workers that carry it out. It must not block. Default: the
 	// provider of the action, and the model.
 	Called func(a *action.Action, provider, model string) (service, called, queue string)
-	// Jobs is told which records of external jobs a commit has changed. It must not block.
+	// Jobs is told what commits have changed of external jobs, and of jobs without a record that were
+	// found in runs that were read. It must not block.
 	// Default: nobody is.
 	Jobs func([]jobs.Change)
 

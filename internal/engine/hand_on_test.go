@@ -24,25 +24,32 @@ func tasks() *action.Action {
 	return a
 }
 
-// waiting returns the jobs of a provider that steps wait for, by run.
-func (o *outside) waiting(provider string) map[string]*jobs.Job {
+// eachWaiting calls fn for the jobs of a provider that steps wait for, those with a record first.
+func (o *outside) eachWaiting(provider string, fn func(j *jobs.Job, stored bool)) {
 	o.t.Helper()
-	all := map[string]*jobs.Job{}
-	err := jobs.Each(o.t.Context(), o.st, func(name string) bool { return name == provider }, func(j *jobs.Job) { all[j.Run] = j })
+	err := jobs.Each(o.t.Context(), o.st, func(name string) bool { return name == provider }, func(j *jobs.Job) { fn(j, true) })
 	if err != nil {
 		o.t.Fatal(err)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for id, j := range o.unstored {
-		if j.Provider != provider {
-			continue
+	for _, j := range o.unstored {
+		if j.Provider == provider {
+			fn(j, false)
 		}
-		if all[j.Run] != nil {
-			o.t.Errorf("task %s of %s has a record, and is said to have none", id, j.Run)
+	}
+}
+
+// waiting returns the jobs of a provider that steps wait for, by run.
+func (o *outside) waiting(provider string) map[string]*jobs.Job {
+	o.t.Helper()
+	all := map[string]*jobs.Job{}
+	o.eachWaiting(provider, func(j *jobs.Job, stored bool) {
+		if is := all[j.Run]; !stored && is != nil && is.ID == j.ID {
+			o.t.Errorf("task %s of %s has a record, and is said to have none", j.ID, j.Run)
 		}
 		all[j.Run] = j
-	}
+	})
 	return all
 }
 

@@ -134,6 +134,10 @@ func (c *core) noteJobs(l *loadedRun, changes []journal.JobChange) {
 	c.pipeline.building.urgent = true
 	for i := range changes {
 		ch := &changes[i]
+		if ch.Kind == journal.JobEnded && jobs.Within(ch.Job.Provider) { // nothing is kept of it
+			l.jobs = append(l.jobs, jobs.Ended(ch))
+			continue
+		}
 		var route *route
 		if ch.Kind == journal.JobSubmitted {
 			route, _ = c.routeOf(l, ch.Ref)
@@ -155,22 +159,23 @@ func (l *loadedRun) jobSource(ref journal.Ref, passed *route) *jobs.Source {
 	return of
 }
 
-// tellJobs tells of the jobs of a run what has become durable.
-func (c *core) tellJobs(l *loadedRun) {
+// publishJobs has Config.Jobs told what has become durable of the jobs of a run.
+func (c *core) publishJobs(l *loadedRun) {
 	if c.cfg.Jobs != nil {
 		c.jobs = append(c.jobs, l.told...)
 	}
 	l.told = nil
 }
 
-// findUnstored finds those jobs of a run that have no record. A run that is suspended has none.
+// findUnstored finds those jobs of a run that have no record; adoptJobs completes them. A run that is
+// suspended has none.
 func (m *residency) findUnstored(l *loadedRun) (err error) {
 	l.run.EachJob(func(j *machine.OpenJob) {
 		if key := jobs.Key(j.Provider, j.ID); err == nil && jobs.MayBeUnstored(j.Provider, j.Fence) {
 			_, failed := m.c.cfg.Store.Record(m.c.ctx, key)
 			switch {
 			case errors.Is(failed, fault.RecordNotFound):
-				l.unstored.Add(&jobs.Job{Provider: j.Provider, ID: j.ID})
+				l.tasks.Add(&jobs.Job{Provider: j.Provider, ID: j.ID})
 			case store.Transient(failed):
 				err = failed
 			}
@@ -184,19 +189,19 @@ func (m *residency) findUnstored(l *loadedRun) (err error) {
 func (c *core) adoptJobs(l *loadedRun, found bool) {
 	l.run.EachJob(func(j *machine.OpenJob) {
 		route, demand := c.routeOf(l, j.Ref)
-		unstored := l.unstored.Has(j.Provider, j.ID)
+		unstored := l.tasks.Has(j.Provider, j.ID)
 		if route.Bounded() {
 			c.attempts.hold(l, taskID{Key: l.key, Ref: j.Ref, Fence: j.Fence}, route, demand, true, !unstored)
 		}
 		if unstored {
 			ch := journal.JobChange{Kind: journal.JobSubmitted, Ref: j.Ref, Fence: j.Fence, Job: journal.Job{Provider: j.Provider, ID: j.ID}, Expires: j.Expires}
-			l.told, _ = l.unstored.Take(jobs.AppendChanges(l.told, &ch, l.jobSource(j.Ref, route), j.Since), false)
+			l.told, _ = l.tasks.Take(jobs.AppendChanges(l.told, &ch, l.jobSource(j.Ref, route), j.Since), false)
 		}
 	})
 	for i := range l.told {
 		l.told[i].Found = found
 	}
-	c.tellJobs(l)
+	c.publishJobs(l)
 }
 
 // countJobs counts the slots that external jobs hold. Those of runs in memory are found again when

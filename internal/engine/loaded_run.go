@@ -47,8 +47,8 @@ type loadedRun struct {
 	owesEnd bool           // it has ended and its parent does not know
 
 	requests requestSet
-	claim    purse.Claim // on its account, if that pays
-	unstored jobs.Unstored
+	claim    purse.Claim   // on its account, if that pays
+	tasks    jobs.Unstored // of remote workers, those that have no record
 	admitting
 	routes    []*route // by plan action; nil = it depends on more
 	throttled bool     // one of its routes is, see slots.Route

@@ -186,7 +186,7 @@ func (r *recovery) reload() bool {
 	r.lostBatches = nil
 	r.stalled = nil
 	for _, l := range told {
-		r.c.tellJobs(l)
+		r.c.publishJobs(l)
 	}
 	// A lost batch may have been written without being published, and its events may be
 	// the last ones of their runs. The zero Published makes watchers read the journal.

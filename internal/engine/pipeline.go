@@ -115,7 +115,7 @@ func (p *pipeline) transition(b *batch, l *loadedRun) {
 		t.Head = &head
 	}
 	if len(l.jobs) > 0 || l.suspending {
-		l.told, t.Records = l.unstored.Take(l.jobs, l.suspending)
+		l.told, t.Records = l.tasks.Take(l.jobs, l.suspending)
 		t.RecordsAt, l.jobs = p.c.now, nil
 	}
 	if l.suspending {

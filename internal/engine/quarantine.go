@@ -17,7 +17,7 @@ import (
 // quarantineLoaded is quarantine for a run that has just left memory. Its tasks hold their slots also after
 // the next start, when it is not read.
 func (r *recovery) quarantineLoaded(l *loadedRun, reason string) {
-	_, records := l.unstored.Take(nil, true)
+	_, records := l.tasks.Take(nil, true)
 	r.quarantine(l.head, reason, records...)
 }
 

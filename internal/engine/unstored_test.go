@@ -38,14 +38,14 @@ func (o *outside) changed(changes []jobs.Change) {
 // wantTasks checks how many tasks have a record, how many have none, and how many slots they hold.
 func (o *outside) wantTasks(when string, stored, unstored, slots int) {
 	o.t.Helper()
-	n := 0
-	err := jobs.Each(o.t.Context(), o.st, func(name string) bool { return name == jobs.Workers }, func(*jobs.Job) { n++ })
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	o.mu.Lock()
-	without := len(o.unstored)
-	o.mu.Unlock()
+	n, without := 0, 0
+	o.eachWaiting(jobs.Workers, func(_ *jobs.Job, is bool) {
+		if is {
+			n++
+		} else {
+			without++
+		}
+	})
 	held := 0
 	for _, l := range o.Slots() {
 		if l.Of == "action" {
@@ -72,21 +72,11 @@ func (o *outside) finish(task *jobs.Job) {
 func (o *outside) task(step string) *jobs.Job {
 	o.t.Helper()
 	var found *jobs.Job
-	err := jobs.Each(o.t.Context(), o.st, func(name string) bool { return name == jobs.Workers }, func(j *jobs.Job) {
+	o.eachWaiting(jobs.Workers, func(j *jobs.Job, _ bool) {
 		if j.Name == step {
 			found = j
 		}
 	})
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, j := range o.unstored {
-		if j.Name == step {
-			found = j
-		}
-	}
 	if found == nil {
 		o.t.Fatalf("step %s has no task", step)
 	}
@@ -145,9 +135,7 @@ func TestI22_UnstoredTasks(t *testing.T) {
 				restart("")
 				o.wantTasks("one has a record of before", 2, 0, 2)
 				o.finish(o.task("b"))
-				if head := waitForEnd(t, o.Engine, run); head.Status != "completed" {
-					t.Errorf("the run is %s: %s", head.Status, head.Message)
-				}
+				o.wantEnd(run, "completed")
 				synctest.Wait()
 				o.wantTasks("ended", 1, 0, 1)
 			})
@@ -190,9 +178,7 @@ func TestSecondAttemptHasARecord(t *testing.T) {
 			t.Errorf("the second attempt has the task %+v, the first had %+v", second, first)
 		}
 		o.finish(second)
-		if head := waitForEnd(t, o.Engine, run); head.Status != "completed" {
-			t.Errorf("the run is %s: %s", head.Status, head.Message)
-		}
+		o.wantEnd(run, "completed")
 		o.wantTasks("ended", 0, 0, 0)
 	})
 }
@@ -225,9 +211,7 @@ func TestI22_TaskOfQuarantinedRun(t *testing.T) {
 		synctest.Wait()
 		o.wantTasks("released", 1, 0, 1)
 		o.finish(o.task("a"))
-		if head := waitForEnd(t, o.Engine, run); head.Status != "completed" {
-			t.Errorf("the run is %s: %s", head.Status, head.Message)
-		}
+		o.wantEnd(run, "completed")
 		synctest.Wait()
 		o.wantTasks("the other run has the slot", 0, 1, 1)
 	})

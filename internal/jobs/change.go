@@ -95,17 +95,21 @@ func (of *Source) Job(c *journal.JobChange, at int64) *Job {
 	}
 }
 
+// Ended is the change that a step no longer waits for a job, which is all for a job of the server's own.
+func Ended(c *journal.JobChange) Change { return erase(KindJob, c) }
+
+func erase(kind string, c *journal.JobChange) Change {
+	return Change{RecordChange: store.RecordChange{Delete: true, Record: store.Record{
+		RecordKey: recordKey(kind, c.Job.Provider, c.Job.ID), Revision: store.AnyRevision,
+	}}}
+}
+
 // AppendChanges appends the changes of records that a change of a job makes at a time, UTC µs.
 func AppendChanges(changes []Change, c *journal.JobChange, of *Source, at int64) []Change {
 	job := of.Job(c, at)
 	note := func(kind string, until int64, data []byte) {
 		changes = append(changes, Change{RecordChange: store.RecordChange{Record: store.Record{
 			RecordKey: recordKey(kind, c.Job.Provider, c.Job.ID), Revision: store.AnyRevision, Until: until, Data: data,
-		}}})
-	}
-	drop := func(kind string) {
-		changes = append(changes, Change{RecordChange: store.RecordChange{Delete: true, Record: store.Record{
-			RecordKey: recordKey(kind, c.Job.Provider, c.Job.ID), Revision: store.AnyRevision,
 		}}})
 	}
 	switch {
@@ -116,10 +120,10 @@ func AppendChanges(changes []Change, c *journal.JobChange, of *Source, at int64)
 			changes = append(changes, put(job))
 		}
 		if !Within(job.Provider) || c.Fence.Attempt > 1 {
-			drop(KindCancel) // an earlier attempt of the step may have had the same job
+			changes = append(changes, erase(KindCancel, c)) // an earlier attempt of the step may have had the same job
 		}
 	case c.Kind == journal.JobEnded:
-		if drop(KindJob); !Within(job.Provider) {
+		if changes = append(changes, Ended(c)); !Within(job.Provider) {
 			changes = append(changes, Change{RecordChange: ended(job, at)})
 		}
 	}

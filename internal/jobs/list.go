@@ -101,10 +101,10 @@ func (k *Keeper) withUnstored(q *ListQuery, page []store.Record, more bool) ([]n
 	if q.Provider != "" && q.Provider != Workers {
 		return all, more
 	}
-	prefix, stored := namePrefix(q.Account, Workers), len(all)
+	stored := len(all)
 	for _, j := range k.cfg.Unstored(q.Account) {
 		name := nameOf(&j, j.Submitted)
-		if name > q.After && strings.HasPrefix(name, prefix) && (!more || name < all[stored-1].name) {
+		if name > q.After && (!more || name < all[stored-1].name) {
 			all = append(all, named{j, name})
 		}
 	}

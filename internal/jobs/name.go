@@ -116,7 +116,7 @@ func eachName(ctx context.Context, records Records, fn func(*Name)) error {
 	})
 }
 
-// Count counts the jobs that steps wait for, of the providers that are wanted. It reads only the
+// Count counts the jobs with a record that steps wait for, of the providers that are wanted. It reads only the
 // records of those that are cancelled. whole is false if a class is not known by its name.
 func Count(ctx context.Context, records Records, wanted func(provider string) bool) (count map[Class]int, whole bool, err error) {
 	count, whole = map[Class]int{}, true

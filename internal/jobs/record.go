@@ -180,7 +180,7 @@ func deliveries(provider, job string) string { return provider + "/" + short(job
 
 func short(s string) string { return digest(s).String() }
 
-// Each calls fn for each job that a step waits for, of the providers that are wanted. The
+// Each calls fn for each job with a record that a step waits for, of the providers that are wanted. The
 // records of other providers are not read. A damaged record is left out.
 func Each(ctx context.Context, records Records, wanted func(provider string) bool, fn func(*Job)) error {
 	cancelled := map[string]bool{}

@@ -286,7 +286,7 @@ func (m *Manager) render(ctx context.Context, t *task, job *jobs.Job) error {
 func (m *Manager) token(t *task) string {
 	id := t.job.ID
 	signed := id + "." + strconv.FormatInt(t.number, 36)
-	t.token, t.tokenOf = signed+"."+m.mac(signed), t.number
+	t.token = signed + "." + m.mac(signed)
 	return t.token
 }
 
@@ -342,11 +342,11 @@ func (m *Manager) locate(token, account string) (t *task, why Refusal) {
 // m.mu is held.
 func (m *Manager) read(token string) (id string, number int64, ok bool) {
 	id, rest, _ := strings.Cut(token, ".")
-	if t := m.tasks[id]; t != nil && t.token != "" && hmac.Equal([]byte(token), []byte(t.token)) {
-		return id, t.tokenOf, true
-	}
 	text, mac, _ := strings.Cut(rest, ".")
 	number, err := strconv.ParseInt(text, 36, 64)
+	if t := m.tasks[id]; t != nil && err == nil && hmac.Equal([]byte(token), []byte(t.token)) {
+		return id, number, true // its proof need not be computed again
+	}
 	return id, number, err == nil && hmac.Equal([]byte(mac), []byte(m.mac(id+"."+text)))
 }
 

@@ -3,8 +3,8 @@
 // Package lease hands out the tasks of remote workers.
 //
 // It decides which worker gets which task and for how long, whose result of a task counts, and when
-// a worker counts as lost. A task is an external job of its step: its record in the store is written
-// with the submission and removed with its end, so tasks survive a restart, and workers continue
+// a worker counts as lost. A task is an external job of its step: the journal of its run has it, and the
+// store a record of it while the run is not in memory. So tasks survive a restart, and workers continue
 // with theirs.
 //
 // It never decides whether a step is tried again, stores nothing itself, and knows neither HTTP nor
@@ -77,7 +77,7 @@ const (
 	MaxInput = 8 << 20
 
 	maxKept          = 64 << 20         // bytes of inputs in memory; others are rendered again
-	submissionExpiry = 10 * time.Minute // after that a submission whose record was not written is forgotten
+	submissionExpiry = 10 * time.Minute // after that a submission that has not become durable is forgotten
 	epochShift       = 40               // a process grants fewer leases than 2^40
 )
 
@@ -116,7 +116,7 @@ type pending struct {
 
 // A task waits for a worker, or a worker has it.
 type task struct {
-	job     jobs.Job // its zero value until the record is written
+	job     jobs.Job // its zero value until the submission is durable
 	action  *pending
 	written bool
 	// input is nil if it has to be rendered again.
@@ -124,9 +124,8 @@ type task struct {
 	effectKey, traceParent string
 	number                 int64  // of its lease; 0 = no worker has it, or the worker is not known
 	token                  string // that its worker was given; "" = none yet
-	tokenOf                int64  // the number of that lease
-	// expires is when the lease expires, UTC µs; of a task whose record is not written, when it is
-	// forgotten. 0 = it waits.
+	// expires is when the lease expires, UTC µs; of a task whose submission is not durable, when
+	// it is forgotten. 0 = it waits.
 	expires int64
 	since   int64 // when it began to wait for a worker, UTC µs; 0 = it does not wait
 	losses  int
@@ -214,7 +213,7 @@ func (m *Manager) Actions() (list []action.Action) {
 	return list
 }
 
-// submit takes a task. Workers get it once its record is written.
+// submit takes a task. Workers get it once that is durable.
 func (m *Manager) submit(p *pending, call *action.Task) (action.Result, error) {
 	if len(call.Input) > MaxInput {
 		return action.Result{}, fault.New(fault.ValueTooLarge, "the input has %d bytes: a remote worker gets at most %d; pass what is larger as a file", len(call.Input), MaxInput)
@@ -253,8 +252,8 @@ func (m *Manager) drop(id string) {
 	}
 }
 
-// Changed tells the manager what a commit has changed about jobs, and which of those it finds whose tasks
-// have no record. It does not block.
+// Changed tells the manager which jobs commits have changed, and which without a record the engine has
+// found in runs that it has read. It does not block.
 func (m *Manager) Changed(changes []jobs.Change) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

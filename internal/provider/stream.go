@@ -216,7 +216,7 @@ type rounds struct {
 const (
 	perRead  = 650 * time.Microsecond
 	minRound = 5 * time.Millisecond
-	maxRound = 130 * time.Millisecond // a little more than text is collected before it is an event
+	maxRound = 130 * time.Millisecond // more than text is collected before it is an event
 )
 
 // join counts a stream, until it leaves.
