@@ -102,14 +102,22 @@ func (c *Client) do(ctx context.Context, cl *call, out any) (*answer, error) {
 		if a.body, err = io.ReadAll(io.LimitReader(res.Body, maxAnswer)); err != nil {
 			return nil, unreachable(ctx, cl, err)
 		}
-		if out == nil || len(a.body) == 0 {
+		if out == nil {
 			return a, nil
 		}
-		if err := json.Unmarshal(a.body, out); err != nil {
-			return nil, fault.Wrap(fault.InternalError, err, "%s %s: the answer cannot be read: %v", cl.method, cl.path, err)
-		}
-		return a, nil
+		return a, a.decode(cl, out)
 	})
+}
+
+// decode decodes the answer to a call, if it has a body.
+func (a *answer) decode(cl *call, out any) error {
+	if len(a.body) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(a.body, out); err != nil {
+		return fault.Wrap(fault.InternalError, err, "%s %s: the answer cannot be read: %v", cl.method, cl.path, err)
+	}
+	return nil
 }
 
 // open sends a call and returns the answer with its body unread.

@@ -72,7 +72,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	once.cfg.Attempts = 1
 	once.Workers = &Workers{&once}
 	r := &workerRun{
-		Worker: w, client: &once, log: w.Logger, slots: make(chan struct{}, concurrency), results: make(chan WorkerResult, maxBatch),
+		Worker: w, client: &once, log: w.Logger, slots: make(chan struct{}, concurrency), begun: make(chan begunTask, concurrency), results: make(chan WorkerResult, maxBatch),
 		changed: make(chan struct{}, 1), hurry: make(chan struct{}), running: map[string]*workerTask{}, heartbeatEvery: maxHeartbeatEvery,
 	}
 	if r.log == nil {
@@ -87,9 +87,11 @@ type workerRun struct {
 	// client sends each request once: when it is sent again is decided here.
 	client  *Client
 	log     *slog.Logger
-	slots   chan struct{} // has an element for each task that is under way
-	tasks   sync.WaitGroup
+	slots   chan struct{}  // has an element for each task that is under way
+	begun   chan begunTask // never blocks: it has as many slots
+	tasks   sync.WaitGroup // goroutines that carry out what has begun, as many as there are slots at most
 	results chan WorkerResult
+	started int           // of those goroutines
 	changed chan struct{} // 1 slot: there are reports, or a shorter lease
 	hurry   chan struct{} // closed when results no longer wait for reports
 
@@ -214,6 +216,13 @@ func serverDelay(err error) time.Duration {
 	return 0
 }
 
+// A begunTask is a task that waits for a goroutine, or has one.
+type begunTask struct {
+	*WorkerTask
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
 // begin begins tasks.
 func (r *workerRun) begin(ctx context.Context, tasks []WorkerTask) {
 	for i := range tasks {
@@ -231,14 +240,24 @@ func (r *workerRun) begin(ctx context.Context, tasks []WorkerTask) {
 		}
 		r.mu.Unlock()
 		r.slots <- struct{}{}
-		r.tasks.Go(func() {
-			defer cancel(nil)
-			res := r.perform(run, &t)
-			r.flush(t.Lease)
-			// The slot is free afterwards, so results that cannot be sent hold tasks up.
-			r.results <- res
-			<-r.slots
-		})
+		r.begun <- begunTask{&t, run, cancel}
+		if r.started < cap(r.slots) {
+			r.started++
+			r.tasks.Go(r.work)
+		}
+	}
+}
+
+// work carries out tasks, one after the other. Goroutines stay for the tasks that follow: a new one would
+// have to grow its stack.
+func (r *workerRun) work() {
+	for t := range r.begun {
+		res := r.perform(t.ctx, t.WorkerTask)
+		r.flush(t.Lease)
+		// The slot is free afterwards, so results that cannot be sent hold tasks up.
+		r.results <- res
+		t.cancel(nil)
+		<-r.slots
 	}
 }
 
@@ -325,5 +344,6 @@ func (r *workerRun) drain() {
 	defer last.Stop()
 	hurry := time.AfterFunc(grace+lastResults, func() { close(r.hurry) })
 	defer hurry.Stop()
+	close(r.begun)
 	r.tasks.Wait()
 }

@@ -98,10 +98,17 @@ func (w *Workers) Lease(ctx context.Context, req LeaseRequest) ([]WorkerTask, er
 	if err != nil {
 		return nil, err
 	}
+	a, err := w.c.do(ctx, cl, nil)
+	if err != nil {
+		return nil, err
+	}
+	if list, ok := readTasks(a.body); ok {
+		return list, nil
+	}
 	var out struct {
 		Tasks []WorkerTask `json:"tasks"`
 	}
-	_, err = w.c.do(ctx, cl, &out)
+	err = a.decode(cl, &out)
 	return out.Tasks, err
 }
 
