@@ -229,22 +229,26 @@ func (c *core) deliver(in *input) error {
 	report := in.m.Kind == machine.InResult && in.m.Outcome != machine.Preview ||
 		in.m.Kind == machine.InWorkerLost && !in.m.All
 	if report {
-		id := in.task()
 		c.settleLimits(l, in)
-		switch attempt := c.attempts.finish(l, id); {
+		switch attempt := c.attempts.finish(l, in.task()); {
 		case attempt != nil && in == &attempt.report:
 			c.attempts.tasks.Return(attempt.task) // its goroutine is done with it
 			attempt.task = nil
 		case attempt == nil && in.m.Source == journal.FromWorker && in.m.Fence != (journal.Fence{}):
 			c.countLate(in) // its attempt was cancelled, or was lost when the run was loaded again
 		}
-		if !in.holding {
-			defer c.attempts.Free(id, false) // after the turn: its slots may be those of the job that it has submitted
-		}
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = c.decideInput(l, in, report)
 	}
+	if report && !in.holding {
+		c.attempts.Free(in.task(), false) // after the turn: its slots may be those of the job that it has submitted
+	}
+	return err
+}
+
+// decideInput decides on an input, which may report how an attempt has ended.
+func (c *core) decideInput(l *loadedRun, in *input, report bool) error {
 	if l.head.Deleted != 0 && in.reply != nil {
 		return reads.ErrDeleted(in.key.Run)
 	}
@@ -253,7 +257,7 @@ func (c *core) deliver(in *input) error {
 		c.attempts.Return(&l.requests, in.task())
 	}
 	before := l.run.Last()
-	err = c.decide(l, &in.m)
+	err := c.decide(l, &in.m)
 	if b := c.pipeline.building; in.m.Kind != machine.InProgress && l.run.Last() != before {
 		b.urgent = true
 	} else if in.m.Progress != nil && in.m.Progress.Kind == machine.ProgressDelta {

@@ -182,7 +182,7 @@ func (e *Engine) postResult(attempt *inFlight, in *input) {
 }
 
 // taskDone is called by the pool when an attempt has ended.
-func (e *Engine) taskDone(res *worker.Result) {
+func (e *Engine) taskDone(res worker.Result) {
 	attempt := res.Owner.(*inFlight)
 	if res.Late {
 		_ = e.post(attempt.about(machine.Input{Kind: machine.InResult, Source: journal.FromWorker, Outcome: machine.Submitted, Job: program.Submission(res.Job, "")}))

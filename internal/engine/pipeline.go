@@ -40,8 +40,10 @@ func (p *pipeline) touch(l *loadedRun, first uint64) {
 		p.building.due = p.c.now + lazyTick
 	}
 	l.version++
-	l.touched = p.c.now
-	p.c.residency.recent.ToBack(&l.age)
+	if l.touched != p.c.now { // with many turns at a time, it is there already
+		l.touched = p.c.now
+		p.c.residency.recent.ToBack(&l.age)
+	}
 }
 
 // encodeBatch turns the batch under construction into transitions and starts the next

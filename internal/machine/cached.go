@@ -16,6 +16,9 @@ import (
 // that must be the same besides the input, as canonical JSON; nil = never. It is pure, as
 // Render is, which must have succeeded.
 func (t *Task) Cache() (c *plan.Cache, key []byte, fail *Failure) {
+	if t.empty {
+		return nil, nil, nil
+	}
 	c = t.step.Cache
 	if c == nil || c.Key == nil {
 		return c, nil, nil

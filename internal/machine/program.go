@@ -33,14 +33,16 @@ type stepBrief struct {
 	keep                      bool // see plan.Step.Keep
 	compensated               bool // it has a compensation
 	plain                     bool // it has no contracts, gate or cache, and its input names nothing
+	empty                     bool // it is plain, and its input has no parameters and needs none
 }
 
 func briefsOf(p *plan.Plan) []stepBrief {
 	all := make([]stepBrief, len(p.Steps))
 	for i := range p.Steps {
 		st := &p.Steps[i]
-		all[i] = stepBrief{st.TimeoutMS, st.TotalTimeoutMS, st.Action, st.Kind, st.Keep, st.Compensate != plan.None,
-			len(st.InputC)+len(st.OutputC)+len(st.ParamRef)+len(st.Bindings) == 0 && st.Gate == nil && st.Cache == nil}
+		plain := len(st.InputC)+len(st.OutputC)+len(st.ParamRef)+len(st.Bindings) == 0 && st.Gate == nil && st.Cache == nil
+		all[i] = stepBrief{st.TimeoutMS, st.TotalTimeoutMS, st.Action, st.Kind, st.Keep, st.Compensate != plan.None, plain,
+			plain && len(st.Params)+len(st.Required) == 0 && st.FileInput == ""}
 	}
 	return all
 }

@@ -31,7 +31,8 @@ type Task struct {
 	Gate      *plan.Gate // what moderators look at; nil = nothing
 
 	step  *plan.Step
-	code  *stepCode
+	code  *stepCode // nil if empty: with many steps, neither is in the processor's cache
+	empty bool      // see stepBrief
 	vars  vars
 	start *journal.Start // of its run
 }
@@ -53,7 +54,7 @@ type Tasks struct{ free []*Task }
 // maxTasks bounds the tasks that are kept.
 const maxTasks = 1024
 
-// Take returns a task with any content.
+// Take returns an empty task.
 func (ts *Tasks) Take() *Task {
 	last := len(ts.free) - 1
 	if last < 0 {
@@ -81,7 +82,7 @@ func (t *Task) TraceParent(recorded bool) string {
 	return t.start.TraceParent(t.Ref, t.Fence, recorded)
 }
 
-// TaskInto is like Task but stores the task in t; it reports false where Task would
+// TaskInto is like Task but stores the task in t, which is empty; it reports false where Task would
 // return nil.
 func (r *Run) TaskInto(t *Task, ref journal.Ref, fence journal.Fence) bool {
 	s, i := r.at(ref)
@@ -99,9 +100,13 @@ func (r *Run) TaskInto(t *Task, ref journal.Ref, fence journal.Fence) bool {
 // capture captures an attempt of a step.
 func (r *Run) capture(t *Task, s *scope, i int32, fence journal.Fence) {
 	ref, step, brief := s.ref(i), s.step(r.plan, i), r.brief(s, i)
-	*t = Task{Ref: ref, Fence: fence, Pin: r.pin(brief), StepPath: journal.StepPath(r.plan, ref),
-		EffectKey: r.effectKey(s, i), TimeoutMS: brief.timeoutMS,
-		step: step, code: r.prog.code(ref.Step), start: r.start}
+	t.Ref, t.Fence, t.Pin, t.StepPath = ref, fence, r.pin(brief), journal.StepPath(r.plan, ref)
+	t.EffectKey, t.TimeoutMS = r.effectKey(s, i), brief.timeoutMS
+	t.step, t.empty, t.start = step, brief.empty, r.start
+	if brief.empty {
+		return
+	}
+	t.code = r.prog.code(ref.Step)
 	if brief.plain {
 		return
 	}
@@ -153,6 +158,9 @@ var (
 // pure and may run on any goroutine. hash is the SHA-256 of input. The caller must
 // change neither.
 func (t *Task) Render() (input, hash []byte, fail *Failure) {
+	if t.empty {
+		return emptyInput, emptyInputHash[:], nil
+	}
 	if t.code.err != nil {
 		return nil, nil, failureOf(t.code.err, fault.TemplateError)
 	}

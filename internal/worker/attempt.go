@@ -47,36 +47,36 @@ type attempt struct {
 
 	limiter reportLimiter
 	gate    *gated // nil = nothing is moderated
-	result  Result // of the call; settle sets it
 }
 
 func (a *attempt) timeout() time.Duration { return time.Duration(a.task.TimeoutMS) * time.Millisecond }
 
 func (a *attempt) run() {
-	a.settle()
-	a.finish()
+	var res Result // not a part of the attempt: it stays on the stack
+	a.settle(&res)
+	a.finish(&res)
 }
 
-// settle calls the action and sets the result. It is a function of its own, so that the attempt is
+// settle calls the action and sets res. It is a function of its own, so that the attempt is
 // settled even if the action calls runtime.Goexit.
-func (a *attempt) settle() {
+func (a *attempt) settle(res *Result) {
 	normal := false
 	defer func() {
 		if normal {
 			return
 		}
 		if v := recover(); v != nil {
-			a.result = Result{Err: a.panicked(v)}
+			*res = Result{Err: a.panicked(v)}
 			return
 		}
-		a.result = Result{Err: unsure(fault.New(fault.StepFailed, "action %s called runtime.Goexit instead of returning", a.task.Action.Name))}
-		a.finish()
+		*res = Result{Err: unsure(fault.New(fault.StepFailed, "action %s called runtime.Goexit instead of returning", a.task.Action.Name))}
+		a.finish(res)
 	}()
-	if a.begin() {
+	if a.begin(res) {
 		out, err := a.task.Action.Run(a, &a.task.Task)
-		a.take(&out, err)
+		a.take(res, &out, err)
 	}
-	a.result.Verdicts = a.verdicts()
+	res.Verdicts = a.verdicts()
 	normal = true
 }
 
@@ -91,19 +91,19 @@ func (a *attempt) panicked(v any) *fault.Error {
 		"action %s panicked; the log has the details", t.Action.Name))
 }
 
-// begin prepares the call, and reports whether there is to be one; otherwise the result is set.
-func (a *attempt) begin() bool {
+// begin prepares the call, and reports whether there is to be one; otherwise res is set.
+func (a *attempt) begin(res *Result) bool {
 	t := &a.task
 	if err := a.resolveInput(); err != nil {
-		a.result.Err = a.redacted(err)
+		res.Err = a.redacted(err)
 		return false
 	}
 	if err := a.moderateInput(); err != nil {
-		a.review(err, t.Task.Input, &action.Result{})
+		a.review(res, err, t.Task.Input, &action.Result{})
 		return false
 	}
 	if hit := a.cached(); hit != nil {
-		a.reuse(hit)
+		a.reuse(res, hit)
 		return false
 	}
 	t.Task.Report = a
@@ -111,29 +111,29 @@ func (a *attempt) begin() bool {
 		t.Task.Files = guardedFiles{a}
 	}
 	if err := failpoint.Hit(failpoint.ActionBefore); err != nil {
-		a.result.Err = a.failed(err)
+		res.Err = a.failed(err)
 		return false
 	}
 	return true
 }
 
-// reuse sets the result to an earlier one.
-func (a *attempt) reuse(hit *Hit) {
+// reuse sets res to an earlier one.
+func (a *attempt) reuse(res *Result, hit *Hit) {
 	if err := a.moderateOutput(hit.Output, false); err != nil {
-		a.review(err, nil, &action.Result{Cost: new(int64), Price: "0"}) // nothing was called
+		a.review(res, err, nil, &action.Result{Cost: new(int64), Price: "0"}) // nothing was called
 		return
 	}
-	a.result.Output, a.result.Cached = hit.Output, &hit.From
+	res.Output, res.Cached = hit.Output, &hit.From
 }
 
-// take sets the result to what the action has returned.
-func (a *attempt) take(out *action.Result, err error) {
-	t, res := &a.task, &a.result
+// take sets res to what the action has returned.
+func (a *attempt) take(res *Result, out *action.Result, err error) {
+	t := &a.task
 	if err == nil {
 		err = failpoint.Hit(failpoint.ActionAfter)
 	}
 	if err == nil && out.Job != nil {
-		a.submitted(out.Job)
+		a.submitted(res, out.Job)
 		return
 	}
 	price, perr := reportedPrice(out)
@@ -147,14 +147,14 @@ func (a *attempt) take(out *action.Result, err error) {
 		res.Cost = *out.Cost
 	}
 	if perr != nil || res.Cost < 0 {
-		a.unaccountable(perr)
+		a.unaccountable(res, perr)
 		return
 	}
 	decided := a.reviewed(out)
 	data, ferr := a.encodeOutput(out.Output, decided)
 	if ferr != nil {
 		res.Cost = 0
-		a.review(unused(ferr), nil, out)
+		a.review(res, unused(ferr), nil, out)
 		return
 	}
 	if !decided { // what a person has decided is not what the action makes of its input
@@ -164,13 +164,13 @@ func (a *attempt) take(out *action.Result, err error) {
 }
 
 // unaccountable makes the attempt fail, because its action has reported a price or a cost that is none.
-func (a *attempt) unaccountable(price error) {
-	name, cost := a.task.Action.Name, a.result.Cost
+func (a *attempt) unaccountable(res *Result, price error) {
+	name, cost := a.task.Action.Name, res.Cost
 	if price != nil {
-		a.result = Result{Err: a.redacted(unused(fault.Wrap(fault.StepFailed, price, "action %s reported an invalid price: %s", name, fault.Message(price))))}
+		*res = Result{Err: a.redacted(unused(fault.Wrap(fault.StepFailed, price, "action %s reported an invalid price: %s", name, fault.Message(price))))}
 		return
 	}
-	a.result = Result{Err: unused(fault.New(fault.StepFailed, "action %s reported a cost of %d credits: want 0 or more", name, cost))}
+	*res = Result{Err: unused(fault.New(fault.StepFailed, "action %s reported a cost of %d credits: want 0 or more", name, cost))}
 }
 
 // unused returns the failure of an attempt whose action has succeeded. The effect has happened,
@@ -192,12 +192,12 @@ func unsure(f *fault.Error) *fault.Error {
 
 // submitted checks a job that the action has submitted. What names it becomes part of the journal
 // (I18).
-func (a *attempt) submitted(job *action.Job) {
+func (a *attempt) submitted(res *Result, job *action.Job) {
 	if known := a.known(); known != nil && known.String(job.ID+"\n"+string(job.Handle)) != job.ID+"\n"+string(job.Handle) {
-		a.result.Err = unsure(fault.New(fault.ProviderError, "action %s has submitted a job whose id or handle contains a secret", a.task.Action.Name))
+		res.Err = unsure(fault.New(fault.ProviderError, "action %s has submitted a job whose id or handle contains a secret", a.task.Action.Name))
 		return
 	}
-	a.result.Job = job
+	res.Job = job
 }
 
 // reportedPrice returns what the action says that its call cost, if it says so.
@@ -394,8 +394,7 @@ func (a *attempt) giveUp() {
 
 // finish is called when the action has returned. The result counts unless the
 // attempt was settled before.
-func (a *attempt) finish() {
-	res := &a.result
+func (a *attempt) finish(res *Result) {
 	a.mu.Lock()
 	if a.returned {
 		a.mu.Unlock()
@@ -430,7 +429,7 @@ func (a *attempt) done(res *Result) {
 		return
 	}
 	res.ID, res.Owner = a.task.ID, a.task.Owner
-	a.pool.cfg.Done(res)
+	a.pool.cfg.Done(*res)
 	a.pool.endCallback()
 }
 
@@ -440,7 +439,7 @@ func (a *attempt) doneAndRelease(res *Result) {
 		return
 	}
 	res.ID, res.Owner = a.task.ID, a.task.Owner
-	a.pool.cfg.Done(res)
+	a.pool.cfg.Done(*res)
 	a.pool.release(a, 1)
 }
 

@@ -17,7 +17,7 @@ func BenchmarkNoop(b *testing.B) {
 	for name, timeout := range map[string]int64{"timeout": 600_000, "none": 0} {
 		b.Run(name, func(b *testing.B) {
 			done := make(chan struct{})
-			p := New(Config{Done: func(*Result) { done <- struct{}{} }})
+			p := New(Config{Done: func(Result) { done <- struct{}{} }})
 			noop := &action.Action{Name: "noop", Run: func(context.Context, *action.Task) (action.Result, error) { return action.Result{}, nil }}
 			b.ReportAllocs()
 			i := uint32(0)
@@ -46,7 +46,7 @@ func BenchmarkNoopBurst(b *testing.B) {
 	for name, output := range map[string]any{"null": nil, "object": map[string]any{"ok": true, "n": int64(1)}} {
 		b.Run(name, func(b *testing.B) {
 			var wg sync.WaitGroup
-			p := New(Config{Done: func(*Result) { wg.Done() }})
+			p := New(Config{Done: func(Result) { wg.Done() }})
 			noop := &action.Action{Name: "noop", Run: func(context.Context, *action.Task) (action.Result, error) {
 				return action.Result{Output: output}, nil
 			}}

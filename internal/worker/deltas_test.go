@@ -29,7 +29,7 @@ type timedReports struct {
 func (w *timedReports) config() Config {
 	w.began = time.Now()
 	return Config{
-		Done: func(*Result) { w.add("done"); w.ended = true },
+		Done: func(Result) { w.add("done"); w.ended = true },
 		Report: func(r Report) {
 			switch r.Kind {
 			case Delta:
@@ -211,7 +211,7 @@ func TestX181_AnyPieces(t *testing.T) {
 			var mu sync.Mutex
 			made := map[string]time.Time{}
 			var got, want strings.Builder
-			p := New(Config{Done: func(*Result) {}, Report: func(r Report) {
+			p := New(Config{Done: func(Result) {}, Report: func(r Report) {
 				mu.Lock()
 				defer mu.Unlock()
 				got.WriteString(r.Text)
@@ -288,7 +288,7 @@ func BenchmarkDelta(b *testing.B) {
 	for name, wait := range map[string]time.Duration{"joined": 0, "each": -1} {
 		b.Run(name, func(b *testing.B) {
 			done, reports := make(chan struct{}), 0
-			p := New(Config{Done: func(*Result) { close(done) }, Report: func(Report) { reports++ }, DeltaWait: wait})
+			p := New(Config{Done: func(Result) { close(done) }, Report: func(Report) { reports++ }, DeltaWait: wait})
 			b.ReportAllocs()
 			_ = p.Run(task("x", func(_ context.Context, task *action.Task) (action.Result, error) {
 				a := task.Report.(*attempt)

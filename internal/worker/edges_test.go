@@ -150,7 +150,7 @@ func TestStopWaitsForCallbacks(t *testing.T) {
 		w := &recorder{}
 		cfg := w.config()
 		inside, release := make(chan struct{}), make(chan struct{})
-		cfg.Done = func(*Result) {
+		cfg.Done = func(Result) {
 			close(inside)
 			<-release
 		}
@@ -229,7 +229,7 @@ func TestAttemptsEndOnce(t *testing.T) {
 		run(t, p, w, tk)
 		synctest.Wait()
 		a.giveUp()
-		a.finish()
+		a.finish(&Result{})
 		a.expire()
 		a.abort()
 		synctest.Wait()

@@ -181,9 +181,9 @@ func (a *attempt) verdicts() []journal.Verdict {
 // review has people decide on what was flagged: the input, or if that is nil the output of a call
 // with that result. The job of their decision becomes the result. If there is none, the attempt has failed
 // with err.
-func (a *attempt) review(err *fault.Error, input []byte, out *action.Result) {
+func (a *attempt) review(res *Result, err *fault.Error, input []byte, out *action.Result) {
 	if a.gate == nil || a.gate.Review == nil || err.Code != fault.ModerationFlagged {
-		a.result.Err = a.redacted(err)
+		res.Err = a.redacted(err)
 		return
 	}
 	last := &a.gate.verdicts[len(a.gate.verdicts)-1] // the action has returned: nothing else adds to them
@@ -199,11 +199,11 @@ func (a *attempt) review(err *fault.Error, input []byte, out *action.Result) {
 	if none != nil {
 		failed := *a.failed(none)
 		failed.Msg = err.Msg + ", and nobody could be asked about it: " + failed.Msg
-		a.result.Err = &failed
+		res.Err = &failed
 		return
 	}
 	last.Review = true
-	a.result.Job = job
+	res.Job = job
 }
 
 // reviewed takes what people have decided about an attempt out of the output of its settlement, which

@@ -68,10 +68,10 @@ func runGatedTask(t *testing.T, task Task) *gatedRun {
 	var mu sync.Mutex
 	p := New(Config{
 		DeltaWait: -1, Grace: time.Second,
-		Done: func(r *Result) {
+		Done: func(r Result) {
 			mu.Lock()
 			defer mu.Unlock()
-			out.Result, out.ended = *r, true
+			out.Result, out.ended = r, true
 		},
 		Report: func(r Report) {
 			mu.Lock()

@@ -94,7 +94,7 @@ func TestReviewed(t *testing.T) {
 		t.Errorf("%+v", r.Result)
 	}
 	out := &gatedRun{}
-	p := New(Config{Done: func(r *Result) { out.Result = *r }})
+	p := New(Config{Done: func(r Result) { out.Result = r }})
 	if err := p.Run(Task{Action: &action.Action{Name: "a", Run: decide("input", "fine")}, Gate: &Gate{}}); err != nil {
 		t.Fatal(err)
 	}

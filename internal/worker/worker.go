@@ -131,9 +131,8 @@ type Report struct {
 // at a time; they must return quickly and must not call Stop.
 type Config struct {
 	// Done receives the result of every attempt, once, and a job that is submitted after that as
-	// another one, see [Result.Late]. Nothing changes what it has received. Required. It is not
-	// called after Stop has returned.
-	Done func(*Result)
+	// another one, see [Result.Late]. Required. It is not called after Stop has returned.
+	Done func(Result)
 	// Freed is called for each Result with Holding set, when the goroutine has
 	// returned or the grace has passed. Optional.
 	Freed func(ID, Owner)

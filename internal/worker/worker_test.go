@@ -39,15 +39,15 @@ func (w *recorder) config() Config {
 	w.results = map[ID]Result{}
 	w.done = make(chan Result, 10_000)
 	return Config{
-		Done: func(r *Result) {
+		Done: func(r Result) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if _, twice := w.results[r.ID]; twice {
 				panic(fmt.Sprintf("a second result for %v", r.ID))
 			}
-			w.results[r.ID] = *r
+			w.results[r.ID] = r
 			w.order = append(w.order, "done "+r.ID.Run)
-			w.done <- *r
+			w.done <- r
 		},
 		Freed: func(id ID, _ Owner) {
 			w.mu.Lock()
@@ -290,7 +290,7 @@ func TestFreedComesAfterDone(t *testing.T) {
 			var order []string
 			say := func(what string) { mu.Lock(); order = append(order, what); mu.Unlock() }
 			p := New(Config{
-				Done:  func(*Result) { time.Sleep(20 * time.Second); say("done") },
+				Done:  func(Result) { time.Sleep(20 * time.Second); say("done") },
 				Freed: func(ID, Owner) { say("freed") },
 			})
 			tk := task("slow", func(ctx context.Context, _ *action.Task) (action.Result, error) {
