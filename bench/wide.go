@@ -52,8 +52,9 @@ func wide(ctx context.Context, b *bench) ([]Line, error) {
 	return []Line{l, lanes}, err
 }
 
-// costOf returns the CPU time of a step in µs, the least of three tries.
-func costOf(ctx context.Context, b *bench, r *recipe.Recipe, runs int, atOnce bool, l *Line) (least float64, err error) {
+// costOf returns the CPU time of a step in µs, the median of at least three tries. A try of a fan takes a
+// tenth of a second, and one differs from the next by half.
+func costOf(ctx context.Context, b *bench, r *recipe.Recipe, runs int, atOnce bool, l *Line) (cost float64, err error) {
 	w, err := open(ctx, b.fresh(), nothing, engine.Config{})
 	if err != nil {
 		return 0, err
@@ -63,7 +64,9 @@ func costOf(ctx context.Context, b *bench, r *recipe.Recipe, runs int, atOnce bo
 	if err != nil {
 		return 0, err
 	}
-	for try := range b.few(4, 2) {
+	var costs, rates []float64
+	first, enough := time.Now(), time.Duration(b.few(int(3*time.Second), 0))
+	for try := 0; try < b.few(4, 2) || time.Since(first) < enough; try++ {
 		began, used := time.Now(), cpu()
 		if atOnce {
 			err = together(runs, func(int) error { return w.once(ctx, pl, nil) })
@@ -75,21 +78,19 @@ func costOf(ctx context.Context, b *bench, r *recipe.Recipe, runs int, atOnce bo
 		if err != nil {
 			return 0, err
 		}
-		steps := float64(runs * len(pl.Steps))
-		cost := us(cpu()-used) / steps
 		if try == 0 {
 			continue // warms up
 		}
-		if least == 0 || cost < least {
-			least = cost
-		}
-		if runs == 1 && atOnce {
-			l.Seconds = time.Since(began).Seconds()
-			l.StepsPerS, l.CPUPerStepUS = steps/l.Seconds, cost
-		}
+		steps := float64(runs * len(pl.Steps))
+		costs = append(costs, us(cpu()-used)/steps)
+		rates = append(rates, steps/time.Since(began).Seconds())
+	}
+	if cost = quantile(costs, 0.5); runs == 1 && atOnce {
+		l.StepsPerS, l.CPUPerStepUS = quantile(rates, 0.5), cost
+		l.Seconds = float64(len(pl.Steps)) / l.StepsPerS
 	}
 	l.RSSMB = rss()
-	return least, nil
+	return cost, nil
 }
 
 // fairness measures how long a step of one account waits while another account has
