@@ -197,8 +197,8 @@ func (s *settings) attempt(act action.Action, input json.RawMessage) (out Output
 		defer close(running)
 		return work(ctx, task)
 	}
-	results := make(chan *worker.Result, 1)
-	pool := worker.New(worker.Config{Done: func(r *worker.Result) { results <- r }, Report: s.hear, Grace: grace, DeltaWait: -1})
+	results := make(chan worker.Result, 1)
+	pool := worker.New(worker.Config{Done: func(r worker.Result) { results <- r }, Report: s.hear, Grace: grace, DeltaWait: -1})
 	task := worker.Task{ID: worker.ID{Run: s.task.Run}, Action: &act, Task: s.task, TimeoutMS: max(s.timeout.Milliseconds(), 1),
 		CheckInput: checkIn, CheckOutput: checkOut}
 	task.Task.Input, task.Task.Files = input, s.files
