@@ -241,7 +241,7 @@ func (r *workerRun) begin(ctx context.Context, tasks []WorkerTask) {
 		r.mu.Unlock()
 		r.slots <- struct{}{}
 		r.begun <- begunTask{&t, run, cancel}
-		if r.started < cap(r.slots) {
+		if len(r.slots) > r.started { // those that have no task take what has begun
 			r.started++
 			r.tasks.Go(r.work)
 		}

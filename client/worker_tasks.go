@@ -22,55 +22,55 @@ func readTasks(answer []byte) (tasks []WorkerTask, ok bool) {
 	return tasks, ok
 }
 
-// set sets a member of a task.
-func (t *WorkerTask) set(name, value []byte) (ok bool) {
+// set sets a member of a task. It returns false for a value that is not what [encoding/json] writes for it.
+func (t *WorkerTask) set(name, value []byte) bool {
+	var number int64
+	var at string
 	switch string(name) {
 	case "lease":
-		t.Lease, ok = text(value)
+		return text(value, &t.Lease)
 	case "action":
-		t.Action, ok = text(value)
+		return text(value, &t.Action)
 	case "version":
-		t.Version, ok = text(value)
-	case "input":
-		t.Input, ok = bytes.Clone(value), true
+		return text(value, &t.Version)
 	case "account":
-		t.Account, ok = text(value)
+		return text(value, &t.Account)
 	case "run":
-		t.Run, ok = text(value)
+		return text(value, &t.Run)
 	case "step":
-		t.Step, ok = text(value)
-	case "attempt":
-		var n int64
-		n, ok = integer(value)
-		t.Attempt = int(n)
+		return text(value, &t.Step)
 	case "effectKey":
-		t.EffectKey, ok = text(value)
+		return text(value, &t.EffectKey)
 	case "traceParent":
-		t.TraceParent, ok = text(value)
+		return text(value, &t.TraceParent)
 	case "leaseMs":
-		t.LeaseMS, ok = integer(value)
+		return integer(value, &t.LeaseMS)
+	case "attempt":
+		ok := integer(value, &number)
+		t.Attempt = int(number)
+		return ok
 	case "expiresAt":
-		var at string
-		if at, ok = text(value); ok {
-			var err error
-			t.ExpiresAt, err = time.Parse(time.RFC3339Nano, at)
-			ok = err == nil
-		}
-	default:
-		ok = true
+		ok := text(value, &at)
+		var err error
+		t.ExpiresAt, err = time.Parse(time.RFC3339Nano, at)
+		return ok && err == nil
+	case "input":
+		t.Input = bytes.Clone(value)
 	}
-	return ok
+	return true
 }
 
-// text returns a string without escapes.
-func text(value []byte) (string, bool) {
+// text reads a string without escapes.
+func text(value []byte, to *string) bool {
 	if len(value) < 2 || value[0] != '"' || bytes.IndexByte(value, '\\') >= 0 {
-		return "", false
+		return false
 	}
-	return string(value[1 : len(value)-1]), true
+	*to = string(value[1 : len(value)-1])
+	return true
 }
 
-func integer(value []byte) (int64, bool) {
+func integer(value []byte, to *int64) bool {
 	n, err := strconv.ParseInt(string(value), 10, 64)
-	return n, err == nil
+	*to = n
+	return err == nil
 }

@@ -16,7 +16,7 @@ import (
 // that must be the same besides the input, as canonical JSON; nil = never. It is pure, as
 // Render is, which must have succeeded.
 func (t *Task) Cache() (c *plan.Cache, key []byte, fail *Failure) {
-	if t.empty {
+	if t.noInput {
 		return nil, nil, nil
 	}
 	c = t.step.Cache

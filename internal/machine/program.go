@@ -33,7 +33,7 @@ type stepBrief struct {
 	keep                      bool // see plan.Step.Keep
 	compensated               bool // it has a compensation
 	plain                     bool // it has no contracts, gate or cache, and its input names nothing
-	empty                     bool // it is plain, and its input has no parameters and needs none
+	noInput                   bool // it is plain, and its input is {}
 }
 
 func briefsOf(p *plan.Plan) []stepBrief {

@@ -30,11 +30,13 @@ type Task struct {
 	OutputC   json.RawMessage
 	Gate      *plan.Gate // what moderators look at; nil = nothing
 
-	step  *plan.Step
-	code  *stepCode // nil if empty: with many steps, neither is in the processor's cache
-	empty bool      // see stepBrief
-	vars  vars
-	start *journal.Start // of its run
+	step *plan.Step
+	code *stepCode // nil with noInput
+	// noInput is that of stepBrief. Such a task reads neither step nor code: with many steps, none of
+	// them is in the processor's cache.
+	noInput bool
+	vars    vars
+	start   *journal.Start // of its run
 }
 
 // Task captures the attempt of a CmdDispatch; nil when the fence is no longer the
@@ -102,8 +104,8 @@ func (r *Run) capture(t *Task, s *scope, i int32, fence journal.Fence) {
 	ref, step, brief := s.ref(i), s.step(r.plan, i), r.brief(s, i)
 	t.Ref, t.Fence, t.Pin, t.StepPath = ref, fence, r.pin(brief), journal.StepPath(r.plan, ref)
 	t.EffectKey, t.TimeoutMS = r.effectKey(s, i), brief.timeoutMS
-	t.step, t.empty, t.start = step, brief.empty, r.start
-	if brief.empty {
+	t.step, t.noInput, t.start = step, brief.noInput, r.start
+	if brief.noInput {
 		return
 	}
 	t.code = r.prog.code(ref.Step)
@@ -158,7 +160,7 @@ var (
 // pure and may run on any goroutine. hash is the SHA-256 of input. The caller must
 // change neither.
 func (t *Task) Render() (input, hash []byte, fail *Failure) {
-	if t.empty {
+	if t.noInput {
 		return emptyInput, emptyInputHash[:], nil
 	}
 	if t.code.err != nil {
