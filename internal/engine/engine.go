@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"runtime"
@@ -262,15 +263,13 @@ func (e *Engine) releaseEffects() {
 	c := e.core
 	if len(c.effects) > 0 {
 		failpoint.Pass(failpoint.EffectsBefore)
-	}
-	for i := range c.effects {
-		e.perform(&c.effects[i])
-	}
-	if len(c.effects) > 0 {
+		for i := range c.effects {
+			e.perform(&c.effects[i])
+		}
 		failpoint.Pass(failpoint.EffectsAfter)
+		clear(c.effects)
+		c.effects = c.effects[:0]
 	}
-	clear(c.effects)
-	c.effects = c.effects[:0]
 	if len(c.frames) > 0 {
 		e.feed.Publish(c.frames)
 		clear(c.frames)
@@ -352,10 +351,7 @@ func (e *Engine) finish() {
 		e.failure = c.recovery.stalled
 		c.recovery.answerAll(c.recovery.stalled)
 	}
-	err := e.failure
-	if err == nil {
-		err = errStopping
-	}
+	err := cmp.Or[error](e.failure, errStopping)
 	for _, in := range e.inbox.Close(err) {
 		in.out = answer{run: in.key.Run, err: err}
 		in.sendAnswer()
@@ -429,9 +425,8 @@ func (e *Engine) Load() feed.Load {
 	m := &e.core.residency
 	m.runsMu.RLock()
 	defer m.runsMu.RUnlock()
-	return feed.Load{
-		Loaded: len(m.runs), Attempts: e.pool.Running(), Finished: e.pool.Finished(), ByAction: e.pool.ByAction(), Requests: e.pending.Load(), Inputs: e.inbox.Len(), Lag: e.feed.Lag(),
-	}
+	return feed.Load{Loaded: len(m.runs), Attempts: e.pool.Running(), Finished: e.pool.Finished(), ByAction: e.pool.ByAction(),
+		Requests: e.pending.Load(), Inputs: e.inbox.Len(), Lag: e.feed.Lag()}
 }
 
 // Slots returns the limits of attempts that are in use. It does not wait for the engine.

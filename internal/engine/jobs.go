@@ -35,6 +35,11 @@ type settlement struct {
 // ended already, which changes nothing. If run returns an error that wraps [action.ErrUnsettled], or the job has a
 // Mark, nothing is recorded but what run reports, and the error is the answer.
 func (e *Engine) Settle(ctx context.Context, job *jobs.Job, source journal.Source, run action.Func) error {
+	return e.BeginSettle(ctx, job, source, run)()
+}
+
+// BeginSettle is Settle of one of several jobs, whose results share a commit: it returns at once, and wait when Settle does.
+func (e *Engine) BeginSettle(ctx context.Context, job *jobs.Job, source journal.Source, run action.Func) (wait func() error) {
 	s := &settlement{job: job, reply: make(chan answer, 1)}
 	s.run = func(ctx context.Context, t *action.Task) (action.Result, error) {
 		res, err := run(ctx, t)
@@ -58,7 +63,7 @@ func (s *settlement) answer(err *fault.Error) error {
 // HandOn records that a remote worker has submitted the work of its task as a job: the attempt goes on, and its step
 // waits for the job. It returns as Settle does. If nobody waits for the task any more, the job is cancelled.
 func (e *Engine) HandOn(ctx context.Context, task *jobs.Job, job *action.Job) error {
-	return e.settle(ctx, handOn(task, job).input(task, journal.FromWorker))
+	return e.settle(ctx, handOn(task, job).input(task, journal.FromWorker))()
 }
 
 func handOn(task *jobs.Job, job *action.Job) *settlement {
@@ -66,18 +71,20 @@ func handOn(task *jobs.Job, job *action.Job) *settlement {
 	return &settlement{job: task, run: run, to: job, reply: make(chan answer, 1)}
 }
 
-func (e *Engine) settle(ctx context.Context, in *input) error {
+func (e *Engine) settle(ctx context.Context, in *input) (wait func() error) {
 	s := in.settle
 	if err := e.post(in); err != nil {
-		return err
+		s.reply <- answer{err: err}
 	}
-	select {
-	case out := <-s.reply:
-		return out.err
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-e.done:
-		return errStopping
+	return func() error {
+		select {
+		case out := <-s.reply:
+			return out.err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-e.done:
+			return errStopping
+		}
 	}
 }
 

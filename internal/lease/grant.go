@@ -52,7 +52,7 @@ type WorkerTask struct {
 // What is done at once for a request.
 const (
 	renderers = 16  // inputs that are rendered
-	reporters = 256 // tasks whose reports are passed on
+	givers    = 256 // results that are jobs
 )
 
 // Lease returns tasks for a worker. It returns none if there were none for as long as the worker
@@ -269,7 +269,7 @@ func (m *Manager) render(ctx context.Context, t *task, job *jobs.Job) error {
 			m.keep(t, slices.Clone(call.Input))
 		}
 		return action.Result{}, action.ErrUnsettled
-	})
+	})()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err == nil && m.tasks[job.ID] == t { // the step no longer waits

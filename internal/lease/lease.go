@@ -48,8 +48,8 @@ type Remote struct {
 
 // A Host executes the runs that the tasks belong to.
 type Host struct {
-	// Settle records how a task has ended; see engine.Engine.Settle.
-	Settle func(ctx context.Context, job *jobs.Job, source journal.Source, result action.Func) error
+	// Settle records how a task has ended; see engine.Engine.BeginSettle.
+	Settle func(ctx context.Context, job *jobs.Job, source journal.Source, result action.Func) (wait func() error)
 	// HandOn records that a task ends with a job that its worker has submitted; see
 	// engine.Engine.HandOn.
 	HandOn func(ctx context.Context, task *jobs.Job, job *action.Job) error
@@ -432,7 +432,7 @@ func (m *Manager) lost(ctx context.Context, t *task) {
 
 // settle records the result of a task that is ending. If that fails, its lease goes on.
 func (m *Manager) settle(ctx context.Context, t *task, job *jobs.Job, result action.Func) error {
-	return m.settled(t, job, m.host.Settle(ctx, job, journal.FromWorker, result))
+	return m.settled(t, job, m.host.Settle(ctx, job, journal.FromWorker, result)())
 }
 
 // settled notes whether the result of a task was recorded.

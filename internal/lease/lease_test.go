@@ -60,7 +60,7 @@ func newFixture(t *testing.T, change func(*Remote)) *fixture {
 func (h *fixture) restart(remotes []Remote) {
 	h.Manager = New(remotes, nil)
 	h.starts++
-	h.Attach(Host{Key: []byte("key"), Epoch: h.starts, Settle: h.settle, HandOn: h.handOn, Check: func(context.Context, *jobs.Job, *action.Job) error { return h.checked }})
+	h.Attach(Host{Key: []byte("key"), Epoch: h.starts, Settle: h.begin, HandOn: h.handOn, Check: func(context.Context, *jobs.Job, *action.Job) error { return h.checked }})
 }
 
 // work lets leases lapse until the test ends.
@@ -70,6 +70,10 @@ func (h *fixture) work() {
 	m := h.Manager
 	go func() { m.Run(ctx); close(done) }()
 	h.t.Cleanup(func() { cancel(); <-done })
+}
+
+func (h *fixture) begin(ctx context.Context, j *jobs.Job, from journal.Source, fn action.Func) (wait func() error) {
+	return func() error { return h.settle(ctx, j, from, fn) }
 }
 
 func (h *fixture) settle(ctx context.Context, j *jobs.Job, from journal.Source, fn action.Func) error {

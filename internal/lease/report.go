@@ -44,17 +44,20 @@ func (m *Manager) Report(ctx context.Context, reports []WorkerReport, account st
 	all, ended := m.accept(reports, account)
 	// Those that are accepted are passed on even if the worker has gone, because it sends them again in vain.
 	ctx = context.WithoutCancel(ctx)
-	m.each(len(all), reporters, func(i int) {
-		// A settlement that settles nothing. After an error nobody watches: the step has ended, or the
-		// engine does.
-		_ = m.host.Settle(ctx, &all[i].job, journal.FromWorker, func(_ context.Context, call *action.Task) (action.Result, error) {
+	waits := make([]func() error, len(all))
+	for i, of := range all {
+		// A settlement that settles nothing.
+		waits[i] = m.host.Settle(ctx, &of.job, journal.FromWorker, func(_ context.Context, call *action.Task) (action.Result, error) {
 			to := cmp.Or(call.Report, action.Discard)
-			for _, r := range all[i].list {
+			for _, r := range of.list {
 				r.send(to)
 			}
 			return action.Result{}, action.ErrUnsettled
 		})
-	})
+	}
+	for _, wait := range waits {
+		_ = wait() // after an error nobody watches: the step has ended, or the engine does
+	}
 	return ended
 }
 
@@ -131,30 +134,74 @@ type WorkerFailure struct {
 // does not count. A failure leaves the outcome unknown if another worker may have begun the task, unless
 // it is the answer of the service to both.
 func (m *Manager) Finish(ctx context.Context, r *WorkerResult, account string) error {
+	return m.FinishAll(ctx, []WorkerResult{*r}, account)[0]
+}
+
+// FinishAll is Finish for several results, which share commits. The errors have their order.
+func (m *Manager) FinishAll(ctx context.Context, results []WorkerResult, account string) []error {
+	errs, endings := make([]error, len(results)), make([]ending, len(results))
+	var submitted []int
+	for i := range results {
+		r, e := &results[i], &endings[i]
+		switch e.task, errs[i] = m.begin(e, r, account); {
+		case r.Submitted != nil:
+			submitted = append(submitted, i)
+		case e.task != nil:
+			e.wait = m.host.Settle(ctx, &e.job, journal.FromWorker, e.result(r))
+		}
+	}
+	m.each(len(submitted), givers, func(n int) {
+		i := submitted[n]
+		if e, r := &endings[i], &results[i]; e.task != nil {
+			errs[i] = m.handOn(ctx, e.task, &e.job, r.Submitted)
+		} else {
+			errs[i] = m.disown(ctx, r, account, errs[i])
+		}
+	})
+	for i := range endings {
+		if e := &endings[i]; e.wait != nil {
+			errs[i] = m.settled(e.task, &e.job, e.wait())
+		}
+	}
+	return errs
+}
+
+// An ending is a task whose result is being recorded.
+type ending struct {
+	task   *task // nil: the result does not count
+	job    jobs.Job
+	faults []fault.Code
+	shared bool
+	wait   func() error
+}
+
+// begin finds the task of a result. The error is ErrStale if it does not count.
+func (m *Manager) begin(e *ending, r *WorkerResult, account string) (*task, error) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	t, why := m.locate(r.Lease, account)
 	if t != nil && t.ending {
 		t, why = nil, EndedLease // another result of the same lease is being recorded
 	}
 	if t == nil {
-		m.mu.Unlock()
 		m.Refuse(why)
-		return m.disown(ctx, r, account, ErrStale)
+		return nil, ErrStale
 	}
 	t.ending = true
-	job, faults, shared := t.job, t.action.Action.Faults, t.shared
-	m.mu.Unlock()
-	if r.Submitted != nil {
-		return m.handOn(ctx, t, &job, r.Submitted)
-	}
-	return m.settle(ctx, t, &job, func(context.Context, *action.Task) (action.Result, error) {
+	e.job, e.faults, e.shared = t.job, t.action.Action.Faults, t.shared
+	return t, nil
+}
+
+// result is what the worker has said.
+func (e *ending) result(r *WorkerResult) action.Func {
+	return func(context.Context, *action.Task) (action.Result, error) {
 		if r.Error != nil {
-			failed := r.Error.fault(faults)
-			failed.OutcomeUnknown = failed.OutcomeUnknown || shared && !fault.Answers(failed.Code)
+			failed := r.Error.fault(e.faults)
+			failed.OutcomeUnknown = failed.OutcomeUnknown || e.shared && !fault.Answers(failed.Code)
 			return action.Result{Price: r.Price}, failed
 		}
 		return action.Result{Output: r.Output, Price: r.Price}, nil
-	})
+	}
 }
 
 // commonFaults are the codes that every worker may use.

@@ -113,6 +113,15 @@ func (n *Node) keyRecord(ctx context.Context) (store.Record, error) {
 }
 
 // settleTask settles a task, after what its worker has said of it at the same moment.
-func (n *Node) settleTask(ctx context.Context, j *jobs.Job, from journal.Source, result action.Func) error {
-	return jobs.AfterOthers(ctx, func() error { return n.Engine.Settle(ctx, j, from, result) })
+func (n *Node) settleTask(ctx context.Context, j *jobs.Job, from journal.Source, result action.Func) (wait func() error) {
+	first := n.Engine.BeginSettle(ctx, j, from, result)
+	return func() error {
+		return jobs.AfterOthers(ctx, func() error {
+			begun := first
+			if first = nil; begun == nil {
+				begun = n.Engine.BeginSettle(ctx, j, from, result)
+			}
+			return begun()
+		})
+	}
 }

@@ -99,7 +99,12 @@ func (p *process) resumeAnswered() {
 	}
 }
 
-// settleTask implements lease.Host.
+// beginTask implements lease.Host. A call settles one task after another.
+func (p *process) beginTask(ctx context.Context, job *jobs.Job, source journal.Source, run action.Func) (wait func() error) {
+	err := p.settleTask(ctx, job, source, run)
+	return func() error { return err }
+}
+
 func (p *process) settleTask(_ context.Context, job *jobs.Job, source journal.Source, run action.Func) error {
 	c := p.currentCall
 	if p.dead || c == nil {

@@ -47,7 +47,7 @@ func (p *process) startLeases() {
 	l := &leases{p: p, manager: lease.New(w.remote.actions, nil), views: map[string]*taskView{}, submitted: map[string]bool{}}
 	w.remote.processStarts++
 	l.manager.Attach(lease.Host{
-		Settle: p.settleTask, HandOn: p.handOnTask, Check: func(context.Context, *jobs.Job, *action.Job) error { return nil },
+		Settle: p.beginTask, HandOn: p.handOnTask, Check: func(context.Context, *jobs.Job, *action.Job) error { return nil },
 		Key: []byte("a key"), Epoch: w.remote.processStarts, Now: p.now, Logger: w.logger,
 		Go: func(work func()) { l.pendingWork = append(l.pendingWork, work) },
 	})

@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/roux-engine/roux/fault"
@@ -177,14 +176,9 @@ func (s *server) results(ctx context.Context, in *resultsIn) (*resultsOut, error
 	}
 	rest.Waits(ctx)
 	out := make([]WorkerOutcome, len(in.Body.Results))
-	var group sync.WaitGroup // all at once, so that they share commits
-	for i := range in.Body.Results {
-		group.Go(func() {
-			r := &in.Body.Results[i]
-			out[i] = outcome(r.Lease, m.Finish(ctx, r, account(ctx)))
-		})
+	for i, err := range m.FinishAll(ctx, in.Body.Results, account(ctx)) {
+		out[i] = outcome(in.Body.Results[i].Lease, err)
 	}
-	group.Wait()
 	return &resultsOut{WorkerOutcomes{out}}, nil
 }
 
