@@ -157,7 +157,7 @@ func (s *Server) retry(ctx context.Context, in *retryIn) (*retried, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &retried{ETag: out.ETag, Body: retryBody{out.Body.data}}, nil
+	return &retried{ETag: out.ETag, Body: retryBody{out.Body.JSON}}, nil
 }
 
 type signalIn struct {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,6 +60,18 @@ type Accepted struct {
 	Warnings          []string         `json:"warnings,omitempty"`
 	Estimate          *estimate.Budget `json:"estimate,omitempty" doc:"With dryRun."`
 	Execution         *executionBody   `json:"execution,omitempty" doc:"The run as it stands, if the request has waited for its end."`
+}
+
+// EncodedJSON implements rest.Encoded: the run, which may be large, is not read again.
+func (a Accepted) EncodedJSON() []byte {
+	type plain Accepted
+	run := a.Execution
+	a.Execution = nil
+	data, _ := jsonx.Marshal(plain(a)) // never fails
+	if run == nil {
+		return data
+	}
+	return slices.Concat(data[:len(data)-1], []byte(`,"execution":`), run.JSON, []byte("}"))
 }
 
 type accepted struct {

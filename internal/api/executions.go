@@ -27,16 +27,10 @@ import (
 
 // executionBody is an execution as its JSON, which is made while the fold stands still.
 type executionBody struct {
-	data          []byte
+	rest.JSON
 	last          uint64
 	status, state string
 }
-
-// MarshalJSON implements json.Marshaler.
-func (e executionBody) MarshalJSON() ([]byte, error) { return e.data, nil }
-
-// EncodedJSON implements rest.Encoded.
-func (e executionBody) EncodedJSON() []byte { return e.data }
 
 // Schema implements huma.SchemaProvider.
 func (executionBody) Schema(r huma.Registry) *huma.Schema {
@@ -44,13 +38,7 @@ func (executionBody) Schema(r huma.Registry) *huma.Schema {
 }
 
 // jobBody is the same for a job.
-type jobBody struct{ data []byte }
-
-// MarshalJSON implements json.Marshaler.
-func (j jobBody) MarshalJSON() ([]byte, error) { return j.data, nil }
-
-// EncodedJSON implements rest.Encoded.
-func (j jobBody) EncodedJSON() []byte { return j.data }
+type jobBody struct{ rest.JSON }
 
 // Schema implements huma.SchemaProvider.
 func (jobBody) Schema(r huma.Registry) *huma.Schema {
@@ -139,7 +127,7 @@ func (s *Server) Execution(ctx context.Context, account, run string) (json.RawMe
 	if err != nil {
 		return nil, err
 	}
-	return e.data, nil
+	return json.RawMessage(e.JSON), nil
 }
 
 // headOf returns the head of a run of the account, and what its events do not say.

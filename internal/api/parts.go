@@ -163,7 +163,7 @@ func (s *Server) shown(ctx context.Context, run string, p parts) (*executionBody
 		if err == nil && p.fields != nil {
 			data, err = pick(data, p.fields, executionFields)
 		}
-		out = &executionBody{data: data, last: f.run.Last(), status: e.Status, state: e.State}
+		out = &executionBody{JSON: data, last: f.run.Last(), status: e.Status, state: e.State}
 		return err
 	})
 	return out, err

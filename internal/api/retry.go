@@ -36,13 +36,7 @@ type retried struct {
 }
 
 // A retryBody is an Execution or a RetryPlan, as JSON.
-type retryBody struct{ data []byte }
-
-// MarshalJSON implements json.Marshaler.
-func (b retryBody) MarshalJSON() ([]byte, error) { return b.data, nil }
-
-// EncodedJSON implements rest.Encoded.
-func (b retryBody) EncodedJSON() []byte { return b.data }
+type retryBody struct{ rest.JSON }
 
 // Schema implements huma.SchemaProvider.
 func (retryBody) Schema(r huma.Registry) *huma.Schema {

@@ -129,7 +129,7 @@ func (f *folded) execution(facts resource.Facts, outputs bool) (*executionBody, 
 	if err != nil {
 		return nil, err
 	}
-	f.made, f.facts = &executionBody{data: data, last: f.run.Last(), status: e.Status, state: e.State}, facts
+	f.made, f.facts = &executionBody{JSON: data, last: f.run.Last(), status: e.Status, state: e.State}, facts
 	return f.made, nil
 }
 

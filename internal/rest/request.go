@@ -65,6 +65,15 @@ func jsonFormat() huma.Format {
 // would read all of it again.
 type Encoded interface{ EncodedJSON() []byte }
 
+// JSON is a body, or a part of one, that is JSON already.
+type JSON []byte
+
+// MarshalJSON implements json.Marshaler.
+func (j JSON) MarshalJSON() ([]byte, error) { return j, nil }
+
+// EncodedJSON implements [Encoded].
+func (j JSON) EncodedJSON() []byte { return j }
+
 func writeJSON(w io.Writer, v any) error {
 	if e, ok := v.(Encoded); ok {
 		_, err := w.Write(e.EncodedJSON())

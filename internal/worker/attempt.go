@@ -277,7 +277,7 @@ func (a *attempt) encodeOutput(v any, reviewed bool) ([]byte, *fault.Error) {
 	if t.NoFiles || a.files == nil {
 		most = MaxOutput
 	}
-	data, err := encode(t.Action.Name, v, most)
+	data, decoded, err := encode(t.Action.Name, v, most)
 	if err != nil {
 		return nil, err
 	}
@@ -293,10 +293,15 @@ func (a *attempt) encodeOutput(v any, reviewed bool) ([]byte, *fault.Error) {
 	if err := a.moderateOutput(data, reviewed); err != nil { // before the contract, whose violations quote it (X169)
 		return nil, err
 	}
-	if t.CheckOutput != nil {
-		if err := check(t.CheckOutput, data, fault.OutputContractViolation, fault.OutputTooLarge); err != nil {
-			return nil, err
-		}
+	switch {
+	case t.CheckOutput == nil:
+	case decoded != nil:
+		err = checkDecoded(t.CheckOutput, decoded, fault.OutputContractViolation)
+	default:
+		err = check(t.CheckOutput, data, fault.OutputContractViolation, fault.OutputTooLarge)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if known := a.known(); known != nil {
 		if data = redactOutput(known, data); len(data) > most {

@@ -15,20 +15,20 @@ import (
 const rawFactor = 4
 
 // encode encodes an output in the form in which it is journaled, with at most
-// most bytes.
-func encode(name string, v any, most int) ([]byte, *fault.Error) {
-	data, err := canonical(v, most)
+// most bytes. decoded is what [check] would decode from a small one; nil = it is not known.
+func encode(name string, v any, most int) (data []byte, decoded any, fail *fault.Error) {
+	data, decoded, err := canonical(v, most)
 	switch {
 	case errors.Is(err, errRawTooLarge) || len(data) > most || tooManyTokens(err):
-		return nil, outputTooLarge(name, most)
+		return nil, nil, outputTooLarge(name, most)
 	case err != nil:
-		return nil, fault.Wrap(fault.StepFailed, err, "action %s returned an output that is no JSON value: %v", name, err)
+		return nil, nil, fault.Wrap(fault.StepFailed, err, "action %s returned an output that is no JSON value: %v", name, err)
 	case jsonx.Reserved(data):
 		// The engine would read it as a reference to a file.
-		return nil, fault.New(fault.OutputContractViolation,
+		return nil, nil, fault.New(fault.OutputContractViolation,
 			"the output of action %s uses the name %q, which is reserved: give the field another name", name, jsonx.LargeName)
 	}
-	return data, nil
+	return data, decoded, nil
 }
 
 // tooManyTokens reports whether err says that a text has more names and values than
@@ -51,39 +51,40 @@ var null = []byte("null")
 
 var errRawTooLarge = errors.New("JSON text is too large")
 
-func canonical(v any, most int) ([]byte, error) {
+func canonical(v any, most int) (data []byte, decoded any, err error) {
 	var raw []byte
 	switch v := v.(type) {
 	case nil:
-		return null, nil
+		return null, nil, nil
 	case bool, int, int64, float64, string:
-		return jsonx.Canonical(v)
+		data, err = jsonx.Canonical(v)
+		return data, nil, err
 	case json.RawMessage:
 		raw = v
 	case map[string]any, []any:
 		// Most outputs consist of plain values; one that contains a struct is
 		// marshaled first, like a struct.
 		if data, err := jsonx.Canonical(v); err == nil {
-			return data, nil
+			return data, nil, nil
 		}
-		var err error
 		if raw, err = json.Marshal(v); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	default:
-		var err error
 		if raw, err = json.Marshal(v); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if len(raw) > min(rawFactor*most, 2*MaxLarge) {
-		return nil, errRawTooLarge
+		return nil, nil, errRawTooLarge
 	}
-	out, err := jsonx.Decode(raw, jsonx.Limits{Bytes: len(raw) + 1, Tokens: maxTokens})
-	if err != nil {
-		return nil, err
+	if decoded, err = jsonx.Decode(raw, jsonx.Limits{Bytes: len(raw) + 1, Tokens: maxTokens}); err != nil {
+		return nil, nil, err
 	}
-	return jsonx.AppendCanonical(make([]byte, 0, len(raw)), out)
+	if data, err = jsonx.AppendCanonical(make([]byte, 0, len(raw)), decoded); len(raw) > MaxOutput {
+		decoded = nil // its memory is needed for what comes next (I15)
+	}
+	return data, decoded, err
 }
 
 // maxDepth bounds the nesting of an input or output: what an action returns has at most
@@ -104,7 +105,12 @@ func check(validate func(any) error, data []byte, code, tooLarge fault.Code) *fa
 	if err != nil {
 		return fault.Wrap(code, err, "the value is no JSON: %v", err)
 	}
-	err = validate(v)
+	return checkDecoded(validate, v, code)
+}
+
+// checkDecoded validates a value.
+func checkDecoded(validate func(any) error, v any, code fault.Code) *fault.Error {
+	err := validate(v)
 	if err == nil {
 		return nil
 	}

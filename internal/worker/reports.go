@@ -127,7 +127,7 @@ func (a *attempt) Delta(text string) { a.report(Report{Kind: Delta, Text: validU
 // Preview implements action.Reporter. A value that is not JSON, or is too large for an
 // output, is dropped and counted.
 func (a *attempt) Preview(value any) {
-	data, err := encode(a.task.Action.Name, value, MaxOutput)
+	data, _, err := encode(a.task.Action.Name, value, MaxOutput)
 	if err != nil {
 		a.drop()
 		return

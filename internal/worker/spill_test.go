@@ -132,7 +132,7 @@ func TestLargeOutputsGoToFiles(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			files := newFiles(t)
-			want, err := canonical(tt.out, MaxLarge)
+			want, _, err := canonical(tt.out, MaxLarge)
 			if err != nil {
 				t.Fatal(err)
 			}
