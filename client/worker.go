@@ -52,6 +52,7 @@ const (
 	lastAnswer        = time.Second      // for tasks when the worker ends
 	lastResults       = 10 * time.Second // for results when the worker ends
 	maxBatch          = 256              // tasks or results of a request
+	senders           = 3                // requests with results at once: while the server writes one batch, it reads the next
 	maxPerHeartbeat   = 1000             // leases, and reports
 	maxBatchBytes     = 1 << 20          // of a request with several results or reports
 )
@@ -115,7 +116,9 @@ func (r *workerRun) run(ctx context.Context) error {
 	defer stop()
 	var heartbeats, results sync.WaitGroup
 	heartbeats.Go(func() { r.sendHeartbeats(lasting) })
-	results.Go(func() { r.sendResults(lasting) })
+	for range senders {
+		results.Go(func() { r.sendResults(lasting) })
+	}
 	err := r.leaseTasks(ctx, lasting)
 	r.drain()
 	close(r.results)

@@ -9,7 +9,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// sendResults sends results, several at once, until there are no more. Those that the server could
+// sendResults sends results, several in a request, until there are no more. Those that the server could
 // not record are sent again. When ctx has ended it gives up what is left.
 func (r *workerRun) sendResults(ctx context.Context) {
 	var again []WorkerResult
