@@ -71,6 +71,8 @@ type Client struct {
 	ExternalJobs *ExternalJobs
 	// Workers are tasks that remote workers carry out.
 	Workers *Workers
+	// Workflows are recipes and runs in the words of graphs of nodes.
+	Workflows *Workflows
 	// Bulks do one thing to many runs.
 	Bulks *Bulks
 	// Accounts are other accounts, for a key that administers them.
@@ -110,10 +112,10 @@ func New(cfg Config) (*Client, error) {
 		cfg.Sleep = sleep
 	}
 	c := &Client{cfg: cfg, base: base}
-	c.Recipes, c.Runs, c.Jobs, c.Files = &Recipes{c}, &Runs{c}, &Jobs{c}, &Files{c}
+	c.Recipes, c.Runs, c.Jobs, c.Files = &Recipes{c: c}, &Runs{c}, &Jobs{c}, &Files{c}
 	c.Actions, c.Credits, c.Keys, c.Webhooks, c.Bulks = &Actions{c}, &Credits{c}, &Keys{c}, &Webhooks{c}, &Bulks{c}
 	c.Accounts, c.Secrets, c.Operator, c.Schedules, c.Cache = &Accounts{c}, &Secrets{c}, &Operator{c}, &Schedules{c}, &Cache{c}
-	c.Triggers, c.Workers, c.ExternalJobs, c.Approvals = &Triggers{c}, &Workers{c}, &ExternalJobs{c}, &Approvals{c}
+	c.Triggers, c.Workers, c.ExternalJobs, c.Approvals, c.Workflows = &Triggers{c}, &Workers{c}, &ExternalJobs{c}, &Approvals{c}, &Workflows{c}
 	return c, nil
 }
 

@@ -163,10 +163,16 @@ var operations = map[string]func(context.Context, *client.Client) error{
 	"workflows-events": func(ctx context.Context, c *client.Client) error {
 		return drain(c.Runs.FlowEvents(ctx, "x", client.EventOptions{}))
 	},
-	"workflows-stop": func(ctx context.Context, c *client.Client) error { return last(c.Runs.Stop(ctx, "x", client.Reason{})) },
-	"jobs-get":       func(ctx context.Context, c *client.Client) error { return last(c.Jobs.Get(ctx, "x", 1)) },
-	"jobs-graph":     func(ctx context.Context, c *client.Client) error { return last(c.Jobs.Graph(ctx, "x", 1)) },
-	"jobs-delete":    func(ctx context.Context, c *client.Client) error { return last(c.Jobs.Delete(ctx, "x")) },
+	"workflows-create": func(ctx context.Context, c *client.Client) error { return last(c.Workflows.Create(ctx, []byte("x"))) },
+	"workflows-trigger": func(ctx context.Context, c *client.Client) error {
+		return last(c.Workflows.Trigger(ctx, "x", client.WorkflowTrigger{}))
+	},
+	"workflows-get":     func(ctx context.Context, c *client.Client) error { return last(c.Workflows.Get(ctx, "x")) },
+	"workflows-results": func(ctx context.Context, c *client.Client) error { return last(c.Workflows.Results(ctx, "x")) },
+	"workflows-stop":    func(ctx context.Context, c *client.Client) error { return last(c.Runs.Stop(ctx, "x", client.Reason{})) },
+	"jobs-get":          func(ctx context.Context, c *client.Client) error { return last(c.Jobs.Get(ctx, "x", 1)) },
+	"jobs-graph":        func(ctx context.Context, c *client.Client) error { return last(c.Jobs.Graph(ctx, "x", 1)) },
+	"jobs-delete":       func(ctx context.Context, c *client.Client) error { return last(c.Jobs.Delete(ctx, "x")) },
 	"jobs-events": func(ctx context.Context, c *client.Client) error {
 		return drain(c.Jobs.Events(ctx, "x", client.EventOptions{}))
 	},
@@ -407,7 +413,8 @@ var schemas = map[string]any{
 	"NewSchedule": client.NewSchedule{}, "ScheduleResource": client.Schedule{}, "ScheduleFiring": client.ScheduleFiring{}, "ScheduleTime": client.ScheduleTime{},
 	"LeaseRequest": client.LeaseRequest{}, "WorkerTask": client.WorkerTask{}, "WorkerReport": client.WorkerReport{}, "WorkerResult": client.WorkerResult{}, "WorkerFailure": client.WorkerFailure{}, "WorkerJob": client.WorkerJob{},
 	"WorkerOutcome": client.WorkerOutcome{},
-	"Settings":      client.AccountSettings{}, "AccountLimits": client.AccountLimits{}, "AccountUsage": client.AccountUsage{}, "AccountResource": client.Account{}, "OwnAccount": client.OwnAccount{},
+	"Workflow":      client.Workflow{}, "WorkflowNode": client.WorkflowNode{}, "WorkflowTrigger": client.WorkflowTrigger{}, "WorkflowTriggered": client.WorkflowTriggered{}, "WorkflowResults": client.WorkflowResults{},
+	"Settings": client.AccountSettings{}, "AccountLimits": client.AccountLimits{}, "AccountUsage": client.AccountUsage{}, "AccountResource": client.Account{}, "OwnAccount": client.OwnAccount{},
 	"DayBudget": client.DayBudget{}, "SecretResource": client.Secret{}, "KeyUsage": client.KeyUsage{}, "WebhookResource": client.Webhook{}, "WebhookRotateInBody": client.Rotation{}, "WebhookText": client.WebhookChange{},
 	"ServerLoad": client.ServerLoad{}, "RunLoad": client.RunLoad{}, "AccountLoad": client.AccountLoad{}, "AttemptLoad": client.AttemptLoad{}, "LimitLoad": client.LimitLoad{}, "CommitLoad": client.CommitLoad{},
 	"Waiting": client.Waiting{}, "WaitedStep": client.WaitedStep{}, "QueueLoad": client.QueueLoad{}, "MemoryLoad": client.MemoryLoad{}, "StoreLoad": client.StoreLoad{}, "RecentFailure": client.RecentFailure{},

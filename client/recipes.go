@@ -21,7 +21,14 @@ import (
 // Recipes are the registered recipes of the account. Where a method takes an id, it is that of
 // a recipe or its name, with an exact version or a range after @, such as pdf-report@1.2;
 // without one it is the newest active version.
-type Recipes struct{ c *Client }
+type Recipes struct {
+	c    *Client
+	name string
+}
+
+// Named returns the recipes with a name for a text that has none, such as that of its file: in some dialects
+// a text needs none. Create and Check send it.
+func (r *Recipes) Named(name string) *Recipes { return &Recipes{r.c, name} }
 
 // A Recipe is a version of a recipe.
 type Recipe struct {
@@ -61,7 +68,7 @@ const recipeType = "application/yaml"
 // is fault.Conflict.
 func (r *Recipes) Create(ctx context.Context, text []byte) (v *Recipe, created bool, err error) {
 	v = new(Recipe)
-	a, err := r.c.do(ctx, at(http.MethodPost, "v1", "recipes").text(text, recipeType), v)
+	a, err := r.c.do(ctx, at(http.MethodPost, "v1", "recipes").with("name", r.name).text(text, recipeType), v)
 	if err != nil {
 		return nil, false, err
 	}
@@ -182,7 +189,7 @@ type Validation struct {
 // Check validates the text of a recipe without registering it.
 func (r *Recipes) Check(ctx context.Context, text []byte) (*Validation, error) {
 	v := new(Validation)
-	_, err := r.c.do(ctx, at(http.MethodPost, "v1", "recipes", "validate").text(text, recipeType), v)
+	_, err := r.c.do(ctx, at(http.MethodPost, "v1", "recipes", "validate").with("name", r.name).text(text, recipeType), v)
 	return result(v, err)
 }
 

@@ -37,6 +37,7 @@ import (
 	"github.com/roux-engine/roux/internal/triggers"
 	"github.com/roux-engine/roux/internal/webhook"
 	"github.com/roux-engine/roux/internal/workers"
+	"github.com/roux-engine/roux/internal/workflows"
 )
 
 // Config is what a Server is made of.
@@ -180,6 +181,7 @@ func (s *Server) routes() {
 	triggers.RegisterProviders(s.rest, s.cfg.Node.Jobs)
 	triggers.RegisterCache(s.rest, s.cfg.Node.Engine.Cache)
 	workers.Register(s.rest, s.cfg.Node.Workers)
+	workflows.Register(s.rest, workflows.Config{Recipes: s.cfg.Recipes, Schedules: s.cfg.Schedules, Engine: s.cfg.Node.Engine, Runs: s.cfg.Node.Store, Show: s.whole}, recipeTypes)
 	approvals.Register(s.rest, s.cfg.Node.Approvals, s.cfg.Actions.Address)
 	s.healthRoutes()
 }

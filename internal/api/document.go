@@ -33,7 +33,7 @@ var groups = map[string]string{
 	"socket":     "The streams of many runs over one WebSocket.",
 	"triggers":   "Addresses to which outside systems send webhooks that start recipes.",
 	"webhooks":   "Changes of the account, delivered to addresses of its own.",
-	"workflows":  "Runs in the words of flows.",
+	"workflows":  "Workflows of nodes and flows, and their runs in the words of those.",
 }
 
 func (s *Server) healthRoutes() {

@@ -107,14 +107,12 @@ func key(ctx context.Context, run string) store.Key {
 }
 
 // execution returns a run as it stands.
-func (s *Server) execution(ctx context.Context, run string, outputs bool) (*executionBody, error) {
+func (s *Server) execution(ctx context.Context, run string, outputs bool) (out *executionBody, err error) {
 	head, facts, err := s.headOf(ctx, run)
 	if err != nil {
 		return nil, err
 	}
-	var out *executionBody
-	err = s.views.with(ctx, s, &head, outputs, func(f *folded) error {
-		var err error
+	err = s.views.with(ctx, s, &head, outputs, func(f *folded) (err error) {
 		out, err = f.execution(facts, outputs)
 		return err
 	})
@@ -128,6 +126,19 @@ func (s *Server) Execution(ctx context.Context, account, run string) (json.RawMe
 		return nil, err
 	}
 	return json.RawMessage(e.JSON), nil
+}
+
+// whole returns a run with all its steps.
+func (s *Server) whole(ctx context.Context, run string, outputs bool) (e *resource.Execution, err error) {
+	head, facts, err := s.headOf(ctx, run)
+	if err == nil {
+		err = s.views.with(ctx, s, &head, outputs, func(f *folded) error {
+			e = f.run.Execution(facts, outputs)
+			e.Steps, e.MoreSteps = f.run.Steps()
+			return nil
+		})
+	}
+	return e, err
 }
 
 // headOf returns the head of a run of the account, and what its events do not say.

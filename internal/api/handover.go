@@ -37,7 +37,7 @@ type handedFile struct {
 }
 
 type handoverIn struct {
-	RecipeText
+	RawBody        []byte `contentType:"application/octet-stream"`
 	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" doc:"A repeated request with the same key is answered with the run that the first one started."`
 }
 

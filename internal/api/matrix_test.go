@@ -81,7 +81,7 @@ func bodyFor(o *operation) any {
 	switch {
 	case o.RequestBody == nil:
 		return nil
-	case o.ID == "recipes-create", o.ID == "recipes-replace", o.ID == "recipes-check":
+	case o.ID == "recipes-create", o.ID == "workflows-create", o.ID == "recipes-replace", o.ID == "recipes-check":
 		return greet
 	case o.ID == "recipes-validate":
 		return nil

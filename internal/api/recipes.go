@@ -55,6 +55,7 @@ func summary(account string, v *registry.Version) RecipeSummary {
 
 // A RecipeText is the text of a recipe as a body.
 type RecipeText struct {
+	Name    string `query:"name" maxLength:"200" doc:"Name of a text that has none, such as that of its file; a text in the dialect recipe needs one."`
 	RawBody []byte `contentType:"application/octet-stream"`
 }
 
@@ -113,7 +114,7 @@ func (s *Server) recipeRoutes() {
 }
 
 func (s *Server) createRecipe(ctx context.Context, in *RecipeText) (*registered, error) {
-	v, existing, _, err := s.cfg.Recipes.Register(ctx, rest.Account(ctx), registry.Draft{Text: in.RawBody, File: "body", By: rest.Account(ctx)})
+	v, existing, _, err := s.cfg.Recipes.Register(ctx, rest.Account(ctx), registry.Draft{Text: in.RawBody, File: "body", Name: in.Name, By: rest.Account(ctx)})
 	if err != nil {
 		return nil, err
 	}
@@ -286,8 +287,7 @@ func (s *Server) replaceRecipe(ctx context.Context, in *replaceIn) (*registered,
 		return nil, err
 	}
 	out := s.registered(ctx, v)
-	out.Status = http.StatusOK
-	if created {
+	if out.Status = http.StatusOK; created {
 		out.Status = http.StatusCreated
 	}
 	return out, nil
@@ -334,7 +334,7 @@ type Validation struct {
 }
 
 func (s *Server) checkRecipe(ctx context.Context, in *RecipeText) (*struct{ Body Validation }, error) {
-	c, diags, err := s.cfg.Recipes.Check(ctx, rest.Account(ctx), registry.Draft{Text: in.RawBody, File: "body"})
+	c, diags, err := s.cfg.Recipes.Check(ctx, rest.Account(ctx), registry.Draft{Text: in.RawBody, File: "body", Name: in.Name})
 	if err != nil && len(diags) == 0 {
 		return nil, err
 	}
@@ -360,7 +360,7 @@ func (s *Server) validateRecipe(ctx context.Context, in *RecipePath) (*struct{ B
 			return nil, err
 		}
 	}
-	return s.checkRecipe(ctx, &RecipeText{text})
+	return s.checkRecipe(ctx, &RecipeText{Name: v.Name, RawBody: text})
 }
 
 // document returns the text of a recipe as an object.

@@ -186,7 +186,7 @@ func (ap *applier) parse() error {
 // of each. One that names recipes which are not registered yet waits for the others.
 func (ap *applier) check(ctx context.Context, c *client.Client) error {
 	for _, f := range ap.files {
-		v, err := c.Recipes.Check(ctx, f.text)
+		v, err := c.Recipes.Named(f.Name).Check(ctx, f.text)
 		if err != nil {
 			return err
 		}
@@ -264,7 +264,7 @@ func (ap *applier) registerAll(ctx context.Context, c *client.Client) error {
 		var left []*applyFile
 		for _, f := range open {
 			if f.waits {
-				v, err := c.Recipes.Check(ctx, f.text)
+				v, err := c.Recipes.Named(f.Name).Check(ctx, f.text)
 				if err != nil {
 					return err
 				}
@@ -293,7 +293,7 @@ func (f *applyFile) register(ctx context.Context, c *client.Client) (err error) 
 	if f.Outcome == applyReplaced {
 		v, _, err = c.Recipes.Replace(ctx, f.Name, f.text, f.revision)
 	} else {
-		v, created, err = c.Recipes.Create(ctx, f.text)
+		v, created, err = c.Recipes.Named(f.Name).Create(ctx, f.text)
 	}
 	if err != nil {
 		return err

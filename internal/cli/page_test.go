@@ -25,7 +25,9 @@ func TestMoneyPage(t *testing.T) { runPage(t, "money", "metered-batch.yaml", "me
 func TestCachePage(t *testing.T) { runPage(t, "cache") }
 
 // TestDagPage: docs/dag.md.
-func TestDagPage(t *testing.T) { runPage(t, "dag") }
+func TestDagPage(t *testing.T) {
+	runServed(t, freeAddress(t), servedPage{name: "dag", tools: []string{"curl"}, least: 12, first: rouxOnPath(t)})
+}
 
 func TestNestingPage(t *testing.T) { runPage(t, "nesting", "pdf-library.yaml", "receipts") }
 

@@ -56,7 +56,7 @@ func runServed(t *testing.T, address string, p servedPage) {
 	}
 	sh := newShell(t, files, p.first)
 	var server *process
-	var differs *strings.Replacer
+	differs := strings.NewReplacer(p.replace...)
 	blocks := pageBlock.FindAllStringSubmatch(strings.ReplaceAll(string(page), "\r\n", "\n"), -1)
 	for i, b := range blocks {
 		switch kind, text := b[1], b[2]; {

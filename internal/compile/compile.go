@@ -62,6 +62,8 @@ type Options struct {
 	// MaxSource is the largest source text in bytes. Default 1 MiB. A flag of the
 	// command line can raise it; the recipe itself cannot.
 	MaxSource int64
+	// Name is that of a text that has none; see form.Options.
+	Name string
 	// Recipes finds the recipes that steps name. Without it a recipe in a file is an error,
 	// and what a registered recipe takes and gives is checked when a run starts.
 	Recipes Recipes

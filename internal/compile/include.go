@@ -44,6 +44,7 @@ type Recipes interface {
 type Text struct {
 	File string
 	Data []byte
+	Name string // of a text that has none; "" = that of its file
 	// Version is the one that the recipe is registered under, where that may differ from
 	// what its text says; "" = it is that of the text.
 	Version string
@@ -234,7 +235,7 @@ func (in *includer) parse(text *Text) (*unit, error) {
 		return nil, err
 	}
 	u := &unit{file: text.File}
-	u.r, u.src, u.diags = dialect.Parse(text.File, text.Data, form.Options{MaxBytes: int(in.opt.MaxSource)})
+	u.r, u.src, u.diags = dialect.Parse(text.File, text.Data, form.Options{MaxBytes: int(in.opt.MaxSource), Name: text.Name})
 	switch {
 	case u.r == nil:
 		u.state = compiled

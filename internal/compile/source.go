@@ -14,7 +14,7 @@ import (
 // error, and the recipe is nil when the text is malformed. The source is never nil: it
 // has the lines that diagnostics point at.
 func Source(file string, text []byte, opt Options) (*plan.Plan, *recipe.Recipe, *recipe.Source, []fault.Diagnostic) {
-	r, src, diags := dialect.Parse(file, text, form.Options{MaxBytes: int(opt.MaxSource)})
+	r, src, diags := dialect.Parse(file, text, form.Options{MaxBytes: int(opt.MaxSource), Name: opt.Name})
 	if r == nil {
 		return nil, nil, src, checkMalformed(src, diags, opt)
 	}

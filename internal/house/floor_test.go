@@ -62,6 +62,7 @@ var floors = []struct {
 	{"7, what operations over HTTP have in common", []string{"internal/rest", "internal/docpage"}},
 	{"7, what starts runs by itself, over HTTP", []string{"internal/triggers"}},
 	{"7, what remote workers ask, over HTTP", []string{"internal/workers"}},
+	{"7, workflows of nodes, over HTTP", []string{"internal/workflows"}},
 	{"7, what people are asked, over HTTP", []string{"internal/approvals"}},
 	{"7", []string{"internal/api", "client", "internal/ui"}},
 	{"7, the server", []string{"internal/service"}},

@@ -264,7 +264,7 @@ func (r *Recipes) Resolve(ctx context.Context, account, ref string) (*Compiled, 
 	if err != nil {
 		return nil, err
 	}
-	c, _, err := r.Check(ctx, account, Draft{Text: text, File: v.file()})
+	c, _, err := r.Check(ctx, account, Draft{Text: text, File: v.file(), Name: v.Name})
 	if err != nil {
 		return nil, err // what it refers to has changed since
 	}
@@ -322,7 +322,7 @@ func (f *finder) Find(name, version string) (*compile.Text, error) {
 	if v.Status == StatusDraft {
 		return nil, fault.New(fault.RecipeNotFound, "version %s of the recipe %q is a draft", v.Version, v.Name)
 	}
-	found := &compile.Text{File: v.file(), Data: text}
+	found := &compile.Text{File: v.file(), Data: text, Name: v.Name}
 	if v.Version != unversioned {
 		found.Version = v.Version
 	}

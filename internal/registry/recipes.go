@@ -149,6 +149,7 @@ type Compiled struct {
 type Draft struct {
 	Text []byte
 	File string // for diagnostics
+	Name string // of a text that has none, where its dialect needs none
 	By   string // account or key, for people
 	// Version is the one to register the text under; "" = the one that the text states.
 	Version string
@@ -158,7 +159,7 @@ type Draft struct {
 // warnings are returned in any case.
 func (r *Recipes) Check(ctx context.Context, account string, d Draft) (*Compiled, []fault.Diagnostic, error) {
 	p, rec, _, diags := compile.Source(cmp.Or(d.File, "recipe"), d.Text, compile.Options{
-		Actions: r.cfg.Actions(account), MaxSource: r.cfg.MaxSource, Recipes: &finder{ctx, r, account},
+		Actions: r.cfg.Actions(account), MaxSource: r.cfg.MaxSource, Recipes: &finder{ctx, r, account}, Name: d.Name,
 	})
 	if p == nil {
 		return nil, diags, invalid(diags)
@@ -326,9 +327,11 @@ func (r *Recipes) count(ctx context.Context, q store.RecordQuery, enough int) (n
 // revision, unless it is store.AnyRevision, is the one that the version must have; for a
 // version that is new, the one of the version that ref stands for.
 func (r *Recipes) Replace(ctx context.Context, account, ref string, revision uint64, d Draft) (v *Version, created bool, diags []fault.Diagnostic, err error) {
-	if _, err := r.Recipe(ctx, account, ref); err != nil {
+	known, err := r.Recipe(ctx, account, ref)
+	if err != nil {
 		return nil, false, nil, err
 	}
+	d.Name = known.Name
 	c, diags, err := r.Check(ctx, account, d)
 	if err != nil {
 		return nil, false, diags, err

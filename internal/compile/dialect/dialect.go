@@ -72,7 +72,7 @@ func Parse(file string, src []byte, opt form.Options) (*recipe.Recipe, *recipe.S
 	if tree != nil {
 		d.Document(tree, func(doc *jsonx.Node) {
 			if r = decode(d, doc); r != nil && r.Name == "" {
-				name(r, d, doc, file)
+				name(r, d, doc, file, opt.Name)
 			}
 		})
 	}
@@ -140,10 +140,15 @@ func named(name string) *Dialect {
 	return nil
 }
 
-// name gives a recipe that has no name that of its file without its extensions. A text that is in no
-// file needs one. The dialect of the recipes has reported that already.
-func name(r *recipe.Recipe, d *form.Decoder, doc *jsonx.Node, file string) {
+// name gives a recipe that has no name the one that its reader has for it, or that of its file without
+// its extensions. A text that is in no file needs one. The dialect of the recipes has reported that
+// already.
+func name(r *recipe.Recipe, d *form.Decoder, doc *jsonx.Node, file, known string) {
 	if dialect, _ := tell(doc); dialect == recipes.Name {
+		return
+	}
+	if known != "" {
+		r.Name = known
 		return
 	}
 	base := path.Base(file)

@@ -34,6 +34,9 @@ const (
 type Options struct {
 	// MaxBytes is the size of the text. Default [DefaultBytes], at most [MaxBytes].
 	MaxBytes int
+	// Name is that of a text that has none, where its dialect needs none. Default: that of its
+	// file.
+	Name string
 }
 
 // Read reads the tree of a text in JSON or YAML. The tree is nil when nothing of the text could
