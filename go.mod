@@ -17,6 +17,7 @@ require (
 	github.com/gofrs/uuid/v5 v5.5.1
 	github.com/google/go-cmp v0.7.0
 	github.com/klauspost/compress v1.20.1
+	github.com/mitsuhiko/minijinja/minijinja-go/v2 v2.24.0
 	github.com/ncruces/go-strftime v1.0.0
 	github.com/netresearch/go-cron v0.9.1
 	github.com/pdfcpu/pdfcpu v0.15.0
