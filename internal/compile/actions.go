@@ -284,7 +284,7 @@ func (c *compiler) fileInput(i int32) {
 		if given(name) || name == st.FileInput {
 			continue
 		}
-		hint := "give it under parameters or inputBindings"
+		hint := "give it under " + c.word(n.ptr+"/action/parameters") + " or inputBindings"
 		if slices.Contains(d.files, name) {
 			hint = "the action has several file inputs: bind each, for example to fileHashes[0]"
 		}

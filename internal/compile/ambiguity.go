@@ -94,7 +94,7 @@ func (c *compiler) checkInterval(key graphSlot, from, to int32, readers []slotRe
 		}
 		c.fail(fault.RecipeInvalid, "binding-twice", c.valueAt(c.nodes[second].bindPtr),
 			fmt.Sprintf("%q is bound by %q and by %q, which may run at the same time", name, c.p.Steps[first].ID, c.p.Steps[second].ID),
-			"give each a name of its own, or order them with dependsOn",
+			"give each a name of its own, or order them with "+c.depends(second),
 			c.place(c.valueAt(c.nodes[first].bindPtr), "bound here too"))
 		return false
 	}
@@ -102,7 +102,7 @@ func (c *compiler) checkInterval(key graphSlot, from, to int32, readers []slotRe
 		if mark[r.step] != stamp {
 			c.fail(fault.RecipeInvalid, "binding-race", r.at,
 				fmt.Sprintf("%q may be bound again by %q before or after this is read", name, c.p.Steps[second].ID),
-				"order the two steps with dependsOn", c.place(c.valueAt(c.nodes[second].bindPtr), "bound again here"))
+				"order the two steps with "+c.depends(second), c.place(c.valueAt(c.nodes[second].bindPtr), "bound again here"))
 			return false
 		}
 	}

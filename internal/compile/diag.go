@@ -25,6 +25,17 @@ type location struct {
 func (c *compiler) valueAt(ptr string) location { return location{ptr: ptr} }
 func (c *compiler) keyAt(ptr string) location   { return location{ptr: ptr, key: true} }
 
+// word is the name of a field in the dialect of the text, for messages.
+func (c *compiler) word(ptr string) string {
+	if c.src != nil {
+		ptr = c.src.Pointer(ptr)
+	}
+	return ptr[strings.LastIndexByte(ptr, '/')+1:]
+}
+
+// depends is the name of the field with the dependencies of a step.
+func (c *compiler) depends(i int32) string { return c.word(c.nodes[i].ptr + "/dependsOn") }
+
 func (s location) in(off, n int) location {
 	s.inside, s.off, s.n = true, off, n
 	return s

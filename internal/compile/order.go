@@ -3,6 +3,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -17,7 +18,7 @@ import (
 type edge struct {
 	from, to int32
 	at       location
-	why      string
+	why      string // "" = its dependencies name it
 }
 
 // waitFor adds an edge: step `to` waits for `from` because an expression names it.
@@ -105,10 +106,10 @@ func (c *compiler) addWrittenEdges(i int32) {
 			c.fail(fault.RecipeInvalid, "unknown-step", at, fmt.Sprintf("no step has the id %q", id), hint)
 		case c.p.Steps[on].Graph != g:
 			c.fail(fault.RecipeInvalid, "other-scope", at,
-				fmt.Sprintf("%q is in %s; dependsOn names only steps beside this one, in %s", id, c.scopeName(c.p.Steps[on].Graph), c.scopeName(g)),
-				"put dependsOn on the step that contains this one", c.place(c.valueAt(c.nodes[on].ptr), "the step"))
+				fmt.Sprintf("%q is in %s; %s may have only steps beside this one, in %s", id, c.scopeName(c.p.Steps[on].Graph), c.depends(i), c.scopeName(g)),
+				"put "+c.depends(i)+" on the step that contains this one", c.place(c.valueAt(c.nodes[on].ptr), "the step"))
 		default:
-			c.addEdge(edge{on, i, at, "its dependsOn names it"})
+			c.addEdge(edge{on, i, at, ""})
 		}
 	}
 }
@@ -188,7 +189,7 @@ func (c *compiler) reportCycle(i int32, left []int32) []int32 {
 		case k > maxNamed && len(path) > maxNamed+2:
 		case k > 0:
 			fmt.Fprintf(&msg, "%q, which waits for ", c.p.Steps[step].ID)
-			related = append(related, c.place(e.at, fmt.Sprintf("%q waits for %q: %s", c.p.Steps[step].ID, c.p.Steps[on].ID, e.why)))
+			related = append(related, c.place(e.at, fmt.Sprintf("%q waits for %q: %s", c.p.Steps[step].ID, c.p.Steps[on].ID, cmp.Or(e.why, "named in its "+c.depends(step)))))
 		}
 	}
 	fmt.Fprintf(&msg, "%q", c.p.Steps[path[0]].ID)

@@ -79,7 +79,7 @@ func (c *compiler) retryPolicy(rec *plan.Retry, pol *recipe.RetryPolicy, ptr str
 	case pol.MaxAttempts > 0:
 		rec.Attempts = pol.MaxAttempts
 	default:
-		c.warn("retry-never", c.keyAt(ptr), "the retryPolicy has no maxAttempts, so nothing is retried", "add maxAttempts: 3")
+		c.warn("retry-never", c.keyAt(ptr), "the "+c.word(ptr)+" has no maxAttempts, so nothing is retried", "add maxAttempts: 3")
 	}
 	initial, hasInitial := c.delay(pol.InitialDelay, c.valueAt(ptr+"/initialDelay"))
 	most, hasMost := c.delay(pol.MaxDelay, c.valueAt(ptr+"/maxDelay"))

@@ -25,8 +25,8 @@ func (c *compiler) hasSecret(at location, src string, template bool) bool {
 		return false
 	}
 	c.fail(fault.RecipeInvalid, "secret", at.in(utf8.RuneCountInString(src[:off]), len("secret")),
-		"a secret can only be used in the parameters of an action",
-		"write \"{{ secret('name') }}\" under `parameters` of the action that needs it")
+		"a secret can only be used in the inputs of an action",
+		"write \"{{ secret('name') }}\" as an input of the action that needs it")
 	return true
 }
 
