@@ -3,6 +3,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -53,18 +54,7 @@ func (f *leaseFiles) Open(ctx context.Context, hash string) (action.File, error)
 		return nil, err
 	}
 	defer func() { _ = r.Close() }()
-	tmp, err := os.CreateTemp("", "roux-task-*")
-	if err != nil {
-		return nil, fault.Wrap(fault.StoreFailed, err, "a file of the task cannot be stored: %v", err)
-	}
-	_ = os.Remove(tmp.Name()) // where that is not possible yet, close does it
-	f.mu.Lock()
-	f.open = append(f.open, tmp)
-	f.mu.Unlock()
-	size, err := io.Copy(tmp, r)
-	if err == nil {
-		_, err = tmp.Seek(0, io.SeekStart)
-	}
+	tmp, size, err := f.copied(r)
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +65,23 @@ func (f *leaseFiles) Open(ctx context.Context, hash string) (action.File, error)
 	return &leaseFile{tmp, info}, nil
 }
 
+// copied returns a temporary file with what r has, which close removes, and how much that is.
+func (f *leaseFiles) copied(r io.Reader) (*os.File, int64, error) {
+	tmp, err := os.CreateTemp("", "roux-task-*")
+	if err != nil {
+		return nil, 0, fault.Wrap(fault.StoreFailed, err, "a file of the task cannot be stored: %v", err)
+	}
+	_ = os.Remove(tmp.Name()) // where that is not possible yet, close does it
+	f.mu.Lock()
+	f.open = append(f.open, tmp)
+	f.mu.Unlock()
+	size, err := io.Copy(tmp, r)
+	if err == nil {
+		_, err = tmp.Seek(0, io.SeekStart)
+	}
+	return tmp, size, err
+}
+
 type leaseFile struct {
 	*os.File
 	info action.FileInfo
@@ -83,8 +90,39 @@ type leaseFile struct {
 // Info implements action.File.
 func (f *leaseFile) Info() action.FileInfo { return f.info }
 
+// smallFile is how much of a file is held in memory.
+const smallFile = 64 << 10
+
+// again returns a source that can be read again: the server may stop while the file is sent, and what the
+// action has made it of, such as an answer of a service, is gone then.
+func (f *leaseFiles) again(r io.Reader) (again io.Reader, done func(), err error) {
+	done = func() {}
+	if s, ok := r.(io.Seeker); ok {
+		if _, err := s.Seek(0, io.SeekCurrent); err == nil {
+			return r, done, nil
+		}
+	}
+	var head bytes.Buffer
+	if _, err := io.CopyN(&head, r, smallFile); err != nil {
+		if errors.Is(err, io.EOF) {
+			return bytes.NewReader(head.Bytes()), done, nil
+		}
+		return nil, done, fault.Wrap(fault.FileInvalid, err, "the file to upload cannot be read: %v", err)
+	}
+	tmp, _, err := f.copied(io.MultiReader(&head, r))
+	if tmp != nil {
+		done = func() { _ = tmp.Close() }
+	}
+	return tmp, done, err
+}
+
 // Put implements action.Files.
 func (f *leaseFiles) Put(ctx context.Context, r io.Reader, name, mimeType string) (action.FileInfo, error) {
+	r, done, err := f.again(r)
+	defer done()
+	if err != nil {
+		return action.FileInfo{}, err
+	}
 	up, err := f.files().Upload(ctx, r, UploadOptions{Name: name, Type: mimeType})
 	if err != nil {
 		return action.FileInfo{}, err
