@@ -43,7 +43,9 @@ func (a *app) replayCommands() []*cobra.Command { return []*cobra.Command{a.repl
 
 func (a *app) conformCommands() []*cobra.Command { return []*cobra.Command{a.workerConformCommand()} }
 
-func (a *app) fmtCommands() []*cobra.Command { return []*cobra.Command{a.fmtCommand()} }
+func (a *app) fmtCommands() []*cobra.Command {
+	return []*cobra.Command{a.fmtCommand(), a.convertCommand()}
+}
 
 func (a *app) schemaCommands() []*cobra.Command { return []*cobra.Command{a.schemaCommand()} }
 

@@ -54,7 +54,7 @@ func Format(src []byte, lim jsonx.Limits, order *Order) ([]byte, []*jsonx.Error)
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	text := bytes.ReplaceAll(bytes.TrimPrefix(src, []byte("\ufeff")), []byte("\r\n"), []byte("\n"))
+	text := unified(src)
 	out, comments, err := format(text, lim, order)
 	if err != nil {
 		return nil, []*jsonx.Error{err}
@@ -81,6 +81,33 @@ const RuleLoss = "loss"
 
 func loss(msg string) *jsonx.Error {
 	return &jsonx.Error{Rule: RuleLoss, Msg: "this text cannot be formatted: " + msg, Hint: "simplify its comments and line breaks"}
+}
+
+// unified returns a text without a byte order mark, and with one kind of line breaks.
+func unified(src []byte) []byte {
+	return bytes.ReplaceAll(bytes.TrimPrefix(src, []byte("\ufeff")), []byte("\r\n"), []byte("\n"))
+}
+
+// A Comment is a comment of a text, with its # sign.
+type Comment struct {
+	Line int // from 1
+	Text string
+}
+
+// Comments returns the comments of a text, in their order; none of one that cannot be read.
+func Comments(src []byte, lim jsonx.Limits) (list []Comment) {
+	text := unified(src)
+	root, problem := load(text, defaults(lim))
+	if problem != nil {
+		return nil
+	}
+	s := newScan(text)
+	s.tree(root)
+	s.run()
+	for _, c := range s.comments {
+		list = append(list, Comment{c.line, c.text})
+	}
+	return list
 }
 
 // format formats a text and returns its comments, sorted.

@@ -133,7 +133,7 @@ func (f *fleet) drain() (problems []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if code != 0 && !(young && code == -1) {
+		if code != 0 && (code != -1 || !young) {
 			problems = append(problems, fmt.Sprintf("%s: `%s` stopped with exit code %d\n%s", f.name, strings.Join(p.cmd.Args[1:], " "), code, p.stderr()))
 		}
 	}

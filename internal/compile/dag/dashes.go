@@ -19,7 +19,25 @@ import (
 // so {{ fetch-page.output }} and {{ steps.fetch-page.output }} become {{ steps['fetch-page'].output }}.
 // The ids of the recipe come before a subtraction. src learns where the texts differ.
 func nameDashedIDs(r *recipe.Recipe, src *form.Source) {
-	d := dashes{ids: map[string]bool{}, src: src}
+	rename(r, &dashes{src: src, is: indexed})
+}
+
+// indexed is how other dialects name a step.
+func indexed(was string) string { return "steps['" + strings.TrimPrefix(was, "steps.") + "']" }
+
+// subtraction returns one in a template of a recipe of another dialect that would be the id of a step here,
+// or "": {{ a-b }} with a step a-b.
+func subtraction(r *recipe.Recipe) (found string) {
+	rename(r, &dashes{is: func(was string) string {
+		found = was
+		return was
+	}})
+	return found
+}
+
+// rename replaces the ids with dashes in the templates of a recipe.
+func rename(r *recipe.Recipe, d *dashes) {
+	d.ids = map[string]bool{}
 	r.Each(func(s *recipe.Step) {
 		if strings.Contains(s.ID, "-") {
 			d.ids[s.ID] = true
@@ -49,7 +67,8 @@ func nameDashedIDs(r *recipe.Recipe, src *form.Source) {
 // dashes replaces the ids of steps in templates.
 type dashes struct {
 	ids map[string]bool // with dashes
-	src *form.Source
+	src *form.Source    // nil = nobody has to know
+	is  func(was string) string
 }
 
 func (d *dashes) values(values map[string]json.RawMessage, at string) {
@@ -110,7 +129,7 @@ func (d *dashes) text(text, at string) string {
 				continue
 			}
 			keep(from)
-			is := "steps['" + strings.TrimPrefix(was, "steps.") + "']"
+			is := d.is(was)
 			edits = append(edits, form.Edit{At: length, Is: len(is), Was: len(was)})
 			b.WriteString(is)
 			length, done = length+len(is), from+len(was)
@@ -120,7 +139,9 @@ func (d *dashes) text(text, at string) string {
 		return text
 	}
 	keep(len(text))
-	d.src.Edit(at, edits)
+	if d.src != nil {
+		d.src.Edit(at, edits)
+	}
 	return b.String()
 }
 

@@ -12,7 +12,7 @@ import (
 
 // TestDashedIDs: an id with dashes is a name in the code of a template, and nowhere else.
 func TestDashedIDs(t *testing.T) {
-	d := dashes{ids: map[string]bool{"fetch-page": true, "a-b": true, "a-b-c": true}, src: &form.Source{}}
+	d := dashes{ids: map[string]bool{"fetch-page": true, "a-b": true, "a-b-c": true}, src: &form.Source{}, is: indexed}
 	for _, row := range []struct{ text, want string }{
 		{"{{ fetch-page.output }}", "{{ steps['fetch-page'].output }}"},
 		{"{{fetch-page}}{{-fetch-page-}} {{- fetch-page -}}", "{{steps['fetch-page']}}{{-steps['fetch-page']-}} {{- steps['fetch-page'] -}}"},
@@ -39,7 +39,7 @@ func TestDashedIDs(t *testing.T) {
 // BenchmarkDashedIDs: the time of each id does not grow with the text.
 func BenchmarkDashedIDs(b *testing.B) {
 	for _, n := range []int{1_000, 100_000} {
-		d := dashes{ids: map[string]bool{"a-b": true}, src: &form.Source{}}
+		d := dashes{ids: map[string]bool{"a-b": true}, src: &form.Source{}, is: indexed}
 		text := strings.Repeat("{{ a-b.output }} ", n)
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {

@@ -4,10 +4,14 @@
 
 package dialect
 
-import "github.com/roux-engine/roux/internal/compile/dag"
+import (
+	"github.com/roux-engine/roux/internal/compile/dag"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+)
 
 var all = []*Dialect{recipes, {
 	Name: "dag", Form: dag.Form,
 	What:   "a recipe in the dag dialect: nodes and what they depend on",
 	decode: dag.Decode,
+	encode: func(r *recipe.Recipe, written bool) (any, error) { return dag.Encode(r, written) },
 }}

@@ -9,6 +9,7 @@ package dialect
 
 import (
 	"fmt"
+	"math"
 	"path"
 	"slices"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/yamlx"
 )
 
 // A Dialect is a way of writing recipes.
@@ -32,6 +34,9 @@ type Dialect struct {
 	// decode decodes a document into the model. It reports what does not fit to d, and returns
 	// what it could read.
 	decode func(d *form.Decoder, n *jsonx.Node) *recipe.Recipe
+	// encode returns what writes a recipe in the dialect as JSON; written is true if it was read in
+	// that dialect. The recipe may change.
+	encode func(r *recipe.Recipe, written bool) (any, error)
 }
 
 var recipes = &Dialect{
@@ -42,6 +47,10 @@ var recipes = &Dialect{
 		d.Decode(n, recipe.Form, r)
 		return r
 	},
+	encode: func(r *recipe.Recipe, _ bool) (any, error) {
+		r.Dialect = ""
+		return r, nil
+	},
 }
 
 // marks are the fields at the top of texts that tell their dialect, also of those that this program
@@ -50,6 +59,27 @@ var marks = []struct{ key, dialect string }{{"steps", "recipe"}, {"workflow", "p
 
 // All returns the dialects that this program reads, that of the recipes first.
 func All() []*Dialect { return slices.Clone(all) }
+
+// Named returns the dialect of that name, or nil when this program does not write it.
+func Named(name string) *Dialect { return named(name) }
+
+// Encode writes a recipe that was read in the dialect from in this one: a tree whose recipes within have the
+// dialect of recipes. The recipe may change. The error says what this dialect cannot say.
+func (l *Dialect) Encode(r *recipe.Recipe, from *Dialect) (*jsonx.Node, error) {
+	text, err := l.encode(r, from == l)
+	if err != nil {
+		return nil, err
+	}
+	data, err := jsonx.Marshal(text)
+	if err != nil {
+		return nil, err
+	}
+	n, problems := yamlx.Parse(data, jsonx.Limits{Bytes: len(data) + 1, Depth: math.MaxInt32, Tokens: len(data) + 1})
+	if len(problems) > 0 {
+		return nil, problems[0]
+	}
+	return n, nil
+}
 
 // Of returns the dialect of a text, and that of the recipes if it cannot be read or is none of this
 // program's.
