@@ -49,6 +49,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -172,6 +173,7 @@ type bindings struct {
 // typing records the programs of expressions and the types of values.
 type typing struct {
 	programs  map[exprKey]*program // one per distinct text
+	trees     map[treeKey]*expr.Tree
 	checks    map[string][]problem // type checks by text, wanted type and types of the variables
 	typeIDs   map[string]int       // interned schemas
 	items     map[int32]schemaType // types of loop items, by the body of the loop

@@ -253,11 +253,7 @@ func (c *compiler) tree(at site, raw json.RawMessage) []plan.Var {
 	if c.treeSecret(at, raw) {
 		return nil
 	}
-	compile := expr.CompileTreeWithin
-	if at.secrets {
-		compile = expr.CompileParameters
-	}
-	tree, err := compile(raw, expr.CostLimit)
+	tree, err := c.compiledTree(raw, at.secrets)
 	if err != nil {
 		ps := treeProblems(raw, err, at.secrets)
 		c.problems(at, ps)
@@ -267,6 +263,29 @@ func (c *compiler) tree(at site, raw json.RawMessage) []plan.Var {
 	vars := c.resolveNames(at, refs)
 	c.checkTree(at, raw, refs, vars)
 	return vars
+}
+
+// A treeKey is a JSON value with templates.
+type treeKey struct {
+	raw     string
+	secrets bool
+}
+
+// compiledTree compiles a JSON value with templates, once per distinct text.
+func (c *compiler) compiledTree(raw json.RawMessage, secrets bool) (*expr.Tree, error) {
+	key := treeKey{string(raw), secrets}
+	if t := c.trees[key]; t != nil {
+		return t, nil
+	}
+	compile := expr.CompileTreeWithin
+	if secrets {
+		compile = expr.CompileParameters
+	}
+	t, err := compile(raw, expr.CostLimit)
+	if err == nil {
+		c.trees[key] = t
+	}
+	return t, err
 }
 
 // problems reports what expr found, at the places in the recipe.

@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -63,6 +64,7 @@ type includer struct {
 	// What all of them share, because it depends on the options alone.
 	decls    map[*action.Action]*declared
 	programs map[exprKey]*program
+	trees    map[treeKey]*expr.Tree
 }
 
 // A lookup is a question to Recipes, and found its answer; from is "" for a registered
@@ -112,7 +114,7 @@ type use struct {
 func newIncluder(opt Options) *includer {
 	return &includer{
 		opt: opt, units: map[string]*unit{}, found: map[lookup]found{},
-		decls: map[*action.Action]*declared{}, programs: map[exprKey]*program{},
+		decls: map[*action.Action]*declared{}, programs: map[exprKey]*program{}, trees: map[treeKey]*expr.Tree{},
 	}
 }
 
@@ -143,7 +145,7 @@ func (in *includer) compile(u *unit) {
 	u.state = compiling
 	c := newCompiler(u.r, u.src, in.opt)
 	c.in, c.unit = in, u
-	c.decls, c.programs = in.decls, in.programs
+	c.decls, c.programs, c.trees = in.decls, in.programs, in.trees
 	if u.base != "" {
 		c.base = u.base
 	}

@@ -48,16 +48,9 @@ func compileAST(src string, offset int, most uint64, change func(*cel.Ast)) (*ce
 	if ps := w.wrong(src); ps != nil {
 		return nil, ps
 	}
-	checker := env
-	if len(w.names) > 0 {
-		opts := make([]cel.EnvOption, len(w.names))
-		for i, n := range w.names {
-			opts[i] = cel.Variable(n, cel.DynType)
-		}
-		var err error
-		if checker, err = env.Extend(opts...); err != nil {
-			return nil, problems{{Offset: offset, Len: runes(src), Msg: err.Error(), Rule: RuleType}}
-		}
+	checker, err := withNames(env, w.names)
+	if err != nil {
+		return nil, problems{{Offset: offset, Len: runes(src), Msg: err.Error(), Rule: RuleType}}
 	}
 	selects, path := isSelection(parsed.NativeRep().Expr()), constantPath(parsed.NativeRep().Expr())
 	selectSizes(parsed.NativeRep().Expr())
