@@ -133,7 +133,7 @@ func TestX21_WorkflowsAreChecked(t *testing.T) {
 		t.Errorf("%d are stored", n)
 	}
 	s.call(acme, "GET", "/workflows/none", nil).problem(fault.RecipeNotFound)
-	s.call(acme, "POST", "/workflow/trigger/run_00000000000000000000000000", nil).want(404)
+	s.call(acme, "POST", "/workflow/trigger/run_00000000000000000000000000", nil).problem(fault.RunNotFound)
 	viewer := s.key("acme", access.Viewer)
 	s.call(viewer, "POST", "/workflow", greet).problem(fault.Forbidden)
 	s.register(acme, greet)

@@ -19,7 +19,6 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jobs"
-	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/mutation"
 )
 
@@ -51,8 +50,8 @@ type WorkerTask struct {
 
 // What is done at once for a request.
 const (
-	renderers = 16  // inputs that are rendered
-	givers    = 256 // results that are jobs
+	renderers   = 16  // inputs that are rendered
+	submissions = 256 // results that are jobs
 )
 
 // Lease returns tasks for a worker. It returns none if there were none for as long as the worker
@@ -261,7 +260,7 @@ func (m *Manager) each(n, atOnce int, fn func(i int)) {
 
 // render has the engine render the input of a task again: a settlement that settles nothing.
 func (m *Manager) render(ctx context.Context, t *task, job *jobs.Job) error {
-	err := m.host.Settle(ctx, job, journal.FromWorker, func(_ context.Context, call *action.Task) (action.Result, error) {
+	err := m.settleOne(ctx, job, func(_ context.Context, call *action.Task) (action.Result, error) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if t.input == nil && !t.dropped {
@@ -269,7 +268,7 @@ func (m *Manager) render(ctx context.Context, t *task, job *jobs.Job) error {
 			m.keep(t, slices.Clone(call.Input))
 		}
 		return action.Result{}, action.ErrUnsettled
-	})()
+	})
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err == nil && m.tasks[job.ID] == t { // the step no longer waits

@@ -16,6 +16,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash"
 	"log/slog"
@@ -432,7 +433,35 @@ func (m *Manager) lost(ctx context.Context, t *task) {
 
 // settle records the result of a task that is ending. If that fails, its lease goes on.
 func (m *Manager) settle(ctx context.Context, t *task, job *jobs.Job, result action.Func) error {
-	return m.settled(t, job, m.host.Settle(ctx, job, journal.FromWorker, result)())
+	return m.settled(t, job, m.settleOne(ctx, job, result))
+}
+
+func (m *Manager) settleOne(ctx context.Context, job *jobs.Job, result action.Func) error {
+	return m.settleAll(ctx, 1, func(int) (*jobs.Job, action.Func) { return job, result })[0]
+}
+
+// settleAll has the engine settle n tasks, whose results share commits, after what their workers have said of
+// them at the same moment.
+func (m *Manager) settleAll(ctx context.Context, n int, of func(i int) (*jobs.Job, action.Func)) []error {
+	errs, waits, open := make([]error, n), make([]func() error, n), make([]int, n)
+	for i := range open {
+		open[i] = i
+	}
+	_ = jobs.AfterOthers(ctx, func() (err error) {
+		for _, i := range open {
+			job, result := of(i)
+			waits[i] = m.host.Settle(ctx, job, journal.FromWorker, result)
+		}
+		again := open[:0]
+		for _, i := range open {
+			if errs[i] = waits[i](); errors.Is(errs[i], fault.Conflict) {
+				again, err = append(again, i), errs[i]
+			}
+		}
+		open = again
+		return err
+	})
+	return errs
 }
 
 // settled notes whether the result of a task was recorded.

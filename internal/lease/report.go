@@ -11,7 +11,6 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jobs"
-	"github.com/roux-engine/roux/internal/journal"
 )
 
 // The bounds of what workers report of a task, as for an action in the process (I15).
@@ -44,20 +43,16 @@ func (m *Manager) Report(ctx context.Context, reports []WorkerReport, account st
 	all, ended := m.accept(reports, account)
 	// Those that are accepted are passed on even if the worker has gone, because it sends them again in vain.
 	ctx = context.WithoutCancel(ctx)
-	waits := make([]func() error, len(all))
-	for i, of := range all {
-		// A settlement that settles nothing.
-		waits[i] = m.host.Settle(ctx, &of.job, journal.FromWorker, func(_ context.Context, call *action.Task) (action.Result, error) {
+	// Settlements that settle nothing. After an error nobody watches: the step has ended, or the engine does.
+	m.settleAll(ctx, len(all), func(i int) (*jobs.Job, action.Func) {
+		return &all[i].job, func(_ context.Context, call *action.Task) (action.Result, error) {
 			to := cmp.Or(call.Report, action.Discard)
-			for _, r := range of.list {
+			for _, r := range all[i].list {
 				r.send(to)
 			}
 			return action.Result{}, action.ErrUnsettled
-		})
-	}
-	for _, wait := range waits {
-		_ = wait() // after an error nobody watches: the step has ended, or the engine does
-	}
+		}
+	})
 	return ended
 }
 
@@ -140,17 +135,24 @@ func (m *Manager) Finish(ctx context.Context, r *WorkerResult, account string) e
 // FinishAll is Finish for several results, which share commits. The errors have their order.
 func (m *Manager) FinishAll(ctx context.Context, results []WorkerResult, account string) []error {
 	errs, endings := make([]error, len(results)), make([]ending, len(results))
-	var submitted []int
+	var ended, submitted []int
 	for i := range results {
 		r, e := &results[i], &endings[i]
 		switch e.task, errs[i] = m.begin(e, r, account); {
 		case r.Submitted != nil:
 			submitted = append(submitted, i)
 		case e.task != nil:
-			e.wait = m.host.Settle(ctx, &e.job, journal.FromWorker, e.result(r))
+			ended = append(ended, i)
 		}
 	}
-	m.each(len(submitted), givers, func(n int) {
+	done := m.settleAll(ctx, len(ended), func(n int) (*jobs.Job, action.Func) {
+		e := &endings[ended[n]]
+		return &e.job, e.result(&results[ended[n]])
+	})
+	for n, i := range ended {
+		errs[i] = m.settled(endings[i].task, &endings[i].job, done[n])
+	}
+	m.each(len(submitted), submissions, func(n int) {
 		i := submitted[n]
 		if e, r := &endings[i], &results[i]; e.task != nil {
 			errs[i] = m.handOn(ctx, e.task, &e.job, r.Submitted)
@@ -158,11 +160,6 @@ func (m *Manager) FinishAll(ctx context.Context, results []WorkerResult, account
 			errs[i] = m.disown(ctx, r, account, errs[i])
 		}
 	})
-	for i := range endings {
-		if e := &endings[i]; e.wait != nil {
-			errs[i] = m.settled(e.task, &e.job, e.wait())
-		}
-	}
 	return errs
 }
 
@@ -172,7 +169,6 @@ type ending struct {
 	job    jobs.Job
 	faults []fault.Code
 	shared bool
-	wait   func() error
 }
 
 // begin finds the task of a result. The error is ErrStale if it does not count.

@@ -10,11 +10,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/feed"
-	"github.com/roux-engine/roux/internal/jobs"
-	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/lease"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -34,7 +31,7 @@ func (n *Node) startWorkers(ctx context.Context) (end func(), err error) {
 	if err != nil {
 		return end, err
 	}
-	n.Workers.Attach(lease.Host{Key: key, Epoch: start, Logger: n.Config.Logger, Settle: n.settleTask, HandOn: n.Engine.HandOn, Check: n.Jobs.Check})
+	n.Workers.Attach(lease.Host{Key: key, Epoch: start, Logger: n.Config.Logger, Settle: n.Engine.BeginSettle, HandOn: n.Engine.HandOn, Check: n.Jobs.Check})
 	if err := n.Workers.Load(ctx, n); err != nil {
 		return end, err
 	}
@@ -110,18 +107,4 @@ func (n *Node) keyRecord(ctx context.Context) (store.Record, error) {
 		_, _ = rand.Read(rec.Data) // never fails
 	}
 	return rec, err
-}
-
-// settleTask settles a task, after what its worker has said of it at the same moment.
-func (n *Node) settleTask(ctx context.Context, j *jobs.Job, from journal.Source, result action.Func) (wait func() error) {
-	first := n.Engine.BeginSettle(ctx, j, from, result)
-	return func() error {
-		return jobs.AfterOthers(ctx, func() error {
-			begun := first
-			if first = nil; begun == nil {
-				begun = n.Engine.BeginSettle(ctx, j, from, result)
-			}
-			return begun()
-		})
-	}
 }

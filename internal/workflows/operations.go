@@ -5,6 +5,7 @@
 package workflows
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -159,14 +160,16 @@ const lastRuns = 500
 // version finds what a request names.
 func (s *server) version(ctx context.Context, id string) (*version, error) {
 	account := rest.Account(ctx)
+	var noRun error
 	if strings.HasPrefix(id, "run_") {
-		if head, err := s.cfg.Engine.Head(ctx, account, id); err == nil || fault.CodeOf(err) != fault.RunNotFound {
-			return s.ofRun(ctx, &head, err)
+		var head store.Head
+		if head, noRun = s.cfg.Engine.Head(ctx, account, id); fault.CodeOf(noRun) != fault.RunNotFound {
+			return s.ofRun(ctx, &head, noRun)
 		}
 	}
 	c, err := s.cfg.Recipes.Resolve(ctx, account, id)
 	if err != nil {
-		return nil, err
+		return nil, cmp.Or(noRun, err)
 	}
 	v := &version{id: c.Version.ID(), name: c.Version.Name, version: c.Version.Version, compiled: c}
 	heads, _, err := s.cfg.Runs.Search(ctx, store.Query{Account: account, Recipe: v.name, Limit: 1})
