@@ -19,16 +19,14 @@ import (
 // or an index that does not exist.
 var errMissing = errors.New("missing")
 
-// A celExpr is one compiled CEL expression: a whole source or a part of a
-// template.
+// A celExpr is one compiled CEL expression: a whole source or a part of a template.
 type celExpr struct {
 	prog cel.Program
 	refs []Ref
 	// selects is set when the result is an existing value, not a computed one, so that
 	// the limit of inputs applies to it and not the limit of results.
 	selects bool
-	// path, when set, is the whole expression: the name of a variable and the members
-	// to select from it.
+	// path, when set, is the whole expression: the name of a variable and the members to select from it.
 	path []string
 	cost uint64 // the cost limit of one evaluation
 }
@@ -48,7 +46,7 @@ func compileAST(src string, offset int, most uint64, change func(*cel.Ast)) (*ce
 	if ps := w.wrong(src); ps != nil {
 		return nil, ps
 	}
-	checker, err := withNames(env, w.names)
+	checker, err := withNames(w.names)
 	if err != nil {
 		return nil, problems{{Offset: offset, Len: runes(src), Msg: err.Error(), Rule: RuleType}}
 	}
@@ -74,9 +72,8 @@ func (e *celExpr) eval(vars Vars, b *budget) (any, error) {
 	names := activation{vars: vars}
 	v, err := e.run(&names, b)
 	if err != nil && names.contentErr != nil {
-		// The contentError takes precedence over err. || and && may have ignored it,
-		// and with the content of the large value the result might have been another
-		// one.
+		// The contentError takes precedence over err. || and && may have ignored it, and with the content of the
+		// large value the result might have been another one.
 		return nil, names.contentErr
 	}
 	return v, err
@@ -230,8 +227,7 @@ func evalError(err error) error {
 	return &fault.Error{Code: fault.TemplateError, Msg: msg, Err: cause}
 }
 
-// A budget is the remaining cost of one evaluation, shared by all expressions of a
-// template or a tree.
+// A budget is the remaining cost of one evaluation, shared by all expressions of a template or a tree.
 type budget struct {
 	cost uint64
 	most uint64 // in the beginning

@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
@@ -49,10 +50,10 @@ func newEnv(reg *registry) *cel.Env {
 		ext.Bindings(),
 		sizeFunction(),
 		ownFunctions(),
-		arithmetic("multiply", multiplyInt, func(a, b float64) float64 { return a * b }),
-		arithmetic("add", addInt, func(a, b float64) float64 { return a + b }),
-		arithmetic("subtract", subtractInt, func(a, b float64) float64 { return a - b }),
-		arithmetic("divide", divideInt, func(a, b float64) float64 { return a / b }),
+		arithmetic("multiply", types.Int.Multiply, func(a, b float64) float64 { return a * b }),
+		arithmetic("add", types.Int.Add, func(a, b float64) float64 { return a + b }),
+		arithmetic("subtract", types.Int.Subtract, func(a, b float64) float64 { return a - b }),
+		arithmetic("divide", types.Int.Divide, func(a, b float64) float64 { return a / b }),
 	)
 	if err != nil {
 		panic(err) // the options are constants, so every test would fail
@@ -60,48 +61,33 @@ func newEnv(reg *registry) *cel.Env {
 	return env
 }
 
-// maxNamed bounds the environments that are kept: names come from recipes.
-const maxNamed = 1_000
-
-// named are environments by the names that they declare. To make one takes a third of the time to compile a
-// short expression, and most expressions of a recipe read the same names.
-var named struct {
-	sync.Mutex
-	of map[string]*cel.Env
-}
+// named are environments by the names that they declare: to make one takes a third of the time to compile
+// a short expression. Names come from recipes, so at most 1,000 are kept.
+var (
+	named      sync.Map // of *cel.Env
+	namedCount atomic.Int64
+)
 
 // withNames returns the base environment with variables of any type.
-func withNames(env *cel.Env, names []string) (*cel.Env, error) {
-	if len(names) == 0 {
-		return env, nil
-	}
+func withNames(names []string) (*cel.Env, error) {
 	key := strings.Join(names, " ")
-	named.Lock()
-	known := named.of[key]
-	named.Unlock()
-	if known != nil {
-		return known, nil
+	if known, ok := named.Load(key); ok {
+		return known.(*cel.Env), nil
 	}
 	opts := make([]cel.EnvOption, len(names))
 	for i, n := range names {
 		opts[i] = cel.Variable(n, cel.DynType)
 	}
-	env, err := env.Extend(opts...)
-	if err != nil {
-		return nil, err
+	env, err := base().Extend(opts...)
+	if err == nil && namedCount.Add(1) <= 1_000 {
+		named.Store(key, env)
 	}
-	named.Lock()
-	defer named.Unlock()
-	if named.of == nil || len(named.of) >= maxNamed {
-		named.of = map[string]*cel.Env{}
-	}
-	named.of[key] = env
-	return env, nil
+	return env, err
 }
 
 // arithmetic declares a function of two numbers (R11). Unlike the operators it converts
 // an integer to a double when the other argument is a double; two integers stay exact.
-func arithmetic(name string, ints func(a, b types.Int) ref.Val, doubles func(a, b float64) float64) cel.EnvOption {
+func arithmetic(name string, ints func(a types.Int, b ref.Val) ref.Val, doubles func(a, b float64) float64) cel.EnvOption {
 	op := func(a, b ref.Val) ref.Val {
 		x, xInt := a.(types.Int)
 		y, yInt := b.(types.Int)
@@ -136,11 +122,6 @@ func asDouble(v ref.Val) (float64, bool) {
 	}
 	return 0, false
 }
-
-func multiplyInt(a, b types.Int) ref.Val { return a.Multiply(b) }
-func addInt(a, b types.Int) ref.Val      { return a.Add(b) }
-func subtractInt(a, b types.Int) ref.Val { return a.Subtract(b) }
-func divideInt(a, b types.Int) ref.Val   { return a.Divide(b) }
 
 // finite reports whether JSON can represent f.
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }

@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// CompileTemplate compiles a text with placeholders {{ expression | filter }} and the
-// blocks if, for and set.
+// CompileTemplate compiles a text with placeholders {{ expression | filter }} and the blocks if, for and set.
 func CompileTemplate(src string) (*Program, error) { return CompileTemplateWithin(src, CostLimit) }
 
 // CompileTemplateWithin is CompileTemplate with another cost limit, up to MaxCost.
@@ -364,7 +363,7 @@ func (p *pipeline) eval(vars Vars, b *budget) (any, error) {
 	v, err := p.base.eval(vars, b)
 	for i := range p.filters {
 		f := &p.filters[i]
-		if err != nil && (f.name != "default" || !isMissing(err)) {
+		if err != nil && (f.name != "default" || !errors.Is(err, errMissing)) {
 			return nil, err
 		}
 		args := make([]any, len(f.args))
@@ -384,8 +383,4 @@ func (p *pipeline) eval(vars Vars, b *budget) (any, error) {
 		v, err = f.run(v, args)
 	}
 	return v, err
-}
-
-func isMissing(err error) bool {
-	return errors.Is(err, errMissing)
 }

@@ -41,17 +41,15 @@ type treeField struct {
 	value treeNode
 }
 
-// CompileTree compiles every string in a JSON value that is a template. Keys are never
-// templates.
+// CompileTree compiles every string in a JSON value that is a template. Keys are never templates.
 func CompileTree(raw []byte) (*Tree, error) { return CompileTreeWithin(raw, CostLimit) }
 
 // CompileTreeWithin is CompileTree with another cost limit for each template, up to
 // MaxCost. All templates together may cost ten times as much.
 func CompileTreeWithin(raw []byte, cost int64) (*Tree, error) { return compileTree(raw, cost, false) }
 
-// CompileParameters is CompileTreeWithin for the parameters of an action. There a template
-// may contain {{ secret('name') }}; its result is then a jsonx.Secret, which has the name
-// and not the value.
+// CompileParameters is CompileTreeWithin for the parameters of an action. There a template may contain
+// {{ secret('name') }}; its result is then a jsonx.Secret, which has the name and not the value.
 func CompileParameters(raw []byte, cost int64) (*Tree, error) { return compileTree(raw, cost, true) }
 
 func compileTree(raw []byte, cost int64, secrets bool) (*Tree, error) {

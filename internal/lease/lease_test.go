@@ -73,10 +73,6 @@ func (h *fixture) work() {
 	h.t.Cleanup(func() { cancel(); <-done })
 }
 
-func (h *fixture) begin(ctx context.Context, j *jobs.Job, from journal.Source, fn action.Func) (wait func() error) {
-	return func() error { return h.settle(ctx, j, from, fn) }
-}
-
 func (h *fixture) settle(ctx context.Context, j *jobs.Job, from journal.Source, fn action.Func) error {
 	h.mu.Lock()
 	fail, gate := h.fail, h.gate
@@ -187,48 +183,6 @@ func (h *fixture) lease(want Want) []WorkerTask {
 		h.t.Fatal(err)
 	}
 	return list
-}
-
-func (h *fixture) all() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.results)
-}
-
-func output(lease, text string) *WorkerResult {
-	return &WorkerResult{Lease: lease, Output: json.RawMessage(text)}
-}
-
-// The results of a request count each once, also those that come just after what their workers have said,
-// which are tried again together; one without a lease changes nothing.
-func TestFinishAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newFixture(t, nil)
-		var results []WorkerResult
-		for i := range 200 {
-			h.submit("x", "a", "1.0.0", fmt.Sprintf(`{"n":%d}`, i))
-		}
-		for _, task := range h.lease(Want{Max: 256}) {
-			results = append(results, *output(task.Lease, string(task.Input)))
-		}
-		results = append(results, *output("none", `1`), results[0])
-		h.busy = 350 // all of them once, and 150 of them again
-		began := time.Now()
-		errs := h.FinishAll(t.Context(), results, "x")
-		if took := time.Since(began); took > 100*time.Millisecond {
-			t.Errorf("it has taken %s: one waits for another", took)
-		}
-		for i, err := range errs {
-			if stale := i >= 200; stale != errors.Is(err, ErrStale) || !stale && err != nil {
-				t.Errorf("result %d: %v", i, err)
-			}
-		}
-		got := h.all()
-		slices.Sort(got)
-		if len(got) != 200 || len(slices.Compact(got)) != 200 {
-			t.Errorf("%d results", len(got))
-		}
-	})
 }
 
 // A task is handed out once its record is written, to one worker, and its result counts once.
