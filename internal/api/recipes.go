@@ -273,7 +273,7 @@ func (s *Server) diffRecipes(ctx context.Context, in *diffIn) (*struct{ Body Rec
 
 type replaceIn struct {
 	RecipePath
-	RecipeText
+	RawBody []byte `contentType:"application/octet-stream"`
 	IfMatch string `header:"If-Match" maxLength:"100" doc:"ETag of the version that is replaced."`
 }
 

@@ -135,10 +135,22 @@ func TestX21_WorkflowsAreChecked(t *testing.T) {
 	s.call(acme, "GET", "/workflows/none", nil).problem(fault.RecipeNotFound)
 	s.call(acme, "POST", "/workflow/trigger/run_00000000000000000000000000", nil).problem(fault.RunNotFound)
 	viewer := s.key("acme", access.Viewer)
+	rival := s.key("rival", access.Owner)
+	theirs := s.call(rival, "POST", "/v1/files?name=a.txt", "of rival", "Content-Type", "text/plain").want(201).text("hash")
+	s.call(acme, "POST", "/workflow", `{"name":"draft","status":"draft","nodes":[{"id":"a","handler":"gate"}]}`).want(201)
+	s.call(acme, "POST", "/workflow/trigger/draft", nil).problem(fault.Conflict)
 	s.call(viewer, "POST", "/workflow", greet).problem(fault.Forbidden)
 	s.register(acme, greet)
 	s.call(viewer, "POST", "/workflow/trigger/greet", nil).problem(fault.Forbidden)
 	s.call(viewer, "GET", "/workflows/greet", nil).want(200)
+	s.call(acme, "POST", "/workflow/trigger/greet", `{"parameters":"x"}`).problem(fault.RequestInvalid)
+	s.call(acme, "POST", "/workflow/trigger/greet", `{"parameters":{}}`).problem(fault.InputInvalid)
+	s.call(acme, "POST", "/workflow/trigger/greet", `{"labels":{"":"x"}}`).problem(fault.RequestInvalid)
+	s.call(acme, "POST", "/workflow/trigger/greet", `{"parameters":{"name":"a"},"fileHashes":["`+theirs+`"]}`).problem(fault.FileNotFound)
+	if a := s.call(acme, "GET", "/workflows/greet", nil).want(200); a.text("status") != "PENDING" {
+		t.Errorf("something has started: %s", a.body)
+	}
+	s.call(rival, "GET", "/workflows/greet", nil).problem(fault.RecipeNotFound)
 }
 
 // I13: of several triggers at once one starts a run, and of several after a failure one goes on with it.

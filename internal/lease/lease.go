@@ -447,7 +447,7 @@ func (m *Manager) settleAll(ctx context.Context, n int, of func(i int) (*jobs.Jo
 	for i := range open {
 		open[i] = i
 	}
-	_ = jobs.AfterOthers(ctx, func() (err error) {
+	_ = jobs.AfterOthers(ctx, func() (err error) { // that of each task is in errs
 		for _, i := range open {
 			job, result := of(i)
 			waits[i] = m.host.Settle(ctx, job, journal.FromWorker, result)

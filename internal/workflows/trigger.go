@@ -11,8 +11,6 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/engine"
-	"github.com/roux-engine/roux/internal/jsonx"
-	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/resource"
 	"github.com/roux-engine/roux/internal/rest"
 	"github.com/roux-engine/roux/internal/schedule"
@@ -23,7 +21,7 @@ import (
 
 // A WorkflowTrigger is what a run of a workflow starts with.
 type WorkflowTrigger struct {
-	Parameters json.RawMessage   `json:"parameters,omitempty" doc:"The input of the workflow, an object. If a run goes on, fields of its input that are replaced: nodes that read them run again."`
+	Parameters json.RawMessage   `json:"parameters,omitempty" doc:"The input of the workflow, an object of at most 256 KiB. If a run goes on, fields of its input that are replaced: nodes that read them run again."`
 	FileHashes []string          `json:"fileHashes,omitempty" maxItems:"1000" doc:"Files of the account, as POST /v1/files answered. A run that goes on has those that it was started with."`
 	Labels     map[string]string `json:"labels,omitempty" doc:"Of a run that starts."`
 	MaxCredits int64             `json:"maxCredits,omitempty" minimum:"1" maximum:"9007199254740991" doc:"The most that a run that starts may pay."`
@@ -62,7 +60,7 @@ func (s *server) trigger(ctx context.Context, in *triggerIn) (*triggered, error)
 	case v.head != nil && v.head.Ended == 0:
 		out.Body.ExecutionID, out.Body.Outcome = v.head.Run, "active"
 	case v.head != nil && resource.StatusOf(v.head.Status) == "failed" && !in.Body.Fresh:
-		err = s.goOn(ctx, v.head, in.Body, &out.Body)
+		err = s.retry(ctx, v.head, in.Body, &out.Body)
 	default:
 		err = s.start(ctx, v, in.Body, &out.Body)
 	}
@@ -75,24 +73,19 @@ func (s *server) trigger(ctx context.Context, in *triggerIn) (*triggered, error)
 	return out, nil
 }
 
-// goOn retries a run that has failed (X119).
-func (s *server) goOn(ctx context.Context, head *store.Head, t *WorkflowTrigger, out *WorkflowTriggered) error {
+// retry goes on with a run that has failed (X119).
+func (s *server) retry(ctx context.Context, head *store.Head, t *WorkflowTrigger, out *WorkflowTriggered) error {
 	if len(t.FileHashes) > 0 || len(t.Labels) > 0 || t.MaxCredits > 0 {
 		err := fault.New(fault.RequestInvalid, "fileHashes, labels and maxCredits are those of a run that starts, and run %s goes on, which has failed", head.Run)
 		err.Remedy = "Send fresh: true to start another run."
 		return err
 	}
-	var edits map[string]any
-	if len(t.Parameters) > 0 {
-		v, err := jsonx.Decode(t.Parameters, rest.BodyLimits)
-		fields, ok := v.(map[string]any)
-		if err != nil || !ok {
-			return fault.New(fault.RequestInvalid, "parameters: want an object with fields of the input of the workflow")
-		}
-		edits = fields
+	edits, err := starts.Parameters(t.Parameters)
+	if err != nil {
+		return err
 	}
 	out.ExecutionID, out.Outcome = head.Run, "retried"
-	err := s.cfg.Engine.Retry(ctx, head.Account, head.Run, engine.RetryRequest{Edits: edits})
+	err = s.cfg.Engine.Retry(ctx, head.Account, head.Run, engine.RetryRequest{Edits: edits})
 	if now, _ := s.cfg.Engine.Head(ctx, head.Account, head.Run); fault.CodeOf(err) == fault.Conflict && now.Run != "" && now.Ended == 0 {
 		out.Outcome, err = "active", nil // another trigger was faster
 	}
@@ -101,25 +94,12 @@ func (s *server) goOn(ctx context.Context, head *store.Head, t *WorkflowTrigger,
 
 // start starts a run. Of several triggers at once one does.
 func (s *server) start(ctx context.Context, v *version, t *WorkflowTrigger, out *WorkflowTriggered) error {
-	account, ref := rest.Account(ctx), v.name+"@"+v.version
-	c := v.compiled
-	if c == nil {
-		var err error
-		if c, err = s.cfg.Recipes.Resolve(ctx, account, ref); err != nil {
-			return err
-		}
-	}
-	if c.Version.Status == registry.StatusDraft {
-		err := fault.New(fault.Conflict, "version %s of the workflow %q is a draft, which is not run", v.version, v.name)
-		err.Remedy = "Register the text with status active."
-		return err
-	}
 	if err := rest.CheckLabels(t.Labels); err != nil {
 		return err
 	}
-	k, err := s.cfg.Schedules.Execute(ctx, account, &scheduler.KeyedRequest{
+	k, err := s.cfg.Schedules.Execute(ctx, rest.Account(ctx), &scheduler.KeyedRequest{
 		Key: "workflow " + v.id, IfActive: schedule.OverlapSkip, Idempotency: rest.From(ctx).Key, Start: starts.Request{
-			Recipe: ref, Parameters: t.Parameters, Files: t.FileHashes, Labels: t.Labels, MaxCredits: t.MaxCredits, Budget: access.From(ctx).Budget,
+			Recipe: v.name + "@" + v.version, Parameters: t.Parameters, Files: t.FileHashes, Labels: t.Labels, MaxCredits: t.MaxCredits, Budget: access.From(ctx).Budget,
 		},
 	})
 	if err != nil {

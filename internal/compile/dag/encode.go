@@ -16,8 +16,10 @@ import (
 // Steps within steps stay as they are, which a workflow may have as well. written is false for a recipe of
 // another dialect. The error names what a workflow cannot say.
 func Encode(r *recipe.Recipe, written bool) (*Workflow, error) {
-	if was := subtraction(r); was != "" && !written {
-		return nil, fmt.Errorf("%s in a template would be the step of that name, and no subtraction: write %s", was, strings.ReplaceAll(was, "-", " - "))
+	if !written {
+		if was := subtraction(r); was != "" {
+			return nil, fmt.Errorf("%s in a template would be the step of that name, and no subtraction: write %s", was, strings.ReplaceAll(was, "-", " - "))
+		}
 	}
 	w := &Workflow{Head: r.Head, Settings: r.Settings}
 	w.Dialect = ""

@@ -8,6 +8,7 @@
 package dialect
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"path"
@@ -66,6 +67,7 @@ func Named(name string) *Dialect { return named(name) }
 // Encode writes a recipe that was read in the dialect from in this one: a tree whose recipes within have the
 // dialect of recipes. The recipe may change. The error says what this dialect cannot say.
 func (l *Dialect) Encode(r *recipe.Recipe, from *Dialect) (*jsonx.Node, error) {
+	nameInner(r)
 	text, err := l.encode(r, from == l)
 	if err != nil {
 		return nil, err
@@ -79,6 +81,17 @@ func (l *Dialect) Encode(r *recipe.Recipe, from *Dialect) (*jsonx.Node, error) {
 		return nil, problems[0]
 	}
 	return n, nil
+}
+
+// nameInner gives recipes within a recipe that have no name, which not all dialects allow, the ids of their
+// steps. Names are no part of plans.
+func nameInner(r *recipe.Recipe) {
+	r.Each(func(s *recipe.Step) {
+		if s.Recipe != nil && s.Recipe.Inline != nil {
+			s.Recipe.Inline.Name = cmp.Or(s.Recipe.Inline.Name, s.ID, "inner")
+			nameInner(s.Recipe.Inline)
+		}
+	})
 }
 
 // Of returns the dialect of a text, and that of the recipes if it cannot be read or is none of this
