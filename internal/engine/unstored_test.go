@@ -57,7 +57,7 @@ func (o *outside) wantTasks(when string, stored, unstored, slots int) {
 	}
 }
 
-// finish ends a task as its worker does.
+// finish ends a task as its worker does, and returns when its slot is free too.
 func (o *outside) finish(task *jobs.Job) {
 	o.t.Helper()
 	err := o.Settle(o.t.Context(), task, journal.FromWorker, func(context.Context, *action.Task) (action.Result, error) {
@@ -66,6 +66,7 @@ func (o *outside) finish(task *jobs.Job) {
 	if err != nil {
 		o.t.Fatal(err)
 	}
+	synctest.Wait()
 }
 
 // task returns a task of a step, which has a record or not.
