@@ -193,7 +193,7 @@ func jobPlan(i int, actions compile.Actions) (*plan.Plan, error) {
 		{ID: "draw", Action: &recipe.Action{Name: provider.JobPrefix + serviceName(i), Parameters: map[string]json.RawMessage{
 			"input": json.RawMessage(`{"prompt": "A lighthouse at night.", "width": 1024}`),
 		}}},
-		{ID: lastStep, Action: &recipe.Action{Name: actionName}, Common: recipe.Common{InputBindings: map[string]string{"job": "steps.draw.output.job"}}},
+		{ID: lastStep, Action: &recipe.Action{Name: actionName}, Common: recipe.Common{InputBindings: map[string]recipe.Binding{"job": {Expression: "steps.draw.output.job"}}}},
 	}}
 	p, diags := compile.Compile(r, nil, compile.Options{Actions: actions})
 	if p == nil {

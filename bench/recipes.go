@@ -73,7 +73,7 @@ func boundOf(n int) *recipe.Recipe {
 	for i := range n {
 		r.Steps = append(r.Steps, &recipe.Step{
 			ID: stepID(i), Action: &recipe.Action{Name: actionName}, Common: recipe.Common{
-				InputBindings: map[string]string{"n": from},
+				InputBindings: map[string]recipe.Binding{"n": {Expression: from}},
 			},
 		})
 		from = fmt.Sprintf("steps.%s.output.n", stepID(i))

@@ -32,6 +32,7 @@ const (
 // a provider's own code, with the cause provider_error.
 const (
 	RecipeNotFound          Code = "RECIPE_NOT_FOUND"
+	LensNotFound            Code = "LENS_NOT_FOUND"
 	RecipeInvalid           Code = "RECIPE_INVALID"
 	CircularDependency      Code = "CIRCULAR_DEPENDENCY"
 	DepthExceeded           Code = "DEPTH_EXCEEDED"
@@ -159,6 +160,7 @@ var table = []Info{
 	{RecipeInvalid, 422, CauseDefinition, false, ExitDefinition, "E004", nil, "The definition does not follow the format or its parts do not fit together.", "Correct the places that the diagnostics name; `roux validate FILE` and `POST /v1/recipes/validate` show all of them."},
 	{CircularDependency, 422, CauseDefinition, false, ExitDefinition, "E001", nil, "Steps wait for each other, or recipes run each other, in a circle.", "Remove one of the dependencies that the message names; a registered recipe may run itself with `limits: {max_depth: …}`."},
 	{DepthExceeded, 422, CauseLimit, false, ExitDefinition, "E002", nil, "Scopes or child runs nest deeper than the limit.", "Flatten the definition, or raise `limits` up to the server's maximum."},
+	{LensNotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "No prompt template has that id or version.", "Check the id and the version; `GET /v1/lenses` lists what is registered."},
 	{RecipeNotFound, 404, CauseRequest, false, ExitNotFound, "E003", nil, "No definition has that name, id or path.", "Check the path or the name; `GET /v1/recipes` lists what is registered."},
 	{MemoryLimit, 422, CauseLimit, false, ExitFailed, "E005", nil, "The values and open iterations that a run holds exceed its memory limit.", "Lower `maxConcurrency`, pass files instead of values, or raise `limits.memory_limit_mb`."},
 	{StepLimit, 422, CauseLimit, false, ExitFailed, "", nil, "The run would start more steps than its limit.", "Raise `limits.max_total_steps` in the recipe, or in a retry of the run, up to the server's maximum."},

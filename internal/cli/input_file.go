@@ -80,13 +80,8 @@ func readsFiles(p *plan.Plan) bool {
 	}
 	for i := range p.Steps {
 		st := &p.Steps[i]
-		if st.FileInput != "" || st.Expr != nil && named(st.Expr.Vars) || named(st.ParamRef) {
+		if st.FileInput != "" || st.Expr != nil && named(st.Expr.Vars) || named(st.InputVars()) {
 			return true
-		}
-		for k := range st.Bindings {
-			if named(st.Bindings[k].Expr.Vars) {
-				return true
-			}
 		}
 	}
 	return false

@@ -80,6 +80,8 @@ func (c *compiler) actionStep(i int32) {
 		return
 	}
 	c.findAction(i)
+	c.useLens(i)
+	ref = n.src.Action
 	key := plan.ActionRef{Name: ref.Name, Version: ref.Version}
 	if n.decl != nil {
 		key.Name = n.decl.Name // an alias makes the same plan
@@ -267,7 +269,7 @@ func (c *compiler) fileInput(i int32) {
 	given := func(name string) bool {
 		_, param := n.src.Action.Parameters[name]
 		_, bound := n.src.InputBindings[name]
-		return param || bound
+		return param || bound || name == promptInput && n.src.Action.Lens != nil
 	}
 	c.exactlyOne(i, given)
 	free := slices.DeleteFunc(slices.Clone(d.files), func(f string) bool {

@@ -10,6 +10,18 @@ import (
 
 // testActions returns declarations with the properties that the rules check: schemas,
 // versions, file inputs, and one action that must not run in parallel.
+// testOptions are what golden definitions are compiled against.
+func testOptions() Options {
+	return Options{Actions: testActions(), Lenses: NewLenses(
+		&Lens{ID: "summary", Version: "1", Template: "In {{ language }}: {{ text | upper }}", Model: "small"},
+		&Lens{ID: "topics", Version: "1", Template: "{% for t in text %}{{ t }}{% endfor %}",
+			Input:  []byte(`{"properties":{"text":{"type":"array"}}}`),
+			Output: []byte(`{"type":"array","items":{"$ref":"#/$defs/topic"},"$defs":{"topic":{"type":"string"}}}`)},
+		&Lens{ID: "broken", Version: "1", Template: "{{ text | nosuch }} {{ now() }}", Input: []byte(`{"type":3}`)},
+		&Lens{ID: "now", Version: "1", Template: "{{ now() }}"},
+	)}
+}
+
 func testActions() *Catalogue {
 	no := false
 	file := `{"type":"object","required":["file"],"additionalProperties":false,"properties":{"file":{"type":"string","format":"file"}}}`
@@ -57,6 +69,12 @@ func testActions() *Catalogue {
 		&action.Action{
 			Name: "sleep", Version: "1.0.0", Waits: "duration",
 			Input: json.RawMessage(`{"type":"object","required":["duration"],"additionalProperties":false,"properties":{"duration":{"type":"string"},"reason":{"type":"string"}}}`),
+		},
+		&action.Action{
+			Name: "ask", Version: "1.0.0",
+			Input: json.RawMessage(`{"type":"object","required":["prompt"],"additionalProperties":false,"properties":{
+				"prompt":{"type":"string"},"model":{"type":"string"},"maxTokens":{"type":"integer"}}}`),
+			Output: json.RawMessage(`{"type":"object","properties":{"text":{"type":"string"}}}`),
 		},
 		&action.Action{Name: "echo", Version: "1.0.0"},
 		&action.Action{Name: "echo", Version: "1.10.0"},

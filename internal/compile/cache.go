@@ -104,10 +104,7 @@ func (c *compiler) resolveCache(i int32, here func(ptr, want string) site) {
 
 // cacheReads returns the variables on which the key of a cached result depends.
 func cacheReads(st *plan.Step) []plan.Var {
-	vars := append([]plan.Var(nil), st.ParamRef...)
-	for k := range st.Bindings {
-		vars = append(vars, st.Bindings[k].Expr.Vars...)
-	}
+	vars := st.InputVars()
 	if st.Cache.Key != nil {
 		vars = append(vars, st.Cache.Key.Vars...)
 	}

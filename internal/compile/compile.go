@@ -68,6 +68,8 @@ type Options struct {
 	// Recipes finds the recipes that steps name. Without it a recipe in a file is an error,
 	// and what a registered recipe takes and gives is checked when a run starts.
 	Recipes Recipes
+	// Lenses finds the lenses that steps name. Without it every lens is an error.
+	Lenses Lenses
 	// Secret returns why a secret of that name cannot be used, which is a warning. Without
 	// it nothing is said about secrets.
 	Secret func(name string) error
@@ -197,6 +199,7 @@ type node struct {
 	ptr     string
 	invalid bool // its kind is unclear, so no more problems are reported for it
 	decl    *declared
+	lens    *lensUse  // nil = its action has no lens
 	result  *declared // of a recipe step: what its output is like
 	// bindPtr is the pointer to its outputBinding.
 	bindPtr    string

@@ -95,7 +95,13 @@ func dumpStep(b *strings.Builder, p *plan.Plan, i int32, indent string) {
 		line("params %s%s", st.Params, dumpVars(p, st.ParamRef))
 	}
 	for k := range st.Bindings {
-		line("input %s = %s", st.Bindings[k].Name, dumpExpr(p, &st.Bindings[k].Expr))
+		line("input %s = %s", st.Bindings[k].Name, dumpBinding(p, &st.Bindings[k]))
+	}
+	if st.Prompt != nil {
+		line("prompt of %s %q", st.Prompt.Lens, st.Prompt.Template)
+		for k := range st.Prompt.Values {
+			line("placeholder %s = %s", st.Prompt.Values[k].Name, dumpBinding(p, &st.Prompt.Values[k]))
+		}
 	}
 	if st.FileInput != "" {
 		line("file input %s", st.FileInput)
@@ -164,6 +170,17 @@ func dumpStep(b *strings.Builder, p *plan.Plan, i int32, indent string) {
 }
 
 var strategyNames = [...]string{"fail_fast", "continue", "ignore"}
+
+func dumpBinding(p *plan.Plan, b *plan.Binding) string {
+	if b.Merge == 0 {
+		return dumpExpr(p, &b.Expr)
+	}
+	var from []string
+	for k := range b.From {
+		from = append(from, strings.TrimPrefix(b.From[k].Label+": ", ": ")+dumpExpr(p, &b.From[k].Expr))
+	}
+	return [...]string{plan.MergeConcat: "concat", plan.MergeArray: "array", plan.MergeObject: "json_object"}[b.Merge] + " of " + strings.Join(from, ", ")
+}
 
 func dumpExpr(p *plan.Plan, e *plan.Expr) string {
 	src := e.Src

@@ -116,16 +116,13 @@ func (c *compiler) checkTime(e *plan.Expr, at location) {
 func (c *compiler) resolveInputs(i int32, here func(ptr, want string) site) {
 	n, st := &c.nodes[i], &c.p.Steps[i]
 	for k := range st.Bindings {
-		b := &st.Bindings[k]
-		want := ""
+		name, want := st.Bindings[k].Name, ""
 		if n.decl != nil {
-			want = celType(n.decl.props[b.Name])
+			want = celType(n.decl.props[name])
 		}
-		at := here("/inputBindings/"+jsonx.EscapeToken(b.Name), want)
-		if e := c.cel(at, n.src.InputBindings[b.Name]); e != nil {
-			b.Expr = *e
-		}
+		st.Bindings[k] = c.binding(here, name, n.src.InputBindings[name], want)
 	}
+	c.resolvePrompt(i, here)
 	if text := string(st.Params); strings.Contains(text, "{{") || strings.Contains(text, "{%") {
 		_, ptr := c.fixedInputs(i)
 		at := here(strings.TrimPrefix(ptr, n.ptr), "")

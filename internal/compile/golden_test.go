@@ -35,7 +35,7 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			text, _, _ := strings.Cut(string(data), diagMark)
-			p, _, _, diags := Source(name+".yaml", []byte(text+"\n"), Options{Actions: testActions()})
+			p, _, _, diags := Source(name+".yaml", []byte(text+"\n"), testOptions())
 			got := text + diagMark + dumpDiagnostics(diags)
 			if p != nil {
 				got += planMark + dump(p)

@@ -53,13 +53,14 @@ type Text struct {
 
 // An includer compiles a recipe and every recipe that it includes, each once.
 type includer struct {
-	opt   Options
-	main  *recipe.Source   // of the root; nil when there is none
-	units map[string]*unit // by file
-	found map[lookup]found
-	path  []*unit // the recipes being compiled; each includes the next
-	count int     // of recipes
-	bytes int     // of texts
+	opt    Options
+	main   *recipe.Source   // of the root; nil when there is none
+	units  map[string]*unit // by file
+	found  map[lookup]found
+	lenses map[lookup]foundLens
+	path   []*unit // the recipes being compiled; each includes the next
+	count  int     // of recipes
+	bytes  int     // of texts
 
 	// What all of them share, because it depends on the options alone.
 	decls    map[*action.Action]*declared
@@ -113,7 +114,7 @@ type use struct {
 
 func newIncluder(opt Options) *includer {
 	return &includer{
-		opt: opt, units: map[string]*unit{}, found: map[lookup]found{},
+		opt: opt, units: map[string]*unit{}, found: map[lookup]found{}, lenses: map[lookup]foundLens{},
 		decls: map[*action.Action]*declared{}, programs: map[exprKey]*program{}, trees: map[treeKey]*expr.Tree{},
 	}
 }

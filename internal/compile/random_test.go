@@ -77,7 +77,7 @@ func (d *drawing) step() *recipe.Step {
 		if s.Action = (&recipe.Action{Name: "echo"}); rapid.IntRange(0, 3).Draw(d.t, "runs a recipe") == 0 {
 			s.Action, s.Recipe = nil, d.child()
 		}
-		s.InputBindings = map[string]string{"x": d.expression()}
+		s.InputBindings = map[string]recipe.Binding{"x": {Expression: d.expression()}}
 		switch rapid.IntRange(0, 5).Draw(d.t, "on error") {
 		case 0:
 			s.ContinueOnError = true
@@ -86,7 +86,7 @@ func (d *drawing) step() *recipe.Step {
 		case 2:
 			s.OnError = &recipe.OnError{Strategy: "fallback", FallbackStep: d.step()}
 		case 3:
-			s.Compensate = &recipe.Compensate{Action: &recipe.Action{Name: "echo"}, InputBindings: map[string]string{"x": d.expression()}}
+			s.Compensate = &recipe.Compensate{Action: &recipe.Action{Name: "echo"}, InputBindings: map[string]recipe.Binding{"x": {Expression: d.expression()}}}
 		}
 	case kind <= 7:
 		s.Condition = &recipe.Condition{Expression: d.expression() + " != []", Then: d.steps(0, 2)}

@@ -72,6 +72,7 @@ func (c *compiler) compileStep(i int32) {
 			c.kindName(i)+" cannot have inputBindings; only action and recipe steps can", "its expressions can name any value directly")
 	}
 	c.contracts(i)
+	c.lensContracts(i)
 	c.gate(i)
 	c.cache(i)
 }

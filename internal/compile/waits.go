@@ -118,11 +118,17 @@ func (c *compiler) resolveWaitAction(i int32, here func(ptr, want string) site) 
 		return
 	}
 	name, want := n.decl.Waits, "timestamp|duration|string"
-	if src, bound := n.src.InputBindings[name]; bound {
+	if b, bound := n.src.InputBindings[name]; bound {
+		value := c.binding(here, name, b, want)
 		at := here("/inputBindings/"+jsonx.EscapeToken(name), want)
-		if st.Expr = c.cel(at, src); st.Expr == nil {
+		if value.Merge != 0 {
+			c.fail(fault.RecipeInvalid, "bad-wait", at.at, "a wait takes one expression, and merges no values", wantWait)
 			return
 		}
+		if value.Expr.Src == "" {
+			return
+		}
+		st.Expr = &value.Expr
 		if written, ok := c.programs[exprKey{st.Expr.Src, false}].constant.(string); ok {
 			c.parseWait(written, at.at)
 		}

@@ -123,7 +123,7 @@ func filterJoin(v any, args []any) (any, error) {
 	}
 	var b strings.Builder
 	for i, e := range l {
-		s, err := text(e, MaxResult)
+		s, err := Text(e, MaxResult)
 		if err != nil {
 			return nil, err
 		}

@@ -106,7 +106,7 @@ func (n *outputNode) render(r *renderer) error {
 	if err != nil {
 		return err
 	}
-	s, err := text(v, MaxResult-r.out.Len())
+	s, err := Text(v, MaxResult-r.out.Len())
 	if err != nil {
 		return err
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// text returns a value as a template shows it: a string as it is, everything else as JSON
+// Text returns a value as a template shows it: a string as it is, everything else as JSON
 // of at most limit bytes.
-func text(v any, limit int) (string, error) {
+func Text(v any, limit int) (string, error) {
 	if s, ok := v.(string); ok {
 		return s, nil
 	}

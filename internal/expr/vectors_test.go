@@ -267,7 +267,7 @@ func TestX39_TemplateConformance(t *testing.T) {
 		if err == nil {
 			var v any
 			if v, err = p.Eval(MapVars(ctx.(map[string]any))); err == nil {
-				got, err = text(v, MaxResult)
+				got, err = Text(v, MaxResult)
 			}
 		}
 		if c.Expect == nil {

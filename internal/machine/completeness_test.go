@@ -24,6 +24,7 @@ import (
 
 // planFieldsUnseen are the fields of a plan that no scenario needs.
 var planFieldsUnseen = map[string]string{
+	"Prompt.Lens":        "for people",
 	"Plan.Version":       "the version of the canonical form: plan's own tests",
 	"Plan.Labels":        "names for people: shown in payloads, which scenarios leave out; TestEnvelope",
 	"Plan.InputSchema":   "checked where a run is started: the engine's tests",
@@ -225,7 +226,7 @@ func TestEveryRecipeFieldMatters(t *testing.T) {
 	scenarios := allScenarios(t)
 	models := make([]*recipe.Recipe, len(scenarios))
 	for k := range scenarios {
-		_, m, _, diags := compile.Source("recipe.yaml", []byte(scenarios[k].blocks[0].does()), compile.Options{Actions: testActions()})
+		_, m, _, diags := compile.Source("recipe.yaml", []byte(scenarios[k].blocks[0].does()), testOptions())
 		if m == nil {
 			t.Fatal(diags)
 		}
@@ -250,7 +251,7 @@ func TestEveryRecipeFieldMatters(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, _, _, _ := compile.Source("recipe.json", ignored, compile.Options{Actions: testActions()})
+			p, _, _, _ := compile.Source("recipe.json", ignored, testOptions())
 			if p == nil || !replay(p, scenarios[k].blocks) {
 				return scenarios[k].name
 			}

@@ -350,7 +350,7 @@ func (g *Program) readsFields(step int32, fields map[string]any) bool {
 		}
 		return false
 	}
-	for _, p := range append([]*expr.Program{code.when, code.expr}, code.bindings...) {
+	for _, p := range code.programs() {
 		if p != nil && reads(p.Refs()) {
 			return true
 		}

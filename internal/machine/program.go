@@ -32,7 +32,7 @@ type stepBrief struct {
 	kind                      plan.Kind
 	keep                      bool // see plan.Step.Keep
 	compensated               bool // it has a compensation
-	plain                     bool // it has no contracts, gate or cache, and its input names nothing
+	plain                     bool // it has no contracts, gate, cache or prompt, and its input names nothing
 	noInput                   bool // it is plain, and its input is {}
 }
 
@@ -40,7 +40,7 @@ func briefsOf(p *plan.Plan) []stepBrief {
 	all := make([]stepBrief, len(p.Steps))
 	for i := range p.Steps {
 		st := &p.Steps[i]
-		plain := len(st.InputC)+len(st.OutputC)+len(st.ParamRef)+len(st.Bindings) == 0 && st.Gate == nil && st.Cache == nil
+		plain := len(st.InputC)+len(st.OutputC)+len(st.ParamRef)+len(st.Bindings) == 0 && st.Gate == nil && st.Cache == nil && st.Prompt == nil
 		all[i] = stepBrief{st.TimeoutMS, st.TotalTimeoutMS, st.Action, st.Kind, st.Keep, st.Compensate != plan.None, plain,
 			plain && len(st.Params)+len(st.Required) == 0 && st.FileInput == ""}
 	}
@@ -53,11 +53,22 @@ type stepCode struct {
 	when, expr   *expr.Program
 	cacheKey     *expr.Program
 	params       *expr.Tree
-	bindings     []*expr.Program
+	prompt       *promptCode // nil = it has no prompt
+	bindings     []bindingCode
 	order        []int    // indices of bindings, sorted by name as in canonical JSON
 	names        [][]byte // names of bindings as in canonical JSON, with the colon
 	stepsPerItem int64    // of a loop: how many steps one item begins
 	err          error
+}
+
+// programs returns the expressions of the step, without those of its parameters and its cache; some may be
+// nil.
+func (c *stepCode) programs() []*expr.Program {
+	list := append(bindingCode{c.when, c.expr}, slices.Concat(c.bindings...)...)
+	if c.prompt != nil {
+		list = slices.Concat(list, slices.Concat(c.prompt.values...))
+	}
+	return list
 }
 
 type outputCode struct {
@@ -141,8 +152,13 @@ func (g *Program) compileStep(st *plan.Step) *stepCode {
 			return c
 		}
 	}
+	if st.Prompt != nil {
+		if c.prompt, c.err = g.compilePrompt(st); c.err != nil {
+			return c
+		}
+	}
 	for i := range st.Bindings {
-		p, err := g.compile(&st.Bindings[i].Expr)
+		p, err := g.compileBinding(&st.Bindings[i])
 		if err != nil {
 			c.err = err
 			return c

@@ -27,12 +27,14 @@ func (d rapidDice) IntN(n int) int { return rapid.IntRange(0, n-1).Draw(d.t, "di
 func drawPlan(t *rapid.T) *plan.Plan {
 	src, err := json.Marshal(sample.Recipe(rapidDice{t}, sample.Shape{
 		Steps: rapid.IntRange(1, 14).Draw(t, "steps"), Depth: 3, Actions: []string{"work", "work", "work", "once"},
-		Undo: "undo", Sleep: "sleep", Signals: []string{"go"}, Rebind: 40, Recipes: rapid.SampledFrom([]int{0, 20, 60}).Draw(t, "recipes"),
+		Undo: "undo", Sleep: "sleep", Lens: "ask", Signals: []string{"go"}, Rebind: 40, Recipes: rapid.SampledFrom([]int{0, 20, 60}).Draw(t, "recipes"),
 	}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, _, _, diags := compile.Source("recipe.json", src, compile.Options{Actions: testActions(), Limits: compile.Limits{Default: plan.Limits{TotalSteps: 1_000}}})
+	opt := testOptions()
+	opt.Limits = compile.Limits{Default: plan.Limits{TotalSteps: 1_000}}
+	p, _, _, diags := compile.Source("recipe.json", src, opt)
 	if p == nil {
 		t.Fatalf("a drawn recipe does not compile: %v\n%s", diags, src)
 	}

@@ -46,9 +46,19 @@ func testActions() compile.Actions {
 	)
 }
 
+// testOptions are what scenario recipes are compiled against.
+func testOptions() compile.Options {
+	return compile.Options{Actions: testActions(), Lenses: compile.NewLenses(
+		&compile.Lens{ID: "greet", Version: "1", Template: "Hello {{ who }} from {{ place }}"},
+		&compile.Lens{ID: "greet", Version: "2", Template: "{{ who }}", Model: "small",
+			Input: json.RawMessage(`{"properties":{"who":{"type":"string"}}}`), Output: json.RawMessage(`{"type":"string","maxLength":5}`)},
+		&compile.Lens{ID: "ask", Version: "1", Template: "{{ q }} of {{ list }}"},
+	)}
+}
+
 func compilePlan(t testing.TB, src string) *plan.Plan {
 	t.Helper()
-	p, _, _, diags := compile.Source("recipe.yaml", []byte(src), compile.Options{Actions: testActions()})
+	p, _, _, diags := compile.Source("recipe.yaml", []byte(src), testOptions())
 	if p == nil {
 		for _, d := range diags {
 			t.Log(d)

@@ -113,7 +113,10 @@ func (r *Run) capture(t *Task, s *scope, i int32, fence journal.Fence) {
 		return
 	}
 	t.InputC, t.OutputC, t.Gate = step.InputC, step.OutputC, step.Gate
-	if len(step.ParamRef) > 0 || len(step.Bindings) > 0 || step.Cache != nil && step.Cache.Key != nil {
+	if step.Prompt != nil {
+		t.InputC = nil // Render checks what it is about
+	}
+	if len(step.ParamRef) > 0 || len(step.Bindings) > 0 || step.Prompt != nil || step.Cache != nil && step.Cache.Key != nil {
 		t.resolve(r.env(s, i, step, nil))
 	}
 }
@@ -141,11 +144,22 @@ func (r *Run) effectKey(s *scope, i int32) string {
 func (t *Task) resolve(e *env) {
 	step := t.step
 	t.vars.add(e, step.ParamRef)
-	for k := range step.Bindings {
-		t.vars.add(e, step.Bindings[k].Expr.Vars)
+	t.addAll(e, step.Bindings)
+	if step.Prompt != nil {
+		t.addAll(e, step.Prompt.Values)
 	}
 	if step.Cache != nil && step.Cache.Key != nil {
 		t.vars.add(e, step.Cache.Key.Vars)
+	}
+}
+
+func (t *Task) addAll(e *env, bindings []plan.Binding) {
+	for k := range bindings {
+		b := &bindings[k]
+		t.vars.add(e, b.Expr.Vars)
+		for i := range b.From {
+			t.vars.add(e, b.From[i].Expr.Vars)
+		}
 	}
 }
 
@@ -188,7 +202,7 @@ func (t *Task) Render() (input, hash []byte, fail *Failure) {
 
 func (t *Task) render() ([]byte, *Failure) {
 	step := t.step
-	if t.code.params == nil && (step.FileInput == "" || len(t.start.Files) != 1) {
+	if t.code.params == nil && step.Prompt == nil && (step.FileInput == "" || len(t.start.Files) != 1) {
 		if raw, fail, ok := t.renderBindings(); ok {
 			return raw, fail
 		}
@@ -204,11 +218,18 @@ func (t *Task) render() ([]byte, *Failure) {
 		}
 	}
 	for k := range step.Bindings {
-		v, fail := t.bound(k)
+		v, fail := t.bound(&step.Bindings[k], t.code.bindings[k])
 		if fail != nil {
 			return nil, fail
 		}
 		obj[step.Bindings[k].Name] = v
+	}
+	if step.Prompt != nil {
+		text, fail := t.prompt()
+		if fail != nil {
+			return nil, fail
+		}
+		obj[promptInput] = text
 	}
 	if step.FileInput != "" && len(t.start.Files) == 1 {
 		if _, given := obj[step.FileInput]; !given {
@@ -247,8 +268,8 @@ func (t *Task) renderBindings() (raw []byte, fail *Failure, ok bool) {
 	size := len(emptyInput) + sha256.Size
 	for k := range step.Bindings {
 		p := &parts[k]
-		if p.raw, ok = t.vars.selectRaw(t.code.bindings[k]); !ok {
-			if p.v, fail = t.bound(k); fail != nil {
+		if p.raw, ok = t.code.bindings[k].selectRaw(&step.Bindings[k], &t.vars); !ok {
+			if p.v, fail = t.bound(&step.Bindings[k], t.code.bindings[k]); fail != nil {
 				return nil, fail, true
 			}
 		}
@@ -270,36 +291,6 @@ func (t *Task) renderBindings() (raw []byte, fail *Failure, ok bool) {
 		}
 	}
 	return append(raw, '}'), nil, true
-}
-
-// bound evaluates a binding.
-func (t *Task) bound(k int) (any, *Failure) {
-	b := &t.step.Bindings[k]
-	v, err := t.code.bindings[k].Eval(&t.vars)
-	if err == nil {
-		return v, nil
-	}
-	if t.absent(b) {
-		return nil, &Failure{Code: fault.InputMissing, Msg: fmt.Sprintf(
-			"input %q is bound to %q, which has no value: its step did not run", b.Name, b.Expr.Src)}
-	}
-	f := failureOf(err, fault.TemplateError)
-	f.Msg = fmt.Sprintf("input %q: %s", b.Name, f.Msg)
-	return nil, f
-}
-
-// absent reports whether a root name of the binding has no value at all, as when its
-// branch was not taken (R40).
-func (t *Task) absent(b *plan.Binding) bool {
-	for k := range b.Expr.Vars {
-		v := &b.Expr.Vars[k]
-		if v.Kind == plan.VarBinding {
-			if _, ok := t.vars.Lookup(v.Name); !ok {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func (t *Task) missing(name string) *Failure {

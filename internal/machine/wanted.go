@@ -5,7 +5,6 @@ package machine
 import (
 	"slices"
 
-	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
@@ -48,7 +47,7 @@ func (r *Run) Wants(ref journal.Ref) (w Wanted) {
 				t.step = step
 				t.resolve(r.env(s, i, step, nil))
 			}
-			v, _ = computed.Eval(&t.vars)
+			v, _ = computed(&t.vars)
 		}
 		text, _ := v.(string)
 		switch name {
@@ -65,12 +64,16 @@ func (r *Run) Wants(ref journal.Ref) (w Wanted) {
 
 // input returns the value of an input of a step, or what computes it; nil and nil = it has no
 // such input.
-func (c *stepCode) input(step *plan.Step, name string) (value any, computed *expr.Program) {
+func (c *stepCode) input(step *plan.Step, name string) (value any, computed func(*vars) (any, error)) {
 	if k := slices.IndexFunc(step.Bindings, func(b plan.Binding) bool { return b.Name == name }); k >= 0 {
-		return nil, c.bindings[k]
+		return nil, func(vs *vars) (any, error) { return c.bindings[k].value(&step.Bindings[k], vs) }
 	}
 	if c.params == nil {
 		return nil, nil
 	}
-	return c.params.Field(name)
+	v, p := c.params.Field(name)
+	if p == nil {
+		return v, nil
+	}
+	return nil, func(vs *vars) (any, error) { return p.Eval(vs) }
 }

@@ -220,14 +220,11 @@ func (b *builder) owns(outer, inner int32) bool {
 
 // variables returns all names that a step's expressions use.
 func variables(s *plan.Step) []plan.Var {
-	vars := append([]plan.Var(nil), s.ParamRef...)
+	vars := s.InputVars()
 	for _, e := range []*plan.Expr{s.When, s.Expr} {
 		if e != nil {
 			vars = append(vars, e.Vars...)
 		}
-	}
-	for _, bind := range s.Bindings {
-		vars = append(vars, bind.Expr.Vars...)
 	}
 	if s.Cache != nil && s.Cache.Key != nil {
 		vars = append(vars, s.Cache.Key.Vars...)

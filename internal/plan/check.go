@@ -132,12 +132,13 @@ func (p *Plan) checkExprs(s *Step) error {
 			}
 		}
 	}
-	for i := range s.Bindings {
-		if err := p.checkVars(s.Bindings[i].Expr.Vars); err != nil {
-			return err
+	bindings := s.inputBindings()
+	for i := range bindings {
+		if b := &bindings[i]; b.Merge > MergeObject || (b.Merge == 0) != (len(b.From) == 0) {
+			return fmt.Errorf("plan: the input %q of the step %q is made in no known way", b.Name, s.ID)
 		}
 	}
-	return p.checkVars(s.ParamRef)
+	return p.checkVars(s.InputVars())
 }
 
 func (p *Plan) checkVars(vars []Var) error {

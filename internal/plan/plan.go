@@ -13,6 +13,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -187,6 +188,7 @@ type Step struct {
 	Params   json.RawMessage `json:"params,omitempty"`   // object; strings in it may be templates
 	ParamRef []Var           `json:"paramRef,omitempty"` // the variables of those templates
 	Bindings []Binding       `json:"bindings,omitempty"` // sorted by name
+	Prompt   *Prompt         `json:"prompt,omitempty"`   // of a lens; it is the action's input "prompt"
 	// FileInput is the one input of format file that is not bound; it gets the run's
 	// only file. "" = none.
 	FileInput string          `json:"fileInput,omitempty"`
@@ -319,10 +321,67 @@ type Retry struct {
 	On         []string `json:"on,omitempty"` // causes or codes; empty = every retryable code
 }
 
-// A Binding is a named expression.
+// A Binding is a named value: that of an expression, or those of several as one.
 type Binding struct {
-	Name string `json:"name"`
-	Expr Expr   `json:"expr"`
+	Name  string   `json:"name"`
+	Expr  Expr     `json:"expr,omitzero"`
+	Merge Merge    `json:"merge,omitempty"` // of From; 0 = it has Expr
+	From  []Merged `json:"from,omitempty"`  // in the order of the definition
+}
+
+// A Merged is one of the values of a binding.
+type Merged struct {
+	Expr  Expr   `json:"expr"`
+	Label string `json:"label,omitempty"` // of a MergeObject, distinct in the binding
+}
+
+// Merge is how several values become one (X65). Where the last one counts (X66), compile has dropped the others.
+type Merge uint8
+
+// The merges (X67–X69). The numbers are part of the canonical form: append only.
+const (
+	MergeConcat Merge = iota + 1
+	MergeArray
+	MergeObject
+)
+
+// Exprs returns the expressions of the binding.
+func (b *Binding) Exprs() []*Expr {
+	if b.Merge == 0 {
+		return []*Expr{&b.Expr}
+	}
+	list := make([]*Expr, len(b.From))
+	for i := range b.From {
+		list[i] = &b.From[i].Expr
+	}
+	return list
+}
+
+// InputVars returns the variables of everything that the step's input is made of.
+func (s *Step) InputVars() []Var {
+	vars, bindings := slices.Clone(s.ParamRef), s.inputBindings()
+	for i := range bindings {
+		for _, e := range bindings[i].Exprs() {
+			vars = append(vars, e.Vars...)
+		}
+	}
+	return vars
+}
+
+func (s *Step) inputBindings() []Binding {
+	if s.Prompt == nil {
+		return s.Bindings
+	}
+	return slices.Concat(s.Bindings, s.Prompt.Values)
+}
+
+// A Prompt is a text that is made of the template of a lens (X41).
+type Prompt struct {
+	Lens     string `json:"lens"`     // id@version, for people
+	Template string `json:"template"` // it reads Values alone
+	// Values are what its placeholders stand for, sorted by name. The step's InputC is about the object of
+	// them, and not about the action's input.
+	Values []Binding `json:"values,omitempty"`
 }
 
 // An Expr is an expression or template with its resolved variables.

@@ -107,7 +107,7 @@ func shapeOf(n uint64, dice *rand.Rand) sample.Shape {
 	s := sample.Shape{
 		Steps: 14 + dice.IntN(44), Width: 7 + dice.IntN(16), Depth: 1 + dice.IntN(4),
 		Actions: []string{"work", "work", "work", "work", "once", "slotted", "provided", "alone"},
-		Undo:    "undo", Sleep: "sleep", Signals: drawnSignals,
+		Undo:    "undo", Sleep: "sleep", Lens: "ask", Signals: drawnSignals,
 	}
 	switch n % 40 {
 	case 17:
@@ -121,6 +121,9 @@ func shapeOf(n uint64, dice *rand.Rand) sample.Shape {
 	}
 	return s
 }
+
+// drawnLenses are the lenses that steps name.
+var drawnLenses = compile.NewLenses(&compile.Lens{ID: "ask", Version: "1", Template: "{{ q }} of {{ list }}"})
 
 // drawnActions differ in every property that the engine and the machine depend on.
 var drawnActions = func() *compile.Catalogue {

@@ -80,7 +80,7 @@ func (g *nester) replace(st *recipe.Step, levels int) {
 func smallRecipe(dice *rand.Rand) *recipe.Recipe {
 	r := sample.Recipe(dice, sample.Shape{
 		Steps: 1 + dice.IntN(6), Depth: dice.IntN(2), Width: 1 + dice.IntN(3),
-		Actions: []string{"work", "work", "once", "slotted", "provided"}, Undo: "undo", Sleep: "sleep", Signals: drawnSignals,
+		Actions: []string{"work", "work", "once", "slotted", "provided"}, Undo: "undo", Sleep: "sleep", Lens: "ask", Signals: drawnSignals,
 	})
 	r.CreditPolicy = pick(dice, "refund_unused", "refund_unused", "refund_all", "no_refund")
 	return r

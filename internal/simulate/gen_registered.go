@@ -91,7 +91,7 @@ func (l library) Names() (names []string) {
 
 // options are those with which a drawn recipe is compiled.
 func (l library) options() compile.Options {
-	opt := compile.Options{Actions: drawnActions, Limits: drawnLimits}
+	opt := compile.Options{Actions: drawnActions, Limits: drawnLimits, Lenses: drawnLenses}
 	if l != nil {
 		opt.Recipes = l
 	}

@@ -144,7 +144,7 @@ func (d *Decoder) decode(n *jsonx.Node, s *shape, v reflect.Value) {
 		case f != nil && n.Kind == jsonx.String:
 			d.decode(n, f.shape, v.FieldByIndex(f.index))
 		case f != nil && n.Kind != jsonx.Object:
-			d.wrongKind(n, fmt.Sprintf("%s, which is text or an object with %q", s.object.noun, f.name), "")
+			d.wrongKind(n, fmt.Sprintf("%s, which is text or an object with %q", s.object.noun, f.name), d.quoteHint(n, f.shape))
 		default:
 			d.object(n, s.object, v)
 		}

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 
 	"github.com/roux-engine/roux/internal/compile/form"
+	"github.com/roux-engine/roux/internal/jsonx"
 )
 
 // A Recipe is a definition as its author wrote it (X2), with the defaults of its dialect
@@ -96,9 +97,9 @@ type Step struct {
 
 // Common is what steps of all kinds may have, in every dialect.
 type Common struct {
-	When          string            `json:"when,omitempty"`          // CEL; false = skipped(condition)
-	InputBindings map[string]string `json:"inputBindings,omitempty"` // CEL per input (X7)
-	OutputBinding string            `json:"outputBinding,omitempty"`
+	When          string             `json:"when,omitempty"`          // CEL; false = skipped(condition)
+	InputBindings map[string]Binding `json:"inputBindings,omitempty"` // by input (X7)
+	OutputBinding string             `json:"outputBinding,omitempty"`
 
 	OnError         *OnError    `json:"onError,omitempty"`
 	TotalTimeout    Duration    `json:"total_timeout,omitempty"` // over all attempts and waits (R20)
@@ -110,11 +111,51 @@ type Common struct {
 	Cache           *Cache      `json:"cache,omitempty"`
 }
 
+// A Binding gives an input its value: that of an expression, or those of several as one (X65). In a text,
+// an expression alone is short for Expression.
+type Binding struct {
+	Expression string    `json:"expression,omitempty"` // CEL
+	From       []*Merged `json:"from,omitempty"`
+	Merge      string    `json:"merge,omitempty"` // of From: last_write_wins (default) | concat | array | json_object
+}
+
+// MarshalJSON writes the short form where there is one.
+func (b Binding) MarshalJSON() ([]byte, error) {
+	if len(b.From) == 0 {
+		return jsonx.Marshal(b.Expression)
+	}
+	type binding Binding
+	return jsonx.Marshal(binding(b))
+}
+
+// UnmarshalJSON reads both forms.
+func (b *Binding) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '"' {
+		*b = Binding{}
+		return json.Unmarshal(data, &b.Expression)
+	}
+	type binding Binding
+	return json.Unmarshal(data, (*binding)(b))
+}
+
+// A Merged is one of the values of a Binding. In a text, an expression alone is short for Expression.
+type Merged struct {
+	Expression string `json:"expression"`      // CEL
+	Label      string `json:"label,omitempty"` // its name in a json_object (X69); default the first step that it names
+}
+
 // Action refers to an action (X6). Parameters may hold templates (X9).
 type Action struct {
 	Name       string                     `json:"name"`
 	Version    string                     `json:"version,omitempty"` // "" = active version
+	Lens       *Lens                      `json:"lens,omitempty"`    // its prompt; the bindings are the values of its placeholders
 	Parameters map[string]json.RawMessage `json:"parameters,omitempty"`
+}
+
+// A Lens names a version of a registered prompt template (X22). In a text, an id alone is short for ID.
+type Lens struct {
+	ID      string `json:"id"`
+	Version string `json:"version,omitempty"` // "" = the current one when the run starts
 }
 
 // Condition runs exactly one of its sides (X44).
@@ -228,10 +269,10 @@ type RetryPolicy struct {
 
 // Compensate is the action that undoes a completed step (R44).
 type Compensate struct {
-	Action        *Action           `json:"action"`
-	InputBindings map[string]string `json:"inputBindings,omitempty"`
-	RetryPolicy   *RetryPolicy      `json:"retryPolicy,omitempty"`
-	Timeout       Duration          `json:"timeout,omitempty"`
+	Action        *Action            `json:"action"`
+	InputBindings map[string]Binding `json:"inputBindings,omitempty"`
+	RetryPolicy   *RetryPolicy       `json:"retryPolicy,omitempty"`
+	Timeout       Duration           `json:"timeout,omitempty"`
 }
 
 // Contracts are JSON Schemas a step's input and output must fit (X166, X167).

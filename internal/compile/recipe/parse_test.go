@@ -56,6 +56,10 @@ func cover(v reflect.Value, seen map[string]int) {
 		for i := range v.Len() {
 			cover(v.Index(i), seen)
 		}
+	case reflect.Map:
+		for _, key := range v.MapKeys() {
+			cover(v.MapIndex(key), seen)
+		}
 	case reflect.Struct:
 		for i := range v.NumField() {
 			f := v.Type().Field(i)

@@ -81,7 +81,7 @@ var rules = map[string]form.Rule{
 	"Step.recipe":              {Doc: "Runs another recipe as a run of its own.", Def: "none", Example: m{"ref": "document-digest@1", "inputs": m{"language": "en"}}},
 	"Common.when":              {Doc: "CEL expression; the step is skipped when it is false.", Def: "always", Pattern: form.Text, Example: "inspection.pages > 1"},
 	"Step.dependsOn":           {Doc: "Ids of the steps this one waits for; an empty list for none.", Def: "the step before it", Item: &form.Rule{Pattern: ID}, Example: []any{"fetch", "count"}},
-	"Common.inputBindings":     {Doc: "Inputs of the action or recipe, each a CEL expression over what came before.", Def: "none", Example: map[string]any{"text": "markdown.content"}},
+	"Common.inputBindings":     {Doc: "Inputs of the action or recipe, each a CEL expression over what came before, or several whose values are merged.", Def: "none", Item: &form.Rule{Short: "expression"}, Example: m{"text": "markdown.content"}},
 	"Common.outputBinding":     {Doc: "Name under which later steps see this step's output.", Def: "none", Pattern: bindingPattern, Example: "markdown"},
 	"Common.onError":           {Doc: "What to do when the last attempt has failed.", Def: "the scope fails", Example: m{"strategy": "skip"}},
 	"Step.retryPolicy":         {Doc: "When and how often to try again.", Def: "one attempt", Example: m{"maxAttempts": 3, "initialDelay": "1s"}},
@@ -95,9 +95,20 @@ var rules = map[string]form.Rule{
 
 	"Common.cache": {Doc: "Uses an earlier result of the same action for the same input, instead of calling the action; true stands for the defaults.", Def: "the action is called", Toggle: true, Example: m{"ttl": "24h"}},
 
+	"Binding.expression": {Doc: "CEL expression for the value.", Def: "none", Pattern: form.Text, Example: "markdown.content"},
+	"Binding.from":       {Doc: "The values that are merged, in this order.", Def: "none", Item: &form.Rule{Short: "expression"}, MinItems: 1, Example: []any{"draft.text", m{"expression": "review.text", "label": "review"}}},
+	"Binding.merge":      {Doc: "How values become one: the last of them, their texts with an empty line between, the JSON of a list, or the JSON of an object with their labels.", Def: "last_write_wins", Enum: Merges, Example: "concat"},
+
+	"Merged.expression": {Doc: "CEL expression for the value.", Required: true, Pattern: form.Text, Example: "draft.text"},
+	"Merged.label":      {Doc: "Name of the value in a json_object.", Def: "the step or name that the expression begins with", Pattern: form.Text, Example: "draft"},
+
 	"Action.name":       {Doc: "Name of the action.", Required: true, Pattern: form.Text, Example: "file-inspect"},
 	"Action.version":    {Doc: "Version or range of versions.", Def: "the active version", Pattern: versionPattern, Example: "1.0.0"},
+	"Action.lens":       {Doc: "Registered prompt, for actions that ask a model; inputBindings give its placeholders their values, which are else the run's inputs of these names.", Def: "none", Short: "id", Example: "summarize"},
 	"Action.parameters": {Doc: "Fixed inputs; text in them may contain {{ templates }}.", Def: "none", Example: m{"text": "Hello {{ input.who }}"}},
+
+	"Lens.id":      {Doc: "Id of the lens.", Required: true, Pattern: form.Text, Example: "summarize"},
+	"Lens.version": {Doc: "Version of the lens.", Def: "the current one when the run starts", Pattern: form.Text, Example: "2"},
 
 	"Condition.expression": {Doc: "CEL expression that is true or false.", Required: true, Pattern: form.Text, Example: "inspection.pages <= 100"},
 	"Condition.then":       {Doc: "Steps to run when it is true.", Required: true, Example: []any{step("large", "transform", m{"expression": "'large'"})}},
@@ -165,7 +176,7 @@ var rules = map[string]form.Rule{
 	"RetryPolicy.retryableErrors":   {Doc: "Codes or causes to retry.", Def: "those for which another attempt can succeed", Item: &form.Rule{Pattern: form.Text}, Example: []any{"TIMEOUT", "SERVICE_UNAVAILABLE"}},
 
 	"Compensate.action":        {Doc: "Action that undoes the step.", Required: true, Example: m{"name": "http", "parameters": m{"method": "DELETE"}}},
-	"Compensate.inputBindings": {Doc: "The action's inputs, each a CEL expression; the step's own output is visible.", Def: "none", Example: m{"url": "input.service + '/' + book.output.id"}},
+	"Compensate.inputBindings": {Doc: "The action's inputs, each a CEL expression; the step's own output is visible.", Def: "none", Item: &form.Rule{Short: "expression"}, Example: m{"url": "input.service + '/' + book.output.id"}},
 	"Compensate.retryPolicy":   {Doc: "When and how often to try again.", Def: "one attempt", Example: m{"maxAttempts": 3}},
 	"Compensate.timeout":       {Doc: "How long one attempt may take.", Def: "10m", Positive: true, Example: "1m"},
 
@@ -192,11 +203,15 @@ var rules = map[string]form.Rule{
 	"CreditEstimation.maxCredits":     form.Number("Maximum that is reserved.", "the estimate, and a quarter more for the strategy calculated", 1, maxInteger, 1000),
 }
 
+// Merges are the ways to make one value of several (X66–X69), the default first.
+var Merges = []string{"last_write_wins", "concat", "array", "json_object"}
+
 // stepKinds are the kind fields of a step, which are also the values of its type.
 var stepKinds = []string{"action", "condition", "parallel", "transform", "loop", "wait", "fail", "recipe"}
 
 var constraints = map[string][]form.Constraint{
 	"Step":    {{OneOf: stepKinds, KindField: "type"}},
+	"Binding": bindingConstraints(),
 	"Child":   {{OneOf: []string{"ref", "file", "inline"}}},
 	"Wait":    {{OneOf: []string{"duration", "until", "signal", "approval"}}},
 	"OnError": {{Field: "strategy", Value: "fallback", Needs: "fallbackStep"}},
@@ -207,12 +222,24 @@ var constraints = map[string][]form.Constraint{
 	},
 }
 
+// bindingConstraints are those of bindings: only several values are merged.
+func bindingConstraints() []form.Constraint {
+	list := []form.Constraint{{OneOf: []string{"expression", "from"}}}
+	for _, merge := range Merges {
+		list = append(list, form.Constraint{Field: "merge", Value: merge, Needs: "from"})
+	}
+	return list
+}
+
 // objectNouns are the names of the types in messages and in the published schema.
 var objectNouns = map[string]string{
 	"Recipe":           "a recipe",
 	"Limits":           "limits",
 	"Step":             "a step",
 	"Action":           "an action reference",
+	"Binding":          "a binding",
+	"Merged":           "a merged value",
+	"Lens":             "a lens reference",
 	"Condition":        "a condition",
 	"Parallel":         "a parallel block",
 	"Transform":        "a transform",

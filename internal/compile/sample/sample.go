@@ -33,6 +33,8 @@ type Shape struct {
 	// action that waits: its Waits field (see action.Action) is "duration". "" = none.
 	Actions     []string
 	Undo, Sleep string
+	// Lens is the id of a lens with the version "1", whose template has the placeholders q and list. "" = none.
+	Lens string
 	// Signals are the names of the signals that steps wait for.
 	Signals []string
 	// Approvals lets steps wait for approvals, which needs the action for that.

@@ -20,7 +20,7 @@ import (
 )
 
 func shape(seed uint64) sample.Shape {
-	s := sample.Shape{Steps: 1 + int(seed%40), Depth: int(seed % 5), Actions: []string{"work", "work", "once"}, Undo: "undo",
+	s := sample.Shape{Steps: 1 + int(seed%40), Depth: int(seed % 5), Actions: []string{"work", "work", "once"}, Undo: "undo", Lens: "ask",
 		Sleep: "sleep", Signals: []string{"go", "more"}, Approvals: true, Recipes: int(seed % 4 * 10)}
 	switch seed % 50 {
 	case 7:
@@ -62,7 +62,9 @@ func TestDrawnRecipesCompile(t *testing.T) {
 		if err != nil || !bytes.Equal(src, again) {
 			t.Fatalf("seed %d: the same dice draw another recipe", seed)
 		}
-		if p, _, _, diags := compile.Source("recipe.json", src, compile.Options{Actions: actions()}); p == nil {
+		if p, _, _, diags := compile.Source("recipe.json", src, compile.Options{
+			Actions: actions(), Lenses: compile.NewLenses(&compile.Lens{ID: "ask", Version: "1", Template: "{{ q }} of {{ list }}"}),
+		}); p == nil {
 			t.Fatalf("seed %d does not compile: %v\n%s", seed, diags, src)
 		}
 	}

@@ -117,7 +117,10 @@ func (g *generator) action(st *recipe.Step) {
 		st.Action.Parameters = map[string]json.RawMessage{"p": text(g.template())}
 	}
 	if g.chance(g.odds.params) {
-		st.InputBindings = map[string]string{"q": g.value()}
+		st.InputBindings = map[string]recipe.Binding{"q": g.binding()}
+	}
+	if g.shape.Lens != "" && g.n%4 == 1 && st.InputBindings != nil { // no die; see cache
+		st.Action.Lens = &recipe.Lens{ID: g.shape.Lens, Version: [...]string{"", "1"}[g.n%3%2]}
 	}
 	if g.chance(g.odds.retry) {
 		st.RetryPolicy = g.retry()
@@ -138,6 +141,18 @@ func (g *generator) action(st *recipe.Step) {
 		}
 	}
 	g.cache(st)
+}
+
+// binding generates the value of an input, which some steps merge of several.
+func (g *generator) binding() recipe.Binding {
+	b := recipe.Binding{Expression: g.value()}
+	last := len(g.inScope) - 1
+	if g.n%3 != 0 || last < 0 { // no die; see cache
+		return b
+	}
+	b.From, b.Expression = []*recipe.Merged{{Expression: b.Expression}, {Expression: "[" + g.inScope[last] + "]"}, {Expression: "input.list", Label: "list"}}, ""
+	b.Merge = append(recipe.Merges, "")[g.n/3%5]
+	return b
 }
 
 // cache lets some steps use earlier results. It draws nothing, so that recipes are otherwise as
@@ -170,7 +185,7 @@ func (g *generator) recipe(st *recipe.Step) {
 		st.Recipe.Inputs = map[string]json.RawMessage{"p": text(g.template())}
 	}
 	if g.chance(g.odds.params) {
-		st.InputBindings = map[string]string{"q": g.value()}
+		st.InputBindings = map[string]recipe.Binding{"q": {Expression: g.value()}}
 	}
 	switch g.dice.IntN(6) {
 	case 0:
@@ -261,7 +276,7 @@ func (g *generator) hidden(draw func() *recipe.Step) *recipe.Step {
 func (g *generator) compensate(st *recipe.Step) {
 	st.Compensate = &recipe.Compensate{Action: &recipe.Action{Name: g.shape.Undo}}
 	if g.chance(40) {
-		st.Compensate.InputBindings = map[string]string{"of": "steps." + st.ID + ".output"}
+		st.Compensate.InputBindings = map[string]recipe.Binding{"of": {Expression: "steps." + st.ID + ".output"}}
 	}
 	if g.chance(40) {
 		st.Compensate.RetryPolicy = g.retry()

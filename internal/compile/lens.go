@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonschema"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// Lenses finds the lenses that steps name (X25). The caller implements it. Its errors are of type
+// fault.Error: fault.LensNotFound when there is no such lens or version.
+type Lenses interface {
+	// Lens returns a version of a lens, or its current one when version is "".
+	Lens(id, version string) (*Lens, error)
+	// LensIDs lists the ids of the lenses there are, sorted.
+	LensIDs() []string
+}
+
+// A Lens is one version of a prompt template (X22).
+type Lens struct {
+	ID       string
+	Version  string
+	Template string          // text with {{ placeholders }}
+	Model    string          // "" = the default of the account
+	Input    json.RawMessage // JSON Schema of the placeholders' values; nil = none
+	Output   json.RawMessage // JSON Schema of the answer; nil = none
+}
+
+// NewLenses returns Lenses with these versions. The last one of an id is the current one.
+func NewLenses(versions ...*Lens) Lenses { return fixedLenses(versions) }
+
+type fixedLenses []*Lens
+
+// Lens implements [Lenses].
+func (f fixedLenses) Lens(id, version string) (*Lens, error) {
+	for _, l := range slices.Backward(f) {
+		if l.ID == id && (version == "" || l.Version == version) {
+			return l, nil
+		}
+	}
+	if version != "" {
+		return nil, fault.New(fault.LensNotFound, "no lens has the id %q and the version %q", id, version)
+	}
+	return nil, fault.New(fault.LensNotFound, "no lens has the id %q", id)
+}
+
+// LensIDs implements [Lenses].
+func (f fixedLenses) LensIDs() (ids []string) {
+	for _, l := range f {
+		ids = append(ids, l.ID)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// A lensUse is the lens of a step.
+type lensUse struct {
+	*Lens
+	ptr    string // of the reference to it
+	values map[string]recipe.Binding
+}
+
+const (
+	promptInput = "prompt"
+	modelInput  = "model"
+)
+
+// useLens finds the lens of an action step. The bindings of the step are the values of its placeholders
+// then, and its model is an input of the action if the step names none.
+func (c *compiler) useLens(i int32) {
+	n := &c.nodes[i]
+	ref, at := n.src.Action.Lens, n.ptr+"/action/lens"
+	if ref == nil {
+		return
+	}
+	own, step := *n.src.Action, *n.src
+	u := &lensUse{ptr: at, values: step.InputBindings}
+	step.Action, step.InputBindings = &own, nil
+	n.src = &step
+	if n.decl != nil && n.decl.closed && n.decl.props[promptInput] == nil {
+		c.fail(fault.RecipeInvalid, "not-for-action", c.keyAt(at), fmt.Sprintf("%s takes no lens: it has no input %q", n.decl.what, promptInput), "")
+		n.invalid = true
+		return
+	}
+	if _, clash := own.Parameters[promptInput]; clash {
+		c.fail(fault.RecipeInvalid, "input-clash", c.keyAt(n.ptr+"/action/parameters/"+promptInput),
+			fmt.Sprintf("%q is given twice, as a parameter and by a lens", promptInput), "remove one of them", c.place(c.keyAt(at), "given here too"))
+	}
+	if u.Lens = c.findLens(ref, at); u.Lens == nil {
+		n.invalid = true
+		return
+	}
+	if _, given := own.Parameters[modelInput]; !given && u.Model != "" {
+		model, _ := jsonx.Canonical(u.Model)
+		own.Parameters = maps.Clone(own.Parameters)
+		if own.Parameters == nil {
+			own.Parameters = map[string]json.RawMessage{}
+		}
+		own.Parameters[modelInput] = model
+	}
+	n.lens = u
+}
+
+func (c *compiler) findLens(ref *recipe.Lens, at string) *Lens {
+	where := c.valueAt(at + "/id")
+	if c.opt.Lenses == nil {
+		c.fail(fault.LensNotFound, "unknown-lens", where, "lenses cannot be looked up here", "")
+		return nil
+	}
+	l, err := c.in.lens(ref.ID, ref.Version)
+	if err == nil {
+		return l
+	}
+	hint := ""
+	if ref.Version == "" {
+		ids := c.opt.Lenses.LensIDs()
+		switch hint = didYouMean(ref.ID, ids); {
+		case hint != "":
+		case len(ids) == 0:
+			hint = "no lenses are registered"
+		default:
+			hint = available(ids[:min(len(ids), 12)])
+		}
+	} else {
+		where = c.valueAt(at + "/version")
+	}
+	code := fault.LensNotFound
+	var f *fault.Error
+	if errors.As(err, &f) {
+		code = f.Code
+	}
+	c.fail(code, "unknown-lens", where, fault.Message(err), hint)
+	return nil
+}
+
+// A foundLens is the answer to a question to Lenses.
+type foundLens struct {
+	lens *Lens
+	err  error
+}
+
+// lens asks Lenses, once per question, so that all steps have the same version.
+func (in *includer) lens(id, version string) (*Lens, error) {
+	key := lookup{name: id, version: version}
+	f, ok := in.lenses[key]
+	if !ok {
+		f.lens, f.err = in.opt.Lenses.Lens(id, version)
+		in.lenses[key] = f
+	}
+	return f.lens, f.err
+}
+
+// lensContracts gives a step the contracts of its lens where it has none of its own.
+func (c *compiler) lensContracts(i int32) {
+	n, st := &c.nodes[i], &c.p.Steps[i]
+	if n.lens == nil {
+		return
+	}
+	if st.InputC == nil {
+		st.InputC = c.lensSchema(i, n.lens.Input)
+	}
+	if st.OutputC != nil {
+		return // it is about the action's output, like every step's
+	}
+	if of := c.lensSchema(i, n.lens.Output); of != nil {
+		st.OutputC = answerSchema(of)
+	}
+}
+
+func (c *compiler) lensSchema(i int32, raw []byte) []byte {
+	if len(raw) == 0 {
+		return nil
+	}
+	out, err := jsonx.CanonicalRaw(raw)
+	if err == nil {
+		_, err = jsonschema.Compile(out)
+	}
+	if err != nil {
+		u := c.nodes[i].lens
+		c.fail(fault.RecipeInvalid, "bad-lens", c.valueAt(u.ptr), fmt.Sprintf("a contract of the lens %s is not a JSON Schema: %s", u.label(), fault.Message(err)), "register a version of it with another one")
+		return nil
+	}
+	return out
+}
+
+// answerSchema returns the schema of an action's output whose answer fits a schema in canonical form: its
+// text, where that must be a string, else the value that the text is the JSON of.
+func answerSchema(raw []byte) []byte {
+	v, _ := jsonx.Decode(raw, jsonx.Limits{Bytes: len(raw) + 1})
+	field := "json"
+	if schema, ok := v.(map[string]any); ok {
+		if schema["type"] == "string" {
+			field = "text"
+		}
+		if schema["$id"] == nil {
+			schema["$id"] = "urn:roux:answer" // its references are relative to itself
+		}
+	}
+	out, _ := jsonx.Canonical(map[string]any{"type": "object", "required": []any{field}, "properties": map[string]any{field: v}})
+	return out
+}
+
+func (l *lensUse) label() string { return l.ID + "@" + l.Version }
+
+// resolvePrompt compiles the template of a step's lens, and the values of its placeholders: each is bound
+// by the step, or the input of the run of that name (X41).
+func (c *compiler) resolvePrompt(i int32, here func(ptr, want string) site) {
+	n, st := &c.nodes[i], &c.p.Steps[i]
+	u := n.lens
+	if u == nil {
+		return
+	}
+	at := c.valueAt(u.ptr)
+	prog := c.program(u.Template, true)
+	for _, p := range prog.problems {
+		c.fail(fault.RecipeInvalid, "bad-lens", at, fmt.Sprintf("the template of the lens %s is not valid: %s", u.label(), p.Msg), p.Hint)
+	}
+	if len(prog.problems) > 0 {
+		return
+	}
+	placeholders := map[string]bool{}
+	for _, r := range prog.refs {
+		if r.Name == expr.NowVar || r.Name == expr.SeedVar {
+			c.fail(fault.RecipeInvalid, "bad-lens", at, fmt.Sprintf("the template of the lens %s calls %s, and a template only has its placeholders", u.label(), expr.NameFor(r.Name)), "bind the value to a placeholder")
+			continue
+		}
+		placeholders[r.Name] = true
+	}
+	names := slices.Sorted(maps.Keys(placeholders))
+	st.Prompt = &plan.Prompt{Lens: u.label(), Template: u.Template}
+	for _, name := range slices.Sorted(maps.Keys(u.values)) {
+		if !placeholders[name] {
+			c.fail(fault.RecipeInvalid, "unknown-input", c.keyAt(n.ptr+"/inputBindings/"+jsonx.EscapeToken(name)),
+				fmt.Sprintf("the lens %s has no placeholder %q", u.label(), name), cmp.Or(didYouMean(name, names), available(names)))
+		}
+	}
+	for _, name := range names {
+		if b, bound := u.values[name]; bound {
+			st.Prompt.Values = append(st.Prompt.Values, c.binding(here, name, b, ""))
+			continue
+		}
+		b := plan.Binding{Name: name}
+		quoted, _ := jsonx.Canonical(name)
+		s := here("/action/lens", "")
+		if e := c.cel(s, "input["+string(quoted)+"]"); e != nil {
+			b.Expr = *e
+		}
+		st.Prompt.Values = append(st.Prompt.Values, b)
+	}
+}
+
+// binding compiles the value of an input of a step, which must have the type want.
+func (c *compiler) binding(here func(ptr, want string) site, name string, b recipe.Binding, want string) plan.Binding {
+	out, at := plan.Binding{Name: name}, "/inputBindings/"+jsonx.EscapeToken(name)
+	if len(b.From) == 0 {
+		if e := c.cel(here(at+"/expression", want), b.Expression); e != nil {
+			out.Expr = *e
+		}
+		return out
+	}
+	out.Merge = merges[b.Merge]
+	if out.Merge != 0 {
+		if want != "" && !slices.Contains(strings.Split(want, "|"), "string") {
+			c.fail(fault.RecipeInvalid, "type-mismatch", here(at+"/merge", "").at, fmt.Sprintf("%s makes a text, and %q takes another type", b.Merge, name), "write one expression")
+		}
+		want = ""
+	}
+	taken := map[string]bool{}
+	for k, m := range b.From {
+		if m == nil {
+			continue // reported where the text was read
+		}
+		e := c.cel(here(fmt.Sprintf("%s/from/%d/expression", at, k), want), m.Expression)
+		if e == nil {
+			continue
+		}
+		if out.Merge == 0 {
+			out.Expr = *e // the last one counts
+			continue
+		}
+		from := plan.Merged{Expr: *e}
+		if out.Merge == plan.MergeObject {
+			from.Label = unique(cmp.Or(m.Label, c.firstName(m.Expression)), taken)
+		}
+		out.From = append(out.From, from)
+	}
+	return out
+}
+
+// merges are the merges by the names that recipes have for them.
+var merges = map[string]plan.Merge{"concat": plan.MergeConcat, "array": plan.MergeArray, "json_object": plan.MergeObject}
+
+// unique returns a label that is not taken: the second "a" is "a#2" (R37).
+func unique(label string, taken map[string]bool) string {
+	as := label
+	for n := 2; taken[as]; n++ {
+		as = fmt.Sprintf("%s#%d", label, n)
+	}
+	taken[as] = true
+	return as
+}
+
+// firstName returns the step or the name that an expression begins with.
+func (c *compiler) firstName(src string) string {
+	refs := c.program(trimmed(src), false).refs
+	if len(refs) == 0 {
+		return "value"
+	}
+	first := slices.MinFunc(refs, func(a, b expr.Ref) int { return cmp.Compare(a.Offset, b.Offset) })
+	if first.Name == "steps" && len(first.Path) > 0 {
+		return first.Path[0]
+	}
+	return first.Name
+}
