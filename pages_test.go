@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux"
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/builtin"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 )
 
@@ -33,7 +34,7 @@ func TestRecipesOfThePages(t *testing.T) {
 	for _, a := range builtin.Actions(builtin.Config{}) {
 		decls = append(decls, &a)
 	}
-	catalogue := compile.NewCatalogue(decls...)
+	catalogue := catalogue.New(decls...)
 	e, err := roux.Open(t.Context(), roux.Options{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/builtin"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 )
 
@@ -84,7 +85,7 @@ func TestSourceExample(t *testing.T) {
 	for _, a := range builtin.Actions(builtin.Config{}) {
 		decls = append(decls, &a)
 	}
-	p, _, _, diags := compile.Source("example.json", text, compile.Options{Actions: compile.NewCatalogue(decls...)})
+	p, _, _, diags := compile.Source("example.json", text, compile.Options{Actions: catalogue.New(decls...)})
 	if p == nil || len(diags) != 1 || diags[0].Rule != "maybe-unbound" || !strings.Contains(diags[0].Msg, "bound on one branch only") {
 		t.Fatalf("compiles: %v, diagnostics %v", p != nil, diags)
 	}
@@ -134,7 +135,7 @@ func TestSourceExample(t *testing.T) {
 	// file-inspect and pdf-to-markdown are charged, the translation is not.
 	t.Run("no provider", func(t *testing.T) {
 		builtins := decls[1:]
-		if p, _, _, diags := compile.Source("example.json", text, compile.Options{Actions: compile.NewCatalogue(builtins...)}); p == nil || len(diags) != 1 {
+		if p, _, _, diags := compile.Source("example.json", text, compile.Options{Actions: catalogue.New(builtins...)}); p == nil || len(diags) != 1 {
 			t.Errorf("compiles: %v, diagnostics %v", p != nil, diags)
 		}
 		res := run(t)

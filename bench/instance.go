@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/action"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
@@ -60,7 +60,7 @@ func openPriced(ctx context.Context, dir string, run action.Func, cfg engine.Con
 	}
 	w.opened = time.Since(began)
 	w.st = &tap{Store: w.sql}
-	cfg.Store, cfg.Actions = w.st, compile.NewCatalogue(w.act)
+	cfg.Store, cfg.Actions = w.st, catalogue.New(w.act)
 	if cfg.Accounts == nil {
 		cfg.Accounts = func(string) engine.AccountRules { return engine.AccountRules{Unmetered: true} }
 	}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/engine"
@@ -188,7 +189,7 @@ func (n *jobsNode) open(ctx context.Context, set *jobsSetting) error {
 }
 
 // jobPlan is a plan with a job of a service, and a step that gets its id.
-func jobPlan(i int, actions compile.Actions) (*plan.Plan, error) {
+func jobPlan(i int, actions catalogue.Actions) (*plan.Plan, error) {
 	r := &recipe.Recipe{Head: recipe.Head{Name: "render"}, Steps: []*recipe.Step{
 		{ID: "draw", Action: &recipe.Action{Name: provider.JobPrefix + serviceName(i), Parameters: map[string]json.RawMessage{
 			"input": json.RawMessage(`{"prompt": "A lighthouse at night.", "width": 1024}`),

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/plan"
@@ -16,7 +17,7 @@ import (
 // planOf compiles a recipe whose action steps call act.
 func planOf(r *recipe.Recipe, act *action.Action) (*plan.Plan, error) {
 	r.Limits = &recipe.Limits{MaxTotalSteps: 200_000}
-	p, diags := compile.Compile(r, nil, compile.Options{Actions: compile.NewCatalogue(act)})
+	p, diags := compile.Compile(r, nil, compile.Options{Actions: catalogue.New(act)})
 	if p == nil {
 		return nil, fmt.Errorf("the recipe %s does not compile: %v", r.Name, diags)
 	}

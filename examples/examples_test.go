@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/examples"
 	"github.com/roux-engine/roux/internal/builtin"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 )
 
@@ -38,7 +39,7 @@ func TestRecipesCompile(t *testing.T) {
 		if n := strings.Count(string(text), "\n"); n >= 60 {
 			t.Errorf("%s has %d lines, want less than 60", e.Name(), n)
 		}
-		p, _, _, diags := compile.Source(e.Name(), text, compile.Options{Actions: compile.NewCatalogue(decls...)})
+		p, _, _, diags := compile.Source(e.Name(), text, compile.Options{Actions: catalogue.New(decls...)})
 		for _, d := range diags {
 			t.Error(d)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/builtin"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/picture"
 )
@@ -35,7 +36,7 @@ func TestPicturesAreCurrent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, r, _, diags := compile.Source(name, text, compile.Options{Actions: compile.NewCatalogue(decls...)})
+		p, r, _, diags := compile.Source(name, text, compile.Options{Actions: catalogue.New(decls...)})
 		if p == nil {
 			t.Errorf("%s: %v", name, diags)
 			continue

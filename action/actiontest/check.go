@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/action"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonschema"
@@ -82,7 +82,7 @@ var (
 
 func (c *checker) run() {
 	a := c.act
-	if !compile.IsActionName(a.Name) {
+	if !catalogue.IsActionName(a.Name) {
 		c.errorf("name %q: want a small letter, then up to 63 of a-z, 0-9 and -", a.Name)
 	}
 	for _, alias := range a.Aliases {
@@ -99,7 +99,7 @@ func (c *checker) run() {
 	if a.Cost < 0 || a.Slots < 0 {
 		c.errorf("cost %d, slots %d: want 0 or more", a.Cost, a.Slots)
 	}
-	if _, err := compile.Price(&a); err != nil {
+	if _, err := catalogue.Price(&a); err != nil {
 		c.errorf("price %q, cost %d: want one of them, and a price of digits, with at most six more after a point", a.Price, a.Cost)
 	}
 	if a.Delivery != "" && a.Delivery != action.AtLeastOnce && a.Delivery != action.AtMostOnce {

@@ -25,7 +25,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/admission"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
@@ -53,7 +53,7 @@ type Config struct {
 	// all.
 	Permits func(account, action string) bool
 	// Actions are all actions that recipes may call. Required.
-	Actions compile.Actions
+	Actions catalogue.Actions
 	// Configured returns what the configuration says of an account, and Named are the
 	// accounts that it names. Required.
 	Configured func(account string) engine.AccountRules
@@ -78,7 +78,7 @@ type Accounts struct {
 type entry struct {
 	Record
 	resolved *resolved
-	actions  compile.Actions
+	actions  catalogue.Actions
 	damage   error // why nothing is allowed
 }
 
@@ -100,7 +100,7 @@ func Open(ctx context.Context, cfg Config) (*Accounts, error) {
 			if err != nil {
 				cfg.Logger.WarnContext(ctx, "the settings of an account cannot be read, so it is disabled", "account", r.ID, "error", err)
 				e = &entry{Record: Record{Name: r.ID, Revision: store.AnyRevision}, resolved: &resolved{Settings: Settings{Disabled: new(true), Actions: []string{}}}, damage: err}
-				e.actions = compile.Only(cfg.Actions, e.resolved.allows)
+				e.actions = catalogue.Only(cfg.Actions, e.resolved.allows)
 			}
 			a.of[r.ID] = e
 		}
@@ -127,7 +127,7 @@ func (a *Accounts) complete(e *entry) (err error) {
 	e.resolved, err = e.Settings.resolve()
 	e.actions = a.cfg.Actions
 	if err == nil && e.Settings.Actions != nil {
-		e.actions = compile.Only(a.cfg.Actions, e.resolved.allows)
+		e.actions = catalogue.Only(a.cfg.Actions, e.resolved.allows)
 	}
 	return err
 }
@@ -305,7 +305,7 @@ func shorter(a, b time.Duration) time.Duration {
 
 // Actions returns the actions that the recipes of an account may call (X205). Others look as
 // if there were none of their name.
-func (a *Accounts) Actions(account string) compile.Actions {
+func (a *Accounts) Actions(account string) catalogue.Actions {
 	all := a.cfg.Actions
 	if e := a.entry(account); e != nil {
 		all = e.actions
@@ -313,5 +313,5 @@ func (a *Accounts) Actions(account string) compile.Actions {
 	if a.cfg.Permits == nil {
 		return all
 	}
-	return compile.Only(all, func(name string) bool { return a.cfg.Permits(account, name) })
+	return catalogue.Only(all, func(name string) bool { return a.cfg.Permits(account, name) })
 }

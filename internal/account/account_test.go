@@ -12,7 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/retention"
@@ -36,7 +36,7 @@ func (r *records) PutRecords(ctx context.Context, changes ...store.RecordChange)
 
 func open(t *testing.T, r *records) *Accounts {
 	t.Helper()
-	all := compile.NewCatalogue(
+	all := catalogue.New(
 		&action.Action{Name: "http", Version: "1.0.0", Aliases: []string{"call"}}, &action.Action{Name: "file-inspect", Version: "1.0.0"},
 		&action.Action{Name: "file-move", Version: "2.0.0-rc.1"})
 	a, err := Open(t.Context(), Config{

@@ -11,6 +11,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/jsonschema"
@@ -38,7 +39,7 @@ func actionOf(a *action.Action) ActionResource {
 		Name: a.Name, Version: a.Version, Aliases: a.Aliases, Description: a.Description, Input: a.Input, Output: a.Output,
 		RecipeMetadata: a.Metadata, Provider: a.Provider, Limits: a.Limits,
 	}
-	if price, err := compile.Price(a); err == nil {
+	if price, err := catalogue.Price(a); err == nil {
 		out.Price = price.String()
 	}
 	for _, code := range a.Faults {
@@ -56,11 +57,8 @@ func (s *Server) actionRoutes() {
 	rest.Handle(s.rest, rest.Op("actions-get", http.MethodGet, "/v1/actions/{name}", "Describe an action"), read, s.getAction)
 }
 
-// actionsOf are the actions that the recipes of an account may call.
-func (s *Server) actionsOf(account string) compile.Actions { return s.cfg.Accounts.Actions(account) }
-
 func (s *Server) listActions(ctx context.Context, _ *struct{}) (*rest.Listed[ActionResource], error) {
-	actions := s.actionsOf(rest.Account(ctx))
+	actions := s.cfg.Accounts.Actions(rest.Account(ctx))
 	var data []ActionResource
 	for _, name := range actions.Names() {
 		for _, version := range actions.Versions(name) {
@@ -77,7 +75,7 @@ type ActionPath struct {
 }
 
 func (s *Server) getAction(ctx context.Context, in *ActionPath) (*struct{ Body ActionResource }, error) {
-	a := s.actionsOf(rest.Account(ctx)).Find(in.Name, in.Version)
+	a := s.cfg.Accounts.Actions(rest.Account(ctx)).Find(in.Name, in.Version)
 	if a == nil {
 		return nil, fault.New(fault.ActionNotFound, "no action of that name and version is registered")
 	}
@@ -94,7 +92,7 @@ type callIn struct {
 // callAction starts a run of one step (X154). It holds what the action costs, and pays it at
 // its end, as every run does.
 func (s *Server) callAction(ctx context.Context, in *callIn) (*accepted, error) {
-	a := s.actionsOf(rest.Account(ctx)).Find(in.Name, in.Version)
+	a := s.cfg.Accounts.Actions(rest.Account(ctx)).Find(in.Name, in.Version)
 	if a == nil {
 		return nil, fault.New(fault.ActionNotFound, "no action of that name and version is registered")
 	}
@@ -147,11 +145,11 @@ func giveFiles(a *action.Action, req *engine.StartRequest) {
 
 // oneStep returns the recipe of a single call with an input.
 func (s *Server) oneStep(ctx context.Context, a *action.Action, input map[string]any) (*registry.Compiled, error) {
-	text, err := compile.CallText(a, input, nil, true)
+	text, err := catalogue.CallText(a, input, nil, true)
 	if err != nil {
 		return nil, err
 	}
-	p, _, _, diags := compile.Source("call", text, compile.Options{Actions: s.actionsOf(rest.Account(ctx))})
+	p, _, _, diags := compile.Source("call", text, compile.Options{Actions: s.cfg.Accounts.Actions(rest.Account(ctx))})
 	if p == nil {
 		return nil, fault.Invalid(fault.RecipeInvalid, diags)
 	}

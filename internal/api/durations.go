@@ -55,7 +55,7 @@ func (s *Server) estimatedDuration(ctx context.Context, c *registry.Compiled) st
 			past = append(past, (heads[i].Ended-heads[i].Created)/1000)
 		}
 	}
-	text := plan.FormatISO(estimate.Duration(c.Plan, s.actionsOf(rest.Account(ctx)), estimate.Known{}, past))
+	text := plan.FormatISO(estimate.Duration(c.Plan, s.cfg.Accounts.Actions(rest.Account(ctx)), estimate.Known{}, past))
 	s.durations.mu.Lock()
 	defer s.durations.mu.Unlock()
 	if len(s.durations.of) >= maxDurations {

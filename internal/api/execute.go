@@ -286,7 +286,7 @@ func (s *Server) dryRun(ctx context.Context, c *registry.Compiled, req *engine.S
 }
 
 func (s *Server) quote(ctx context.Context, req *engine.StartRequest) (*engine.Quote, error) {
-	return engine.QuoteStart(req, s.actionsOf(rest.Account(ctx)), s.cfg.Rules(rest.Account(ctx)))
+	return engine.QuoteStart(req, s.cfg.Accounts.Actions(rest.Account(ctx)), s.cfg.Rules(rest.Account(ctx)))
 }
 
 // An Estimate is what a run may cost and how long it may take (X192).

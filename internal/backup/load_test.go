@@ -21,6 +21,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/backup"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/doctor"
 	"github.com/roux-engine/roux/internal/engine"
@@ -74,7 +75,7 @@ func actions() []action.Action {
 type machine struct {
 	*node.Node
 	dir       string
-	catalogue *compile.Catalogue
+	catalogue *catalogue.Catalogue
 }
 
 func openNode(t *testing.T, dir string) *machine {

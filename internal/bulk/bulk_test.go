@@ -15,6 +15,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/plan"
@@ -77,7 +78,7 @@ func (w *world) action() action.Action {
 func (w *world) plan(text string) *plan.Plan {
 	w.t.Helper()
 	a := w.action()
-	p, _, _, diags := compile.Source("r.yaml", []byte(text), compile.Options{Actions: compile.NewCatalogue(&a)})
+	p, _, _, diags := compile.Source("r.yaml", []byte(text), compile.Options{Actions: catalogue.New(&a)})
 	if p == nil {
 		w.t.Fatal(diags)
 	}
@@ -90,7 +91,7 @@ func (w *world) boot() {
 	a := w.action()
 	var err error
 	w.e, err = engine.Open(w.t.Context(), engine.Config{
-		Store: w.st, Actions: compile.NewCatalogue(&a), Accounts: func(string) engine.AccountRules { return engine.AccountRules{Unmetered: true} },
+		Store: w.st, Actions: catalogue.New(&a), Accounts: func(string) engine.AccountRules { return engine.AccountRules{Unmetered: true} },
 	})
 	if err != nil {
 		w.t.Fatal(err)

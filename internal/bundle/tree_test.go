@@ -14,6 +14,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/bundle"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
@@ -48,7 +49,7 @@ func runTree(t *testing.T, recipe string, parameters map[string]any) (*memory.St
 	echo := &action.Action{Name: "echo", Version: "1.0.0", Run: func(_ context.Context, task *action.Task) (action.Result, error) {
 		return action.Result{Output: task.Input}, nil
 	}}
-	catalogue := compile.NewCatalogue(echo)
+	catalogue := catalogue.New(echo)
 	p, _, _, diags := compile.Source("outer.yaml", []byte(recipe), compile.Options{Actions: catalogue})
 	if p == nil {
 		t.Fatal(diags)

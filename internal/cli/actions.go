@@ -17,6 +17,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/builtin"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/spell"
@@ -353,7 +354,7 @@ func (a *app) call(ctx context.Context, act *action.Action, in, files []string) 
 			binds[name] = "fileHashes"
 		}
 	}
-	text, err := compile.CallText(act, params, binds, false)
+	text, err := catalogue.CallText(act, params, binds, false)
 	if err != nil {
 		return err
 	}

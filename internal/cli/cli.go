@@ -27,8 +27,8 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
 	operator "github.com/roux-engine/roux/internal/command"
-	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/lease"
@@ -90,10 +90,10 @@ type app struct {
 	screen         *term.Screen
 	getenv         func(string) string
 	now            func() time.Time
-	list           []action.Action // the actions that recipes may call
-	actions        compile.Actions // those of them that the account may call
-	built          *node.Actions   // both, for a server
-	limits         *limits.Set     // of attempts
+	list           []action.Action   // the actions that recipes may call
+	actions        catalogue.Actions // those of them that the account may call
+	built          *node.Actions     // both, for a server
+	limits         *limits.Set       // of attempts
 
 	data    string
 	recipes string // the directory of registered recipes; "" = there is none

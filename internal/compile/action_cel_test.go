@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 )
 
@@ -15,7 +16,7 @@ import (
 // the variables that the action provides.
 func TestInputsThatHoldCEL(t *testing.T) {
 	const cel = `{"type":"string","x-cel":["row"]}`
-	actions := compile.NewCatalogue(&action.Action{Name: "query", Version: "1.0.0", Input: json.RawMessage(`{"type":"object","properties":{
+	actions := catalogue.New(&action.Action{Name: "query", Version: "1.0.0", Input: json.RawMessage(`{"type":"object","properties":{
 		"where":` + cel + `,"select":{"type":"object","additionalProperties":` + cel + `},
 		"by":{"type":"array","items":{"type":"object","properties":{"of":` + cel + `}}},"text":{"type":"string"}}}`)})
 	for params, want := range map[string]string{

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/catalogue"
 )
 
 // testActions returns declarations with the properties that the rules check: schemas,
@@ -22,10 +23,10 @@ func testOptions() Options {
 	)}
 }
 
-func testActions() *Catalogue {
+func testActions() *catalogue.Catalogue {
 	no := false
 	file := `{"type":"object","required":["file"],"additionalProperties":false,"properties":{"file":{"type":"string","format":"file"}}}`
-	return NewCatalogue(
+	return catalogue.New(
 		&action.Action{Name: "@approval", Version: "1.0.0", Output: json.RawMessage(`{"type":"object","properties":{"decision":{"type":"string"},"values":{"type":"object"}}}`)},
 		&action.Action{
 			Name: "file-inspect", Version: "1.0.0", Input: json.RawMessage(file),

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/catalogue"
 )
 
 // X20: the DAG source calls the action http call_external_service. An alias finds every
@@ -15,7 +16,7 @@ import (
 func TestX20_Aliases(t *testing.T) {
 	old := &action.Action{Name: "http", Version: "1.0.0", Aliases: []string{"call_external_service"}}
 	now := &action.Action{Name: "http", Version: "1.1.0", Aliases: []string{"call_external_service"}}
-	cat := NewCatalogue(old, now)
+	cat := catalogue.New(old, now)
 	if cat.Find("call_external_service", "") != now || cat.Find("call_external_service", "1.0.0") != old {
 		t.Error("the alias does not find the versions of http")
 	}
@@ -42,7 +43,7 @@ func TestX20_Aliases(t *testing.T) {
 	}
 
 	own := &action.Action{Name: "call_external_service", Version: "3.0.0"}
-	for _, cat := range []*Catalogue{NewCatalogue(now, own), NewCatalogue(own, now)} {
+	for _, cat := range []*catalogue.Catalogue{catalogue.New(now, own), catalogue.New(own, now)} {
 		if cat.Find("call_external_service", "") != own || cat.Find("http", "") != now {
 			t.Error("an alias took the place of an action of that name")
 		}

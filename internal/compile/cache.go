@@ -8,6 +8,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/ledger"
@@ -74,7 +75,7 @@ func (c *compiler) cachePrice(raw json.RawMessage, i int32, ptr string) int64 {
 		return 0
 	}
 	if d := c.nodes[i].decl; d != nil {
-		most, err := Price(d.Action)
+		most, err := catalogue.Price(d.Action)
 		if err == nil && most == 0 {
 			most = ledger.Whole(d.Cost)
 		}

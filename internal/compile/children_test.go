@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/ledger"
@@ -41,7 +42,7 @@ func (f textFiles) Find(name, version string) (*Text, error) {
 		case !strings.HasPrefix(file, "registry/"):
 		case r == nil && strings.Contains(text, "name: "+name+"\n"):
 			return &Text{File: file, Data: []byte(text)}, nil
-		case r != nil && r.Name == name && Admits(version, r.Version) && (best == nil || CompareVersions(r.Version, newest) > 0):
+		case r != nil && r.Name == name && catalogue.Admits(version, r.Version) && (best == nil || catalogue.CompareVersions(r.Version, newest) > 0):
 			best, newest = &Text{File: file, Data: []byte(text)}, r.Version
 		}
 	}

@@ -48,6 +48,7 @@ package compile
 import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/plan"
@@ -57,7 +58,7 @@ import (
 // its comment names.
 type Options struct {
 	// Actions are the declared actions. Default: none.
-	Actions Actions
+	Actions catalogue.Actions
 	// Limits are the server's defaults and maxima. Default: DefaultLimits().
 	Limits Limits
 	// MaxSource is the largest source text in bytes. Default 1 MiB. A flag of the

@@ -10,6 +10,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/plan"
@@ -91,12 +92,12 @@ func TestX6_Versions(t *testing.T) {
 	order := []string{"1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-beta.2", "1.0.0-beta.11", "1.0.0", "1.0.1", "1.9.0", "1.10.0", "2.0.0"}
 	for i := range order {
 		for j := range order {
-			if got, want := CompareVersions(order[i], order[j]), i-j; (got < 0) != (want < 0) || (got > 0) != (want > 0) {
-				t.Errorf("CompareVersions(%s, %s) = %d", order[i], order[j], got)
+			if got, want := catalogue.CompareVersions(order[i], order[j]), i-j; (got < 0) != (want < 0) || (got > 0) != (want > 0) {
+				t.Errorf("catalogue.CompareVersions(%s, %s) = %d", order[i], order[j], got)
 			}
 		}
 	}
-	if CompareVersions("1.0.0+a", "1.0.0+b") != 0 {
+	if catalogue.CompareVersions("1.0.0+a", "1.0.0+b") != 0 {
 		t.Error("build metadata counts")
 	}
 }
@@ -287,7 +288,7 @@ func TestA12_ClosedNames(t *testing.T) {
 // TestX11_References: a schema with references to its own definitions has the same type by
 // binding, by steps.<id> and by bare id.
 func TestX11_References(t *testing.T) {
-	acts := NewCatalogue(&action.Action{Name: "refs", Version: "1.0.0", Output: json.RawMessage(
+	acts := catalogue.New(&action.Action{Name: "refs", Version: "1.0.0", Output: json.RawMessage(
 		`{"type":"object","properties":{"at":{"$ref":"#/$defs/point"}},"$defs":{"point":{"type":"object","additionalProperties":false,"properties":{"x":{"type":"integer"}}}}}`)})
 	for expression, want := range map[string]string{
 		"bound.at.x + 1": "", "steps.s.output.at.x + 1": "", "s.result.at.x + 1": "",

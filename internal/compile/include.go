@@ -12,6 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
@@ -204,7 +205,7 @@ func (in *includer) registered(name, version string) (*unit, error) {
 	}
 	for _, u := range slices.Backward(in.path) {
 		// Nothing can be looked up, but a recipe that names itself is known.
-		if (u.r.Name == name || u.r.ID == name) && !u.inline && Admits(version, cmp.Or(u.r.Version, "0.0.0")) {
+		if (u.r.Name == name || u.r.ID == name) && !u.inline && catalogue.Admits(version, cmp.Or(u.r.Version, "0.0.0")) {
 			return u, nil
 		}
 	}

@@ -175,7 +175,11 @@ func (c *compiler) lensContracts(i int32) {
 		return // it is about the action's output, like every step's
 	}
 	if of := c.lensSchema(i, n.lens.Output); of != nil {
-		st.OutputC = answerSchema(of)
+		answer := "json" // the value that the text of the answer is the JSON of
+		if jsonschema.Type(of) == "string" {
+			answer = "text"
+		}
+		st.OutputC = jsonschema.OfField(answer, of)
 	}
 }
 
@@ -192,23 +196,6 @@ func (c *compiler) lensSchema(i int32, raw []byte) []byte {
 		c.fail(fault.RecipeInvalid, "bad-lens", c.valueAt(u.ptr), fmt.Sprintf("a contract of the lens %s is not a JSON Schema: %s", u.label(), fault.Message(err)), "register a version of it with another one")
 		return nil
 	}
-	return out
-}
-
-// answerSchema returns the schema of an action's output whose answer fits a schema in canonical form: its
-// text, where that must be a string, else the value that the text is the JSON of.
-func answerSchema(raw []byte) []byte {
-	v, _ := jsonx.Decode(raw, jsonx.Limits{Bytes: len(raw) + 1})
-	field := "json"
-	if schema, ok := v.(map[string]any); ok {
-		if schema["type"] == "string" {
-			field = "text"
-		}
-		if schema["$id"] == nil {
-			schema["$id"] = "urn:roux:answer" // its references are relative to itself
-		}
-	}
-	out, _ := jsonx.Canonical(map[string]any{"type": "object", "required": []any{field}, "properties": map[string]any{field: v}})
 	return out
 }
 
@@ -290,7 +277,7 @@ func (c *compiler) binding(here func(ptr, want string) site, name string, b reci
 			out.Expr = *e // the last one counts
 			continue
 		}
-		from := plan.Merged{Expr: *e}
+		from := plan.Part{Expr: *e}
 		if out.Merge == plan.MergeObject {
 			from.Label = unique(cmp.Or(m.Label, c.firstName(m.Expression)), taken)
 		}

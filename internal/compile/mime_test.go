@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/catalogue"
 )
 
 // X11: there is a warning when a file is passed to an action that does not accept its
@@ -24,7 +25,7 @@ func TestX11_FileTypes(t *testing.T) {
 		}
 		return a
 	}
-	actions := NewCatalogue(act("csv", "", "text/csv"), act("png", "image/*", "image/png"), act("any", "*/*", "*/*"),
+	actions := catalogue.New(act("csv", "", "text/csv"), act("png", "image/*", "image/png"), act("any", "*/*", "*/*"),
 		act("text", "text/*", "application/json text/markdown"), act("facts", "*/*", "application/json"), act("bare", "", ""))
 	for _, tt := range []struct {
 		from, to, bind string

@@ -12,7 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
@@ -109,7 +109,7 @@ func TestX113_EachAttemptHasItsOwnContext(t *testing.T) {
 // context is given away, unless the operator configures another grace.
 func TestX115_Grace(t *testing.T) {
 	for set, want := range map[time.Duration]time.Duration{0: 5 * time.Second, time.Minute: time.Minute} {
-		cfg := Config{Store: memory.New(memory.Options{}), Actions: compile.NewCatalogue(), Grace: set}
+		cfg := Config{Store: memory.New(memory.Options{}), Actions: catalogue.New(), Grace: set}
 		if err := cfg.defaults(); err != nil || cfg.Grace != want {
 			t.Errorf("a grace of %v becomes %v, want %v (%v)", set, cfg.Grace, want, err)
 		}

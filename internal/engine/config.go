@@ -13,6 +13,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/jobs"
@@ -30,8 +31,8 @@ import (
 type Config struct {
 	Store   store.Store         // required; the engine does not close it
 	Secrets worker.SecretSource // the secrets that steps may use; default: none
-	// Actions are the actions that steps may call. Default: none.
-	Actions Actions
+	// Actions are the actions that steps may call. Their answers must not change while the engine runs. Default: none.
+	Actions catalogue.Finder
 	// Files returns the files of an account for its actions. Default: none; a step that
 	// needs a file then fails with FILE_NOT_FOUND.
 	Files func(account string) action.Files
@@ -129,16 +130,12 @@ type Config struct {
 	Logger *slog.Logger // default: discarded
 }
 
-// Actions is what the engine needs of a catalogue of actions, such as
-// compile.Catalogue. Its answers must not change while the engine runs.
-type Actions = compile.Finder
-
 func (cfg *Config) defaults() error {
 	if cfg.Store == nil {
 		return errors.New("engine: Config.Store is required")
 	}
 	if cfg.Actions == nil {
-		cfg.Actions = &compile.Catalogue{}
+		cfg.Actions = &catalogue.Catalogue{}
 	}
 	if cfg.Files == nil && cfg.Blobs != nil {
 		cfg.Files = cfg.Blobs.Files

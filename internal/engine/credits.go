@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile/estimate"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/ledger"
@@ -47,7 +48,7 @@ type Quote struct {
 
 // QuoteStart checks a request as [Engine.Start] does and returns the terms of its run,
 // without an engine. It does not look at the credits of the account.
-func QuoteStart(req *StartRequest, actions Actions, rules AccountRules) (*Quote, error) {
+func QuoteStart(req *StartRequest, actions catalogue.Finder, rules AccountRules) (*Quote, error) {
 	prog, err := program.New(req.Plan)
 	if err != nil {
 		return nil, err

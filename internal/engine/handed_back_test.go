@@ -5,7 +5,7 @@ package engine
 import (
 	"testing"
 
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
@@ -27,7 +27,7 @@ func (l *processes) begin() {
 		l.st = l.st.Crash(0)
 	}
 	l.now += 1_000_000
-	cfg := Config{Store: &unreadable{Store: l.st, key: l.unread}, Actions: compile.NewCatalogue(noop()), Logger: testLog(l.t)}
+	cfg := Config{Store: &unreadable{Store: l.st, key: l.unread}, Actions: catalogue.New(noop()), Logger: testLog(l.t)}
 	var err error
 	if l.s, err = OpenStage(l.t.Context(), cfg, nil, l.now); err != nil {
 		l.t.Fatal(err)

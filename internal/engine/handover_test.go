@@ -14,7 +14,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
@@ -89,7 +89,7 @@ func TestInlineActionDoesNotBlockEarlierInputs(t *testing.T) {
 		slow := blockedAction(release)
 		quick := noop()
 		disk := &slowDisk{Store: memory.New(memory.Options{}), takes: time.Second}
-		e, err := Open(t.Context(), Config{Store: disk, Actions: compile.NewCatalogue(quick, slow), Logger: testLog(t)})
+		e, err := Open(t.Context(), Config{Store: disk, Actions: catalogue.New(quick, slow), Logger: testLog(t)})
 		if err != nil {
 			t.Fatal(err)
 		}

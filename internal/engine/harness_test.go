@@ -10,7 +10,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
@@ -48,7 +48,7 @@ func newHarness(t testing.TB, st store.Store, cfg Config, actions ...*action.Act
 // unopenedHarness returns a harness whose core does not own its store yet.
 func unopenedHarness(t testing.TB, st store.Store, cfg Config, actions ...*action.Action) *harness {
 	t.Helper()
-	cfg.Store, cfg.Actions = st, compile.NewCatalogue(actions...)
+	cfg.Store, cfg.Actions = st, catalogue.New(actions...)
 	if cfg.Logger == nil {
 		cfg.Logger = testLog(t)
 	}

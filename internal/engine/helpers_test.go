@@ -14,6 +14,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/compile/form"
@@ -31,7 +32,7 @@ func planOf(t testing.TB, src string, actions ...*action.Action) *plan.Plan {
 	r, s, diags := dialect.Parse("test.yaml", []byte(src), form.Options{})
 	if r != nil && !compile.HasErrors(diags) {
 		var p *plan.Plan
-		p, diags = compile.Compile(r, s, compile.Options{Actions: compile.NewCatalogue(actions...)})
+		p, diags = compile.Compile(r, s, compile.Options{Actions: catalogue.New(actions...)})
 		if p != nil {
 			return p
 		}
@@ -114,7 +115,7 @@ func (w lockedWriter) Write(p []byte) (int, error) {
 // openEngine opens an engine over a store and stops it when the test ends.
 func openEngine(t testing.TB, st store.Store, cfg Config, actions ...*action.Action) *Engine {
 	t.Helper()
-	cfg.Store, cfg.Actions = st, compile.NewCatalogue(actions...)
+	cfg.Store, cfg.Actions = st, catalogue.New(actions...)
 	if cfg.Logger == nil {
 		cfg.Logger = testLog(t)
 	}

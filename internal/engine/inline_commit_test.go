@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
@@ -103,7 +103,7 @@ func TestF32_DiskHangsInASharedCommit(t *testing.T) {
 		disk := &groupDisk{Store: memory.New(memory.Options{}), gone: make(chan struct{})}
 		defer close(disk.gone)
 		a := noop()
-		e, err := Open(t.Context(), Config{Store: disk, Actions: compile.NewCatalogue(a), Logger: testLog(t)})
+		e, err := Open(t.Context(), Config{Store: disk, Actions: catalogue.New(a), Logger: testLog(t)})
 		if err != nil {
 			t.Fatal(err)
 		}

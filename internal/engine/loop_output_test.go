@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/builtin"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/compile/form"
@@ -125,7 +126,7 @@ func compiles(src string) bool {
 	if r == nil || compile.HasErrors(diags) {
 		return false
 	}
-	_, diags = compile.Compile(r, s, compile.Options{Actions: compile.NewCatalogue(measureAction())})
+	_, diags = compile.Compile(r, s, compile.Options{Actions: catalogue.New(measureAction())})
 	return !compile.HasErrors(diags)
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
@@ -167,7 +167,7 @@ func TestI16_QuarantinedBeforeTheMark(t *testing.T) {
 func TestF16_WatchersSeeCommitsWithLostReplies(t *testing.T) {
 	ctx := context.Background()
 	st, next := failingStore()
-	cfg := Config{Store: st, Actions: compile.NewCatalogue(noop()), Logger: testLog(t)}
+	cfg := Config{Store: st, Actions: catalogue.New(noop()), Logger: testLog(t)}
 	s, err := OpenStage(ctx, cfg, nil, testEpoch)
 	if err != nil {
 		t.Fatal(err)

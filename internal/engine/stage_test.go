@@ -6,7 +6,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/program"
@@ -26,7 +26,7 @@ func TestStage(t *testing.T) {
 	ctx := context.Background()
 	const t0 = testEpoch
 	st := memory.New(memory.Options{})
-	cfg := Config{Store: st, Actions: compile.NewCatalogue(noop()), Logger: testLog(t)}
+	cfg := Config{Store: st, Actions: catalogue.New(noop()), Logger: testLog(t)}
 	var turns turnCount
 	s, err := OpenStage(ctx, cfg, program.NewCache(10), t0)
 	if err != nil {
@@ -99,7 +99,7 @@ func TestStage(t *testing.T) {
 // A Stage that is stopping starts nothing.
 func TestAStoppingStageStartsNothing(t *testing.T) {
 	a := noop()
-	cfg := Config{Store: memory.New(memory.Options{}), Actions: compile.NewCatalogue(a), Logger: testLog(t)}
+	cfg := Config{Store: memory.New(memory.Options{}), Actions: catalogue.New(a), Logger: testLog(t)}
 	s, err := OpenStage(t.Context(), cfg, program.NewCache(10), testEpoch)
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 	"github.com/roux-engine/roux/internal/watchdog"
@@ -40,7 +40,7 @@ func TestF32_DiskHangs(t *testing.T) {
 		disk := &slowDisk{Store: memory.New(memory.Options{}), takes: -1, gone: make(chan struct{})}
 		defer close(disk.gone)
 		a := noop()
-		e, err := Open(t.Context(), Config{Store: disk, Actions: compile.NewCatalogue(a), Logger: testLog(t)})
+		e, err := Open(t.Context(), Config{Store: disk, Actions: catalogue.New(a), Logger: testLog(t)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/scheduler"
@@ -127,7 +127,7 @@ func (w *world) register(name, version, steps string) {
 func (w *world) boot() {
 	w.t.Helper()
 	rules := func(string) engine.AccountRules { return engine.AccountRules{Unmetered: true} }
-	actions := compile.NewCatalogue([]*action.Action{}...)
+	actions := catalogue.New([]*action.Action{}...)
 	w.epoch++
 	var err error
 	if w.e, err = engine.Open(w.t.Context(), engine.Config{Store: w.st, Actions: actions, Accounts: rules}); err != nil {
@@ -140,10 +140,10 @@ func (w *world) boot() {
 		}
 	}
 	w.recipes = registry.NewRecipes(registry.RecipesConfig{
-		Records: records{w.st, w}, Now: time.Now, NewID: id("recipe_"), Actions: func(string) compile.Actions { return actions }, MaxSource: 1 << 20,
+		Records: records{w.st, w}, Now: time.Now, NewID: id("recipe_"), Actions: func(string) catalogue.Actions { return actions }, MaxSource: 1 << 20,
 	})
 	s := starter{starts.New(starts.Config{
-		Recipes: w.recipes, Files: noFiles{}, Actions: func(string) compile.Actions { return actions }, Rules: rules, Admit: func(string) error {
+		Recipes: w.recipes, Files: noFiles{}, Actions: func(string) catalogue.Actions { return actions }, Rules: rules, Admit: func(string) error {
 			if e := w.refusal.Load(); e != nil {
 				return e
 			}

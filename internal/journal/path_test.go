@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -81,7 +82,7 @@ steps:
   - {id: fork, parallel: {branches: [[{id: l, action: {name: work}}], [{id: r, action: {name: work}}]]}}
   - {id: each, loop: {over: "[1]", steps: [{id: in, action: {name: work}}]}}
   - {id: check, condition: {expression: "true", then: [{id: y, action: {name: work}}]}}
-`), compile.Options{Actions: compile.NewCatalogue(
+`), compile.Options{Actions: catalogue.New(
 		&action.Action{Name: "work", Version: "1.0.0", Input: anything}, &action.Action{Name: "undo", Version: "1.0.0", Input: anything})})
 	if p == nil {
 		t.Fatal(diags)

@@ -308,3 +308,23 @@ func Required(raw []byte) []string {
 	slices.Sort(s.Required)
 	return slices.Compact(s.Required)
 }
+
+// Type returns the type that a schema requires, or "" when it allows several.
+func Type(raw []byte) string {
+	var s struct {
+		Type any `json:"type"`
+	}
+	_ = json.Unmarshal(raw, &s) // a schema may be true or false
+	name, _ := s.Type.(string)
+	return name
+}
+
+// OfField returns the canonical schema of objects that have a field whose value fits a canonical schema.
+func OfField(name string, raw []byte) []byte {
+	v, _ := jsonx.Decode(raw, jsonx.Limits{Bytes: len(raw) + 1})
+	if schema, ok := v.(map[string]any); ok && schema["$id"] == nil {
+		schema["$id"] = "urn:roux:field" // its references are relative to itself
+	}
+	out, _ := jsonx.Canonical(map[string]any{"type": "object", "required": []any{name}, "properties": map[string]any{name: v}})
+	return out
+}

@@ -17,7 +17,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/jobs"
 	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/ledger"
@@ -82,7 +82,7 @@ func Parse(text string) (map[string]Spec, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		s := all[name]
-		if !compile.IsActionName(name) {
+		if !catalogue.IsActionName(name) {
 			return nil, fmt.Errorf("%.70q: want the name of an action: lower-case letters, digits and '-'", name)
 		}
 		if _, err := s.remote(name, nil); err != nil {

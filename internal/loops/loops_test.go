@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/compile/form"
@@ -41,7 +42,7 @@ func planOf(t testing.TB, src string) *plan.Plan {
 	if r != nil && !compile.HasErrors(diags) {
 		noop := &action.Action{Name: "noop", Version: "1.0.0", Run: func(context.Context, *action.Task) (action.Result, error) { return action.Result{}, nil }}
 		var p *plan.Plan
-		if p, diags = compile.Compile(r, s, compile.Options{Actions: compile.NewCatalogue(noop)}); p != nil {
+		if p, diags = compile.Compile(r, s, compile.Options{Actions: catalogue.New(noop)}); p != nil {
 			return p
 		}
 	}

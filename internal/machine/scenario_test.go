@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/journal"
@@ -28,33 +27,6 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected output of scenar
 
 // t0 is when every scenario begins.
 var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
-
-// testActions are the actions that scenario recipes may call. `work` accepts and
-// returns anything; the others differ from it in one declared property each.
-func testActions() compile.Actions {
-	anything := json.RawMessage(`{"type":"object"}`)
-	no := false
-	return compile.NewCatalogue(
-		&action.Action{Name: "work", Version: "1.0.0", Input: anything, Cost: 2},
-		&action.Action{Name: "priced", Version: "1.0.0", Input: anything, Price: "0.4"},
-		&action.Action{Name: "once", Version: "1.0.0", Input: anything, Delivery: action.AtMostOnce},
-		&action.Action{Name: "undo", Version: "1.0.0", Input: anything, Cost: 1},
-		&action.Action{Name: "alone", Version: "1.0.0", Input: anything, Metadata: action.Metadata{Parallelizable: &no}},
-		&action.Action{Name: "needs-text", Version: "1.0.0", Input: json.RawMessage(`{"type":"object","required":["text"],"properties":{"text":{"type":"string"}}}`)},
-		&action.Action{Name: "sleep", Version: "1.0.0", Waits: "duration", Input: json.RawMessage(`{"type":"object","required":["duration"],"properties":{"duration":{"type":"string"}}}`)},
-		&action.Action{Name: "takes-file", Version: "1.0.0", Input: json.RawMessage(`{"type":"object","required":["file"],"properties":{"file":{"type":"string","format":"file"}}}`)},
-	)
-}
-
-// testOptions are what scenario recipes are compiled against.
-func testOptions() compile.Options {
-	return compile.Options{Actions: testActions(), Lenses: compile.NewLenses(
-		&compile.Lens{ID: "greet", Version: "1", Template: "Hello {{ who }} from {{ place }}"},
-		&compile.Lens{ID: "greet", Version: "2", Template: "{{ who }}", Model: "small",
-			Input: json.RawMessage(`{"properties":{"who":{"type":"string"}}}`), Output: json.RawMessage(`{"type":"string","maxLength":5}`)},
-		&compile.Lens{ID: "ask", Version: "1", Template: "{{ q }} of {{ list }}"},
-	)}
-}
 
 func compilePlan(t testing.TB, src string) *plan.Plan {
 	t.Helper()

@@ -29,8 +29,8 @@ import (
 	"github.com/roux-engine/roux/internal/approval"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/builtin"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/command"
-	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/egress"
 	"github.com/roux-engine/roux/internal/engine"
@@ -86,7 +86,7 @@ func OpenStore(ctx context.Context, dir string) (Store, error) {
 // Actions are the actions that steps may call.
 type Actions struct {
 	List      []action.Action // Roux's, followed by the program's own
-	Catalogue *compile.Catalogue
+	Catalogue *catalogue.Catalogue
 	commands  *command.Set   // nil = none
 	workers   *lease.Manager // nil = no action is carried out by remote workers
 	egress    *egress.Client
@@ -135,7 +135,7 @@ func (a *Actions) SetPrices(prices map[string]string) error {
 			}
 			found = true
 			d.Cost, d.Price = 0, prices[name]
-			if _, err := compile.Price(d); err != nil {
+			if _, err := catalogue.Price(d); err != nil {
 				return fault.New(fault.ConfigInvalid, "prices: %s", fault.Message(err))
 			}
 		}
@@ -200,12 +200,12 @@ func (a *Actions) permits() func(account, name string) bool {
 }
 
 // Of returns the actions that are there for an account.
-func (a *Actions) Of(account string) compile.Actions {
+func (a *Actions) Of(account string) catalogue.Actions {
 	permits := a.permits()
 	if permits == nil {
 		return a.Catalogue
 	}
-	return compile.Only(a.Catalogue, func(name string) bool { return permits(account, name) })
+	return catalogue.Only(a.Catalogue, func(name string) bool { return permits(account, name) })
 }
 
 // With returns the actions with others in addition, which replace those of the same name and
@@ -268,13 +268,13 @@ func (a *Actions) Close() { a.egress.Close() }
 
 // Catalogue returns a catalogue of actions, in which a later one replaces an earlier one
 // with the same name and version, and with what waits for people.
-func Catalogue(list []action.Action) *compile.Catalogue {
+func Catalogue(list []action.Action) *catalogue.Catalogue {
 	list = append([]action.Action{approval.Action()}, list...)
 	decls := make([]*action.Action, len(list))
 	for i := range list {
 		decls[i] = &list[i]
 	}
-	return compile.NewCatalogue(decls...)
+	return catalogue.New(decls...)
 }
 
 // Config configures a Node. Fields left zero take the default that

@@ -12,8 +12,8 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/command"
-	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/node"
 )
@@ -135,7 +135,7 @@ func TestX205_Commands(t *testing.T) {
 	}
 	defer func() { _ = n.Stop(t.Context()) }()
 	for account, want := range map[string]bool{"acme": true, "local": false, "other": false} {
-		for where, actions := range map[string]compile.Actions{"the service": n.Accounts.Actions(account), "a command": n.Config.Actions.Of(account)} {
+		for where, actions := range map[string]catalogue.Actions{"the service": n.Accounts.Actions(account), "a command": n.Config.Actions.Of(account)} {
 			if got := actions.Find("exec-it", "") != nil; got != want || slices.Contains(actions.Names(), "exec-it") != want || (len(actions.Versions("exec-it")) > 0) != want {
 				t.Errorf("%s, account %s: found %v, want %v", where, account, got, want)
 			}

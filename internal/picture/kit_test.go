@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
@@ -31,7 +32,7 @@ func compiled(t *testing.T, name string) *plan.Plan {
 
 func compiledText(t *testing.T, name string, text []byte) *plan.Plan {
 	t.Helper()
-	decls := compile.NewCatalogue(&action.Action{Name: "work", Version: "1.0.0"}, &action.Action{Name: "undo", Version: "1.0.0"})
+	decls := catalogue.New(&action.Action{Name: "work", Version: "1.0.0"}, &action.Action{Name: "undo", Version: "1.0.0"})
 	p, _, _, diags := compile.Source(name+".yaml", text, compile.Options{Actions: decls})
 	if p == nil {
 		t.Fatal(diags)

@@ -17,6 +17,7 @@ import (
 	"unicode"
 
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/layout"
 	"github.com/roux-engine/roux/internal/plan"
@@ -347,7 +348,7 @@ func TestRecipesOfTheHouse(t *testing.T) {
 				decls = append(decls, &action.Action{Name: m[1], Version: "1.0.0"})
 			}
 		}
-		p, _, _, _ := compile.Source("recipe.yaml", []byte(text), compile.Options{Actions: compile.NewCatalogue(decls...)})
+		p, _, _, _ := compile.Source("recipe.yaml", []byte(text), compile.Options{Actions: catalogue.New(decls...)})
 		if p == nil {
 			continue
 		}

@@ -323,14 +323,14 @@ type Retry struct {
 
 // A Binding is a named value: that of an expression, or those of several as one.
 type Binding struct {
-	Name  string   `json:"name"`
-	Expr  Expr     `json:"expr,omitzero"`
-	Merge Merge    `json:"merge,omitempty"` // of From; 0 = it has Expr
-	From  []Merged `json:"from,omitempty"`  // in the order of the definition
+	Name  string `json:"name"`
+	Expr  Expr   `json:"expr,omitzero"`
+	Merge Merge  `json:"merge,omitempty"` // of From; 0 = it has Expr
+	From  []Part `json:"from,omitempty"`  // in the order of the definition
 }
 
-// A Merged is one of the values of a binding.
-type Merged struct {
+// A Part is one of the values of a binding.
+type Part struct {
 	Expr  Expr   `json:"expr"`
 	Label string `json:"label,omitempty"` // of a MergeObject, distinct in the binding
 }

@@ -7,14 +7,14 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/machine"
 )
 
 // Actions are the actions of one engine.
-type Actions struct{ compile.Finder }
+type Actions struct{ catalogue.Finder }
 
 // A Call is the action of a step, with the contracts of the step and of the action.
 type Call struct {

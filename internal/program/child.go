@@ -9,7 +9,7 @@ import (
 	"hash/fnv"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/machine"
@@ -39,7 +39,7 @@ type Child struct {
 // Child finds what the child run that a task asks for is started with, and checks its
 // input. prog and start are those of its parent; pinned is what was fixed when the root of
 // the tree started.
-func (c *Cache) Child(ctx context.Context, st store.Reader, actions compile.Finder, prog *Program, start *journal.Start, pinned *journal.Tree, task *machine.ChildTask) (*Child, error) {
+func (c *Cache) Child(ctx context.Context, st store.Reader, actions catalogue.Finder, prog *Program, start *journal.Start, pinned *journal.Tree, task *machine.ChildTask) (*Child, error) {
 	ch := &Child{task: task, parent: start}
 	key, err := ch.find(pinned)
 	if err != nil {
@@ -83,7 +83,7 @@ func (c *Cache) member(ctx context.Context, st store.Reader, prog *Program, key 
 
 // check checks the input of the child run and fixes its terms: its policy and the most
 // that it may use are about its share of what its root holds.
-func (ch *Child) check(actions compile.Finder) error {
+func (ch *Child) check(actions catalogue.Finder) error {
 	v, err := jsonx.Decode(ch.task.Input, journal.InlineLimits)
 	if err != nil {
 		return err

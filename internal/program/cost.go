@@ -4,7 +4,7 @@ package program
 
 import (
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile/estimate"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/ledger"
@@ -14,7 +14,7 @@ import (
 
 // Budget returns what a run of the plan may cost. It is computed once for a plan whose
 // cost does not depend on the input.
-func (p *Program) Budget(actions compile.Finder, params map[string]any, files []journal.File) *estimate.Budget {
+func (p *Program) Budget(actions catalogue.Finder, params map[string]any, files []journal.File) *estimate.Budget {
 	if b := p.fixed.Load(); b != nil {
 		return b
 	}

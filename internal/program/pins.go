@@ -4,7 +4,7 @@ package program
 
 import (
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -12,7 +12,7 @@ import (
 // Pin finds what the references of a root run stand for: pins are those of its own actions;
 // tree has the recipes and actions of the runs below it, and is nil for a plan that starts
 // no child runs.
-func (p *Program) Pin(actions compile.Finder) (pins []journal.Pin, tree *journal.Tree, err error) {
+func (p *Program) Pin(actions catalogue.Finder) (pins []journal.Pin, tree *journal.Tree, err error) {
 	if pins, err = pinsOf(actions, p.Plan()); err != nil {
 		return nil, nil, err
 	}
@@ -20,7 +20,7 @@ func (p *Program) Pin(actions compile.Finder) (pins []journal.Pin, tree *journal
 	return pins, tree, err
 }
 
-func pinsOf(actions compile.Finder, p *plan.Plan) ([]journal.Pin, error) {
+func pinsOf(actions catalogue.Finder, p *plan.Plan) ([]journal.Pin, error) {
 	pins := make([]journal.Pin, len(p.Actions))
 	for i, ref := range p.Actions {
 		a := actions.Find(ref.Name, ref.Version)
@@ -31,7 +31,7 @@ func pinsOf(actions compile.Finder, p *plan.Plan) ([]journal.Pin, error) {
 			}
 			return nil, fault.New(fault.ActionNotFound, "no action %s is registered here", name)
 		}
-		price, err := compile.Price(a)
+		price, err := catalogue.Price(a)
 		if err != nil {
 			return nil, err
 		}
@@ -40,7 +40,7 @@ func pinsOf(actions compile.Finder, p *plan.Plan) ([]journal.Pin, error) {
 	return pins, nil
 }
 
-func treeOf(actions compile.Finder, p *plan.Plan) (*journal.Tree, error) {
+func treeOf(actions catalogue.Finder, p *plan.Plan) (*journal.Tree, error) {
 	if len(p.Children) == 0 {
 		return nil, nil
 	}

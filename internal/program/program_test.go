@@ -11,6 +11,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/compile/form"
@@ -31,7 +32,7 @@ func planOf(t testing.TB, src string) *plan.Plan {
 	r, s, diags := dialect.Parse("test.yaml", []byte(src), form.Options{})
 	if r != nil && !compile.HasErrors(diags) {
 		var p *plan.Plan
-		if p, diags = compile.Compile(r, s, compile.Options{Actions: compile.NewCatalogue(noop())}); p != nil {
+		if p, diags = compile.Compile(r, s, compile.Options{Actions: catalogue.New(noop())}); p != nil {
 			return p
 		}
 	}
@@ -68,7 +69,7 @@ func TestMissingActionIsNamed(t *testing.T) {
 	for version, want := range map[string]string{"": "no action noop is registered here", "^1.0": "no action noop@^1.0 is registered here"} {
 		prog := programOf(t, "name: n\n"+oneStep)
 		prog.Plan().Actions[0].Version = version
-		if _, _, err := prog.Pin(compile.NewCatalogue()); fault.CodeOf(err) != fault.ActionNotFound || fault.Message(err) != want {
+		if _, _, err := prog.Pin(catalogue.New()); fault.CodeOf(err) != fault.ActionNotFound || fault.Message(err) != want {
 			t.Errorf("version %q: %v, want %s", version, err, want)
 		}
 	}
@@ -82,7 +83,7 @@ func TestA26_PinTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	actions := compile.NewCatalogue(noop())
+	actions := catalogue.New(noop())
 	if _, _, err := prog.Pin(actions); fault.CodeOf(err) != fault.RecipeNotFound {
 		t.Errorf("a recipe that is not registered: %v", err)
 	}
@@ -98,7 +99,7 @@ func TestA26_PinTree(t *testing.T) {
 	if a := tree.Action("noop"); a == nil || a.Version != "1.0.0" {
 		t.Errorf("the action is pinned as %+v", a)
 	}
-	if _, _, err := prog.Pin(compile.NewCatalogue()); fault.CodeOf(err) != fault.ActionNotFound {
+	if _, _, err := prog.Pin(catalogue.New()); fault.CodeOf(err) != fault.ActionNotFound {
 		t.Errorf("an action of a child run that is missing: %v", err)
 	}
 }
@@ -149,8 +150,8 @@ func TestCheckInputHidesWriteOnlyValues(t *testing.T) {
 // A run may use no more than the least of what the account, the recipe and the request say.
 func TestX157_Terms(t *testing.T) {
 	prog := programOf(t, "name: x\n"+oneStep+"creditEstimation: {strategy: fixed, fixedCredits: 5, maxCredits: 20}\n")
-	b := prog.Budget(compile.NewCatalogue(noop()), nil, nil)
-	if prog.Budget(compile.NewCatalogue(noop()), map[string]any{"n": 1}, nil) != b {
+	b := prog.Budget(catalogue.New(noop()), nil, nil)
+	if prog.Budget(catalogue.New(noop()), map[string]any{"n": 1}, nil) != b {
 		t.Error("a cost that does not depend on the input is computed again")
 	}
 	for _, tt := range []struct{ most, limit, want int64 }{{100, 0, 20}, {10, 0, 10}, {100, 7, 7}} {
@@ -204,7 +205,7 @@ func TestCache(t *testing.T) {
 // A child run gets the recipe and the actions that were pinned at the start of its root,
 // from memory or from the store.
 func TestR28_Child(t *testing.T) {
-	actions := compile.NewCatalogue(noop())
+	actions := catalogue.New(noop())
 	p := planOf(t, "name: outer\nsteps:\n  - {id: a, recipe: {ref: inner}}\n")
 	inner := planOf(t, "name: inner\nlimits: {max_depth: 2}\ninputSchema: {type: object, required: [n]}\n"+oneStep)
 	p.Registered = []plan.Registered{{Ref: p.Children[0], Name: "inner", Version: "1.2.0", Plan: inner}}
@@ -280,7 +281,7 @@ func TestCall(t *testing.T) {
 	prog := programOf(t, "name: n\n"+oneStep)
 	strict := noop()
 	strict.Output = []byte(`{"type":"object","required":["x"]}`)
-	actions, others := &Actions{compile.NewCatalogue(strict)}, &Actions{compile.NewCatalogue()}
+	actions, others := &Actions{catalogue.New(strict)}, &Actions{catalogue.New()}
 	task := &machine.Task{Pin: &journal.Pin{Name: "noop", Version: "1.0.0"}}
 	call, fail := prog.Call(actions, task)
 	if fail != nil || call.CheckInput != nil {

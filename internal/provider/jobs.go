@@ -20,7 +20,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/provider/jobapi"
@@ -73,7 +73,7 @@ func (s *service) readAPI() error {
 	case s.API != nil:
 		return fmt.Errorf("api: that of the kind %s is known", s.Kind)
 	}
-	if !compile.IsActionName(JobPrefix + s.name) {
+	if !catalogue.IsActionName(JobPrefix + s.name) {
 		return fmt.Errorf("the action of this service would be %s%.60s: want a name of up to 59 lower-case letters, digits and '-'", JobPrefix, s.name)
 	}
 	if s.InputSchema != nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/journal"
@@ -47,7 +48,7 @@ func books(t *testing.T) (dir string) {
 	}
 	act := &action.Action{Name: "noop", Version: "1.0.0", Run: func(context.Context, *action.Task) (action.Result, error) { return action.Result{}, nil }}
 	p, diags := compile.Compile(&recipe.Recipe{Head: recipe.Head{Name: "r"}, Steps: []*recipe.Step{{ID: "a", Action: &recipe.Action{Name: "noop"}}}}, nil,
-		compile.Options{Actions: compile.NewCatalogue(act)})
+		compile.Options{Actions: catalogue.New(act)})
 	if p == nil {
 		t.Fatal(diags)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
@@ -85,7 +86,7 @@ func trees(t *testing.T, st store.Store) {
 	t.Helper()
 	nothing := func(context.Context, *action.Task) (action.Result, error) { return action.Result{}, nil }
 	var calls atomic.Int64
-	catalogue := compile.NewCatalogue(
+	catalogue := catalogue.New(
 		&action.Action{Name: "paid", Version: "1.0.0", Cost: 5, Run: nothing},
 		&action.Action{Name: "flaky", Version: "1.0.0", Run: func(context.Context, *action.Task) (action.Result, error) {
 			if calls.Add(1)%2 == 1 {

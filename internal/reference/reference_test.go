@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/approval"
 	"github.com/roux-engine/roux/internal/builtin"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
@@ -59,7 +60,7 @@ func TestRecipes(t *testing.T) {
 	for _, a := range append(builtin.Actions(builtin.Config{}), approval.Action()) {
 		decls = append(decls, &a)
 	}
-	catalogue := compile.NewCatalogue(decls...)
+	catalogue := catalogue.New(decls...)
 	e, err := roux.Open(t.Context(), roux.Options{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)

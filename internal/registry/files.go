@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/compile/form"
@@ -114,7 +115,7 @@ func (f *Files) Find(name, version string) (*compile.Text, error) {
 	for _, e := range f.registered {
 		if e.name == name || e.id != "" && e.id == name {
 			named = append(named, e)
-			if !e.draft && compile.Admits(version, e.version) {
+			if !e.draft && catalogue.Admits(version, e.version) {
 				fitting = append(fitting, e)
 			}
 		}
@@ -128,13 +129,13 @@ func (f *Files) Find(name, version string) (*compile.Text, error) {
 	switch {
 	case len(fitting) == 0:
 		return nil, f.notFound(name, version, named)
-	case len(fitting) > 1 && compile.CompareVersions(fitting[0].version, fitting[1].version) == 0:
+	case len(fitting) > 1 && catalogue.CompareVersions(fitting[0].version, fitting[1].version) == 0:
 		return nil, fault.New(fault.Conflict, "two files are the recipe %q of version %s: %s and %s", name, fitting[0].version, fitting[0].file(), fitting[1].file())
 	}
 	return f.give(fitting[0].place, fitting[0].text), nil
 }
 
-func newestFirst(a, b entry) int { return compile.CompareVersions(b.version, a.version) }
+func newestFirst(a, b entry) int { return catalogue.CompareVersions(b.version, a.version) }
 
 func (f *Files) notFound(name, version string, named []entry) error {
 	var has []string

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/spell"
 	"github.com/roux-engine/roux/internal/store"
@@ -208,7 +209,7 @@ func (r *Recipes) Versions(ctx context.Context, account, ref string) ([]*Version
 		q.After = page[len(page)-1].ID
 	}
 	slices.SortFunc(list, func(a, b *Version) int {
-		return cmp.Or(compile.CompareVersions(b.Version, a.Version), strings.Compare(b.Version, a.Version))
+		return cmp.Or(catalogue.CompareVersions(b.Version, a.Version), strings.Compare(b.Version, a.Version))
 	})
 	return list, nil
 }
@@ -232,7 +233,7 @@ func (r *Recipes) Find(ctx context.Context, account, ref string) (*Version, erro
 	if err != nil {
 		return nil, err
 	}
-	fitting := slices.DeleteFunc(slices.Clone(list), func(v *Version) bool { return !compile.Admits(want, v.Version) })
+	fitting := slices.DeleteFunc(slices.Clone(list), func(v *Version) bool { return !catalogue.Admits(want, v.Version) })
 	if want == "" && len(fitting) == 0 {
 		fitting = list
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/plan"
@@ -118,7 +119,7 @@ type RecipesConfig struct {
 	Now     func() time.Time
 	NewID   func() (string, error) // with the prefix "recipe_"
 	// Actions returns the actions that the recipes of an account may call (X205).
-	Actions func(account string) compile.Actions
+	Actions func(account string) catalogue.Actions
 	// MaxSource is how many bytes a recipe may have.
 	MaxSource int64
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 	"github.com/roux-engine/roux/internal/store/sqlite"
@@ -55,7 +55,7 @@ func (s *fixture) open() {
 		Records: s, MaxSource: 1 << 20,
 		Now:     func() time.Time { return time.UnixMicro(s.clock.Add(1)) },
 		NewID:   func() (string, error) { return fmt.Sprintf("recipe_%026d", s.ids.Add(1)), nil },
-		Actions: func(string) compile.Actions { return compile.NewCatalogue() },
+		Actions: func(string) catalogue.Actions { return catalogue.New() },
 	})
 }
 

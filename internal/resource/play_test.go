@@ -15,6 +15,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
@@ -41,7 +42,7 @@ type player struct {
 func compiled(t rapid.TB, src string) *plan.Plan {
 	t.Helper()
 	anything := json.RawMessage(`{"type":"object"}`)
-	p, _, _, diags := compile.Source("recipe.yaml", []byte(src), compile.Options{Actions: compile.NewCatalogue(
+	p, _, _, diags := compile.Source("recipe.yaml", []byte(src), compile.Options{Actions: catalogue.New(
 		&action.Action{Name: "work", Version: "1.0.0", Input: anything},
 		&action.Action{Name: "once", Version: "1.0.0", Input: anything, Delivery: action.AtMostOnce},
 		&action.Action{Name: "undo", Version: "1.0.0", Input: anything},

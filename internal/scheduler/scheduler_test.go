@@ -19,7 +19,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/schedule"
@@ -120,7 +120,7 @@ func (w *world) boot() {
 	w.t.Helper()
 	var err error
 	rules := func(string) engine.AccountRules { return engine.AccountRules{Unmetered: true} }
-	actions := compile.NewCatalogue([]*action.Action{}...)
+	actions := catalogue.New([]*action.Action{}...)
 	w.e, err = engine.Open(w.t.Context(), engine.Config{Store: w.st, Actions: actions, Accounts: rules})
 	if err != nil {
 		w.t.Fatal(err)
@@ -133,10 +133,10 @@ func (w *world) boot() {
 		}
 	}
 	w.recipes = registry.NewRecipes(registry.RecipesConfig{
-		Records: &records{Store: w.st, e: w.e}, Now: time.Now, NewID: id("recipe_"), Actions: func(string) compile.Actions { return actions }, MaxSource: 1 << 20,
+		Records: &records{Store: w.st, e: w.e}, Now: time.Now, NewID: id("recipe_"), Actions: func(string) catalogue.Actions { return actions }, MaxSource: 1 << 20,
 	})
 	starter := starts.New(starts.Config{
-		Recipes: w.recipes, Files: noFiles{}, Actions: func(string) compile.Actions { return actions }, Rules: rules, Admit: func(string) error {
+		Recipes: w.recipes, Files: noFiles{}, Actions: func(string) catalogue.Actions { return actions }, Rules: rules, Admit: func(string) error {
 			if e := w.denied.Load(); e != nil {
 				return e
 			}

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/roux-engine/roux/action"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/ledger"
 )
@@ -112,7 +112,7 @@ func changesPrices(seed uint64) bool { return seed%4 == 3 }
 // pinned when it, or the root of its tree, is started (I12).
 type priceList struct{ w *World }
 
-// Find implements engine.Actions.
+// Find implements catalogue.Finder.
 func (l priceList) Find(name, version string) *action.Action {
 	c := l.w.c
 	if n := l.w.prices; n > 0 {
@@ -131,13 +131,13 @@ func (w *World) changePrices() {
 
 // drawnPrices are those to which the prices of drawn recipes change: the one list is
 // dearer, the other cheaper, and each has an action that costs nothing.
-var drawnPrices = []engine.Actions{
+var drawnPrices = []catalogue.Finder{
 	drawnAt(map[string]string{"work": "5", "undo": "0.25", "slotted": "1.1", "provided": "", "alone": "0.75"}),
 	drawnAt(map[string]string{"work": "0.5", "undo": "", "slotted": "0.000002", "provided": "0.3"}),
 }
 
 // drawnAt returns the drawn actions at these prices.
-func drawnAt(prices map[string]string) engine.Actions {
+func drawnAt(prices map[string]string) catalogue.Finder {
 	var list []*action.Action
 	for _, name := range drawnActions.Names() {
 		a := *drawnActions.Find(name, "")
@@ -146,5 +146,5 @@ func drawnAt(prices map[string]string) engine.Actions {
 		}
 		list = append(list, &a)
 	}
-	return compile.NewCatalogue(list...)
+	return catalogue.New(list...)
 }

@@ -5,7 +5,7 @@ package simulate
 import (
 	"math/rand/v2"
 
-	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -23,11 +23,11 @@ const SeedsPerCase = 32
 
 // A Case is a compiled recipe and the inputs of its runs.
 type Case struct {
-	Name    string         // for reports
-	Recipe  []byte         // the source text, for reports
-	Plan    *plan.Plan     // sealed
-	Others  []*plan.Plan   // of other recipes that users start as well, with the same input
-	Actions engine.Actions // every action the plans call; none is ever executed
+	Name    string           // for reports
+	Recipe  []byte           // the source text, for reports
+	Plan    *plan.Plan       // sealed
+	Others  []*plan.Plan     // of other recipes that users start as well, with the same input
+	Actions catalogue.Finder // every action the plans call; none is ever executed
 
 	// Pays is true when the accounts of some worlds pay, and may have too few credits.
 	Pays bool
@@ -35,7 +35,7 @@ type Case struct {
 	Scheduled bool
 	// Prices are the same actions at other prices, to which those of a world that pays
 	// change while runs go on.
-	Prices []engine.Actions
+	Prices []catalogue.Finder
 
 	Parameters map[string]any // of a start
 	Files      []File         // of a start: they exist when the run begins

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/program"
@@ -88,7 +89,7 @@ func (f fixed) Case(uint64) (*Case, error) { return f.c, nil }
 
 func fixedCase(t *testing.T, src string) fixed {
 	t.Helper()
-	acts := compile.NewCatalogue(&action.Action{Name: "work", Version: "1.0.0", Input: []byte(`{"type":"object"}`)})
+	acts := catalogue.New(&action.Action{Name: "work", Version: "1.0.0", Input: []byte(`{"type":"object"}`)})
 	p, _, _, diags := compile.Source("recipe.yaml", []byte(src), compile.Options{Actions: acts})
 	if p == nil {
 		t.Fatal(diags)

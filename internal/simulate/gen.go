@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/compile/sample"
@@ -126,9 +127,9 @@ func shapeOf(n uint64, dice *rand.Rand) sample.Shape {
 var drawnLenses = compile.NewLenses(&compile.Lens{ID: "ask", Version: "1", Template: "{{ q }} of {{ list }}"})
 
 // drawnActions differ in every property that the engine and the machine depend on.
-var drawnActions = func() *compile.Catalogue {
+var drawnActions = func() *catalogue.Catalogue {
 	anything := json.RawMessage(`{"type":"object"}`)
-	return compile.NewCatalogue(
+	return catalogue.New(
 		&action.Action{Name: "work", Version: "1.0.0", Input: anything, Cost: 2},
 		&action.Action{Name: "once", Version: "1.0.0", Input: anything, Delivery: action.AtMostOnce},
 		&action.Action{Name: "undo", Version: "1.0.0", Input: anything, Cost: 1},

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/simulate/answer"
@@ -20,7 +20,7 @@ type One struct {
 
 // NewOne returns a source for the plan of a user's recipe. The actions are those it
 // was compiled with. They are not executed; package answer makes their outputs.
-func NewOne(name string, text []byte, p *plan.Plan, actions engine.Actions, input map[string]any, files []File) *One {
+func NewOne(name string, text []byte, p *plan.Plan, actions catalogue.Finder, input map[string]any, files []File) *One {
 	c := Case{Name: name, Recipe: text, Plan: p, Actions: actions, Parameters: input, Files: files, Payloads: map[string]any{}}
 	for _, q := range family(p) {
 		for i := range q.Steps {

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/plan"
@@ -64,7 +65,7 @@ func (l library) references() (refs []string) {
 func (l library) Find(name, version string) (*compile.Text, error) {
 	var found *recipe.Recipe
 	for _, r := range l {
-		if r.Name == name && compile.Admits(version, r.Version) && (found == nil || compile.CompareVersions(found.Version, r.Version) < 0) {
+		if r.Name == name && catalogue.Admits(version, r.Version) && (found == nil || catalogue.CompareVersions(found.Version, r.Version) < 0) {
 			found = r
 		}
 	}

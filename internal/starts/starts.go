@@ -15,7 +15,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
@@ -47,7 +47,7 @@ type Config struct {
 	Files   interface {
 		Find(ctx context.Context, account, hash string) (blob.Entry, error)
 	}
-	Actions func(account string) compile.Actions
+	Actions func(account string) catalogue.Actions
 	Rules   func(account string) engine.AccountRules
 	Admit   func(account string) error // refuses an account that is disabled
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/starts"
@@ -42,14 +42,14 @@ func TestStart(t *testing.T) {
 	}
 	defer files.Close()
 	rules := func(string) engine.AccountRules { return engine.AccountRules{Unmetered: true} }
-	actions := compile.NewCatalogue([]*action.Action{}...)
+	actions := catalogue.New([]*action.Action{}...)
 	e, err := engine.Open(ctx, engine.Config{Store: st, Actions: actions, Blobs: files, Accounts: rules})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _, _ = e.Stop(context.Background()) }()
 	recipes := registry.NewRecipes(registry.RecipesConfig{
-		Records: records{st, e}, Now: time.Now, NewID: func() (string, error) { return "recipe_1", nil }, Actions: func(string) compile.Actions { return actions }, MaxSource: 1 << 20,
+		Records: records{st, e}, Now: time.Now, NewID: func() (string, error) { return "recipe_1", nil }, Actions: func(string) catalogue.Actions { return actions }, MaxSource: 1 << 20,
 	})
 	register := func(version, status string) {
 		t.Helper()
@@ -66,7 +66,7 @@ func TestStart(t *testing.T) {
 	}
 	var denied error
 	s := starts.New(starts.Config{
-		Recipes: recipes, Files: files, Actions: func(string) compile.Actions { return actions }, Rules: rules, Admit: func(string) error { return denied },
+		Recipes: recipes, Files: files, Actions: func(string) catalogue.Actions { return actions }, Rules: rules, Admit: func(string) error { return denied },
 	}, e)
 	good := starts.Request{Recipe: "work@1", Parameters: json.RawMessage(`{"n":9007199254740993}`), Files: []string{info.Hash}, Labels: map[string]string{"a": "1"}}
 	if err := s.Check(ctx, acme, &good); err != nil {

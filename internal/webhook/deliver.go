@@ -14,6 +14,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/egress"
 	"github.com/roux-engine/roux/internal/plan"
@@ -69,7 +70,7 @@ const tried = `    retryPolicy:
 
 func (h *Hooks) plan(text string) (*plan.Plan, error) {
 	a := h.Action()
-	p, _, _, diags := compile.Source(Recipe+".yaml", []byte(text), compile.Options{Actions: compile.NewCatalogue(&a)})
+	p, _, _, diags := compile.Source(Recipe+".yaml", []byte(text), compile.Options{Actions: catalogue.New(&a)})
 	if p == nil {
 		return nil, fault.Invalid(fault.InternalError, diags)
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
@@ -170,7 +171,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, dir: t.TempDir(), st: memory.New(memory.Options{}), logs: testWriter{t}, receiver: newReceiver(t)}
 	w.rules = func(account string) engine.AccountRules { return engine.AccountRules{Unmetered: true} }
 	a := w.action()
-	p, _, _, diags := compile.Source("work.yaml", []byte("name: work\nsteps:\n  - {id: act, action: {name: act}}\n"), compile.Options{Actions: compile.NewCatalogue(&a)})
+	p, _, _, diags := compile.Source("work.yaml", []byte("name: work\nsteps:\n  - {id: act, action: {name: act}}\n"), compile.Options{Actions: catalogue.New(&a)})
 	if p == nil {
 		t.Fatal(diags)
 	}
@@ -204,7 +205,7 @@ func (w *world) boot() {
 	}
 	act, deliver := w.action(), w.h.Action()
 	w.e, err = engine.Open(w.t.Context(), engine.Config{
-		Store: w.st, Actions: compile.NewCatalogue(&act, &deliver), Accounts: w.rules, Logger: slog.New(slog.NewTextHandler(w.logs, nil)),
+		Store: w.st, Actions: catalogue.New(&act, &deliver), Accounts: w.rules, Logger: slog.New(slog.NewTextHandler(w.logs, nil)),
 	})
 	if err != nil {
 		w.t.Fatal(err)

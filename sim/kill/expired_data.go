@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/compile/form"
@@ -54,7 +55,7 @@ func makeExpired(ctx context.Context, dir string, runs int) (err error) {
 		err = errors.Join(err, serr)
 	}()
 	r, sources, _ := dialect.Parse("aged.yaml", []byte(expiredRecipe), form.Options{})
-	p, diags := compile.Compile(r, sources, compile.Options{Actions: compile.NewCatalogue()})
+	p, diags := compile.Compile(r, sources, compile.Options{Actions: catalogue.New()})
 	if p == nil {
 		return fmt.Errorf("aged.yaml: %v", diags)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/dag"
 	"github.com/roux-engine/roux/internal/compile/dialect"
@@ -45,7 +46,7 @@ func golden(t *testing.T, name, got string) {
 
 func options() compile.Options {
 	text := json.RawMessage(`{"type":"object","properties":{"text":{"type":"string"}},"required":["text"],"additionalProperties":false}`)
-	return compile.Options{Actions: compile.NewCatalogue(
+	return compile.Options{Actions: catalogue.New(
 		&action.Action{Name: "echo", Version: "1.0.0", Description: "Gives its text.", Input: text, Output: text, Metadata: action.Metadata{Parallelizable: new(true)}},
 		&action.Action{Name: "call", Aliases: []string{"call_external_service"}, Version: "1.0.0", Description: "Calls a service.", Faults: []fault.Code{fault.ServiceUnavailable}},
 	)}

@@ -5,7 +5,7 @@ package estimate
 import (
 	"slices"
 
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -20,7 +20,7 @@ const enoughRuns = 3
 // middle of its durationRange, a parallel step as long as its longest branch, a condition as
 // long as its longer side, and a loop one round for as many items as it runs at a time; a
 // loop whose items are not known has one round. actions and known are those of [Of].
-func Duration(p *plan.Plan, actions compile.Finder, known Known, past []int64) (ms int64) {
+func Duration(p *plan.Plan, actions catalogue.Finder, known Known, past []int64) (ms int64) {
 	if len(past) >= enoughRuns {
 		return median(past)
 	}

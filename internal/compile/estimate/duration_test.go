@@ -8,11 +8,12 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-func timed() *compile.Catalogue {
+func timed() *catalogue.Catalogue {
 	act := func(name, least, most string) *action.Action {
 		a := &action.Action{Name: name, Version: "1.0.0", Input: json.RawMessage(`{"type":"object"}`)}
 		if most != "" {
@@ -20,7 +21,7 @@ func timed() *compile.Catalogue {
 		}
 		return a
 	}
-	return compile.NewCatalogue(act("second", "500ms", "1500ms"), act("minute", "30s", "90s"), act("unknown", "", ""))
+	return catalogue.New(act("second", "500ms", "1500ms"), act("minute", "30s", "90s"), act("unknown", "", ""))
 }
 
 // X202, X191: without three earlier runs the duration follows from what actions declare.

@@ -15,7 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/ledger"
@@ -64,7 +64,7 @@ type Budget struct {
 // Of returns what a run of p may cost and how long it may take, without running
 // anything. actions must be those that p was compiled against. Child runs count like the
 // steps of the run, if their plans were compiled with p.
-func Of(p *plan.Plan, actions compile.Finder, known Known) *Budget {
+func Of(p *plan.Plan, actions catalogue.Finder, known Known) *Budget {
 	e := &estimator{p: p, actions: actions, vars: known.vars(p), children: newChildEstimates(p), most: rootDepth(p)}
 	least := e.graph(0)
 	b := &Budget{Least: ledger.Amount(least.credits[0]).Ceil(), Most: ledger.Amount(least.credits[1]).Ceil(), LeastMS: least.ms[0], MostMS: least.ms[1], Open: e.open, Policy: "refund_unused"}
@@ -249,7 +249,7 @@ type amount struct {
 
 type estimator struct {
 	p        *plan.Plan
-	actions  compile.Finder
+	actions  catalogue.Finder
 	vars     expr.MapVars
 	open     []string
 	children *childEstimates
@@ -333,7 +333,7 @@ func (e *estimator) action(st *plan.Step) (a amount) {
 	if decl == nil {
 		return a
 	}
-	price, _ := compile.Price(decl) // a run with an unknown price does not start
+	price, _ := catalogue.Price(decl) // a run with an unknown price does not start
 	cost := int64(ledger.Whole(decl.Cost).Plus(price))
 	a.credits = interval{cost, cost}
 	if r := decl.Metadata.DurationRange; r != nil {

@@ -10,20 +10,21 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/compile/form"
 )
 
 // priced returns actions with different costs and durations.
-func priced() *compile.Catalogue {
+func priced() *catalogue.Catalogue {
 	one := func(name string, cost int64, least, most string) *action.Action {
 		return &action.Action{Name: name, Version: "1.0.0", Cost: cost, Metadata: action.Metadata{
 			DurationRange: &action.DurationRange{Min: least, Max: most}}}
 	}
 	cents := one("cents", 0, "1s", "1s")
 	cents.Price = "0.3"
-	return compile.NewCatalogue(cents, one("cheap", 1, "1s", "2s"), one("dear", 10, "10s", "1m"), one("file-inspect", 1, "1ms", "1s"))
+	return catalogue.New(cents, one("cheap", 1, "1s", "2s"), one("dear", 10, "10s", "1m"), one("file-inspect", 1, "1ms", "1s"))
 }
 
 // X202: durations are those of the longest chain by the actions' durationRange; credits
@@ -236,7 +237,7 @@ func (f textFiles) Find(name, version string) (*compile.Text, error) {
 		case !strings.HasPrefix(file, "registry/"):
 		case r == nil && strings.Contains(text, "name: "+name+"\n"):
 			return &compile.Text{File: file, Data: []byte(text)}, nil
-		case r != nil && r.Name == name && compile.Admits(version, r.Version) && (best == nil || compile.CompareVersions(r.Version, newest) > 0):
+		case r != nil && r.Name == name && catalogue.Admits(version, r.Version) && (best == nil || catalogue.CompareVersions(r.Version, newest) > 0):
 			best, newest = &compile.Text{File: file, Data: []byte(text)}, r.Version
 		}
 	}

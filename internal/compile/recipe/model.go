@@ -114,9 +114,9 @@ type Common struct {
 // A Binding gives an input its value: that of an expression, or those of several as one (X65). In a text,
 // an expression alone is short for Expression.
 type Binding struct {
-	Expression string    `json:"expression,omitempty"` // CEL
-	From       []*Merged `json:"from,omitempty"`
-	Merge      string    `json:"merge,omitempty"` // of From: last_write_wins (default) | concat | array | json_object
+	Expression string  `json:"expression,omitempty"` // CEL
+	From       []*Part `json:"from,omitempty"`
+	Merge      string  `json:"merge,omitempty"` // of From: last_write_wins (default) | concat | array | json_object
 }
 
 // MarshalJSON writes the short form where there is one.
@@ -138,8 +138,8 @@ func (b *Binding) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*binding)(b))
 }
 
-// A Merged is one of the values of a Binding. In a text, an expression alone is short for Expression.
-type Merged struct {
+// A Part is one of the values of a Binding. In a text, an expression alone is short for Expression.
+type Part struct {
 	Expression string `json:"expression"`      // CEL
 	Label      string `json:"label,omitempty"` // its name in a json_object (X69); default the first step that it names
 }

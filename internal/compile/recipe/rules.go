@@ -99,8 +99,8 @@ var rules = map[string]form.Rule{
 	"Binding.from":       {Doc: "The values that are merged, in this order.", Def: "none", Item: &form.Rule{Short: "expression"}, MinItems: 1, Example: []any{"draft.text", m{"expression": "review.text", "label": "review"}}},
 	"Binding.merge":      {Doc: "How values become one: the last of them, their texts with an empty line between, the JSON of a list, or the JSON of an object with their labels.", Def: "last_write_wins", Enum: Merges, Example: "concat"},
 
-	"Merged.expression": {Doc: "CEL expression for the value.", Required: true, Pattern: form.Text, Example: "draft.text"},
-	"Merged.label":      {Doc: "Name of the value in a json_object.", Def: "the step or name that the expression begins with", Pattern: form.Text, Example: "draft"},
+	"Part.expression": {Doc: "CEL expression for the value.", Required: true, Pattern: form.Text, Example: "draft.text"},
+	"Part.label":      {Doc: "Name of the value in a json_object.", Def: "the step or name that the expression begins with", Pattern: form.Text, Example: "draft"},
 
 	"Action.name":       {Doc: "Name of the action.", Required: true, Pattern: form.Text, Example: "file-inspect"},
 	"Action.version":    {Doc: "Version or range of versions.", Def: "the active version", Pattern: versionPattern, Example: "1.0.0"},
@@ -238,7 +238,7 @@ var objectNouns = map[string]string{
 	"Step":             "a step",
 	"Action":           "an action reference",
 	"Binding":          "a binding",
-	"Merged":           "a merged value",
+	"Part":             "a part",
 	"Lens":             "a lens reference",
 	"Condition":        "a condition",
 	"Parallel":         "a parallel block",

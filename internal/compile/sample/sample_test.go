@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/compile/sample"
@@ -31,9 +32,9 @@ func shape(seed uint64) sample.Shape {
 	return s
 }
 
-func actions() *compile.Catalogue {
+func actions() *catalogue.Catalogue {
 	anything := json.RawMessage(`{"type":"object"}`)
-	return compile.NewCatalogue(
+	return catalogue.New(
 		&action.Action{Name: "work", Version: "1.0.0", Input: anything},
 		&action.Action{Name: "once", Version: "1.0.0", Input: anything, Delivery: action.AtMostOnce},
 		&action.Action{Name: "undo", Version: "1.0.0", Input: anything},

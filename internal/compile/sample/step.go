@@ -150,7 +150,7 @@ func (g *generator) binding() recipe.Binding {
 	if g.n%3 != 0 || last < 0 { // no die; see cache
 		return b
 	}
-	b.From, b.Expression = []*recipe.Merged{{Expression: b.Expression}, {Expression: "[" + g.inScope[last] + "]"}, {Expression: "input.list", Label: "list"}}, ""
+	b.From, b.Expression = []*recipe.Part{{Expression: b.Expression}, {Expression: "[" + g.inScope[last] + "]"}, {Expression: "input.list", Label: "list"}}, ""
 	b.Merge = append(recipe.Merges, "")[g.n/3%5]
 	return b
 }

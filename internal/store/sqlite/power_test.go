@@ -23,6 +23,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/compile/form"
@@ -48,7 +49,7 @@ func (h *hands) time() time.Time      { return h.began.Add(time.Duration(h.ahead
 func (h *hands) pass(d time.Duration) { h.ahead.Add(int64(d)) }
 
 type shapeSet struct {
-	actions engine.Actions
+	actions catalogue.Finder
 	plans   []*plan.Plan
 	keyed   *plan.Plan
 }
@@ -76,7 +77,7 @@ var shapes = sync.OnceValue(func() *shapeSet {
 		}
 		return action.Result{Output: int64(task.Attempt)}, nil
 	}}
-	all := compile.NewCatalogue(noop, big, file, flaky)
+	all := catalogue.New(noop, big, file, flaky)
 	s := &shapeSet{actions: all}
 	compiled := func(src string) *plan.Plan {
 		r, source, diags := dialect.Parse("shape.yaml", []byte(src), form.Options{})

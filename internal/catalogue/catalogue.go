@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package compile
+// Package catalogue is what actions there are, and which of them a name and a version mean.
+//
+// It decides what a range of versions admits, which of two versions is newer, what an action costs at
+// least, and what a recipe looks like that only calls one. It never decides who may call what, and runs
+// nothing.
+package catalogue
 
 import (
 	"cmp"
@@ -39,9 +44,9 @@ type Catalogue struct {
 	names  []string
 }
 
-// NewCatalogue returns a catalogue of the declarations. If two have the same name
+// New returns a catalogue of the declarations. If two have the same name
 // and version, the later one wins.
-func NewCatalogue(decls ...*action.Action) *Catalogue {
+func New(decls ...*action.Action) *Catalogue {
 	c := &Catalogue{byName: map[string][]*action.Action{}, alias: map[string]string{}}
 	for _, d := range decls {
 		had := c.byName[d.Name]
