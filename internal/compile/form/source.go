@@ -88,8 +88,17 @@ func (s *Source) Alias(model, text string) {
 	s.places[model], s.models[text] = text, model
 }
 
-// Pointer returns where in the text something is that the model has at a pointer.
-func (s *Source) Pointer(model string) string { return translate(s.places, model) }
+// Pointer returns where in the text something is that the model has at a pointer. A field of an object for
+// which a text is short is where the text is.
+func (s *Source) Pointer(model string) string {
+	p := translate(s.places, model)
+	if at := strings.LastIndexByte(p, '/'); at >= 0 && s.tree != nil {
+		if n := s.tree.Find(p[:at]); n != nil && n.Kind == jsonx.String {
+			return p[:at]
+		}
+	}
+	return p
+}
 
 // ModelPointer returns where the model has what is at a pointer of the text.
 func (s *Source) ModelPointer(text string) string {
