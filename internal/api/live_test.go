@@ -24,7 +24,7 @@ import (
 	"github.com/roux-engine/roux/internal/sse"
 )
 
-const chats = `{"name":"chats","version":"1.0.0","steps":[{"id":"say","action":{"name":"chat"}}]}`
+const chats = `{"name":"chats","version":"1.0.0","steps":[{"id":"watched","wait":{"signal":"watched"}},{"id":"say","action":{"name":"chat"}}]}`
 
 // X181: what an action streams after its first piece is joined before it is an event, and reaches a
 // watcher while the action runs. A reader who comes later gets fewer frames, or each event with coalesce=0.
@@ -39,13 +39,18 @@ func TestX181_LiveDeltas(t *testing.T) {
 			text := ""
 			first = nil
 			s.events(dev, run, query, func(e event) bool {
+				if e.name == "node.waiting" && after != nil { // the action begins when somebody watches
+					s.call(dev, "POST", "/v1/recipe-executions/"+run+"/signal", `{"name":"watched"}`).want(200)
+				}
 				if payload, _ := e.data["payload"].(map[string]any); e.name == "node.stream.delta" {
 					frames = append(frames, fmt.Sprint(payload["deltaIndex"], payload["text"]))
 					text += fmt.Sprint(payload["text"])
 					if first == nil {
 						first = payload["firstDeltaIndex"]
 					}
-					after(text)
+					if after != nil {
+						after(text)
+					}
 				}
 				return true
 			})
@@ -60,10 +65,10 @@ func TestX181_LiveDeltas(t *testing.T) {
 		if len(live) < 3 || len(live) > 4 || live[0] != "0once " || live[1] != "1upon " {
 			t.Errorf("%s: live %q", query, live)
 		}
-		if later := read("", func(string) {}); len(later) != 1 || first != float64(0) || later[0] != fmt.Sprint(len(live)-1, "once upon a time") {
+		if later := read("", nil); len(later) != 1 || first != float64(0) || later[0] != fmt.Sprint(len(live)-1, "once upon a time") {
 			t.Errorf("later %q", later)
 		}
-		if later := read("?coalesce=0", func(string) {}); !slices.Equal(later, live) {
+		if later := read("?coalesce=0", nil); !slices.Equal(later, live) {
 			t.Errorf("coalesce=0: later %q, live %q", later, live)
 		}
 	}
