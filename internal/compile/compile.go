@@ -100,6 +100,7 @@ func Compile(r *recipe.Recipe, src *recipe.Source, opt Options) (*plan.Plan, []f
 
 // run compiles the recipe and returns its plan, or nil when there are errors.
 func (c *compiler) run() *plan.Plan {
+	c.diags = append(c.diags, c.r.Problems...)
 	c.flatten()
 	c.assignIDs()
 	c.settings()

@@ -6,6 +6,7 @@ package dialect
 
 import (
 	"github.com/roux-engine/roux/internal/compile/dag"
+	"github.com/roux-engine/roux/internal/compile/flow"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 )
 
@@ -14,4 +15,9 @@ var all = []*Dialect{recipes, {
 	What:   "a recipe in the dag dialect: nodes and what they depend on",
 	decode: dag.Decode,
 	encode: func(r *recipe.Recipe, written bool) (any, error) { return dag.Encode(r, written) },
+}, {
+	Name: "flow", Form: flow.Form,
+	What:   "a recipe in the flow dialect: nodes and the edges between them",
+	decode: flow.Decode,
+	encode: func(r *recipe.Recipe, _ bool) (any, error) { return flow.Encode(r) },
 }}

@@ -14,15 +14,15 @@ import (
 // not reported as unknown fields.
 func TestX13_OtherDialectsAreNotAvailable(t *testing.T) {
 	for _, text := range []string{
-		"workflow: {name: x, steps: []}", "nodes: []\nedges: []", "dialect: pipeline", "dialect: flow", `{"plan_definition": {"edges": []}}`,
-		"name: x\nsteps: [{recipe: {inline: {edges: []}}}]",
+		"workflow: {name: x, steps: []}", "dialect: pipeline", `{"plan_definition": {"workflow": []}}`,
+		"name: x\nsteps: [{recipe: {inline: {workflow: []}}}]",
 	} {
 		_, _, diags := Parse("", []byte(text), form.Options{})
 		if len(diags) != 1 || diags[0].Code != fault.NotAvailable || !strings.Contains(diags[0].Msg, "does not read") || diags[0].Pos.Line == 0 {
 			t.Errorf("%s: %v, want one NOT_AVAILABLE", text, diags)
 		}
 	}
-	if _, _, diags := Parse("", []byte(`{"plan_definition": {"edges": []}}`), form.Options{}); diags[0].Pointer != "/plan_definition/edges" {
+	if _, _, diags := Parse("", []byte(`{"plan_definition": {"workflow": []}}`), form.Options{}); diags[0].Pointer != "/plan_definition/workflow" {
 		t.Errorf("%+v", diags)
 	}
 }

@@ -56,6 +56,16 @@ func (d *Decoder) Add(pos jsonx.Pos, rule, msg, hint string) {
 	d.report(fault.RecipeInvalid, pos, rule, msg, hint)
 }
 
+// Below returns a problem of how the parts of a document fit together, at a JSON pointer relative to n, which is
+// being decoded. Texts that have one have the right form, so it is none of the decoder's.
+func (d *Decoder) Below(n *jsonx.Node, pointer, rule, msg, hint string) fault.Diagnostic {
+	pos := n.Pos
+	if at := n.Find(pointer); at != nil {
+		pos = at.Pos
+	}
+	return fault.Diagnostic{Code: fault.RecipeInvalid, Rule: rule, Msg: msg, Hint: hint, Pos: place(d.file, pos), Pointer: d.path.Pointer() + pointer}
+}
+
 func (d *Decoder) report(code fault.Code, pos jsonx.Pos, rule, msg, hint string) {
 	if len(d.diags) < maxKept {
 		d.diags = append(d.diags, fault.Diagnostic{
@@ -101,7 +111,7 @@ func (d *Decoder) sourceText(n *jsonx.Node) string {
 }
 
 func (d *Decoder) decode(n *jsonx.Node, s *shape, v reflect.Value) {
-	if n.Kind == jsonx.Refused {
+	if n.Kind == jsonx.Refused || n.Kind == jsonx.Null && s.rule.Null {
 		return
 	}
 	if v.Kind() == reflect.Pointer {

@@ -52,6 +52,7 @@ type Rule struct {
 	Min, Max *float64
 	MinItems int
 	Shape    RawShape // of a json.RawMessage
+	Null     bool     // null stands for a field that is not given
 	Short    string   // of an object: a text stands for an object with only this field
 	Toggle   bool     // of an object: true stands for an object without fields, false for none
 	Document bool     // of an object: it is a document of its own, which may have another form

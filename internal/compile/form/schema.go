@@ -190,6 +190,9 @@ func (d describer) schema(s *shape) map[string]any {
 			m = map[string]any{"anyOf": []any{map[string]any{"type": "boolean"}, m}}
 		}
 	}
+	if s.rule.Null {
+		m["type"] = []any{m["type"], "null"} // of a text: the others refuse null
+	}
 	if s.rule.Doc != "" {
 		m["description"] = s.rule.described()
 	}
