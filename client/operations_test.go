@@ -78,6 +78,18 @@ var operations = map[string]func(context.Context, *client.Client) error{
 		return ignored(err)
 	},
 
+	"lenses-list":     func(ctx context.Context, c *client.Client) error { return drain(c.Lenses.List(ctx)) },
+	"lenses-get":      func(ctx context.Context, c *client.Client) error { return last(c.Lenses.Get(ctx, "x", "1")) },
+	"lenses-versions": func(ctx context.Context, c *client.Client) error { return drain(c.Lenses.Versions(ctx, "x")) },
+	"lenses-put": func(ctx context.Context, c *client.Client) error {
+		_, _, err := c.Lenses.Put(ctx, "x", client.NewLens{Template: "y", Revision: 1})
+		return err
+	},
+	"lenses-current": func(ctx context.Context, c *client.Client) error {
+		return last(c.Lenses.SetCurrent(ctx, "x", "1", 1))
+	},
+	"lenses-delete": func(ctx context.Context, c *client.Client) error { return c.Lenses.Delete(ctx, "x") },
+
 	"recipes-create": func(ctx context.Context, c *client.Client) error {
 		_, _, err := c.Recipes.Create(ctx, []byte("x"))
 		return err
@@ -411,6 +423,7 @@ var schemas = map[string]any{
 	"ExternalJob": client.ExternalJob{}, "JobPoll": client.JobPoll{}, "JobDelivery": client.JobDelivery{},
 	"ApprovalResource": client.Approval{}, "ApprovalAnswer": client.ApprovalAnswer{}, "ApprovalDefault": client.ApprovalDefault{}, "ApprovalLink": client.ApprovalLink{}, "NewApprovalAnswer": client.Decision{}, "NewApprovalLink": client.NewApprovalLink{},
 	"NewSchedule": client.NewSchedule{}, "ScheduleResource": client.Schedule{}, "ScheduleFiring": client.ScheduleFiring{}, "ScheduleTime": client.ScheduleTime{},
+	"LensResource": client.Lens{}, "LensContracts": client.LensContracts{}, "NewLens": client.NewLens{},
 	"LeaseRequest": client.LeaseRequest{}, "WorkerTask": client.WorkerTask{}, "WorkerReport": client.WorkerReport{}, "WorkerResult": client.WorkerResult{}, "WorkerFailure": client.WorkerFailure{}, "WorkerJob": client.WorkerJob{},
 	"WorkerOutcome": client.WorkerOutcome{},
 	"Workflow":      client.Workflow{}, "WorkflowNode": client.WorkflowNode{}, "WorkflowTrigger": client.WorkflowTrigger{}, "WorkflowTriggered": client.WorkflowTriggered{}, "WorkflowResults": client.WorkflowResults{},
@@ -432,7 +445,7 @@ var unread = map[string]string{
 }
 
 // aside are schemas that are no types of the client.
-var aside = regexp.MustCompile(`^(Page.*|Health|Metadata|TypeDefinition|BranchCondition|DurationRange|DeprecateInBody|VoidInBody|RotateKeyInBody|SetSecretInBody|RunHeads|CreditState|Adjustment|BackupInBody|WorkerTasks|WorkerHeartbeat|EndedLeases|WorkerResults|WorkerOutcomes|TriggerReceived)$`)
+var aside = regexp.MustCompile(`^(Page.*|Health|Metadata|TypeDefinition|BranchCondition|DurationRange|DeprecateInBody|VoidInBody|RotateKeyInBody|SetSecretInBody|RunHeads|CreditState|Adjustment|BackupInBody|WorkerTasks|WorkerHeartbeat|EndedLeases|WorkerResults|WorkerOutcomes|TriggerReceived|CurrentLens)$`)
 
 // Every field of the server's answers and requests is one of the client's types.
 func TestEveryFieldIsKnown(t *testing.T) {

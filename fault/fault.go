@@ -51,7 +51,7 @@ type Error struct {
 // A Quota is a limit of an account, other than of its credits, that a request would exceed.
 type Quota struct {
 	// Name is what is limited: "live_runs", "storage_bytes", "requests", "keys", "recipes",
-	// "versions", "webhooks" or "bulks".
+	// "versions", "lenses", "webhooks" or "bulks".
 	Name  string `json:"quota"`
 	Used  int64  `json:"used"`
 	Limit int64  `json:"limit"`

@@ -13,6 +13,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ import (
 	"github.com/roux-engine/roux/internal/docpage"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/inbound"
+	"github.com/roux-engine/roux/internal/lenses"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/rest"
@@ -125,17 +127,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Rate == 0 {
-		cfg.Rate = 200
-	}
+	cfg.Rate, cfg.Burst, cfg.Streams = cmp.Or(cfg.Rate, 200), cmp.Or(cfg.Burst, 400), cmp.Or(cfg.Streams, defaultStreams)
 	if cfg.Take == nil {
 		cfg.Take = func() (func(account, run string), error) { return func(string, string) {}, nil }
-	}
-	if cfg.Burst == 0 {
-		cfg.Burst = 400
-	}
-	if cfg.Streams == 0 {
-		cfg.Streams = defaultStreams
 	}
 	s := &Server{cfg: cfg, open: newStreamCounts(cfg.Streams), views: newViews(), times: streamTimes, durations: newDurations(), reads: rest.NewPatientLimit(maxReads, longestRead)}
 	s.rest = rest.New(rest.Config{
@@ -181,6 +175,7 @@ func (s *Server) routes() {
 	triggers.RegisterProviders(s.rest, s.cfg.Node.Jobs)
 	triggers.RegisterCache(s.rest, s.cfg.Node.Engine.Cache)
 	workers.Register(s.rest, s.cfg.Node.Workers)
+	lenses.Register(s.rest, s.cfg.Recipes.Lenses())
 	workflows.Register(s.rest, workflows.Config{Recipes: s.cfg.Recipes, Schedules: s.cfg.Schedules, Engine: s.cfg.Node.Engine, Runs: s.cfg.Node.Store, Show: s.whole}, recipeTypes)
 	approvals.Register(s.rest, s.cfg.Node.Approvals, s.cfg.Actions.Address)
 	s.healthRoutes()

@@ -24,6 +24,7 @@ var groups = map[string]string{
 	"files":      "Files of the account, by the hash of their content.",
 	"jobs":       "Runs in the words of jobs, with their graphs.",
 	"keys":       "The keys of the account, their scopes and spending limits.",
+	"lenses":     "Prompt templates that steps name, and their versions.",
 	"recipes":    "Registered recipes and their versions.",
 	"schedules":  "Times at which recipes are started.",
 	"providers":  "What services report about the jobs that steps wait for.",

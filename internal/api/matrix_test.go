@@ -50,6 +50,7 @@ func (s *server) own(account string, token string) resources {
 	hook := s.call(token, "POST", "/v1/webhooks", refusedHook).want(201).text("id")
 	delivery := s.call(token, "POST", "/v1/webhooks/"+hook+"/test", nil).want(202).text("id")
 	return resources{
+		"lenses":    s.call(token, "PUT", "/v1/lenses/of-"+account, `{"template":"x"}`).want(201).text("id"),
 		"approvals": s.asked(token), "token": strings.Repeat("A", 43),
 		"triggers":  s.call(token, "POST", "/v1/triggers", `{"name":"of-`+account+`","recipe":"waits","signature":{"scheme":"hmac","secret":"hook"}}`).want(201).text("id"),
 		"schedules": s.call(token, "POST", "/v1/schedules", `{"name":"of-`+account+`","recipe":"waits","cron":"@yearly"}`).want(201).text("id"),
@@ -91,6 +92,10 @@ func bodyFor(o *operation) any {
 		return `{"decision":"approved"}`
 	case o.ID == "approvals-link":
 		return `{"for":"zoe"}`
+	case o.ID == "lenses-put":
+		return `{"template":"another"}`
+	case o.ID == "lenses-current":
+		return `{"version":"1"}`
 	case o.ID == "webhooks-create":
 		return refusedHook
 	case o.ID == "triggers-create":
@@ -129,7 +134,7 @@ func alike(a answer, sent resources) string {
 	delete(fields, "instance")
 	delete(fields, "requestId")
 	text := fmt.Sprint(a.status, fields)
-	for _, name := range []string{"executions", "recipes", "hash", "keys", "bulk", "schedules", "triggers", "webhooks", "delivery", "approvals"} {
+	for _, name := range []string{"executions", "recipes", "hash", "keys", "bulk", "schedules", "triggers", "webhooks", "delivery", "approvals", "lenses"} {
 		text = strings.ReplaceAll(text, sent[name], name)
 	}
 	return text
@@ -144,11 +149,11 @@ func TestA01_AccountMatrix(t *testing.T) {
 	missing := resources{
 		"recipes": "no-such-recipe", "executions": "run_00000000000000000000000000", "jobs": "run_00000000000000000000000000", "workflows": "run_00000000000000000000000000",
 		"hash": "sha256_" + strings.Repeat("0", 64), "keys": "key_00000000000000000000000000",
-		"bulk": "bulk_00000000000000000000000000", "schedules": "sched_00000000000000000000000000", "triggers": "trig_00000000000000000000000000", "approvals": "apr_00000000000000000000000000", "webhooks": "hook_00000000000000000000000000", "delivery": "run_00000000000000000000000000",
+		"lenses": "no-such-lens", "bulk": "bulk_00000000000000000000000000", "schedules": "sched_00000000000000000000000000", "triggers": "trig_00000000000000000000000000", "approvals": "apr_00000000000000000000000000", "webhooks": "hook_00000000000000000000000000", "delivery": "run_00000000000000000000000000",
 	}
 	n := 0
 	for _, o := range document().operations {
-		if !ofAccount(o) || o.ID == "executions-release" || o.ID == "executions-continue" {
+		if !ofAccount(o) || o.ID == "executions-release" || o.ID == "executions-continue" || o.ID == "lenses-put" /* which makes one of the account's own */ {
 			continue
 		}
 		n++
@@ -172,7 +177,8 @@ func TestA01_AccountMatrix(t *testing.T) {
 	s.call(acme, "GET", "/v1/recipes/waits", nil).want(200)
 	s.call(acme, "GET", "/v1/files/"+theirs["hash"], nil).want(200)
 	s.call(acme, "GET", "/v1/webhooks/"+theirs["webhooks"], nil).want(200)
-	for _, list := range []string{"/v1/approvals", "/v1/webhooks", "/v1/schedules", "/v1/triggers", "/v1/bulk", "/v1/recipes", "/v1/recipe-executions", "/v1/files", "/v1/credits/entries", "/v1/credits/lots"} {
+	s.call(acme, "GET", "/v1/lenses/"+theirs["lenses"], nil).want(200)
+	for _, list := range []string{"/v1/lenses", "/v1/approvals", "/v1/webhooks", "/v1/schedules", "/v1/triggers", "/v1/bulk", "/v1/recipes", "/v1/recipe-executions", "/v1/files", "/v1/credits/entries", "/v1/credits/lots"} {
 		if got := s.call(rival, "GET", list, nil).want(200); len(got.get("data").([]any)) != 0 {
 			t.Errorf("%s shows what belongs to others: %s", list, got.body)
 		}

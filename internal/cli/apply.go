@@ -7,8 +7,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -19,9 +17,9 @@ import (
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/config"
+	"github.com/roux-engine/roux/internal/lens"
 	"github.com/roux-engine/roux/internal/linediff"
 	"github.com/roux-engine/roux/internal/registry"
-	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -33,10 +31,10 @@ func (a *app) applyCommand() *cobra.Command {
 	dry := false
 	cmd := &cobra.Command{
 		Use:   "apply FILE|DIR…",
-		Short: "Register recipes, so that they can be executed by name",
+		Short: "Register recipes and lenses, so that they can be used by name",
 		Long: "Register the recipes in files, and in all files of directories. All are checked first, and nothing is registered as long as one is invalid. " +
 			"A text that is registered already is left alone, and a version that never ran is replaced. One that has run with another text never changes: give the new text another version. " +
-			"Recipes that name one another are registered in an order that works.",
+			"Lenses, also those in the directory lenses of a directory, are put before the recipes that name them. Recipes that name one another are registered in an order that works.",
 		Example: `roux apply recipes
 roux apply recipe.yaml --dry-run
 roux apply recipes --server https://roux.example.org
@@ -71,7 +69,8 @@ const (
 // An applied is what came of a file, or with --dry-run what would come of it.
 type applied struct {
 	File        string             `json:"file"`
-	Name        string             `json:"name,omitempty"`
+	Kind        string             `json:"kind,omitempty"` // lens; "" = a recipe
+	Name        string             `json:"name,omitempty"` // of a lens its id
 	Version     string             `json:"version,omitempty"`
 	Outcome     string             `json:"outcome"`
 	DryRun      bool               `json:"dryRun,omitempty"`
@@ -86,10 +85,11 @@ type applyFile struct {
 	applied
 	text     []byte
 	source   *recipe.Source
-	revision uint64 // of the version that is registered
-	waits    bool   // it names recipes that are not registered yet
-	done     bool   // it is registered
-	err      error  // why it was refused
+	lens     *lens.Document // nil = it is a recipe, or invalid
+	revision uint64         // of the version that is registered
+	waits    bool           // it names recipes that are not registered yet
+	done     bool           // it is registered
+	err      error          // why it was refused
 }
 
 // An applier registers the recipes in files.
@@ -104,25 +104,16 @@ type applier struct {
 func (ap *applier) collect(args []string) error {
 	seen := map[string]bool{}
 	for _, arg := range args {
-		paths := []string{arg}
-		if info, err := os.Stat(arg); err == nil && info.IsDir() && arg != "-" {
-			names, err := userfile.ListWithin(arg, maxApplied, ".yaml", ".yml", ".json")
-			if err != nil {
-				return fault.Wrap(fault.RecipeNotFound, err, "the recipes in %s cannot be read: %v", arg, err)
-			}
-			paths = nil
-			for _, name := range names {
-				if filepath.Base(name) != config.ProjectFile {
-					paths = append(paths, filepath.Join(arg, filepath.FromSlash(name)))
-				}
-			}
+		paths, err := applyPaths(arg)
+		if err != nil {
+			return err
 		}
 		for _, path := range paths {
 			text, name, err := readSource(path, ap.stdin, ap.limit)
 			if err != nil {
 				return err
 			}
-			if _, is := registry.RecipeIn(name, text, ap.limit); !is && path != arg || seen[name] {
+			if _, is := registry.RecipeIn(name, text, ap.limit); !is && !lens.Is(name, text) && path != arg || seen[name] {
 				continue // a directory may hold other files
 			}
 			seen[name] = true
@@ -162,6 +153,10 @@ func (ap *applier) run(ctx context.Context) error {
 func (ap *applier) parse() error {
 	names := map[string]*applyFile{}
 	for _, f := range ap.files {
+		if lens.Is(f.File, f.text) {
+			f.parseLens()
+			continue
+		}
 		r, src, diags := dialect.Parse(f.File, f.text, form.Options{MaxBytes: int(ap.limit)})
 		f.source = src
 		if r == nil {
@@ -186,6 +181,12 @@ func (ap *applier) parse() error {
 // of each. One that names recipes which are not registered yet waits for the others.
 func (ap *applier) check(ctx context.Context, c *client.Client) error {
 	for _, f := range ap.files {
+		if f.lens != nil {
+			if err := f.compareLens(ctx, c); err != nil {
+				return err
+			}
+			continue
+		}
 		v, err := c.Recipes.Named(f.Name).Check(ctx, f.text)
 		if err != nil {
 			return err
@@ -214,10 +215,10 @@ func (f *applyFile) diagnostics(v *client.Validation) (list []fault.Diagnostic) 
 	return list
 }
 
-// onlyUnknown reports whether all errors are recipes that are not registered.
+// onlyUnknown reports whether all errors are recipes and lenses that are not registered.
 func onlyUnknown(diags []fault.Diagnostic) bool {
 	return !slices.ContainsFunc(diags, func(d fault.Diagnostic) bool {
-		return d.Severity == fault.SeverityError && d.Code != fault.RecipeNotFound
+		return d.Severity == fault.SeverityError && d.Code != fault.RecipeNotFound && d.Code != fault.LensNotFound
 	})
 }
 
@@ -255,10 +256,13 @@ func (f *applyFile) compare(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// registerAll registers the texts that are not. It begins again as long as something was
+// registerAll registers the texts that are not, lenses first. It begins again as long as something was
 // registered, because recipes may name others.
 func (ap *applier) registerAll(ctx context.Context, c *client.Client) error {
-	open := slices.DeleteFunc(slices.Clone(ap.files), func(f *applyFile) bool { return f.Outcome == applyUnchanged })
+	if err := ap.putLenses(ctx, c); err != nil {
+		return err
+	}
+	open := slices.DeleteFunc(slices.Clone(ap.files), func(f *applyFile) bool { return f.Outcome == applyUnchanged || f.lens != nil })
 	for len(open) > 0 {
 		before := len(open)
 		var left []*applyFile
@@ -343,7 +347,7 @@ func (ap *applier) print() {
 		if f.err != nil {
 			ap.screen.Print(ap.screen.Paint("error", "error:") + " " + view.OneLine(f.Message) + "\n  " + fault.RemedyOf(f.err) + "\n")
 		}
-		name, outcome := f.Name, list[i].Outcome
+		name, outcome := view.Join(" ", f.Kind, f.Name), list[i].Outcome
 		if f.Version != "" {
 			name += "@" + f.Version
 		}

@@ -227,7 +227,7 @@ func (a *app) addGroups(root *cobra.Command) {
 		{"to look at runs", slices.Concat([]*cobra.Command{a.runsCommand()}, a.traceCommands(), a.graphCommands(), []*cobra.Command{a.explainCommand(), a.eventsCommand(),
 			a.logsCommand()}, a.feedCommands(), a.diffCommands(), a.replayCommands())},
 		{"to pay for runs", a.creditsCommands()},
-		{"to serve others", slices.Concat([]*cobra.Command{a.serveCommand()}, a.devCommands(), []*cobra.Command{a.applyCommand(), a.recipesCommand(), a.keysCommand()}, a.outsideCommands(), []*cobra.Command{a.workerCommand()}, a.topCommands(), a.trialCommands())},
+		{"to serve others", slices.Concat([]*cobra.Command{a.serveCommand()}, a.devCommands(), []*cobra.Command{a.applyCommand(), a.recipesCommand()}, a.lensCommands(), []*cobra.Command{a.keysCommand()}, a.outsideCommands(), []*cobra.Command{a.workerCommand()}, a.topCommands(), a.trialCommands())},
 		{"to keep and share", slices.Concat([]*cobra.Command{a.filesCommand()}, a.cacheCommands(), []*cobra.Command{a.secretsCommand()}, a.exportCommands(), a.importCommands(), []*cobra.Command{a.backupCommand(), a.restoreCommand()})},
 		{"this machine", []*cobra.Command{a.doctorCommand(), a.configCommand(), a.profilesCommand(), a.versionCommand()}},
 	} {

@@ -38,15 +38,26 @@ type compiled struct {
 // compileFile reads and compiles a recipe. When the recipe is invalid, it returns
 // an error and a compiled with the source and all diagnostics.
 func (a *app) compileFile(path string, limit int64) (*compiled, error) {
-	if limit < 1 || limit > maxSource {
-		return nil, fault.New(fault.Usage, "--max-source %d: want 1 byte to 16MiB", limit)
-	}
-	text, name, err := readSource(path, a.stdin, limit)
+	text, name, err := a.readLimited(path, limit)
 	if err != nil {
 		return nil, err
 	}
+	return a.compileText(name, text, limit)
+}
+
+// readLimited reads a file with the limit that --max-source has set.
+func (a *app) readLimited(path string, limit int64) (text []byte, name string, err error) {
+	if limit < 1 || limit > maxSource {
+		return nil, "", fault.New(fault.Usage, "--max-source %d: want 1 byte to 16MiB", limit)
+	}
+	return readSource(path, a.stdin, limit)
+}
+
+// compileText is compileFile for a text that has been read.
+func (a *app) compileText(name string, text []byte, limit int64) (*compiled, error) {
 	c := &compiled{text: text, name: name}
-	c.plan, c.recipe, c.source, c.diags = compile.Source(name, text, compile.Options{Actions: a.actions, MaxSource: limit, Recipes: a.recipesFor(name, limit), Secret: a.hasSecret})
+	files := a.recipesFor(name, limit)
+	c.plan, c.recipe, c.source, c.diags = compile.Source(name, text, compile.Options{Actions: a.actions, MaxSource: limit, Recipes: files, Lenses: files, Secret: a.hasSecret})
 	if c.plan != nil {
 		return c, nil
 	}
@@ -60,7 +71,7 @@ func (a *app) compileFile(path string, limit int64) (*compiled, error) {
 	return c, fault.Invalid(code, c.diags)
 }
 
-// recipesFor returns where the recipe in a file finds those that its steps name.
+// recipesFor returns where the recipe in a file finds the recipes and lenses that its steps name.
 func (a *app) recipesFor(name string, limit int64) *registry.Files {
 	return registry.NewFiles(registry.Config{Recipe: name, Dir: a.recipes, MaxSource: limit})
 }
@@ -121,8 +132,8 @@ func (a *app) validateCommand() *cobra.Command {
 	limit := int64(defaultSource)
 	cmd := &cobra.Command{
 		Use:   "validate FILE…",
-		Short: "Check recipes and show every problem with its place",
-		Long: "Check recipes and show every problem with its place. Beside the usual forms -o takes sarif (for code scanning) and github " +
+		Short: "Check recipes and lenses, and show every problem with its place",
+		Long: "Check recipes and lenses, and show every problem with its place. Beside the usual forms -o takes sarif (for code scanning) and github " +
 			"(annotations); CI=1 adds the latter to any form.",
 		Example: `roux validate examples/document-digest.yaml
 roux validate --strict recipes/*.yaml
@@ -135,7 +146,7 @@ cat recipe.yaml | roux validate -`,
 			var list []validated
 			var worst error
 			for _, path := range args {
-				c, err := a.compileFile(path, limit)
+				c, err := a.checkFile(path, limit)
 				if c == nil {
 					return err
 				}
@@ -145,7 +156,7 @@ cat recipe.yaml | roux validate -`,
 				}
 				if err != nil {
 					worst = err
-				} else {
+				} else if c.plan != nil {
 					v.Plan, v.Steps = c.plan.Hash().String(), len(c.plan.Steps)
 				}
 				if strict && len(c.diags) > 0 && worst == nil {
@@ -189,6 +200,10 @@ func (a *app) printValidated(c *compiled, v validated) {
 	_, _, problems := countDiagnostics(c.diags)
 	if !v.Valid {
 		a.screen.Print(fmt.Sprintf("%s: %s\n", view.OneLine(c.name), problems))
+		return
+	}
+	if c.recipe == nil {
+		a.text("%s: valid, a lens\n", view.OneLine(c.name))
 		return
 	}
 	note := ""

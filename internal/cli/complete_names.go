@@ -30,6 +30,7 @@ func (a *app) completions(root *cobra.Command) {
 		"files get": a.completeFiles, "files inspect": a.completeFiles, "files rm": a.completeFiles,
 		"recipes get": a.completeOf(a.recipeNames), "recipes source": a.completeOf(a.recipeNames), "recipes versions": a.completeOf(a.recipeNames), "recipes diff": a.completeOf(a.recipeNames),
 		"recipes deprecate": a.completeOf(a.recipeNames), "recipes activate": a.completeOf(a.recipeNames), "recipes delete": a.completeOf(a.recipeNames), "apply": completeRecipes,
+		"lenses put": completeRecipes, "lenses show": a.completeOf(a.lensNames), "lenses versions": a.completeOf(a.lensNames), "lenses current": a.completeOf(a.lensNames), "lenses delete": a.completeOf(a.lensNames),
 		"keys get": a.completeOf(a.keyNames), "keys rotate": a.completeOf(a.keyNames), "keys revoke": a.completeOf(a.keyNames),
 		"webhooks get": a.completeOf(a.hookNames), "webhooks update": a.completeOf(a.hookNames), "webhooks rotate": a.completeOf(a.hookNames), "webhooks test": a.completeOf(a.hookNames), "webhooks delete": a.completeOf(a.hookNames),
 		"webhooks deliveries list": a.completeOf(a.hookNames), "webhooks deliveries get": a.completeOf(a.hookNames), "webhooks deliveries resend": a.completeOf(a.hookNames),

@@ -37,7 +37,7 @@ func (a *app) devCommand() *cobra.Command {
 		Long: "Serve the recipes in DIR, or in the working directory, over HTTP as `roux serve --no-keys` does, and register each again when its file is saved. " +
 			"Problems are shown as `roux validate` shows them; until they are mended, the last valid version goes on. " +
 			"A version that has run never changes: a changed text is then registered under the next patch version, and the name stands for that one. " +
-			"Versions that no file has any more are deprecated.",
+			"Versions that no file has any more are deprecated. Lenses in DIR, and in its directory lenses, are put as versions when they are saved.",
 		Example: `roux dev
 roux dev recipes --listen 127.0.0.1:0`,
 		Args: wants(0, 1, "[DIR]"),
@@ -115,6 +115,8 @@ func (d *devFolder) tell(c registry.FolderChange) {
 	switch {
 	case c.Change == registry.FolderBroken && c.Version != nil:
 		d.say("%s: invalid; %s goes on", file, version)
+	case c.Lens != nil:
+		d.say("%s: the lens %s is %s", file, c.Lens.Lens+"@"+c.Lens.Version, c.Change)
 	case c.Change == registry.FolderBroken:
 		d.say("%s: invalid; %s", file, version)
 	case c.Change == registry.FolderRemoved && c.Version != nil:

@@ -69,6 +69,10 @@ func TestDev(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.until("removed; greet@1.0.2 is deprecated")
+	if err := os.WriteFile(filepath.Join(folder, "tone.yaml"), []byte("lens: tone\ntemplate: Be kind.\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server.until("tone.yaml: the lens tone@1 is registered")
 	server.signal(syscall.SIGTERM)
 	if code := server.wait(); code != 0 {
 		t.Errorf("the server ends with %d: %s", code, server.said())

@@ -29,6 +29,8 @@ func (a *app) outsideCommands() []*cobra.Command {
 	return []*cobra.Command{a.webhooksCommand(), a.schedulesCommand(), a.triggersCommand(), a.approvalsCommand(), a.providersCommand(), a.jobsCommand()}
 }
 
+func (a *app) lensCommands() []*cobra.Command { return []*cobra.Command{a.lensesCommand()} }
+
 func (a *app) creditsCommands() []*cobra.Command {
 	return []*cobra.Command{a.accountsCommand(), a.creditsCommand()}
 }

@@ -67,6 +67,7 @@ func TestExitNumbers(t *testing.T) {
 		fault.ActionNotFound:         3,
 		fault.NotAvailable:           3,
 		fault.RecipeNotFound:         4,
+		fault.LensNotFound:           4,
 		fault.FileNotFound:           4,
 		fault.RunNotFound:            4,
 		fault.StepNotFound:           4,

@@ -39,7 +39,7 @@ var overServer = map[string]string{
 	"credits adjust": worksOver, "credits reconcile": onlyHere,
 	"files": noMatter, "files put": worksOver, "files get": worksOver, "files ls": worksOver, "files inspect": worksOver, "files rm": worksOver, "files gc": worksOver,
 	"keys": noMatter, "keys create": worksOver, "keys list": worksOver, "keys get": worksOver, "keys rotate": worksOver, "keys revoke": worksOver,
-	"webhooks": worksOver, "schedules": worksOver, "triggers": worksOver, "approvals": worksOver, "jobs": worksOver, "cache": worksOver, "listen": worksOver, "top": worksOver, "apply": worksOver, "recipes": worksOver,
+	"webhooks": worksOver, "schedules": worksOver, "triggers": worksOver, "approvals": worksOver, "jobs": worksOver, "cache": worksOver, "listen": worksOver, "top": worksOver, "apply": worksOver, "recipes": worksOver, "lenses": worksOver,
 	"secrets": noMatter, "secrets set": worksOver, "secrets list": worksOver, "secrets delete": worksOver, "secrets rotate": onlyHere,
 	"resume": onlyHere, "serve": onlyHere, "dev": onlyHere, "import": onlyHere, "backup": onlyHere, "restore": onlyHere, "doctor": onlyHere, "demo": onlyHere, "sim": onlyHere,
 	"": noMatter, "init": noMatter, "validate": noMatter, "fmt": noMatter, "convert": noMatter, "schema": noMatter, "actions": noMatter, "config": noMatter, "version": noMatter,

@@ -11,7 +11,7 @@ import (
 
 // No binary has gRPC or html/template, which OpenTelemetry's exporter brings along. One with -tags small
 // sends no traces and has no simulator, no time zones, no encodings of East Asian text, no drawings, no
-// conversions of HTML and Markdown, no AsyncAPI document, no workflows over HTTP, no emulator and no adapter for Anthropic's protocol. Commands that look from elsewhere (diff, top, listen,
+// conversions of HTML and Markdown, no AsyncAPI document, no workflows and no lenses over HTTP, no emulator and no adapter for Anthropic's protocol. Commands that look from elsewhere (diff, top, listen,
 // import, trigger-webhook), and the salvage of damaged directories, are left to the full one. Neither have the tests of telemetry, and programs
 // with actions of their own have nothing of telemetry.
 func TestSmallBuild(t *testing.T) {

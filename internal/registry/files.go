@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package registry finds the recipes that steps name.
+// Package registry finds the recipes and lenses that steps name.
 //
 // It decides which text a path or a name means: a file beside the recipe that names it,
 // or the newest registered version that fits. It compiles nothing and never reads a file
@@ -21,6 +21,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/compile/form"
+	"github.com/roux-engine/roux/internal/lens"
 	"github.com/roux-engine/roux/internal/userfile"
 )
 
@@ -32,8 +33,9 @@ const (
 )
 
 // Files finds recipes in files: those in the directory of one recipe or below it, and
-// those that a directory registers by their names and versions. It implements
-// [compile.Recipes]. It reads the directory when a name is first looked up, so it is made
+// those that a directory registers by their names and versions. It finds lenses in the files of
+// that directory, and of the directory lenses beside the recipe. It implements
+// [compile.Recipes] and [compile.Lenses]. It reads the directory when a name is first looked up, so it is made
 // anew for each compilation. It is not safe for concurrent use.
 type Files struct {
 	cfg   Config
@@ -43,6 +45,8 @@ type Files struct {
 	registered []entry
 	unreadable []string
 	err        error
+
+	lenses *lensFiles // nil = none was looked up yet
 }
 
 // Config is what Files is made of.
@@ -201,6 +205,9 @@ func (f *Files) scan() error {
 		if left -= int64(len(text)); left < 0 {
 			f.err = fault.New(fault.RecipeInvalid, "the recipes in %s have more than %d bytes together", f.cfg.Dir, maxBytes)
 			return f.err
+		}
+		if lens.Is(p.file(), text) {
+			continue
 		}
 		r, src, _ := dialect.Parse(p.file(), text, form.Options{MaxBytes: int(f.cfg.MaxSource)})
 		if r == nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/compile/form"
+	"github.com/roux-engine/roux/internal/lens"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/userfile"
 )
@@ -44,6 +45,8 @@ type FolderChange struct {
 	Change string
 	// Version is what is registered. Of a broken or removed file it is what was; nil = nothing.
 	Version *Version
+	// Lens is the version of the lens that the file is; nil = it is a recipe, or a broken lens.
+	Lens *lens.Version
 	// Stated is the version that the text states; another text has it when Version is not it.
 	Stated string
 	// Newest is the version that the name stands for, when it is another one.
@@ -56,11 +59,13 @@ type FolderChange struct {
 // of a directory. A text is registered under the version that it states. When that version
 // has run with another text, so that it never changes, the next patch version that is free
 // is taken. Versions that a Folder has registered and no file has any more are deprecated.
-// It is not safe for concurrent use.
+// The files that are lenses, also those in the directory lenses below, become versions of the lenses
+// of the account, which stay when their files go. It is not safe for concurrent use.
 type Folder struct {
 	cfg   FolderConfig
 	watch watch
 	files map[string]*folderFile // those that are recipes, by name
+	texts []lensText             // that are new
 }
 
 // FolderConfig is what a Folder is made of. All fields but Ignore are required.
@@ -99,6 +104,9 @@ func (f *Folder) Look(ctx context.Context) ([]FolderChange, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.RecipeNotFound, err, "the recipes in %s cannot be read: %v", f.cfg.Dir, err)
 	}
+	if err := f.addLenses(stamps); err != nil {
+		return nil, err
+	}
 	size := int64(0)
 	for name, s := range stamps {
 		if slices.Contains(f.cfg.Ignore, name) || s.Size > f.cfg.MaxSource && f.files[name] == nil {
@@ -113,7 +121,7 @@ func (f *Folder) Look(ctx context.Context) ([]FolderChange, error) {
 	read, gone := f.watch.look(stamps, f.cfg.Now())
 	touched := map[string]bool{} // names of recipes
 	changed := f.read(read)
-	var out []FolderChange
+	out := f.putLenses(ctx)
 	for _, name := range gone {
 		if file := f.files[name]; file != nil {
 			delete(f.files, name)
@@ -165,9 +173,13 @@ func (f *Folder) read(names []string) (changed bool) {
 			continue
 		}
 		file := f.files[name]
+		if file == nil && lens.Is(shown, text) {
+			f.texts, changed = append(f.texts, lensText{shown, text}), true // recipes may name it
+			continue
+		}
 		called, is := RecipeIn(shown, text, f.cfg.MaxSource)
 		switch {
-		case file == nil && !is && err == nil:
+		case file == nil && (!is && err == nil || inLenses(name)):
 			continue // the directory may hold other files
 		case file == nil:
 			file = &folderFile{shown: shown}
@@ -180,8 +192,11 @@ func (f *Folder) read(names []string) (changed bool) {
 }
 
 // RecipeIn returns the name of the recipe in a text, and whether the text is meant to be one.
-// A text that cannot be read at all may be; a list of JSON is not.
+// A text that cannot be read at all may be; a list of JSON and a lens are not.
 func RecipeIn(file string, text []byte, limit int64) (name string, is bool) {
+	if lens.Is(file, text) {
+		return "", false
+	}
 	r, src, _ := dialect.Parse(file, text, form.Options{MaxBytes: int(limit)})
 	if r == nil {
 		r = src.Recovered()

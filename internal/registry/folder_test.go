@@ -55,6 +55,9 @@ func (f *folderFixture) look(want ...string) (problems string) {
 			if c.Version != nil {
 				line += " " + c.Version.Name + "@" + c.Version.Version
 			}
+			if c.Lens != nil {
+				line += " " + c.Lens.Lens + "@" + c.Lens.Version
+			}
 			if c.Newest != "" {
 				line += " newest " + c.Newest
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/lens"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -97,12 +98,13 @@ type Records interface {
 // Recipes are the recipes that accounts have registered. They are safe for concurrent use.
 // This process is the only one that changes them, so what memory has is what is stored.
 type Recipes struct {
-	cfg RecipesConfig
+	cfg    RecipesConfig
+	lenses *lens.Lenses
 
 	writing sync.Mutex // one change at a time
 
 	mu       sync.Mutex
-	changes  map[string]uint64 // how often the recipes of an account have changed
+	changes  map[string]uint64 // how often the recipes and lenses of an account have changed
 	resolved map[reference]*resolution
 	ids      map[reference]knownID // by name
 }
@@ -126,8 +128,14 @@ type RecipesConfig struct {
 
 // NewRecipes returns Recipes. It reads nothing yet.
 func NewRecipes(cfg RecipesConfig) *Recipes {
-	return &Recipes{cfg: cfg, changes: map[string]uint64{}, resolved: map[reference]*resolution{}, ids: map[reference]knownID{}}
+	r := &Recipes{cfg: cfg, changes: map[string]uint64{}, resolved: map[reference]*resolution{}, ids: map[reference]knownID{}}
+	// A recipe that names a lens without a version is compiled again when the lens has changed.
+	r.lenses = lens.New(lens.Config{Records: cfg.Records, Now: cfg.Now, Changed: r.changed})
+	return r
 }
+
+// Lenses returns the lenses that the recipes may name.
+func (r *Recipes) Lenses() *lens.Lenses { return r.lenses }
 
 // A reference is a name, an id, or one of both with a range, as an account uses it.
 type reference struct{ account, ref string }
@@ -160,7 +168,7 @@ type Draft struct {
 // warnings are returned in any case.
 func (r *Recipes) Check(ctx context.Context, account string, d Draft) (*Compiled, []fault.Diagnostic, error) {
 	p, rec, _, diags := compile.Source(cmp.Or(d.File, "recipe"), d.Text, compile.Options{
-		Actions: r.cfg.Actions(account), MaxSource: r.cfg.MaxSource, Recipes: &finder{ctx, r, account}, Name: d.Name,
+		Actions: r.cfg.Actions(account), MaxSource: r.cfg.MaxSource, Recipes: &finder{ctx, r, account}, Lenses: r.lenses.Of(ctx, account), Name: d.Name,
 	})
 	if p == nil {
 		return nil, diags, invalid(diags)
