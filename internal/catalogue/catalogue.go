@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package catalogue is what actions there are, and which of them a name and a version mean.
+// Package catalogue is what actions and lenses there are, and which of them a name and a version mean.
 //
 // It decides what a range of versions admits, which of two versions is newer, what an action costs at
 // least, and what a recipe looks like that only calls one. It never decides who may call what, and runs

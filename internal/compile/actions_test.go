@@ -13,13 +13,13 @@ import (
 // versions, file inputs, and one action that must not run in parallel.
 // testOptions are what golden definitions are compiled against.
 func testOptions() Options {
-	return Options{Actions: testActions(), Lenses: NewLenses(
-		&Lens{ID: "summary", Version: "1", Template: "In {{ language }}: {{ text | upper }}", Model: "small"},
-		&Lens{ID: "topics", Version: "1", Template: "{% for t in text %}{{ t }}{% endfor %}",
+	return Options{Actions: testActions(), Lenses: catalogue.NewLenses(
+		&catalogue.Lens{ID: "summary", Version: "1", Template: "In {{ language }}: {{ text | upper }}", Model: "small"},
+		&catalogue.Lens{ID: "topics", Version: "1", Template: "{% for t in text %}{{ t }}{% endfor %}",
 			Input:  []byte(`{"properties":{"text":{"type":"array"}}}`),
 			Output: []byte(`{"type":"array","items":{"$ref":"#/$defs/topic"},"$defs":{"topic":{"type":"string"}}}`)},
-		&Lens{ID: "broken", Version: "1", Template: "{{ text | nosuch }} {{ now() }}", Input: []byte(`{"type":3}`)},
-		&Lens{ID: "now", Version: "1", Template: "{{ now() }}"},
+		&catalogue.Lens{ID: "broken", Version: "1", Template: "{{ text | nosuch }} {{ now() }}", Input: []byte(`{"type":3}`)},
+		&catalogue.Lens{ID: "now", Version: "1", Template: "{{ now() }}"},
 	)}
 }
 

@@ -70,7 +70,7 @@ type Options struct {
 	// and what a registered recipe takes and gives is checked when a run starts.
 	Recipes Recipes
 	// Lenses finds the lenses that steps name. Without it every lens is an error.
-	Lenses Lenses
+	Lenses catalogue.Lenses
 	// Secret returns why a secret of that name cannot be used, which is a warning. Without
 	// it nothing is said about secrets.
 	Secret func(name string) error
@@ -100,7 +100,9 @@ func Compile(r *recipe.Recipe, src *recipe.Source, opt Options) (*plan.Plan, []f
 
 // run compiles the recipe and returns its plan, or nil when there are errors.
 func (c *compiler) run() *plan.Plan {
-	c.diags = append(c.diags, c.r.Problems...)
+	if c.src != nil && !c.unit.inline { // else the recipe that this one is in has them
+		c.diags = append(c.diags, c.src.Misfits()...)
+	}
 	c.flatten()
 	c.assignIDs()
 	c.settings()
@@ -180,6 +182,7 @@ type typing struct {
 	trees     map[treeKey]*expr.Tree
 	checks    map[string][]problem // type checks by text, wanted type and types of the variables
 	typeIDs   map[string]int       // interned schemas
+	schemas   map[int]any          // of them, those that were read
 	items     map[int32]schemaType // types of loop items, by the body of the loop
 	wrapped   map[*declared]schemaType
 	slotTypes map[graphSlot]schemaType
@@ -239,6 +242,7 @@ func newCompiler(r *recipe.Recipe, src *recipe.Source, opt Options) *compiler {
 		typing: typing{
 			checks:    map[string][]problem{},
 			typeIDs:   map[string]int{},
+			schemas:   map[int]any{},
 			items:     map[int32]schemaType{},
 			wrapped:   map[*declared]schemaType{},
 			slotTypes: map[graphSlot]schemaType{},

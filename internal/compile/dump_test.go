@@ -15,7 +15,7 @@ import (
 // are not the default.
 func dump(p *plan.Plan) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "ttl %s", formatMS(p.TTLMS))
+	fmt.Fprintf(&b, "ttl %s", plan.FormatMS(p.TTLMS))
 	for _, f := range []struct {
 		on   bool
 		name string
@@ -120,7 +120,7 @@ func dumpStep(b *strings.Builder, p *plan.Plan, i int32, indent string) {
 		if k.Key != nil {
 			key = " key " + dumpExpr(p, k.Key)
 		}
-		line("cache %s price %s%s", formatMS(k.TTLMS), ledger.Amount(k.Price), key)
+		line("cache %s price %s%s", plan.FormatMS(k.TTLMS), ledger.Amount(k.Price), key)
 	}
 	switch st.Kind {
 	case plan.Parallel:
@@ -129,10 +129,10 @@ func dumpStep(b *strings.Builder, p *plan.Plan, i int32, indent string) {
 		line("as %s, index %s, %d at once, %s", st.As, st.Index, st.Concurrency, strategyNames[st.Strategy])
 	case plan.Wait:
 		if st.DurationMS > 0 {
-			line("wait %s", formatMS(st.DurationMS))
+			line("wait %s", plan.FormatMS(st.DurationMS))
 		}
 		if st.Signal != "" {
-			line("signal %s within %s", st.Signal, formatMS(st.SignalMS))
+			line("signal %s within %s", st.Signal, plan.FormatMS(st.SignalMS))
 		}
 	case plan.Fail:
 		line("code %s", st.Code)
@@ -145,13 +145,13 @@ func dumpStep(b *strings.Builder, p *plan.Plan, i int32, indent string) {
 	}
 	if def := (plan.Retry{Attempts: 1, InitialMS: 500, MaxMS: 8000, Multiplier: 2, Jitter: 0.5}); fmt.Sprint(st.Retry) != fmt.Sprint(def) {
 		r := st.Retry
-		line("retry %d attempts, %s to %s, x%g, jitter %g, on %v", r.Attempts, formatMS(r.InitialMS), formatMS(r.MaxMS), r.Multiplier, r.Jitter, r.On)
+		line("retry %d attempts, %s to %s, x%g, jitter %g, on %v", r.Attempts, plan.FormatMS(r.InitialMS), plan.FormatMS(r.MaxMS), r.Multiplier, r.Jitter, r.On)
 	}
 	if st.TimeoutMS != 0 && st.TimeoutMS != 10*minuteMS {
-		line("timeout %s", formatMS(st.TimeoutMS))
+		line("timeout %s", plan.FormatMS(st.TimeoutMS))
 	}
 	if st.TotalTimeoutMS != 0 {
-		line("total timeout %s", formatMS(st.TotalTimeoutMS))
+		line("total timeout %s", plan.FormatMS(st.TotalTimeoutMS))
 	}
 	if st.OnError != plan.OnErrorFail {
 		line("on error %s", [...]string{"fail", "skip", "fallback"}[st.OnError])

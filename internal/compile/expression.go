@@ -41,6 +41,7 @@ type program struct {
 	problems []expr.Problem
 	constant any // value of an expression without names
 	isConst  bool
+	selects  bool // it only selects a part of what a step has
 }
 
 // broken reports whether a source does not parse. It tells a template from CEL: in a
@@ -300,6 +301,12 @@ func (c *compiler) program(src string, template bool) *program {
 	if p, ok := c.programs[key]; ok {
 		return p
 	}
+	if path := selection(src); path != nil && !template {
+		// Most expressions of large recipes are of this form, and are different ones.
+		p := &program{refs: []expr.Ref{{Name: "steps", Path: path, Len: len("steps")}}, selects: true}
+		c.programs[key] = p
+		return p
+	}
 	p := new(program)
 	c.programs[key] = p
 	compile := expr.Compile
@@ -318,6 +325,34 @@ func (c *compiler) program(src string, template bool) *program {
 		}
 	}
 	return p
+}
+
+// selection returns the names that an expression of the form steps.a.output['b c'] selects; nil = it has
+// another form.
+func selection(src string) (path []string) {
+	rest, ok := strings.CutPrefix(src, "steps")
+	for ok && rest != "" {
+		n, name := 1, ""
+		switch quote := rest[min(1, len(rest)-1)]; {
+		case rest[0] == '.':
+			for n < len(rest) && wordByte(rest[n]) {
+				n++
+			}
+			name = rest[1:n]
+			ok = isIdentifier(name)
+		case rest[0] == '[' && (quote == '\'' || quote == '"'):
+			name, _, ok = strings.Cut(rest[2:], string(quote)+"]")
+			n = len(name) + len("['']")
+			ok = ok && name != "" && !strings.ContainsFunc(name, func(r rune) bool { return strings.ContainsRune(`'"\`, r) || r < ' ' || r == utf8.RuneError })
+		default:
+			return nil
+		}
+		if !ok {
+			return nil
+		}
+		path, rest = append(path, name), rest[n:]
+	}
+	return path
 }
 
 // problemsOf converts the error of a compilation back into problems with offsets.

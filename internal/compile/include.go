@@ -54,14 +54,13 @@ type Text struct {
 
 // An includer compiles a recipe and every recipe that it includes, each once.
 type includer struct {
-	opt    Options
-	main   *recipe.Source   // of the root; nil when there is none
-	units  map[string]*unit // by file
-	found  map[lookup]found
-	lenses map[lookup]foundLens
-	path   []*unit // the recipes being compiled; each includes the next
-	count  int     // of recipes
-	bytes  int     // of texts
+	opt   Options
+	main  *recipe.Source   // of the root; nil when there is none
+	units map[string]*unit // by file
+	found map[lookup]found
+	path  []*unit // the recipes being compiled; each includes the next
+	count int     // of recipes
+	bytes int     // of texts
 
 	// What all of them share, because it depends on the options alone.
 	decls    map[*action.Action]*declared
@@ -71,11 +70,15 @@ type includer struct {
 
 // A lookup is a question to Recipes, and found its answer; from is "" for a registered
 // recipe.
-type lookup struct{ from, name, version string }
+type lookup struct {
+	from, name, version string
+	lens                bool // it is one to Lenses
+}
 
 type found struct {
-	u   *unit
-	err error
+	u    *unit
+	lens *catalogue.Lens
+	err  error
 }
 
 // A unit is one recipe.
@@ -115,7 +118,7 @@ type use struct {
 
 func newIncluder(opt Options) *includer {
 	return &includer{
-		opt: opt, units: map[string]*unit{}, found: map[lookup]found{}, lenses: map[lookup]foundLens{},
+		opt: opt, units: map[string]*unit{}, found: map[lookup]found{},
 		decls: map[*action.Action]*declared{}, programs: map[exprKey]*program{}, trees: map[treeKey]*expr.Tree{},
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonschema"
@@ -19,63 +20,14 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// Lenses finds the lenses that steps name (X25). The caller implements it. Its errors are of type
-// fault.Error: fault.LensNotFound when there is no such lens or version.
-type Lenses interface {
-	// Lens returns a version of a lens, or its current one when version is "".
-	Lens(id, version string) (*Lens, error)
-	// LensIDs lists the ids of the lenses there are, sorted.
-	LensIDs() []string
-}
-
-// A Lens is one version of a prompt template (X22).
-type Lens struct {
-	ID       string
-	Version  string
-	Template string          // text with {{ placeholders }}
-	Model    string          // "" = the default of the account
-	Input    json.RawMessage // JSON Schema of the placeholders' values; nil = none
-	Output   json.RawMessage // JSON Schema of the answer; nil = none
-}
-
-// NewLenses returns Lenses with these versions. The last one of an id is the current one.
-func NewLenses(versions ...*Lens) Lenses { return fixedLenses(versions) }
-
-type fixedLenses []*Lens
-
-// Lens implements [Lenses].
-func (f fixedLenses) Lens(id, version string) (*Lens, error) {
-	for _, l := range slices.Backward(f) {
-		if l.ID == id && (version == "" || l.Version == version) {
-			return l, nil
-		}
-	}
-	if version != "" {
-		return nil, fault.New(fault.LensNotFound, "no lens has the id %q and the version %q", id, version)
-	}
-	return nil, fault.New(fault.LensNotFound, "no lens has the id %q", id)
-}
-
-// LensIDs implements [Lenses].
-func (f fixedLenses) LensIDs() (ids []string) {
-	for _, l := range f {
-		ids = append(ids, l.ID)
-	}
-	slices.Sort(ids)
-	return slices.Compact(ids)
-}
-
 // A lensUse is the lens of a step.
 type lensUse struct {
-	*Lens
+	*catalogue.Lens
 	ptr    string // of the reference to it
 	values map[string]recipe.Binding
 }
 
-const (
-	promptInput = "prompt"
-	modelInput  = "model"
-)
+const promptInput, modelInput = "prompt", "model"
 
 // useLens finds the lens of an action step. The bindings of the step are the values of its placeholders
 // then, and its model is an input of the action if the step names none.
@@ -103,17 +55,15 @@ func (c *compiler) useLens(i int32) {
 		return
 	}
 	if _, given := own.Parameters[modelInput]; !given && u.Model != "" {
-		model, _ := jsonx.Canonical(u.Model)
-		own.Parameters = maps.Clone(own.Parameters)
-		if own.Parameters == nil {
-			own.Parameters = map[string]json.RawMessage{}
-		}
-		own.Parameters[modelInput] = model
+		all := map[string]json.RawMessage{}
+		maps.Copy(all, own.Parameters)
+		all[modelInput], _ = jsonx.Canonical(u.Model)
+		own.Parameters = all
 	}
 	n.lens = u
 }
 
-func (c *compiler) findLens(ref *recipe.Lens, at string) *Lens {
+func (c *compiler) findLens(ref *recipe.Lens, at string) *catalogue.Lens {
 	where := c.valueAt(at + "/id")
 	if c.opt.Lenses == nil {
 		c.fail(fault.LensNotFound, "unknown-lens", where, "lenses cannot be looked up here", "")
@@ -124,17 +74,12 @@ func (c *compiler) findLens(ref *recipe.Lens, at string) *Lens {
 		return l
 	}
 	hint := ""
-	if ref.Version == "" {
-		ids := c.opt.Lenses.LensIDs()
-		switch hint = didYouMean(ref.ID, ids); {
-		case hint != "":
-		case len(ids) == 0:
-			hint = "no lenses are registered"
-		default:
-			hint = available(ids[:min(len(ids), 12)])
-		}
-	} else {
+	if ref.Version != "" {
 		where = c.valueAt(at + "/version")
+	} else if ids := c.opt.Lenses.LensIDs(); len(ids) > 0 {
+		hint = cmp.Or(didYouMean(ref.ID, ids), available(ids[:min(len(ids), 12)]))
+	} else {
+		hint = "no lenses are registered"
 	}
 	code := fault.LensNotFound
 	var f *fault.Error
@@ -145,19 +90,13 @@ func (c *compiler) findLens(ref *recipe.Lens, at string) *Lens {
 	return nil
 }
 
-// A foundLens is the answer to a question to Lenses.
-type foundLens struct {
-	lens *Lens
-	err  error
-}
-
 // lens asks Lenses, once per question, so that all steps have the same version.
-func (in *includer) lens(id, version string) (*Lens, error) {
-	key := lookup{name: id, version: version}
-	f, ok := in.lenses[key]
+func (in *includer) lens(id, version string) (*catalogue.Lens, error) {
+	key := lookup{name: id, version: version, lens: true}
+	f, ok := in.found[key]
 	if !ok {
 		f.lens, f.err = in.opt.Lenses.Lens(id, version)
-		in.lenses[key] = f
+		in.found[key] = f
 	}
 	return f.lens, f.err
 }
@@ -199,7 +138,7 @@ func (c *compiler) lensSchema(i int32, raw []byte) []byte {
 	return out
 }
 
-func (l *lensUse) label() string { return l.ID + "@" + l.Version }
+func (u *lensUse) label() string { return u.ID + "@" + u.Version }
 
 // resolvePrompt compiles the template of a step's lens, and the values of its placeholders: each is bound
 // by the step, or the input of the run of that name (X41).
@@ -209,26 +148,13 @@ func (c *compiler) resolvePrompt(i int32, here func(ptr, want string) site) {
 	if u == nil {
 		return
 	}
-	at := c.valueAt(u.ptr)
-	prog := c.program(u.Template, true)
-	for _, p := range prog.problems {
-		c.fail(fault.RecipeInvalid, "bad-lens", at, fmt.Sprintf("the template of the lens %s is not valid: %s", u.label(), p.Msg), p.Hint)
-	}
-	if len(prog.problems) > 0 {
+	names, ok := c.placeholders(u)
+	if !ok {
 		return
 	}
-	placeholders := map[string]bool{}
-	for _, r := range prog.refs {
-		if r.Name == expr.NowVar || r.Name == expr.SeedVar {
-			c.fail(fault.RecipeInvalid, "bad-lens", at, fmt.Sprintf("the template of the lens %s calls %s, and a template only has its placeholders", u.label(), expr.NameFor(r.Name)), "bind the value to a placeholder")
-			continue
-		}
-		placeholders[r.Name] = true
-	}
-	names := slices.Sorted(maps.Keys(placeholders))
 	st.Prompt = &plan.Prompt{Lens: u.label(), Template: u.Template}
 	for _, name := range slices.Sorted(maps.Keys(u.values)) {
-		if !placeholders[name] {
+		if _, has := slices.BinarySearch(names, name); !has {
 			c.fail(fault.RecipeInvalid, "unknown-input", c.keyAt(n.ptr+"/inputBindings/"+jsonx.EscapeToken(name)),
 				fmt.Sprintf("the lens %s has no placeholder %q", u.label(), name), cmp.Or(didYouMean(name, names), available(names)))
 		}
@@ -238,14 +164,28 @@ func (c *compiler) resolvePrompt(i int32, here func(ptr, want string) site) {
 			st.Prompt.Values = append(st.Prompt.Values, c.binding(here, name, b, ""))
 			continue
 		}
-		b := plan.Binding{Name: name}
 		quoted, _ := jsonx.Canonical(name)
-		s := here("/action/lens", "")
-		if e := c.cel(s, "input["+string(quoted)+"]"); e != nil {
-			b.Expr = *e
+		if e := c.cel(here("/action/lens", ""), "input["+string(quoted)+"]"); e != nil {
+			st.Prompt.Values = append(st.Prompt.Values, plan.Binding{Name: name, Expr: *e})
 		}
-		st.Prompt.Values = append(st.Prompt.Values, b)
 	}
+}
+
+// placeholders returns what the template of a lens names, sorted; ok is false when it cannot be used.
+func (c *compiler) placeholders(u *lensUse) (names []string, ok bool) {
+	at, prog := c.valueAt(u.ptr), c.program(u.Template, true)
+	for _, p := range prog.problems {
+		c.fail(fault.RecipeInvalid, "bad-lens", at, fmt.Sprintf("the template of the lens %s is not valid: %s", u.label(), p.Msg), p.Hint)
+	}
+	for _, r := range prog.refs {
+		if r.Name == expr.NowVar || r.Name == expr.SeedVar {
+			c.fail(fault.RecipeInvalid, "bad-lens", at, fmt.Sprintf("the template of the lens %s calls %s, and a template only has its placeholders", u.label(), expr.NameFor(r.Name)), "bind the value to a placeholder")
+			continue
+		}
+		names = append(names, r.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), len(prog.problems) == 0
 }
 
 // binding compiles the value of an input of a step, which must have the type want.

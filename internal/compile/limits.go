@@ -170,26 +170,8 @@ func (c *compiler) delay(d recipe.Duration, at location) (ms int64, ok bool) {
 func (c *compiler) timeout(d recipe.Duration, at location) int64 {
 	ms := c.duration(d, at)
 	if ms > c.limits.MaxTimeoutMS {
-		c.warn("timeout-capped", at, fmt.Sprintf("%q is longer than this server allows; %s is used", string(d), formatMS(c.limits.MaxTimeoutMS)), "")
+		c.warn("timeout-capped", at, fmt.Sprintf("%q is longer than this server allows; %s is used", string(d), plan.FormatMS(c.limits.MaxTimeoutMS)), "")
 		return c.limits.MaxTimeoutMS
 	}
 	return ms
-}
-
-// formatMS formats milliseconds for people: 1h30m, 250ms.
-func formatMS(ms int64) string {
-	s := ""
-	for _, u := range []struct {
-		ms   int64
-		name string
-	}{{hourMS, "h"}, {minuteMS, "m"}, {1000, "s"}, {1, "ms"}} {
-		if n := ms / u.ms; n > 0 {
-			s += fmt.Sprintf("%d%s", n, u.name)
-			ms %= u.ms
-		}
-	}
-	if s == "" {
-		return "0s"
-	}
-	return s
 }

@@ -92,16 +92,16 @@ func (c *compiler) lintTimeouts(i int32) {
 		}
 		at := c.valueAt(n.ptr + "/" + t.field)
 		if t.field == "timeout" && st.TotalTimeoutMS > 0 && t.ms > st.TotalTimeoutMS {
-			c.warn("timeout-longer", at, fmt.Sprintf("timeout %s is longer than the step's total_timeout, %s", formatMS(t.ms), formatMS(st.TotalTimeoutMS)), "")
+			c.warn("timeout-longer", at, fmt.Sprintf("timeout %s is longer than the step's total_timeout, %s", plan.FormatMS(t.ms), plan.FormatMS(st.TotalTimeoutMS)), "")
 			continue
 		}
 		if t.ms > c.p.TTLMS {
-			c.warn("timeout-longer", at, fmt.Sprintf("%s %s is longer than the ttl of the run, %s", t.field, formatMS(t.ms), formatMS(c.p.TTLMS)), "raise the recipe's ttl")
+			c.warn("timeout-longer", at, fmt.Sprintf("%s %s is longer than the ttl of the run, %s", t.field, plan.FormatMS(t.ms), plan.FormatMS(c.p.TTLMS)), "raise the recipe's ttl")
 			continue
 		}
 		for owner := c.p.Graphs[st.Graph].Owner; owner != plan.None; owner = c.p.Graphs[c.p.Steps[owner].Graph].Owner {
 			if around := c.p.Steps[owner].TotalTimeoutMS; around > 0 && t.ms > around {
-				c.warn("timeout-longer", at, fmt.Sprintf("%s %s is longer than the total_timeout of %q around it, %s", t.field, formatMS(t.ms), c.p.Steps[owner].ID, formatMS(around)), "")
+				c.warn("timeout-longer", at, fmt.Sprintf("%s %s is longer than the total_timeout of %q around it, %s", t.field, plan.FormatMS(t.ms), c.p.Steps[owner].ID, plan.FormatMS(around)), "")
 				break
 			}
 		}

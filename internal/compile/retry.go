@@ -86,7 +86,7 @@ func (c *compiler) retryPolicy(rec *plan.Retry, pol *recipe.RetryPolicy, ptr str
 	switch {
 	case hasInitial && hasMost && initial > most:
 		c.fail(fault.RecipeInvalid, "bad-retry", c.valueAt(ptr+"/initialDelay"),
-			fmt.Sprintf("initialDelay %s is longer than maxDelay %s", formatMS(initial), formatMS(most)), "",
+			fmt.Sprintf("initialDelay %s is longer than maxDelay %s", plan.FormatMS(initial), plan.FormatMS(most)), "",
 			c.place(c.valueAt(ptr+"/maxDelay"), "maxDelay"))
 	case hasMost:
 		rec.MaxMS, rec.InitialMS = most, min(rec.InitialMS, most)

@@ -171,7 +171,7 @@ func (c *compiler) waitStep(i int32) {
 	st.DurationMS = c.duration(w.Duration, c.valueAt(at+"/duration"))
 	if st.DurationMS > c.p.TTLMS {
 		c.fail(fault.RecipeInvalid, "wait-too-long", c.valueAt(at+"/duration"),
-			fmt.Sprintf("the wait of %s is longer than the ttl of the run, %s", formatMS(st.DurationMS), formatMS(c.p.TTLMS)),
+			fmt.Sprintf("the wait of %s is longer than the ttl of the run, %s", plan.FormatMS(st.DurationMS), plan.FormatMS(c.p.TTLMS)),
 			"shorten it, or raise the recipe's ttl", c.place(c.valueAt(c.base+"/ttl"), "the ttl"))
 	}
 	st.Signal = w.Signal
@@ -182,7 +182,7 @@ func (c *compiler) waitStep(i int32) {
 		st.SignalMS = c.duration(w.Timeout, c.valueAt(at+"/timeout"))
 		if st.SignalMS > c.p.TTLMS {
 			c.warn("timeout-longer", c.valueAt(at+"/timeout"),
-				fmt.Sprintf("the wait's timeout of %s is longer than the ttl of the run, %s", formatMS(st.SignalMS), formatMS(c.p.TTLMS)), "")
+				fmt.Sprintf("the wait's timeout of %s is longer than the ttl of the run, %s", plan.FormatMS(st.SignalMS), plan.FormatMS(c.p.TTLMS)), "")
 		}
 	}
 }
@@ -296,7 +296,7 @@ func (c *compiler) settings() {
 	}
 	if most := c.limits.MaxTTLMS; most > 0 && c.p.TTLMS > most {
 		if r.TTL != "" {
-			c.warn("timeout-capped", c.valueAt(at+"/ttl"), fmt.Sprintf("%q is longer than this server allows; %s is used", string(r.TTL), formatMS(most)), "")
+			c.warn("timeout-capped", c.valueAt(at+"/ttl"), fmt.Sprintf("%q is longer than this server allows; %s is used", string(r.TTL), plan.FormatMS(most)), "")
 		}
 		c.p.TTLMS = most
 	}

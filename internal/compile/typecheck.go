@@ -49,6 +49,9 @@ func (c *compiler) env(refs []expr.Ref, vars []plan.Var) (*expr.Env, bool, strin
 
 // check checks an expression against the types of its variables.
 func (c *compiler) check(at site, template bool, refs []expr.Ref, vars []plan.Var) {
+	if at.want == "" && len(vars) == 1 && c.program(at.src, template).selects && c.finds(&vars[0], refs[0].Path[1:]) {
+		return
+	}
 	env, typed, sig := c.env(refs, vars)
 	if !typed && at.want == "" {
 		return // expr.Compile has checked everything already
@@ -74,6 +77,37 @@ func (c *compiler) check(at site, template bool, refs []expr.Ref, vars []plan.Va
 	}
 	c.problems(at, first)
 }
+
+// finds reports whether a variable surely has what a path selects of it: its schema has each name, or
+// excludes none.
+func (c *compiler) finds(v *plan.Var, path []string) bool {
+	t := c.typeOf(v)
+	if t.id == 0 {
+		return true
+	}
+	at, parsed := c.schemas[t.id]
+	if !parsed {
+		_ = json.Unmarshal(t.raw, &at) // compiled before
+		c.schemas[t.id] = at
+	}
+	for _, name := range path {
+		m, isObject := at.(map[string]any)
+		for keyword := range m {
+			isObject = isObject && (keyword == "type" && m[keyword] == "object" || slices.Contains(objectKeywords, keyword))
+		}
+		if !isObject {
+			return false
+		}
+		properties, _ := m["properties"].(map[string]any)
+		if at = properties[name]; at == nil {
+			return m["additionalProperties"] == nil
+		}
+	}
+	return true
+}
+
+// objectKeywords are keywords of schemas of objects that say nothing more of what an object may have.
+var objectKeywords = []string{"properties", "additionalProperties", "required", "title", "description", "examples"}
 
 // checkFor checks an expression for one wanted type. A file is given by its hash, which
 // is a string, or by an object that has one, such as an entry of `files`.

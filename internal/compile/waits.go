@@ -105,7 +105,7 @@ func (c *compiler) parseWait(written string, at location) (ms int64, until, ok b
 		return 0, false, false
 	case ms > c.p.TTLMS:
 		c.fail(fault.RecipeInvalid, "wait-too-long", at,
-			fmt.Sprintf("the wait of %s is longer than the ttl of the run, %s", formatMS(ms), formatMS(c.p.TTLMS)),
+			fmt.Sprintf("the wait of %s is longer than the ttl of the run, %s", plan.FormatMS(ms), plan.FormatMS(c.p.TTLMS)),
 			"shorten it, or raise the recipe's ttl", c.place(c.valueAt(c.base+"/ttl"), "the ttl"))
 	}
 	return ms, false, true
@@ -251,9 +251,9 @@ func (c *compiler) approvalTimes(i int32, params map[string]any) {
 	timeout := c.duration(w.Timeout, c.valueAt(at+"/timeout"))
 	switch {
 	case timeout > maxApprovalMS:
-		c.fail(fault.RecipeInvalid, "wait-too-long", c.valueAt(at+"/timeout"), fmt.Sprintf("the timeout is %s; an approval waits for at most 366 days", formatMS(timeout)), "")
+		c.fail(fault.RecipeInvalid, "wait-too-long", c.valueAt(at+"/timeout"), fmt.Sprintf("the timeout is %s; an approval waits for at most 366 days", plan.FormatMS(timeout)), "")
 	case timeout > c.p.TTLMS:
-		c.warn("timeout-longer", c.valueAt(at+"/timeout"), fmt.Sprintf("the wait's timeout of %s is longer than the ttl of the run, %s", formatMS(timeout), formatMS(c.p.TTLMS)), "")
+		c.warn("timeout-longer", c.valueAt(at+"/timeout"), fmt.Sprintf("the wait's timeout of %s is longer than the ttl of the run, %s", plan.FormatMS(timeout), plan.FormatMS(c.p.TTLMS)), "")
 	}
 	if timeout > 0 {
 		params["timeoutMs"] = timeout
@@ -263,9 +263,9 @@ func (c *compiler) approvalTimes(i int32, params map[string]any) {
 	case remind == 0:
 		return
 	case remind < minRemindMS:
-		c.fail(fault.RecipeInvalid, "bad-remind", c.valueAt(at+"/approval/remind"), fmt.Sprintf("remind is %s; want at least 1m", formatMS(remind)), "")
+		c.fail(fault.RecipeInvalid, "bad-remind", c.valueAt(at+"/approval/remind"), fmt.Sprintf("remind is %s; want at least 1m", plan.FormatMS(remind)), "")
 	case timeout > 0 && remind >= timeout:
-		c.warn("never-reminds", c.valueAt(at+"/approval/remind"), fmt.Sprintf("nobody is reminded: remind is %s, and the timeout %s", formatMS(remind), formatMS(timeout)), "make remind shorter")
+		c.warn("never-reminds", c.valueAt(at+"/approval/remind"), fmt.Sprintf("nobody is reminded: remind is %s, and the timeout %s", plan.FormatMS(remind), plan.FormatMS(timeout)), "make remind shorter")
 	}
 	params["remindMs"] = remind
 }

@@ -22,7 +22,6 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/catalogue"
-	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/spell"
 	"github.com/roux-engine/roux/internal/store"
@@ -505,7 +504,7 @@ func NoVersion(id, version string, has []string) error {
 }
 
 // Of returns the lenses of an account for a compilation.
-func (l *Lenses) Of(ctx context.Context, account string) compile.Lenses {
+func (l *Lenses) Of(ctx context.Context, account string) catalogue.Lenses {
 	return &finder{ctx, l, account}
 }
 
@@ -516,8 +515,8 @@ type finder struct {
 	account string
 }
 
-// Lens implements compile.Lenses.
-func (f *finder) Lens(id, version string) (*compile.Lens, error) {
+// Lens implements catalogue.Lenses.
+func (f *finder) Lens(id, version string) (*catalogue.Lens, error) {
 	if of, err := f.lenses.find(f.ctx, f.account, id); err != nil || of == nil {
 		return nil, cmp.Or(err, error(fault.New(fault.LensNotFound, "there is no lens %q", id))) // the compiler names a near one
 	}
@@ -529,11 +528,11 @@ func (f *finder) Lens(id, version string) (*compile.Lens, error) {
 }
 
 // Compiled returns the document as compilations have it.
-func (d *Document) Compiled() *compile.Lens {
-	return &compile.Lens{ID: d.Lens, Version: d.Version, Template: d.Template, Model: d.Model, Input: d.Contracts.Input, Output: d.Contracts.Output}
+func (d *Document) Compiled() *catalogue.Lens {
+	return &catalogue.Lens{ID: d.Lens, Version: d.Version, Template: d.Template, Model: d.Model, Input: d.Contracts.Input, Output: d.Contracts.Output}
 }
 
-// LensIDs implements compile.Lenses.
+// LensIDs implements catalogue.Lenses.
 func (f *finder) LensIDs() []string {
 	ids, err := f.lenses.IDs(f.ctx, f.account)
 	if err != nil {
@@ -542,4 +541,4 @@ func (f *finder) LensIDs() []string {
 	return ids
 }
 
-var _ compile.Lenses = (*finder)(nil)
+var _ catalogue.Lenses = (*finder)(nil)

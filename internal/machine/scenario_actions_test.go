@@ -29,10 +29,10 @@ func testActions() catalogue.Actions {
 
 // testOptions are what scenario recipes are compiled against.
 func testOptions() compile.Options {
-	return compile.Options{Actions: testActions(), Lenses: compile.NewLenses(
-		&compile.Lens{ID: "greet", Version: "1", Template: "Hello {{ who }} from {{ place }}"},
-		&compile.Lens{ID: "greet", Version: "2", Template: "{{ who }}", Model: "small",
+	return compile.Options{Actions: testActions(), Lenses: catalogue.NewLenses(
+		&catalogue.Lens{ID: "greet", Version: "1", Template: "Hello {{ who }} from {{ place }}"},
+		&catalogue.Lens{ID: "greet", Version: "2", Template: "{{ who }}", Model: "small",
 			Input: json.RawMessage(`{"properties":{"who":{"type":"string"}}}`), Output: json.RawMessage(`{"type":"string","maxLength":5}`)},
-		&compile.Lens{ID: "ask", Version: "1", Template: "{{ q }} of {{ list }}"},
+		&catalogue.Lens{ID: "ask", Version: "1", Template: "{{ q }} of {{ list }}"},
 	)}
 }

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -134,6 +135,21 @@ func FormatISO(ms int64) string {
 		clock = "T" + clock
 	}
 	return "P" + date + clock
+}
+
+// FormatMS formats milliseconds for people: 1h30m, 250ms.
+func FormatMS(ms int64) string {
+	text := ""
+	for _, u := range []struct {
+		ms   int64
+		name string
+	}{{3_600_000, "h"}, {60_000, "m"}, {1000, "s"}, {1, "ms"}} {
+		if n := ms / u.ms; n > 0 {
+			text += fmt.Sprintf("%d%s", n, u.name)
+			ms %= u.ms
+		}
+	}
+	return cmp.Or(text, "0s")
 }
 
 func shorten(s string) string {

@@ -35,7 +35,7 @@ const (
 // Files finds recipes in files: those in the directory of one recipe or below it, and
 // those that a directory registers by their names and versions. It finds lenses in the files of
 // that directory, and of the directory lenses beside the recipe. It implements
-// [compile.Recipes] and [compile.Lenses]. It reads the directory when a name is first looked up, so it is made
+// [compile.Recipes] and [catalogue.Lenses]. It reads the directory when a name is first looked up, so it is made
 // anew for each compilation. It is not safe for concurrent use.
 type Files struct {
 	cfg   Config

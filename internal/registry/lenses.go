@@ -14,7 +14,6 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/catalogue"
-	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/lens"
 	"github.com/roux-engine/roux/internal/spell"
 	"github.com/roux-engine/roux/internal/store"
@@ -38,8 +37,8 @@ type lensFile struct {
 	doc  *lens.Document
 }
 
-// Lens implements [compile.Lenses]. The current version of a lens is the highest one.
-func (f *Files) Lens(id, version string) (*compile.Lens, error) {
+// Lens implements [catalogue.Lenses]. The current version of a lens is the highest one.
+func (f *Files) Lens(id, version string) (*catalogue.Lens, error) {
 	all := f.scanLenses()
 	if all.err != nil {
 		return nil, all.err
@@ -62,7 +61,7 @@ func (f *Files) Lens(id, version string) (*compile.Lens, error) {
 	return found.doc.Compiled(), nil
 }
 
-// LensIDs implements [compile.Lenses].
+// LensIDs implements [catalogue.Lenses].
 func (f *Files) LensIDs() []string { return slices.Sorted(maps.Keys(f.scanLenses().byID)) }
 
 func versionsOf(list []lensFile) (versions []string) {
@@ -145,7 +144,7 @@ func number(list []lensFile) {
 	}
 }
 
-var _ compile.Lenses = (*Files)(nil)
+var _ catalogue.Lenses = (*Files)(nil)
 
 // A lensText is the text of a lens in a file that a Folder has read.
 type lensText struct {

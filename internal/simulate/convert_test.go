@@ -45,7 +45,9 @@ func TestOnePlan(t *testing.T) {
 				case p == nil:
 					t.Fatalf("case %d in %s: %s\n%s", n, to.Name, src.Format(diags[0]), text)
 				case p.Hash() != c.Plan.Hash():
-					t.Fatalf("case %d in %s: another plan\n%s\n%s", n, to.Name, c.Recipe, text)
+					a, _ := c.Plan.Encode()
+					b, _ := p.Encode()
+					t.Fatalf("case %d in %s: another plan\n%s\n%s\n%s\n%s", n, to.Name, a, b, c.Recipe, text)
 				}
 			}
 		}

@@ -124,7 +124,7 @@ func shapeOf(n uint64, dice *rand.Rand) sample.Shape {
 }
 
 // drawnLenses are the lenses that steps name.
-var drawnLenses = compile.NewLenses(&compile.Lens{ID: "ask", Version: "1", Template: "{{ q }} of {{ list }}"})
+var drawnLenses = catalogue.NewLenses(&catalogue.Lens{ID: "ask", Version: "1", Template: "{{ q }} of {{ list }}"})
 
 // drawnActions differ in every property that the engine and the machine depend on.
 var drawnActions = func() *catalogue.Catalogue {

@@ -33,6 +33,7 @@ type Node struct {
 	Name           string              `json:"name,omitempty"`
 	Handler        string              `json:"handler"`
 	Config         form.Variant        `json:"config,omitempty"`
+	Lens           *recipe.Lens        `json:"lens,omitempty"`
 	Dependencies   *[]string           `json:"dependencies,omitempty"`
 	TimeoutSeconds float64             `json:"timeout_seconds,omitempty"`
 	Retry          *recipe.RetryPolicy `json:"retry,omitempty"`
@@ -81,13 +82,7 @@ func (n *Node) step(src *form.Source, at, text string) *recipe.Step {
 	if n.TimeoutSeconds > 0 {
 		st.Timeout = recipe.Duration(strconv.FormatFloat(n.TimeoutSeconds, 'f', -1, 64) + "s")
 	}
-	if at != text {
-		src.Alias(at, text)
-	}
-	src.Alias(at+"/dependsOn", text+"/dependencies")
-	src.Alias(at+"/retryPolicy", text+"/retry")
-	src.Alias(at+"/timeout", text+"/timeout_seconds")
-	kind := n.Handler
+	src.Later(func(src *form.Source) { n.aliases(src, at, text) })
 	switch c := n.Config.(type) {
 	case *recipe.Condition:
 		st.Condition = c
@@ -104,22 +99,44 @@ func (n *Node) step(src *form.Source, at, text string) *recipe.Step {
 	case *recipe.Child:
 		st.Recipe = c
 	default:
-		if slices.ContainsFunc(kinds, func(k form.Case) bool { return k.Value == kind }) {
-			st.Type = kind // its config is missing, or no object
+		if isKind(n.Handler) {
+			st.Type = n.Handler // its config is missing, or no object
 			break
 		}
 		name, version, _ := strings.Cut(n.Handler, "@")
-		st.Action = &recipe.Action{Name: name, Version: version}
+		st.Action = &recipe.Action{Name: name, Version: version, Lens: n.Lens}
 		if c, ok := c.(*map[string]json.RawMessage); ok {
 			st.Action.Parameters = *c
 		}
-		src.Alias(at+"/action/name", text+"/handler")
-		src.Alias(at+"/action/version", text+"/handler")
-		src.Alias(at+"/action/parameters", text+"/config")
 		return st
 	}
-	src.Alias(at+"/"+kind, text+"/config")
+	if n.Lens != nil { // compile says that a step is only one thing
+		st.Action = &recipe.Action{Lens: n.Lens}
+	}
 	return st
+}
+
+// aliases notes where the fields of a step are in its node.
+func (n *Node) aliases(src *form.Source, at, text string) {
+	if at != text {
+		src.Alias(at, text)
+	}
+	src.Alias(at+"/dependsOn", text+"/dependencies")
+	src.Alias(at+"/retryPolicy", text+"/retry")
+	src.Alias(at+"/timeout", text+"/timeout_seconds")
+	if isKind(n.Handler) {
+		src.Alias(at+"/"+n.Handler, text+"/config")
+		src.Alias(at+"/action", text+"/lens")
+		return
+	}
+	src.Alias(at+"/action/name", text+"/handler")
+	src.Alias(at+"/action/version", text+"/handler")
+	src.Alias(at+"/action/parameters", text+"/config")
+	src.Alias(at+"/action/lens", text+"/lens")
+}
+
+func isKind(handler string) bool {
+	return slices.ContainsFunc(kinds, func(k form.Case) bool { return k.Value == handler })
 }
 
 // kinds are the handlers that are kinds of steps, with what they take.
@@ -166,6 +183,7 @@ var Form = form.New[Workflow](recipe.Table.With(&form.Table{
 		"Node.config": {
 			Doc: "The inputs of the action, or what the kind of step takes. Text in inputs may contain {{ templates }}.", Def: "no inputs", By: "handler", Cases: kinds, Example: m{"text": "{{ fetch.output }}"},
 		},
+		"Node.lens":            recipe.Table.Rules["Action.lens"],
 		"Node.dependencies":    {Doc: "Ids of the nodes this one waits for, besides those that its templates name.", Def: "none", Item: &form.Rule{Pattern: recipe.ID}, Example: []any{"fetch"}},
 		"Node.timeout_seconds": form.Number("How long one attempt may take: then the node is told to stop, and has five seconds to clean up.", "600 of an action", 0.001, 31_536_000, 30),
 		"Node.retry":           {Doc: "When and how often to try again.", Def: "three attempts of actions that call services over the network, one of others", Example: m{"maxAttempts": 5}},

@@ -91,6 +91,7 @@ func (n *Node) action(s *recipe.Step) error {
 	if n.Handler = a.Name; a.Version != "" {
 		n.Handler += "@" + a.Version
 	}
+	n.Lens = a.Lens
 	if a.Parameters != nil {
 		n.Config = a.Parameters
 	}

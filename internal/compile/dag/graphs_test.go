@@ -50,8 +50,8 @@ func graphs(t *testing.T) map[string]map[string][]string {
 	return all
 }
 
-// TestRealGraphs: workflows of 12 to 539 tasks have the same plan as nodes and as a recipe (X21, X55,
-// X56): each task once, after those that it depends on.
+// TestRealGraphs: workflows of 12 to 539 tasks have the same plan as nodes, as nodes and edges, and as a recipe
+// (X21, X23, X55, X56): each task once, after those that it depends on.
 func TestRealGraphs(t *testing.T) {
 	all := graphs(t)
 	if len(all) != 8 {
@@ -63,7 +63,8 @@ func TestRealGraphs(t *testing.T) {
 		for i, task := range tasks {
 			ids[task] = fmt.Sprintf("t%d", i)
 		}
-		var nodes, steps strings.Builder
+		var nodes, steps, flow, edges strings.Builder
+		fmt.Fprintf(&flow, "name: f\nfailure_policy: fail_fast\nresult_rule: strict\nnodes:\n")
 		fmt.Fprintf(&nodes, "name: n\nnodes:\n")
 		fmt.Fprintf(&steps, "name: s\norder: none\non_upstream_failure: fail\nresult: steps\nsteps:\n")
 		for _, task := range tasks {
@@ -74,11 +75,16 @@ func TestRealGraphs(t *testing.T) {
 			slices.Sort(list)
 			wait := "[" + strings.Join(list, ", ") + "]"
 			fmt.Fprintf(&nodes, "  - {id: %s, handler: echo, config: {text: %s}, dependencies: %s}\n", ids[task], ids[task], wait)
+			fmt.Fprintf(&flow, "  - {id: %s, action: {name: echo, parameters: {text: %s}}}\n", ids[task], ids[task])
+			for _, b := range list {
+				fmt.Fprintf(&edges, "  - {source_node_id: %s, target_node_id: %s}\n", b, ids[task])
+			}
 			fmt.Fprintf(&steps, "  - {id: %s, action: {name: echo, parameters: {text: %s}}, dependsOn: %s}\n", ids[task], ids[task], wait)
 		}
 		p, q := build(t, nodes.String()), build(t, steps.String())
-		if len(p.Steps) != len(tasks) || p.Hash() != q.Hash() {
-			t.Errorf("%s: %d steps of %d tasks; the plans are the same: %t", name, len(p.Steps), len(tasks), p.Hash() == q.Hash())
+		f := build(t, flow.String()+"edges:\n"+edges.String())
+		if len(p.Steps) != len(tasks) || p.Hash() != q.Hash() || p.Hash() != f.Hash() {
+			t.Errorf("%s: %d steps of %d tasks; the plans are the same: %t, %t", name, len(p.Steps), len(tasks), p.Hash() == q.Hash(), p.Hash() == f.Hash())
 		}
 		for i := range p.Steps {
 			st := &p.Steps[i]

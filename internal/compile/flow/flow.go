@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -102,7 +103,7 @@ func Decode(d *form.Decoder, n *jsonx.Node) *recipe.Recipe {
 	r.ResultRule = cmp.Or(r.ResultRule, "leaves")
 	r.Result = cmp.Or(r.Result, "steps")
 	d.Source().Alias(at+"/steps", at+"/nodes")
-	f := &reader{d: d, doc: n, at: at, r: r, byID: map[string]*Node{}, into: map[string][]int{}, w: w}
+	f := &reader{d: d, doc: n, at: at, byID: map[string]*Node{}, into: map[string][]int{}, w: w}
 	f.edges()
 	for i, node := range w.Nodes {
 		var st *recipe.Step // nil where there is no node, so that places stay
@@ -120,7 +121,6 @@ type reader struct {
 	doc  *jsonx.Node
 	at   string // pointer of the text
 	w    *Workflow
-	r    *recipe.Recipe // that the text becomes
 	byID map[string]*Node
 	into map[string][]int // edges by the node that they lead to
 }
@@ -156,9 +156,7 @@ func (f *reader) edges() {
 
 // problem reports a problem at a JSON pointer of the text.
 func (f *reader) problem(pointer, rule, msg, hint string) {
-	if len(f.r.Problems) < form.MaxDiagnostics {
-		f.r.Problems = append(f.r.Problems, f.d.Below(f.doc, pointer, rule, msg, hint))
-	}
+	f.d.Misfit(f.doc, pointer, rule, msg, hint)
 }
 
 func nodeAt(i int) string { return "/nodes/" + strconv.Itoa(i) }
@@ -166,28 +164,49 @@ func edgeAt(i int) string { return "/edges/" + strconv.Itoa(i) }
 
 // step returns the step that node i is.
 func (f *reader) step(n *Node, i int) *recipe.Step {
-	at, text, src := f.at+"/steps/"+strconv.Itoa(i), f.at+nodeAt(i), f.d.Source()
+	at := f.at + "/steps/" + strconv.Itoa(i)
 	st := &recipe.Step{
 		ID: n.ID, Name: n.Label, Action: n.Action, Condition: n.Condition, Parallel: n.Parallel, Transform: n.Transform, Loop: n.Loop,
 		Wait: n.Wait, Fail: n.Fail, Recipe: n.Recipe, Common: n.Common, DependsOn: n.DependsOn, Ptr: at,
 	}
-	src.Alias(at, text)
-	src.Alias(at+"/name", text+"/label")
 	if n.LensID != "" {
 		st.Action = &recipe.Action{Name: lensAction, Lens: &recipe.Lens{ID: n.LensID, Version: n.VersionID}}
-		src.Alias(at+"/action", text)
-		src.Alias(at+"/action/name", text+"/lens_id")
-		src.Alias(at+"/action/lens", text+"/lens_id")
-		src.Alias(at+"/action/lens/id", text+"/lens_id")
-		src.Alias(at+"/action/lens/version", text+"/version_id")
-		src.Alias(at+"/action/parameters", text+"/config/parameters")
 	}
 	if n.VersionID != "" && n.LensID == "" {
 		f.problem(nodeAt(i)+"/version_id", "missing-field", `version_id needs the field "lens_id"`, "")
 	}
 	f.config(st, n, i)
-	f.inputs(st, n, i)
+	f.inputs(st, n)
+	f.d.Source().Later(func(src *form.Source) { aliases(src, at, f.at+nodeAt(i), n) })
 	return st
+}
+
+// aliases notes where the fields of a step are in its node.
+func aliases(src *form.Source, at, text string, n *Node) {
+	src.Alias(at, text)
+	src.Alias(at+"/name", text+"/label")
+	for model, field := range map[string]string{
+		"/timeout": "/timeout_ms", "/retryPolicy": "/retry", "/retryPolicy/maxAttempts": "/retry/attempts", "/retryPolicy/initialDelay": "/retry/backoff_ms",
+		"/retryPolicy/maxDelay": "/retry/max_backoff_ms", "/retryPolicy/backoffMultiplier": "/retry/backoff_multiplier", "/retryPolicy/retryableErrors": "/retry/retry_on",
+	} {
+		src.Alias(at+model, text+"/config"+field)
+	}
+	if n.Config != nil && n.Config.Moderation != nil {
+		src.Alias(at+"/moderation", text+"/config/moderation")
+	}
+	if n.Config != nil && n.Config.OnParentFailure != "" {
+		src.Alias(at+"/on_parent_failure", text+"/config/on_parent_failure")
+	}
+	if n.LensID == "" {
+		return
+	}
+	src.Alias(at+"/action", text)
+	src.Alias(at+"/action/name", text+"/lens_id")
+	src.Alias(at+"/action/lens", text+"/lens_id")
+	src.Alias(at+"/action/lens/id", text+"/lens_id")
+	src.Alias(at+"/action/lens/version", text+"/version_id")
+	src.Alias(at+"/action/parameters", text+"/config/parameters")
+	src.Alias(at+"/action/parameters/"+modelInput, text+"/config/model")
 }
 
 // config gives a step what the config of its node says.
@@ -196,13 +215,11 @@ func (f *reader) config(st *recipe.Step, n *Node, i int) {
 	if c == nil {
 		return
 	}
-	text, src := f.at+nodeAt(i), f.d.Source()
 	if c.Model != "" || len(c.Parameters) > 0 {
 		if n.LensID == "" {
 			f.problem(nodeAt(i)+"/config", "not-for-kind", "only a node with a lens has a model or parameters in its config", "write them where the node calls its action")
 		} else {
 			st.Action.Parameters = f.parameters(c, i)
-			src.Alias(st.Ptr+"/action/parameters/"+modelInput, text+"/config/model")
 		}
 	}
 	twice := func(field string) {
@@ -213,30 +230,21 @@ func (f *reader) config(st *recipe.Step, n *Node, i int) {
 			twice("moderation")
 		}
 		st.Moderation = c.Moderation
-		src.Alias(st.Ptr+"/moderation", text+"/config/moderation")
 	}
 	if c.OnParentFailure != "" {
 		if st.OnParentFailure != "" {
 			twice("on_parent_failure")
 		}
 		st.OnParentFailure = c.OnParentFailure
-		src.Alias(st.Ptr+"/on_parent_failure", text+"/config/on_parent_failure")
 	}
 	if c.TimeoutMS > 0 {
 		st.Timeout = milliseconds(&c.TimeoutMS)
-		src.Alias(st.Ptr+"/timeout", text+"/config/timeout_ms")
 	}
 	if k := c.Retry; k != nil {
 		st.RetryPolicy = &recipe.RetryPolicy{
 			MaxAttempts: k.Attempts, InitialDelay: milliseconds(k.BackoffMS), MaxDelay: milliseconds(k.MaxBackoffMS),
 			BackoffMultiplier: k.BackoffMultiplier, Jitter: k.Jitter, RetryableErrors: k.RetryOn,
 		}
-		src.Alias(st.Ptr+"/retryPolicy", text+"/config/retry")
-		src.Alias(st.Ptr+"/retryPolicy/maxAttempts", text+"/config/retry/attempts")
-		src.Alias(st.Ptr+"/retryPolicy/initialDelay", text+"/config/retry/backoff_ms")
-		src.Alias(st.Ptr+"/retryPolicy/maxDelay", text+"/config/retry/max_backoff_ms")
-		src.Alias(st.Ptr+"/retryPolicy/backoffMultiplier", text+"/config/retry/backoff_multiplier")
-		src.Alias(st.Ptr+"/retryPolicy/retryableErrors", text+"/config/retry/retry_on")
 	}
 }
 
@@ -263,21 +271,22 @@ func milliseconds(n *int64) recipe.Duration {
 }
 
 // inputs gives a step what the edges into its node carry, and has it wait for the nodes that they come from.
-func (f *reader) inputs(st *recipe.Step, n *Node, i int) {
-	if n.ID == "" || f.byID[n.ID] != n {
+func (f *reader) inputs(st *recipe.Step, n *Node) {
+	if n.ID == "" || f.byID[n.ID] != n || len(f.into[n.ID]) == 0 {
 		return // of two nodes with one id the last has the edges; compile reports them
 	}
-	src := f.d.Source()
+	own := n.DependsOn
+	if own == nil {
+		own = new([]string)
+	}
+	waits := slices.Clone(*own)
+	var first []int // edges, of each node that they lead from
 	var labels []string
 	groups := map[string][]int{}
 	for _, k := range f.into[n.ID] {
 		e := f.w.Edges[k]
-		if st.DependsOn == nil {
-			st.DependsOn = new([]string)
-		}
-		if !slices.Contains(*st.DependsOn, e.SourceNodeID) {
-			src.Alias(fmt.Sprintf("%s/dependsOn/%d", st.Ptr, len(*st.DependsOn)), f.at+edgeAt(k)+"/source_node_id")
-			*st.DependsOn = append(slices.Clip(*st.DependsOn), e.SourceNodeID)
+		if !slices.Contains(waits, e.SourceNodeID) {
+			waits, first = append(waits, e.SourceNodeID), append(first, k)
 		}
 		if e.TargetParamLabel == "" {
 			if e.MergeStrategy != "" || e.SourceOutputKey != "" {
@@ -290,43 +299,57 @@ func (f *reader) inputs(st *recipe.Step, n *Node, i int) {
 		}
 		groups[e.TargetParamLabel] = append(groups[e.TargetParamLabel], k)
 	}
-	if n.DependsOn == nil && st.DependsOn != nil {
-		src.Alias(st.Ptr+"/dependsOn", f.at+"/edges")
+	st.DependsOn = &waits
+	st.InputBindings = maps.Clone(n.InputBindings)
+	if st.InputBindings == nil && len(labels) > 0 {
+		st.InputBindings = map[string]recipe.Binding{}
 	}
 	for _, label := range labels {
 		if _, twice := st.InputBindings[label]; twice {
 			f.problem(edgeAt(groups[label][0])+"/target_param_label", "given-twice", fmt.Sprintf("%q is given twice, here and by inputBindings", label), "remove one of them")
 		}
-		f.bind(st, n, label, groups[label])
+		st.InputBindings[label] = f.bind(n, label, groups[label])
 	}
+	f.d.Source().Later(func(src *form.Source) {
+		edge := func(k int, field string) string { return f.at + edgeAt(k) + "/" + field }
+		if n.DependsOn == nil {
+			src.Alias(st.Ptr+"/dependsOn", f.at+"/edges")
+		}
+		for i, k := range first {
+			src.Alias(st.Ptr+"/dependsOn/"+strconv.Itoa(len(*own)+i), edge(k, "source_node_id"))
+		}
+		if n.InputBindings == nil && len(labels) > 0 {
+			src.Alias(st.Ptr+"/inputBindings", edge(groups[labels[0]][0], "target_param_label"))
+		}
+		for label, edges := range groups {
+			at := st.Ptr + "/inputBindings/" + jsonx.EscapeToken(label)
+			src.Alias(at, edge(edges[0], "target_param_label"))
+			src.Alias(at+"/expression", edge(edges[0], "source_node_id"))
+			for i, k := range edges {
+				src.Alias(at+"/from/"+strconv.Itoa(i)+"/expression", edge(k, "source_node_id"))
+			}
+		}
+	})
 }
 
-// bind gives an input of a step what the edges to a label carry.
-func (f *reader) bind(st *recipe.Step, n *Node, label string, edges []int) {
-	src, at := f.d.Source(), st.Ptr+"/inputBindings/"+jsonx.EscapeToken(label)
-	bindings := make(map[string]recipe.Binding, len(st.InputBindings)+1)
-	for name, b := range st.InputBindings {
-		bindings[name] = b
+// bind returns what the edges to a label carry.
+func (f *reader) bind(n *Node, label string, edges []int) recipe.Binding {
+	carried := func(e *Edge) string {
+		return value(e.SourceNodeID, e.SourceOutputKey, f.byID[e.SourceNodeID].LensID != "")
 	}
-	st.InputBindings = bindings
-	src.Alias(at, f.at+edgeAt(edges[0])+"/target_param_label")
 	if len(edges) == 1 {
-		e := f.w.Edges[edges[0]]
-		src.Alias(at+"/expression", f.at+edgeAt(edges[0])+"/source_node_id")
-		bindings[label] = recipe.Binding{Expression: value(e.SourceNodeID, e.SourceOutputKey, f.byID[e.SourceNodeID].LensID != "")}
-		return
+		return recipe.Binding{Expression: carried(f.w.Edges[edges[0]])}
 	}
 	b := recipe.Binding{Merge: f.strategy(n, label, edges)}
-	for k, i := range edges {
+	for _, i := range edges {
 		e := f.w.Edges[i]
-		src.Alias(fmt.Sprintf("%s/from/%d/expression", at, k), f.at+edgeAt(i)+"/source_node_id")
-		part := &recipe.Part{Expression: value(e.SourceNodeID, e.SourceOutputKey, f.byID[e.SourceNodeID].LensID != "")}
+		part := &recipe.Part{Expression: carried(e)}
 		if b.Merge == "json_object" {
 			part.Label = cmp.Or(f.byID[e.SourceNodeID].Label, e.SourceNodeID)
 		}
 		b.From = append(b.From, part)
 	}
-	bindings[label] = b
+	return b
 }
 
 // strategy returns how the values of edges to one label are merged: as the edges say, else as the config of

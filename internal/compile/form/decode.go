@@ -56,14 +56,16 @@ func (d *Decoder) Add(pos jsonx.Pos, rule, msg, hint string) {
 	d.report(fault.RecipeInvalid, pos, rule, msg, hint)
 }
 
-// Below returns a problem of how the parts of a document fit together, at a JSON pointer relative to n, which is
-// being decoded. Texts that have one have the right form, so it is none of the decoder's.
-func (d *Decoder) Below(n *jsonx.Node, pointer, rule, msg, hint string) fault.Diagnostic {
+// Misfit notes in the source a problem of how the parts of a document fit together, at a JSON pointer relative to
+// n, which is being decoded. A text that has one has the right form.
+func (d *Decoder) Misfit(n *jsonx.Node, pointer, rule, msg, hint string) {
 	pos := n.Pos
 	if at := n.Find(pointer); at != nil {
 		pos = at.Pos
 	}
-	return fault.Diagnostic{Code: fault.RecipeInvalid, Rule: rule, Msg: msg, Hint: hint, Pos: place(d.file, pos), Pointer: d.path.Pointer() + pointer}
+	if len(d.src.misfits) < MaxDiagnostics {
+		d.src.misfits = append(d.src.misfits, fault.Diagnostic{Code: fault.RecipeInvalid, Rule: rule, Msg: msg, Hint: hint, Pos: place(d.file, pos), Pointer: d.path.Pointer() + pointer})
+	}
 }
 
 func (d *Decoder) report(code fault.Code, pos jsonx.Pos, rule, msg, hint string) {

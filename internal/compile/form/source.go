@@ -26,6 +26,8 @@ type Source struct {
 	// places are where what stands at a pointer of the model is in the text, with all below it;
 	// the rest is where the model has it. models is the reverse.
 	places, models map[string]string
+	misfits        []fault.Diagnostic
+	later          []func(*Source)   // that note further ones
 	edits          map[string][]Edit // of texts of the model, by pointer
 }
 
@@ -88,9 +90,27 @@ func (s *Source) Alias(model, text string) {
 	s.places[model], s.models[text] = text, model
 }
 
+// Misfits returns the problems of how the parts of the text fit together that only its dialect can know.
+func (s *Source) Misfits() []fault.Diagnostic { return s.misfits }
+
+// Later notes a function that notes aliases. It is called before the first of them is looked for, because most
+// texts have no problems that need one.
+func (s *Source) Later(alias func(*Source)) { s.later = append(s.later, alias) }
+
+func (s *Source) aliases() {
+	for len(s.later) > 0 {
+		list := s.later
+		s.later = nil
+		for _, alias := range list {
+			alias(s)
+		}
+	}
+}
+
 // Pointer returns where in the text something is that the model has at a pointer. A field of an object for
 // which a text is short is where the text is.
 func (s *Source) Pointer(model string) string {
+	s.aliases()
 	p := translate(s.places, model)
 	if at := strings.LastIndexByte(p, '/'); at >= 0 && s.tree != nil {
 		if n := s.tree.Find(p[:at]); n != nil && n.Kind == jsonx.String {
@@ -102,6 +122,7 @@ func (s *Source) Pointer(model string) string {
 
 // ModelPointer returns where the model has what is at a pointer of the text.
 func (s *Source) ModelPointer(text string) string {
+	s.aliases()
 	for {
 		model := translate(s.models, text)
 		if model == text {

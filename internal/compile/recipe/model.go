@@ -11,7 +11,6 @@ package recipe
 import (
 	"encoding/json"
 
-	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
@@ -24,8 +23,6 @@ type Recipe struct {
 	Settings
 
 	Ptr string `json:"-"` // JSON pointer of the recipe in its Source
-	// Problems are those of parts that do not fit together in a way that only its dialect knows.
-	Problems []fault.Diagnostic `json:"-"`
 }
 
 // A Head says what a recipe is, for people and for those who look for it.

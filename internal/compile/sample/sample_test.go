@@ -64,7 +64,7 @@ func TestDrawnRecipesCompile(t *testing.T) {
 			t.Fatalf("seed %d: the same dice draw another recipe", seed)
 		}
 		if p, _, _, diags := compile.Source("recipe.json", src, compile.Options{
-			Actions: actions(), Lenses: compile.NewLenses(&compile.Lens{ID: "ask", Version: "1", Template: "{{ q }} of {{ list }}"}),
+			Actions: actions(), Lenses: catalogue.NewLenses(&catalogue.Lens{ID: "ask", Version: "1", Template: "{{ q }} of {{ list }}"}),
 		}); p == nil {
 			t.Fatalf("seed %d does not compile: %v\n%s", seed, diags, src)
 		}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package flow_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/flow"
+	"github.com/roux-engine/roux/internal/compile/form"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/yamlx"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the golden files of testdata")
+
+// golden compares got with a file of testdata, or writes it with -rewrite.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs; read the difference, then -rewrite\n--- got\n%s\n--- want\n%s", path, got, want)
+	}
+}
+
+func options() compile.Options {
+	prompt := json.RawMessage(`{"type":"object","properties":{"prompt":{"type":"string"},"model":{"type":"string"},"maxTokens":{"type":"integer"}},"required":["prompt"],"additionalProperties":false}`)
+	output := json.RawMessage(`{"type":"object","properties":{"text":{"type":"string"},"usage":{"type":"object"}}}`)
+	return compile.Options{Actions: catalogue.New(
+		&action.Action{Name: "echo", Version: "1.0.0", Description: "Gives its input."},
+		&action.Action{Name: "llm", Version: "1.0.0", Description: "Asks a model.", Input: prompt, Output: output},
+	), Lenses: catalogue.NewLenses(
+		&catalogue.Lens{ID: "summarize", Version: "3", Template: "Summarize: {{ text }}"},
+		&catalogue.Lens{ID: "review", Version: "1", Template: "In {{ language }}: {{ text }}"},
+	)}
+}
+
+func build(t *testing.T, text string) *plan.Plan {
+	t.Helper()
+	p, _, src, diags := compile.Source("test.yaml", []byte(text), options())
+	for _, d := range diags {
+		if d.Severity == fault.SeverityError {
+			t.Error(src.Format(d))
+		}
+	}
+	if p == nil {
+		t.FailNow()
+	}
+	return p
+}
+
+// TestX22_Fields: every field of a node and of an edge, with the model that they become (X22–X24, X109).
+func TestX22_Fields(t *testing.T) {
+	text, err := os.ReadFile("testdata/valid/everything.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, src, diags := dialect.Parse("everything.yaml", text, form.Options{})
+	for _, d := range diags {
+		t.Error(src.Format(d))
+	}
+	got, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "valid/everything.golden", string(got)+"\n")
+	build(t, string(text))
+	if out, problems := yamlx.Format(text, jsonx.Limits{}, flow.Form.KeyOrder()); len(problems) > 0 {
+		t.Error(problems)
+	} else {
+		golden(t, "valid/everything.fmt.golden", string(out))
+	}
+}
+
+// TestDiagnostics: each broken text has all its problems reported at their places, and with what is
+// wanted there (X23, X65, X70, A09).
+func TestDiagnostics(t *testing.T) {
+	files, err := filepath.Glob("testdata/diagnostics/*.yaml")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, _, src, diags := compile.Source(filepath.Base(file), text, options())
+			if p != nil {
+				t.Fatal("it has compiled")
+			}
+			var b strings.Builder
+			for _, d := range diags {
+				b.WriteString(src.Format(d))
+				if d.Pointer != "" {
+					fmt.Fprintf(&b, "  @ %s\n", d.Pointer)
+				}
+			}
+			golden(t, filepath.Join("diagnostics", strings.TrimSuffix(filepath.Base(file), ".yaml")+".golden"), b.String())
+		})
+	}
+}
+
+// TestConverted: what edges carry to a node is an input of the step, and becomes edges again (X23, X41).
+func TestConverted(t *testing.T) {
+	text, err := os.ReadFile("testdata/valid/everything.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, want := dialect.Named("flow"), build(t, string(text)).Hash()
+	for _, to := range []string{"recipe", "dag", "flow"} {
+		r, src, diags := dialect.Parse("test.yaml", text, form.Options{})
+		if r == nil {
+			t.Fatal(src.Format(diags[0]))
+		}
+		tree, err := dialect.Named(to).Encode(r, from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, from = yamlx.Encode(tree), dialect.Named(to)
+		if p := build(t, string(text)); p.Hash() != want {
+			t.Errorf("in %s it has another plan:\n%s", to, text)
+		}
+	}
+	golden(t, "valid/everything.converted.golden", string(text))
+}
+
+// TestX65_Merges: the strategy of the edges comes before that of their target, which comes before the last
+// value; one value is not merged.
+func TestX65_Merges(t *testing.T) {
+	for _, tt := range []struct{ config, first, second, want string }{
+		{"", "", "", ""},
+		{"concat", "", "", "concat"},
+		{"concat", "array", "", "array"},
+		{"concat", "", "json_object", "json_object"},
+		{"", "last_write_wins", "", ""},
+		{"array", "last_write_wins", "last_write_wins", ""},
+	} {
+		strategy := func(of string) string {
+			if of == "" {
+				return ""
+			}
+			return ", merge_strategy: " + of
+		}
+		config := ""
+		if tt.config != "" {
+			config = ", config: {merge: " + tt.config + "}"
+		}
+		p := build(t, fmt.Sprintf(`name: x
+nodes:
+  - {id: a, label: A, transform: {expression: "1"}}
+  - {id: b, transform: {expression: "2"}}
+  - {id: c, action: {name: echo}%s}
+edges:
+  - {source_node_id: b, target_node_id: c, target_param_label: x%s}
+  - {source_node_id: a, target_node_id: c, target_param_label: x%s}
+  - {source_node_id: a, target_node_id: c, target_param_label: y%s}
+`, config, strategy(tt.first), strategy(tt.second), strategy(tt.first)))
+		x, y := p.Steps[2].Bindings[0], p.Steps[2].Bindings[1]
+		if got := map[plan.Merge]string{plan.MergeConcat: "concat", plan.MergeArray: "array", plan.MergeObject: "json_object"}[x.Merge]; got != tt.want {
+			t.Errorf("%+v: %q", tt, got)
+		}
+		switch {
+		case tt.want == "" && x.Expr.Src != "steps.a.output", y.Merge != 0 || y.Expr.Src != "steps.a.output":
+			t.Errorf("%+v: %+v, %+v", tt, x, y)
+		case tt.want != "" && (x.From[0].Expr.Src != "steps.b.output" || x.From[1].Expr.Src != "steps.a.output"):
+			t.Errorf("%+v: another order: %+v", tt, x.From)
+		case tt.want == "json_object" && (x.From[0].Label != "b" || x.From[1].Label != "A"):
+			t.Errorf("other labels: %+v", x.From)
+		}
+	}
+}
+
+// BenchmarkCompile: 1,000 nodes with one lens each in a chain, and with another key of the node before each.
+func BenchmarkCompile(b *testing.B) {
+	for _, distinct := range []bool{false, true} {
+		var nodes, edges strings.Builder
+		for i := range 1000 {
+			fmt.Fprintf(&nodes, "  - {id: n%d, lens_id: summarize}\n", i)
+			key := "output"
+			if distinct {
+				key = fmt.Sprintf("k%d", i)
+			}
+			if i > 0 {
+				fmt.Fprintf(&edges, "  - {source_node_id: n%d, target_node_id: n%d, source_output_key: %s, target_param_label: text}\n", i-1, i, key)
+			}
+		}
+		text := []byte("nodes:\n" + nodes.String() + "edges:\n" + edges.String())
+		opt := options()
+		b.Run(fmt.Sprintf("distinct=%t", distinct), func(b *testing.B) {
+			for b.Loop() {
+				if p, _, _, diags := compile.Source("n.yaml", text, opt); p == nil {
+					b.Fatal(diags)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms")
+		})
+	}
+}
