@@ -179,6 +179,9 @@ var operations = map[string]func(context.Context, *client.Client) error{
 	"workflows-trigger": func(ctx context.Context, c *client.Client) error {
 		return last(c.Workflows.Trigger(ctx, "x", client.WorkflowTrigger{}))
 	},
+	"workflows-execute": func(ctx context.Context, c *client.Client) error {
+		return last(c.Workflows.Execute(ctx, client.WorkflowExecution{WorkflowID: "x"}, ""))
+	},
 	"workflows-get":     func(ctx context.Context, c *client.Client) error { return last(c.Workflows.Get(ctx, "x")) },
 	"workflows-results": func(ctx context.Context, c *client.Client) error { return last(c.Workflows.Results(ctx, "x")) },
 	"workflows-stop":    func(ctx context.Context, c *client.Client) error { return last(c.Runs.Stop(ctx, "x", client.Reason{})) },

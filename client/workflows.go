@@ -4,8 +4,13 @@ package client
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"net/http"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
 )
 
 // Workflows are recipes and their runs in the words of graphs of nodes: each has one run at a time. Where a
@@ -54,6 +59,25 @@ type WorkflowTriggered struct {
 	Outcome     string `json:"outcome"` // started, retried (the run that had failed goes on) or active (one was, and nothing has started)
 }
 
+// A WorkflowExecution asks for a run of a workflow.
+type WorkflowExecution struct {
+	WorkflowID string            `json:"workflowId"`
+	RootInputs any               `json:"rootInputs,omitempty"` // an object
+	FileHashes []string          `json:"fileHashes,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	MaxCredits int64             `json:"maxCredits,omitempty"`
+}
+
+// A WorkflowExecuted is the run that was started, or the one that an earlier request with the same key has.
+type WorkflowExecuted struct {
+	RunID          string `json:"runId"`
+	WorkflowID     string `json:"workflowId"`
+	Version        string `json:"version"`
+	Status         string `json:"status"` // pending, running, completed, failed or cancelled
+	IdempotencyKey string `json:"idempotencyKey"`
+	EventsURL      string `json:"eventsUrl"`
+}
+
 // WorkflowResults are the outputs of the nodes that have completed.
 type WorkflowResults struct {
 	ID          string                     `json:"id"`
@@ -77,6 +101,30 @@ func (w *Workflows) Trigger(ctx context.Context, id string, t WorkflowTrigger) (
 		return nil, err
 	}
 	out := new(WorkflowTriggered)
+	_, err = w.c.do(ctx, cl, out)
+	return result(out, err)
+}
+
+// Execute starts a run. A repeated request has the run that the first one started, for as long as an idempotency
+// key is kept. key "" stands for the SHA-256 of the workflow and its inputs.
+func (w *Workflows) Execute(ctx context.Context, e WorkflowExecution, key string) (*WorkflowExecuted, error) {
+	cl, err := at(http.MethodPost, "execute", "workflows").send(e)
+	if err != nil {
+		return nil, err
+	}
+	if key == "" {
+		inputs, err := json.Marshal(orEmpty(e.RootInputs))
+		if err == nil {
+			inputs, err = jsonx.CanonicalRaw(inputs)
+		}
+		if err != nil {
+			return nil, fault.Wrap(fault.Usage, err, "the inputs cannot be written as JSON: %v", err)
+		}
+		sum := sha256.Sum256(append([]byte(e.WorkflowID), inputs...))
+		key = hex.EncodeToString(sum[:])
+	}
+	cl.set("Idempotency-Key", key)
+	out := new(WorkflowExecuted)
 	_, err = w.c.do(ctx, cl, out)
 	return result(out, err)
 }

@@ -36,6 +36,7 @@ import (
 	"github.com/roux-engine/roux/internal/rest"
 	"github.com/roux-engine/roux/internal/scheduler"
 	"github.com/roux-engine/roux/internal/secrets"
+	"github.com/roux-engine/roux/internal/starts"
 	"github.com/roux-engine/roux/internal/triggers"
 	"github.com/roux-engine/roux/internal/webhook"
 	"github.com/roux-engine/roux/internal/workers"
@@ -54,6 +55,7 @@ type Config struct {
 	Secrets  *secrets.Secrets  // required
 	// Schedules are also runs with a key. Required.
 	Schedules *scheduler.Scheduler
+	Starts    *starts.Starter   // Required.
 	Triggers  *inbound.Triggers // required
 	// Open is who makes requests where no keys are checked.
 	Open *access.Principal
@@ -115,7 +117,7 @@ const (
 
 // New returns a server. It starts no goroutine and listens nowhere.
 func New(cfg Config) (*Server, error) {
-	if cfg.Node == nil || cfg.Actions == nil || cfg.Recipes == nil || cfg.Hooks == nil || cfg.Bulks == nil || cfg.Rules == nil || cfg.Accounts == nil || cfg.Schedules == nil || cfg.Triggers == nil || cfg.Secrets == nil || cfg.Backup == nil {
+	if cfg.Node == nil || cfg.Actions == nil || cfg.Recipes == nil || cfg.Hooks == nil || cfg.Bulks == nil || cfg.Rules == nil || cfg.Accounts == nil || cfg.Schedules == nil || cfg.Starts == nil || cfg.Triggers == nil || cfg.Secrets == nil || cfg.Backup == nil {
 		return nil, errors.New("api: a node, actions, recipes, hooks, bulks, rules, accounts, schedules, triggers, secrets and backups are required")
 	}
 	if (cfg.Keys == nil) == (cfg.Open == nil) {
@@ -176,7 +178,7 @@ func (s *Server) routes() {
 	triggers.RegisterCache(s.rest, s.cfg.Node.Engine.Cache)
 	workers.Register(s.rest, s.cfg.Node.Workers)
 	lenses.Register(s.rest, s.cfg.Recipes.Lenses())
-	workflows.Register(s.rest, workflows.Config{Recipes: s.cfg.Recipes, Schedules: s.cfg.Schedules, Engine: s.cfg.Node.Engine, Runs: s.cfg.Node.Store, Show: s.whole}, recipeTypes)
+	workflows.Register(s.rest, workflows.Config{Recipes: s.cfg.Recipes, Schedules: s.cfg.Schedules, Starts: s.cfg.Starts, Engine: s.cfg.Node.Engine, Runs: s.cfg.Node.Store, Show: s.whole}, recipeTypes)
 	approvals.Register(s.rest, s.cfg.Node.Approvals, s.cfg.Actions.Address)
 	s.healthRoutes()
 }

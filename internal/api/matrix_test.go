@@ -92,6 +92,8 @@ func bodyFor(o *operation) any {
 		return `{"decision":"approved"}`
 	case o.ID == "approvals-link":
 		return `{"for":"zoe"}`
+	case o.ID == "workflows-execute":
+		return `{"workflowId":"greet"}`
 	case o.ID == "lenses-put":
 		return `{"template":"another"}`
 	case o.ID == "lenses-current":

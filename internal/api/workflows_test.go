@@ -4,8 +4,10 @@ package api_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -193,4 +195,47 @@ func TestI13_TriggersAtOnce(t *testing.T) {
 	second := at("started")
 	close(s.gate)
 	s.untilWorkflow(acme, second, "COMPLETED")
+}
+
+// X103: a workflow and its inputs are started once, unless a request has a key of its own. Its events are
+// those of the flow source (X197).
+func TestX103_ExecuteWorkflow(t *testing.T) {
+	s := start(t)
+	dev := s.key("acme", access.Developer)
+	s.call(dev, "POST", "/workflow", "name: twice\nnodes:\n  - {id: a, transform: {expression: input.n}}\n  - {id: b, transform: {expression: '1'}}\n"+
+		"edges: [{source_node_id: a, target_node_id: b}]\n").want(201)
+	first := s.call(dev, "POST", "/execute/workflows", `{"workflowId":"twice","rootInputs":{"n":1,"m":[]}}`).want(202)
+	run := first.text("runId")
+	if want := fmt.Sprintf("%x", sha256.Sum256([]byte(`twice{"m":[],"n":1}`))); first.text("idempotencyKey") != want || first.text("version") != "0.0.0" {
+		t.Errorf("%s, want the key %s", first.body, want)
+	}
+	again := s.call(dev, "POST", "/execute/workflows", `{"rootInputs":{"m":[], "n":1.0},"workflowId":"twice"}`).want(202)
+	if again.text("runId") != run || again.header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("%s: another run than %s", again.body, run)
+	}
+	if other := s.call(dev, "POST", "/execute/workflows", `{"workflowId":"twice","rootInputs":{"n":2}}`).want(202); other.text("runId") == run {
+		t.Error("another input has the same run")
+	}
+	if end, err := s.svc.Node.Engine.Wait(t.Context(), "acme", run); err != nil || end.Status != "completed" {
+		t.Errorf("%+v, %v", end, err)
+	}
+	var names []string
+	s.events(dev, run, "", func(e event) bool {
+		names = append(names, e.name)
+		return true
+	})
+	if !slices.Contains(names, "node.completed") || first.text("eventsUrl") != "/execute/workflows/"+run+"/events" {
+		t.Errorf("events %v", names)
+	}
+	for body, code := range map[string]fault.Code{
+		`{"rootInputs":{}}`:                            fault.RequestInvalid,
+		`{"workflowId":"none"}`:                        fault.RecipeNotFound,
+		`{"workflowId":"twice","rootInputs":[1]}`:      fault.RequestInvalid,
+		`{"workflowId":"twice","fileHashes":["nope"]}`: fault.FileNotFound,
+		`{"workflowId":"twice","input":{}}`:            fault.RequestInvalid,
+	} {
+		s.call(dev, "POST", "/execute/workflows", body).problem(code)
+	}
+	s.call(s.key("rival", access.Developer), "POST", "/execute/workflows", `{"workflowId":"twice"}`).problem(fault.RecipeNotFound)
+	s.call(s.key("acme", access.Viewer), "POST", "/execute/workflows", `{"workflowId":"twice"}`).problem(fault.Forbidden)
 }

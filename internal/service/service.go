@@ -83,6 +83,7 @@ type Service struct {
 	log     *slog.Logger
 	keys    *access.Keys // nil = none are checked
 	recipes *registry.Recipes
+	starter *starts.Starter
 	making  sync.Mutex // of API
 	servers []*http.Server
 	locals  []*http.Server // of ServeLocal
@@ -132,17 +133,17 @@ func New(ctx context.Context, n *node.Node, cfg Config) (*Service, error) {
 		Records: n, Now: now, NewID: func() (string, error) { return ids.ID("recipe_") }, MaxSource: cfg.MaxSource,
 		Actions: n.Accounts.Actions,
 	})
-	starter := starts.New(starts.Config{
+	s.starter = starts.New(starts.Config{
 		Recipes: s.recipes, Files: n.Files, Actions: n.Accounts.Actions, Rules: n.Rules, Admit: n.Accounts.Admit,
 	}, n.Engine)
 	s.Schedules, err = scheduler.New(scheduler.Config{
-		Records: n, Starter: starter, Runs: n.Engine, NewID: func() (string, error) { return ids.ID(scheduler.IDPrefix) }, Now: now, Logger: s.log,
+		Records: n, Starter: s.starter, Runs: n.Engine, NewID: func() (string, error) { return ids.ID(scheduler.IDPrefix) }, Now: now, Logger: s.log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.Triggers, err = inbound.New(inbound.Config{
-		Records: n, Starter: starter, Keyed: s.Schedules, Runs: n.Engine, Secrets: n.Config.Secrets, NewID: func() (string, error) { return ids.ID(inbound.IDPrefix) }, Now: now, Logger: s.log,
+		Records: n, Starter: s.starter, Keyed: s.Schedules, Runs: n.Engine, Secrets: n.Config.Secrets, NewID: func() (string, error) { return ids.ID(inbound.IDPrefix) }, Now: now, Logger: s.log,
 	})
 	if err != nil {
 		return nil, err
@@ -217,7 +218,7 @@ func (s *Service) server(ctx context.Context) (*api.Server, error) {
 		Node: s.Node, Actions: s.Node.Config.Actions, Keys: s.keys, Recipes: s.recipes, Rules: s.Node.Rules,
 		Rate: s.cfg.Rate, Burst: s.cfg.Burst, Streams: s.cfg.Streams, Logger: s.log, Release: s.cfg.Release,
 		Hooks: s.Hooks, Bulks: s.Bulks, Accounts: s.Node.Accounts, Secrets: s.secrets(), CursorKey: cursors, Take: s.cfg.Take,
-		Backup: s.backup, Schedules: s.Schedules, Triggers: s.Triggers,
+		Backup: s.backup, Schedules: s.Schedules, Starts: s.starter, Triggers: s.Triggers,
 	}
 	if s.cfg.Open {
 		cfg.Open = access.Anyone(s.cfg.Account)

@@ -37,6 +37,12 @@ func register(rt *rest.Router, cfg Config, accepts []string) {
 	rest.Handle(rt, trigger, rest.Needs(access.RunsExecute), s.trigger)
 	rest.Handle(rt, rest.Op("workflows-get", http.MethodGet, "/workflows/{id}", "Get a workflow with the state of its newest run"), rest.Needs(access.RunsRead), s.get)
 	rest.Handle(rt, rest.Op("workflows-results", http.MethodGet, "/workflows/{id}/results", "Get the outputs of the nodes of a workflow that have completed"), rest.Needs(access.RunsRead), s.results)
+	execute := rest.Op("workflows-execute", http.MethodPost, "/execute/workflows", "Start a run of a workflow (X103)")
+	execute.Description = "A repeated request with the same workflowId and rootInputs, or the same Idempotency-Key, is answered with the run that the first one started. Its events are at /execute/workflows/{id}/events."
+	execute.DefaultStatus = http.StatusAccepted
+	once := rest.Needs(access.RunsExecute)
+	once.Once = rest.OnceItself
+	rest.Handle(rt, execute, once, s.execute)
 }
 
 type server struct{ cfg Config }

@@ -16,6 +16,7 @@ import (
 	"github.com/roux-engine/roux/internal/resource"
 	"github.com/roux-engine/roux/internal/rest"
 	"github.com/roux-engine/roux/internal/scheduler"
+	"github.com/roux-engine/roux/internal/starts"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -23,6 +24,7 @@ import (
 type Config struct {
 	Recipes   *registry.Recipes
 	Schedules *scheduler.Scheduler // of runs with a key
+	Starts    *starts.Starter
 	Engine    *engine.Engine
 	Runs      interface {
 		Search(ctx context.Context, q store.Query) (heads []store.Head, next string, err error)

@@ -20,6 +20,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/spell"
 )
 
@@ -267,7 +268,7 @@ func milliseconds(n *int64) recipe.Duration {
 	if n == nil {
 		return ""
 	}
-	return recipe.Duration(strconv.FormatInt(*n, 10) + "ms")
+	return recipe.Duration(plan.FormatMS(*n))
 }
 
 // inputs gives a step what the edges into its node carry, and has it wait for the nodes that they come from.
