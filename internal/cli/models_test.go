@@ -32,6 +32,14 @@ func TestJobsPage(t *testing.T) {
 	runEmulated(t, "jobs", 21, "127.0.0.1:7431", freeAddress(t), "127.0.0.1:7420", freeAddress(t))
 }
 
+// TestFlowPage: docs/flow.md, with lenses in files and at a server.
+func TestFlowPage(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skipf("a tool of the page is not installed: %s", "curl")
+	}
+	runEmulated(t, "flow", 18, "127.0.0.1:7432", freeAddress(t), "127.0.0.1:7420", freeAddress(t))
+}
+
 // runEmulated runs a page that starts an emulator, and perhaps a server, in the background of its
 // shell. replace has addresses of the page, each followed by what is in its place.
 func runEmulated(t *testing.T, name string, least int, replace ...string) {
