@@ -3,7 +3,9 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,7 +43,7 @@ func (a *app) convertCommand() *cobra.Command {
 		Use:   "convert FILE --to DIALECT",
 		Short: "Print a recipe in another dialect",
 		Long: "Print a recipe in another dialect, YAML or JSON as it was: " + strings.Join(names, " or ") + ". It means the same: its plan has the same hash, which is " +
-			"checked. What the other dialect says by itself is written out. Comments are lost, and standard error lists them. " +
+			"checked. What the other dialect says by itself is written out. Comments are lost, and what is only for people in a dialect, and standard error lists them. " +
 			"Files that steps name are not converted: recipes of all dialects can name each other.",
 		Example: `roux convert recipe.yaml --to dag > recipe.dag.yaml
 roux convert --check recipe.yaml --to dag`,
@@ -105,6 +107,8 @@ func (a *app) convert(c *compiled, to *dialect.Dialect, limit int64) (*converted
 			out.Lost = append(out.Lost, lost{n.Line, n.Text})
 		}
 	}
+	c.source.EachUnkept(func(line int, field string) { out.Lost = append(out.Lost, lost{line, field}) })
+	slices.SortFunc(out.Lost, func(a, b lost) int { return cmp.Compare(a.Line, b.Line) })
 	formed, problems := write(text, jsonx.Limits{Bytes: len(text) + 1, Tokens: len(text) + 1}, to.Form.KeyOrder())
 	if len(problems) > 0 {
 		return nil, fault.New(fault.RecipeInvalid, "%s cannot be written in the dialect %s: %s", c.name, to.Name, problems[0].Msg)

@@ -106,6 +106,7 @@ func Decode(d *form.Decoder, n *jsonx.Node) *recipe.Recipe {
 	d.Source().Alias(at+"/steps", at+"/nodes")
 	f := &reader{d: d, doc: n, at: at, byID: map[string]*Node{}, into: map[string][]int{}, w: w}
 	f.edges()
+	f.unkept()
 	for i, node := range w.Nodes {
 		var st *recipe.Step // nil where there is no node, so that places stay
 		if node != nil {
@@ -151,6 +152,17 @@ func (f *reader) edges() {
 		}
 		if ok {
 			f.into[e.TargetNodeID] = append(f.into[e.TargetNodeID], i)
+		}
+	}
+}
+
+// unkept notes what is for people only.
+func (f *reader) unkept() {
+	for _, of := range [...][2]string{{"nodes", "ordinal"}, {"edges", "id"}} {
+		if list := f.doc.Child(of[0]); list != nil {
+			for _, n := range list.Children {
+				f.d.Source().Unkept(n.Child(of[1]))
+			}
 		}
 	}
 }

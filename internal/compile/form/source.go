@@ -27,6 +27,7 @@ type Source struct {
 	// the rest is where the model has it. models is the reverse.
 	places, models map[string]string
 	misfits        []fault.Diagnostic
+	unkept         []*jsonx.Node
 	later          []func(*Source)   // that note further ones
 	edits          map[string][]Edit // of texts of the model, by pointer
 }
@@ -92,6 +93,21 @@ func (s *Source) Alias(model, text string) {
 
 // Misfits returns the problems of how the parts of the text fit together that only its dialect can know.
 func (s *Source) Misfits() []fault.Diagnostic { return s.misfits }
+
+// Unkept notes that the model does not have a field of the text, which means nothing to a plan. nil = there is none.
+func (s *Source) Unkept(field *jsonx.Node) {
+	if field != nil {
+		s.unkept = append(s.unkept, field)
+	}
+}
+
+// EachUnkept calls f with each field that the model does not have, and its line.
+func (s *Source) EachUnkept(f func(line int, field string)) {
+	for _, n := range s.unkept {
+		value, _ := jsonx.Canonical(n.Value())
+		f(int(n.KeyPos.Line), n.Key+": "+string(value))
+	}
+}
 
 // Later notes a function that notes aliases. It is called before the first of them is looked for, because most
 // texts have no problems that need one.
