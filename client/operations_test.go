@@ -429,7 +429,7 @@ var schemas = map[string]any{
 	"LensResource": client.Lens{}, "LensContracts": client.LensContracts{}, "NewLens": client.NewLens{},
 	"LeaseRequest": client.LeaseRequest{}, "WorkerTask": client.WorkerTask{}, "WorkerReport": client.WorkerReport{}, "WorkerResult": client.WorkerResult{}, "WorkerFailure": client.WorkerFailure{}, "WorkerJob": client.WorkerJob{},
 	"WorkerOutcome": client.WorkerOutcome{},
-	"Workflow":      client.Workflow{}, "WorkflowNode": client.WorkflowNode{}, "WorkflowTrigger": client.WorkflowTrigger{}, "WorkflowTriggered": client.WorkflowTriggered{}, "WorkflowResults": client.WorkflowResults{},
+	"Workflow":      client.Workflow{}, "WorkflowNode": client.WorkflowNode{}, "WorkflowTrigger": client.WorkflowTrigger{}, "WorkflowTriggered": client.WorkflowTriggered{}, "WorkflowExecution": client.WorkflowExecution{}, "WorkflowExecuted": client.WorkflowExecuted{}, "WorkflowResults": client.WorkflowResults{},
 	"Settings": client.AccountSettings{}, "AccountLimits": client.AccountLimits{}, "AccountUsage": client.AccountUsage{}, "AccountResource": client.Account{}, "OwnAccount": client.OwnAccount{},
 	"DayBudget": client.DayBudget{}, "SecretResource": client.Secret{}, "KeyUsage": client.KeyUsage{}, "WebhookResource": client.Webhook{}, "WebhookRotateInBody": client.Rotation{}, "WebhookText": client.WebhookChange{},
 	"ServerLoad": client.ServerLoad{}, "RunLoad": client.RunLoad{}, "AccountLoad": client.AccountLoad{}, "AttemptLoad": client.AttemptLoad{}, "LimitLoad": client.LimitLoad{}, "CommitLoad": client.CommitLoad{},

@@ -9,8 +9,6 @@ import (
 	"github.com/roux-engine/roux/internal/catalogue"
 )
 
-// testActions returns declarations with the properties that the rules check: schemas,
-// versions, file inputs, and one action that must not run in parallel.
 // testOptions are what golden definitions are compiled against.
 func testOptions() Options {
 	return Options{Actions: testActions(), Lenses: catalogue.NewLenses(
@@ -19,10 +17,14 @@ func testOptions() Options {
 			Input:  []byte(`{"properties":{"text":{"type":"array"}}}`),
 			Output: []byte(`{"type":"array","items":{"$ref":"#/$defs/topic"},"$defs":{"topic":{"type":"string"}}}`)},
 		&catalogue.Lens{ID: "broken", Version: "1", Template: "{{ text | nosuch }} {{ now() }}", Input: []byte(`{"type":3}`)},
+		&catalogue.Lens{ID: "dressed", Version: "1", Template: "{{ text }}", Model: "{{ input.text }}"},
+		&catalogue.Lens{ID: "answers", Version: "1", Template: "{{ text }}", Model: "small", Output: []byte(`{"items":{"$id":"urn:roux:field"}}`)},
 		&catalogue.Lens{ID: "now", Version: "1", Template: "{{ now() }}"},
 	)}
 }
 
+// testActions returns declarations with the properties that the rules check: schemas,
+// versions, file inputs, and one action that must not run in parallel.
 func testActions() *catalogue.Catalogue {
 	no := false
 	file := `{"type":"object","required":["file"],"additionalProperties":false,"properties":{"file":{"type":"string","format":"file"}}}`
@@ -77,6 +79,8 @@ func testActions() *catalogue.Catalogue {
 				"prompt":{"type":"string"},"model":{"type":"string"},"maxTokens":{"type":"integer"}}}`),
 			Output: json.RawMessage(`{"type":"object","properties":{"text":{"type":"string"}}}`),
 		},
+		&action.Action{Name: "draw", Version: "1.0.0", Input: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"prompt":{"type":"string"}}}`),
+			Output: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"file":{"type":"string"}}}`)},
 		&action.Action{Name: "echo", Version: "1.0.0"},
 		&action.Action{Name: "echo", Version: "1.10.0"},
 		&action.Action{Name: "echo", Version: "1.9.3"},

@@ -331,6 +331,7 @@ func (c *compiler) program(src string, template bool) *program {
 // another form.
 func selection(src string) (path []string) {
 	rest, ok := strings.CutPrefix(src, "steps")
+	ok = ok && len(src) < 1000 // far below the limits of expressions
 	for ok && rest != "" {
 		n, name := 1, ""
 		switch quote := rest[min(1, len(rest)-1)]; {

@@ -117,6 +117,9 @@ type use struct {
 }
 
 func newIncluder(opt Options) *includer {
+	if opt.Lenses == nil {
+		opt.Lenses = catalogue.NewLenses()
+	}
 	return &includer{
 		opt: opt, units: map[string]*unit{}, found: map[lookup]found{},
 		decls: map[*action.Action]*declared{}, programs: map[exprKey]*program{}, trees: map[treeKey]*expr.Tree{},

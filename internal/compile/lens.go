@@ -5,7 +5,6 @@ package compile
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -54,7 +53,14 @@ func (c *compiler) useLens(i int32) {
 		n.invalid = true
 		return
 	}
-	if _, given := own.Parameters[modelInput]; !given && u.Model != "" {
+	_, given := own.Parameters[modelInput]
+	switch {
+	case given || u.Model == "":
+	case expr.HasTemplate(u.Model):
+		c.fail(fault.RecipeInvalid, "bad-lens", c.valueAt(at), fmt.Sprintf("the model of the lens %s is a template, and none is evaluated there", u.label()), "register a version of it with the name of a model")
+	case n.decl != nil && n.decl.closed && n.decl.props[modelInput] == nil:
+		c.fail(fault.RecipeInvalid, "not-for-action", c.valueAt(at), fmt.Sprintf("the lens %s has a model, and %s takes none", u.label(), n.decl.what), "")
+	default:
 		all := map[string]json.RawMessage{}
 		maps.Copy(all, own.Parameters)
 		all[modelInput], _ = jsonx.Canonical(u.Model)
@@ -64,29 +70,17 @@ func (c *compiler) useLens(i int32) {
 }
 
 func (c *compiler) findLens(ref *recipe.Lens, at string) *catalogue.Lens {
-	where := c.valueAt(at + "/id")
-	if c.opt.Lenses == nil {
-		c.fail(fault.LensNotFound, "unknown-lens", where, "lenses cannot be looked up here", "")
-		return nil
-	}
 	l, err := c.in.lens(ref.ID, ref.Version)
 	if err == nil {
 		return l
 	}
-	hint := ""
+	where, hint := c.valueAt(at+"/id"), "no lenses are registered"
 	if ref.Version != "" {
-		where = c.valueAt(at + "/version")
-	} else if ids := c.opt.Lenses.LensIDs(); len(ids) > 0 {
+		where, hint = c.valueAt(at+"/version"), ""
+	} else if ids := c.in.opt.Lenses.LensIDs(); len(ids) > 0 {
 		hint = cmp.Or(didYouMean(ref.ID, ids), available(ids[:min(len(ids), 12)]))
-	} else {
-		hint = "no lenses are registered"
 	}
-	code := fault.LensNotFound
-	var f *fault.Error
-	if errors.As(err, &f) {
-		code = f.Code
-	}
-	c.fail(code, "unknown-lens", where, fault.Message(err), hint)
+	c.fail(fault.CodeOf(err), "unknown-lens", where, fault.Message(err), hint)
 	return nil
 }
 
@@ -118,7 +112,9 @@ func (c *compiler) lensContracts(i int32) {
 		if jsonschema.Type(of) == "string" {
 			answer = "text"
 		}
-		st.OutputC = jsonschema.OfField(answer, of)
+		if st.OutputC = jsonschema.OfField(answer, of); n.decl != nil && !jsonschema.MayHave(n.decl.Output, answer) {
+			c.fail(fault.RecipeInvalid, "not-for-action", c.valueAt(n.lens.ptr), fmt.Sprintf("the lens %s has an output contract, and the output of %s has no %q", n.lens.label(), n.decl.what, answer), "")
+		}
 	}
 }
 
@@ -206,7 +202,7 @@ func (c *compiler) binding(here func(ptr, want string) site, name string, b reci
 	}
 	taken := map[string]bool{}
 	for k, m := range b.From {
-		if m == nil {
+		if m == nil || m.Expression == "" {
 			continue // reported where the text was read
 		}
 		e := c.cel(here(fmt.Sprintf("%s/from/%d/expression", at, k), want), m.Expression)

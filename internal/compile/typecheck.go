@@ -98,9 +98,12 @@ func (c *compiler) finds(v *plan.Var, path []string) bool {
 		if !isObject {
 			return false
 		}
+		if m["properties"] == nil {
+			return m["additionalProperties"] == nil // it is open, which it is not beside properties
+		}
 		properties, _ := m["properties"].(map[string]any)
 		if at = properties[name]; at == nil {
-			return m["additionalProperties"] == nil
+			return false
 		}
 	}
 	return true

@@ -9,6 +9,7 @@
 package jsonschema
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -323,8 +324,25 @@ func Type(raw []byte) string {
 func OfField(name string, raw []byte) []byte {
 	v, _ := jsonx.Decode(raw, jsonx.Limits{Bytes: len(raw) + 1})
 	if schema, ok := v.(map[string]any); ok && schema["$id"] == nil {
-		schema["$id"] = "urn:roux:field" // its references are relative to itself
+		id := "urn:roux:field"
+		for bytes.Contains(raw, []byte(id)) {
+			id += "-"
+		}
+		schema["$id"] = id // its references are relative to itself
 	}
 	out, _ := jsonx.Canonical(map[string]any{"type": "object", "required": []any{name}, "properties": map[string]any{name: v}})
 	return out
+}
+
+// MayHave reports whether objects that fit a schema may have a field, as far as its first level says it.
+func MayHave(raw []byte, field string) bool {
+	var s struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+		Additional json.RawMessage            `json:"additionalProperties"`
+	}
+	if json.Unmarshal(raw, &s) != nil {
+		return true
+	}
+	_, has := s.Properties[field]
+	return has || string(bytes.TrimSpace(s.Additional)) != "false"
 }

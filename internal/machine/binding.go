@@ -42,23 +42,20 @@ func (c bindingCode) value(b *plan.Binding, vs *vars) (any, error) {
 	if b.Merge == 0 {
 		return c[0].Eval(vs)
 	}
-	values := make([]any, len(c))
-	for i := range c {
-		var err error
-		if values[i], err = c[i].Eval(vs); err != nil {
-			return nil, err
-		}
-	}
 	if b.Merge == plan.MergeConcat {
-		return concat(values)
+		return c.concat(vs)
 	}
-	return stringify(b, values)
+	return c.stringify(b, vs)
 }
 
 // concat joins the texts of values with an empty line between them (X67).
-func concat(values []any) (any, error) {
+func (c bindingCode) concat(vs *vars) (any, error) {
 	var out strings.Builder
-	for i, v := range values {
+	for i := range c {
+		v, err := c[i].Eval(vs)
+		if err != nil {
+			return nil, err
+		}
 		text, err := expr.Text(v, expr.MaxResult)
 		if err != nil {
 			return nil, err
@@ -76,8 +73,8 @@ func concat(values []any) (any, error) {
 // stringify returns the JSON of a list of values (X68), or of an object of them by their labels (X69), as
 // JSON.stringify of JavaScript writes it: without spaces, with names that are array indices first, in their
 // order, and the others in the order of the sources. The values themselves are canonical.
-func stringify(b *plan.Binding, values []any) (any, error) {
-	order := make([]int, len(values))
+func (c bindingCode) stringify(b *plan.Binding, vs *vars) (any, error) {
+	order := make([]int, len(c))
 	for i := range order {
 		order[i] = i
 	}
@@ -91,17 +88,21 @@ func stringify(b *plan.Binding, values []any) (any, error) {
 		if n > 0 {
 			out = append(out, ',')
 		}
+		v, err := c[i].Eval(vs)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := expr.Text(v, expr.MaxResult); err != nil { // such as of a large value
+			return nil, err
+		}
 		ok := true
 		if b.Merge == plan.MergeObject {
 			if out, ok = jsonx.AppendLimited(out, b.From[i].Label, expr.MaxResult); ok {
 				out = append(out, ':')
 			}
 		}
-		if _, err := expr.Text(values[i], expr.MaxResult); err != nil { // such as of a large value
-			return nil, err
-		}
 		if ok {
-			out, ok = jsonx.AppendLimited(out, values[i], expr.MaxResult)
+			out, ok = jsonx.AppendLimited(out, v, expr.MaxResult)
 		}
 		if !ok {
 			return nil, mergedTooLarge()

@@ -188,8 +188,7 @@ func (t *Task) Render() (input, hash []byte, fail *Failure) {
 		return nil, nil, fail
 	}
 	if len(raw) > maxInline {
-		return nil, nil, &Failure{Code: fault.ValueTooLarge, Msg: "the input has " + sizeText(int64(len(raw))) +
-			", the limit is " + sizeText(maxInline) + "; pass a file"}
+		return nil, nil, inputTooLarge(sizeText(int64(len(raw))))
 	}
 	if len(raw) == len(emptyInput) {
 		return emptyInput, emptyInputHash[:], nil
@@ -198,6 +197,10 @@ func (t *Task) Render() (input, hash []byte, fail *Failure) {
 	n := len(raw)
 	raw = append(raw, sum[:]...)
 	return raw[:n:n], raw[n:], nil
+}
+
+func inputTooLarge(size string) *Failure {
+	return &Failure{Code: fault.ValueTooLarge, Msg: "the input has " + size + ", the limit is " + sizeText(maxInline) + "; pass a file"}
 }
 
 func (t *Task) render() ([]byte, *Failure) {
@@ -217,10 +220,16 @@ func (t *Task) render() ([]byte, *Failure) {
 			obj[k] = p
 		}
 	}
+	texts := 0
 	for k := range step.Bindings {
 		v, fail := t.bound(&step.Bindings[k], t.code.bindings[k])
 		if fail != nil {
 			return nil, fail
+		}
+		if text, ok := v.(string); ok {
+			if texts += len(text); texts > maxInline {
+				return nil, inputTooLarge("more than " + sizeText(maxInline))
+			}
 		}
 		obj[step.Bindings[k].Name] = v
 	}

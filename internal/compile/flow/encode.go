@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/plan"
@@ -177,7 +178,7 @@ func (e *writer) edge(expression, label string) *Edge {
 	}
 	edge := &Edge{SourceNodeID: found[1] + found[2], SourceOutputKey: found[3], TargetParamLabel: label}
 	source := e.byID[edge.SourceNodeID]
-	if source == nil || value(edge.SourceNodeID, edge.SourceOutputKey, isLens(source)) != expression || edge.SourceOutputKey == wholeOutput {
+	if source == nil || strings.TrimSpace(label) == "" || found[3] != "" && strings.TrimSpace(found[3]) == "" || value(edge.SourceNodeID, edge.SourceOutputKey, isLens(source)) != expression || edge.SourceOutputKey == wholeOutput {
 		return nil
 	}
 	return edge

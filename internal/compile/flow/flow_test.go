@@ -146,6 +146,32 @@ func TestConverted(t *testing.T) {
 	golden(t, "valid/everything.converted.golden", string(text))
 }
 
+// TestNotCarried: what an edge cannot say stays an input, or a dependency, of its node.
+func TestNotCarried(t *testing.T) {
+	text := `name: x
+order: none
+steps:
+  - {id: a, timeout: 48h, action: {name: echo}, retryPolicy: {maxAttempts: 2, initialDelay: 0s, maxDelay: 31h}}
+  - {id: b, action: {name: echo}, dependsOn: [a]}
+  - id: c
+    action: {name: echo}
+    dependsOn: [a]
+    inputBindings: {"": steps.a.output, " ": steps.a.output, x: 'steps.a.output[" "]', y: "steps.a.output.text", z: "steps.b.output + 1", w: {merge: array, from: [steps.a.output]}}
+  - {id: d, action: {name: echo}, inputBindings: {x: {merge: json_object, from: [{expression: steps.a.output, label: other}, steps.b.output]}}}
+`
+	r, src, diags := dialect.Parse("test.yaml", []byte(text), form.Options{})
+	if r == nil {
+		t.Fatal(src.Format(diags[0]))
+	}
+	tree, err := dialect.Named("flow").Encode(r, dialect.Named("recipe"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := build(t, string(yamlx.Encode(tree))); p.Hash() != build(t, text).Hash() {
+		t.Errorf("another plan:\n%s", yamlx.Encode(tree))
+	}
+}
+
 // TestX65_Merges: the strategy of the edges comes before that of their target, which comes before the last
 // value; one value is not merged.
 func TestX65_Merges(t *testing.T) {
@@ -208,6 +234,7 @@ func BenchmarkCompile(b *testing.B) {
 		}
 		text := []byte("nodes:\n" + nodes.String() + "edges:\n" + edges.String())
 		opt := options()
+		opt.Actions = catalogue.New(&action.Action{Name: "llm", Version: "1.0.0", Output: json.RawMessage(`{"type":"object"}`)})
 		b.Run(fmt.Sprintf("distinct=%t", distinct), func(b *testing.B) {
 			for b.Loop() {
 				if p, _, _, diags := compile.Source("n.yaml", text, opt); p == nil {
