@@ -4,11 +4,13 @@ package lens
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/catalogue"
@@ -23,6 +25,8 @@ const (
 	MaxTemplate = 256 << 10
 	MaxContract = 64 << 10 // of the schema of the input, and of that of the output
 	MaxModel    = 200
+	// MaxDigits bounds a version that is a number: the next ones must be numbers too.
+	MaxDigits = 15
 	// MaxDocument bounds the text of a file: the template may be written with an escape for each of
 	// its characters.
 	MaxDocument = 2 << 20
@@ -51,6 +55,7 @@ const (
 var (
 	idForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 	number = regexp.MustCompile(`^[1-9][0-9]{0,15}$`)
+	digits = regexp.MustCompile(`^[0-9]+$`)
 )
 
 // Form is how lenses are written in files.
@@ -70,13 +75,25 @@ var Form = form.New[Document](&form.Table{
 // mark is the field that tells a lens from a recipe.
 const mark = "lens"
 
-// Is reports whether the text of a file is that of a lens, which may have problems.
+// Is reports whether the text of a file is that of a lens, which may have problems. A recipe with a
+// field of that name is none: it has no template, and steps.
 func Is(file string, text []byte) bool {
 	if !bytes.Contains(text, []byte(mark)) || len(text) > MaxDocument {
 		return false
 	}
 	tree, _ := form.Read(file, text, form.Options{MaxBytes: MaxDocument})
-	return tree != nil && tree.Child(mark) != nil
+	if tree == nil || tree.Child(mark) == nil {
+		return false
+	}
+	isRecipe := func(field string) bool { return tree.Child(field) != nil }
+	return tree.Child("template") != nil || !slices.ContainsFunc([]string{"steps", "nodes", "workflow"}, isRecipe)
+}
+
+// Unreadable reports whether the text of a file cannot be read at all, so that nobody knows whether it
+// is meant to be a lens.
+func Unreadable(file string, text []byte) bool {
+	tree, _ := form.Read(file, text, form.Options{MaxBytes: MaxDocument})
+	return tree == nil
 }
 
 // Parse reads a lens in JSON or YAML. The document is nil if it has problems, which are then all
@@ -93,7 +110,8 @@ func Parse(file string, text []byte) (*Document, *form.Source, []fault.Diagnosti
 	if tree == nil {
 		return nil, d.Source(), d.Diagnostics()
 	}
-	withoutNulls(tree.Child("contracts"))
+	withoutNulls(tree.Child("contracts"), "input", "output")
+	withoutNulls(tree, "version", "model", "contracts")
 	doc := new(Document)
 	d.Decode(tree, Form, doc)
 	diags := d.Diagnostics()
@@ -113,10 +131,12 @@ func Parse(file string, text []byte) (*Document, *form.Source, []fault.Diagnosti
 	return doc, d.Source(), nil
 }
 
-// withoutNulls removes contracts that are null: there is none then (X25).
-func withoutNulls(contracts *jsonx.Node) {
-	if contracts != nil {
-		contracts.Children = slices.DeleteFunc(contracts.Children, func(n *jsonx.Node) bool { return n.Kind == jsonx.Null })
+// withoutNulls removes those of the named fields that are null: they are not given then (X25).
+func withoutNulls(of *jsonx.Node, fields ...string) {
+	if of != nil && of.Kind == jsonx.Object {
+		of.Children = slices.DeleteFunc(of.Children, func(n *jsonx.Node) bool {
+			return n.Kind == jsonx.Null && slices.Contains(fields, n.Key)
+		})
 	}
 }
 
@@ -138,11 +158,19 @@ func (d *Document) check() (diags []fault.Diagnostic) {
 	if !idForm.MatchString(d.Lens) {
 		add("/lens", "bad-text", "", "the id of a lens has %s", wantID)
 	}
-	if d.Version != "" && !idForm.MatchString(d.Version) {
+	switch n := len(d.Version); {
+	case d.Version != "" && !idForm.MatchString(d.Version):
 		add("/version", "bad-text", "", "the version of a lens has %s", wantVersion)
+	case n > MaxDigits && digits.MatchString(d.Version):
+		add("/version", "bad-text", "write a smaller number, or put a letter before it", "a version of only digits has at most %d, and this one has %d", MaxDigits, n)
 	}
-	if n := len(d.Model); n > MaxModel {
+	switch n := len(d.Model); {
+	case n > MaxModel:
 		add("/model", "too-large", "", "model has %d bytes, the limit is %d", n, MaxModel)
+	case strings.Contains(d.Model, "{{") || strings.Contains(d.Model, "{%"):
+		add("/model", "bad-text", "a step may give its action another model", "the model of a lens is a name, and no template")
+	case strings.ContainsFunc(d.Model, unicode.IsControl):
+		add("/model", "bad-text", "", "the model of a lens is a name without control characters")
 	}
 	switch n := len(d.Template); {
 	case strings.TrimSpace(d.Template) == "":
@@ -150,8 +178,17 @@ func (d *Document) check() (diags []fault.Diagnostic) {
 	case n > MaxTemplate:
 		add("/template", "too-large", "pass large texts as values of placeholders", "template has %d bytes, the limit is %d", n, MaxTemplate)
 	default:
-		if _, err := expr.CompileTemplate(d.Template); err != nil {
+		prog, err := expr.CompileTemplate(d.Template)
+		if err != nil {
 			add("/template", "bad-template", "", "%s", fault.Message(err))
+			break
+		}
+		for _, r := range prog.Refs() {
+			if r.Name == expr.NowVar || r.Name == expr.SeedVar {
+				add("/template", "bad-template", "write a placeholder of any name instead, and bind the value to it in the step",
+					"the template calls %s, and a lens only has its placeholders", expr.NameFor(r.Name))
+				break
+			}
 		}
 	}
 	for _, c := range []struct {
@@ -201,5 +238,5 @@ func Order(a, b *Document) int {
 	case b.Version:
 		return -1
 	}
-	return catalogue.CompareVersions(a.Version, b.Version)
+	return cmp.Or(catalogue.CompareVersions(a.Version, b.Version), strings.Compare(a.Version, b.Version))
 }

@@ -39,8 +39,12 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	if d, _, diags := Parse("a.yaml", []byte("lens: a\ntemplate: x\n")); d == nil || d.Version != "" || len(diags) != 0 {
-		t.Errorf("the shortest: %+v, %v", d, diags)
+	for _, text := range []string{
+		"lens: a\ntemplate: x\n", "lens: a\nversion: null\nmodel: ~\ntemplate: x\ncontracts:\n", "lens: a\ntemplate: x\ncontracts:\n  input:\n  output: null\n",
+	} {
+		if d, _, diags := Parse("a.yaml", []byte(text)); d == nil || d.Version+d.Model != "" || d.Contracts.Input != nil || d.Contracts.Output != nil || len(diags) != 0 {
+			t.Errorf("%q: %+v, %v", text, d, diags)
+		}
 	}
 }
 
@@ -54,6 +58,12 @@ func TestParseProblems(t *testing.T) {
 		{"lens: a@1\ntemplate: x\n", `a.yaml:1:7: error RECIPE_INVALID/bad-text: lens "a@1": want 1 to 64 letters`},
 		{"lens: a\nversion: 2\ntemplate: x\n", `a.yaml:2:10: error RECIPE_INVALID/wrong-type`},
 		{"lens: a\ntemplate: x\ncontracts: {inputs: {}}\n", `a.yaml:3:13: error RECIPE_INVALID/unknown-field: contracts has no field "inputs"; did you mean "input"?`},
+		{"lens: a\ntemplate: x\ncontracts: {bogus: null}\n", `a.yaml:3:13: error RECIPE_INVALID/unknown-field: contracts has no field "bogus"`},
+		{"lens: a\ntemplate: x\nmodel: '{{ b }}'\n", `a.yaml:3:8: error RECIPE_INVALID/bad-text: the model of a lens is a name, and no template`},
+		{"lens: a\ntemplate: '{{ a + now() }} {{ uuid() }}'\n", `a.yaml:2:11: error RECIPE_INVALID/bad-template: the template calls now(), and a lens only has its placeholders`},
+		{"lens: a\ntemplate: '{{ secret(\"key\") }}'\n", `a.yaml:2:11: error RECIPE_INVALID/bad-template`},
+		{"lens: a\nversion: '9999999999999999'\ntemplate: x\n", `a.yaml:2:10: error RECIPE_INVALID/bad-text: a version of only digits has at most 15, and this one has 16`},
+		{"lens: null\ntemplate: x\n", `a.yaml:1:7: error RECIPE_INVALID`},
 		{"lens: a\ntemplate: x\ncontracts: {input: text}\n", `a.yaml:3:20: error RECIPE_INVALID/wrong-type`},
 		{"lens: a\ntemplate: x\ncontracts:\n  output: {type: objekt}\n", `a.yaml:4:11: error RECIPE_INVALID/bad-schema: contracts.output is no JSON Schema`},
 		{"lens: a\ntemplate: " + strings.Repeat("x", MaxTemplate+1) + "\n", `a.yaml:2:11: error RECIPE_INVALID/too-large: template has 262145 bytes, the limit is 262144`},
@@ -69,13 +79,15 @@ func TestParseProblems(t *testing.T) {
 	if _, _, diags := Parse("a.yaml", []byte("lens: .a\nversion: a b\ntemplate: ''\n")); len(diags) != 3 {
 		t.Errorf("not all problems are listed: %v", diags)
 	}
-	for _, text := range []string{"", "[]", "name: lens\nsteps: []\n", "lenses: {lens: a}\n", "steps: [{id: a, lens: b}]\n"} {
+	for _, text := range []string{"", "[]", "name: lens\nsteps: []\n", "lenses: {lens: a}\n", "steps: [{id: a, lens: b}]\n", "name: a\nlens: b\nsteps: []\n", "lens: b\nnodes: []\n", "lens: b\nworkflow: {}\n"} {
 		if Is("a.yaml", []byte(text)) {
 			t.Errorf("%q is a lens", text)
 		}
 	}
-	if broken := "lens: a\nteplate: x\n"; !Is("a.yaml", []byte(broken)) {
-		t.Error("a broken lens is none")
+	for _, text := range []string{"lens: a\nteplate: x\n", "lens: a\ntemplate: x\nsteps: []\n"} {
+		if !Is("a.yaml", []byte(text)) {
+			t.Errorf("%q is no lens", text)
+		}
 	}
 }
 
