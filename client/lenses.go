@@ -49,8 +49,8 @@ type NewLens struct {
 }
 
 // Put adds a version of a lens, which becomes the current one. created is false when nothing has
-// changed, because the lens has that content already, also when the request had to be sent again. Another content under a version that exists is
-// fault.Conflict.
+// changed, because the lens has that content already, also when the request had to be sent again.
+// Another content under a version that exists is fault.Conflict.
 func (l *Lenses) Put(ctx context.Context, id string, req NewLens) (v *Lens, created bool, err error) {
 	cl, err := at(http.MethodPut, "v1", "lenses", id).ifRevision(req.Revision).send(req)
 	if err != nil {

@@ -85,7 +85,7 @@ type Lenses struct {
 type Config struct {
 	Records Records
 	Now     func() time.Time
-	// Changed is called after the lenses of an account have changed, also when that may be.
+	// Changed is called after the lenses of an account have changed or may have changed, as after a write that failed.
 	Changed func(account string)
 }
 
@@ -138,7 +138,10 @@ func (l *Lenses) Put(ctx context.Context, account string, d *Document, revision 
 		had = &Lens{ID: d.Lens, Created: now}
 	}
 	had.Current, had.Updated = v.Version, now
-	return v, true, l.write(ctx, account, had, v, content)
+	if err := l.write(ctx, account, had, v, content); err != nil {
+		return nil, false, err
+	}
+	return v, true, nil
 }
 
 // contentOf returns the content of a version as it is kept, and its hash.
@@ -267,18 +270,29 @@ func (l *Lenses) SetCurrent(ctx context.Context, account, id, version string, re
 		return v, nil
 	}
 	of.Current, of.Updated = v.Version, l.cfg.Now().UnixMicro()
-	return v, l.write(ctx, account, of, v, nil)
+	if err := l.write(ctx, account, of, v, nil); err != nil {
+		return nil, err
+	}
+	return v, nil
 }
 
-// Delete deletes a lens with all its versions, also one that is damaged.
+// Delete deletes a lens with all its versions, also one that is damaged. Of one that is not there it
+// removes what an interrupted deletion has left.
 func (l *Lenses) Delete(ctx context.Context, account, id string) error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	if _, err := l.Lens(ctx, account, id); err != nil && fault.CodeOf(err) != fault.StoreCorrupt {
+	of, err := l.find(ctx, account, id)
+	switch {
+	case err != nil && fault.CodeOf(err) != fault.StoreCorrupt:
 		return err
+	case err == nil && of == nil:
+		if idForm.MatchString(id) {
+			err = l.sweep(ctx, account, id)
+		}
+		return cmp.Or(err, l.notFound(ctx, account, id))
 	}
 	// The lens goes first: what is left of it after an interruption cannot be found.
-	_, err := l.cfg.Records.PutRecords(ctx, store.Deletion(store.RecordKey{Account: account, Kind: kindLens, ID: id}))
+	_, err = l.cfg.Records.PutRecords(ctx, store.Deletion(store.RecordKey{Account: account, Kind: kindLens, ID: id}))
 	l.cfg.Changed(account)
 	if err != nil {
 		return err
