@@ -65,7 +65,7 @@ type Folder struct {
 	cfg   FolderConfig
 	watch watch
 	files map[string]*folderFile // those that are recipes, by name
-	texts []lensText             // that are new
+	texts []*lensText            // of lenses, that are to be put
 }
 
 // FolderConfig is what a Folder is made of. All fields but Ignore are required.
@@ -80,6 +80,7 @@ type FolderConfig struct {
 
 // A folderFile is a recipe in a file.
 type folderFile struct {
+	at      string // its name in the directory
 	shown   string // its path, as diagnostics have it
 	text    []byte
 	unread  error    // why there is no text
@@ -120,13 +121,29 @@ func (f *Folder) Look(ctx context.Context) ([]FolderChange, error) {
 	}
 	read, gone := f.watch.look(stamps, f.cfg.Now())
 	touched := map[string]bool{} // names of recipes
-	changed := f.read(read)
-	out := f.putLenses(ctx)
+	changed, left := f.read(read)
+	for _, name := range gone {
+		f.forget(name)
+	}
+	var out []FolderChange
+	for _, file := range left {
+		if file.version != nil {
+			out = append(out, FolderChange{File: file.shown, Change: FolderRemoved, Version: file.version})
+		}
+	}
+	out = append(out, f.putLenses(ctx)...)
+	changed = changed || len(out) > 0 // recipes may name the lenses
 	for _, name := range gone {
 		if file := f.files[name]; file != nil {
-			delete(f.files, name)
-			touched[file.name], changed = true, true
+			left = append(left, file)
 			out = append(out, FolderChange{File: file.shown, Change: FolderRemoved, Version: file.version})
+		}
+	}
+	for _, file := range left {
+		delete(f.files, file.at)
+		touched[file.name], changed = true, true
+		if file.version != nil {
+			touched[file.version.Name] = true
 		}
 	}
 	if !changed {
@@ -157,8 +174,9 @@ func (f *Folder) sorted() (list []*folderFile) {
 	return list
 }
 
-// read reads files and reports whether a recipe has changed.
-func (f *Folder) read(names []string) (changed bool) {
+// read reads files and reports whether a recipe has changed. It returns the files that were recipes and
+// are lenses now.
+func (f *Folder) read(names []string) (changed bool, left []*folderFile) {
 	for _, name := range names {
 		shown := filepath.Join(f.cfg.Dir, name)
 		text, err := userfile.ReadWithin(f.cfg.Dir, name, f.cfg.MaxSource, fault.RecipeNotFound)
@@ -173,8 +191,12 @@ func (f *Folder) read(names []string) (changed bool) {
 			continue
 		}
 		file := f.files[name]
-		if file == nil && lens.Is(shown, text) {
-			f.texts, changed = append(f.texts, lensText{shown, text}), true // recipes may name it
+		f.forget(name)
+		if isLens(name, shown, text, err) {
+			f.texts = append(f.texts, &lensText{name: name, shown: shown, text: text, unread: err})
+			if file != nil {
+				left = append(left, file)
+			}
 			continue
 		}
 		called, is := RecipeIn(shown, text, f.cfg.MaxSource)
@@ -182,13 +204,13 @@ func (f *Folder) read(names []string) (changed bool) {
 		case file == nil && (!is && err == nil || inLenses(name)):
 			continue // the directory may hold other files
 		case file == nil:
-			file = &folderFile{shown: shown}
+			file = &folderFile{at: name, shown: shown}
 			f.files[name] = file
 		}
 		file.text, file.unread, file.fresh, changed = text, err, true, true
 		file.name = cmp.Or(called, file.name)
 	}
-	return changed
+	return changed, left
 }
 
 // RecipeIn returns the name of the recipe in a text, and whether the text is meant to be one.
@@ -381,10 +403,7 @@ func (f *Folder) problems(file *folderFile) string {
 		b.WriteString(src.Format(d))
 	}
 	if file.err != nil && !compile.HasErrors(file.diags) {
-		b.WriteString(file.shown + ": " + fault.Message(file.err) + "\n")
-		if remedy := fault.RemedyOf(file.err); remedy != "" {
-			b.WriteString("  " + remedy + "\n")
-		}
+		b.WriteString(problemOf(file.shown, file.err))
 	}
 	return b.String()
 }

@@ -25,7 +25,7 @@ const lensDir = "lenses"
 
 // lensFiles are the lenses in files.
 type lensFiles struct {
-	byID   map[string][]lensFile // the highest version first
+	byID   map[string][]lensFile // those without a version first, then the highest
 	dirs   []string              // that were looked in
 	broken []string              // files with the reason why they are none
 	err    error
@@ -37,7 +37,8 @@ type lensFile struct {
 	doc  *lens.Document
 }
 
-// Lens implements [catalogue.Lenses]. The current version of a lens is the highest one.
+// Lens implements [catalogue.Lenses]. The current version of a lens is the one that would be put last: one
+// that states none, or else the highest.
 func (f *Files) Lens(id, version string) (*catalogue.Lens, error) {
 	all := f.scanLenses()
 	if all.err != nil {
@@ -100,8 +101,8 @@ func (f *Files) scanLenses() *lensFiles {
 		f.lenses.err = cmp.Or(f.lenses.err, f.lenses.read(dir, dir == beside, &left))
 	}
 	for _, list := range f.lenses.byID {
+		slices.SortStableFunc(list, func(a, b lensFile) int { return lens.Order(b.doc, a.doc) })
 		number(list)
-		slices.SortStableFunc(list, func(a, b lensFile) int { return catalogue.CompareVersions(b.doc.Version, a.doc.Version) })
 	}
 	return f.lenses
 }
@@ -119,7 +120,12 @@ func (l *lensFiles) read(dir string, optional bool, left *int64) error {
 	for _, name := range names {
 		file := filepath.Join(dir, filepath.FromSlash(name))
 		text, err := userfile.ReadWithin(dir, name, lens.MaxDocument, fault.LensNotFound)
-		if err != nil || !lens.Is(file, text) {
+		own := filepath.Base(dir) == lensDir
+		switch {
+		case err != nil && own:
+			l.broken = append(l.broken, file+": "+fault.Message(err))
+			continue
+		case err != nil || !lens.Is(file, text) && !(own && lens.Unreadable(file, text)):
 			continue // the directory may hold other files
 		}
 		if *left -= int64(len(text)); *left < 0 {
@@ -148,8 +154,10 @@ var _ catalogue.Lenses = (*Files)(nil)
 
 // A lensText is the text of a lens in a file that a Folder has read.
 type lensText struct {
-	shown string
-	text  []byte
+	name, shown string
+	text        []byte
+	unread      error  // why there is no text
+	problem     string // why it could not be put at an earlier look
 }
 
 // inLenses reports whether a file of a Folder is in the directory of the lenses.
@@ -168,11 +176,32 @@ func (f *Folder) addLenses(stamps map[string]userfile.Stamp) error {
 	return nil
 }
 
+// isLens reports whether a file that was read is that of a lens: in the directory of the lenses also one
+// that cannot be read.
+func isLens(name, shown string, text []byte, err error) bool {
+	if inLenses(name) && (err != nil || lens.Unreadable(shown, text)) {
+		return true
+	}
+	return lens.Is(shown, text)
+}
+
+// forget drops the text of a file that was to be put as a lens.
+func (f *Folder) forget(name string) {
+	f.texts = slices.DeleteFunc(f.texts, func(t *lensText) bool { return t.name == name })
+}
+
 // putLenses puts the lenses that are new, of each the highest version last, so that it is the current
-// one.
+// one. Those that could not be put for another reason than what they are stay for the next look, and are
+// in out again only when the reason is another one.
 func (f *Folder) putLenses(ctx context.Context) (out []FolderChange) {
 	var files []lensFile
+	texts := map[string]*lensText{}
 	for _, t := range f.texts {
+		texts[t.shown] = t
+		if t.unread != nil {
+			out = append(out, FolderChange{File: t.shown, Change: FolderBroken, Problems: problemOf(t.shown, t.unread)})
+			continue
+		}
 		doc, src, diags := lens.Parse(t.shown, t.text)
 		if doc != nil {
 			files = append(files, lensFile{t.shown, doc})
@@ -189,17 +218,32 @@ func (f *Folder) putLenses(ctx context.Context) (out []FolderChange) {
 	for _, file := range files {
 		c := FolderChange{File: file.file, Change: FolderRegistered}
 		v, created, err := f.cfg.Recipes.lenses.Put(ctx, f.cfg.Account, file.doc, store.AnyRevision, folderBy)
-		switch {
-		case err != nil:
-			c.Change, c.Problems = FolderBroken, file.file+": "+fault.Message(err)+"\n"
-			if remedy := fault.RemedyOf(err); remedy != "" {
-				c.Problems += "  " + remedy + "\n"
+		if err != nil {
+			c.Change, c.Problems = FolderBroken, problemOf(file.file, err)
+			t := texts[file.file]
+			had := t.problem
+			if code := fault.CodeOf(err); code != fault.RecipeInvalid && code != fault.Conflict {
+				t.problem = c.Problems
+				f.texts = append(f.texts, t)
 			}
-		case !created:
+			if c.Problems != had {
+				out = append(out, c)
+			}
+			continue
+		}
+		if c.Lens = v; !created {
 			c.Change = FolderFound
 		}
-		c.Lens = v
 		out = append(out, c)
 	}
 	return out
+}
+
+// problemOf says what is wrong with a file, as problems of recipes are shown.
+func problemOf(file string, err error) string {
+	text := file + ": " + fault.Message(err) + "\n"
+	if remedy := fault.RemedyOf(err); remedy != "" {
+		text += "  " + remedy + "\n"
+	}
+	return text
 }

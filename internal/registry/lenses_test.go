@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
@@ -31,6 +32,9 @@ func TestX25_LensesInFiles(t *testing.T) {
 		"work/lenses/new.yaml":    "lens: two\ntemplate: newest\n",
 		"work/lenses/broken.yaml": "lens: broken\ntemplat: x\n",
 		"work/lenses/note.yaml":   "name: note\n",
+		"work/lenses/torn.yaml":   "lens: torn\ntemplate: [x\n",
+		"work/lenses/w-1.yaml":    "lens: w\ntemplate: newest\n",
+		"work/lenses/w-2.yaml":    "lens: w\nversion: v1\ntemplate: old\n",
 		"work/lenses/twin.yaml":   "lens: twin\nversion: '1'\ntemplate: x\n",
 		"work/lenses/same.yaml":   "lens: same\nversion: '1'\ntemplate: x\n",
 		"shared/twin.yaml":        "lens: twin\nversion: '1'\ntemplate: y\n",
@@ -51,6 +55,10 @@ func TestX25_LensesInFiles(t *testing.T) {
 		{"only", "1", "1", "one", "", ""},
 		{"shared", "", "v2", "s", "", ""},
 		{"same", "", "1", "x", "", ""},
+		{"w", "", "1", "newest", "", ""},
+		{"w", "v1", "v1", "old", "", ""},
+		{"w", "8", "", "", fault.LensNotFound, "it has v1, 1"},
+		{"a-torn-one", "", "", "", fault.LensNotFound, filepath.Join("work", "lenses", "torn.yaml") + ":2"},
 		{"two", "8", "", "", fault.LensNotFound, "it has 11, 10, 9"},
 		{"onli", "", "", "", fault.LensNotFound, `is the lens "onli"`},
 		{"broken", "", "", "", fault.LensNotFound, "broken.yaml:2:1: error RECIPE_INVALID/unknown-field"},
@@ -66,7 +74,7 @@ func TestX25_LensesInFiles(t *testing.T) {
 			t.Errorf("%s@%s is %+v, %v", tt.id, tt.version, l, err)
 		}
 	}
-	if ids := f.LensIDs(); !slices.Equal(ids, []string{"only", "same", "shared", "twin", "two"}) {
+	if ids := f.LensIDs(); !slices.Equal(ids, []string{"only", "same", "shared", "twin", "two", "w"}) {
 		t.Errorf("the lenses are %q", ids)
 	}
 	// A lens is no broken recipe.
@@ -149,12 +157,76 @@ func TestX25_FolderWithLenses(t *testing.T) {
 	if problems := f.look("a-9.yaml broken"); !strings.Contains(problems, "a-9.yaml: version 9 of the lens \"a\" has another content\n  A version never changes") {
 		t.Errorf("the problems are %s", problems)
 	}
+	f.write("lenses/c.yaml", []byte("lens: c\ntemplate: [x\n"))
+	if problems := f.look("c.yaml broken"); !strings.Contains(problems, "c.yaml:2") {
+		t.Errorf("the problems are %s", problems)
+	}
+	f.write("lenses/c.yaml", []byte("lens: c\ntemplate: x\n"))
+	f.look("c.yaml registered c@1")
 	if err := os.Remove(filepath.Join(f.dir, "lenses", "b.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	f.look()
 	if _, err := f.Lenses().Version(t.Context(), "acme", "b", "1"); err != nil {
 		t.Errorf("the lens has gone with its file: %v", err)
+	}
+}
+
+// A file that was a recipe, or cannot be read and counts as one, becomes a lens when it is rewritten.
+func TestX25_FilesBecomeLenses(t *testing.T) {
+	f := newFolderFixture(t)
+	f.write("a.yaml", []byte("lens: a\ntemplate: [x\n"))
+	f.write("r.yaml", text("r", "1.0.0", 1))
+	f.look("a.yaml broken", "r.yaml registered r@1.0.0")
+	f.write("a.yaml", []byte("lens: a\ntemplate: x\n"))
+	f.write("r.yaml", []byte("lens: r\ntemplate: x\n"))
+	f.look("r.yaml removed r@1.0.0", "a.yaml registered a@1", "r.yaml registered r@1")
+	list, err := f.Versions(t.Context(), "acme", "r")
+	if err != nil || len(list) != 1 || list[0].Status != StatusDeprecated {
+		t.Errorf("the recipe is %+v, %v", list, err)
+	}
+	f.write("r.yaml", text("r", "1.0.0", 1))
+	f.look("r.yaml found r@1.0.0")
+}
+
+// failing are records that cannot be written as long as err is set.
+type failing struct {
+	kept
+	err error
+}
+
+type kept interface{ lens.Records }
+
+func (r *failing) PutRecords(ctx context.Context, changes ...store.RecordChange) ([]store.Record, error) {
+	if r.err != nil {
+		return nil, r.err
+	}
+	return r.kept.PutRecords(ctx, changes...)
+}
+
+// A lens that could not be put for another reason than its text is put later, and that is said once.
+func TestX25_FolderPutsAgain(t *testing.T) {
+	f := newFolderFixture(t)
+	records := &failing{kept: f.Recipes.cfg.Records, err: fault.New(fault.ServiceUnavailable, "the disk is full")}
+	f.Recipes.lenses = lens.New(lens.Config{Records: records, Now: time.Now, Changed: func(string) {}})
+	f.write("a.yaml", []byte("lens: a\ntemplate: old\n"))
+	f.write("b.yaml", []byte("lens: b\ntemplate: x\n"))
+	f.write("c.yaml", []byte("lens: c\ntemplate: x\n"))
+	if problems := f.look("a.yaml broken", "b.yaml broken", "c.yaml broken"); !strings.Contains(problems, "the disk is full") {
+		t.Errorf("the problems are %s", problems)
+	}
+	f.write("a.yaml", []byte("lens: a\ntemplate: new\n"))
+	if err := os.Remove(filepath.Join(f.dir, "b.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	f.look("a.yaml broken")
+	records.err = nil
+	f.look("a.yaml registered a@1", "c.yaml registered c@1")
+	if _, d, err := f.Lenses().Get(t.Context(), "acme", "a", ""); err != nil || d.Template != "new" {
+		t.Errorf("the lens is %+v, %v", d, err)
+	}
+	if _, err := f.Lenses().Lens(t.Context(), "acme", "b"); !errors.Is(err, fault.LensNotFound) {
+		t.Errorf("a file that has gone was put: %v", err)
 	}
 }
 
