@@ -34,7 +34,7 @@ func (a *app) applyCommand() *cobra.Command {
 		Short: "Register recipes and lenses, so that they can be used by name",
 		Long: "Register the recipes in files, and in all files of directories. All are checked first, and nothing is registered as long as one is invalid. " +
 			"A text that is registered already is left alone, and a version that never ran is replaced. One that has run with another text never changes: give the new text another version. " +
-			"Lenses, also those in the directory lenses of a directory, are put before the recipes that name them. Recipes that name one another are registered in an order that works.",
+			"Lenses, also those in the directory lenses of a directory, are put before the recipes that name them, which are judged with them. Recipes that name one another are registered in an order that works.",
 		Example: `roux apply recipes
 roux apply recipe.yaml --dry-run
 roux apply recipes --server https://roux.example.org
@@ -86,8 +86,9 @@ type applyFile struct {
 	text     []byte
 	source   *recipe.Source
 	lens     *lens.Document // nil = it is a recipe, or invalid
+	uses     []lensUse      // the lenses that its steps name
 	revision uint64         // of the version that is registered
-	waits    bool           // it names recipes that are not registered yet
+	waits    bool           // it names recipes that are not registered yet, or lenses that are not put
 	done     bool           // it is registered
 	err      error          // why it was refused
 }
@@ -95,9 +96,10 @@ type applyFile struct {
 // An applier registers the recipes in files.
 type applier struct {
 	*app
-	files []*applyFile
-	dry   bool
-	limit int64
+	files  []*applyFile
+	lenses []*applyFile // those that are to be put, in that order
+	dry    bool
+	limit  int64
 }
 
 // collect reads the files.
@@ -163,7 +165,7 @@ func (ap *applier) parse() error {
 			f.Outcome, f.Diagnostics = applyInvalid, diags
 			continue
 		}
-		f.Name, f.Version = r.Name, r.Version
+		f.Name, f.Version, f.uses = r.Name, r.Version, lensesOf(r)
 		id := f.Name + "@" + f.Version
 		if other := names[id]; other != nil {
 			return fault.New(fault.Conflict, "two files are the recipe %q of version %s: %s and %s", f.Name, cmp.Or(f.Version, "none"), other.File, f.File)
@@ -178,13 +180,14 @@ func (ap *applier) parse() error {
 }
 
 // check has all texts checked where they are to be registered, and finds out what would come
-// of each. One that names recipes which are not registered yet waits for the others.
+// of each. One that names recipes which are not registered yet waits for the others, and one that names
+// a lens which is to be put is judged with that: what is wrong with it now may be mended then.
 func (ap *applier) check(ctx context.Context, c *client.Client) error {
+	if err := ap.compareLenses(ctx, c); err != nil {
+		return err
+	}
 	for _, f := range ap.files {
 		if f.lens != nil {
-			if err := f.compareLens(ctx, c); err != nil {
-				return err
-			}
 			continue
 		}
 		v, err := c.Recipes.Named(f.Name).Check(ctx, f.text)
@@ -192,8 +195,10 @@ func (ap *applier) check(ctx context.Context, c *client.Client) error {
 			return err
 		}
 		f.Diagnostics = f.diagnostics(v)
+		uses := f.usesOf(ap.lenses)
+		f.waits = len(uses) > 0
 		if f.Version = cmp.Or(v.Version, f.Version); !v.Valid {
-			if f.waits = len(ap.files) > 1 && onlyUnknown(f.Diagnostics); !f.waits {
+			if f.waits = len(ap.files) > 1 && f.onlyUnknown(uses); !f.waits {
 				f.Outcome = applyInvalid
 				continue
 			}
@@ -201,6 +206,11 @@ func (ap *applier) check(ctx context.Context, c *client.Client) error {
 		}
 		if err := f.compare(ctx, c); err != nil {
 			return err
+		}
+		if f.waits {
+			if diags := f.misfits(uses); diags != nil {
+				f.Outcome, f.Diagnostics = applyInvalid, diags
+			}
 		}
 	}
 	return nil
@@ -215,10 +225,19 @@ func (f *applyFile) diagnostics(v *client.Validation) (list []fault.Diagnostic) 
 	return list
 }
 
-// onlyUnknown reports whether all errors are recipes and lenses that are not registered.
-func onlyUnknown(diags []fault.Diagnostic) bool {
-	return !slices.ContainsFunc(diags, func(d fault.Diagnostic) bool {
-		return d.Severity == fault.SeverityError && d.Code != fault.RecipeNotFound && d.Code != fault.LensNotFound
+// onlyUnknown reports whether all errors may go when the other files are registered: they are recipes and
+// lenses that are not known, or are about steps whose lenses are to be put. What such a step gives may be
+// something else then, so the expressions of the others are not judged either.
+func (f *applyFile) onlyUnknown(uses []lensUse) bool {
+	return !slices.ContainsFunc(f.Diagnostics, func(d fault.Diagnostic) bool {
+		switch {
+		case d.Severity != fault.SeverityError || d.Code == fault.RecipeNotFound || d.Code == fault.LensNotFound:
+			return false
+		case d.Code != fault.RecipeInvalid:
+			return true
+		}
+		at := f.source.ModelPointer(d.Pointer)
+		return !slices.ContainsFunc(uses, func(u lensUse) bool { return u.mayMend(d, at) })
 	})
 }
 

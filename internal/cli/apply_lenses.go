@@ -5,15 +5,20 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/roux-engine/roux/client"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/config"
+	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/lens"
 	"github.com/roux-engine/roux/internal/userfile"
 )
@@ -75,12 +80,96 @@ func (f *applyFile) compareLens(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
+// compareLenses compares all lenses, and finds those that are to be put and in which order.
+func (ap *applier) compareLenses(ctx context.Context, c *client.Client) error {
+	for _, f := range ap.files {
+		if f.lens == nil {
+			continue
+		}
+		if err := f.compareLens(ctx, c); err != nil {
+			return err
+		}
+		if !f.done && f.err == nil {
+			ap.lenses = append(ap.lenses, f)
+		}
+	}
+	slices.SortStableFunc(ap.lenses, func(a, b *applyFile) int { return lens.Order(a.lens, b.lens) })
+	return nil
+}
+
+// A lensUse is a step that names a lens.
+type lensUse struct {
+	step  *recipe.Step
+	names []string // the placeholders of the lens that is to be put
+}
+
+// lensesOf returns the steps of a recipe that name lenses.
+func lensesOf(r *recipe.Recipe) (uses []lensUse) {
+	r.Each(func(s *recipe.Step) {
+		if s.Action != nil && s.Action.Lens != nil {
+			uses = append(uses, lensUse{step: s})
+		}
+		if s.Recipe != nil && s.Recipe.Inline != nil {
+			uses = append(uses, lensesOf(s.Recipe.Inline)...)
+		}
+	})
+	return uses
+}
+
+// usesOf returns the steps that will have another lens when those of list are put.
+func (f *applyFile) usesOf(list []*applyFile) (uses []lensUse) {
+	for _, u := range f.uses {
+		ref := u.step.Action.Lens
+		var found *applyFile
+		for _, l := range list {
+			if l.Name == ref.ID && (ref.Version == "" || ref.Version == l.lens.Version) {
+				found = l // the last one becomes the current one
+			}
+		}
+		if found != nil {
+			u.names = found.lens.Placeholders()
+			uses = append(uses, u)
+		}
+	}
+	return uses
+}
+
+// mayMend reports whether an error at a place of the recipe may go when the lens of the step is put.
+func (u *lensUse) mayMend(d fault.Diagnostic, at string) bool {
+	at, inStep := strings.CutPrefix(at, u.step.Ptr+"/")
+	switch d.Rule {
+	case expr.RuleUndefinedField, expr.RuleType: // of what the step gives or, without a binding, is given
+		return true
+	case "unknown-input":
+		_, name, _ := strings.Cut(at, "/")
+		return inStep && slices.Contains(u.names, jsonx.UnescapeToken(name))
+	case "bad-lens", "bad-parameter":
+		return inStep
+	}
+	return false
+}
+
+// misfits returns an error for each value that a step binds and its lens to be put has no placeholder for.
+func (f *applyFile) misfits(uses []lensUse) (diags []fault.Diagnostic) {
+	for _, u := range uses {
+		for _, name := range slices.Sorted(maps.Keys(u.step.InputBindings)) {
+			if slices.Contains(u.names, name) {
+				continue
+			}
+			at := u.step.Ptr + "/inputBindings/" + jsonx.EscapeToken(name)
+			diags = append(diags, fault.Diagnostic{
+				Code: fault.RecipeInvalid, Rule: "unknown-input", Pointer: f.source.Pointer(at), Pos: f.source.KeyPos(at),
+				Msg: fmt.Sprintf("the lens %s that is to be put has no placeholder %q", u.step.Action.Lens.ID, name),
+			})
+		}
+	}
+	return diags
+}
+
 // putLenses puts the lenses that are new, of each the highest version last, so that it is the current
 // one.
 func (ap *applier) putLenses(ctx context.Context, c *client.Client) error {
-	files := slices.DeleteFunc(slices.Clone(ap.files), func(f *applyFile) bool { return f.lens == nil || f.done })
-	slices.SortStableFunc(files, func(a, b *applyFile) int { return lens.Order(a.lens, b.lens) })
-	for _, f := range files {
+	for _, f := range ap.lenses {
 		v, created, err := c.Lenses.Put(ctx, f.Name, newLens(f.lens))
 		if err != nil {
 			return err

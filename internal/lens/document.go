@@ -219,6 +219,19 @@ func (d *Document) Valid() error {
 	return e
 }
 
+// Placeholders returns the names that the template of a valid document has, sorted.
+func (d *Document) Placeholders() (names []string) {
+	prog, err := expr.CompileTemplate(d.Template)
+	if err != nil {
+		return nil
+	}
+	for _, r := range prog.Refs() {
+		names = append(names, r.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // Same reports whether two documents have the same content.
 func (d *Document) Same(other *Document) bool {
 	_, a, errA := contentOf(d)
