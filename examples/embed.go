@@ -5,18 +5,14 @@
 //
 // It decides nothing: the comment at the head of a recipe describes the example
 // and names its files. A new type of input file needs its pattern in the go:embed
-// line below; a test checks that.
+// line of all.go; a test checks that. A small binary only has what `roux doctor` reads.
 package examples
 
 import (
-	"embed"
 	"io/fs"
 	"path"
 	"strings"
 )
-
-//go:embed *.yaml *.json *.pdf *.jpg receipts
-var files embed.FS
 
 // An Example is a recipe of this directory with its input files.
 type Example struct {

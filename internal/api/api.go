@@ -177,7 +177,7 @@ func (s *Server) routes() {
 	triggers.RegisterProviders(s.rest, s.cfg.Node.Jobs)
 	triggers.RegisterCache(s.rest, s.cfg.Node.Engine.Cache)
 	workers.Register(s.rest, s.cfg.Node.Workers)
-	lenses.Register(s.rest, s.cfg.Recipes.Lenses())
+	lenses.Register(s.rest, s.cfg.Recipes)
 	workflows.Register(s.rest, workflows.Config{Recipes: s.cfg.Recipes, Schedules: s.cfg.Schedules, Starts: s.cfg.Starts, Engine: s.cfg.Node.Engine, Runs: s.cfg.Node.Store, Show: s.whole}, recipeTypes)
 	approvals.Register(s.rest, s.cfg.Node.Approvals, s.cfg.Actions.Address)
 	s.healthRoutes()

@@ -7,6 +7,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -17,9 +20,9 @@ import (
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/config"
-	"github.com/roux-engine/roux/internal/lens"
 	"github.com/roux-engine/roux/internal/linediff"
 	"github.com/roux-engine/roux/internal/registry"
+	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -85,12 +88,12 @@ type applyFile struct {
 	applied
 	text     []byte
 	source   *recipe.Source
-	lens     *lens.Document // nil = it is a recipe, or invalid
-	uses     []lensUse      // the lenses that its steps name
-	revision uint64         // of the version that is registered
-	waits    bool           // it names recipes that are not registered yet, or lenses that are not put
-	done     bool           // it is registered
-	err      error          // why it was refused
+	lens     *lensDocument // nil = it is a recipe, or invalid
+	uses     []lensUse     // the lenses that its steps name
+	revision uint64        // of the version that is registered
+	waits    bool          // it names recipes that are not registered yet, or lenses that are not put
+	done     bool          // it is registered
+	err      error         // why it was refused
 }
 
 // An applier registers the recipes in files.
@@ -115,7 +118,7 @@ func (ap *applier) collect(args []string) error {
 			if err != nil {
 				return err
 			}
-			if _, is := registry.RecipeIn(name, text, ap.limit); !is && !lens.Is(name, text) && path != arg || seen[name] {
+			if _, is := registry.RecipeIn(name, text, ap.limit); !is && !isLens(name, text) && path != arg || seen[name] {
 				continue // a directory may hold other files
 			}
 			seen[name] = true
@@ -155,7 +158,7 @@ func (ap *applier) run(ctx context.Context) error {
 func (ap *applier) parse() error {
 	names := map[string]*applyFile{}
 	for _, f := range ap.files {
-		if lens.Is(f.File, f.text) {
+		if isLens(f.File, f.text) {
 			f.parseLens()
 			continue
 		}
@@ -384,4 +387,27 @@ func (ap *applier) print() {
 	if ap.failed() != nil && !slices.ContainsFunc(ap.files, func(f *applyFile) bool { return f.done && f.Outcome != applyUnchanged }) {
 		ap.screen.Print("nothing was registered\n")
 	}
+}
+
+// applyPaths returns the files that an argument of apply stands for: itself, or of a directory those
+// in it and in its directory lenses.
+func applyPaths(arg string) (paths []string, err error) {
+	if info, err := os.Stat(arg); err != nil || !info.IsDir() || arg == "-" {
+		return []string{arg}, nil // reading it says what is wrong
+	}
+	for _, dir := range []string{arg, filepath.Join(arg, "lenses")} {
+		names, err := userfile.ListWithin(dir, maxApplied, ".yaml", ".yml", ".json")
+		if dir != arg && errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fault.Wrap(fault.RecipeNotFound, err, "the files in %s cannot be read: %v", dir, err)
+		}
+		for _, name := range names {
+			if filepath.Base(name) != config.ProjectFile {
+				paths = append(paths, filepath.Join(dir, filepath.FromSlash(name)))
+			}
+		}
+	}
+	return paths, nil
 }

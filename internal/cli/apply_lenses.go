@@ -1,50 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !small
+
 package cli
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/roux-engine/roux/client"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/recipe"
-	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/lens"
-	"github.com/roux-engine/roux/internal/userfile"
 )
 
-// applyPaths returns the files that an argument of apply stands for: itself, or of a directory those
-// in it and in its directory lenses.
-func applyPaths(arg string) (paths []string, err error) {
-	if info, err := os.Stat(arg); err != nil || !info.IsDir() || arg == "-" {
-		return []string{arg}, nil // reading it says what is wrong
-	}
-	for _, dir := range []string{arg, filepath.Join(arg, "lenses")} {
-		names, err := userfile.ListWithin(dir, maxApplied, ".yaml", ".yml", ".json")
-		if dir != arg && errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, fault.Wrap(fault.RecipeNotFound, err, "the files in %s cannot be read: %v", dir, err)
-		}
-		for _, name := range names {
-			if filepath.Base(name) != config.ProjectFile {
-				paths = append(paths, filepath.Join(dir, filepath.FromSlash(name)))
-			}
-		}
-	}
-	return paths, nil
-}
+type lensDocument = lens.Document
+
+func isLens(file string, text []byte) bool { return lens.Is(file, text) }
 
 // parseLens reads the text of a lens.
 func (f *applyFile) parseLens() {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !small
+
 package cli
 
 import (
@@ -21,13 +23,6 @@ import (
 
 // lookEvery is how often the files of a folder are looked at.
 const lookEvery = 300 * time.Millisecond
-
-// A devRecipe is a recipe of the folder when the server begins.
-type devRecipe struct {
-	File    string `json:"file"`
-	Name    string `json:"name"`
-	Version string `json:"version"`
-}
 
 func (a *app) devCommand() *cobra.Command {
 	s := &serve{app: a, open: true, limit: defaultSource}

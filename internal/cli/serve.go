@@ -40,6 +40,13 @@ type served struct {
 	Try     string      `json:"try,omitempty"`
 }
 
+// A devRecipe is a recipe of the folder when the server begins.
+type devRecipe struct {
+	File    string `json:"file"`
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
 // serve is a server that is being started.
 type serve struct {
 	*app

@@ -7,9 +7,9 @@
 package lenses
 
 import (
-	"github.com/roux-engine/roux/internal/lens"
+	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/rest"
 )
 
 // Register adds the operations to a router. A small binary has none of them.
-func Register(rt *rest.Router, l *lens.Lenses) { register(rt, l) }
+func Register(rt *rest.Router, r *registry.Recipes) { register(rt, r) }

@@ -14,6 +14,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/access"
 	"github.com/roux-engine/roux/internal/lens"
+	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/rest"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -24,7 +25,8 @@ type server struct {
 }
 
 // register adds the operations.
-func register(rt *rest.Router, l *lens.Lenses) {
+func register(rt *rest.Router, recipes *registry.Recipes) {
+	l := recipes.Lenses()
 	s := &server{rt, l}
 	read, write := rest.Needs(access.RecipesRead), rest.Needs(access.RecipesWrite)
 	rest.Handle(rt, rest.Op("lenses-list", http.MethodGet, "/v1/lenses", "List the lenses of the account, by id, each with its current version"), read, s.list)

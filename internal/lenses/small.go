@@ -5,8 +5,8 @@
 package lenses
 
 import (
-	"github.com/roux-engine/roux/internal/lens"
+	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/rest"
 )
 
-func register(*rest.Router, *lens.Lenses) {}
+func register(*rest.Router, *registry.Recipes) {}

@@ -21,7 +21,6 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/compile/form"
-	"github.com/roux-engine/roux/internal/lens"
 	"github.com/roux-engine/roux/internal/userfile"
 )
 
@@ -206,7 +205,7 @@ func (f *Files) scan() error {
 			f.err = fault.New(fault.RecipeInvalid, "the recipes in %s have more than %d bytes together", f.cfg.Dir, maxBytes)
 			return f.err
 		}
-		if lens.Is(p.file(), text) {
+		if isLensText(p.file(), text) {
 			continue
 		}
 		r, src, _ := dialect.Parse(p.file(), text, form.Options{MaxBytes: int(f.cfg.MaxSource)})

@@ -18,7 +18,6 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/compile/form"
-	"github.com/roux-engine/roux/internal/lens"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/userfile"
 )
@@ -46,7 +45,7 @@ type FolderChange struct {
 	// Version is what is registered. Of a broken or removed file it is what was; nil = nothing.
 	Version *Version
 	// Lens is the version of the lens that the file is; nil = it is a recipe, or a broken lens.
-	Lens *lens.Version
+	Lens *LensVersion
 	// Stated is the version that the text states; another text has it when Version is not it.
 	Stated string
 	// Newest is the version that the name stands for, when it is another one.
@@ -216,7 +215,7 @@ func (f *Folder) read(names []string) (changed bool, left []*folderFile) {
 // RecipeIn returns the name of the recipe in a text, and whether the text is meant to be one.
 // A text that cannot be read at all may be; a list of JSON and a lens are not.
 func RecipeIn(file string, text []byte, limit int64) (name string, is bool) {
-	if lens.Is(file, text) {
+	if isLensText(file, text) {
 		return "", false
 	}
 	r, src, _ := dialect.Parse(file, text, form.Options{MaxBytes: int(limit)})
@@ -406,4 +405,13 @@ func (f *Folder) problems(file *folderFile) string {
 		b.WriteString(problemOf(file.shown, file.err))
 	}
 	return b.String()
+}
+
+// problemOf says what is wrong with a file, as problems of recipes are shown.
+func problemOf(file string, err error) string {
+	text := file + ": " + fault.Message(err) + "\n"
+	if remedy := fault.RemedyOf(err); remedy != "" {
+		text += "  " + remedy + "\n"
+	}
+	return text
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !small
+
 package registry
 
 import (
@@ -150,7 +152,20 @@ func number(list []lensFile) {
 	}
 }
 
-var _ catalogue.Lenses = (*Files)(nil)
+// LensVersion is a version of a lens that a Folder has put.
+type LensVersion = lens.Version
+
+// accountLenses are the lenses that the recipes of accounts may name.
+type accountLenses = *lens.Lenses
+
+func newAccountLenses(cfg *RecipesConfig, changed func(account string)) accountLenses {
+	return lens.New(lens.Config{Records: cfg.Records, Now: cfg.Now, Changed: changed})
+}
+
+// Lenses returns the lenses that the recipes may name.
+func (r *Recipes) Lenses() *lens.Lenses { return r.lenses }
+
+func isLensText(file string, text []byte) bool { return lens.Is(file, text) }
 
 // A lensText is the text of a lens in a file that a Folder has read.
 type lensText struct {
@@ -237,13 +252,4 @@ func (f *Folder) putLenses(ctx context.Context) (out []FolderChange) {
 		out = append(out, c)
 	}
 	return out
-}
-
-// problemOf says what is wrong with a file, as problems of recipes are shown.
-func problemOf(file string, err error) string {
-	text := file + ": " + fault.Message(err) + "\n"
-	if remedy := fault.RemedyOf(err); remedy != "" {
-		text += "  " + remedy + "\n"
-	}
-	return text
 }

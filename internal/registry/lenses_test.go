@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !small
+
 package registry
 
 import (
@@ -115,17 +117,13 @@ func TestX25_ResolvedAgain(t *testing.T) {
 	if resolve().Plan != before.Plan {
 		t.Error("compiled again although nothing has changed")
 	}
-	for what, change := range map[string]func() error{
-		"a put": func() error { put("acme", "two"); return nil },
-		"current": func() error {
-			_, err := s.Lenses().SetCurrent(t.Context(), "acme", "a", "1", store.AnyRevision)
-			return err
-		},
-	} {
-		before = resolve()
-		if err := change(); err != nil || resolve().Plan == before.Plan {
-			t.Errorf("%s: not compiled again, %v", what, err)
-		}
+	before = resolve()
+	if put("acme", "two"); resolve().Plan == before.Plan {
+		t.Error("a put: not compiled again")
+	}
+	before = resolve()
+	if _, err := s.Lenses().SetCurrent(t.Context(), "acme", "a", "1", store.AnyRevision); err != nil || resolve().Plan == before.Plan {
+		t.Errorf("another current version: not compiled again, %v", err)
 	}
 	before = resolve()
 	if err := s.Lenses().Delete(t.Context(), "acme", "a"); err != nil || resolve().Plan == before.Plan {

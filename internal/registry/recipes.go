@@ -16,7 +16,6 @@ import (
 	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/recipe"
-	"github.com/roux-engine/roux/internal/lens"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -99,7 +98,7 @@ type Records interface {
 // This process is the only one that changes them, so what memory has is what is stored.
 type Recipes struct {
 	cfg    RecipesConfig
-	lenses *lens.Lenses
+	lenses accountLenses
 
 	writing sync.Mutex // one change at a time
 
@@ -130,12 +129,9 @@ type RecipesConfig struct {
 func NewRecipes(cfg RecipesConfig) *Recipes {
 	r := &Recipes{cfg: cfg, changes: map[string]uint64{}, resolved: map[reference]*resolution{}, ids: map[reference]knownID{}}
 	// A recipe that names a lens without a version is compiled again when the lens has changed.
-	r.lenses = lens.New(lens.Config{Records: cfg.Records, Now: cfg.Now, Changed: r.changed})
+	r.lenses = newAccountLenses(&cfg, r.changed)
 	return r
 }
-
-// Lenses returns the lenses that the recipes may name.
-func (r *Recipes) Lenses() *lens.Lenses { return r.lenses }
 
 // A reference is a name, an id, or one of both with a range, as an account uses it.
 type reference struct{ account, ref string }
