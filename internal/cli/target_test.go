@@ -75,7 +75,7 @@ func TestCommandsOverAServer(t *testing.T) {
 		for _, args := range [][]string{
 			{"runs", "list", "--time", "iso", "-o", "json"}, {"runs", "get", "@last", "--time", "iso", "-o", "json"}, {"events", id}, {"events", "@last", "-o", "jsonl"}, {"events", "@last", "--after", "2", "-o", "yaml"},
 			{"explain", "@last"}, {"explain", "@last", "ask", "-o", "json"}, {"graph", "@last"}, {"logs", run.ID}, {"replay", "@last", "--at", "3", "-o", "json"},
-			{"credits", "explain", "@last"}, {"credits", "ledger", "-o", "json"}, {"feed", "-o", "jsonl"}, {"feed", "--after", "1", "--limit", "2", "--time", "iso"}, {"files", "ls", "-o", "json"}, {"secrets", "list", "-o", "json"}, {"jobs", "list", "-o", "json"}, {"lenses", "list", "-o", "json"}, {"lenses", "show", "greet"}, {"lenses", "versions", "greet", "-o", "yaml"}, {"cache", "-o", "json"}, {"files", "gc", "--dry-run", "-o", "json"}, {"runs", "list", "--children", run.ID, "-o", "json"},
+			{"credits", "explain", "@last"}, {"credits", "ledger", "-o", "json"}, {"feed", "-o", "jsonl"}, {"feed", "--after", "1", "--limit", "2", "--time", "iso"}, {"files", "ls", "-o", "json"}, {"secrets", "list", "-o", "json"}, {"jobs", "list", "-o", "json"}, {"lenses", "list", "-o", "json"}, {"lenses", "show", "greet", "-o", "json"}, {"lenses", "versions", "greet", "-o", "yaml"}, {"cache", "-o", "json"}, {"files", "gc", "--dry-run", "-o", "json"}, {"runs", "list", "--children", run.ID, "-o", "json"},
 		} {
 			same(args...)
 		}

@@ -26,8 +26,7 @@ type server struct {
 
 // register adds the operations.
 func register(rt *rest.Router, recipes *registry.Recipes) {
-	l := recipes.Lenses()
-	s := &server{rt, l}
+	s := &server{rt, recipes.Lenses()}
 	read, write := rest.Needs(access.RecipesRead), rest.Needs(access.RecipesWrite)
 	rest.Handle(rt, rest.Op("lenses-list", http.MethodGet, "/v1/lenses", "List the lenses of the account, by id, each with its current version"), read, s.list)
 	rest.Handle(rt, rest.Op("lenses-get", http.MethodGet, "/v1/lenses/{id}", "Get a version of a lens with its template and contracts"), read, s.get)

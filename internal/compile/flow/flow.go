@@ -292,13 +292,17 @@ func (f *reader) inputs(st *recipe.Step, n *Node) {
 	if own == nil {
 		own = new([]string)
 	}
-	waits := slices.Clone(*own)
+	waits, waited := slices.Clone(*own), map[string]bool{}
+	for _, id := range waits {
+		waited[id] = true
+	}
 	var first []int // edges, of each node that they lead from
 	var labels []string
 	groups := map[string][]int{}
 	for _, k := range f.into[n.ID] {
 		e := f.w.Edges[k]
-		if !slices.Contains(waits, e.SourceNodeID) {
+		if !waited[e.SourceNodeID] {
+			waited[e.SourceNodeID] = true
 			waits, first = append(waits, e.SourceNodeID), append(first, k)
 		}
 		if e.TargetParamLabel == "" {
