@@ -127,7 +127,7 @@ func (l *lensFiles) read(dir string, optional bool, left *int64) error {
 		case err != nil && own:
 			l.broken = append(l.broken, file+": "+fault.Message(err))
 			continue
-		case err != nil || !lens.Is(file, text) && !(own && lens.Unreadable(file, text)):
+		case err != nil || !lens.Is(file, text) && (!own || !lens.Unreadable(file, text)):
 			continue // the directory may hold other files
 		}
 		if *left -= int64(len(text)); *left < 0 {
