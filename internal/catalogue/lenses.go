@@ -4,9 +4,11 @@ package catalogue
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/expr"
 )
 
 // Lenses finds the lenses that steps name (X25). The caller implements it. Its errors are of type
@@ -26,6 +28,27 @@ type Lens struct {
 	Model    string          // "" = the default of the account
 	Input    json.RawMessage // JSON Schema of the placeholders' values; nil = none
 	Output   json.RawMessage // JSON Schema of the answer; nil = none
+}
+
+// Placeholders returns the names that the template has, sorted. The error says why no step can use it.
+func (l *Lens) Placeholders() ([]string, error) {
+	prog, err := expr.CompileTemplate(l.Template)
+	var f *fault.Error
+	if errors.As(err, &f) && len(f.Diags) > 0 && f.Diags[0].Hint != "" {
+		err = fault.New(f.Code, "%s; %s", fault.Message(err), f.Diags[0].Hint)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, ref := range prog.Refs() {
+		if ref.Name == expr.NowVar || ref.Name == expr.SeedVar {
+			return nil, fault.New(fault.TemplateError, "the template calls %s, and a lens only has its placeholders: write one of any name, and bind the value to it in the step", expr.NameFor(ref.Name))
+		}
+		names = append(names, ref.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
 }
 
 // NewLenses returns Lenses with these versions. The last one of an id is the current one.

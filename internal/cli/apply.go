@@ -211,7 +211,7 @@ func (ap *applier) check(ctx context.Context, c *client.Client) error {
 			return err
 		}
 		if f.waits {
-			if diags := f.misfits(uses); diags != nil {
+			if diags := f.unknownValues(uses); diags != nil {
 				f.Outcome, f.Diagnostics = applyInvalid, diags
 			}
 		}

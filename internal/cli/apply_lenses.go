@@ -105,7 +105,7 @@ func (f *applyFile) usesOf(list []*applyFile) (uses []lensUse) {
 			}
 		}
 		if found != nil {
-			u.names = found.lens.Placeholders()
+			u.names, _ = found.lens.Compiled().Placeholders() // parseLens has checked it
 			uses = append(uses, u)
 		}
 	}
@@ -127,8 +127,8 @@ func (u *lensUse) mayMend(d fault.Diagnostic, at string) bool {
 	return false
 }
 
-// misfits returns an error for each value that a step binds and its lens to be put has no placeholder for.
-func (f *applyFile) misfits(uses []lensUse) (diags []fault.Diagnostic) {
+// unknownValues returns an error for each value that a step binds and its lens to be put has no placeholder for.
+func (f *applyFile) unknownValues(uses []lensUse) (diags []fault.Diagnostic) {
 	for _, u := range uses {
 		for _, name := range slices.Sorted(maps.Keys(u.step.InputBindings)) {
 			if slices.Contains(u.names, name) {

@@ -30,7 +30,7 @@ func lensesOf(*recipe.Recipe) []lensUse { return nil }
 
 func (f *applyFile) usesOf([]*applyFile) []lensUse { return nil }
 
-func (f *applyFile) misfits([]lensUse) []fault.Diagnostic { return nil }
+func (f *applyFile) unknownValues([]lensUse) []fault.Diagnostic { return nil }
 
 func (u *lensUse) mayMend(fault.Diagnostic, string) bool { return false }
 

@@ -107,7 +107,7 @@ func (a *app) convert(c *compiled, to *dialect.Dialect, limit int64) (*converted
 			out.Lost = append(out.Lost, lost{n.Line, n.Text})
 		}
 	}
-	c.source.EachUnkept(func(line int, field string) { out.Lost = append(out.Lost, lost{line, field}) })
+	c.source.EachDropped(func(line int, field string) { out.Lost = append(out.Lost, lost{line, field}) })
 	slices.SortFunc(out.Lost, func(a, b lost) int { return cmp.Compare(a.Line, b.Line) })
 	formed, problems := write(text, jsonx.Limits{Bytes: len(text) + 1, Tokens: len(text) + 1}, to.Form.KeyOrder())
 	if len(problems) > 0 {

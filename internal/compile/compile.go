@@ -101,7 +101,7 @@ func Compile(r *recipe.Recipe, src *recipe.Source, opt Options) (*plan.Plan, []f
 // run compiles the recipe and returns its plan, or nil when there are errors.
 func (c *compiler) run() *plan.Plan {
 	if c.src != nil && !c.unit.inline { // else the recipe that this one is in has them
-		c.diags = append(c.diags, c.src.Misfits()...)
+		c.diags = append(c.diags, c.src.SemanticErrors()...)
 	}
 	c.flatten()
 	c.assignIDs()

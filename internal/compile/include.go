@@ -76,9 +76,10 @@ type lookup struct {
 }
 
 type found struct {
-	u    *unit
-	lens *catalogue.Lens
-	err  error
+	u     *unit
+	lens  *catalogue.Lens
+	names []string // of its placeholders
+	err   error
 }
 
 // A unit is one recipe.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/catalogue"
@@ -22,7 +21,8 @@ import (
 // A lensUse is the lens of a step.
 type lensUse struct {
 	*catalogue.Lens
-	ptr    string // of the reference to it
+	names  []string // of its placeholders
+	ptr    string   // of the reference to it
 	values map[string]recipe.Binding
 }
 
@@ -49,7 +49,7 @@ func (c *compiler) useLens(i int32) {
 		c.fail(fault.RecipeInvalid, "input-clash", c.keyAt(n.ptr+"/action/parameters/"+promptInput),
 			fmt.Sprintf("%q is given twice, as a parameter and by a lens", promptInput), "remove one of them", c.place(c.keyAt(at), "given here too"))
 	}
-	if u.Lens = c.findLens(ref, at); u.Lens == nil {
+	if !c.findLens(u, ref) {
 		n.invalid = true
 		return
 	}
@@ -69,30 +69,40 @@ func (c *compiler) useLens(i int32) {
 	n.lens = u
 }
 
-func (c *compiler) findLens(ref *recipe.Lens, at string) *catalogue.Lens {
-	l, err := c.in.lens(ref.ID, ref.Version)
-	if err == nil {
-		return l
+// findLens finds the lens of a use, and reports why it cannot be used.
+func (c *compiler) findLens(u *lensUse, ref *recipe.Lens) bool {
+	f := c.in.lens(ref.ID, ref.Version)
+	u.Lens, u.names = f.lens, f.names
+	where, hint := c.valueAt(u.ptr+"/id"), "no lenses are registered"
+	switch {
+	case f.err == nil:
+		return true
+	case u.Lens != nil:
+		c.fail(fault.RecipeInvalid, "bad-lens", c.valueAt(u.ptr), fmt.Sprintf("the lens %s cannot be used: %s", u.label(), fault.Message(f.err)), "")
+		return false
+	case ref.Version != "":
+		where, hint = c.valueAt(u.ptr+"/version"), ""
+	default:
+		if ids := c.in.opt.Lenses.LensIDs(); len(ids) > 0 {
+			hint = cmp.Or(didYouMean(ref.ID, ids), available(ids[:min(len(ids), 12)]))
+		}
 	}
-	where, hint := c.valueAt(at+"/id"), "no lenses are registered"
-	if ref.Version != "" {
-		where, hint = c.valueAt(at+"/version"), ""
-	} else if ids := c.in.opt.Lenses.LensIDs(); len(ids) > 0 {
-		hint = cmp.Or(didYouMean(ref.ID, ids), available(ids[:min(len(ids), 12)]))
-	}
-	c.fail(fault.CodeOf(err), "unknown-lens", where, fault.Message(err), hint)
-	return nil
+	c.fail(fault.CodeOf(f.err), "unknown-lens", where, fault.Message(f.err), hint)
+	return false
 }
 
-// lens asks Lenses, once per question, so that all steps have the same version.
-func (in *includer) lens(id, version string) (*catalogue.Lens, error) {
+// lens asks Lenses, once per question, so that all steps have the same version. The error may be one of the
+// lens that was found.
+func (in *includer) lens(id, version string) found {
 	key := lookup{name: id, version: version, lens: true}
 	f, ok := in.found[key]
 	if !ok {
-		f.lens, f.err = in.opt.Lenses.Lens(id, version)
+		if f.lens, f.err = in.opt.Lenses.Lens(id, version); f.err == nil {
+			f.names, f.err = f.lens.Placeholders()
+		}
 		in.found[key] = f
 	}
-	return f.lens, f.err
+	return f
 }
 
 // lensContracts gives a step the contracts of its lens where it has none of its own.
@@ -102,12 +112,12 @@ func (c *compiler) lensContracts(i int32) {
 		return
 	}
 	if st.InputC == nil {
-		st.InputC = c.lensSchema(i, n.lens.Input)
+		st.InputC = c.schema(n.lens.Input, n.lens.ptr)
 	}
 	if st.OutputC != nil {
 		return // it is about the action's output, like every step's
 	}
-	if of := c.lensSchema(i, n.lens.Output); of != nil {
+	if of := c.schema(n.lens.Output, n.lens.ptr); of != nil {
 		answer := "json" // the value that the text of the answer is the JSON of
 		if jsonschema.Type(of) == "string" {
 			answer = "text"
@@ -116,22 +126,6 @@ func (c *compiler) lensContracts(i int32) {
 			c.fail(fault.RecipeInvalid, "not-for-action", c.valueAt(n.lens.ptr), fmt.Sprintf("the lens %s has an output contract, and the output of %s has no %q", n.lens.label(), n.decl.what, answer), "")
 		}
 	}
-}
-
-func (c *compiler) lensSchema(i int32, raw []byte) []byte {
-	if len(raw) == 0 {
-		return nil
-	}
-	out, err := jsonx.CanonicalRaw(raw)
-	if err == nil {
-		_, err = jsonschema.Compile(out)
-	}
-	if err != nil {
-		u := c.nodes[i].lens
-		c.fail(fault.RecipeInvalid, "bad-lens", c.valueAt(u.ptr), fmt.Sprintf("a contract of the lens %s is not a JSON Schema: %s", u.label(), fault.Message(err)), "register a version of it with another one")
-		return nil
-	}
-	return out
 }
 
 func (u *lensUse) label() string { return u.ID + "@" + u.Version }
@@ -144,10 +138,7 @@ func (c *compiler) resolvePrompt(i int32, here func(ptr, want string) site) {
 	if u == nil {
 		return
 	}
-	names, ok := c.placeholders(u)
-	if !ok {
-		return
-	}
+	names := u.names
 	st.Prompt = &plan.Prompt{Lens: u.label(), Template: u.Template}
 	for _, name := range slices.Sorted(maps.Keys(u.values)) {
 		if _, has := slices.BinarySearch(names, name); !has {
@@ -165,85 +156,4 @@ func (c *compiler) resolvePrompt(i int32, here func(ptr, want string) site) {
 			st.Prompt.Values = append(st.Prompt.Values, plan.Binding{Name: name, Expr: *e})
 		}
 	}
-}
-
-// placeholders returns what the template of a lens names, sorted; ok is false when it cannot be used.
-func (c *compiler) placeholders(u *lensUse) (names []string, ok bool) {
-	at, prog := c.valueAt(u.ptr), c.program(u.Template, true)
-	for _, p := range prog.problems {
-		c.fail(fault.RecipeInvalid, "bad-lens", at, fmt.Sprintf("the template of the lens %s is not valid: %s", u.label(), p.Msg), p.Hint)
-	}
-	for _, r := range prog.refs {
-		if r.Name == expr.NowVar || r.Name == expr.SeedVar {
-			c.fail(fault.RecipeInvalid, "bad-lens", at, fmt.Sprintf("the template of the lens %s calls %s, and a template only has its placeholders", u.label(), expr.NameFor(r.Name)), "bind the value to a placeholder")
-			continue
-		}
-		names = append(names, r.Name)
-	}
-	slices.Sort(names)
-	return slices.Compact(names), len(prog.problems) == 0
-}
-
-// binding compiles the value of an input of a step, which must have the type want.
-func (c *compiler) binding(here func(ptr, want string) site, name string, b recipe.Binding, want string) plan.Binding {
-	out, at := plan.Binding{Name: name}, "/inputBindings/"+jsonx.EscapeToken(name)
-	if len(b.From) == 0 {
-		if e := c.cel(here(at+"/expression", want), b.Expression); e != nil {
-			out.Expr = *e
-		}
-		return out
-	}
-	out.Merge = merges[b.Merge]
-	if out.Merge != 0 {
-		if want != "" && !slices.Contains(strings.Split(want, "|"), "string") {
-			c.fail(fault.RecipeInvalid, "type-mismatch", here(at+"/merge", "").at, fmt.Sprintf("%s makes a text, and %q takes another type", b.Merge, name), "write one expression")
-		}
-		want = ""
-	}
-	taken := map[string]bool{}
-	for k, m := range b.From {
-		if m == nil || m.Expression == "" {
-			continue // reported where the text was read
-		}
-		e := c.cel(here(fmt.Sprintf("%s/from/%d/expression", at, k), want), m.Expression)
-		if e == nil {
-			continue
-		}
-		if out.Merge == 0 {
-			out.Expr = *e // the last one counts
-			continue
-		}
-		from := plan.Part{Expr: *e}
-		if out.Merge == plan.MergeObject {
-			from.Label = unique(cmp.Or(m.Label, c.firstName(m.Expression)), taken)
-		}
-		out.From = append(out.From, from)
-	}
-	return out
-}
-
-// merges are the merges by the names that recipes have for them.
-var merges = map[string]plan.Merge{"concat": plan.MergeConcat, "array": plan.MergeArray, "json_object": plan.MergeObject}
-
-// unique returns a label that is not taken: the second "a" is "a#2" (R37).
-func unique(label string, taken map[string]bool) string {
-	as := label
-	for n := 2; taken[as]; n++ {
-		as = fmt.Sprintf("%s#%d", label, n)
-	}
-	taken[as] = true
-	return as
-}
-
-// firstName returns the step or the name that an expression begins with.
-func (c *compiler) firstName(src string) string {
-	refs := c.program(trimmed(src), false).refs
-	if len(refs) == 0 {
-		return "value"
-	}
-	first := slices.MinFunc(refs, func(a, b expr.Ref) int { return cmp.Compare(a.Offset, b.Offset) })
-	if first.Name == "steps" && len(first.Path) > 0 {
-		return first.Path[0]
-	}
-	return first.Name
 }

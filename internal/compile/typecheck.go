@@ -49,7 +49,7 @@ func (c *compiler) env(refs []expr.Ref, vars []plan.Var) (*expr.Env, bool, strin
 
 // check checks an expression against the types of its variables.
 func (c *compiler) check(at site, template bool, refs []expr.Ref, vars []plan.Var) {
-	if at.want == "" && len(vars) == 1 && c.program(at.src, template).selects && c.finds(&vars[0], refs[0].Path[1:]) {
+	if at.want == "" && len(vars) == 1 && c.program(at.src, template).selects && c.hasPath(&vars[0], refs[0].Path[1:]) {
 		return
 	}
 	env, typed, sig := c.env(refs, vars)
@@ -78,9 +78,9 @@ func (c *compiler) check(at site, template bool, refs []expr.Ref, vars []plan.Va
 	c.problems(at, first)
 }
 
-// finds reports whether a variable surely has what a path selects of it: its schema has each name, or
+// hasPath reports whether a variable surely has what a path selects of it: its schema has each name, or
 // excludes none.
-func (c *compiler) finds(v *plan.Var, path []string) bool {
+func (c *compiler) hasPath(v *plan.Var, path []string) bool {
 	t := c.typeOf(v)
 	if t.id == 0 {
 		return true

@@ -15,7 +15,6 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile/form"
-	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
@@ -25,7 +24,7 @@ const (
 	MaxTemplate = 256 << 10
 	MaxContract = 64 << 10 // of the schema of the input, and of that of the output
 	MaxModel    = 200
-	// MaxDigits bounds a version that is a number: the next ones must be numbers too.
+	// MaxDigits bounds a version that is a number and is written by hand: the next ones are numbers too.
 	MaxDigits = 15
 	// MaxDocument bounds the text of a file: the template may be written with an escape for each of
 	// its characters.
@@ -62,12 +61,12 @@ var (
 var Form = form.New[Document](&form.Table{
 	Rules: map[string]form.Rule{
 		"Document.lens":      {Doc: "The id by which steps name the lens.", Required: true, Pattern: form.Match(idForm.String(), wantID), Example: "summarize"},
-		"Document.version":   {Doc: "The version. Without one it is the next whole number.", Pattern: form.Match(idForm.String(), wantVersion), Example: "2"},
-		"Document.model":     {Doc: "The model that is asked.", Def: "that of the account", Pattern: form.Text, Example: "small"},
+		"Document.version":   {Null: true, Doc: "The version. Without one it is the next whole number.", Pattern: form.Match(idForm.String(), wantVersion), Example: "2"},
+		"Document.model":     {Null: true, Doc: "The model that is asked.", Def: "that of the account", Pattern: form.Text, Example: "small"},
 		"Document.template":  {Doc: "The prompt, with {{ placeholders }}.", Required: true, Pattern: form.Text, Example: "Summarize in {{ language }}: {{ text }}"},
-		"Document.contracts": {Doc: "What the lens takes and gives."},
-		"Contracts.input":    {Doc: "JSON Schema of the values of the placeholders.", Shape: form.JSONSchema},
-		"Contracts.output":   {Doc: "JSON Schema of the answer.", Shape: form.JSONSchema},
+		"Document.contracts": {Null: true, Doc: "What the lens takes and gives."},
+		"Contracts.input":    {Null: true, Doc: "JSON Schema of the values of the placeholders.", Shape: form.JSONSchema},
+		"Contracts.output":   {Null: true, Doc: "JSON Schema of the answer.", Shape: form.JSONSchema},
 	},
 	Nouns: map[string]string{"Document": "a lens", "Contracts": "contracts"},
 })
@@ -110,8 +109,6 @@ func Parse(file string, text []byte) (*Document, *form.Source, []fault.Diagnosti
 	if tree == nil {
 		return nil, d.Source(), d.Diagnostics()
 	}
-	withoutNulls(tree.Child("contracts"), "input", "output")
-	withoutNulls(tree, "version", "model", "contracts")
 	doc := new(Document)
 	d.Decode(tree, Form, doc)
 	diags := d.Diagnostics()
@@ -121,7 +118,7 @@ func Parse(file string, text []byte) (*Document, *form.Source, []fault.Diagnosti
 			continue // it is missing, which is listed
 		}
 		if !slices.ContainsFunc(diags, func(d fault.Diagnostic) bool { return strings.HasPrefix(d.Pointer, p.Pointer) }) {
-			p.Pos = position(file, tree, p.Pointer)
+			p.Pos = d.Source().Pos(p.Pointer)
 			diags = append(diags, p)
 		}
 	}
@@ -129,25 +126,6 @@ func Parse(file string, text []byte) (*Document, *form.Source, []fault.Diagnosti
 		return nil, d.Source(), diags
 	}
 	return doc, d.Source(), nil
-}
-
-// withoutNulls removes those of the named fields that are null: they are not given then (X25).
-func withoutNulls(of *jsonx.Node, fields ...string) {
-	if of != nil && of.Kind == jsonx.Object {
-		of.Children = slices.DeleteFunc(of.Children, func(n *jsonx.Node) bool {
-			return n.Kind == jsonx.Null && slices.Contains(fields, n.Key)
-		})
-	}
-}
-
-// position returns the place of the value at a pointer.
-func position(file string, n *jsonx.Node, pointer string) fault.Pos {
-	for name := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
-		if c := n.Child(name); c != nil {
-			n = c
-		}
-	}
-	return fault.Pos{File: file, Line: int(n.Pos.Line), Col: int(n.Pos.Col), Len: int(n.Pos.Len)}
 }
 
 // check returns what is wrong with a document. It needs no text.
@@ -178,17 +156,8 @@ func (d *Document) check() (diags []fault.Diagnostic) {
 	case n > MaxTemplate:
 		add("/template", "too-large", "pass large texts as values of placeholders", "template has %d bytes, the limit is %d", n, MaxTemplate)
 	default:
-		prog, err := expr.CompileTemplate(d.Template)
-		if err != nil {
+		if _, err := d.Compiled().Placeholders(); err != nil {
 			add("/template", "bad-template", "", "%s", fault.Message(err))
-			break
-		}
-		for _, r := range prog.Refs() {
-			if r.Name == expr.NowVar || r.Name == expr.SeedVar {
-				add("/template", "bad-template", "write a placeholder of any name instead, and bind the value to it in the step",
-					"the template calls %s, and a lens only has its placeholders", expr.NameFor(r.Name))
-				break
-			}
 		}
 	}
 	for _, c := range []struct {
@@ -217,19 +186,6 @@ func (d *Document) Valid() error {
 	e := fault.Invalid(fault.RecipeInvalid, diags)
 	e.Remedy = "Correct the fields that the diagnostics name, and put the lens again."
 	return e
-}
-
-// Placeholders returns the names that the template of a valid document has, sorted.
-func (d *Document) Placeholders() (names []string) {
-	prog, err := expr.CompileTemplate(d.Template)
-	if err != nil {
-		return nil
-	}
-	for _, r := range prog.Refs() {
-		names = append(names, r.Name)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // Same reports whether two documents have the same content.

@@ -381,12 +381,14 @@ func (l *Lenses) Version(ctx context.Context, account, id, version string) (*Ver
 	if err != nil {
 		return nil, err
 	}
-	if version == "" {
-		version = of.Current
-	}
+	return l.versionOf(ctx, account, of, version)
+}
+
+func (l *Lenses) versionOf(ctx context.Context, account string, of *Lens, version string) (*Version, error) {
+	version = cmp.Or(version, of.Current)
 	v, err := l.version(ctx, account, of, version)
 	if err == nil && v == nil {
-		err = l.noVersion(ctx, account, id, version)
+		err = l.noVersion(ctx, account, of.ID, version)
 	}
 	return v, err
 }
@@ -397,19 +399,23 @@ func (l *Lenses) Get(ctx context.Context, account, id, version string) (*Version
 	if err != nil {
 		return nil, nil, err
 	}
+	d, err := l.content(ctx, account, v)
+	return v, d, err
+}
+
+func (l *Lenses) content(ctx context.Context, account string, v *Version) (*Document, error) {
 	rec, err := l.cfg.Records.Record(ctx, store.RecordKey{Account: account, Kind: kindContent, ID: v.key()})
 	if fault.CodeOf(err) == fault.RecordNotFound { // deleted since the version was read
-		return nil, nil, l.notFound(ctx, account, id)
+		return nil, l.notFound(ctx, account, v.Lens)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	d, err := store.DecodeRecord[Document](&rec)
-	if err != nil {
-		return nil, nil, err
+	if err == nil {
+		d.Lens, d.Version = v.Lens, v.Version
 	}
-	d.Lens, d.Version = v.Lens, v.Version
-	return v, d, nil
+	return d, err
 }
 
 // Versions returns the versions of a lens, the newest first.
@@ -531,10 +537,18 @@ type finder struct {
 
 // Lens implements catalogue.Lenses.
 func (f *finder) Lens(id, version string) (*catalogue.Lens, error) {
-	if of, err := f.lenses.find(f.ctx, f.account, id); err != nil || of == nil {
-		return nil, cmp.Or(err, error(fault.New(fault.LensNotFound, "there is no lens %q", id))) // the compiler names a near one
+	of, err := f.lenses.find(f.ctx, f.account, id)
+	if err == nil && of == nil {
+		err = fault.New(fault.LensNotFound, "there is no lens %q", id) // the compiler names a near one
 	}
-	_, d, err := f.lenses.Get(f.ctx, f.account, id, version)
+	if err != nil {
+		return nil, err
+	}
+	v, err := f.lenses.versionOf(f.ctx, f.account, of, version)
+	if err != nil {
+		return nil, err
+	}
+	d, err := f.lenses.content(f.ctx, f.account, v)
 	if err != nil {
 		return nil, err
 	}

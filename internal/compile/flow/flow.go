@@ -106,7 +106,7 @@ func Decode(d *form.Decoder, n *jsonx.Node) *recipe.Recipe {
 	d.Source().Alias(at+"/steps", at+"/nodes")
 	f := &reader{d: d, doc: n, at: at, byID: map[string]*Node{}, into: map[string][]int{}, w: w}
 	f.edges()
-	f.unkept()
+	f.drop()
 	for i, node := range w.Nodes {
 		var st *recipe.Step // nil where there is no node, so that places stay
 		if node != nil {
@@ -156,12 +156,12 @@ func (f *reader) edges() {
 	}
 }
 
-// unkept notes what is for people only.
-func (f *reader) unkept() {
+// drop notes what is for people only.
+func (f *reader) drop() {
 	for _, of := range [...][2]string{{"nodes", "ordinal"}, {"edges", "id"}} {
 		if list := f.doc.Child(of[0]); list != nil {
 			for _, n := range list.Children {
-				f.d.Source().Unkept(n.Child(of[1]))
+				f.d.Source().Drop(n.Child(of[1]))
 			}
 		}
 	}
@@ -169,7 +169,7 @@ func (f *reader) unkept() {
 
 // problem reports a problem at a JSON pointer of the text.
 func (f *reader) problem(pointer, rule, msg, hint string) {
-	f.d.Misfit(f.doc, pointer, rule, msg, hint)
+	f.d.SemanticError(f.doc, pointer, rule, msg, hint)
 }
 
 func nodeAt(i int) string { return "/nodes/" + strconv.Itoa(i) }
@@ -190,7 +190,7 @@ func (f *reader) step(n *Node, i int) *recipe.Step {
 	}
 	f.config(st, n, i)
 	f.inputs(st, n)
-	f.d.Source().Later(func(src *form.Source) { aliases(src, at, f.at+nodeAt(i), n) })
+	f.d.Source().AliasLater(func(src *form.Source) { aliases(src, at, f.at+nodeAt(i), n) })
 	return st
 }
 
@@ -327,7 +327,7 @@ func (f *reader) inputs(st *recipe.Step, n *Node) {
 		}
 		st.InputBindings[label] = f.bind(n, label, groups[label])
 	}
-	f.d.Source().Later(func(src *form.Source) {
+	f.d.Source().AliasLater(func(src *form.Source) {
 		edge := func(k int, field string) string { return f.at + edgeAt(k) + "/" + field }
 		if n.DependsOn == nil {
 			src.Alias(st.Ptr+"/dependsOn", f.at+"/edges")

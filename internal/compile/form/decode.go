@@ -56,15 +56,15 @@ func (d *Decoder) Add(pos jsonx.Pos, rule, msg, hint string) {
 	d.report(fault.RecipeInvalid, pos, rule, msg, hint)
 }
 
-// Misfit notes in the source a problem of how the parts of a document fit together, at a JSON pointer relative to
+// SemanticError notes in the source a problem of how the parts of a document fit together, at a JSON pointer relative to
 // n, which is being decoded. A text that has one has the right form.
-func (d *Decoder) Misfit(n *jsonx.Node, pointer, rule, msg, hint string) {
+func (d *Decoder) SemanticError(n *jsonx.Node, pointer, rule, msg, hint string) {
 	pos := n.Pos
 	if at := n.Find(pointer); at != nil {
 		pos = at.Pos
 	}
-	if len(d.src.misfits) < MaxDiagnostics {
-		d.src.misfits = append(d.src.misfits, fault.Diagnostic{Code: fault.RecipeInvalid, Rule: rule, Msg: msg, Hint: hint, Pos: place(d.file, pos), Pointer: d.path.Pointer() + pointer})
+	if len(d.src.semantic) < MaxDiagnostics {
+		d.src.semantic = append(d.src.semantic, fault.Diagnostic{Code: fault.RecipeInvalid, Rule: rule, Msg: msg, Hint: hint, Pos: place(d.file, pos), Pointer: d.path.Pointer() + pointer})
 	}
 }
 

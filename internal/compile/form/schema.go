@@ -191,7 +191,7 @@ func (d describer) schema(s *shape) map[string]any {
 		}
 	}
 	if s.rule.Null {
-		m["type"] = []any{m["type"], "null"} // of a text: the others refuse null
+		m = map[string]any{"anyOf": []any{m, map[string]any{"type": "null"}}}
 	}
 	if s.rule.Doc != "" {
 		m["description"] = s.rule.described()

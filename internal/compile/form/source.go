@@ -26,8 +26,8 @@ type Source struct {
 	// places are where what stands at a pointer of the model is in the text, with all below it;
 	// the rest is where the model has it. models is the reverse.
 	places, models map[string]string
-	misfits        []fault.Diagnostic
-	unkept         []*jsonx.Node
+	semantic       []fault.Diagnostic
+	dropped        []*jsonx.Node
 	later          []func(*Source)   // that note further ones
 	edits          map[string][]Edit // of texts of the model, by pointer
 }
@@ -91,36 +91,33 @@ func (s *Source) Alias(model, text string) {
 	s.places[model], s.models[text] = text, model
 }
 
-// Misfits returns the problems of how the parts of the text fit together that only its dialect can know.
-func (s *Source) Misfits() []fault.Diagnostic { return s.misfits }
+// SemanticErrors returns the problems of how the parts of the text fit together that only its dialect can know.
+func (s *Source) SemanticErrors() []fault.Diagnostic { return s.semantic }
 
-// Unkept notes that the model does not have a field of the text, which means nothing to a plan. nil = there is none.
-func (s *Source) Unkept(field *jsonx.Node) {
+// Drop notes that the model does not have a field of the text, which means nothing to a plan. nil = there is none.
+func (s *Source) Drop(field *jsonx.Node) {
 	if field != nil {
-		s.unkept = append(s.unkept, field)
+		s.dropped = append(s.dropped, field)
 	}
 }
 
-// EachUnkept calls f with each field that the model does not have, and its line.
-func (s *Source) EachUnkept(f func(line int, field string)) {
-	for _, n := range s.unkept {
+// EachDropped calls f with each field that the model does not have, and its line.
+func (s *Source) EachDropped(f func(line int, field string)) {
+	for _, n := range s.dropped {
 		value, _ := jsonx.Canonical(n.Value())
 		f(int(n.KeyPos.Line), n.Key+": "+string(value))
 	}
 }
 
-// Later notes a function that notes aliases. It is called before the first of them is looked for, because most
+// AliasLater notes a function that notes aliases. It is called before the first of them is looked for, because most
 // texts have no problems that need one.
-func (s *Source) Later(alias func(*Source)) { s.later = append(s.later, alias) }
+func (s *Source) AliasLater(alias func(*Source)) { s.later = append(s.later, alias) }
 
 func (s *Source) aliases() {
-	for len(s.later) > 0 {
-		list := s.later
-		s.later = nil
-		for _, alias := range list {
-			alias(s)
-		}
+	for _, alias := range s.later {
+		alias(s)
 	}
+	s.later = nil
 }
 
 // Pointer returns where in the text something is that the model has at a pointer. A field of an object for
