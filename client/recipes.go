@@ -236,14 +236,19 @@ type ExecuteRequest struct {
 // the SHA-256 of the recipe as it is named, followed by its inputs in canonical JSON (RFC 8785),
 // which are an object with fileHashes and parameters.
 func DerivedKey(recipe string, req *ExecuteRequest) (string, error) {
-	inputs, err := json.Marshal(map[string]any{"fileHashes": append([]string{}, req.FileHashes...), "parameters": orEmpty(req.Parameters)})
+	return derivedKey(recipe, map[string]any{"fileHashes": append([]string{}, req.FileHashes...), "parameters": orEmpty(req.Parameters)})
+}
+
+// derivedKey returns the SHA-256 of a name followed by a value in canonical JSON.
+func derivedKey(name string, v any) (string, error) {
+	inputs, err := json.Marshal(v)
 	if err == nil {
 		inputs, err = jsonx.CanonicalRaw(inputs)
 	}
 	if err != nil {
 		return "", fault.Wrap(fault.Usage, err, "the inputs cannot be written as JSON: %v", err)
 	}
-	sum := sha256.Sum256(slices.Concat([]byte(recipe), inputs))
+	sum := sha256.Sum256(slices.Concat([]byte(name), inputs))
 	return hex.EncodeToString(sum[:]), nil
 }
 

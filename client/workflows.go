@@ -4,13 +4,8 @@ package client
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"net/http"
-
-	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/jsonx"
 )
 
 // Workflows are recipes and their runs in the words of graphs of nodes: each has one run at a time. Where a
@@ -113,15 +108,9 @@ func (w *Workflows) Execute(ctx context.Context, e WorkflowExecution, key string
 		return nil, err
 	}
 	if key == "" {
-		inputs, err := json.Marshal(orEmpty(e.RootInputs))
-		if err == nil {
-			inputs, err = jsonx.CanonicalRaw(inputs)
+		if key, err = derivedKey(e.WorkflowID, orEmpty(e.RootInputs)); err != nil {
+			return nil, err
 		}
-		if err != nil {
-			return nil, fault.Wrap(fault.Usage, err, "the inputs cannot be written as JSON: %v", err)
-		}
-		sum := sha256.Sum256(append([]byte(e.WorkflowID), inputs...))
-		key = hex.EncodeToString(sum[:])
 	}
 	cl.set("Idempotency-Key", key)
 	out := new(WorkflowExecuted)

@@ -55,7 +55,7 @@ type Config struct {
 	Secrets  *secrets.Secrets  // required
 	// Schedules are also runs with a key. Required.
 	Schedules *scheduler.Scheduler
-	Starts    *starts.Starter   // Required.
+	Starts    *starts.Starter   // required
 	Triggers  *inbound.Triggers // required
 	// Open is who makes requests where no keys are checked.
 	Open *access.Principal

@@ -216,6 +216,12 @@ func TestX103_ExecuteWorkflow(t *testing.T) {
 	if other := s.call(dev, "POST", "/execute/workflows", `{"workflowId":"twice","rootInputs":{"n":2}}`).want(202); other.text("runId") == run {
 		t.Error("another input has the same run")
 	}
+	none := s.call(dev, "POST", "/execute/workflows", `{"workflowId":"twice"}`).want(202).text("runId")
+	for _, inputs := range []string{"null", "{}"} {
+		if got := s.call(dev, "POST", "/execute/workflows", `{"workflowId":"twice","rootInputs":`+inputs+`}`).want(202).text("runId"); got != none {
+			t.Errorf("rootInputs %s: another run than without", inputs)
+		}
+	}
 	if end, err := s.svc.Node.Engine.Wait(t.Context(), "acme", run); err != nil || end.Status != "completed" {
 		t.Errorf("%+v, %v", end, err)
 	}
@@ -233,6 +239,7 @@ func TestX103_ExecuteWorkflow(t *testing.T) {
 		`{"workflowId":"twice","rootInputs":[1]}`:      fault.RequestInvalid,
 		`{"workflowId":"twice","fileHashes":["nope"]}`: fault.FileNotFound,
 		`{"workflowId":"twice","input":{}}`:            fault.RequestInvalid,
+		`{"workflowId":"twice","rootInputs":"n"}`:      fault.RequestInvalid,
 	} {
 		s.call(dev, "POST", "/execute/workflows", body).problem(code)
 	}

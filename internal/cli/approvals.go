@@ -304,12 +304,8 @@ func (a *app) printLink(l *client.ApprovalLink) {
 }
 
 // approvalNames completes the requests of the account that are open.
-func (a *app) approvalNames(ctx context.Context, c *client.Client) (words []string) {
-	for r, err := range c.Approvals.List(ctx) {
-		if err != nil || len(words) == offered {
-			break
-		}
-		words = append(words, fmt.Sprintf("%s\t%s", r.ID, view.OneLine(view.Cut(r.Title, 60))))
-	}
-	return slices.Clip(words)
+func (a *app) approvalNames(ctx context.Context, c *client.Client) []string {
+	return wordsOf(c.Approvals.List(ctx), func(r *client.Approval) string {
+		return fmt.Sprintf("%s\t%s", r.ID, view.OneLine(view.Cut(r.Title, 60)))
+	})
 }

@@ -5,6 +5,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"iter"
 	"strings"
 	"time"
 
@@ -310,13 +311,24 @@ func resetWords() []string {
 }
 
 // keyNames completes the keys that are valid.
-func (a *app) keyNames(ctx context.Context, c *client.Client) (words []string) {
-	for k, err := range c.Keys.List(ctx) {
+func (a *app) keyNames(ctx context.Context, c *client.Client) []string {
+	return wordsOf(c.Keys.List(ctx), func(k *client.Key) string {
+		if k.RevokedAt != nil {
+			return ""
+		}
+		return k.ID + "\t" + view.OneLine(view.Cut(k.Name, 40)) + ", " + roleOf(k)
+	})
+}
+
+// wordsOf returns a word for each of the first entries of a list, without empty ones. A list that ends with an error
+// offers what came before it.
+func wordsOf[T any](list iter.Seq2[T, error], word func(*T) string) (words []string) {
+	for v, err := range list {
 		if err != nil || len(words) == offered {
 			break
 		}
-		if k.RevokedAt == nil {
-			words = append(words, k.ID+"\t"+view.OneLine(view.Cut(k.Name, 40))+", "+roleOf(&k))
+		if w := word(&v); w != "" {
+			words = append(words, w)
 		}
 	}
 	return words

@@ -251,12 +251,6 @@ func (a *app) deleteLensCommand() *cobra.Command {
 }
 
 // lensNames completes the lenses of the account.
-func (a *app) lensNames(ctx context.Context, c *client.Client) (words []string) {
-	for l, err := range c.Lenses.List(ctx) {
-		if err != nil || len(words) == offered {
-			break
-		}
-		words = append(words, l.ID+"\t"+l.Version)
-	}
-	return words
+func (a *app) lensNames(ctx context.Context, c *client.Client) []string {
+	return wordsOf(c.Lenses.List(ctx), func(l *client.Lens) string { return l.ID + "\t" + l.Version })
 }

@@ -225,12 +225,8 @@ func (a *app) deleteRecipeCommand() *cobra.Command {
 }
 
 // recipeNames completes the names of recipes.
-func (a *app) recipeNames(ctx context.Context, c *client.Client) (words []string) {
-	for v, err := range c.Recipes.List(ctx, client.RecipeQuery{}) {
-		if err != nil || len(words) == offered {
-			break
-		}
-		words = append(words, v.Name+"\t"+v.Version+" "+view.OneLine(view.Cut(v.Description, 60)))
-	}
-	return words
+func (a *app) recipeNames(ctx context.Context, c *client.Client) []string {
+	return wordsOf(c.Recipes.List(ctx, client.RecipeQuery{}), func(v *client.Recipe) string {
+		return v.Name + "\t" + v.Version + " " + view.OneLine(view.Cut(v.Description, 60))
+	})
 }

@@ -312,12 +312,8 @@ func firingRow(f *client.ScheduleFiring) []string {
 }
 
 // scheduleNames completes the schedules of the account.
-func (a *app) scheduleNames(ctx context.Context, c *client.Client) (words []string) {
-	for s, err := range c.Schedules.List(ctx) {
-		if err != nil || len(words) == offered {
-			break
-		}
-		words = append(words, fmt.Sprintf("%s\t%s", s.Name, view.OneLine(view.Cut(whenText(&s), 60))))
-	}
-	return words
+func (a *app) scheduleNames(ctx context.Context, c *client.Client) []string {
+	return wordsOf(c.Schedules.List(ctx), func(s *client.Schedule) string {
+		return fmt.Sprintf("%s\t%s", s.Name, view.OneLine(view.Cut(whenText(s), 60)))
+	})
 }

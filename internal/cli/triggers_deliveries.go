@@ -100,12 +100,8 @@ func (a *app) deliveryRow(d *client.TriggerDelivery) []string {
 }
 
 // triggerNames completes the triggers of the account.
-func (a *app) triggerNames(ctx context.Context, c *client.Client) (words []string) {
-	for t, err := range c.Triggers.List(ctx) {
-		if err != nil || len(words) == offered {
-			break
-		}
-		words = append(words, fmt.Sprintf("%s\t%s", t.Name, view.OneLine(view.Cut(t.Recipe, 60))))
-	}
-	return words
+func (a *app) triggerNames(ctx context.Context, c *client.Client) []string {
+	return wordsOf(c.Triggers.List(ctx), func(t *client.Trigger) string {
+		return fmt.Sprintf("%s\t%s", t.Name, view.OneLine(view.Cut(t.Recipe, 60)))
+	})
 }

@@ -316,14 +316,8 @@ func (a *app) deleteWebhookCommand() *cobra.Command {
 }
 
 // hookNames completes the webhooks of the account.
-func (a *app) hookNames(ctx context.Context, c *client.Client) (words []string) {
-	for w, err := range c.Webhooks.List(ctx) {
-		if err != nil || len(words) == offered {
-			break
-		}
-		words = append(words, fmt.Sprintf("%s\t%s", w.ID, view.OneLine(view.Cut(w.URL, 60))))
-	}
-	return words
+func (a *app) hookNames(ctx context.Context, c *client.Client) []string {
+	return wordsOf(c.Webhooks.List(ctx), func(w *client.Webhook) string { return fmt.Sprintf("%s\t%s", w.ID, view.OneLine(view.Cut(w.URL, 60))) })
 }
 
 // eventWords returns what --events takes.

@@ -22,7 +22,7 @@ func TestSmallBuild(t *testing.T) {
 		without []string
 	}{
 		{[]string{"./cmd/roux"}, []string{grpc, "html/template"}},
-		{[]string{"-tags", "small", "./cmd/roux"}, []string{grpc, exporter, "time/tzdata", "github.com/roux-engine/roux/internal/simulate", "github.com/roux-engine/roux/internal/compile/dag", "github.com/anthropics/anthropic-sdk-go", "github.com/roux-engine/roux/internal/provider/emulate", "html/template", "golang.org/x/text/encoding/japanese", "github.com/yuin/goldmark", "golang.org/x/net/html", "golang.org/x/text/encoding/traditionalchinese"}},
+		{[]string{"-tags", "small", "./cmd/roux"}, []string{grpc, exporter, "time/tzdata", "github.com/roux-engine/roux/internal/simulate", "github.com/roux-engine/roux/internal/compile/dag", "github.com/roux-engine/roux/internal/compile/flow", "github.com/roux-engine/roux/internal/lens", "github.com/anthropics/anthropic-sdk-go", "github.com/roux-engine/roux/internal/provider/emulate", "html/template", "golang.org/x/text/encoding/japanese", "github.com/yuin/goldmark", "golang.org/x/net/html", "golang.org/x/text/encoding/traditionalchinese"}},
 		{[]string{"-test", "./internal/telemetry"}, []string{grpc, exporter}},
 		{[]string{"-test", "./internal/cli"}, []string{grpc, exporter}},
 		{[]string{"."}, []string{grpc, prometheus, otel}},

@@ -277,11 +277,11 @@ func facts(p *plan.Plan, s *plan.Step) []string {
 func mainFact(p *plan.Plan, s *plan.Step) string {
 	switch s.Kind {
 	case plan.Action:
-		a := p.Actions[s.Action]
-		if a.Version != "" {
-			return oneLine(a.Name + "@" + a.Version)
+		text := p.Actions[s.Action].String()
+		if s.Prompt != nil {
+			text += ", lens " + s.Prompt.Lens
 		}
-		return oneLine(a.Name)
+		return oneLine(text)
 	case plan.Parallel:
 		return "wait for " + waitFor[s.WaitFor]
 	case plan.Loop:

@@ -377,7 +377,7 @@ func (s *Step) inputBindings() []Binding {
 
 // A Prompt is a text that is made of the template of a lens (X41).
 type Prompt struct {
-	Lens     string `json:"lens"`     // id@version, for people
+	Lens     string `json:"lens"`     // id@version, which graphs show
 	Template string `json:"template"` // it reads Values alone
 	// Values are what its placeholders stand for, sorted by name. The step's InputC is about the object of
 	// them, and not about the action's input.

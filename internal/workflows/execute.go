@@ -5,7 +5,6 @@
 package workflows
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -55,11 +54,18 @@ func (s *server) execute(ctx context.Context, in *executeIn) (*executed, error) 
 	}
 	key := in.IdempotencyKey
 	if key == "" {
-		inputs, err := jsonx.CanonicalRaw([]byte(cmp.Or(string(in.Body.RootInputs), "{}")))
+		inputs, err := starts.Parameters(in.Body.RootInputs)
 		if err != nil {
 			return nil, err
 		}
-		sum := sha256.Sum256(append([]byte(in.Body.WorkflowID), inputs...))
+		if inputs == nil {
+			inputs = map[string]any{}
+		}
+		data, err := jsonx.Canonical(inputs)
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(append([]byte(in.Body.WorkflowID), data...))
 		key = hex.EncodeToString(sum[:])
 	}
 	run, err := s.cfg.Starts.Start(ctx, rest.Account(ctx), &starts.Request{

@@ -4,10 +4,6 @@ package dag_test
 
 import (
 	"encoding/json"
-	"flag"
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,32 +13,10 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/dag"
 	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/dialecttest"
 	"github.com/roux-engine/roux/internal/compile/form"
-	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
-	"github.com/roux-engine/roux/internal/yamlx"
 )
-
-var rewrite = flag.Bool("rewrite", false, "rewrite the golden files of testdata")
-
-// golden compares got with a file of testdata, or writes it with -rewrite.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *rewrite {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs; read the difference, then -rewrite\n--- got\n%s\n--- want\n%s", path, got, want)
-	}
-}
 
 func options() compile.Options {
 	text := json.RawMessage(`{"type":"object","properties":{"text":{"type":"string"}},"required":["text"],"additionalProperties":false}`)
@@ -54,69 +28,15 @@ func options() compile.Options {
 
 func build(t *testing.T, text string) *plan.Plan {
 	t.Helper()
-	p, _, src, diags := compile.Source("test.yaml", []byte(text), options())
-	for _, d := range diags {
-		if d.Severity == fault.SeverityError {
-			t.Error(src.Format(d))
-		}
-	}
-	if p == nil {
-		t.FailNow()
-	}
-	return p
+	return dialecttest.Build(t, text, options())
 }
 
 // TestX20_Fields: every field of a node, and each kind of handler, with the model that they become.
-func TestX20_Fields(t *testing.T) {
-	text, err := os.ReadFile("testdata/valid/everything.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, src, diags := dialect.Parse("everything.yaml", text, form.Options{})
-	for _, d := range diags {
-		t.Error(src.Format(d))
-	}
-	got, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "valid/everything.golden", string(got)+"\n")
-	build(t, string(text))
-	if out, problems := yamlx.Format(text, jsonx.Limits{}, dag.Form.KeyOrder()); len(problems) > 0 {
-		t.Error(problems)
-	} else {
-		golden(t, "valid/everything.fmt.golden", string(out))
-	}
-}
+func TestX20_Fields(t *testing.T) { dialecttest.Fields(t, dag.Form, options()) }
 
 // TestDiagnostics: each broken text has all its problems reported at their places, and with what is
 // wanted there (X21, X70, A09).
-func TestDiagnostics(t *testing.T) {
-	files, err := filepath.Glob("testdata/diagnostics/*.yaml")
-	if err != nil || len(files) < 10 {
-		t.Fatalf("%d files, %v", len(files), err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, _, src, diags := compile.Source(filepath.Base(file), text, options())
-			if p != nil {
-				t.Fatal("it has compiled")
-			}
-			var b strings.Builder
-			for _, d := range diags {
-				b.WriteString(src.Format(d))
-				if d.Pointer != "" {
-					fmt.Fprintf(&b, "  @ %s\n", d.Pointer)
-				}
-			}
-			golden(t, filepath.Join("diagnostics", strings.TrimSuffix(filepath.Base(file), ".yaml")+".golden"), b.String())
-		})
-	}
-}
+func TestDiagnostics(t *testing.T) { dialecttest.Diagnostics(t, options()) }
 
 // TestSamePlan: a workflow has the plan of the recipe that says the same, with the defaults written
 // out (X55, X118, R7).

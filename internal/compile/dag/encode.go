@@ -5,7 +5,6 @@ package dag
 import (
 	"cmp"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/roux-engine/roux/internal/compile/recipe"
@@ -29,19 +28,11 @@ func Encode(r *recipe.Recipe, written bool) (*Workflow, error) {
 	if w.ServiceRetry == nil {
 		w.ServiceRetry = &recipe.RetryPolicy{MaxAttempts: 1}
 	}
-	taken := map[string]bool{}
-	r.Each(func(s *recipe.Step) { taken[s.ID] = true })
-	for i, s := range r.Steps {
+	r.NameSteps()
+	for _, s := range r.Steps {
 		n, err := encode(s)
 		if err != nil {
 			return nil, err
-		}
-		if n.ID == "" { // the one that compile gives it
-			n.ID = "s" + strconv.Itoa(i)
-			for k := 2; taken[n.ID]; k++ {
-				n.ID = "s" + strconv.Itoa(i) + "-" + strconv.Itoa(k)
-			}
-			taken[n.ID] = true
 		}
 		w.Nodes = append(w.Nodes, n)
 	}

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/roux-engine/roux/internal/compile/recipe"
@@ -27,20 +26,12 @@ func Encode(r *recipe.Recipe) (*Workflow, error) {
 	w.OnUpstreamFailure = cmp.Or(w.OnUpstreamFailure, "skip")
 	w.ResultRule = cmp.Or(w.ResultRule, "strict")
 	w.Result = cmp.Or(w.Result, "bindings")
-	taken := map[string]bool{}
-	r.Each(func(s *recipe.Step) { taken[s.ID] = true })
 	e := &writer{w: w, byID: map[string]*recipe.Step{}}
-	for i, s := range r.Steps {
+	r.NameSteps()
+	for _, s := range r.Steps {
 		n, err := node(s)
 		if err != nil {
 			return nil, err
-		}
-		if n.ID == "" { // the one that compile gives it
-			n.ID = "s" + strconv.Itoa(i)
-			for k := 2; taken[n.ID]; k++ {
-				n.ID = "s" + strconv.Itoa(i) + "-" + strconv.Itoa(k)
-			}
-			taken[n.ID] = true
 		}
 		e.byID[n.ID] = s
 		w.Nodes = append(w.Nodes, n)

@@ -4,45 +4,21 @@ package flow_test
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/roux-engine/roux/action"
-	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/dialecttest"
 	"github.com/roux-engine/roux/internal/compile/flow"
 	"github.com/roux-engine/roux/internal/compile/form"
-	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/yamlx"
 )
-
-var rewrite = flag.Bool("rewrite", false, "rewrite the golden files of testdata")
-
-// golden compares got with a file of testdata, or writes it with -rewrite.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *rewrite {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs; read the difference, then -rewrite\n--- got\n%s\n--- want\n%s", path, got, want)
-	}
-}
 
 func options() compile.Options {
 	prompt := json.RawMessage(`{"type":"object","properties":{"prompt":{"type":"string"},"model":{"type":"string"},"maxTokens":{"type":"integer"}},"required":["prompt"],"additionalProperties":false}`)
@@ -58,69 +34,15 @@ func options() compile.Options {
 
 func build(t *testing.T, text string) *plan.Plan {
 	t.Helper()
-	p, _, src, diags := compile.Source("test.yaml", []byte(text), options())
-	for _, d := range diags {
-		if d.Severity == fault.SeverityError {
-			t.Error(src.Format(d))
-		}
-	}
-	if p == nil {
-		t.FailNow()
-	}
-	return p
+	return dialecttest.Build(t, text, options())
 }
 
 // TestX22_Fields: every field of a node and of an edge, with the model that they become (X22–X24, X109).
-func TestX22_Fields(t *testing.T) {
-	text, err := os.ReadFile("testdata/valid/everything.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, src, diags := dialect.Parse("everything.yaml", text, form.Options{})
-	for _, d := range diags {
-		t.Error(src.Format(d))
-	}
-	got, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "valid/everything.golden", string(got)+"\n")
-	build(t, string(text))
-	if out, problems := yamlx.Format(text, jsonx.Limits{}, flow.Form.KeyOrder()); len(problems) > 0 {
-		t.Error(problems)
-	} else {
-		golden(t, "valid/everything.fmt.golden", string(out))
-	}
-}
+func TestX22_Fields(t *testing.T) { dialecttest.Fields(t, flow.Form, options()) }
 
 // TestDiagnostics: each broken text has all its problems reported at their places, and with what is
 // wanted there (X23, X65, X70, A09).
-func TestDiagnostics(t *testing.T) {
-	files, err := filepath.Glob("testdata/diagnostics/*.yaml")
-	if err != nil || len(files) < 10 {
-		t.Fatalf("%d files, %v", len(files), err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, _, src, diags := compile.Source(filepath.Base(file), text, options())
-			if p != nil {
-				t.Fatal("it has compiled")
-			}
-			var b strings.Builder
-			for _, d := range diags {
-				b.WriteString(src.Format(d))
-				if d.Pointer != "" {
-					fmt.Fprintf(&b, "  @ %s\n", d.Pointer)
-				}
-			}
-			golden(t, filepath.Join("diagnostics", strings.TrimSuffix(filepath.Base(file), ".yaml")+".golden"), b.String())
-		})
-	}
-}
+func TestDiagnostics(t *testing.T) { dialecttest.Diagnostics(t, options()) }
 
 // TestConverted: what edges carry to a node is an input of the step, and becomes edges again (X23, X41).
 func TestConverted(t *testing.T) {
@@ -143,7 +65,7 @@ func TestConverted(t *testing.T) {
 			t.Errorf("in %s it has another plan:\n%s", to, text)
 		}
 	}
-	golden(t, "valid/everything.converted.golden", string(text))
+	dialecttest.Golden(t, "valid/everything.converted.golden", string(text))
 }
 
 // TestNotCarried: what an edge cannot say stays an input, or a dependency, of its node.

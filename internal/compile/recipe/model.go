@@ -10,6 +10,7 @@ package recipe
 
 import (
 	"encoding/json"
+	"strconv"
 
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/jsonx"
@@ -348,6 +349,23 @@ func each(steps []*Step, f func(*Step)) {
 		if s.Loop != nil {
 			each(s.Loop.Steps, f)
 		}
+	}
+}
+
+// NameSteps gives the steps of the recipe that have no id, which not all dialects allow, the one that compile gives
+// them; not those within steps.
+func (r *Recipe) NameSteps() {
+	taken := map[string]bool{}
+	r.Each(func(s *Step) { taken[s.ID] = true })
+	for i, s := range r.Steps {
+		if s.ID != "" {
+			continue
+		}
+		s.ID = "s" + strconv.Itoa(i)
+		for k := 2; taken[s.ID]; k++ {
+			s.ID = "s" + strconv.Itoa(i) + "-" + strconv.Itoa(k)
+		}
+		taken[s.ID] = true
 	}
 }
 
