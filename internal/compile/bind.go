@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/expressions"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -51,7 +52,7 @@ func (c *compiler) bindStep(i int32) {
 	}
 	at := c.valueAt(n.bindPtr)
 	switch {
-	case !isIdentifier(n.bind):
+	case !expressions.IsName(n.bind):
 		c.fail(fault.RecipeInvalid, "bad-name", at, fmt.Sprintf("%q cannot be used as a name in expressions", n.bind),
 			"want letters, digits and underscores, not starting with a digit, and no CEL keyword")
 		return

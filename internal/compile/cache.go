@@ -9,6 +9,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/catalogue"
+	"github.com/roux-engine/roux/internal/compile/expressions"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/ledger"
@@ -123,7 +124,7 @@ func usesSecret(params json.RawMessage) bool {
 		switch v := v.(type) {
 		case string:
 			uses, rest := expr.Secrets(v)
-			return len(uses) > 0 || callOf("secret", rest, true) >= 0
+			return len(uses) > 0 || expressions.CallOf("secret", rest, true) >= 0
 		case []any:
 			for _, e := range v {
 				if in(e) {

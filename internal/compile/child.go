@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -291,7 +290,7 @@ const fileHashes = "fileHashes"
 // checkOutputs refuses outputs that the result of the recipe cannot have.
 func (c *compiler) checkOutputs(i int32, u *unit) {
 	n := &c.nodes[i]
-	known, closed := resultFields(u.r)
+	known, closed := u.r.ResultFields()
 	if !closed {
 		return
 	}
@@ -320,33 +319,6 @@ func (c *compiler) checkOutputs(i int32, u *unit) {
 	}
 }
 
-// resultFields returns the fields of the result of a recipe (R41), sorted; closed is
-// false when it may have others.
-func resultFields(r *recipe.Recipe) (names []string, closed bool) {
-	if len(r.Outputs) > 0 {
-		return slices.Sorted(maps.Keys(r.Outputs)), true
-	}
-	if len(r.OutputSchema) > 0 {
-		v, _ := jsonx.Decode(r.OutputSchema, jsonx.Limits{Bytes: len(r.OutputSchema) + 1})
-		schema, _ := v.(map[string]any)
-		props, _ := schema["properties"].(map[string]any)
-		_, patterns := schema["patternProperties"]
-		return slices.Sorted(maps.Keys(props)), schema["additionalProperties"] == false && !patterns
-	}
-	bound := map[string]bool{}
-	if r.Result == "steps" {
-		closed = true
-		for _, s := range r.Steps {
-			if closed = closed && s.ID != ""; s.ID != "" { // another one has an id that is generated
-				bound[s.ID] = true
-			}
-		}
-		return slices.Sorted(maps.Keys(bound)), closed
-	}
-	eachBinding(r.Steps, func(name string) { bound[name] = true })
-	return slices.Sorted(maps.Keys(bound)), true
-}
-
 // resultSchema returns a schema of the output of a step that runs a recipe and takes these
 // parts of its result, or nil when it may be anything.
 func resultSchema(r *recipe.Recipe, outputs []plan.ChildOutput) json.RawMessage {
@@ -356,7 +328,7 @@ func resultSchema(r *recipe.Recipe, outputs []plan.ChildOutput) json.RawMessage 
 		whole, _ = v.(map[string]any)
 	}
 	props := map[string]any{}
-	names, closed := resultFields(r)
+	names, closed := r.ResultFields()
 	switch {
 	case len(outputs) > 0:
 		for _, o := range outputs {
@@ -386,22 +358,6 @@ func schemaAt(schema map[string]any, path []string) any {
 		return map[string]any{}
 	}
 	return schema
-}
-
-// eachBinding calls fn for each name that steps bind in the frame of the root: all but
-// those in a loop body.
-func eachBinding(steps []*recipe.Step, fn func(name string)) {
-	for _, s := range steps {
-		if s.OutputBinding != "" {
-			fn(s.OutputBinding)
-		}
-		if t := s.Transform; t != nil && t.OutputBinding != "" {
-			fn(t.OutputBinding)
-		}
-		for _, inner := range s.Scopes() {
-			eachBinding(inner, fn)
-		}
-	}
 }
 
 func hasStep(steps []*recipe.Step, id string) bool {

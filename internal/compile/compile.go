@@ -49,8 +49,8 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/catalogue"
+	"github.com/roux-engine/roux/internal/compile/expressions"
 	"github.com/roux-engine/roux/internal/compile/recipe"
-	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -178,8 +178,7 @@ type bindings struct {
 
 // typing records the programs of expressions and the types of values.
 type typing struct {
-	programs  map[exprKey]*program // one per distinct text
-	trees     map[treeKey]*expr.Tree
+	programs  *expressions.Cache
 	checks    map[string][]problem // type checks by text, wanted type and types of the variables
 	typeIDs   map[string]int       // interned schemas
 	schemas   map[int]any          // of them, those that were read

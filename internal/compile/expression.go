@@ -4,7 +4,6 @@ package compile
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -28,26 +27,6 @@ type site struct {
 	want         string // type the result must have; "" = any
 	secrets      bool   // a reference to a secret is allowed
 	compensation bool   // in a compensation, which runs after everything, so it waits for no step
-}
-
-type exprKey struct {
-	src      string
-	template bool
-}
-
-// A program is one distinct source text, compiled once.
-type program struct {
-	refs     []expr.Ref
-	problems []expr.Problem
-	constant any // value of an expression without names
-	isConst  bool
-	selects  bool // it only selects a part of what a step has
-}
-
-// broken reports whether a source does not parse. It tells a template from CEL: in a
-// source that parses as CEL, a {{ is part of a string.
-func (p *program) broken() bool {
-	return slices.ContainsFunc(p.problems, func(p problem) bool { return p.Rule == expr.RuleSyntax })
 }
 
 type problem = expr.Problem
@@ -105,7 +84,8 @@ func (c *compiler) checkTime(e *plan.Expr, at location) {
 	if e == nil {
 		return
 	}
-	written, ok := c.programs[exprKey{e.Src, false}].constant.(string)
+	constant, _ := c.programs.Constant(e.Src)
+	written, ok := constant.(string)
 	if !ok {
 		return
 	}
@@ -169,14 +149,14 @@ func (c *compiler) resolveFormula() {
 	}
 	at := c.valueAt(c.base + "/creditEstimation/formula")
 	src := trimmed(e.Formula)
-	prog := c.program(src, false)
-	for _, p := range prog.problems {
+	prog := c.programs.Program(src, false)
+	for _, p := range prog.Problems {
 		if p.Rule != expr.RuleType {
 			c.fail(fault.RecipeInvalid, p.Rule, at.in(p.Offset, p.Len), "the formula is not a CEL expression: "+p.Msg, p.Hint)
 		}
 	}
 	fields := inputFields(c.r.InputSchema)
-	for _, r := range prog.refs {
+	for _, r := range prog.Refs {
 		if isReserved(r.Name) {
 			continue
 		}
@@ -218,7 +198,7 @@ func (c *compiler) cel(at site, src string) *plan.Expr {
 		c.fail(fault.RecipeInvalid, "missing-field", at.at, "the expression is empty", "")
 		return nil
 	}
-	if expr.IsTemplate(at.src) && c.program(at.src, false).broken() {
+	if expr.IsTemplate(at.src) && c.programs.Program(at.src, false).Broken() {
 		c.fail(fault.RecipeInvalid, "template-in-cel", at.at, "this field takes a CEL expression, not a template",
 			"write the expression alone, without {{ }}")
 		return nil
@@ -236,13 +216,13 @@ func (c *compiler) compiled(at site, template bool) *plan.Expr {
 	if c.hasSecret(at.at, at.src, template) {
 		return nil
 	}
-	prog := c.program(at.src, template)
-	if len(prog.problems) > 0 {
-		c.problems(at, prog.problems)
+	prog := c.programs.Program(at.src, template)
+	if len(prog.Problems) > 0 {
+		c.problems(at, prog.Problems)
 		return nil
 	}
-	vars := c.resolveNames(at, prog.refs)
-	c.check(at, template, prog.refs, vars)
+	vars := c.resolveNames(at, prog.Refs)
+	c.check(at, template, prog.Refs, vars)
 	return &plan.Expr{Src: at.src, Template: template, Vars: vars}
 }
 
@@ -251,9 +231,8 @@ func (c *compiler) tree(at site, raw json.RawMessage) []plan.Var {
 	if c.treeSecret(at, raw) {
 		return nil
 	}
-	tree, err := c.compiledTree(raw, at.secrets)
-	if err != nil {
-		ps := treeProblems(raw, err, at.secrets)
+	tree, ps := c.programs.Tree(raw, at.secrets)
+	if len(ps) > 0 {
 		c.problems(at, ps)
 		return nil
 	}
@@ -263,29 +242,6 @@ func (c *compiler) tree(at site, raw json.RawMessage) []plan.Var {
 	return vars
 }
 
-// A treeKey is a JSON value with templates.
-type treeKey struct {
-	raw     string
-	secrets bool
-}
-
-// compiledTree compiles a JSON value with templates, once per distinct text.
-func (c *compiler) compiledTree(raw json.RawMessage, secrets bool) (*expr.Tree, error) {
-	key := treeKey{string(raw), secrets}
-	if t := c.trees[key]; t != nil {
-		return t, nil
-	}
-	compile := expr.CompileTreeWithin
-	if secrets {
-		compile = expr.CompileParameters
-	}
-	t, err := compile(raw, expr.CostLimit)
-	if err == nil {
-		c.trees[key] = t
-	}
-	return t, err
-}
-
 // problems reports what expr found, at the places in the recipe.
 func (c *compiler) problems(at site, ps []problem) {
 	for _, p := range ps {
@@ -293,90 +249,6 @@ func (c *compiler) problems(at site, ps []problem) {
 		where.ptr += p.Pointer
 		c.fail(fault.RecipeInvalid, p.Rule, where.in(p.Offset+at.leading, p.Len), p.Msg, p.Hint)
 	}
-}
-
-// program compiles a source, once per distinct text.
-func (c *compiler) program(src string, template bool) *program {
-	key := exprKey{src, template}
-	if p, ok := c.programs[key]; ok {
-		return p
-	}
-	if path := selection(src); path != nil && !template {
-		// Most expressions of large recipes are of this form, and are different ones.
-		p := &program{refs: []expr.Ref{{Name: "steps", Path: path, Len: len("steps")}}, selects: true}
-		c.programs[key] = p
-		return p
-	}
-	p := new(program)
-	c.programs[key] = p
-	compile := expr.Compile
-	if template {
-		compile = expr.CompileTemplate
-	}
-	prog, err := compile(src)
-	if err != nil {
-		p.problems = problemsOf(src, err)
-		return p
-	}
-	p.refs = prog.Refs()
-	if len(p.refs) == 0 && !template {
-		if v, err := prog.Eval(expr.MapVars{}); err == nil {
-			p.constant, p.isConst = v, true
-		}
-	}
-	return p
-}
-
-// selection returns the names that an expression of the form steps.a.output['b c'] selects; nil = it has
-// another form.
-func selection(src string) (path []string) {
-	rest, ok := strings.CutPrefix(src, "steps")
-	ok = ok && len(src) < 1000 // far below the limits of expressions
-	for ok && rest != "" {
-		n, name := 1, ""
-		switch quote := rest[min(1, len(rest)-1)]; {
-		case rest[0] == '.':
-			for n < len(rest) && wordByte(rest[n]) {
-				n++
-			}
-			name = rest[1:n]
-			ok = isIdentifier(name)
-		case rest[0] == '[' && (quote == '\'' || quote == '"'):
-			name, _, ok = strings.Cut(rest[2:], string(quote)+"]")
-			n = len(name) + len("['']")
-			ok = ok && name != "" && !strings.ContainsFunc(name, func(r rune) bool { return strings.ContainsRune(`'"\`, r) || r < ' ' || r == utf8.RuneError })
-		default:
-			return nil
-		}
-		if !ok {
-			return nil
-		}
-		path, rest = append(path, name), rest[n:]
-	}
-	return path
-}
-
-// problemsOf converts the error of a compilation back into problems with offsets.
-func problemsOf(src string, err error) []problem {
-	var f *fault.Error
-	if !errors.As(err, &f) || len(f.Diags) == 0 {
-		return []problem{{Len: utf8.RuneCountInString(src), Rule: expr.RuleSyntax, Msg: fault.Message(err)}}
-	}
-	var ps []problem
-	for _, d := range f.Diags {
-		off, line := 0, 1
-		for _, r := range src {
-			if line >= d.Pos.Line {
-				break
-			}
-			off++
-			if r == '\n' {
-				line++
-			}
-		}
-		ps = append(ps, problem{Offset: off + max(0, d.Pos.Col-1), Len: max(1, d.Pos.Len), Rule: d.Rule, Msg: d.Msg, Hint: d.Hint})
-	}
-	return ps
 }
 
 // FileSums are the names that a formula can use for totals over the run's files (R15).

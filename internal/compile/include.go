@@ -14,9 +14,9 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/expressions"
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
-	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -64,8 +64,7 @@ type includer struct {
 
 	// What all of them share, because it depends on the options alone.
 	decls    map[*action.Action]*declared
-	programs map[exprKey]*program
-	trees    map[treeKey]*expr.Tree
+	programs *expressions.Cache
 }
 
 // A lookup is a question to Recipes, and found its answer; from is "" for a registered
@@ -123,7 +122,7 @@ func newIncluder(opt Options) *includer {
 	}
 	return &includer{
 		opt: opt, units: map[string]*unit{}, found: map[lookup]found{},
-		decls: map[*action.Action]*declared{}, programs: map[exprKey]*program{}, trees: map[treeKey]*expr.Tree{},
+		decls: map[*action.Action]*declared{}, programs: expressions.NewCache(),
 	}
 }
 
@@ -154,7 +153,7 @@ func (in *includer) compile(u *unit) {
 	u.state = compiling
 	c := newCompiler(u.r, u.src, in.opt)
 	c.in, c.unit = in, u
-	c.decls, c.programs, c.trees = in.decls, in.programs, in.trees
+	c.decls, c.programs = in.decls, in.programs
 	if u.base != "" {
 		c.base = u.base
 	}

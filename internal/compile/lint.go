@@ -71,11 +71,8 @@ func (c *compiler) constant(e *plan.Expr) (value, ok bool) {
 	if e == nil || e.Template {
 		return false, false
 	}
-	p := c.programs[exprKey{e.Src, false}]
-	if p == nil || !p.isConst {
-		return false, false
-	}
-	value, ok = p.constant.(bool)
+	constant, _ := c.programs.Constant(e.Src)
+	value, ok = constant.(bool)
 	return value, ok
 }
 

@@ -68,7 +68,7 @@ func unique(label string, taken map[string]bool) string {
 
 // firstName returns the step or the name that an expression begins with.
 func (c *compiler) firstName(src string) string {
-	refs := c.program(trimmed(src), false).refs
+	refs := c.programs.Program(trimmed(src), false).Refs
 	if len(refs) == 0 {
 		return "value"
 	}

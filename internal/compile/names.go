@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/expressions"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -166,7 +167,7 @@ func (c *compiler) stepReference(at site, i int32, name, member string, path []s
 }
 
 func stepSource(id string) string {
-	if isIdentifier(id) {
+	if expressions.IsName(id) {
 		return "steps." + id
 	}
 	return "steps['" + id + "']"
@@ -502,47 +503,21 @@ func (c *compiler) handlesAbsence(at site, name string) bool {
 	if at.step != plan.None && c.p.Steps[at.step].ParentFailure == plan.SubstituteDefault {
 		return true // a missing value becomes empty text (R13)
 	}
-	if at.src != "" && testsPresence(at.src, name) {
+	if at.src != "" && expressions.TestsPresence(at.src, name) {
 		return true
 	}
-	if at.src == "" && testsPresence(string(c.p.Steps[at.step].Params), name) {
+	if at.src == "" && expressions.TestsPresence(string(c.p.Steps[at.step].Params), name) {
 		return true
 	}
 	for i := at.step; i != plan.None; {
-		if testsPresence(c.nodes[i].src.When, name) {
+		if expressions.TestsPresence(c.nodes[i].src.When, name) {
 			return true
 		}
 		g := &c.p.Graphs[c.p.Steps[i].Graph]
-		if g.Owner != plan.None && (g.Role == plan.Then || g.Role == plan.Else) && testsPresence(c.nodes[g.Owner].src.Condition.Expression, name) {
+		if g.Owner != plan.None && (g.Role == plan.Then || g.Role == plan.Else) && expressions.TestsPresence(c.nodes[g.Owner].src.Condition.Expression, name) {
 			return true
 		}
 		i = g.Owner
 	}
 	return false
-}
-
-// testsPresence reports whether src tests that name is set before it uses it.
-func testsPresence(src, name string) bool {
-	for off := 0; ; {
-		k := strings.Index(src[off:], name)
-		if k < 0 {
-			return false
-		}
-		k += off
-		off = k + len(name)
-		if k > 0 && (wordByte(src[k-1]) || src[k-1] == '.') || off < len(src) && wordByte(src[off]) {
-			continue
-		}
-		before := strings.TrimRight(src[:k], " ")
-		if strings.HasSuffix(before, "has(") {
-			return true
-		}
-		rest := src[off:]
-		if end := strings.IndexAny(rest, " |}),"); end >= 0 && strings.Contains(rest[:end], ".?") || strings.HasPrefix(rest, ".?") {
-			return true
-		}
-		if bar := strings.Index(rest, "|"); bar >= 0 && strings.HasPrefix(strings.TrimLeft(rest[bar+1:], " "), "default") && !strings.Contains(rest[:bar], "}}") {
-			return true
-		}
-	}
 }

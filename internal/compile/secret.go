@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/expressions"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
@@ -20,7 +21,7 @@ import (
 // of an action. The value of a secret is only known to the worker that calls the action, so
 // that it cannot become part of a run.
 func (c *compiler) hasSecret(at location, src string, template bool) bool {
-	off := callOf("secret", src, template)
+	off := expressions.CallOf("secret", src, template)
 	if off < 0 {
 		return false
 	}
@@ -82,44 +83,11 @@ func (c *compiler) textSecret(at location, src string, allowed bool) (wrong bool
 			}
 		}
 	}
-	if off := callOf("secret", rest, true); off >= 0 {
+	if off := expressions.CallOf("secret", rest, true); off >= 0 {
 		c.fail(fault.RecipeInvalid, "secret", at.in(utf8.RuneCountInString(rest[:off]), len("secret")),
 			"the value of a secret is not known to expressions, so nothing can be done with it but to pass it on",
 			"write the braces around it alone, as in \"Bearer {{ secret('name') }}\", with the name as a text in quotes")
 		wrong = true
 	}
 	return wrong
-}
-
-// callOf returns the offset at which src calls a function of that name outside of
-// strings, or -1. In a template only the text inside braces counts.
-func callOf(name, src string, template bool) int {
-	quote, inside := byte(0), !template
-	for i := 0; i < len(src); i++ {
-		ch := src[i]
-		switch {
-		case quote != 0:
-			switch ch {
-			case '\\':
-				i++
-			case quote:
-				quote = 0
-			}
-		case template && !inside:
-			inside = strings.HasPrefix(src[i:], "{{") || strings.HasPrefix(src[i:], "{%")
-		case template && (strings.HasPrefix(src[i:], "}}") || strings.HasPrefix(src[i:], "%}")):
-			inside = false
-		case ch == '"' || ch == '\'':
-			quote = ch
-		case strings.HasPrefix(src[i:], name) && (i == 0 || !wordByte(src[i-1]) && src[i-1] != '.'):
-			if rest := strings.TrimLeft(src[i+len(name):], " "); strings.HasPrefix(rest, "(") {
-				return i
-			}
-		}
-	}
-	return -1
-}
-
-func wordByte(b byte) bool {
-	return b == '_' || b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z'
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/expressions"
 	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -121,7 +122,7 @@ func (c *compiler) loopStep(i int32) {
 	}
 	for _, v := range []struct{ name, field string }{{st.As, "as"}, {st.Index, "index"}} {
 		where := c.valueAt(at + "/" + v.field)
-		if !isIdentifier(v.name) {
+		if !expressions.IsName(v.name) {
 			c.fail(fault.RecipeInvalid, "bad-name", where, fmt.Sprintf("%q cannot be used as a name in expressions", v.name),
 				"want letters, digits and underscores, not starting with a digit, and no CEL keyword")
 		} else if isReserved(v.name) && v.name != "item" {
@@ -362,26 +363,4 @@ func (c *compiler) creditEstimation() {
 		Strategy: e.Strategy, Fixed: e.FixedCredits, PerFile: e.PerFileCredits,
 		Formula: trimmed(e.Formula), Max: e.MaxCredits, Policy: policy,
 	}
-}
-
-// celReserved are words that cannot be identifiers in CEL.
-var celReserved = map[string]bool{
-	"as": true, "break": true, "const": true, "continue": true, "else": true, "false": true, "for": true,
-	"function": true, "if": true, "import": true, "in": true, "let": true, "loop": true, "namespace": true,
-	"null": true, "package": true, "return": true, "true": true, "var": true, "void": true, "while": true,
-	// The names of CEL's types cannot be variables either.
-	"bool": true, "bytes": true, "double": true, "int": true, "list": true, "map": true, "null_type": true,
-	"string": true, "type": true, "uint": true, "optional_type": true,
-}
-
-// isIdentifier reports whether expressions can use a name as it is.
-func isIdentifier(name string) bool {
-	for i, r := range []byte(name) {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r == '_', i > 0 && r >= '0' && r <= '9':
-		default:
-			return false
-		}
-	}
-	return name != "" && !celReserved[name]
 }

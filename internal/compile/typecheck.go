@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -49,7 +48,7 @@ func (c *compiler) env(refs []expr.Ref, vars []plan.Var) (*expr.Env, bool, strin
 
 // check checks an expression against the types of its variables.
 func (c *compiler) check(at site, template bool, refs []expr.Ref, vars []plan.Var) {
-	if at.want == "" && len(vars) == 1 && c.program(at.src, template).selects && c.hasPath(&vars[0], refs[0].Path[1:]) {
+	if at.want == "" && len(vars) == 1 && c.programs.Program(at.src, template).Selects && c.hasPath(&vars[0], refs[0].Path[1:]) {
 		return
 	}
 	env, typed, sig := c.env(refs, vars)
@@ -136,14 +135,4 @@ func (c *compiler) checkTree(at site, raw json.RawMessage, refs []expr.Ref, vars
 		env.Secrets = at.secrets
 		c.problems(at, expr.CheckTree(raw, env))
 	}
-}
-
-// treeProblems returns the problems, with places, of a value that CompileTree refused.
-func treeProblems(raw json.RawMessage, err error, secrets bool) []problem {
-	ps := expr.CheckTree(raw, &expr.Env{Secrets: secrets})
-	ps = slices.DeleteFunc(ps, func(p problem) bool { return p.Rule == expr.RuleUndefinedName })
-	if len(ps) == 0 {
-		ps = []problem{{Rule: expr.RuleSyntax, Msg: fault.Message(err)}}
-	}
-	return ps
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/roux-engine/roux/internal/compile/expressions"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -116,7 +117,7 @@ func (c *compiler) itemType(body int32) schemaType {
 // listKeywords are the keywords beside which `items` describes every element of a list.
 var listKeywords = []string{"type", "items", "minItems", "maxItems", "uniqueItems", "title", "description", "default", "examples", "$comment"}
 
-func notWord(r rune) bool { return r > unicode.MaxASCII || !wordByte(byte(r)) }
+func notWord(r rune) bool { return r > unicode.MaxASCII || !expressions.WordByte(byte(r)) }
 
 // filesType is the type of `files`. What inspection finds depends on the kind of file
 // and grows with releases, so extended is any object.

@@ -129,7 +129,8 @@ func (c *compiler) resolveWaitAction(i int32, here func(ptr, want string) site) 
 			return
 		}
 		st.Expr = &value.Expr
-		if written, ok := c.programs[exprKey{st.Expr.Src, false}].constant.(string); ok {
+		constant, _ := c.programs.Constant(st.Expr.Src)
+		if written, ok := constant.(string); ok {
 			c.parseWait(written, at.at)
 		}
 		return

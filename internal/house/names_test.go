@@ -27,8 +27,9 @@ var refusedNames = map[string]map[string]string{
 	"internal/compile": {
 		"secondLook": "checkMalformed", "layOut": "flatten", "race": "checkAmbiguity", "retain": "markLive", "likelyMistakes": "lint",
 		"mender": "repairer", "readerOf": "slotReader", "circle": "reportCycle", "lift": "ancestorIn", "surelyBinds": "definitelyBinds",
-		"splitBinders": "checkBranches", "softened": "testsPresence", "wish": "celType", "sleeps": "isWaitAction", "spot": "location",
+		"splitBinders": "checkBranches", "wish": "celType", "sleeps": "isWaitAction", "spot": "location",
 	},
+	"internal/compile/expressions": {"softened": "TestsPresence"},
 	"internal/compile/form": {
 		"elsewhere": "synonymOf", "bond": "constraint", "counted": "numberRule", "readAround": "parseWithoutStep", "readAbove": "parsePrefix",
 		"nouns": "objectNouns",
