@@ -81,6 +81,7 @@ func (c *compiler) actionStep(i int32) {
 	}
 	c.findAction(i)
 	c.useLens(i)
+	c.useProviders(i)
 	ref = n.src.Action
 	key := plan.ActionRef{Name: ref.Name, Version: ref.Version}
 	if n.decl != nil {

@@ -21,7 +21,8 @@ import (
 // step takes of its result, and its limits.
 func (c *compiler) recipeStep(i int32) {
 	n, st := &c.nodes[i], &c.p.Steps[i]
-	st.Child = &plan.Child{MaxCredits: max(n.src.Recipe.MaxCredits, 0)}
+	st.Child = &plan.Child{MaxCredits: max(n.src.Recipe.MaxCredits, 0), Last: n.src.Recipe.Result == "last" && len(n.src.Recipe.Outputs) == 0}
+	c.checkInherit(i)
 	c.childLimits(i)
 	c.childOutputs(i)
 	u := c.childRecipe(i)
@@ -29,10 +30,14 @@ func (c *compiler) recipeStep(i int32) {
 	if u == nil || u.r == nil {
 		return
 	}
+	n.child = u
 	n.decl = u.callee()
 	c.checkParameters(i)
 	c.requiredInputs(i)
 	c.checkOutputs(i, u)
+	if st.Child.Last && u.r.Result == "steps" && len(u.r.Outputs)+len(u.r.OutputSchema) == 0 {
+		return // its output is that of a step
+	}
 	if schema := resultSchema(u.r, st.Child.Outputs); schema != nil {
 		n.result = &declared{Action: &action.Action{Name: u.r.Name, Output: schema}}
 	}
@@ -66,6 +71,9 @@ func (c *compiler) childRecipe(i int32) *unit {
 		return c.registered(i, k.Ref, where)
 	case "file":
 		u, err := c.in.inFile(c.unit.file, k.File)
+		if err == nil {
+			u, err = c.in.inheriting(u, c.unit, k)
+		}
 		if err != nil {
 			c.lookupFailed(err, where, "")
 			return nil
@@ -73,6 +81,9 @@ func (c *compiler) childRecipe(i int32) *unit {
 		return c.embed(i, u, where)
 	default:
 		u, err := c.in.inline(k.Inline, c.unit, at+"/inline")
+		if err == nil {
+			u, err = c.in.inheriting(u, c.unit, k)
+		}
 		if err != nil {
 			c.lookupFailed(err, where, "")
 			return nil
@@ -112,7 +123,8 @@ func (c *compiler) registered(i int32, ref string, at location) *unit {
 // embed compiles a recipe in a file or in the same text, so that its plan is a part of
 // this one.
 func (c *compiler) embed(i int32, u *unit, at location) *unit {
-	if u.state == compiling {
+	if on := c.in.compiles(u); on != nil {
+		u = on
 		c.fail(fault.CircularDependency, "recipe-cycle", at, "recipes include each other in a circle: "+c.in.chain(u),
 			"remove one of these steps; a registered recipe can run itself with ref and limits.max_depth")
 		return u

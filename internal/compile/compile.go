@@ -205,6 +205,7 @@ type node struct {
 	decl    *declared
 	lens    *lensUse  // nil = its action has no lens
 	result  *declared // of a recipe step: what its output is like
+	child   *unit     // of a recipe step; nil = it is not known
 	// bindPtr is the pointer to its outputBinding.
 	bindPtr    string
 	bind       string

@@ -59,10 +59,11 @@ func (c *compiler) resolveStep(i int32) {
 		if n.src.Recipe.Files != "" {
 			st.Expr = c.cel(here("/recipe/files", "list"), n.src.Recipe.Files)
 		}
+		c.handOver(i, here("/recipe", ""))
 	case plan.Condition:
 		st.Expr = c.cel(here("/condition/expression", "bool"), n.src.Condition.Expression)
 	case plan.Transform:
-		st.Expr = c.cel(here("/transform/expression", ""), n.src.Transform.Expression)
+		c.resolveTransform(i, here)
 	case plan.Loop:
 		st.Expr = c.cel(here("/loop/over", "list|file"), n.src.Loop.Over)
 	case plan.Wait:
@@ -76,6 +77,17 @@ func (c *compiler) resolveStep(i int32) {
 		if n.src.Fail.Message != "" {
 			st.Expr = c.template(here("/fail/message", ""), n.src.Fail.Message)
 		}
+	}
+}
+
+func (c *compiler) resolveTransform(i int32, here func(ptr, want string) site) {
+	st, t := &c.p.Steps[i], c.nodes[i].src.Transform
+	if len(t.Value) == 0 {
+		st.Expr = c.cel(here("/transform/expression", ""), t.Expression)
+		return
+	}
+	if st.Params = c.canonical(t.Value, c.nodes[i].ptr+"/transform/value"); st.Params != nil {
+		st.ParamRef = c.tree(here("/transform/value", ""), st.Params)
 	}
 }
 

@@ -3,12 +3,11 @@
 package compile
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"strconv"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -42,7 +41,7 @@ func (c *compiler) assignIDs() {
 	for i := range c.nodes {
 		n := &c.nodes[i]
 		if c.p.Steps[i].ID == "" {
-			id := c.uniqueID(c.generatedID(int32(i)))
+			id := recipe.UniqueID(c.generatedID(int32(i)), func(id string) bool { _, taken := c.byID[id]; return taken })
 			c.p.Steps[i].ID = id
 			c.byID[id] = int32(i)
 		}
@@ -74,23 +73,6 @@ func (c *compiler) generatedID(i int32) string {
 		at = "undo"
 	}
 	return owner + "-" + at
-}
-
-// uniqueID shortens a generated id to the maximum length and makes it differ from the
-// ids in the recipe.
-func (c *compiler) uniqueID(id string) string {
-	if len(id) > maxID {
-		sum := sha256.Sum256([]byte(id))
-		id = id[:maxID-9] + "-" + hex.EncodeToString(sum[:4])
-	}
-	free := id
-	for n := 2; ; n++ {
-		if _, taken := c.byID[free]; !taken {
-			return free
-		}
-		suffix := "-" + strconv.Itoa(n)
-		free = id[:min(len(id), maxID-len(suffix))] + suffix
-	}
 }
 
 func validID(id string) bool {

@@ -57,10 +57,12 @@ type includer struct {
 	opt   Options
 	main  *recipe.Source   // of the root; nil when there is none
 	units map[string]*unit // by file
-	found map[lookup]found
-	path  []*unit // the recipes being compiled; each includes the next
-	count int     // of recipes
-	bytes int     // of texts
+	// variants are recipes in files that inherit something.
+	variants map[variant]*unit
+	found    map[lookup]found
+	path     []*unit // the recipes being compiled; each includes the next
+	count    int     // of recipes
+	bytes    int     // of texts
 
 	// What all of them share, because it depends on the options alone.
 	decls    map[*action.Action]*declared
@@ -88,6 +90,7 @@ type unit struct {
 	base   string
 	r      *recipe.Recipe // nil when the text is malformed
 	src    *recipe.Source
+	text   *Text // of a recipe in a file
 	state  unitState
 	p      *plan.Plan // of a compiled unit; nil when there are errors
 	// diags are the problems of the unit, with those of what it includes.
@@ -96,6 +99,9 @@ type unit struct {
 	uses  []use
 	depth int64 // how deep child runs may nest below a run of it: its own limit, or the default
 	decl  *declared
+
+	heritage heritage
+	reads    []fault.Place // where it reads what it inherits, parallel to the Inherits of its plan
 }
 
 type unitState uint8
@@ -121,7 +127,7 @@ func newIncluder(opt Options) *includer {
 		opt.Lenses = catalogue.NewLenses()
 	}
 	return &includer{
-		opt: opt, units: map[string]*unit{}, found: map[lookup]found{},
+		opt: opt, units: map[string]*unit{}, variants: map[variant]*unit{}, found: map[lookup]found{},
 		decls: map[*action.Action]*declared{}, programs: expressions.NewCache(),
 	}
 }
@@ -244,7 +250,7 @@ func (in *includer) parse(text *Text) (*unit, error) {
 	if err := in.admit(len(text.Data)); err != nil {
 		return nil, err
 	}
-	u := &unit{file: text.File}
+	u := &unit{file: text.File, text: text}
 	u.r, u.src, u.diags = dialect.Parse(text.File, text.Data, form.Options{MaxBytes: int(in.opt.MaxSource), Name: text.Name})
 	switch {
 	case u.r == nil:
@@ -273,6 +279,16 @@ func (in *includer) full() error {
 		return fault.New(fault.RecipeInvalid, "the recipe includes more than %d recipes", maxUnits)
 	case in.bytes > maxIncluded:
 		return fault.New(fault.RecipeInvalid, "the recipes that this one includes have more than %d bytes together", maxIncluded)
+	}
+	return nil
+}
+
+// compiles returns the unit of the same recipe that is being compiled, or nil.
+func (in *includer) compiles(u *unit) *unit {
+	for _, on := range in.path {
+		if on == u || !on.inline && !u.inline && path.Clean(on.file) == path.Clean(u.file) {
+			return on
+		}
 	}
 	return nil
 }

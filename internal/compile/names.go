@@ -41,7 +41,14 @@ func (c *compiler) resolveName(at site, r expr.Ref, where location) (plan.Var, b
 	case r.Name == "steps":
 		return c.resolveMember(at, r, where)
 	case slices.Contains(reservedNames, r.Name):
-		return plan.Var{Name: r.Name, Kind: plan.VarInput}, true
+		ok := true
+		switch r.Name {
+		case "input", "inputs", "parameters":
+			c.inputField(r, where)
+		case "workflow":
+			ok = c.workflowField(at, r, where)
+		}
+		return plan.Var{Name: r.Name, Kind: plan.VarInput}, ok
 	case r.Name == expr.NowVar || r.Name == expr.SeedVar:
 		return c.stepVariable(at, r, where)
 	}
@@ -79,6 +86,11 @@ func (c *compiler) resolveName(at site, r expr.Ref, where location) (plan.Var, b
 	if r.Name == budgetName { // not reserved: recipes that bind the name mean what they meant
 		return plan.Var{Name: r.Name, Kind: plan.VarBudget}, true
 	}
+	if c.hidden(r.Name) == plan.None {
+		if k, ok := c.inherited(plan.OfNames, r.Name, where); ok {
+			return plan.Var{Name: r.Name, Kind: plan.VarInherited, Index: k}, true
+		}
+	}
 	c.undefined(at, r.Name, where)
 	return plan.Var{}, false
 }
@@ -110,6 +122,9 @@ func (c *compiler) resolveMember(at site, r expr.Ref, where location) (plan.Var,
 	id := r.Path[0]
 	i, ok := c.byID[id]
 	if !ok {
+		if k, ok := c.inherited(plan.OfSteps, id, where); ok {
+			return plan.Var{Name: "steps", Member: id, Kind: plan.VarInherited, Index: k}, true
+		}
 		if c.full(fault.SeverityError) {
 			return plan.Var{}, false
 		}

@@ -320,6 +320,7 @@ func (c *compiler) settings() {
 	c.p.OfSteps = c.p.OfSteps && len(r.Outputs) == 0 && len(r.OutputSchema) == 0
 	c.p.InputSchema = c.schema(r.InputSchema, at+"/inputSchema")
 	c.p.OutputSchema = c.schema(r.OutputSchema, at+"/outputSchema")
+	c.values()
 	c.effectiveLimits()
 	c.creditEstimation()
 }

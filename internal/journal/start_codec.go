@@ -34,6 +34,8 @@ type Start struct {
 	Child *Child `json:"child,omitempty"`
 	// Tree is set for a root run whose steps run recipes.
 	Tree *Tree `json:"tree,omitempty"`
+	// Inherited is what a child run has of the context of its parent: an object of its input, workflow, steps and names; nil = nothing.
+	Inherited json.RawMessage `json:"inherited,omitempty"`
 	// NoCache is set for a run, with its child runs, that uses no earlier results.
 	NoCache bool `json:"noCache,omitempty"`
 }
@@ -146,7 +148,7 @@ const plainStart = 768
 // appendPlainStart encodes a start; ok is false when it does not have the plain form.
 func appendPlainStart(b []byte, rec *startRecord) (_ []byte, ok bool) {
 	st := &rec.Start
-	if len(st.Files) > 0 || len(st.Labels) > 0 || st.Tree != nil || st.NoCache {
+	if len(st.Files) > 0 || len(st.Labels) > 0 || st.Tree != nil || st.NoCache || len(st.Inherited) > 0 {
 		return nil, false
 	}
 	w := startWriter{b: slices.Grow(b, plainStart+len(rec.Parameters)), ok: plainBytes(rec.Parameters)}

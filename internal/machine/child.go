@@ -36,8 +36,9 @@ type ChildTask struct {
 	Input     []byte // a canonical JSON object
 	InputHash []byte
 	Files     []journal.File
-	Depth     int64 // of the child run
-	MaxDepth  int64 // of the child run and those below it
+	Inherited []byte // what it has of this run's context, see [journal.Start]; nil = nothing
+	Depth     int64  // of the child run
+	MaxDepth  int64  // of the child run and those below it
 }
 
 // ChildTask renders the input of the child run that a queued step asks for.
@@ -53,6 +54,9 @@ func (r *Run) ChildTask(ref journal.Ref) (*ChildTask, *Failure) {
 	child.Depth, child.MaxDepth = r.childDepth(step)
 	var fail *Failure
 	if child.Input, child.InputHash, fail = t.Render(); fail != nil {
+		return nil, fail
+	}
+	if child.Inherited, fail = r.env(s, i, step, nil).handOver(step.Child.Hand); fail != nil {
 		return nil, fail
 	}
 	if code.expr == nil {
@@ -370,6 +374,7 @@ type ChildEnd struct {
 	Used    ledger.Amount // what it costs its parent
 	Steps   int64         // that it and those below it began
 	Outputs []byte
+	Last    string // the step whose output is that of all, if Outputs are those of its steps
 	Code    fault.Code
 	Msg     string
 	Recipe  string // its recipe, for the message
@@ -384,6 +389,9 @@ func (r *Run) ChildEnd(ev *journal.Event) *ChildEnd {
 	switch ev.Kind {
 	case journal.EvRunCompleted:
 		e.Outputs, e.Code, e.Msg = ev.Data, "", ""
+		if out := r.plan.Graphs[0].Out; r.plan.OfSteps && out != plan.None {
+			e.Last = r.plan.Steps[out].ID
+		}
 	case journal.EvRunFailed:
 		if step := ev.FailedStep(); step >= 0 && int(step) < len(r.plan.Steps) {
 			e.Step = r.plan.Steps[step].ID
@@ -419,7 +427,7 @@ func (r *Run) handleChildEnded(in *Input) {
 	ev := journal.Event{Kind: journal.EvChildEnded, Attempt: in.Fence.Attempt, Flag: uint8(end.Status),
 		N: int64(end.Used), M: min(end.Steps, c.child.share.Steps), Code: end.Code, Text: end.message()}
 	if end.Status == journal.RunCompleted {
-		out, f := childOutput(s.step(r.plan, i), end.Outputs)
+		out, f := childOutput(s.step(r.plan, i), end)
 		if f == nil {
 			f = r.checkReturned(out, c.child.share.Memory)
 		}
@@ -444,11 +452,18 @@ func (e *ChildEnd) message() string {
 
 // childOutput is the output of a step whose child run has completed: the child's result, or
 // the parts of it that the step names.
-func childOutput(step *plan.Step, result []byte) ([]byte, *Failure) {
+func childOutput(step *plan.Step, end *ChildEnd) ([]byte, *Failure) {
+	result := end.Outputs
 	if len(result) == 0 {
 		result = emptyInput
 	}
 	if len(step.Child.Outputs) == 0 {
+		if step.Child.Last && end.Last != "" {
+			if raw, ok := jsonx.Select(result, []string{end.Last}); ok {
+				return raw, nil
+			}
+			return []byte("null"), nil // it was skipped
+		}
 		return result, nil
 	}
 	v, err := jsonx.Decode(result, journal.InlineLimits)
@@ -588,7 +603,7 @@ func (r *Run) treeText() string {
 
 // setStart keeps the start of the run, and the limits that a child run has by it.
 func (r *Run) setStart(st *journal.Start) {
-	r.start, r.input = st, newInputs(st)
+	r.start, r.input = st, newInputs(st, r.plan)
 	if c := st.Child; c != nil {
 		if c.Most.Steps > 0 {
 			r.limits.TotalSteps = min(r.limits.TotalSteps, c.Most.Steps)

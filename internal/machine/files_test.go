@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/plan"
 )
 
 // The result of inspection at upload is part of run.started and available to
@@ -32,7 +33,7 @@ func TestX158_FilesCarryWhatInspectionFound(t *testing.T) {
 		t.Fatalf("an old journal's files = %+v, %v", old, err)
 	}
 	var got []any
-	for _, f := range newInputs(back).files().([]any) {
+	for _, f := range newInputs(back, &plan.Plan{}).files().([]any) {
 		got = append(got, f.(map[string]any)["extended"])
 	}
 	want := []any{map[string]any{"pageCount": int64(3), "title": "T"}, map[string]any{}, map[string]any{}}

@@ -400,7 +400,7 @@ func (r *Run) patch(fields map[string]any) {
 	for k, v := range fields {
 		st.Parameters[k] = v
 	}
-	r.start, r.input = &st, newInputs(&st)
+	r.start, r.input = &st, newInputs(&st, r.plan)
 }
 
 // applyInvalidated resets a settled step instance.

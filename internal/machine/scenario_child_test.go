@@ -37,7 +37,7 @@ func (w *fakeEngine) childLine(verb string, args map[string]string, in *Input) b
 		if !ok {
 			w.t.Fatalf("no status %q", args["status"])
 		}
-		in.End = &ChildEnd{Status: status, Steps: w.number(args["steps"]), Outputs: []byte(args["outputs"]),
+		in.End = &ChildEnd{Status: status, Steps: w.number(args["steps"]), Outputs: []byte(args["outputs"]), Last: args["last"],
 			Code: fault.Code(args["code"]), Msg: args["msg"], Recipe: "below", Step: args["failed"]}
 		if status == journal.RunCancelled && in.End.Code == "" {
 			in.End.Code, in.End.Msg = fault.ExecutionCancelled, "asked to"
@@ -143,6 +143,9 @@ func (w *fakeEngine) showChild(step string) {
 		return
 	}
 	fmt.Fprintf(&w.out, "%s asks for recipe %s: input %s files %d depth %d of %d\n", step, task.Ref.Name, task.Input, len(task.Files), task.Depth, task.MaxDepth)
+	if task.Inherited != nil {
+		fmt.Fprintf(&w.out, "inherited %s\n", task.Inherited)
+	}
 	for _, f := range task.Files {
 		fmt.Fprintf(&w.out, "file %s %.14s %d bytes\n", f.Name, f.Hash, f.Size)
 	}

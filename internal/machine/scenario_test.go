@@ -37,6 +37,14 @@ func compilePlan(t testing.TB, src string) *plan.Plan {
 		}
 		t.Fatal("the recipe does not compile")
 	}
+	return played(p, src)
+}
+
+// played is the plan that a scenario is about: that of the recipe, or of the first one that it embeds.
+func played(p *plan.Plan, src string) *plan.Plan {
+	if strings.Contains(src, "name: of_the_child") || strings.Contains(src, `"name":"of_the_child"`) {
+		return p.Embedded[0]
+	}
 	return p
 }
 
@@ -224,6 +232,7 @@ func (w *fakeEngine) line(s string) {
 		if n, _ := strconv.Atoi(args["size"]); n > 0 {
 			in.Start.Parameters = map[string]any{"big": strings.Repeat("x", n)}
 		}
+		in.Start.Inherited = json.RawMessage(args["inherited"])
 		w.place(in.Start, args)
 		if f := args["file"]; f != "" {
 			in.Start.Files = []journal.File{{Hash: "sha256_" + strings.Repeat(f, 64)[:64], Name: f, Size: 5}}

@@ -183,7 +183,13 @@ func (r *Run) startParallel(s *scope, i int32, step *plan.Step) {
 }
 
 func (r *Run) startTransform(s *scope, i int32, step *plan.Step, code *stepCode) {
-	v, err := code.expr.Eval(r.env(s, i, step, step.Expr.Vars))
+	var v any
+	var err error
+	if code.expr != nil {
+		v, err = code.expr.Eval(r.env(s, i, step, step.Expr.Vars))
+	} else {
+		v, err = code.params.Eval(r.env(s, i, step, step.ParamRef))
+	}
 	if err != nil {
 		r.finalFailure(s, i, failureOf(err, fault.TemplateError), nil)
 		return

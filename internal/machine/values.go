@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"encoding/json"
 	"maps"
 	"strconv"
 	"strings"
@@ -93,19 +94,20 @@ func (r *Run) replace(at **value, v *value) {
 	*at = v
 }
 
-// inputs are the variables that expressions see of a run's start. Each is made in the
+// inputs are the variables that expressions see of a run's start and its plan. Each is made in the
 // loop when the first expression needs it, so that waiting runs do not hold them, and
 // never changes after that.
 type inputs struct {
 	start   *journal.Start
+	values  json.RawMessage // of the plan
 	vars    *startVars
 	decoded atomic.Int64 // bytes of recorded values decoded since forgetDecoded last dropped them
 }
 
 // startVars are the variables that have been made, as expressions see them.
-type startVars struct{ input, hashes, files, workflow, context any }
+type startVars struct{ input, params, hashes, files, workflow, context, inherited any }
 
-func newInputs(st *journal.Start) *inputs { return &inputs{start: st} }
+func newInputs(st *journal.Start, p *plan.Plan) *inputs { return &inputs{start: st, values: p.Values} }
 
 func (in *inputs) get(name string) (any, bool) {
 	if in.vars == nil {
@@ -116,13 +118,16 @@ func (in *inputs) get(name string) (any, bool) {
 	case "input", "inputs":
 		return once(&vars.input, in.input), true
 	case "parameters":
-		return parameters(st), true
+		if len(st.Inherited) == 0 {
+			return parameters(st), true
+		}
+		return once(&vars.params, func() any { return in.with(plan.OfInput, parameters(st)) }), true
 	case "fileHashes":
 		return once(&vars.hashes, in.fileHashes), true
 	case "files":
 		return once(&vars.files, in.files), true
 	case "workflow":
-		return once(&vars.workflow, func() any { return map[string]any{"name": st.Recipe, "version": st.Version} }), true
+		return once(&vars.workflow, in.workflow), true
 	case "_context":
 		return once(&vars.context, func() any {
 			return map[string]any{"accountId": st.Account, "correlationId": st.Correlation, "runId": st.Run, "executionId": st.Run}
@@ -149,9 +154,30 @@ func parameters(st *journal.Start) map[string]any {
 func (in *inputs) input() any {
 	params := in.start.Parameters
 	input := make(map[string]any, len(params)+1)
+	maps.Copy(input, in.inherited(plan.OfInput))
 	maps.Copy(input, params)
 	input["fileHashes"] = once(&in.vars.hashes, in.fileHashes)
 	return input
+}
+
+// with returns an object that has what was inherited of a context, and fields before that.
+func (in *inputs) with(of plan.Context, fields map[string]any) map[string]any {
+	all := make(map[string]any, len(fields))
+	maps.Copy(all, in.inherited(of))
+	maps.Copy(all, fields)
+	return all
+}
+
+func (in *inputs) workflow() any {
+	own := map[string]any{}
+	if len(in.values) > 0 { // checked when the recipe was compiled
+		if v, err := jsonx.Decode(in.values, journal.InlineLimits); err == nil {
+			own, _ = v.(map[string]any)
+		}
+	}
+	all := in.with(plan.OfWorkflow, own)
+	all["name"], all["version"] = in.start.Recipe, in.start.Version
+	return all
 }
 
 func (in *inputs) fileHashes() any {
@@ -210,7 +236,7 @@ func (e *env) Lookup(name string) (any, bool) {
 // capture records what a name means now.
 func (e *env) capture(v *plan.Var) captured {
 	c := captured{name: v.Name, member: v.Member, substitute: e.substitute}
-	if v.Kind == plan.VarStep || v.Member != "" {
+	if v.Kind == plan.VarStep {
 		e.captureStep(v, &c)
 		return c
 	}
@@ -246,6 +272,12 @@ func (e *env) capture(v *plan.Var) captured {
 	case plan.VarBudget:
 		c.kind, c.any = plainVar, e.run.budget()
 		return c
+	case plan.VarInherited:
+		from := &e.run.plan.Inherits[v.Index]
+		if val, ok := e.run.input.inherited(from.Of)[from.Name]; ok {
+			c.kind, c.any = plainVar, val
+			return c
+		}
 	case plan.VarNow, plan.VarSeed:
 		c.kind, c.any = plainVar, e.ownVar(v.Kind)
 		return c

@@ -99,7 +99,7 @@ func (p *Plan) checkStep(n int32, owned []bool) error {
 	if s.Kind == Action && (s.Action < 0 || int(s.Action) >= len(p.Actions)) || s.Slot != None && (s.Slot < 0 || s.Slot >= p.Graphs[g.Frame].Slots) {
 		return fmt.Errorf("plan: step %d has an action or a slot that is not there", n)
 	}
-	if s.Kind == Loop && (s.Body == None || s.Expr == nil) || (s.Kind == Condition || s.Kind == Transform) && s.Expr == nil {
+	if s.Kind == Loop && (s.Body == None || s.Expr == nil) || s.Kind == Condition && s.Expr == nil || s.Kind == Transform && (s.Expr == nil) == (len(s.Params) == 0) {
 		return fmt.Errorf("plan: step %d lacks what its kind needs", n)
 	}
 	if err := p.checkChild(n); err != nil {
@@ -144,7 +144,7 @@ func (p *Plan) checkExprs(s *Step) error {
 func (p *Plan) checkVars(vars []Var) error {
 	for i := range vars {
 		v := &vars[i]
-		ok := v.Kind <= VarBudget
+		ok := v.Kind <= VarInherited
 		switch v.Kind {
 		case VarBinding:
 			ok = p.graphIn(v.Graph) && v.Index >= 0 && v.Index < p.Graphs[v.Graph].Slots
@@ -152,6 +152,8 @@ func (p *Plan) checkVars(vars []Var) error {
 			ok = p.graphIn(v.Graph) && p.stepIn(v.Index) && p.Steps[v.Index].Graph == v.Graph
 		case VarItem, VarIndex:
 			ok = p.graphIn(v.Graph)
+		case VarInherited:
+			ok = v.Index >= 0 && int(v.Index) < len(p.Inherits)
 		}
 		if !ok {
 			return fmt.Errorf("plan: the name %q means nothing in it", v.Name)

@@ -44,12 +44,50 @@ type Child struct {
 	// Outputs are the fields of the step's output, sorted by name. Without them the output
 	// is the result of the child run.
 	Outputs []ChildOutput `json:"outputs,omitempty"`
+	// Last is set if the output without Outputs is that of the child's last step, where the result of the
+	// child run is the outputs of its steps.
+	Last bool `json:"last,omitempty"`
+	// Hand is what the child run is handed of the context of this one, in the order of the child's
+	// Inherits, without what it has as input.
+	Hand []Handed `json:"hand,omitempty"`
 	// Depth is how deep the run, and those below it, may stand in the tree of runs: the
 	// root run has depth 0, so the run of a step of the root has depth 1.
 	Depth       int64 `json:"depth,omitempty"`
 	TotalSteps  int64 `json:"steps,omitempty"`   // of the run and those below it
 	MemoryBytes int64 `json:"memory,omitempty"`  // of the run and those below it
 	MaxCredits  int64 `json:"credits,omitempty"` // whole credits, of the run and those below it
+}
+
+// An Inherited is a value of the context of a parent run (X38): a field of its input or of `workflow`, a
+// step, or a binding or loop variable.
+type Inherited struct {
+	Of   Context `json:"of"`
+	Name string  `json:"name"`
+}
+
+// A Context is where an inherited value is found.
+type Context uint8
+
+// The contexts. The numbers are part of the canonical form: append only.
+const (
+	OfInput    Context = iota // a field of the input
+	OfWorkflow                // a field of `workflow`
+	OfSteps                   // the status, error and output of a step, by its id
+	OfNames                   // a binding or loop variable
+)
+
+// A Handed is an inherited value and where the parent run has it: what Var stands for, or a field of that.
+type Handed struct {
+	Inherited
+	Var   Var    `json:"var"`
+	Field string `json:"field,omitempty"`
+}
+
+func (c *Child) handedVars() (vars []Var) {
+	for i := range c.Hand {
+		vars = append(vars, c.Hand[i].Var)
+	}
+	return vars
 }
 
 // A ChildOutput is a field of the output of a recipe step: a part of the child's result.

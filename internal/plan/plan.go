@@ -84,6 +84,12 @@ type Plan struct {
 	// of the root that have completed. (result: steps)
 	OfSteps bool `json:"ofSteps,omitempty"`
 
+	// Values are the fields that `workflow` has besides name and version, an object.
+	Values json.RawMessage `json:"values,omitempty"`
+	// Inherits is what expressions read of the context of the parent run. Only a plan that is
+	// embedded for a step that hands its context on has any.
+	Inherits []Inherited `json:"inherits,omitempty"`
+
 	Drain        bool `json:"drain,omitempty"`        // failure_policy: drain
 	UpstreamFail bool `json:"upstreamFail,omitempty"` // on_upstream_failure: fail
 	Leaves       bool `json:"leaves,omitempty"`       // result_rule: leaves
@@ -200,7 +206,7 @@ type Step struct {
 	OutputMarks json.RawMessage `json:"outputMarks,omitempty"`
 	Cache       *Cache          `json:"cache,omitempty"` // nil = the action is always called
 
-	// Kind condition and transform; Expr of a loop is `over`, of a wait `until`,
+	// Kind condition and transform, which has Params instead if it makes its value of templates; Expr of a loop is `over`, of a wait `until`,
 	// of a fail its message (a template), of a recipe the list of its files.
 	Expr *Expr `json:"expr,omitempty"`
 	Then int32 `json:"then"` // graph, None when absent
@@ -365,6 +371,9 @@ func (s *Step) InputVars() []Var {
 			vars = append(vars, e.Vars...)
 		}
 	}
+	if s.Child != nil {
+		vars = append(vars, s.Child.handedVars()...)
+	}
 	return vars
 }
 
@@ -404,6 +413,7 @@ const (
 	VarNow                    // when the step of the expression became ready in its generation
 	VarSeed                   // a text that is unique to the step instance and its generation
 	VarBudget                 // what the run has used, and may still spend
+	VarInherited              // what the parent run has handed over: Plan.Inherits[Index]
 )
 
 // A Var is one resolved name of an expression. For `steps.x` Name is "steps" and Member

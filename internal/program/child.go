@@ -111,7 +111,7 @@ func (ch *Child) root() string {
 func (ch *Child) Share() journal.Share {
 	share := journal.Share{
 		Steps:  int64(max(shareSteps, len(ch.Program.Plan().Steps))),
-		Memory: int64(shareMemory + 2*len(ch.task.Input)),
+		Memory: int64(shareMemory + 2*(len(ch.task.Input)+len(ch.task.Inherited))),
 	}
 	if ch.terms != nil {
 		share.Credits = min(ch.terms.Estimated, ch.terms.Most)
@@ -129,7 +129,7 @@ func (ch *Child) Start(id string, ref journal.Ref, fence journal.Fence, share jo
 	return &journal.Start{
 		Run: id, Account: up.Account, Recipe: ch.Recipe, Version: ch.Version, PlanHash: ch.Program.Hash(),
 		Parameters: ch.params, Files: ch.task.Files, Correlation: cmp.Or(up.Correlation, root),
-		Seed: childSeed(up.Seed, id), Pins: ch.pins, Labels: up.Labels, Credits: ch.terms, NoCache: up.NoCache,
+		Seed: childSeed(up.Seed, id), Pins: ch.pins, Labels: up.Labels, Credits: ch.terms, NoCache: up.NoCache, Inherited: ch.task.Inherited,
 		Child: &journal.Child{
 			Root: root, Parent: up.Run, Path: append([]byte(nil), ref.Path...), Step: ref.Step, Gen: fence.Gen, Attempt: fence.Attempt,
 			Depth: ch.task.Depth, MaxDepth: ch.maxDepth(), Share: share,

@@ -185,6 +185,7 @@ func (m *Mask) Event(ev *journal.Event) *journal.Event {
 			return &out
 		}
 		st.Parameters = m.Fields(st.Parameters)
+		st.Inherited = m.rewrite(st.Inherited, m.inside)
 		if out.Data, err = journal.EncodeStart(st); err != nil {
 			out.Data = nil
 		}

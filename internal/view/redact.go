@@ -54,6 +54,15 @@ func redactedStart(data []byte) ([]byte, error) {
 	for k, v := range st.Parameters {
 		st.Parameters[k] = hide(v)
 	}
+	if len(st.Inherited) > 0 {
+		v, err := jsonx.Decode(st.Inherited, journal.InlineLimits)
+		if err != nil {
+			return nil, err
+		}
+		if st.Inherited, err = jsonx.Canonical(hide(v)); err != nil {
+			return nil, err
+		}
+	}
 	for k := range st.Labels {
 		st.Labels[k] = Redacted
 	}

@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// An Order is the order of the names of a mapping. Names that are not in it follow, in
-// their original order. A nil Order keeps everything as it is.
+// An Order is the order of the names of a mapping. Names that are not in it follow, or stand where it has
+// the name "", in their original order. A nil Order keeps everything as it is.
 type Order struct {
 	Names  []string
 	Fields map[string]*Order // the order of the value of a name
@@ -35,9 +35,12 @@ func (o *Order) items() *Order {
 	return o.Items
 }
 
-// rank returns the position of a name; names that are not in the order come last.
+// rank returns the position of a name.
 func (o *Order) rank(name string) int {
 	if i := slices.Index(o.Names, name); i >= 0 {
+		return i
+	}
+	if i := slices.Index(o.Names, ""); i >= 0 {
 		return i
 	}
 	return len(o.Names)

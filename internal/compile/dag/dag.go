@@ -59,7 +59,7 @@ func Decode(d *form.Decoder, n *jsonx.Node) *recipe.Recipe {
 		}
 		r.Steps = append(r.Steps, st)
 	}
-	nameDashedIDs(r, d.Source())
+	recipe.NameDashedIDs(r, d.Source(), false)
 	return r
 }
 

@@ -16,7 +16,7 @@ import (
 // another dialect. The error names what a workflow cannot say.
 func Encode(r *recipe.Recipe, written bool) (*Workflow, error) {
 	if !written {
-		if was := subtraction(r); was != "" {
+		if was := recipe.Subtraction(r, false); was != "" {
 			return nil, fmt.Errorf("%s in a template would be the step of that name, and no subtraction: write %s", was, strings.ReplaceAll(was, "-", " - "))
 		}
 	}
@@ -28,7 +28,7 @@ func Encode(r *recipe.Recipe, written bool) (*Workflow, error) {
 	if w.ServiceRetry == nil {
 		w.ServiceRetry = &recipe.RetryPolicy{MaxAttempts: 1}
 	}
-	r.NameSteps()
+	r.NameSteps(false)
 	for _, s := range r.Steps {
 		n, err := encode(s)
 		if err != nil {

@@ -7,6 +7,7 @@ package dialect
 import (
 	"github.com/roux-engine/roux/internal/compile/dag"
 	"github.com/roux-engine/roux/internal/compile/flow"
+	"github.com/roux-engine/roux/internal/compile/pipeline"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 )
 
@@ -20,4 +21,9 @@ var all = []*Dialect{recipes, {
 	What:   "a recipe in the flow dialect: nodes and the edges between them",
 	decode: flow.Decode,
 	encode: func(r *recipe.Recipe, _ bool) (any, error) { return flow.Encode(r) },
+}, {
+	Name: "pipeline", Form: pipeline.Form,
+	What:   "a recipe in the pipeline dialect: steps with a name and a type",
+	decode: pipeline.Decode,
+	encode: func(r *recipe.Recipe, written bool) (any, error) { return pipeline.Encode(r, written) },
 }}

@@ -122,7 +122,9 @@ func Parse(file string, src []byte, opt form.Options) (*recipe.Recipe, *recipe.S
 	if diags := d.Diagnostics(); len(diags) > 0 {
 		return nil, recipe.NewSource(d.Source(), r), diags
 	}
-	return r, recipe.NewSource(d.Source(), nil), nil
+	read := recipe.NewSource(d.Source(), nil)
+	replaceCalls(r, read, nil)
+	return r, read, nil
 }
 
 // within decodes a recipe within a text, which has a dialect of its own.

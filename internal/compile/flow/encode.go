@@ -27,7 +27,7 @@ func Encode(r *recipe.Recipe) (*Workflow, error) {
 	w.ResultRule = cmp.Or(w.ResultRule, "strict")
 	w.Result = cmp.Or(w.Result, "bindings")
 	e := &writer{w: w, byID: map[string]*recipe.Step{}}
-	r.NameSteps()
+	r.NameSteps(false)
 	for _, s := range r.Steps {
 		n, err := node(s)
 		if err != nil {

@@ -375,6 +375,8 @@ func (d *Decoder) object(n *jsonx.Node, o *object, v reflect.Value) {
 		d.path.Push(c.Key)
 		if f, ok := o.byName[c.Key]; ok {
 			d.field(c, f.shape.pick(n), v.FieldByIndex(f.index))
+		} else if o.rest != nil {
+			d.restField(c, o.rest, v)
 		} else if near := d.unknown(c, o); near != "" {
 			// Decode it under its right name too: problems inside it are reported, and
 			// the recovered recipe has it, so that fields that need it are not reported.
@@ -427,12 +429,23 @@ func (d *Decoder) field(n *jsonx.Node, s *shape, v reflect.Value) {
 	v.Set(p)
 }
 
+// restField adds a field to those with other names.
+func (d *Decoder) restField(n *jsonx.Node, rest *field, v reflect.Value) {
+	all := v.FieldByIndex(rest.index)
+	if all.IsNil() {
+		all.Set(reflect.MakeMap(all.Type()))
+	}
+	item := reflect.New(all.Type().Elem()).Elem()
+	d.decode(n, rest.shape.elem, item)
+	all.SetMapIndex(reflect.ValueOf(n.Key), item)
+}
+
 // unknown reports a field that o does not have and returns the one that was probably
 // meant.
 func (d *Decoder) unknown(c *jsonx.Node, o *object) string {
 	near := synonymOf(c.Key, o.names())
 	if near == "" {
-		near = nearest(c.Key, o.names())
+		near = Nearest(c.Key, o.names())
 	}
 	hint := "known fields: " + strings.Join(o.names(), ", ")
 	if near != "" {

@@ -46,7 +46,10 @@ func orderOf(s *shape, seen map[*object]*yamlx.Order) *yamlx.Order {
 	o := &yamlx.Order{Fields: map[string]*yamlx.Order{}}
 	seen[s.object] = o
 	for object := s.object; object != nil; object = object.also {
-		for _, f := range object.fields {
+		for i, f := range object.fields {
+			if object.rest != nil && i == object.restAt {
+				o.Names = append(o.Names, "")
+			}
 			if slices.Contains(o.Names, f.name) {
 				continue
 			}

@@ -21,11 +21,14 @@ type Table struct {
 	// Also are other structs as which an object may be written, by the name of the struct that it
 	// is decoded into; see [Decoder.Instead].
 	Also map[string]Also
+	// Rest are, by the name of a struct, the JSON names of fields with all fields of an object that have no other
+	// name: maps of any values.
+	Rest map[string]string
 }
 
 // With returns a table that has the entries of t, and those of other where both have one.
 func (t *Table) With(other *Table) *Table {
-	sum := &Table{Rules: maps.Clone(t.Rules), Constraints: maps.Clone(t.Constraints), Nouns: maps.Clone(t.Nouns), Before: maps.Clone(t.Before), Also: other.Also}
+	sum := &Table{Rules: maps.Clone(t.Rules), Constraints: maps.Clone(t.Constraints), Nouns: maps.Clone(t.Nouns), Before: maps.Clone(t.Before), Also: other.Also, Rest: other.Rest}
 	maps.Copy(sum.Rules, other.Rules)
 	maps.Copy(sum.Constraints, other.Constraints)
 	maps.Copy(sum.Nouns, other.Nouns)

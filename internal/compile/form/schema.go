@@ -92,6 +92,9 @@ func (d describer) describe(o *object) {
 		"additionalProperties": false,
 	}
 	d.defs[d.prefix+o.name] = def
+	if o.rest != nil {
+		def["additionalProperties"] = d.schema(o.rest.shape.elem)
+	}
 	properties := map[string]any{}
 	var required []string
 	for _, f := range o.fields {

@@ -85,6 +85,8 @@ type object struct {
 	bonds  []Constraint
 	also   *object // as which it may be written if it has the field key
 	key    string
+	rest   *field // a map of the fields with other names; nil = there are none
+	restAt int    // before which of fields they are written
 }
 
 type field struct {
@@ -158,6 +160,11 @@ func (b *builder) object(t reflect.Type) *object {
 		moved := o.byName[pair[0]]
 		o.fields = slices.Delete(o.fields, at(pair[0]), at(pair[0])+1)
 		o.fields = slices.Insert(o.fields, at(pair[1]), moved)
+	}
+	if o.rest = o.byName[b.table.Rest[o.name]]; o.rest != nil {
+		delete(o.byName, o.rest.name)
+		o.restAt = slices.Index(o.fields, o.rest)
+		o.fields = slices.Delete(o.fields, o.restAt, o.restAt+1)
 	}
 	if also, ok := b.table.Also[o.name]; ok {
 		o.also, o.key = b.object(also.Type), also.Key

@@ -3,6 +3,7 @@
 package form
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -28,8 +29,8 @@ type Source struct {
 	places, models map[string]string
 	semantic       []fault.Diagnostic
 	dropped        []*jsonx.Node
-	later          []func(*Source)   // that note further ones
-	edits          map[string][]Edit // of texts of the model, by pointer
+	later          []func(*Source)     // that note further ones
+	edits          map[string][][]Edit // of texts of the model, by pointer; the last were made last
 }
 
 // An Edit is a part of a text of the model that stands for another one of the source. Lengths and
@@ -41,9 +42,9 @@ type Edit struct {
 // Edit notes how a text of the model differs from that of the source.
 func (s *Source) Edit(pointer string, edits []Edit) {
 	if s.edits == nil {
-		s.edits = map[string][]Edit{}
+		s.edits = map[string][][]Edit{}
 	}
-	s.edits[pointer] = edits
+	s.edits[pointer] = append(s.edits[pointer], edits)
 }
 
 // original returns the place and length in the source of a part of a text of the model.
@@ -93,6 +94,16 @@ func (s *Source) Alias(model, text string) {
 
 // SemanticErrors returns the problems of how the parts of the text fit together that only its dialect can know.
 func (s *Source) SemanticErrors() []fault.Diagnostic { return s.semantic }
+
+// AddSemantic adds a problem to those of SemanticErrors: at a part of a text of the model, length characters from
+// offset on.
+func (s *Source) AddSemantic(pointer string, offset, length int, rule, msg, hint string) {
+	if len(s.semantic) < MaxDiagnostics {
+		s.semantic = append(s.semantic, fault.Diagnostic{
+			Code: fault.RecipeInvalid, Rule: rule, Msg: msg, Hint: hint, Pos: s.PosIn(pointer, offset, length), Pointer: s.Pointer(pointer),
+		})
+	}
+}
 
 // Drop notes that the model does not have a field of the text, which means nothing to a plan. nil = there is none.
 func (s *Source) Drop(field *jsonx.Node) {
@@ -212,7 +223,9 @@ func (s *Source) PosIn(pointer string, offset, length int) fault.Pos {
 		return fault.Pos{File: s.file}
 	}
 	whole := place(s.file, n.Pos)
-	offset, length = original(s.edits[pointer], offset, length)
+	for _, edits := range slices.Backward(s.edits[pointer]) {
+		offset, length = original(edits, offset, length)
+	}
 	if !exact || n.Kind != jsonx.String || offset < 0 || offset > utf8.RuneCountInString(n.Text) {
 		return whole
 	}

@@ -11,10 +11,10 @@ import (
 	"github.com/roux-engine/roux/internal/spell"
 )
 
-// nearest returns the candidate that was probably meant by text, or "". It ignores case
+// Nearest returns the candidate that was probably meant by text, or "". It ignores case
 // and how words are joined (inputBindings, input_bindings, input-bindings); of the rest a
 // third of the letters may differ.
-func nearest(text string, candidates []string) string {
+func Nearest(text string, candidates []string) string {
 	const longest = 64 // no candidate is longer, and the comparison is quadratic
 	if len(text) > longest {
 		return ""
@@ -53,7 +53,7 @@ var synonyms = map[string][]string{
 }
 
 func didYouMean(text string, candidates []string) string {
-	if c := nearest(text, candidates); c != "" {
+	if c := Nearest(text, candidates); c != "" {
 		return "did you mean " + strconv.Quote(c) + "?"
 	}
 	return ""

@@ -29,8 +29,8 @@ func TestNearest(t *testing.T) {
 		{"", ""},
 		{strings.Repeat("a", 1<<20), ""},
 	} {
-		if got := nearest(tt.text, fields); got != tt.want {
-			t.Errorf("nearest(%.30q) = %q, want %q", tt.text, got, tt.want)
+		if got := Nearest(tt.text, fields); got != tt.want {
+			t.Errorf("Nearest(%.30q) = %q, want %q", tt.text, got, tt.want)
 		}
 	}
 }

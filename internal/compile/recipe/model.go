@@ -10,7 +10,7 @@ package recipe
 
 import (
 	"encoding/json"
-	"strconv"
+	"slices"
 
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/jsonx"
@@ -47,6 +47,12 @@ type Settings struct {
 	Outputs          map[string]string `json:"outputs,omitempty"` // CEL per field (R41)
 	Result           string            `json:"result,omitempty"`  // without Outputs: bindings (default) | steps
 	CreditEstimation *CreditEstimation `json:"creditEstimation,omitempty"`
+	// Values are fields of `workflow`.
+	Values map[string]json.RawMessage `json:"values,omitempty"`
+	// Functions may be called in expressions. The parser has replaced the calls of the recipe's own ones.
+	Functions map[string]*Function `json:"functions,omitempty"`
+	// Providers are, by action, parameters of steps that call it and do not give them.
+	Providers map[string]map[string]json.RawMessage `json:"providers,omitempty"`
 
 	Order             string `json:"order,omitempty"`               // sequence (default) | none
 	Scheduling        string `json:"scheduling,omitempty"`          // eager (default) | waves
@@ -70,6 +76,12 @@ type Limits struct {
 	MemoryLimitMB int64 `json:"memory_limit_mb,omitempty"` // default 256
 	// MaxExpressionCost bounds each evaluation. Default 100,000.
 	MaxExpressionCost int64 `json:"max_expression_cost,omitempty"`
+}
+
+// A Function is an expression with parameters.
+type Function struct {
+	Params     []string `json:"params,omitempty"`
+	Expression string   `json:"expression"` // CEL; it reads nothing but the parameters
 }
 
 // A Step is a vertex of the definition (X4). Type determines which kind field must be
@@ -173,10 +185,11 @@ type Parallel struct {
 	FailureStrategy string    `json:"failureStrategy,omitempty"` // fail_fast (default) | continue | ignore
 }
 
-// Transform computes a value without an action (X34).
+// Transform computes a value without an action (X34): that of Expression or of Value.
 type Transform struct {
-	Expression    string `json:"expression"` // CEL
-	OutputBinding string `json:"outputBinding,omitempty"`
+	Expression    string          `json:"expression,omitempty"` // CEL
+	Value         json.RawMessage `json:"value,omitempty"`      // may hold templates
+	OutputBinding string          `json:"outputBinding,omitempty"`
 }
 
 // Loop runs its steps once per item (X59).
@@ -224,12 +237,28 @@ type Child struct {
 	Inline *Recipe `json:"inline,omitempty"` // the recipe itself
 
 	// Inputs are the child's input beside the step's InputBindings; they may hold templates (X16).
-	Inputs     map[string]json.RawMessage `json:"inputs,omitempty"`
-	Files      string                     `json:"files,omitempty"`   // CEL: a list of files; default none
-	Outputs    []*Output                  `json:"outputs,omitempty"` // default the child's result (X17)
-	Limits     *ChildLimits               `json:"limits,omitempty"`
-	MaxCredits int64                      `json:"maxCredits,omitempty"`
+	Inputs  map[string]json.RawMessage `json:"inputs,omitempty"`
+	Files   string                     `json:"files,omitempty"`   // CEL: a list of files; default none
+	Outputs []*Output                  `json:"outputs,omitempty"` // default the child's result (X17)
+	// Result is what the step gives without Outputs: result (default) is the child's result; last is the
+	// output of its last step, if its result is the outputs of its steps.
+	Result string `json:"result,omitempty"`
+	// Inherit is what the child's text may use of this one (X18, R24): context (names that it does not have
+	// itself), providers, functions. Only a child in a file or in this text can.
+	Inherit    []string     `json:"inherit,omitempty"`
+	Limits     *ChildLimits `json:"limits,omitempty"`
+	MaxCredits int64        `json:"maxCredits,omitempty"`
 }
+
+// Inherits reports whether the child inherits something.
+func (k *Child) Inherits(what string) bool { return slices.Contains(k.Inherit, what) }
+
+// What a child may inherit.
+const (
+	InheritContext   = "context"
+	InheritProviders = "providers"
+	InheritFunctions = "functions"
+)
 
 // Output takes a part of a child's result (X17). In a text, a name alone is short for Path.
 type Output struct {
@@ -349,23 +378,6 @@ func each(steps []*Step, f func(*Step)) {
 		if s.Loop != nil {
 			each(s.Loop.Steps, f)
 		}
-	}
-}
-
-// NameSteps gives the steps of the recipe that have no id, which not all dialects allow, the one that compile gives
-// them; not those within steps.
-func (r *Recipe) NameSteps() {
-	taken := map[string]bool{}
-	r.Each(func(s *Step) { taken[s.ID] = true })
-	for i, s := range r.Steps {
-		if s.ID != "" {
-			continue
-		}
-		s.ID = "s" + strconv.Itoa(i)
-		for k := 2; taken[s.ID]; k++ {
-			s.ID = "s" + strconv.Itoa(i) + "-" + strconv.Itoa(k)
-		}
-		taken[s.ID] = true
 	}
 }
 

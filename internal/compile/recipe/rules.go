@@ -52,6 +52,11 @@ var rules = map[string]form.Rule{
 	"Settings.result":              {Doc: "What the result is without outputs and outputSchema: what outputBinding names, or the outputs of the steps by their ids.", Def: "bindings", Enum: []string{"bindings", "steps"}, Example: "steps"},
 	"Settings.service_retry":       {Doc: "How steps are retried that say nothing of it and whose actions call a service over the network.", Def: "one attempt", Example: m{"maxAttempts": 3, "initialDelay": "1s", "maxDelay": "60s"}},
 	"Settings.creditEstimation":    {Doc: "Estimate of what a run may cost, reserved before it starts.", Def: "the costs of the actions", Example: m{"strategy": "fixed", "fixedCredits": 50}},
+	"Settings.values":              {Doc: "Fields of `workflow` for expressions, besides name and version.", Def: "none", Example: m{"threshold": 0.5}},
+	"Settings.functions":           {Doc: "Functions that expressions may call, by name.", Def: "none", Example: m{"half": m{"params": []any{"x"}, "expression": "x / 2"}}},
+	"Settings.providers":           {Doc: "Parameters of steps that call an action and do not give them, by action.", Def: "none", Example: m{"llm": m{"model": "small", "temperature": 0.2}}},
+	"Function.params":              {Doc: "Names of the parameters, in order.", Def: "none", Item: &form.Rule{Pattern: bindingPattern}, Example: []any{"x"}},
+	"Function.expression":          {Doc: "CEL expression over the parameters.", Required: true, Pattern: form.Text, Example: "x / 2"},
 	"Settings.order":               {Doc: "Whether a step without dependsOn waits for the step before it.", Def: "sequence", Enum: []string{"sequence", "none"}, Example: "none"},
 	"Settings.scheduling":          {Doc: "eager starts a step as soon as it can; waves waits until the whole wave before has settled.", Def: "eager", Enum: []string{"eager", "waves"}, Example: "waves"},
 	"Settings.failure_policy":      {Doc: "After a step has failed: fail_fast cancels the other steps, drain lets those finish that do not depend on it.", Def: "fail_fast", Enum: []string{"fail_fast", "drain"}, Example: "drain"},
@@ -118,7 +123,8 @@ var rules = map[string]form.Rule{
 	"Parallel.waitFor":         {Doc: "Which branches decide the step.", Def: "all", Enum: []string{"all", "any", "first_success"}, Example: "any"},
 	"Parallel.failureStrategy": {Doc: "The effect of a failed branch on the others.", Def: "fail_fast", Enum: []string{"fail_fast", "continue", "ignore"}, Example: "continue"},
 
-	"Transform.expression":    {Doc: "CEL expression for the value.", Required: true, Pattern: form.Text, Example: "inspection.pages * 2"},
+	"Transform.expression":    {Doc: "CEL expression for the value.", Def: "none", Pattern: form.Text, Example: "inspection.pages * 2"},
+	"Transform.value":         {Doc: "The value itself; text in it may contain {{ templates }}.", Def: "none", Example: m{"title": "About {{ input.topic }}"}},
 	"Transform.outputBinding": {Doc: "Name under which later steps see the value.", Def: "none", Pattern: bindingPattern, Example: "pages"},
 
 	"Loop.over":            {Doc: "CEL expression for a list, or for a file that contains one (JSON array, JSONL, CSV).", Required: true, Pattern: form.Text, Example: "input.urls"},
@@ -157,6 +163,8 @@ var rules = map[string]form.Rule{
 	"Child.inputs":     {Doc: "Fixed inputs of the child run; text in them may contain {{ templates }}.", Def: "none", Example: m{"language": "en", "text": "{{ input.text }}"}},
 	"Child.files":      {Doc: "CEL expression for the list of the child run's files.", Def: "no files", Pattern: form.Text, Example: "fileHashes"},
 	"Child.outputs":    {Doc: "Parts of the child's result that become the step's output.", Def: "the whole result", Item: &form.Rule{Short: "path"}, MinItems: 1, Example: []any{"summary", m{"path": "report.pages", "as": "pages"}}},
+	"Child.result":     {Doc: "What the step gives without outputs: the child's result, or, where that is the outputs of its steps by their ids, the last one alone.", Def: "result", Enum: []string{"result", "last"}, Example: "last"},
+	"Child.inherit":    {Doc: "What a child in a file or in this text may use of this one: context (names that it has not itself: inputs, bindings, steps, values of workflow), providers and functions.", Def: "nothing", Item: &form.Rule{Enum: []string{InheritContext, InheritProviders, InheritFunctions}}, Example: []any{"context"}},
 	"Child.limits":     {Doc: "Limits of the child run and of those below it.", Def: "those of the run", Example: m{"max_depth": 3}},
 	"Child.maxCredits": form.Number("Credits that the child run and those below it may use.", "what the run may use", 1, maxInteger, 100),
 
@@ -210,11 +218,12 @@ var Merges = []string{"last_write_wins", "concat", "array", "json_object"}
 var stepKinds = []string{"action", "condition", "parallel", "transform", "loop", "wait", "fail", "recipe"}
 
 var constraints = map[string][]form.Constraint{
-	"Step":    {{OneOf: stepKinds, KindField: "type"}},
-	"Binding": bindingConstraints(),
-	"Child":   {{OneOf: []string{"ref", "file", "inline"}}},
-	"Wait":    {{OneOf: []string{"duration", "until", "signal", "approval"}}},
-	"OnError": {{Field: "strategy", Value: "fallback", Needs: "fallbackStep"}},
+	"Step":      {{OneOf: stepKinds, KindField: "type"}},
+	"Binding":   bindingConstraints(),
+	"Child":     {{OneOf: []string{"ref", "file", "inline"}}},
+	"Transform": {{OneOf: []string{"expression", "value"}}},
+	"Wait":      {{OneOf: []string{"duration", "until", "signal", "approval"}}},
+	"OnError":   {{Field: "strategy", Value: "fallback", Needs: "fallbackStep"}},
 	"CreditEstimation": {
 		{Field: "strategy", Value: "fixed", Needs: "fixedCredits"},
 		{Field: "strategy", Value: "per_file", Needs: "perFileCredits"},
@@ -243,6 +252,7 @@ var objectNouns = map[string]string{
 	"Condition":        "a condition",
 	"Parallel":         "a parallel block",
 	"Transform":        "a transform",
+	"Function":         "a function",
 	"Loop":             "a loop",
 	"Wait":             "a wait",
 	"Approval":         "an approval",

@@ -207,7 +207,9 @@ func addPlaceholder(st *recipe.Step) {
 		orValue(&st.Loop.Over, "dyn([])")
 		st.Loop.Steps = orPlaceholder(AddPlaceholders(st.Loop.Steps))
 	case st.Transform != nil:
-		orValue(&st.Transform.Expression, unknownValue)
+		if len(st.Transform.Value) == 0 {
+			orValue(&st.Transform.Expression, unknownValue)
+		}
 	case st.Recipe != nil && st.Recipe.Inline != nil:
 		st.Recipe.Inline.Steps = orPlaceholder(AddPlaceholders(st.Recipe.Inline.Steps))
 	case st.Action != nil && st.Action.Name != "", st.Fail != nil, st.Recipe != nil && (st.Recipe.Ref != "" || st.Recipe.File != ""),

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build small
+
 package dialect
 
 import (
@@ -10,11 +12,11 @@ import (
 	"github.com/roux-engine/roux/internal/compile/form"
 )
 
-// TestX13_OtherDialectsAreNotAvailable: the keys of dialects that are not read are recognised and
-// not reported as unknown fields.
+// TestX13_OtherDialectsAreNotAvailable: the keys of dialects that a small program does not read are
+// recognised and not reported as unknown fields.
 func TestX13_OtherDialectsAreNotAvailable(t *testing.T) {
 	for _, text := range []string{
-		"workflow: {name: x, steps: []}", "dialect: pipeline", `{"plan_definition": {"workflow": []}}`,
+		"workflow: {name: x, steps: []}", "dialect: pipeline", `{"plan_definition": {"workflow": []}}`, "name: x\nnodes: []",
 		"name: x\nsteps: [{recipe: {inline: {workflow: []}}}]",
 	} {
 		_, _, diags := Parse("", []byte(text), form.Options{})

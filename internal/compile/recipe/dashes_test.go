@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package dag
+package recipe
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 // TestDashedIDs: an id with dashes is a name in the code of a template, and nowhere else.
 func TestDashedIDs(t *testing.T) {
 	d := dashes{ids: map[string]bool{"fetch-page": true, "a-b": true, "a-b-c": true}, src: &form.Source{}, is: indexed}
+	w := &Rewriter{Code: d.code, Templates: true, Source: d.src}
 	for _, row := range []struct{ text, want string }{
 		{"{{ fetch-page.output }}", "{{ steps['fetch-page'].output }}"},
 		{"{{fetch-page}}{{-fetch-page-}} {{- fetch-page -}}", "{{steps['fetch-page']}}{{-steps['fetch-page']-}} {{- steps['fetch-page'] -}}"},
@@ -30,7 +31,7 @@ func TestDashedIDs(t *testing.T) {
 		if want == "" {
 			want = row.text
 		}
-		if got := d.text(row.text, "/x"); got != want {
+		if got := w.template(row.text, "/x"); got != want {
 			t.Errorf("%q: %q, want %q", row.text, got, want)
 		}
 	}
@@ -39,11 +40,12 @@ func TestDashedIDs(t *testing.T) {
 // BenchmarkDashedIDs: the time of each id does not grow with the text.
 func BenchmarkDashedIDs(b *testing.B) {
 	for _, n := range []int{1_000, 100_000} {
-		d := dashes{ids: map[string]bool{"a-b": true}, src: &form.Source{}, is: indexed}
+		d := dashes{ids: map[string]bool{"a-b": true}, is: indexed}
+		w := &Rewriter{Code: d.code, Templates: true}
 		text := strings.Repeat("{{ a-b.output }} ", n)
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {
-				d.text(text, "/x")
+				w.template(text, "/x")
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/id")
 		})

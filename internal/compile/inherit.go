@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/expressions"
+	"github.com/roux-engine/roux/internal/compile/form"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// A recipe that inherits a context may name what it does not have itself: the step that runs it has to
+// have that, or to inherit it in turn (X38, R24). The step hands the values over when the child run
+// starts, so that what a child run reads is known, and never changes.
+
+// A heritage is what a unit has from the one that includes it.
+type heritage struct {
+	context   bool
+	functions map[string]*recipe.Function
+	providers map[string]map[string]json.RawMessage
+}
+
+// A variant is a recipe in a file, with what it inherits from a unit.
+type variant struct {
+	file, what string
+	from       *unit // nil = only names, which are the same wherever they lead
+}
+
+// inheriting returns the unit of a recipe that inherits from another one.
+func (in *includer) inheriting(u, from *unit, k *recipe.Child) (*unit, error) {
+	if len(k.Inherit) == 0 || u.r == nil {
+		return u, nil
+	}
+	h := heritage{context: k.Inherits(recipe.InheritContext)}
+	if k.Inherits(recipe.InheritFunctions) {
+		h.functions = from.functions()
+	}
+	if k.Inherits(recipe.InheritProviders) {
+		h.providers = from.providers()
+	}
+	if u.inline {
+		u.heritage = h
+		return u, nil
+	}
+	key := variant{file: path.Clean(u.file), what: strings.Join(slices.Sorted(slices.Values(k.Inherit)), " ")}
+	if h.functions != nil || h.providers != nil {
+		key.from = from
+	}
+	if v := in.variants[key]; v != nil {
+		return v, nil
+	}
+	if err := in.admit(len(u.text.Data)); err != nil {
+		return nil, err
+	}
+	v := &unit{file: u.file, text: u.text, heritage: h}
+	v.r, v.src, _ = dialect.Parse(u.file, u.text.Data, form.Options{MaxBytes: int(in.opt.MaxSource), Name: u.text.Name})
+	if v.r == nil { // it was read before
+		return u, nil
+	}
+	v.r.Version = u.r.Version
+	dialect.Inherit(v.r, v.src, h.functions)
+	in.variants[key] = v
+	return v, nil
+}
+
+// functions are those of the unit, and of what it inherits.
+func (u *unit) functions() map[string]*recipe.Function {
+	all := maps.Clone(u.heritage.functions)
+	if all == nil {
+		all = map[string]*recipe.Function{}
+	}
+	maps.Copy(all, u.r.Functions)
+	return all
+}
+
+// providers are those of the unit, and of what it inherits.
+func (u *unit) providers() map[string]map[string]json.RawMessage {
+	all := maps.Clone(u.heritage.providers)
+	if all == nil {
+		all = map[string]map[string]json.RawMessage{}
+	}
+	maps.Copy(all, u.r.Providers)
+	return all
+}
+
+// useProviders gives a step the parameters that the recipe has for its action, and that the step does not
+// have itself.
+func (c *compiler) useProviders(i int32) {
+	n := &c.nodes[i]
+	var found map[string]json.RawMessage
+	for name, params := range c.unit.providers() {
+		if name == n.src.Action.Name || n.decl != nil && (name == n.decl.Name || slices.Contains(n.decl.Aliases, name)) {
+			found = params
+		}
+	}
+	if len(found) == 0 {
+		return
+	}
+	own, step := *n.src.Action, *n.src
+	own.Parameters = maps.Clone(found)
+	maps.Copy(own.Parameters, n.src.Action.Parameters)
+	for name := range n.src.InputBindings {
+		delete(own.Parameters, name)
+	}
+	step.Action = &own
+	n.src = &step
+}
+
+// inherited returns the number of a value that the recipe inherits; ok is false if it inherits no context.
+func (c *compiler) inherited(of plan.Context, name string, where location) (k int32, ok bool) {
+	if !c.unit.heritage.context {
+		return 0, false
+	}
+	in := plan.Inherited{Of: of, Name: name}
+	if k := slices.Index(c.p.Inherits, in); k >= 0 {
+		return int32(k), true
+	}
+	c.p.Inherits = append(c.p.Inherits, in)
+	c.unit.reads = append(c.unit.reads, c.place(where, fmt.Sprintf("the recipe %q inherits the context and reads it", c.unit.label())))
+	return int32(len(c.p.Inherits) - 1), true
+}
+
+// inputField notes a field of the input that a recipe may inherit.
+func (c *compiler) inputField(r expr.Ref, where location) {
+	if len(r.Path) > 0 && r.Path[0] != fileHashes {
+		c.inherited(plan.OfInput, r.Path[0], where)
+	}
+}
+
+// workflowField checks a field of `workflow`.
+func (c *compiler) workflowField(at site, r expr.Ref, where location) bool {
+	if len(r.Path) == 0 || c.r.Values[r.Path[0]] != nil || r.Path[0] == "name" || r.Path[0] == "version" {
+		return true
+	}
+	name := r.Path[0]
+	if _, ok := c.inherited(plan.OfWorkflow, name, where); ok || at.src != "" && expressions.TestsPresence(at.src, "workflow."+name) {
+		return true
+	}
+	known := append(slices.Sorted(maps.Keys(c.r.Values)), "name", "version")
+	hint := didYouMean(name, known)
+	if hint == "" {
+		hint = available(known)
+	}
+	c.fail(fault.RecipeInvalid, "undefined-field", where, fmt.Sprintf("workflow has no field %q", name), hint)
+	return false
+}
+
+// handOver resolves what the child of a step inherits.
+func (c *compiler) handOver(i int32, at site) {
+	n, st := &c.nodes[i], &c.p.Steps[i]
+	if n.child == nil || n.child.p == nil {
+		return
+	}
+	for k, in := range n.child.p.Inherits {
+		h, before := plan.Handed{Inherited: in}, len(c.diags)
+		ok := true
+		switch in.Of {
+		case plan.OfInput:
+			_, fixed := n.src.Recipe.Inputs[in.Name]
+			_, bound := n.src.InputBindings[in.Name]
+			ok = !fixed && !bound
+			if h.Var, h.Field = (plan.Var{Name: "input", Kind: plan.VarInput}), in.Name; ok {
+				c.inherited(plan.OfInput, in.Name, at.at)
+			}
+		case plan.OfWorkflow:
+			h.Var, h.Field = plan.Var{Name: "workflow", Kind: plan.VarInput}, in.Name
+			ok = c.workflowField(at, expr.Ref{Name: "workflow", Path: []string{in.Name}}, at.at)
+		case plan.OfSteps:
+			h.Var, ok = c.resolveMember(at, expr.Ref{Name: "steps", Path: []string{in.Name}}, at.at)
+		case plan.OfNames:
+			h.Var, ok = c.resolveName(at, expr.Ref{Name: in.Name}, at.at)
+		}
+		for d := range c.diags[before:] {
+			c.diags[before+d].Related = append(c.diags[before+d].Related, n.child.reads[k])
+		}
+		if ok {
+			st.Child.Hand = append(st.Child.Hand, h)
+		}
+	}
+}
+
+// checkInherit warns of a registered recipe that is to inherit something.
+func (c *compiler) checkInherit(i int32) {
+	n := &c.nodes[i]
+	if k := n.src.Recipe; len(k.Inherit) > 0 && k.Ref != "" {
+		c.warn("no-effect", c.keyAt(n.ptr+"/recipe/inherit"), "a registered recipe inherits nothing", "give it what it needs as inputs")
+	}
+}
+
+// values compiles the fields of `workflow`.
+func (c *compiler) values() {
+	if len(c.r.Values) == 0 {
+		return
+	}
+	at := c.base + "/values"
+	for _, name := range []string{"name", "version"} {
+		if c.r.Values[name] != nil {
+			c.fail(fault.RecipeInvalid, "reserved-name", c.keyAt(at+"/"+name), fmt.Sprintf("workflow.%s is that of the recipe", name), "give the value another name")
+		}
+	}
+	all := map[string]any{}
+	for name, v := range c.r.Values {
+		all[name] = v
+	}
+	raw, err := jsonx.Canonical(all)
+	if err != nil {
+		c.fail(fault.RecipeInvalid, "bad-json", c.valueAt(at), err.Error(), "")
+		return
+	}
+	c.p.Values = raw
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package recipe
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/roux-engine/roux/internal/compile/form"
+)
+
+// NameDashedIDs has the templates of a recipe name steps as the dialect of recipes does: in others an id with
+// dashes is a name, so {{ fetch-page.output }} and {{ steps.fetch-page.output }} become
+// {{ steps['fetch-page'].output }}, and the same in expressions that are no templates if expressions is set. The
+// ids of the recipe come before a subtraction. src learns where the texts differ.
+func NameDashedIDs(r *Recipe, src *form.Source, expressions bool) {
+	rename(r, &dashes{src: src, is: indexed, expressions: expressions})
+}
+
+// indexed is how other dialects name a step.
+func indexed(was string) string { return "steps['" + strings.TrimPrefix(was, "steps.") + "']" }
+
+// Subtraction returns one in a template of a recipe that would be the id of a step in a dialect with
+// NameDashedIDs, or "": {{ a-b }} with a step a-b.
+func Subtraction(r *Recipe, expressions bool) (found string) {
+	rename(r, &dashes{expressions: expressions, is: func(was string) string {
+		found = was
+		return was
+	}})
+	return found
+}
+
+// rename replaces the ids with dashes in the templates of a recipe.
+func rename(r *Recipe, d *dashes) {
+	d.ids = map[string]bool{}
+	r.Each(func(s *Step) {
+		if strings.Contains(s.ID, "-") {
+			d.ids[s.ID] = true
+		}
+	})
+	if len(d.ids) > 0 {
+		r.Rewrite(&Rewriter{Code: d.code, Templates: !d.expressions, Source: d.src})
+	}
+}
+
+// dashes replaces the ids of steps in templates.
+type dashes struct {
+	ids map[string]bool // with dashes
+	src *form.Source    // nil = nobody has to know
+	is  func(was string) string
+
+	expressions bool // also in expressions
+}
+
+// chains matches literals, which are left alone, and names with dots between them.
+var chains = regexp.MustCompile(`'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?`)
+
+// code replaces ids in what is between two braces.
+func (d *dashes) code(_ Place, code string) (list []Replacement) {
+	for _, m := range chains.FindAllStringIndex(code, -1) {
+		if was := d.id(code[m[0]:m[1]]); was != "" {
+			list = append(list, Replacement{From: m[0], To: m[0] + len(was), With: d.is(was)})
+		}
+	}
+	return list
+}
+
+// id returns the beginning of a chain of names that is the id of a step, perhaps with steps. before
+// it, or "".
+func (d *dashes) id(chain string) string {
+	first, rest, _ := strings.Cut(chain, ".")
+	if d.ids[first] {
+		return first
+	}
+	second, _, _ := strings.Cut(rest, ".")
+	if first == "steps" && d.ids[second] {
+		return first + "." + second
+	}
+	return ""
+}
