@@ -212,16 +212,29 @@ func (in *includer) inFile(from, name string) (*unit, error) {
 // registered returns the unit of a registered recipe, or nil when it is not known. It
 // does not compile it.
 func (in *includer) registered(name, version string) (*unit, error) {
+	for _, u := range slices.Backward(in.path) {
+		if !u.inline { // a text that names itself means itself (X61)
+			if u.isCalled(name, version) {
+				return u, nil
+			}
+			break
+		}
+	}
 	if in.opt.Recipes != nil {
 		return in.find(lookup{name: name, version: version}, func() (*Text, error) { return in.opt.Recipes.Find(name, version) })
 	}
 	for _, u := range slices.Backward(in.path) {
-		// Nothing can be looked up, but a recipe that names itself is known.
-		if (u.r.Name == name || u.r.ID == name) && !u.inline && catalogue.Admits(version, cmp.Or(u.r.Version, "0.0.0")) {
+		// Nothing can be looked up, but the recipes that include this one are known.
+		if !u.inline && u.isCalled(name, version) {
 			return u, nil
 		}
 	}
 	return nil, nil
+}
+
+// isCalled reports whether a reference may mean the recipe.
+func (u *unit) isCalled(name, version string) bool {
+	return (u.r.Name == name || u.r.ID == name) && catalogue.Admits(version, cmp.Or(u.r.Version, "0.0.0"))
 }
 
 // find asks Recipes, once per question, and parses the answer, once per file.

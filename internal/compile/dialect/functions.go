@@ -60,7 +60,7 @@ func expand(r *recipe.Recipe, src *recipe.Source, functions map[string]*recipe.F
 			with, err := e.replace(c, code)
 			if err != "" {
 				src.AddSemantic(at.Pointer, offset, len(c.name), "bad-call", err, "")
-				continue
+				with = "null" // nothing else is reported
 			}
 			list = append(list, recipe.Replacement{From: c.from, To: c.to, With: with})
 		}
@@ -211,7 +211,11 @@ func (e *expander) expanded(code string) (text, problem string) {
 func (e *expander) replace(c call, code string) (text, problem string) {
 	f := e.functions[c.name]
 	if len(c.args) != len(f.Params) {
-		return "", fmt.Sprintf("the function %q has %d parameters, and is called with %d", c.name, len(f.Params), len(c.args))
+		plural := "s"
+		if len(f.Params) == 1 {
+			plural = ""
+		}
+		return "", fmt.Sprintf("the function %q takes %d argument%s, and is called with %d", c.name, len(f.Params), plural, len(c.args))
 	}
 	body, problem := e.body(c.name)
 	if problem != "" {

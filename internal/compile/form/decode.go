@@ -59,12 +59,21 @@ func (d *Decoder) Add(pos jsonx.Pos, rule, msg, hint string) {
 // SemanticError notes in the source a problem of how the parts of a document fit together, at a JSON pointer relative to
 // n, which is being decoded. A text that has one has the right form.
 func (d *Decoder) SemanticError(n *jsonx.Node, pointer, rule, msg, hint string) {
+	d.semantic(n, fault.RecipeInvalid, pointer, rule, msg, hint)
+}
+
+// Unavailable is SemanticError for something that is known and not supported.
+func (d *Decoder) Unavailable(n *jsonx.Node, pointer, rule, msg, hint string) {
+	d.semantic(n, fault.NotAvailable, pointer, rule, msg, hint)
+}
+
+func (d *Decoder) semantic(n *jsonx.Node, code fault.Code, pointer, rule, msg, hint string) {
 	pos := n.Pos
 	if at := n.Find(pointer); at != nil {
 		pos = at.Pos
 	}
 	if len(d.src.semantic) < MaxDiagnostics {
-		d.src.semantic = append(d.src.semantic, fault.Diagnostic{Code: fault.RecipeInvalid, Rule: rule, Msg: msg, Hint: hint, Pos: place(d.file, pos), Pointer: d.path.Pointer() + pointer})
+		d.src.semantic = append(d.src.semantic, fault.Diagnostic{Code: code, Rule: rule, Msg: msg, Hint: hint, Pos: place(d.file, pos), Pointer: d.path.Pointer() + pointer})
 	}
 }
 

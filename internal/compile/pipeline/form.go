@@ -90,21 +90,17 @@ func (s *Stage) aliases(src *form.Source, at, text string) {
 		for _, f := range []string{"/over", "/as", "/index", "/steps", "/maxConcurrency", "/failureStrategy"} {
 			to("/loop"+f, f)
 		}
-		to("/loop", "")
 	case "set_variable", "transform":
 		to("/transform/value", "/value")
 		to("/transform/expression", "/expression")
-		to("/transform", "")
 	case "condition":
 		for _, f := range []string{"/expression", "/then", "/else"} {
 			to("/condition"+f, f)
 		}
-		to("/condition", "")
 	case "parallel":
 		for _, f := range []string{"/branches", "/waitFor", "/failureStrategy"} {
 			to("/parallel"+f, f)
 		}
-		to("/parallel", "")
 	case "wait", "fail":
 	default:
 		to("/action/name", "/type")
@@ -118,7 +114,9 @@ func (s *Stage) aliases(src *form.Source, at, text string) {
 
 func (s *Stage) childAliases(src *form.Source, at, text string) {
 	to := func(model, field string) { src.Alias(at+"/recipe"+model, text+field) }
-	to("", "")
+	for _, f := range []string{"/inline", "/inputs", "/outputs", "/files", "/maxCredits", "/result"} {
+		to(f, f)
+	}
 	to("/ref", "/pipeline_ref")
 	to("/file", "/pipeline_file")
 	if s.Pipeline != nil {
@@ -237,15 +235,17 @@ var rules = map[string]form.Rule{
 	"Stage.retryPolicy":     recipe.Table.Rules["Step.retryPolicy"],
 	"Stage.timeout_seconds": form.Number("How long one attempt may take.", "600 of an action; none of another step", 0.001, 31_536_000, 300),
 
-	"Config.inherit_context":   {Doc: "Whether the pipeline may name what this one has and it has not: inputs, steps, bindings, values of workflow. It gets their values when it starts, and cannot change them.", Def: "false", Example: true},
-	"Config.inherit_providers": {Doc: "Whether the providers of this pipeline are those of the other one, where it has none itself.", Def: "false", Example: true},
-	"Config.inherit_functions": {Doc: "Whether the pipeline may call the functions of this one.", Def: "false", Example: true},
-	"Config.timeout_seconds":   form.Number("How long one run of the pipeline may take.", "the run's ttl", 0.001, 31_536_000, 300),
-	"Config.max_retries":       form.Number("How often a pipeline that has failed is run again.", "0", 0, 999, 2),
-	"Config.continue_on_error": {Doc: "Whether this pipeline goes on when the other one has failed.", Def: "false", Example: true},
-	"Config.max_depth":         recipe.Table.Rules["ChildLimits.max_depth"],
-	"Config.max_total_steps":   recipe.Table.Rules["ChildLimits.max_total_steps"],
-	"Config.memory_limit_mb":   recipe.Table.Rules["ChildLimits.memory_limit_mb"],
+	"Config.inherit_context":    {Doc: "Whether the pipeline may name what this one has and it has not: inputs, steps, bindings, values of workflow. It gets their values when it starts, and cannot change them.", Def: "false", Example: true},
+	"Config.inherit_providers":  {Doc: "Whether the providers of this pipeline are those of the other one, where it has none itself.", Def: "false", Example: true},
+	"Config.inherit_functions":  {Doc: "Whether the pipeline may call the functions of this one.", Def: "false", Example: true},
+	"Config.workspace_dir":      {Doc: "Directory of the pipeline's run. Not available yet.", Def: "none", Pattern: form.Text, Example: "./nested/${step.name}"},
+	"Config.checkpoint_enabled": {Doc: "Whether a pipeline that has failed goes on where it failed when it is run again. Not available yet.", Def: "false", Example: false},
+	"Config.timeout_seconds":    form.Number("How long one run of the pipeline may take.", "the run's ttl", 0.001, 31_536_000, 300),
+	"Config.max_retries":        form.Number("How often a pipeline that has failed is run again.", "0", 0, 999, 2),
+	"Config.continue_on_error":  {Doc: "Whether this pipeline goes on when the other one has failed.", Def: "false", Example: true},
+	"Config.max_depth":          recipe.Table.Rules["ChildLimits.max_depth"],
+	"Config.max_total_steps":    recipe.Table.Rules["ChildLimits.max_total_steps"],
+	"Config.memory_limit_mb":    recipe.Table.Rules["ChildLimits.memory_limit_mb"],
 }
 
 // needs are the constraints that types have the fields without which they mean nothing.

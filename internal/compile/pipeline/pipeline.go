@@ -85,6 +85,8 @@ type Config struct {
 	InheritContext   bool    `json:"inherit_context,omitempty"`
 	InheritProviders bool    `json:"inherit_providers,omitempty"`
 	InheritFunctions bool    `json:"inherit_functions,omitempty"`
+	WorkspaceDir     string  `json:"workspace_dir,omitempty"`
+	Checkpoint       bool    `json:"checkpoint_enabled,omitempty"`
 	TimeoutSeconds   float64 `json:"timeout_seconds,omitempty"`
 	MaxRetries       int64   `json:"max_retries,omitempty"`
 	ContinueOnError  bool    `json:"continue_on_error,omitempty"`
@@ -116,6 +118,10 @@ type reader struct {
 // problem reports a problem at a pointer of the text.
 func (c *reader) problem(pointer, rule, msg, hint string) {
 	c.d.SemanticError(c.doc, strings.TrimPrefix(pointer, c.root), rule, msg, hint)
+}
+
+func (c *reader) unavailable(pointer, msg, hint string) {
+	c.d.Unavailable(c.doc, strings.TrimPrefix(pointer, c.root), "not-available", msg, hint)
 }
 
 // recipe returns the recipe that a workflow is. at is its pointer.
@@ -195,14 +201,14 @@ func (c *reader) step(s *Stage, at, text string) *recipe.Step {
 		if s.When != "" {
 			c.problem(text+"/condition", "given-twice", `the condition is given twice, here and as "when"`, "remove one of them")
 		}
-		st.When = c.expression(s.Condition, text+"/condition", at+"/when")
+		st.When = c.expression(s.Condition, text+"/condition", at+"/when", "true")
 	}
 	switch s.Type {
 	case "pipeline":
 		c.child(st, s, text)
 	case "for_loop":
 		st.Loop = &recipe.Loop{
-			Over: c.expression(s.Over, text+"/over", at+"/loop/over"), As: s.As, Index: s.Index, Steps: c.steps(s.Steps, at+"/loop/steps", text+"/steps"),
+			Over: c.expression(s.Over, text+"/over", at+"/loop/over", "dyn([])"), As: s.As, Index: s.Index, Steps: c.steps(s.Steps, at+"/loop/steps", text+"/steps"),
 			MaxConcurrency: s.MaxConcurrency, FailureStrategy: s.FailureStrategy,
 		}
 	case "set_variable":
@@ -211,7 +217,7 @@ func (c *reader) step(s *Stage, at, text string) *recipe.Step {
 		st.Transform = &recipe.Transform{Expression: s.Expression}
 	case "condition":
 		st.Condition = &recipe.Condition{
-			Expression: c.expression(s.Expression, text+"/expression", at+"/condition/expression"),
+			Expression: c.expression(s.Expression, text+"/expression", at+"/condition/expression", "true"),
 			Then:       c.steps(s.Then, at+"/condition/then", text+"/then"), Else: c.steps(s.Else, at+"/condition/else", text+"/else"),
 		}
 	case "parallel":
@@ -276,6 +282,12 @@ func (c *reader) child(st *recipe.Step, s *Stage, text string) {
 	twice := func(field string) {
 		c.problem(text+"/config/"+field, "given-twice", strconv.Quote(field)+" is given twice, here and by the step", "remove one of them")
 	}
+	if f.WorkspaceDir != "" {
+		c.unavailable(text+"/config/workspace_dir", "runs have no workspaces yet", "remove it; actions keep files with the run")
+	}
+	if f.Checkpoint {
+		c.unavailable(text+"/config/checkpoint_enabled", "a pipeline that is run again begins anew", "remove it, or give the steps within it a retryPolicy")
+	}
 	if f.TimeoutSeconds > 0 {
 		if st.Timeout != "" {
 			twice("timeout_seconds")
@@ -328,8 +340,8 @@ func (c *reader) fields(s *Stage, text string) {
 }
 
 // expression returns an expression that is written alone or in braces. text and at are where the text and the
-// model have it.
-func (c *reader) expression(written, text, at string) string {
+// model have it; instead stands for one that is reported.
+func (c *reader) expression(written, text, at, instead string) string {
 	open := strings.Index(written, "{{")
 	if open < 0 || strings.TrimSpace(written[:open]) != "" {
 		return written
@@ -341,6 +353,7 @@ func (c *reader) expression(written, text, at string) string {
 	}
 	if filtered(inside) {
 		c.problem(text, "filter-in-expression", "a filter makes text, and this is an expression", "write it with a function, such as size(x) for x | length")
+		return instead
 	}
 	code := strings.TrimLeft(inside, " \t\r\n")
 	c.d.Source().Edit(at, []form.Edit{{At: 0, Is: 0, Was: utf8.RuneCountInString(written[:open]) + len("{{") + len(inside) - len(code)}})
