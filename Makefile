@@ -82,7 +82,7 @@ nightly: ## checks that take too long for each change: hours
 	./.ci/nightly
 
 rewrite: ## rewrite generated pages and golden files; read the diff like code
-	go test ./internal/house ./internal/cli ./internal/telemetry ./bench -run "Page|Settings" -rewrite
+	go test ./internal/house ./internal/cli ./internal/compile/lint ./internal/telemetry ./bench -run "Page|Settings" -rewrite
 
 clean: ## remove the files that the targets above create
 	rm -rf bin dist .tools
