@@ -180,6 +180,10 @@ var table = []Setting{
 		Personal: true, path: true,
 	},
 	{
+		Key: "lint.ignore", Env: "ROUX_LINT_IGNORE", Default: "(none)", What: "rules that `roux lint` ignores in all files, see docs/lint.md", Want: "names such as missing-description,unpinned-model",
+		List: true,
+	},
+	{
 		Key: "egress.allow", Env: egress.Variable, Default: "(public addresses only)",
 		What: "address ranges that `http` may reach beside public addresses, such as 127.0.0.1/32", Want: "ranges such as 127.0.0.1/32,10.0.0.0/8",
 		List: true, Personal: true, check: func(text string) error { _, err := egress.ParseAllow(text); return err },
