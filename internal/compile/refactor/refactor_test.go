@@ -190,3 +190,22 @@ func TestX210_Suggest(t *testing.T) {
 		}
 	}
 }
+
+// TestX210_LineBreaks: a text with the line breaks of Windows, or without one at its end, keeps them.
+func TestX210_LineBreaks(t *testing.T) {
+	text := "name: x\nsteps:\n  - id: a\n    transform: {expression: '1', outputBinding: y} # why\n  - id: b\n    transform: {expression: y + 1, outputBinding: z}"
+	want, err := load(t, text).Extract(refactor.Extraction{First: "a", Last: "a", Name: "part", Path: "part.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := load(t, strings.ReplaceAll(text, "\n", "\r\n")).Extract(refactor.Extraction{First: "a", Last: "a", Name: "part", Path: "part.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got.New) != string(want.New) || string(got.Text) != strings.ReplaceAll(string(want.Text), "\n", "\r\n") {
+		t.Errorf("%q and %q", got.Text, got.New)
+	}
+	if _, err := load(t, text).Extract(refactor.Extraction{First: "b", Last: "b", Name: "part"}); err != nil {
+		t.Error(err)
+	}
+}

@@ -3,6 +3,7 @@
 package refactor
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,7 +25,7 @@ func (m *move) write() (*Result, error) {
 	}
 	start, end := m.line(from), m.line(to)
 	body := string(apply(m.Bytes, m.edits, start, end))
-	child, err := m.child(shifted(body, 2-col))
+	child, err := m.child(shifted(strings.ReplaceAll(body, "\r\n", "\n"), 2-col))
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +33,7 @@ func (m *move) write() (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	text := slices.Concat(apply(m.Bytes, m.edits, 0, start), []byte(shifted(step, col)), apply(m.Bytes, m.edits, end, len(m.Bytes)))
+	text := slices.Concat(apply(m.Bytes, m.edits, 0, start), []byte(m.breaks(shifted(step, col))), apply(m.Bytes, m.edits, end, len(m.Bytes)))
 	if text, err = m.withResults(text); err != nil {
 		return nil, err
 	}
@@ -284,7 +285,15 @@ func (m *move) withResults(text []byte) ([]byte, error) {
 		return nil, err
 	}
 	if n := len(text); n > 0 && text[n-1] != '\n' {
-		text = append(text, '\n')
+		text = append(text, m.breaks("\n")...)
 	}
-	return append(append(text, '\n'), more...), nil
+	return append(text, m.breaks("\n"+more)...), nil
+}
+
+// breaks gives a text the line breaks of the recipe.
+func (m *move) breaks(text string) string {
+	if bytes.Contains(m.Bytes, []byte("\r\n")) {
+		return strings.ReplaceAll(text, "\n", "\r\n")
+	}
+	return text
 }
