@@ -43,13 +43,6 @@ func Of(r *recipe.Recipe) []Expression {
 	return c.list
 }
 
-// OfStep returns the expressions of a step, without those of steps within it.
-func OfStep(s *recipe.Step) []Expression {
-	var c collector
-	c.step(s)
-	return c.list
-}
-
 // A collector lists the expressions of a step after the other.
 type collector struct {
 	list []Expression
