@@ -457,18 +457,21 @@ func childOutput(step *plan.Step, end *ChildEnd) ([]byte, *Failure) {
 	if len(result) == 0 {
 		result = emptyInput
 	}
-	if len(step.Child.Outputs) == 0 {
-		if step.Child.Last && end.Last != "" {
-			if raw, ok := jsonx.Select(result, []string{end.Last}); ok {
-				return raw, nil
-			}
-			return []byte("null"), nil // it was skipped
-		}
+	last := step.Child.Last && end.Last != ""
+	if len(step.Child.Outputs) == 0 && !last {
 		return result, nil
 	}
 	v, err := jsonx.Decode(result, journal.InlineLimits)
 	if err != nil {
 		return nil, failureOf(err, fault.InternalError)
+	}
+	if last {
+		steps, _ := v.(map[string]any) // without the last one if it was skipped
+		raw, err := jsonx.Canonical(steps[end.Last])
+		if err != nil {
+			return nil, failureOf(err, fault.InternalError)
+		}
+		return raw, nil
 	}
 	out := make(map[string]any, len(step.Child.Outputs))
 	for _, o := range step.Child.Outputs {
