@@ -56,8 +56,7 @@ func (a *app) readLimited(path string, limit int64) (text []byte, name string, e
 // compileText is compileFile for a text that has been read.
 func (a *app) compileText(name string, text []byte, limit int64) (*compiled, error) {
 	c := &compiled{text: text, name: name}
-	files := a.recipesFor(name, limit)
-	c.plan, c.recipe, c.source, c.diags = compile.Source(name, text, compile.Options{Actions: a.actions, MaxSource: limit, Recipes: files, Lenses: files, Secret: a.hasSecret})
+	c.plan, c.recipe, c.source, c.diags = compile.Source(name, text, a.compileOptions(name, limit))
 	if c.plan != nil {
 		return c, nil
 	}
@@ -69,6 +68,12 @@ func (a *app) compileText(name string, text []byte, limit int64) (*compiled, err
 		}
 	}
 	return c, fault.Invalid(code, c.diags)
+}
+
+// compileOptions returns what the recipe in a file is compiled against.
+func (a *app) compileOptions(name string, limit int64) compile.Options {
+	files := a.recipesFor(name, limit)
+	return compile.Options{Actions: a.actions, MaxSource: limit, Recipes: files, Lenses: files, Secret: a.hasSecret}
 }
 
 // recipesFor returns where the recipe in a file finds the recipes and lenses that its steps name.

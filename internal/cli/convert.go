@@ -100,7 +100,7 @@ func (a *app) convert(c *compiled, to *dialect.Dialect, limit int64) (*converted
 		return nil, fault.New(fault.RecipeInvalid, "%s cannot be written in the dialect %s: %v", c.name, to.Name, err)
 	}
 	text, write := yamlx.Encode(tree), yamlx.Format
-	if isJSON(c.name, c.text) {
+	if dialect.IsJSON(c.name, c.text) {
 		text, write = yamlx.EncodeJSON(tree), yamlx.FormatJSON
 	} else {
 		for _, n := range yamlx.Comments(c.text, jsonx.Limits{Bytes: int(limit)}) {

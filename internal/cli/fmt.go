@@ -13,11 +13,9 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/config"
-	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/linediff"
 	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
-	"github.com/roux-engine/roux/internal/yamlx"
 )
 
 // A formatted is the result of fmt for one file.
@@ -75,36 +73,12 @@ func (a *app) format(path string, limit int64) (*formatted, error) {
 		return nil, err
 	}
 	f := &formatted{File: name, text: text}
-	lim := jsonx.Limits{Bytes: int(limit)}
-	write := yamlx.Format
-	if isJSON(name, text) {
-		write = yamlx.FormatJSON
-	}
-	out, problems := write(text, lim, dialect.Of(name, text).Form.KeyOrder())
-	if len(problems) > 0 {
-		var diags []fault.Diagnostic
-		for _, p := range problems {
-			diags = append(diags, fault.Diagnostic{
-				Code: fault.RecipeInvalid, Rule: p.Rule, Msg: p.Msg, Hint: p.Hint, Pointer: p.Pointer,
-				Pos: fault.Pos{File: name, Line: int(p.Pos.Line), Col: int(p.Pos.Col), Len: int(p.Pos.Len)},
-			})
-		}
+	out, diags := dialect.Format(name, text, int(limit))
+	if diags != nil {
 		return nil, fault.Invalid(fault.RecipeInvalid, diags)
 	}
 	f.out, f.Changed = out, !bytes.Equal(text, out)
 	return f, nil
-}
-
-// isJSON reports whether a text is JSON: by the ending of its name, else by its
-// content.
-func isJSON(name string, text []byte) bool {
-	switch filepath.Ext(name) {
-	case ".json":
-		return true
-	case ".yaml", ".yml":
-		return false
-	}
-	return bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) && jsonx.Valid(text, jsonx.Limits{Bytes: len(text) + 1}) == nil
 }
 
 // finishFormat writes the formatted files, or reports what would change.

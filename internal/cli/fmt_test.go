@@ -60,7 +60,7 @@ func TestFormatKeepsThePlan(t *testing.T) {
 	compared := 0
 	for name, text := range recipesOfTests(t) {
 		form := yamlx.Format
-		if isJSON(name, text) {
+		if dialect.IsJSON(name, text) {
 			form = yamlx.FormatJSON
 		}
 		out, problems := form(text, jsonx.Limits{}, recipe.Form.KeyOrder())

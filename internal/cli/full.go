@@ -51,6 +51,8 @@ func (a *app) fmtCommands() []*cobra.Command {
 
 func (a *app) schemaCommands() []*cobra.Command { return []*cobra.Command{a.schemaCommand()} }
 
+func (a *app) lspCommands() []*cobra.Command { return []*cobra.Command{a.lspCommand()} }
+
 func (a *app) devCommands() []*cobra.Command { return []*cobra.Command{a.devCommand()} }
 
 const rootExample = `roux demo

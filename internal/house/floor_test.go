@@ -73,6 +73,7 @@ var floors = []struct {
 	{"7, a server, or who holds a data directory, as a data directory", []string{"internal/remote"}},
 	{"7, checks and repairs", []string{"internal/doctor"}},
 	{"7, checks of remote workers", []string{"internal/conform"}},
+	{"8, for editors", []string{"internal/lsp"}},
 	{"8", []string{"internal/cli"}},
 	{"8, the binary", []string{"cmd/roux"}},
 }

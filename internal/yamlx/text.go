@@ -73,6 +73,14 @@ func (t *Text) Line(n int) string {
 	return string(line)
 }
 
+// Start returns the byte offset of line n (from 1), or -1 if there is none.
+func (t *Text) Start(n int) int {
+	if n < 1 || n > len(t.starts) {
+		return -1
+	}
+	return t.starts[n-1]
+}
+
 // At returns the position of a byte offset.
 func (t *Text) At(offset, length int) jsonx.Pos {
 	line := sort.SearchInts(t.starts, offset+1)

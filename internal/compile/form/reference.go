@@ -50,12 +50,16 @@ func (f *Form) Fields(object string) []Field {
 func (o *object) describeFields() []Field {
 	var list []Field
 	for _, f := range o.fields {
-		r := f.shape.rule
-		list = append(list, Field{
-			Name: f.name, Doc: r.Doc, Takes: f.shape.describe(), Default: r.Def, Example: f.name + ": " + flow(r.Example), Required: r.Required,
-		})
+		list = append(list, o.describeField(f))
 	}
 	return list
+}
+
+func (o *object) describeField(f *field) Field {
+	r := f.shape.rule
+	return Field{
+		Name: f.name, Doc: r.Doc, Takes: f.shape.describe(), Default: r.Def, Example: f.name + ": " + flow(r.Example), Required: r.Required,
+	}
 }
 
 // plainText matches text that YAML reads as text without quotes, also inside a list.

@@ -20,6 +20,8 @@ type Source struct {
 	text *yamlx.Text
 	json []string // the lines of a JSON text; YAML splits lines differently
 
+	starts []int // the byte offsets of the first of these lines
+
 	included []*Source // texts that this one includes
 
 	partial bool // a part of the text could not be read
@@ -192,6 +194,40 @@ func (s *Source) Line(n int) string {
 	default:
 		return strings.TrimSuffix(s.json[n-1], "\r")
 	}
+}
+
+// Tree returns the tree of the text, or nil when nothing of it could be read.
+func (s *Source) Tree() *jsonx.Node { return s.tree }
+
+// Offset returns the byte offset of a place in the text, without a mark at its beginning (U+FEFF), or -1 when
+// there is no such place.
+func (s *Source) Offset(line, col int) int {
+	start := 0
+	switch {
+	case line < 1 || col < 1:
+		return -1
+	case s.text != nil:
+		if start = s.text.Start(line); start < 0 {
+			return -1
+		}
+	case line > len(s.json):
+		return -1
+	default:
+		for len(s.starts) < line {
+			last := len(s.starts) - 1
+			if last < 0 {
+				s.starts = append(s.starts, 0)
+				continue
+			}
+			s.starts = append(s.starts, s.starts[last]+len(s.json[last])+1)
+		}
+		start = s.starts[line-1]
+	}
+	for text := s.Line(line); col > 1 && text != ""; col-- {
+		_, n := utf8.DecodeRuneInString(text)
+		start, text = start+n, text[n:]
+	}
+	return start
 }
 
 // Pos returns the position of a value that the model has at a pointer. If there is no value at the pointer, it returns

@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lsp
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/form"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonx"
+)
+
+// A symbolKind is what a name is that an author has chosen.
+type symbolKind uint8
+
+const (
+	aStep symbolKind = iota
+	aBinding
+	aLoopVariable
+)
+
+// A symbol is a name that an author has chosen.
+type symbol struct {
+	kind symbolKind
+	name string
+	doc  *recipeScope
+	by   []*recipe.Step // the step of that id, those that set the binding, or the loop
+}
+
+// An occurrence is a place where a symbol is named.
+type occurrence struct {
+	sym      *symbol
+	from, to int  // in bytes
+	def      bool // it is named for the first time here: an id, an outputBinding
+	code     bool // it is in an expression or a template
+}
+
+// A recipeScope is one recipe of a text: the document, or one within it. Ids are its own.
+type recipeScope struct {
+	r       *recipe.Recipe
+	pointer string // of its document in the text
+	steps   map[string]*symbol
+	frames  map[string]*frame // by the pointer of a step: where its names are looked for
+	within  map[string]*recipe.Step
+}
+
+// A frame has the names of bindings: the recipe, or the body of a loop.
+type frame struct {
+	outer *frame
+	names map[string]*symbol
+}
+
+// find returns the symbol that a name means, as package compile resolves it: bindings and loop variables
+// from the inside outward, then steps.
+func (f *frame) find(doc *recipeScope, name string) *symbol {
+	if slices.Contains(reserved, name) {
+		return nil
+	}
+	for ; f != nil; f = f.outer {
+		if s := f.names[name]; s != nil {
+			return s
+		}
+	}
+	return doc.steps[name]
+}
+
+// reserved are names that nothing hides.
+var reserved = []string{"_context", "fileHashes", "files", "input", "inputs", "parameters", "workflow", "steps"}
+
+// A reading is what was read of a version of a document: its recipes, and where their names are.
+type reading struct {
+	d       *document
+	src     *form.Source
+	tree    *jsonx.Node // nil = nothing could be read
+	refs    *refCache
+	recipes []*recipeScope
+	occurs  []occurrence // in the order of the text
+	lost    map[*symbol]bool
+	seen    map[int]bool
+}
+
+// reading reads a document, once.
+func (s *server) reading(d *document) *reading {
+	d.read.Do(func() { d.texts = read(d, s.refs) })
+	return d.texts
+}
+
+func read(d *document, refs *refCache) *reading {
+	r, src, _ := dialect.Parse(filepath.ToSlash(d.file), []byte(d.text), form.Options{MaxBytes: form.MaxBytes})
+	if r == nil {
+		r = src.Recovered()
+	}
+	x := &reading{d: d, src: src.Source, tree: src.Tree(), refs: refs, lost: map[*symbol]bool{}, seen: map[int]bool{}}
+	if r == nil || x.tree == nil {
+		return x
+	}
+	x.recipe(r)
+	x.plainIDs()
+	slices.SortFunc(x.occurs, func(a, b occurrence) int { return cmp.Compare(a.from, b.from) })
+	return x
+}
+
+// recipe indexes a recipe and those within it.
+func (x *reading) recipe(r *recipe.Recipe) {
+	doc := &recipeScope{r: r, pointer: r.Ptr, steps: map[string]*symbol{}, frames: map[string]*frame{}, within: map[string]*recipe.Step{}}
+	x.recipes = append(x.recipes, doc)
+	root := &frame{names: map[string]*symbol{}}
+	x.declare(doc, root, r.Steps)
+	at := x.under(doc, root)
+	for _, name := range slices.Sorted(maps.Keys(r.Outputs)) {
+		at.expression("/outputs/"+jsonx.EscapeToken(name), r.Outputs[name])
+	}
+	if r.CreditEstimation != nil {
+		at.expression("/creditEstimation/formula", r.CreditEstimation.Formula)
+	}
+	x.steps(doc, root, r.Steps)
+	r.Each(func(s *recipe.Step) {
+		if s.Recipe != nil && s.Recipe.Inline != nil {
+			x.recipe(s.Recipe.Inline)
+		}
+	})
+}
+
+// declare notes the ids and bindings of steps, which may be named before they are set.
+func (x *reading) declare(doc *recipeScope, f *frame, steps []*recipe.Step) {
+	for _, s := range steps {
+		if s == nil {
+			continue
+		}
+		doc.frames[s.Ptr], doc.within[s.Ptr] = f, s
+		if s.ID != "" {
+			sym := doc.steps[s.ID]
+			if sym == nil {
+				sym = &symbol{kind: aStep, name: s.ID, doc: doc}
+				doc.steps[s.ID] = sym
+			}
+			sym.by = append(sym.by, s)
+			x.name(sym, s.Ptr+"/id", true)
+		}
+		x.bind(doc, f, s, s.OutputBinding, "/outputBinding")
+		if s.Transform != nil {
+			x.bind(doc, f, s, s.Transform.OutputBinding, "/transform/outputBinding")
+		}
+		for _, inner := range s.Scopes() {
+			x.declare(doc, f, inner)
+		}
+		if l := s.Loop; l != nil {
+			body := &frame{outer: f, names: map[string]*symbol{}}
+			x.variable(doc, body, s, l.As, "item", "/loop/as")
+			x.variable(doc, body, s, l.Index, "index", "/loop/index")
+			x.declare(doc, body, l.Steps)
+			doc.frames[s.Ptr+"/loop/steps"] = body
+		}
+	}
+}
+
+func (x *reading) bind(doc *recipeScope, f *frame, s *recipe.Step, name, at string) {
+	if name == "" {
+		return
+	}
+	sym := f.names[name]
+	if sym == nil || sym.kind != aBinding {
+		sym = &symbol{kind: aBinding, name: name, doc: doc}
+		f.names[name] = sym
+	}
+	sym.by = append(sym.by, s)
+	x.name(sym, s.Ptr+at, true)
+}
+
+func (x *reading) variable(doc *recipeScope, body *frame, s *recipe.Step, name, usual, at string) {
+	sym := &symbol{kind: aLoopVariable, name: cmp.Or(name, usual), doc: doc, by: []*recipe.Step{s}}
+	body.names[sym.name] = sym
+	if name != "" {
+		x.name(sym, s.Ptr+at, true)
+	}
+}
+
+// steps notes what the steps name.
+func (x *reading) steps(doc *recipeScope, f *frame, steps []*recipe.Step) {
+	for _, s := range steps {
+		if s == nil {
+			continue
+		}
+		x.step(doc, f, s)
+		for _, inner := range s.Scopes() {
+			x.steps(doc, f, inner)
+		}
+		if s.Loop != nil {
+			x.steps(doc, doc.frames[s.Ptr+"/loop/steps"], s.Loop.Steps)
+		}
+	}
+}
+
+// A codeReader notes what expressions and templates name. at is the pointer of a step, or of the recipe.
+type codeReader struct {
+	x   *reading
+	doc *recipeScope
+	f   *frame
+	at  string
+}
+
+func (x *reading) under(doc *recipeScope, f *frame) codeReader {
+	return codeReader{x, doc, f, doc.r.Ptr}
+}
+
+func (x *reading) step(doc *recipeScope, f *frame, s *recipe.Step) {
+	c := codeReader{x, doc, f, s.Ptr}
+	if s.DependsOn != nil {
+		for i, id := range *s.DependsOn {
+			if sym := doc.steps[id]; sym != nil {
+				x.name(sym, s.Ptr+"/dependsOn/"+strconv.Itoa(i), false)
+			}
+		}
+	}
+	c.expression("/when", s.When)
+	c.inputs("/inputBindings", s.InputBindings)
+	if s.Action != nil {
+		c.values("/action/parameters", s.Action.Parameters)
+	}
+	if s.Condition != nil {
+		c.expression("/condition/expression", s.Condition.Expression)
+	}
+	if s.Transform != nil {
+		c.expression("/transform/expression", s.Transform.Expression)
+	}
+	if s.Loop != nil {
+		c.expression("/loop/over", s.Loop.Over)
+	}
+	if w := s.Wait; w != nil {
+		c.expression("/wait/until", w.Until)
+		if a := w.Approval; a != nil {
+			c.template("/wait/approval/title", a.Title)
+			c.template("/wait/approval/text", a.Text)
+			c.raw("/wait/approval/value", a.Value)
+		}
+	}
+	if s.Fail != nil {
+		c.template("/fail/message", s.Fail.Message)
+	}
+	if s.Recipe != nil {
+		c.values("/recipe/inputs", s.Recipe.Inputs)
+		c.expression("/recipe/files", s.Recipe.Files)
+	}
+	if s.Cache != nil {
+		c.expression("/cache/key", s.Cache.Key)
+	}
+	if s.Compensate != nil {
+		c.inputs("/compensate/inputBindings", s.Compensate.InputBindings)
+		if s.Compensate.Action != nil {
+			c.values("/compensate/action/parameters", s.Compensate.Action.Parameters)
+		}
+	}
+}
+
+func (c codeReader) inputs(at string, bindings map[string]recipe.Binding) {
+	for _, name := range slices.Sorted(maps.Keys(bindings)) {
+		b, at := bindings[name], at+"/"+jsonx.EscapeToken(name)
+		c.expression(at+"/expression", b.Expression)
+		for i, part := range b.From {
+			if part != nil {
+				c.expression(at+"/from/"+strconv.Itoa(i)+"/expression", part.Expression)
+			}
+		}
+	}
+}
+
+func (c codeReader) values(at string, values map[string]json.RawMessage) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		c.raw(at+"/"+jsonx.EscapeToken(name), values[name])
+	}
+}
+
+func (c codeReader) raw(at string, raw json.RawMessage) {
+	if !expr.IsTemplate(string(raw)) {
+		return
+	}
+	v, err := jsonx.Decode(raw, jsonx.Limits{Bytes: len(raw) + 1})
+	if err == nil {
+		c.value(at, v)
+	}
+}
+
+func (c codeReader) value(at string, v any) {
+	switch v := v.(type) {
+	case string:
+		c.template(at, v)
+	case []any:
+		for i := range v {
+			c.value(at+"/"+strconv.Itoa(i), v[i])
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			c.value(at+"/"+jsonx.EscapeToken(name), v[name])
+		}
+	}
+}
+
+func (c codeReader) expression(at, src string) { c.code(at, src, false) }
+
+func (c codeReader) template(at, src string) {
+	if expr.IsTemplate(src) {
+		c.code(at, src, true)
+	}
+}
+
+func (c codeReader) code(at, src string, template bool) {
+	if src == "" {
+		return
+	}
+	lead := 0
+	if !template {
+		cut := strings.TrimLeft(src, " \t\r\n")
+		lead = utf8.RuneCountInString(src) - utf8.RuneCountInString(cut)
+		src = strings.TrimSpace(src)
+	}
+	for _, u := range c.x.refs.of(src, template) {
+		sym := c.doc.steps[u.name]
+		if !u.step {
+			sym = c.f.find(c.doc, u.name)
+		}
+		if sym == nil {
+			continue
+		}
+		u.at, u.start = u.at+lead, u.start+lead
+		c.x.coded(sym, c.at+at, u)
+	}
+}
+
+// coded notes an occurrence in an expression.
+func (x *reading) coded(sym *symbol, pointer string, u use) {
+	from, to := span(x.d, x.src, x.src.PosIn(pointer, u.at, u.n))
+	if x.d.text[from:to] == sym.name {
+		x.add(occurrence{sym, from, to, false, true})
+		return
+	}
+	// The model has the reference in another way than the text has.
+	from, to = span(x.d, x.src, x.src.PosIn(pointer, u.start, u.all))
+	if at := wordIn(x.d.text[from:to], sym.name); at >= 0 && to-from <= u.all+len("steps['']") {
+		x.add(occurrence{sym, from + at, from + at + len(sym.name), false, true})
+		return
+	}
+	x.plain(sym, x.src.Pos(pointer))
+}
+
+// name notes an occurrence that is a whole value.
+func (x *reading) name(sym *symbol, pointer string, def bool) {
+	pos := x.src.PosIn(pointer, 0, utf8.RuneCountInString(sym.name))
+	from, to := span(x.d, x.src, pos)
+	switch text := x.d.text[from:to]; {
+	case text == sym.name:
+		x.add(occurrence{sym, from, to, def, false})
+		return
+	case strings.Trim(text, `"'`) == sym.name:
+		at := from + strings.Index(text, sym.name)
+		x.add(occurrence{sym, at, at + len(sym.name), def, false})
+		return
+	}
+	from, to = span(x.d, x.src, x.src.KeyPos(pointer))
+	if strings.Trim(x.d.text[from:to], `"'`) == sym.name {
+		at := from + strings.Index(x.d.text[from:to], sym.name)
+		x.add(occurrence{sym, at, at + len(sym.name), def, false})
+		return
+	}
+	x.lost[sym] = true
+}
+
+// plain notes an occurrence in a value that the model says in other words, such as an edge.
+func (x *reading) plain(sym *symbol, pos fault.Pos) {
+	from, to := span(x.d, x.src, pos)
+	if text := x.d.text[from:to]; strings.Trim(text, `"'`) == sym.name {
+		at := from + strings.Index(text, sym.name)
+		x.add(occurrence{sym, at, at + len(sym.name), false, false})
+		return
+	}
+	x.lost[sym] = true
+}
+
+func (x *reading) add(o occurrence) {
+	if !x.seen[o.from] {
+		x.seen[o.from] = true
+		x.occurs = append(x.occurs, o)
+	}
+}
+
+// plainIDs notes the ids in fields of which the forms say that they hold ids, such as the ends of edges.
+func (x *reading) plainIDs() {
+	inner := func(doc *jsonx.Node) *form.Form {
+		l, _ := dialect.Tell(doc)
+		return l.Form
+	}
+	doc, at := form.Unwrapped(x.tree), ""
+	if doc != x.tree {
+		at = x.recipes[0].pointer
+	}
+	inner(doc).Walk(doc, at, inner, func(n *jsonx.Node, pointer string, spot form.Spot) bool {
+		if n.Kind != jsonx.String || spot.Pattern() != recipe.ID {
+			return true
+		}
+		scope := x.scopeOf(pointer)
+		if sym := scope.steps[n.Text]; sym != nil && pointer != scope.pointer+"/id" {
+			pos := x.src.Pos(pointer)
+			pos.Line, pos.Col, pos.Len = int(n.Pos.Line), int(n.Pos.Col), int(n.Pos.Len)
+			x.plain(sym, pos)
+		}
+		return true
+	})
+}
+
+// scopeOf returns the recipe that a place in the text belongs to.
+func (x *reading) scopeOf(pointer string) *recipeScope {
+	best := x.recipes[0]
+	for _, r := range x.recipes[1:] {
+		at := x.src.Pointer(r.pointer)
+		if (pointer == at || strings.HasPrefix(pointer, at+"/")) && len(at) >= len(best.pointer) {
+			best = r
+		}
+	}
+	return best
+}
+
+// at returns the occurrence at an offset; nil = there is none.
+func (x *reading) at(offset int) *occurrence {
+	for i := range x.occurs {
+		if o := &x.occurs[i]; o.from <= offset && offset <= o.to {
+			return o
+		}
+	}
+	return nil
+}
