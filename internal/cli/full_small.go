@@ -48,7 +48,7 @@ func (a *app) fmtCommands() []*cobra.Command { return nil }
 func (a *app) schemaCommands() []*cobra.Command { return nil }
 
 func (a *app) lintCommands() []*cobra.Command { return nil }
-func (a *app) lspCommands() []*cobra.Command { return nil }
+func (a *app) lspCommands() []*cobra.Command  { return nil }
 
 func (a *app) devCommands() []*cobra.Command { return nil }
 

@@ -60,7 +60,7 @@ func (c *compiler) check(at site, template bool, refs []expr.Ref, vars []plan.Va
 		key := strings.Join([]string{at.src, strconv.FormatBool(template), want, sig}, "\x00")
 		ps, ok := c.checks[key]
 		if !ok {
-			ps = checkFor(at.src, template, env, want)
+			ps = c.opt.Memo.Check(at.src, template, env, want)
 			c.checks[key] = ps
 		}
 		if len(ps) == 0 {
@@ -111,28 +111,10 @@ func (c *compiler) hasPath(v *plan.Var, path []string) bool {
 // objectKeywords are keywords of schemas of objects that say nothing more of what an object may have.
 var objectKeywords = []string{"properties", "additionalProperties", "required", "title", "description", "examples"}
 
-// checkFor checks an expression for one wanted type. A file is given by its hash, which
-// is a string, or by an object that has one, such as an entry of `files`.
-func checkFor(src string, template bool, env *expr.Env, want string) []problem {
-	if want != "file" {
-		return expr.Check(src, template, env, want)
-	}
-	ps := expr.Check(src, template, env, "string")
-	if len(ps) == 0 || template {
-		return ps
-	}
-	for _, field := range [...]string{"hash", "file"} {
-		if len(expr.Check("("+src+")."+field, false, env, "string")) == 0 {
-			return nil
-		}
-	}
-	return ps
-}
-
 // checkTree is check for the templates in a JSON value.
 func (c *compiler) checkTree(at site, raw json.RawMessage, refs []expr.Ref, vars []plan.Var) {
 	if env, typed, _ := c.env(refs, vars); typed {
 		env.Secrets = at.secrets
-		c.problems(at, expr.CheckTree(raw, env))
+		c.problems(at, c.opt.Memo.CheckTree(raw, env))
 	}
 }

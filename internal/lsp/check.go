@@ -181,7 +181,9 @@ func (s *server) validate(d *document) ([]fault.Diagnostic, *form.Source) {
 		_, src, diags := lens.Parse(d.file, text)
 		return diags, src
 	}
-	_, _, src, diags := compile.Source(d.file, text, s.cfg.Options(d.file))
+	opt := s.cfg.Options(d.file)
+	opt.Memo = s.memo
+	_, _, src, diags := compile.Source(d.file, text, opt)
 	return diags, src.Source
 }
 

@@ -405,15 +405,15 @@ type VarKind uint8
 
 // The kinds of variable.
 const (
-	VarInput   VarKind = iota // input, inputs, parameters, fileHashes, files, workflow, _context
-	VarBinding                // an outputBinding: frame Graph, slot Index
-	VarStep                   // a step's result object: step Index, in the scope of graph Graph
-	VarItem                   // the loop variable of body Graph
-	VarIndex                  // the loop index of body Graph
-	VarNow                    // when the step of the expression became ready in its generation
-	VarSeed                   // a text that is unique to the step instance and its generation
-	VarBudget                 // what the run has used, and may still spend
-	VarInherited              // what the parent run has handed over: Plan.Inherits[Index]
+	VarInput     VarKind = iota // input, inputs, parameters, fileHashes, files, workflow, _context
+	VarBinding                  // an outputBinding: frame Graph, slot Index
+	VarStep                     // a step's result object: step Index, in the scope of graph Graph
+	VarItem                     // the loop variable of body Graph
+	VarIndex                    // the loop index of body Graph
+	VarNow                      // when the step of the expression became ready in its generation
+	VarSeed                     // a text that is unique to the step instance and its generation
+	VarBudget                   // what the run has used, and may still spend
+	VarInherited                // what the parent run has handed over: Plan.Inherits[Index]
 )
 
 // A Var is one resolved name of an expression. For `steps.x` Name is "steps" and Member

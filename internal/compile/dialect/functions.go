@@ -100,7 +100,7 @@ func checkFunctions(r *recipe.Recipe, src *recipe.Source, inherited map[string]*
 			bad(at+"/expression", 0, 0, problem, "")
 			continue
 		}
-		p := expressions.NewCache().Program(body, false)
+		p := expressions.NewCache(nil).Program(body, false)
 		for _, problem := range p.Problems {
 			if problem.Rule != expr.RuleUndefinedName { // a function that is inherited by who calls it
 				bad(at+"/expression", problem.Offset, problem.Len, problem.Msg, problem.Hint)
@@ -116,7 +116,7 @@ func checkFunctions(r *recipe.Recipe, src *recipe.Source, inherited map[string]*
 
 // free reports whether the language has no function of a name.
 func free(name string) bool {
-	p := expressions.NewCache().Program(name+"()", false)
+	p := expressions.NewCache(nil).Program(name+"()", false)
 	return len(p.Problems) > 0 && p.Problems[0].Rule == expr.RuleUndefinedName
 }
 

@@ -14,18 +14,20 @@ import (
 	"unicode/utf8"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/memo"
 	"github.com/roux-engine/roux/internal/expr"
 )
 
 // A Cache holds what was compiled.
 type Cache struct {
+	memo     *memo.Memo
 	programs map[exprKey]*Program
 	trees    map[treeKey]*expr.Tree
 }
 
-// NewCache returns an empty cache.
-func NewCache() *Cache {
-	return &Cache{programs: map[exprKey]*Program{}, trees: map[treeKey]*expr.Tree{}}
+// NewCache returns an empty cache. m, which may be nil, knows expressions of other compilations.
+func NewCache(m *memo.Memo) *Cache {
+	return &Cache{memo: m, programs: map[exprKey]*Program{}, trees: map[treeKey]*expr.Tree{}}
 }
 
 type exprKey struct {
@@ -70,11 +72,7 @@ func (c *Cache) Program(src string, template bool) *Program {
 	}
 	p := new(Program)
 	c.programs[key] = p
-	compile := expr.Compile
-	if template {
-		compile = expr.CompileTemplate
-	}
-	prog, err := compile(src)
+	prog, err := c.memo.Compile(src, template)
 	if err != nil {
 		p.Problems = problemsOf(src, err)
 		return p
@@ -103,11 +101,7 @@ func (c *Cache) Tree(raw json.RawMessage, secrets bool) (*expr.Tree, []expr.Prob
 	if t := c.trees[key]; t != nil {
 		return t, nil
 	}
-	compile := expr.CompileTreeWithin
-	if secrets {
-		compile = expr.CompileParameters
-	}
-	t, err := compile(raw, expr.CostLimit)
+	t, err := c.memo.Tree(raw, secrets)
 	if err != nil {
 		return nil, treeProblems(raw, err, secrets)
 	}
