@@ -7,6 +7,7 @@ package cli
 import (
 	"errors"
 	"os"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -35,8 +36,19 @@ roux lsp --recipes flows`,
 			if err != nil {
 				return err
 			}
+			// Requests are answered at the same time, and the settings behind secrets are read by one at a time.
+			var one sync.Mutex
+			secret := func(name string) error {
+				one.Lock()
+				defer one.Unlock()
+				return a.hasSecret(name)
+			}
 			err = lsp.Serve(cmd.Context(), lsp.Config{
-				Options: func(file string) compile.Options { return a.compileOptions(file, limit) },
+				Options: func(file string) compile.Options {
+					opt := a.compileOptions(file, limit)
+					opt.Secret = secret
+					return opt
+				},
 				Actions: a.actions, Dir: dir, Version: thisBuild().Version, Ignore: []string{config.ProjectFile},
 			}, a.stdin, a.stdout)
 			if errors.Is(err, lsp.ErrNoShutdown) {

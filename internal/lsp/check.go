@@ -5,7 +5,6 @@ package lsp
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -17,7 +16,9 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/compile/form"
+	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/lens"
+	"github.com/roux-engine/roux/internal/spell"
 )
 
 // docsURL is where the pages of the documentation are.
@@ -151,7 +152,7 @@ func (d *document) tell(ignore []string) kind {
 		}
 		return foreign
 	}
-	if dialect.Seems(text[:min(len(text), form.MaxBytes)]) {
+	if dialect.Seems(text) {
 		return aRecipe
 	}
 	return foreign
@@ -160,6 +161,10 @@ func (d *document) tell(ignore []string) kind {
 // problems returns what `roux validate` says of a document, by URI.
 func (s *server) problems(d *document) map[string][]diagnostic {
 	byURI := map[string][]diagnostic{}
+	if d.size > 0 {
+		byURI[d.uri] = []diagnostic{{Severity: 1, Code: string(fault.RecipeInvalid) + "/" + jsonx.RuleLimit, Source: "roux", Message: d.tooLarge()}}
+		return byURI
+	}
 	if d.is(s.cfg.Ignore) == foreign {
 		return byURI
 	}
@@ -206,7 +211,7 @@ func (s *server) diagnostic(d *document, src *form.Source, p fault.Diagnostic) d
 		out.Related = append(out.Related, relatedPlace{location{uri, s.placeOf(d, src, r.Pos)}, r.Msg})
 	}
 	if from, to, is, ok := mend(d, src, p); ok {
-		out.Data, _ = json.Marshal(textEdit{d.rangeOf(from, to), is})
+		out.Data, _ = jsonx.Marshal(textEdit{d.rangeOf(from, to), is})
 	}
 	return out
 }
@@ -244,12 +249,12 @@ var (
 )
 
 // mend returns the edit that a hint "did you mean" asks for: which part of the document becomes what.
-func mend(d *document, src *form.Source, p fault.Diagnostic) (from, to int, is string, ok bool) {
+func mend(d *document, src *form.Source, p fault.Diagnostic) (foundFrom, foundTo int, is string, ok bool) {
 	hint := meant.FindStringSubmatch(p.Hint)
 	if hint == nil || p.Pos.File != d.file {
 		return 0, 0, "", false
 	}
-	from, to = span(d, src, p.Pos)
+	from, to := span(d, src, p.Pos)
 	was := d.text[from:to]
 	if bare := strings.Trim(was, `"'`); bare != "" && strings.Contains(p.Msg, bare) && len(was)-len(bare) <= 2 {
 		at := from + strings.Index(was, bare)
@@ -260,12 +265,15 @@ func mend(d *document, src *form.Source, p fault.Diagnostic) (from, to int, is s
 	if line := strings.IndexByte(d.text[from:], '\n'); line >= 0 {
 		end = max(to, from+line)
 	}
+	best := len(hint[1]) + 1
 	for _, word := range quoted.FindAllStringSubmatch(p.Msg, 3) {
-		if at := wordIn(d.text[from:end], word[1]); at >= 0 {
-			return from + at, from + at + len(word[1]), hint[1], true
+		at := wordIn(d.text[from:end], word[1])
+		if away := spell.Distance(word[1], hint[1], best); at >= 0 && away > 0 && away < best {
+			best, ok = away, true
+			foundFrom, foundTo = from+at, from+at+len(word[1])
 		}
 	}
-	return 0, 0, "", false
+	return foundFrom, foundTo, hint[1], ok
 }
 
 // wordIn returns where a word is in a text, or -1.

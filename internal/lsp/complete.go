@@ -390,8 +390,8 @@ type function struct {
 // calls matches the calls in an expression without its literals.
 var calls = regexp.MustCompile(`(\.?)([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\(`)
 
-// spaces are the names before functions that are called of no value.
-var spaces = []string{"math", "strings", "json", "base64", "cel", "lists", "sets", "optional"}
+// namespaces are the names before functions that are called of no value.
+var namespaces = []string{"math", "strings", "json", "base64", "cel", "lists", "sets", "optional"}
 
 // functions returns the functions of expressions, with the examples of the reference.
 var functions = sync.OnceValue(func() []function {
@@ -404,7 +404,7 @@ var functions = sync.OnceValue(func() []function {
 		for _, e := range g.List {
 			for _, m := range calls.FindAllStringSubmatch(literal.ReplaceAllString(e.Source, "''"), -1) {
 				f := function{name: m[2], example: e.Source, doc: "`" + e.Source + "` is `" + e.Result + "`", member: m[1] != ""}
-				if space, _, ok := strings.Cut(f.name, "."); ok && (f.member || !slices.Contains(spaces, space)) {
+				if space, _, ok := strings.Cut(f.name, "."); ok && (f.member || !slices.Contains(namespaces, space)) {
 					f.name, f.member = f.name[strings.LastIndexByte(f.name, '.')+1:], true
 				}
 				if !slices.ContainsFunc(list, func(o function) bool { return o.name == f.name && o.member == f.member }) {

@@ -144,7 +144,7 @@ func decode(data []byte, v any) error {
 // write sends a message.
 func (c *conn) write(m *message) {
 	m.Version = "2.0"
-	body, err := json.Marshal(m)
+	body, err := jsonx.Marshal(m)
 	if err != nil {
 		return // messages hold texts and numbers, which JSON has
 	}
@@ -159,7 +159,7 @@ func (c *conn) write(m *message) {
 func (c *conn) answer(id *json.RawMessage, result any, err error) {
 	m := &message{ID: id}
 	if err == nil {
-		m.Result, err = json.Marshal(result)
+		m.Result, err = jsonx.Marshal(result)
 	}
 	if err != nil {
 		var e *rpcError
@@ -173,7 +173,7 @@ func (c *conn) answer(id *json.RawMessage, result any, err error) {
 
 // notify sends a notification.
 func (c *conn) notify(method string, params any) {
-	raw, err := json.Marshal(params)
+	raw, err := jsonx.Marshal(params)
 	if err != nil {
 		return // as in write
 	}

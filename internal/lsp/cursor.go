@@ -66,7 +66,7 @@ func (s *server) cursorAt(d *document, offset int) *cursor {
 // wantsFields reports whether the cursor is in a word of its own where an object is wanted.
 func (c *cursor) wantsFields(before string) bool {
 	line := before[strings.LastIndexByte(before, '\n')+1:]
-	return c.node.Style == jsonx.Plain && c.spot.Object() != "" && !strings.ContainsAny(strings.TrimLeft(line, "- \t"), ":{")
+	return c.node.Style == jsonx.Plain && (c.spot.Object() != "" || c.spot.Map()) && !strings.ContainsAny(strings.TrimLeft(line, "- \t"), ":{")
 }
 
 // cursor finds the stand-in in a text that was read with it; nil = it is in none of its values.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"github.com/roux-engine/roux/internal/compile/form"
 )
 
 // A document is one version of a text in an editor. It never changes, so that requests can be answered while
@@ -19,6 +21,7 @@ type document struct {
 	file    string // the name of its file, as problems have it
 	version int
 	text    string
+	size    int   // of a text that is not kept, because it is too large; 0 = it is kept
 	starts  []int // byte offsets of the lines, as the protocol counts them
 	utf8    bool  // positions count bytes, not UTF-16 units
 	known   bool  // an earlier version was a recipe or a lens, so this one is meant to be one
@@ -31,6 +34,10 @@ type document struct {
 
 func newDocument(uri, file string, version int, text string, utf8 bool) *document {
 	d := &document{uri: uri, file: file, version: version, text: text, utf8: utf8, starts: []int{0}}
+	if len(text) > form.MaxBytes {
+		d.text, d.size = "", len(text)
+		return d
+	}
 	for i := 0; i < len(text); i++ {
 		switch {
 		case text[i] == '\n', text[i] == '\r' && (i+1 == len(text) || text[i+1] != '\n'):
@@ -91,10 +98,21 @@ func (d *document) rangeOf(from, to int) textRange {
 	return textRange{d.position(from), d.position(to)}
 }
 
-// changed returns the text after a change.
-func (d *document) changed(c contentChange) string {
+// changed returns the document after a change.
+func (d *document) changed(c contentChange, version int) *document {
+	is := newDocument(d.uri, d.file, version, d.after(c), d.utf8)
+	if c.Range != nil && d.size > 0 {
+		is.size = max(1, d.size+len(c.Text)) // about: what was replaced is not known
+	}
+	return is
+}
+
+func (d *document) after(c contentChange) string {
 	if c.Range == nil {
 		return c.Text
+	}
+	if d.size > 0 {
+		return ""
 	}
 	from, to := d.offset(c.Range.Start), d.offset(c.Range.End)
 	if to < from {

@@ -249,7 +249,7 @@ func (s *server) childText(d *document, name string, file bool) string {
 		return ""
 	}
 	of := r.recipes[0].r
-	out := fmt.Sprintf("**%s** recipe %s in %s", cmp.Or(of.Name, t.Name), of.Version, t.File)
+	out := fmt.Sprintf("**%s** recipe %s in %s", cmp.Or(of.Name, t.Name), cmp.Or(of.Version, "without a version"), t.File)
 	if of.Description != "" {
 		out += "\n\n" + of.Description
 	}

@@ -43,6 +43,8 @@ type occurrence struct {
 	from, to int  // in bytes
 	def      bool // it is named for the first time here: an id, an outputBinding
 	code     bool // it is in an expression or a template
+	// in is the text that has the expression; nil = none has it as it is.
+	in *jsonx.Node
 }
 
 // A recipeScope is one recipe of a text: the document, or one within it. Ids are its own.
@@ -332,21 +334,26 @@ func (c codeReader) code(at, src string, template bool) {
 			continue
 		}
 		u.at, u.start = u.at+lead, u.start+lead
-		c.x.coded(sym, c.at+at, u)
+		c.x.coded(sym, c.at+at, src, u)
 	}
 }
 
 // coded notes an occurrence in an expression.
-func (x *reading) coded(sym *symbol, pointer string, u use) {
+func (x *reading) coded(sym *symbol, pointer, src string, u use) {
+	n := x.tree.Find(x.src.Pointer(pointer))
+	if n != nil && n.Text == sym.name && src != sym.name {
+		x.plain(sym, x.src.Pos(pointer)) // the model has an expression where the text has an id, such as in an edge
+		return
+	}
 	from, to := span(x.d, x.src, x.src.PosIn(pointer, u.at, u.n))
 	if x.d.text[from:to] == sym.name {
-		x.add(occurrence{sym, from, to, false, true})
+		x.add(occurrence{sym: sym, from: from, to: to, code: true, in: n})
 		return
 	}
 	// The model has the reference in another way than the text has.
 	from, to = span(x.d, x.src, x.src.PosIn(pointer, u.start, u.all))
 	if at := wordIn(x.d.text[from:to], sym.name); at >= 0 && to-from <= u.all+len("steps['']") {
-		x.add(occurrence{sym, from + at, from + at + len(sym.name), false, true})
+		x.add(occurrence{sym: sym, from: from + at, to: from + at + len(sym.name), code: true, in: n})
 		return
 	}
 	x.plain(sym, x.src.Pos(pointer))
@@ -358,17 +365,17 @@ func (x *reading) name(sym *symbol, pointer string, def bool) {
 	from, to := span(x.d, x.src, pos)
 	switch text := x.d.text[from:to]; {
 	case text == sym.name:
-		x.add(occurrence{sym, from, to, def, false})
+		x.add(occurrence{sym: sym, from: from, to: to, def: def})
 		return
 	case strings.Trim(text, `"'`) == sym.name:
 		at := from + strings.Index(text, sym.name)
-		x.add(occurrence{sym, at, at + len(sym.name), def, false})
+		x.add(occurrence{sym: sym, from: at, to: at + len(sym.name), def: def})
 		return
 	}
 	from, to = span(x.d, x.src, x.src.KeyPos(pointer))
 	if strings.Trim(x.d.text[from:to], `"'`) == sym.name {
 		at := from + strings.Index(x.d.text[from:to], sym.name)
-		x.add(occurrence{sym, at, at + len(sym.name), def, false})
+		x.add(occurrence{sym: sym, from: at, to: at + len(sym.name), def: def})
 		return
 	}
 	x.lost[sym] = true
@@ -379,7 +386,7 @@ func (x *reading) plain(sym *symbol, pos fault.Pos) {
 	from, to := span(x.d, x.src, pos)
 	if text := x.d.text[from:to]; strings.Trim(text, `"'`) == sym.name {
 		at := from + strings.Index(text, sym.name)
-		x.add(occurrence{sym, at, at + len(sym.name), false, false})
+		x.add(occurrence{sym: sym, from: at, to: at + len(sym.name)})
 		return
 	}
 	x.lost[sym] = true

@@ -115,8 +115,8 @@ func (s *server) rename(d *document, p *documentParams) (any, error) {
 	}
 	x := s.reading(d)
 	var changes []change
-	for _, whole := range []bool{false, true} { // a step may need steps before its id, because something else has its name
-		changes = x.changes(sym, name, whole)
+	for _, way := range []spelling{{}, {whole: true}, {quoted: true}, {whole: true, quoted: true}} {
+		changes = x.changes(sym, name, way)
 		after := newDocument(d.uri, d.file, d.version, applied(d.text, changes), d.utf8)
 		after.known = true
 		if err = s.sameNames(x, after, sym, name, changes); err == nil {
@@ -133,11 +133,17 @@ func (s *server) rename(d *document, p *documentParams) (any, error) {
 	return workspaceEdit{map[string][]textEdit{d.uri: edits}}, nil
 }
 
+// A spelling is how names are written where one word is not enough.
+type spelling struct {
+	whole  bool // a step that is named by its id alone gets steps before it, because something else has its name
+	quoted bool // a text without quotation marks gets them, because it would end at a bracket
+}
+
 // A change replaces a part of a text.
 type change struct {
 	from, to int
 	is       string
-	name     int // where the new name is in is
+	name     int // where the new name is in is; -1 = it is not
 }
 
 func applied(text string, changes []change) string {
@@ -150,35 +156,46 @@ func applied(text string, changes []change) string {
 	return b.String() + text[at:]
 }
 
-// changes returns how a text changes when a symbol gets another name. With whole, a step that is named by its
-// id alone gets steps before it.
-func (x *reading) changes(sym *symbol, name string, whole bool) (list []change) {
+// changes returns how a text changes when a symbol gets another name.
+func (x *reading) changes(sym *symbol, name string, way spelling) (list []change) {
+	wrapped := map[*jsonx.Node]bool{}
 	for _, o := range x.occurs {
 		if o.sym != sym {
 			continue
 		}
 		c := change{o.from, o.to, name, 0}
-		text := x.d.text
 		if sym.kind == aStep && o.code {
-			before := text[:o.from]
-			quote := x.quote(o.from)
-			switch {
-			case strings.HasSuffix(before, `'`) || strings.HasSuffix(before, `"`): // ['id']
-			case isName(name) || !isName(sym.name): // as it was: an id that is no name is one only where the dialect allows it
-				if whole && !strings.HasSuffix(before, ".") && !strings.HasSuffix(before, "?") {
-					c.is, c.name = "steps."+name, len("steps.")
-				}
-			case strings.HasSuffix(before, ".?"):
-				c.from, c.is, c.name = o.from-2, "[?"+quote+name+quote+"]", 2+len(quote)
-			case strings.HasSuffix(before, "."):
-				c.from, c.is, c.name = o.from-1, "["+quote+name+quote+"]", 1+len(quote)
-			default:
-				c.is, c.name = "steps["+quote+name+quote+"]", len("steps[")+len(quote)
-			}
+			c = x.coding(o, name, way.whole)
+		}
+		if n := o.in; way.quoted && n != nil && n.Style == jsonx.Plain && strings.Contains(c.is, "[") && !wrapped[n] && !strings.ContainsAny(n.Text, "\"\\") {
+			wrapped[n] = true
+			from, to := span(x.d, x.src, fault.Pos{Line: int(n.Pos.Line), Col: int(n.Pos.Col), Len: int(n.Pos.Len)})
+			list = append(list, change{from, from, `"`, -1}, change{to, to, `"`, -1})
 		}
 		list = append(list, c)
 	}
+	slices.SortStableFunc(list, func(a, b change) int { return cmp.Compare(a.from, b.from) })
 	return list
+}
+
+// coding returns how an occurrence in an expression changes. An id that is no name is an index.
+func (x *reading) coding(o occurrence, name string, whole bool) change {
+	before, quote := x.d.text[:o.from], x.quote(o.from)
+	indexed := "[" + quote + name + quote + "]"
+	switch {
+	case strings.HasSuffix(before, `'`) || strings.HasSuffix(before, `"`): // it is one
+	case isName(name) || !isName(o.sym.name): // where an id that is no name stands for itself, another one does, too
+		if whole && !strings.HasSuffix(before, ".") && !strings.HasSuffix(before, "?") {
+			return change{o.from, o.to, "steps." + name, len("steps.")}
+		}
+	case strings.HasSuffix(before, ".?"):
+		return change{o.from - 2, o.to, "[?" + indexed[1:], 2 + len(quote)}
+	case strings.HasSuffix(before, "."):
+		return change{o.from - 1, o.to, indexed, 1 + len(quote)}
+	default:
+		return change{o.from, o.to, "steps" + indexed, len("steps[") + len(quote)}
+	}
+	return change{o.from, o.to, name, 0}
 }
 
 // quote returns the quotation mark that a text in an expression has here: not the one around the expression.
@@ -197,21 +214,25 @@ func (s *server) sameNames(x *reading, after *document, sym *symbol, name string
 	if len(x.occurs) != len(y.occurs) || len(x.recipes) != len(y.recipes) {
 		return failed(codeRequestFailed, "with the name %q the text would mean something else; choose another one", name)
 	}
-	to := map[*symbol]*symbol{}
+	to, from := map[*symbol]*symbol{}, map[*symbol]*symbol{}
 	shift, next := 0, 0
 	for i := range x.occurs {
 		was, is := &x.occurs[i], &y.occurs[i]
-		from := was.from + shift
-		if was.sym == sym && next < len(changes) {
+		place := -1
+		for ; next < len(changes) && changes[next].from <= was.from; next++ {
 			c := changes[next]
-			from = c.from + shift + c.name
+			if c.name >= 0 {
+				place = c.from + shift + c.name
+			}
 			shift += len(c.is) - (c.to - c.from)
-			next++
 		}
-		if to[was.sym] == nil {
-			to[was.sym] = is.sym
+		if was.sym != sym {
+			place = was.from + shift
 		}
-		if to[was.sym] != is.sym || is.from != from || is.sym.kind != was.sym.kind {
+		if to[was.sym] == nil && from[is.sym] == nil {
+			to[was.sym], from[is.sym] = is.sym, was.sym
+		}
+		if to[was.sym] != is.sym || from[is.sym] != was.sym || is.from != place || is.sym.kind != was.sym.kind {
 			return failed(codeRequestFailed, "with the name %q, line %d would mean something else; choose another one", name, x.d.position(was.from).Line+1)
 		}
 	}

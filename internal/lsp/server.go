@@ -36,6 +36,8 @@ type Config struct {
 const (
 	// maxDocuments is how many documents may be open at once.
 	maxDocuments = 1000
+	// maxText is how many bytes the documents that are open may have together.
+	maxText = 256 << 20
 	// maxRequests is how many requests are answered at the same time; more wait.
 	maxRequests = 4
 )
@@ -182,7 +184,13 @@ func (s *server) take(ctx context.Context, msg *message) {
 		return
 	}
 	// The documents are those of now: a later change does not reach this request.
-	handle := s.handler(msg)
+	var handle func() (any, error)
+	if err := guarded(func() error {
+		handle = s.handler(msg)
+		return nil
+	}); err != nil {
+		handle = func() (any, error) { return nil, err }
+	}
 	s.requests.Go(func() {
 		defer func() {
 			s.mu.Lock()
@@ -287,6 +295,9 @@ func (s *server) handler(msg *message) func() (any, error) {
 	if d == nil {
 		return refuse(failed(codeParams, "%.200q is not open", p.TextDocument.URI))
 	}
+	if d.size > 0 {
+		return refuse(failed(codeRequestFailed, "%s", d.tooLarge()))
+	}
 	if d.is(s.cfg.Ignore) == foreign {
 		return func() (any, error) { return nil, nil }
 	}
@@ -340,9 +351,7 @@ func (s *server) open(p *documentParams) error {
 		return fmt.Errorf("%d documents are open; close one before %.200q", len(s.docs), uri)
 	}
 	d := newDocument(uri, fileOf(uri, s.cfg.Dir), p.TextDocument.Version, p.TextDocument.Text, s.utf8)
-	s.docs[uri] = d
-	s.check(uri)
-	return tooLarge(d)
+	return s.keep(d)
 }
 
 func (s *server) change(p *documentParams) error {
@@ -354,23 +363,40 @@ func (s *server) change(p *documentParams) error {
 	}
 	known := d.is(s.cfg.Ignore) != foreign
 	for _, c := range p.ContentChanges {
-		d = newDocument(d.uri, d.file, p.TextDocument.Version, d.changed(c), s.utf8)
-		if len(d.text) > maxMessage {
-			break // it is told below, and what follows counts on this change
-		}
+		d = d.changed(c, p.TextDocument.Version)
 	}
-	d.known, d.version = known, p.TextDocument.Version
-	s.docs[d.uri] = d
-	s.check(d.uri)
-	return tooLarge(d)
+	if len(p.ContentChanges) == 0 {
+		d = d.changed(contentChange{Text: d.text}, p.TextDocument.Version)
+	}
+	d.known = known
+	return s.keep(d)
 }
 
-// tooLarge is the error of a document that is larger than a recipe may be. Its problems say it, too.
-func tooLarge(d *document) error {
-	if len(d.text) <= form.MaxBytes {
-		return nil
+// keep replaces a version of a document, and has it checked. s.mu is held.
+func (s *server) keep(d *document) error {
+	sum := len(d.text)
+	for uri, other := range s.docs {
+		if uri != d.uri {
+			sum += len(other.text)
+		}
 	}
-	return fmt.Errorf("%s has %d bytes; the limit of a recipe is %d", d.file, len(d.text), form.MaxBytes)
+	if sum > maxText {
+		d.text, d.size, d.starts = "", len(d.text), d.starts[:1]
+	}
+	s.docs[d.uri] = d
+	s.check(d.uri)
+	if d.size > 0 {
+		return errors.New(d.tooLarge())
+	}
+	return nil
+}
+
+// tooLarge says of a document that is not kept why.
+func (d *document) tooLarge() string {
+	if d.size > form.MaxBytes {
+		return fmt.Sprintf("%s has %d bytes, and the limit is %d: close it, and open it again when it is shorter", d.file, d.size, form.MaxBytes)
+	}
+	return fmt.Sprintf("the documents that are open have more than %d bytes together: close some, and open %s again", maxText, d.file)
 }
 
 func (s *server) close(uri string) {

@@ -55,8 +55,8 @@ func Tell(doc *jsonx.Node) (l *Dialect, ok bool) {
 	return l, by != nil || form.Unwrapped(doc) != doc
 }
 
-// marked matches a line that begins a field that only recipes have at their top.
-var marked = regexp.MustCompile(`(?m)^(?:\{?[ \t]{0,4}"|)(?:steps|nodes|edges|workflow|plan_definition|dialect)"?[ \t]*:`)
+// marked matches a field that only recipes have at their top: at the beginning of a line, or in braces.
+var marked = regexp.MustCompile(`(?m)(?:^|^\{(?s:.*)["{, \n])(?:steps|nodes|edges|workflow|plan_definition|dialect)["']?[ \t]*:`)
 
 // Seems reports whether a text that cannot be read seems to be a recipe.
 func Seems(src []byte) bool { return marked.Match(src) }
