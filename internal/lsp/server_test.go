@@ -261,50 +261,74 @@ func (spaces) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// FuzzServer feeds the server a document, a change and requests at a place in it: it must answer each request, and
-// what it offers must be in the document.
+// probed are texts at whose places the server is asked.
+var probed = []struct{ file, text string }{
+	{"a.yaml", twoSteps},
+	{"b.yaml", "nodes:\n  - {id: fetch-page, handler: word-count, config: {text: '{{ fetch-page.output }}'}}\n"},
+	{"c.flow.json", `{"nodes": [{"id": "a", "lens_id": "x"}], "edges": [{"source_node_id": "a", "target_node_id": "a"}]}`},
+	{"d.yaml", "steps: [{id: x, when: steps.x, fail: {message: \"{{ x | \"}}]\nlens: x\n"},
+	{"e.yaml", "plan_definition:\n  steps:\n    - id: x\n      loop: {over: input.é, as: p, steps: [{id: y, transform: {expression: >-\n p['a'] }}]}\r\n"},
+}
+
+// FuzzServer feeds the server a document, a change and requests at a place in it; see probe.
 func FuzzServer(f *testing.F) {
-	f.Add("a.yaml", twoSteps, uint16(40), "x", uint8(2))
-	f.Add("a.yaml", "nodes:\n  - {id: fetch-page, handler: word-count, config: {text: '{{ fetch-page.output }}'}}\n", uint16(20), "{", uint8(0))
-	f.Add("a.flow.json", `{"nodes": [{"id": "a", "lens_id": "x"}], "edges": [{"source_node_id": "a", "target_node_id": "a"}]}`, uint16(90), "\"", uint8(9))
-	f.Add("a.yaml", "steps: [{id: x, when: steps.x, fail: {message: \"{{ x | \"}}]\nlens: x\n", uint16(20), "é😀\r", uint8(0))
+	for _, p := range probed {
+		f.Add(p.file, p.text, uint16(40), "é😀\r", uint8(2))
+	}
 	cfg := config("/w")
 	f.Fuzz(func(t *testing.T, file, text string, place uint16, insert string, cut uint8) {
-		if len(text) > 10_000 || !utf8.ValidString(text) || !utf8.ValidString(insert) {
-			return
-		}
-		s := &server{cfg: cfg, refs: newRefCache()}
-		d := newDocument("file:///w/"+file, fileOf("file:///w/"+file, "/w"), 1, text, place%2 == 0)
-		d.known = true
-		p := d.position(int(place))
-		from, to := d.offset(p), min(d.offset(p)+int(cut), len(text))
-		d = d.changed(contentChange{Range: &textRange{d.position(from), d.position(to)}, Text: insert}, 2)
-		d.known = true
-		for i := 0; i <= len(d.text); i++ {
-			if i < len(d.text) && !utf8.RuneStart(d.text[i]) || strings.HasSuffix(d.text[:i], "\r") && strings.HasPrefix(d.text[i:], "\n") {
-				continue
-			}
-			if at := d.position(i); d.position(d.offset(at)) != at {
-				t.Fatalf("the position %v of byte %d is another one: %v", at, i, d.position(d.offset(at)))
-			}
-		}
-		params := &documentParams{Position: p, NewName: "renamed"}
-		params.Range = textRange{position{}, p}
-		for _, h := range []func(*document, *documentParams) (any, error){s.hover, s.complete, s.definition, s.references, s.prepareRename, s.symbols, s.format, s.codeActions} {
-			if _, err := h(d, params); err != nil && err.(*rpcError).Code == codeInternal {
-				t.Fatal(err)
-			}
-		}
-		x := s.reading(d)
-		for _, o := range x.occurs {
-			if d.text[o.from:o.to] != o.sym.name {
-				t.Fatalf("%q stands where %q should be", d.text[o.from:o.to], o.sym.name)
-			}
-		}
-		if _, err := s.rename(d, params); err != nil && err.(*rpcError).Code == codeInternal {
-			t.Fatal(err)
+		if len(text) <= 10_000 && utf8.ValidString(text) && utf8.ValidString(insert) {
+			probe(t, cfg, file, text, int(place), insert, int(cut))
 		}
 	})
+}
+
+// TestEveryPlace asks at every place of some texts, as they are and with a character too many or too few.
+func TestEveryPlace(t *testing.T) {
+	cfg := config("/w")
+	for _, p := range probed {
+		for place := 0; place <= len(p.text); place++ {
+			insert, cut := []string{"", "", "{", "'", ".", "\n"}[place%6], place%2
+			probe(t, cfg, p.file, p.text, place, insert, cut)
+			if t.Failed() {
+				t.Fatalf("at %d of %s", place, p.file)
+			}
+		}
+	}
+}
+
+// probe changes a document and asks at a place in it. Every request must be answered, without a panic, and what is
+// found must be in the document.
+func probe(t *testing.T, cfg Config, file, text string, place int, insert string, cut int) {
+	s := &server{cfg: cfg, refs: newRefCache()}
+	d := newDocument("file:///w/"+file, fileOf("file:///w/"+file, "/w"), 1, text, place%2 == 0)
+	p := d.position(place)
+	from := d.offset(p)
+	d = d.changed(contentChange{Range: &textRange{p, d.position(min(from+cut, len(text)))}, Text: insert}, 2)
+	d.known = true
+	for i := 0; i <= len(d.text); i++ {
+		if i < len(d.text) && !utf8.RuneStart(d.text[i]) || strings.HasSuffix(d.text[:i], "\r") && strings.HasPrefix(d.text[i:], "\n") {
+			continue
+		}
+		if at := d.position(i); d.position(d.offset(at)) != at {
+			t.Fatalf("the position %v of byte %d is another one: %v", at, i, d.position(d.offset(at)))
+		}
+	}
+	params := &documentParams{Position: p, NewName: "renamed", Range: textRange{position{}, p}}
+	for _, h := range []func(*document, *documentParams) (any, error){
+		s.hover, s.complete, s.definition, s.references, s.prepareRename, s.symbols, s.format, s.codeActions, s.rename,
+	} {
+		_, err := h(d, params)
+		var e *rpcError
+		if err != nil && (!errors.As(err, &e) || e.Code == codeInternal) {
+			t.Fatal(err)
+		}
+	}
+	for _, o := range s.reading(d).occurs {
+		if d.text[o.from:o.to] != o.sym.name {
+			t.Fatalf("%q stands where %q should be", d.text[o.from:o.to], o.sym.name)
+		}
+	}
 }
 
 // FuzzFrames reads streams of any bytes.
