@@ -51,9 +51,9 @@ func (s *server) complete(d *document, p *documentParams) (any, error) {
 		w.plain(c)
 	}
 	list := completionList{Items: w.list}
-	if list.IsIncomplete = len(w.list) > maxItems; list.IsIncomplete {
-		list.Items = w.list[:maxItems]
-	}
+	// With fewer letters there would be more items, so the editor asks again when a letter goes.
+	list.IsIncomplete = w.typed != "" || len(w.list) > maxItems
+	list.Items = list.Items[:min(len(list.Items), maxItems)]
 	if list.Items == nil {
 		list.Items = none.Items
 	}

@@ -3,10 +3,15 @@
 package lsp
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/plan"
 )
 
 // TestRename renames what is at the mark ^ and compares the whole text.
@@ -291,10 +296,10 @@ func TestEveryNameOfTheExamples(t *testing.T) {
 					continue
 				}
 				after := newDocument(d.uri, d.file, 2, apply(t, d.text, edit.(workspaceEdit).Changes[d.uri]), false)
-				was, _ := s.validate(d)
-				is, _ := s.validate(after)
-				if len(was) != len(is) {
-					t.Errorf("%s: %s to %s: %d problems became %d: %v", file, o.sym.name, name, len(was), len(is), is)
+				was, problems := edges(s, d)
+				is, now := edges(s, after)
+				if problems != now || !slices.Equal(was, is) {
+					t.Errorf("%s: %s to %s: %d problems became %d, and what steps wait for %v became %v", file, o.sym.name, name, problems, now, was, is)
 				}
 				renamed++
 			}
@@ -304,4 +309,22 @@ func TestEveryNameOfTheExamples(t *testing.T) {
 		t.Errorf("only %d names were changed", renamed)
 	}
 	t.Logf("%d changes of names in %d texts", renamed, len(files))
+}
+
+// edges returns what each step of a text waits for and how many names its expressions have, and the number of problems.
+func edges(s *server, d *document) (all []string, problems int) {
+	p, _, _, diags := compile.Source(d.file, []byte(d.text), s.cfg.Options(d.file))
+	if p != nil {
+		for i := range p.Steps {
+			st := &p.Steps[i]
+			names := len(st.ParamRef)
+			for _, e := range []*plan.Expr{st.When, st.Expr} {
+				if e != nil {
+					names += len(e.Vars)
+				}
+			}
+			all = append(all, fmt.Sprint(st.Preds, names))
+		}
+	}
+	return all, len(diags)
 }
