@@ -29,6 +29,8 @@ func TestDagPage(t *testing.T) {
 	runServed(t, freeAddress(t), servedPage{name: "dag", tools: []string{"curl"}, least: 12, first: rouxOnPath(t)})
 }
 
+func TestImportPage(t *testing.T) { runPage(t, "import") }
+
 func TestNestingPage(t *testing.T) { runPage(t, "nesting", "pdf-library.yaml", "receipts") }
 
 func TestSecretsPage(t *testing.T) {

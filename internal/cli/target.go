@@ -41,8 +41,8 @@ var overServer = map[string]string{
 	"keys": noMatter, "keys create": worksOver, "keys list": worksOver, "keys get": worksOver, "keys rotate": worksOver, "keys revoke": worksOver,
 	"webhooks": worksOver, "schedules": worksOver, "triggers": worksOver, "approvals": worksOver, "jobs": worksOver, "cache": worksOver, "listen": worksOver, "top": worksOver, "apply": worksOver, "recipes": worksOver, "lenses": worksOver,
 	"secrets": noMatter, "secrets set": worksOver, "secrets list": worksOver, "secrets delete": worksOver, "secrets rotate": onlyHere,
-	"resume": onlyHere, "serve": onlyHere, "dev": onlyHere, "import": onlyHere, "backup": onlyHere, "restore": onlyHere, "doctor": onlyHere, "demo": onlyHere, "sim": onlyHere,
-	"": noMatter, "init": noMatter, "validate": noMatter, "lint": worksOver, "refactor": noMatter, "fmt": noMatter, "convert": noMatter, "schema": noMatter, "lsp": noMatter, "actions": noMatter, "config": noMatter, "version": noMatter,
+	"resume": onlyHere, "serve": onlyHere, "dev": onlyHere, "backup": onlyHere, "restore": onlyHere, "doctor": onlyHere, "demo": onlyHere, "sim": onlyHere,
+	"": noMatter, "init": noMatter, "validate": noMatter, "lint": worksOver, "refactor": noMatter, "fmt": noMatter, "convert": noMatter, "import": noMatter /* a bundle: onlyHere */, "schema": noMatter, "lsp": noMatter, "actions": noMatter, "config": noMatter, "version": noMatter,
 	"emulate": noMatter, "providers": noMatter, "trigger-webhook": worksOver, "worker": worksOver, "worker conform": noMatter, "help": noMatter, "completion": noMatter, "__complete": worksOver, "__completeNoDesc": worksOver, "profiles": noMatter,
 }
 
@@ -59,8 +59,10 @@ func serverUse(cmd *cobra.Command) string {
 
 // aim finds out which server a command is to use, and refuses one that it cannot use: it would
 // work on the data directory without a word.
-func (a *app) aim(cmd *cobra.Command) error {
-	use := serverUse(cmd)
+func (a *app) aim(cmd *cobra.Command) error { return a.aimAs(cmd, serverUse(cmd)) }
+
+// aimAs is aim for a command that treats a server as use says, where that depends on its arguments.
+func (a *app) aimAs(cmd *cobra.Command, use string) error {
 	if use == noMatter {
 		return nil
 	}

@@ -253,6 +253,3 @@ func message(s string) string {
 	}
 	return "{{ " + strings.ReplaceAll(strings.ReplaceAll(quote(s), "{", `\u007b`), "}", `\u007d`) + " }}"
 }
-
-// loose2 is loose for the start of a fold, whose type must not be known either.
-func (c cel) loose2() string { return "dyn(" + c.src + ")" }

@@ -97,6 +97,9 @@ func Import(file string, src []byte, opt Options) (*Result, error) {
 	}
 	tree, d := form.Read(strings.TrimSuffix(file, ".json"), src, form.Options{MaxBytes: opt.MaxBytes})
 	if problems := d.Diagnostics(); len(problems) > 0 || tree == nil {
+		for i := range problems {
+			problems[i].Pos.File = file
+		}
 		return nil, fault.Invalid(fault.RecipeInvalid, problems)
 	}
 	f, err := formatOf(file, tree, opt.From)
@@ -108,6 +111,9 @@ func Import(file string, src []byte, opt Options) (*Result, error) {
 	res := &Result{Format: f.Name, Name: im.name, Notes: []Note{}, Actions: []Action{}}
 	var r *recipe.Recipe
 	if f.read == nil {
+		for _, c := range tree.Children {
+			im.src.mark(c, Refused)
+		}
 		top.get(f.refuse).refuse("this is a definition of %s, which this program does not read: want %s", f.Title, strings.Join(Names(), ", "))
 	} else if r = f.read(im, top); r != nil {
 		res.Name = r.Name
@@ -157,6 +163,9 @@ func formatOf(file string, tree *jsonx.Node, from string) (*Format, error) {
 		if !slices.ContainsFunc(f.marks, func(m string) bool { return tree.Child(m) == nil }) {
 			return f, nil
 		}
+	}
+	if tree.Child("steps") != nil || tree.Child("nodes") != nil {
+		return nil, fault.New(fault.RecipeInvalid, "%s has the form of a recipe of Roux: there is nothing to import", file)
 	}
 	return nil, fault.New(fault.RecipeInvalid, "%s: its names do not tell what language it is in; say --from with %s", file, strings.Join(Names(), ", "))
 }
@@ -241,7 +250,11 @@ func withoutComments(src []byte) []byte {
 	return out
 }
 
-// say is the text of a note for people.
+// String is the note for people.
 func (n Note) String() string {
-	return fmt.Sprintf("%d:%d: %s: %s", n.Line, n.Col, n.Kind, n.Msg)
+	at := ""
+	if n.Pointer != "" {
+		at = " " + short(n.Pointer)
+	}
+	return fmt.Sprintf("%d:%d: %s%s: %s", n.Line, n.Col, n.Kind, at, n.Msg)
 }

@@ -89,9 +89,14 @@ func (d *serverless) schema(s value) []byte {
 		f.refuse("schemas are JSON Schemas")
 	}
 	s.get("resource").refuse("a schema elsewhere is not supported: put it into the definition")
-	raw, err := jsonx.Marshal(s.get("document").literal0())
-	if err != nil || len(raw) == 0 || string(raw) == "null" {
+	doc := s.get("document")
+	s.rest("a schema")
+	if !doc.there() || !doc.object("a schema") {
 		return nil
+	}
+	raw, err := jsonx.Marshal(doc.literal())
+	if err != nil {
+		return nil // values of a tree can be marshalled
 	}
 	return raw
 }

@@ -303,7 +303,7 @@ func (t *dslTask) fold(list value, over cel, item, index string, e env) (*recipe
 		task := &dslTask{serverless: t.serverless, value: one, w: t.w}
 		in = in.with(t.template(one.get("set"), task.see(in)))
 	}
-	expr := fmt.Sprintf("cel.bind(%s, %s, lists.range(size(%s)).reduce(%s, %s, %s, dyn(%s)))", items, over.src, items, doc, at, e.doc.loose2(), in.doc.src)
+	expr := fmt.Sprintf("cel.bind(%s, %s, lists.range(size(%s)).reduce(%s, %s, dyn(%s), dyn(%s)))", items, over.src, items, doc, at, e.doc.src, in.doc.src)
 	if len(expr) > maxExpression {
 		list.refuse("the for would be an expression of more than %d characters", maxExpression)
 		return nil, false

@@ -104,12 +104,16 @@ func (s *source) mark(n *jsonx.Node, k Kind) {
 // finish refuses what nothing has looked at, and counts the names.
 func (s *source) finish() Keys {
 	var k Keys
+	why := "%q is not supported here"
+	if s.refused() {
+		why = "%q was not looked at, because of what else is refused"
+	}
 	var walk func(n *jsonx.Node)
 	walk = func(n *jsonx.Node) {
 		for _, c := range n.Children {
 			if n.Kind == jsonx.Object {
 				if s.state[c] == "" {
-					s.note(Refused, c, fmt.Sprintf("%q is not supported here", short(c.Key)))
+					s.note(Refused, c, fmt.Sprintf(why, short(c.Key)))
 					s.mark(c, Refused)
 				}
 				k.All++
@@ -338,12 +342,4 @@ func short(text string) string {
 		return string([]rune(text)[:most]) + "…"
 	}
 	return text
-}
-
-// literal0 is literal for a value that may be missing.
-func (v value) literal0() any {
-	if v.n == nil {
-		return nil
-	}
-	return v.literal()
 }
