@@ -64,7 +64,7 @@ func (a *asl) machine(w *writer, m value, e env) ([]*recipe.Step, env, bool) {
 	}
 	names := map[string]bool{}
 	for _, s := range states.items() {
-		names[s.key()] = true
+		names[s.key()] = s.object("a state")
 	}
 	if !names[first] {
 		start.refuse("no state has the name %q", short(first))
@@ -72,7 +72,7 @@ func (a *asl) machine(w *writer, m value, e env) ([]*recipe.Step, env, bool) {
 	}
 	f := newFlow(w, first)
 	for _, s := range states.items() {
-		if s.object("a state") {
+		if names[s.key()] {
 			f.add(a.vertex(w, s, names))
 		}
 	}

@@ -169,6 +169,9 @@ func (f *flow) meet(a, b string) string {
 func (f *flow) emit(from, until string, e env) (list []*recipe.Step, out env, ok bool) {
 	for from != until && from != end {
 		v := f.byName[from]
+		if v == nil { // it was refused
+			return list, e, false
+		}
 		steps, after := v.run(e)
 		list, e = append(list, steps...), after
 		if !f.w.fits(v.at, len(steps)) || len(v.exits) == 0 {
