@@ -154,13 +154,17 @@ func (a *app) writeImported(list []*imported, f *importFlags) error {
 	if info, err := os.Stat(f.out); err == nil && info.IsDir() {
 		dir = true
 	}
+	if dir {
+		d, err := userfile.OpenDir(f.out) // which makes it if need be
+		if err != nil {
+			return err
+		}
+		d.Close()
+	}
 	taken := map[string]string{}
 	for _, d := range list {
 		path := f.out
 		if dir {
-			if err := os.MkdirAll(f.out, 0o755); err != nil {
-				return userfile.WriteError(f.out, err)
-			}
 			path = filepath.Join(f.out, userfile.SafeName(d.Name, "imported")+".yaml")
 		}
 		if first, again := taken[path]; again {

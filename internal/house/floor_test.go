@@ -32,7 +32,7 @@ var floors = []struct {
 	{"1", []string{"internal/plan", "internal/expr", "internal/jsonschema", "internal/layout", "internal/ledger"}},
 	{"1", []string{"internal/catalogue"}},
 	{"2", []string{"internal/compile", "internal/compile/dag", "internal/compile/dialect", "internal/compile/dialecttest", "internal/compile/estimate", "internal/compile/expressions", "internal/compile/flow", "internal/compile/form", "internal/compile/memo", "internal/compile/lint", "internal/compile/pipeline", "internal/compile/recipe", "internal/compile/refactor", "internal/compile/repair", "internal/compile/sample", "internal/compile/uses", "internal/journal"}},
-	{"2, definitions of other systems", []string{"internal/importer"}},
+	{"2, definitions of other systems", []string{"internal/importer", "internal/importer/syntax"}},
 	{"3, what decides", []string{"internal/machine"}},
 	{"3, what readers see", []string{"internal/view"}},
 	{"3, what a service shows", []string{"internal/resource"}},

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/importer/syntax"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
@@ -76,7 +77,7 @@ func (im *importing) argo(top value) *recipe.Recipe {
 		spec.rest("a CronWorkflow")
 		spec = inner
 	default:
-		kind.refuse("the kind %q is not supported: want Workflow, WorkflowTemplate or CronWorkflow", short(kind.str()))
+		kind.refuse("the kind %q is not supported: want Workflow, WorkflowTemplate or CronWorkflow", syntax.Short(kind.str()))
 		return nil
 	}
 	top.get("status").drop("the state of an execution")
@@ -88,7 +89,7 @@ func (im *importing) argo(top value) *recipe.Recipe {
 	a.spec(spec, r)
 	for name, t := range a.templates {
 		if !a.used[name] {
-			t.drop("nothing calls the template %q", short(name))
+			t.drop("nothing calls the template %q", syntax.Short(name))
 		}
 	}
 	if a.deepest > 10 {
@@ -132,7 +133,7 @@ func (a *argo) spec(spec value, r *recipe.Recipe) {
 		c := atom("parameters", isMap).strict(name)
 		if v := p.get("value"); v.there() {
 			t, _ := v.scalar()
-			c = atom(atom("parameters", isMap).optional([]hop{{name: name}})+".orValue("+quote(t)+")", unknown)
+			c = atom(atom("parameters", isMap).optional([]syntax.Hop{{Name: name}})+".orValue("+quote(t)+")", unknown)
 		}
 		for _, n := range []string{"description", "enum"} {
 			p.get(n).drop("the description of a parameter")
@@ -203,7 +204,7 @@ func mentions(n *jsonx.Node, part string) bool {
 func (a *argo) template(at value, name string) value {
 	t, ok := a.templates[name]
 	if !ok {
-		at.refuse("no template has the name %q", short(name))
+		at.refuse("no template has the name %q", syntax.Short(name))
 		return value{s: at.s}
 	}
 	a.used[name] = true
@@ -226,7 +227,7 @@ func (a *argo) call(at value, id, name string, s *argoScope, args map[string]arg
 
 func (a *argo) callTemplate(at value, id string, t value, name string, s *argoScope, args map[string]argument) *recipe.Step {
 	if slices.Contains(a.calls, name) {
-		at.refuse("the template %q calls itself: a recipe that runs itself must be registered (roux help children)", short(name))
+		at.refuse("the template %q calls itself: a recipe that runs itself must be registered (roux help children)", syntax.Short(name))
 		return nil
 	}
 	if len(a.calls) >= maxCalls {
@@ -305,7 +306,7 @@ func (a *argo) inputs(t value, args map[string]argument) map[string]argument {
 		} else if text, ok := v.scalar(); ok {
 			params[name] = argument{cel: literal(text), fixed: &text}
 		} else {
-			p.refuse("the parameter %q has no value where the template is called", short(name))
+			p.refuse("the parameter %q has no value where the template is called", syntax.Short(name))
 		}
 	}
 	in.rest("inputs")
@@ -386,7 +387,7 @@ func (a *argo) duration(v value, s *argoScope) recipe.Duration {
 	case goDuration.MatchString(t):
 		return recipe.Duration(t)
 	}
-	v.refuse("%q is no duration", short(t))
+	v.refuse("%q is no duration", syntax.Short(t))
 	return ""
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/importer/syntax"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
@@ -52,7 +53,7 @@ func (a *argo) body(t value, name string, s *argoScope, r *recipe.Recipe) {
 	}
 	out.rest("outputs")
 	a.common(t)
-	t.mapped("template %q: %d steps", short(name), len(r.Steps))
+	t.mapped("template %q: %d steps", syntax.Short(name), len(r.Steps))
 }
 
 func (a *argo) retryEntry(t value) {
@@ -64,7 +65,7 @@ type dagTask struct {
 	value
 	name    string
 	parents []string
-	depends *boolExpr
+	depends *syntax.Condition
 	when    string
 	step    *recipe.Step
 }
@@ -171,7 +172,7 @@ func (a *argo) task(t *dagTask, s *argoScope) *recipe.Step {
 	} else {
 		ref := t.get("template")
 		if !ref.there() {
-			t.refuse("the step %q names no template", short(t.name))
+			t.refuse("the step %q names no template", syntax.Short(t.name))
 			return nil
 		}
 		step = a.call(ref, name, ref.str(), &inner, args)
@@ -266,7 +267,7 @@ func (a *argo) dag(d value, s *argoScope, r *recipe.Recipe) {
 		complex := a.depends(t)
 		if on := v.get("continueOn"); on.there() && a.continues(on) {
 			complex = true
-			t.mapped("continueOn: what depends on %q looks at how it ended", short(t.name))
+			t.mapped("continueOn: what depends on %q looks at how it ended", syntax.Short(t.name))
 		}
 		status = status || complex
 		tasks = append(tasks, t)
@@ -300,7 +301,7 @@ func (a *argo) ordered(tasks []*dagTask, byName map[string]*dagTask) (list []*da
 	visit = func(t *dagTask) bool {
 		switch state[t.name] {
 		case 1:
-			t.refuse("the task %q waits for itself", short(t.name))
+			t.refuse("the task %q waits for itself", syntax.Short(t.name))
 			return false
 		case 2:
 			return true
@@ -308,8 +309,8 @@ func (a *argo) ordered(tasks []*dagTask, byName map[string]*dagTask) (list []*da
 		state[t.name] = 1
 		for _, p := range t.parents {
 			if byName[p] == nil {
-				t.get("depends").refuse("no task has the name %q", short(p))
-				t.get("dependencies").refuse("no task has the name %q", short(p))
+				t.get("depends").refuse("no task has the name %q", syntax.Short(p))
+				t.get("dependencies").refuse("no task has the name %q", syntax.Short(p))
 				return false
 			}
 			if !visit(byName[p]) {
@@ -333,7 +334,7 @@ func (a *argo) depends(t *dagTask) (complex bool) {
 	if v := t.get("dependencies"); v.there() && v.list("dependencies") {
 		for _, n := range v.items() {
 			t.parents = append(t.parents, n.str())
-			t.depends = t.depends.and(&boolExpr{op: "atom", text: n.str()})
+			t.depends = t.depends.And(&syntax.Condition{Op: "atom", Text: n.str()})
 		}
 	}
 	v := t.get("depends")
@@ -341,18 +342,18 @@ func (a *argo) depends(t *dagTask) (complex bool) {
 	if !ok {
 		return false
 	}
-	e, err := parseBool(src, dependsAtom)
+	e, err := syntax.ParseCondition(src, syntax.DependsAtom)
 	if err != nil {
 		v.refuse("%v", err)
 		return false
 	}
-	t.depends = t.depends.and(e)
-	e.walk(func(x *boolExpr) {
-		if x.op != "atom" {
-			complex = complex || x.op != "&&"
+	t.depends = t.depends.And(e)
+	e.Walk(func(x *syntax.Condition) {
+		if x.Op != "atom" {
+			complex = complex || x.Op != "&&"
 			return
 		}
-		name, status, _ := strings.Cut(x.text, ".")
+		name, status, _ := strings.Cut(x.Text, ".")
 		complex = complex || status != "" && status != "Succeeded"
 		if !slices.Contains(t.parents, name) {
 			t.parents = append(t.parents, name)
@@ -371,7 +372,7 @@ func (a *argo) statuses(d value, tasks []*dagTask, byName map[string]*dagTask, s
 		own := t.step.When
 		cond := "true"
 		if t.depends != nil {
-			cond = t.depends.write(func(atom string) string { return statusOf(atom, byName, ready) })
+			cond = t.depends.Write(func(atom string) string { return statusOf(atom, byName, ready) })
 			t.step.When = cond
 			if own != "" {
 				t.step.When = "(" + cond + ") && (" + own + ")"
@@ -392,8 +393,8 @@ func (a *argo) statuses(d value, tasks []*dagTask, byName map[string]*dagTask, s
 			worst = append(worst, omitted+" && ("+failed[p]+")")
 		}
 		failed[t.name] = strings.Join(worst, " || ")
-		if len(failed[t.name])+len(t.step.When) > maxExpression {
-			d.refuse("what the tasks of this DAG depend on would be an expression of more than %d characters", maxExpression)
+		if len(failed[t.name])+len(t.step.When) > syntax.MaxExpression {
+			d.refuse("what the tasks of this DAG depend on would be an expression of more than %d characters", syntax.MaxExpression)
 			return
 		}
 	}
@@ -439,17 +440,17 @@ func (a *argo) when(v value, s *argoScope) string {
 	if !ok {
 		return "true"
 	}
-	e, err := parseBool(src, whenAtom)
+	e, err := syntax.ParseCondition(src, syntax.WhenAtom)
 	if err != nil {
 		v.refuse("%v", err)
 		return "true"
 	}
-	return e.write(func(atom string) string { return a.comparison(v, atom, s) })
+	return e.Write(func(atom string) string { return a.comparison(v, atom, s) })
 }
 
 // comparison translates one comparison of a when.
 func (a *argo) comparison(v value, atom string, s *argoScope) string {
-	left, op, right := cutComparison(atom)
+	left, op, right := syntax.CutComparison(atom)
 	l := a.operand(v, left, s)
 	if op == "" {
 		return "(" + l.src + ") == 'true'"

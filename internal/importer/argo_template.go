@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/importer/syntax"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
@@ -55,8 +56,8 @@ func (a *argo) reference(v value, ref string, s *argoScope) cel {
 		v.refuse("an expression in a placeholder ({{=…}}) is not supported")
 		return null
 	}
-	if len(ref) > maxExpression {
-		v.refuse("a placeholder has more than %d characters", maxExpression)
+	if len(ref) > syntax.MaxExpression {
+		v.refuse("a placeholder has more than %d characters", syntax.MaxExpression)
 		return null
 	}
 	head, tail, _ := strings.Cut(ref, ".")
@@ -82,7 +83,7 @@ func (a *argo) reference(v value, ref string, s *argoScope) cel {
 		}
 	case "pod", "retries", "node", "lastRetry", "cronworkflow":
 	}
-	v.refuse("{{%s}} has no value here", short(ref))
+	v.refuse("{{%s}} has no value here", syntax.Short(ref))
 	return null
 }
 
@@ -187,7 +188,7 @@ func (a *argo) leaf(t value, name string, s *argoScope) *recipe.Step {
 		for _, kind := range []string{"resource", "data", "plugin", "containerSet"} {
 			t.get(kind).refuse("a template of the kind %s is not supported", kind)
 		}
-		t.refuse("the template %q does nothing that is known: want container, script, http, suspend, steps or dag", short(name))
+		t.refuse("the template %q does nothing that is known: want container, script, http, suspend, steps or dag", syntax.Short(name))
 	}
 	out := t.get("outputs")
 	out.get("artifacts").refuse("artifacts are not supported: an action returns files by their hashes")
@@ -204,7 +205,7 @@ func (a *argo) leaf(t value, name string, s *argoScope) *recipe.Step {
 	}
 	a.common(t)
 	if step.Action != nil {
-		t.mapped("template %q: calls the action %s", short(name), step.Action.Name)
+		t.mapped("template %q: calls the action %s", syntax.Short(name), step.Action.Name)
 	}
 	return step
 }

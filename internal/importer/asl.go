@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/importer/syntax"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
@@ -49,7 +50,7 @@ func (a *asl) queryLanguage(v value) string {
 	case "JSONPath", "JSONata":
 		return q.str()
 	default:
-		q.refuse("the query language %q is not known", short(q.str()))
+		q.refuse("the query language %q is not known", syntax.Short(q.str()))
 		return a.language
 	}
 }
@@ -67,7 +68,7 @@ func (a *asl) machine(w *writer, m value, e env) ([]*recipe.Step, env, bool) {
 		names[s.key()] = s.object("a state")
 	}
 	if !names[first] {
-		start.refuse("no state has the name %q", short(first))
+		start.refuse("no state has the name %q", syntax.Short(first))
 		return nil, e, false
 	}
 	f := newFlow(w, first)
@@ -79,7 +80,7 @@ func (a *asl) machine(w *writer, m value, e env) ([]*recipe.Step, env, bool) {
 	for _, v := range f.list {
 		for _, x := range f.byName[v].exits {
 			if x.to != end && !names[x.to] {
-				x.at.refuse("no state has the name %q", short(x.to))
+				x.at.refuse("no state has the name %q", syntax.Short(x.to))
 				return nil, e, false
 			}
 		}
@@ -87,7 +88,7 @@ func (a *asl) machine(w *writer, m value, e env) ([]*recipe.Step, env, bool) {
 	steps, out, alive := f.steps(e)
 	for _, name := range f.list {
 		if f.state[name] == 0 {
-			f.byName[name].at.drop("no state leads to the state %q", short(name))
+			f.byName[name].at.drop("no state leads to the state %q", syntax.Short(name))
 		}
 	}
 	return steps, out, alive
@@ -129,9 +130,9 @@ func (a *asl) vertex(w *writer, v value, names map[string]bool) *vertex {
 		vx.exits = s.exits()
 	default:
 		if typ != "" {
-			kind.refuse("the state type %q is not known", short(typ))
+			kind.refuse("the state type %q is not known", syntax.Short(typ))
 		} else {
-			v.refuse("the state %q has no Type", short(v.key()))
+			v.refuse("the state %q has no Type", syntax.Short(v.key()))
 		}
 		vx.run = func(e env) ([]*recipe.Step, env) { return nil, e }
 	}
@@ -159,7 +160,7 @@ func (s *state) run(typ string, e env) ([]*recipe.Step, env) {
 		return s.mapState(e)
 	}
 	t := s.w.transform(s.key(), e.doc)
-	s.mapped("%s %q: step %s computes its output", typ, short(s.key()), t.ID)
+	s.mapped("%s %q: step %s computes its output", typ, syntax.Short(s.key()), t.ID)
 	return []*recipe.Step{t}, e.with(output(t.ID))
 }
 
@@ -252,29 +253,29 @@ func (s *state) placed(before env, at value, result cel) env {
 	case at.is(jsonx.Null):
 		return before
 	}
-	p, err := parsePath(at.str())
-	if err != nil || p.root != "$" {
+	p, err := syntax.ParsePath(at.str())
+	if err != nil || p.Root != "$" {
 		at.refuse("this ResultPath cannot be translated: want a path such as $.result")
 		return before
 	}
-	if len(p.path) == 0 {
+	if len(p.Steps) == 0 {
 		return before.with(result)
 	}
-	for _, h := range p.path {
-		if h.list {
-			at.refuse("a ResultPath into a list (%s) is not supported", short(at.str()))
+	for _, h := range p.Steps {
+		if h.List {
+			at.refuse("a ResultPath into a list (%s) is not supported", syntax.Short(at.str()))
 			return before
 		}
 	}
-	return before.with(putAt(before.doc, p.path, result))
+	return before.with(putAt(before.doc, p.Steps, result))
 }
 
 // putAt returns doc with another value at a path.
-func putAt(doc cel, path []hop, v cel) cel {
+func putAt(doc cel, path []syntax.Hop, v cel) cel {
 	if len(path) > 1 {
 		v = putAt(atom(doc.optional(path[:1])+".orValue({})", isMap), path[1:], v)
 	}
-	return call(isMap, "%s.merge({%s: %s})", doc.loose(), quote(path[0].name), v.src)
+	return call(isMap, "%s.merge({%s: %s})", doc.loose(), quote(path[0].Name), v.src)
 }
 
 // pathOf returns the value that a path names.
@@ -329,7 +330,7 @@ func (s *state) fail(e env) []*recipe.Step {
 	}
 	s.get("ErrorPath").refuse("ErrorPath is not supported: the code of a fail step is fixed; use Error")
 	step := &recipe.Step{ID: s.w.id(s.key()), Fail: f}
-	s.mapped("Fail %q: step %s", short(s.key()), step.ID)
+	s.mapped("Fail %q: step %s", syntax.Short(s.key()), step.ID)
 	return []*recipe.Step{step}
 }
 
@@ -347,7 +348,7 @@ func code(v value) string {
 		c = "E" + c[:min(len(c), 63)]
 	}
 	if c != name {
-		v.changed("the error %q has the code %s", short(name), c)
+		v.changed("the error %q has the code %s", syntax.Short(name), c)
 	}
 	return c
 }
@@ -373,10 +374,10 @@ func (s *state) wait(e env) ([]*recipe.Step, env) {
 	case s.has("TimestampPath"):
 		w.Until = s.pathOf(s.get("TimestampPath"), in).src
 	default:
-		s.refuse("the Wait %q says neither Seconds nor Timestamp", short(s.key()))
+		s.refuse("the Wait %q says neither Seconds nor Timestamp", syntax.Short(s.key()))
 	}
 	step := &recipe.Step{ID: s.w.id(s.key()), Wait: w}
-	s.mapped("Wait %q: step %s", short(s.key()), step.ID)
+	s.mapped("Wait %q: step %s", syntax.Short(s.key()), step.ID)
 	if s.jsonata {
 		return []*recipe.Step{step}, s.pass(e)
 	}
@@ -408,7 +409,7 @@ func (s *state) exits() []exit {
 		}
 	case last.is(jsonx.Bool) && last.n.Bool:
 	default:
-		s.refuse("the state %q needs Next or End: true", short(s.key()))
+		s.refuse("the state %q needs Next or End: true", syntax.Short(s.key()))
 	}
 	catch := s.peek("Catch")
 	if !catch.there() {

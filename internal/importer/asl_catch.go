@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/importer/syntax"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
@@ -168,7 +169,7 @@ func (s *state) retrier(r value) *recipe.RetryPolicy {
 		one := 1.0
 		pol.Jitter = &one
 	default:
-		j.refuse("the jitter strategy %q is not known", short(j.str()))
+		j.refuse("the jitter strategy %q is not known", syntax.Short(j.str()))
 	}
 	r.rest("a retrier")
 	return pol

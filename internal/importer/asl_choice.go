@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/importer/syntax"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
@@ -15,7 +16,7 @@ import (
 func (s *state) choices() (exits []exit) {
 	list := s.get("Choices")
 	if !list.list("Choices") {
-		s.refuse("the Choice %q needs Choices", short(s.key()))
+		s.refuse("the Choice %q needs Choices", syntax.Short(s.key()))
 		return nil
 	}
 	for _, c := range list.items() {
@@ -45,7 +46,7 @@ func (s *state) choices() (exits []exit) {
 		}
 		exits = append(exits, x)
 	}
-	s.mapped("Choice %q: a condition", short(s.key()))
+	s.mapped("Choice %q: a condition", syntax.Short(s.key()))
 	if d := s.get("Default"); d.there() {
 		return append(exits, exit{to: d.str(), at: d})
 	}
@@ -56,8 +57,8 @@ func (s *state) choices() (exits []exit) {
 
 // rule returns the condition of a choice.
 func (s *state) rule(c value, e env, top bool, depth int) string {
-	if depth > maxNesting {
-		c.refuse("choices nest more than %d deep", maxNesting)
+	if depth > syntax.MaxNesting {
+		c.refuse("choices nest more than %d deep", syntax.MaxNesting)
 		return "true"
 	}
 	if !c.object("a choice") {
@@ -111,7 +112,7 @@ func (s *state) comparison(c value, e env) string {
 		c.refuse("a choice needs Variable and a comparison")
 		return "true"
 	}
-	p, err := parsePath(src)
+	p, err := syntax.ParsePath(src)
 	if err != nil {
 		v.refuse("%v", err)
 		return "true"
@@ -135,7 +136,7 @@ func (s *state) comparison(c value, e env) string {
 		}
 		m := comparisonName.FindStringSubmatch(f.Key)
 		if m == nil {
-			test.refuse("the comparison %s is not known", short(f.Key))
+			test.refuse("the comparison %s is not known", syntax.Short(f.Key))
 			return "true"
 		}
 		return s.compare(of, m, test, e)
@@ -156,20 +157,20 @@ func negated(test value, cond string) string {
 	return cond
 }
 
-func (s *state) present(v value, p jsonPath, test value, e env) string {
+func (s *state) present(v value, p syntax.JSONPath, test value, e env) string {
 	base := e.doc
 	switch {
-	case p.root == "$" && e.lost == "":
-	case p.root != "$$" && e.vars[p.root].src != "":
-		base = e.vars[p.root]
+	case p.Root == "$" && e.lost == "":
+	case p.Root != "$$" && e.vars[p.Root].src != "":
+		base = e.vars[p.Root]
 	default:
-		v.refuse("whether %s is present cannot be told here", short(v.str()))
+		v.refuse("whether %s is present cannot be told here", syntax.Short(v.str()))
 		return "true"
 	}
-	if len(p.path) == 0 {
+	if len(p.Steps) == 0 {
 		return negated(test, "true")
 	}
-	return negated(test, base.optional(p.path)+".hasValue()")
+	return negated(test, base.optional(p.Steps)+".hasValue()")
 }
 
 // compare returns the condition of a comparison. It is false for a value of another type, as in the States Language.
@@ -183,7 +184,7 @@ func (s *state) compare(of cel, m []string, test value, e env) string {
 	}
 	if m[2] == "Matches" {
 		if kind != "String" || m[3] != "" {
-			test.refuse("the comparison %s is not known", short(test.key()))
+			test.refuse("the comparison %s is not known", syntax.Short(test.key()))
 			return "true"
 		}
 		return fmt.Sprintf("type(%s) == string && string(%s).matches(%s)", of.src, of.src, quote(globPattern(test.str())))
@@ -194,7 +195,7 @@ func (s *state) compare(of cel, m []string, test value, e env) string {
 		}
 	}
 	if m[3] == "" && with.shape != map[string]shape{"String": isText, "Numeric": isNumber, "Boolean": isBool, "Timestamp": isText}[kind] {
-		test.refuse("%s compares with a value of another type", short(test.key()))
+		test.refuse("%s compares with a value of another type", syntax.Short(test.key()))
 		return "true"
 	}
 	right := with.in()

@@ -2,25 +2,27 @@
 
 package importer
 
+import "github.com/roux-engine/roux/internal/importer/syntax"
+
 // jsonataExpr translates an expression of JSONata, which sees the document as $states.input.
 func (s *state) jsonataExpr(src string, e env) (cel, error) {
-	t := &translator{g: jsonataGrammar}
+	t := &translator{g: syntax.JSONata}
 	t.root = func() (cel, error) {
-		return cel{}, cannot("a path that does not begin with $states or a variable has no value")
+		return cel{}, syntax.Cannot("a path that does not begin with $states or a variable has no value")
 	}
 	t.lookup = func(name string) (cel, error) {
 		switch {
 		case name == "states":
-			return cel{}, cannot("$states needs a field: input, result, errorOutput or context")
+			return cel{}, syntax.Cannot("$states needs a field: input, result, errorOutput or context")
 		case name == "":
-			return cel{}, cannot("$ has no value in a state")
+			return cel{}, syntax.Cannot("$ has no value in a state")
 		}
 		if v, ok := e.vars["$"+name]; ok {
 			return v, nil
 		}
-		return cel{}, cannot("the variable $%s is not assigned on every way here", short(name))
+		return cel{}, syntax.Cannot("the variable $%s is not assigned on every way here", syntax.Short(name))
 	}
-	parsed, err := parseExpr(t.g, src)
+	parsed, err := syntax.Parse(t.g, src)
 	if err != nil {
 		return atom("null", isNull), err
 	}
@@ -28,8 +30,8 @@ func (s *state) jsonataExpr(src string, e env) (cel, error) {
 		return atom("null", isNull), err
 	}
 	c, err := t.expr(parsed)
-	if err == nil && len(c.src) > maxExpression {
-		err = cannot("the expression would have more than %d characters in CEL", maxExpression)
+	if err == nil && len(c.src) > syntax.MaxExpression {
+		err = syntax.Cannot("the expression would have more than %d characters in CEL", syntax.MaxExpression)
 	}
 	if err != nil {
 		return atom("null", isNull), err
@@ -41,52 +43,52 @@ func (s *state) jsonataExpr(src string, e env) (cel, error) {
 type known struct{ cel }
 
 // states replaces what an expression reads of $states.
-func (s *state) states(x *expr, e env) (*expr, error) {
+func (s *state) states(x *syntax.Expr, e env) (*syntax.Expr, error) {
 	out := *x
-	out.args = make([]*expr, len(x.args))
-	for i, a := range x.args {
-		if x.op == "field" && a.op == "var" && a.name == "states" {
+	out.Args = make([]*syntax.Expr, len(x.Args))
+	for i, a := range x.Args {
+		if x.Op == "field" && a.Op == "var" && a.Name == "states" {
 			return s.statesField(x, e)
 		}
-		if x.op == "field" && (x.name != "") {
+		if x.Op == "field" && (x.Name != "") {
 			if c, is, err := s.contextPath(x); is {
 				return c, err
 			}
 		}
 		var err error
-		if out.args[i], err = s.states(a, e); err != nil {
+		if out.Args[i], err = s.states(a, e); err != nil {
 			return nil, err
 		}
 	}
 	return &out, nil
 }
 
-func (s *state) statesField(x *expr, e env) (*expr, error) {
-	switch x.name {
+func (s *state) statesField(x *syntax.Expr, e env) (*syntax.Expr, error) {
+	switch x.Name {
 	case "input":
 		if e.lost != "" {
-			return nil, cannot("%s", e.lost)
+			return nil, syntax.Cannot("%s", e.lost)
 		}
-		return &expr{op: "known", v: known{e.doc}}, nil
+		return &syntax.Expr{Op: "known", Value: known{e.doc}}, nil
 	case "result", "errorOutput":
-		if c, ok := e.vars["states."+x.name]; ok {
-			return &expr{op: "known", v: known{c}}, nil
+		if c, ok := e.vars["states."+x.Name]; ok {
+			return &syntax.Expr{Op: "known", Value: known{c}}, nil
 		}
 	}
-	return nil, cannot("$states.%s has no value here", short(x.name))
+	return nil, syntax.Cannot("$states.%s has no value here", syntax.Short(x.Name))
 }
 
 // contextPath translates $states.context with the names behind it.
-func (s *state) contextPath(x *expr) (*expr, bool, error) {
-	var path []hop
+func (s *state) contextPath(x *syntax.Expr) (*syntax.Expr, bool, error) {
+	var path []syntax.Hop
 	at := x
-	for at.op == "field" && len(at.args) == 1 {
-		if at.name == "context" && at.args[0].op == "var" && at.args[0].name == "states" {
+	for at.Op == "field" && len(at.Args) == 1 {
+		if at.Name == "context" && at.Args[0].Op == "var" && at.Args[0].Name == "states" {
 			c, err := s.contextValue(path)
-			return &expr{op: "known", v: known{c}}, true, err
+			return &syntax.Expr{Op: "known", Value: known{c}}, true, err
 		}
-		path = append([]hop{{name: at.name}}, path...)
-		at = at.args[0]
+		path = append([]syntax.Hop{{Name: at.Name}}, path...)
+		at = at.Args[0]
 	}
 	return nil, false, nil
 }

@@ -5,6 +5,7 @@ package importer
 import (
 	"strings"
 
+	"github.com/roux-engine/roux/internal/importer/syntax"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
@@ -61,7 +62,7 @@ func (s *state) payload(v value, e env) cel {
 		for _, f := range v.items() {
 			name := s.fieldName(f)
 			if seen[name] {
-				f.refuse("the field %q is there twice, with .$ and without", short(name))
+				f.refuse("the field %q is there twice, with .$ and without", syntax.Short(name))
 			}
 			seen[name] = true
 			fields = append(fields, field{name, s.field(f, e)})
@@ -96,78 +97,75 @@ func (s *state) field(v value, e env) cel {
 
 // reference translates a path or an intrinsic function.
 func (s *state) reference(src string, e env) (cel, error) {
-	r := &reader{text: src}
+	r := &syntax.Reader{Text: src}
 	c, err := s.operand(r, e, 0)
 	if err == nil {
-		if r.space(); !r.done() {
-			err = cannot("%q in %q is not supported: a path may have names and positions only", r.rest(), short(src))
+		if r.Space(); !r.Done() {
+			err = syntax.Cannot("%q in %q is not supported: a path may have names and positions only", r.Rest(), syntax.Short(src))
 		}
 	}
 	return c, err
 }
 
-// maxNesting bounds how deep expressions nest.
-const maxNesting = 64
-
-func (s *state) operand(r *reader, e env, depth int) (cel, error) {
-	if depth > maxNesting {
-		return cel{}, cannot("functions nest more than %d deep", maxNesting)
+func (s *state) operand(r *syntax.Reader, e env, depth int) (cel, error) {
+	if depth > syntax.MaxNesting {
+		return cel{}, syntax.Cannot("functions nest more than %d deep", syntax.MaxNesting)
 	}
-	r.space()
-	if r.done() {
-		return cel{}, cannot("an expression ends too early")
+	r.Space()
+	if r.Done() {
+		return cel{}, syntax.Cannot("an expression ends too early")
 	}
-	switch c := r.text[r.at]; {
+	switch c := r.Text[r.At]; {
 	case c == '$':
-		p, err := r.path()
+		p, err := r.Path()
 		if err != nil {
 			return cel{}, err
 		}
 		return s.resolve(p, e)
 	case c == '\'':
-		t, err := r.quoted()
+		t, err := r.Quoted()
 		return text(t), err
-	case strings.HasPrefix(r.text[r.at:], "States."):
+	case strings.HasPrefix(r.Text[r.At:], "States."):
 		return s.intrinsic(r, e, depth)
 	}
-	from := r.at
-	for r.at < len(r.text) && strings.IndexByte(" ,)", r.text[r.at]) < 0 {
-		r.at++
+	from := r.At
+	for r.At < len(r.Text) && strings.IndexByte(" ,)", r.Text[r.At]) < 0 {
+		r.At++
 	}
-	word := r.text[from:r.at]
+	word := r.Text[from:r.At]
 	n, problems := jsonx.Parse([]byte(word), jsonx.Limits{})
 	if len(problems) > 0 || n == nil || n.Kind == jsonx.Object || n.Kind == jsonx.Array {
-		return cel{}, cannot("%q is neither a path nor an intrinsic function", short(word))
+		return cel{}, syntax.Cannot("%q is neither a path nor an intrinsic function", syntax.Short(word))
 	}
 	return literal(n.Value()), nil
 }
 
 // resolve returns the value that a path names.
-func (s *state) resolve(p jsonPath, e env) (cel, error) {
-	switch p.root {
+func (s *state) resolve(p syntax.JSONPath, e env) (cel, error) {
+	switch p.Root {
 	case "$":
 		if e.lost != "" {
-			return cel{}, cannot("%s", e.lost)
+			return cel{}, syntax.Cannot("%s", e.lost)
 		}
-		return e.doc.follow(p.path), nil
+		return e.doc.follow(p.Steps), nil
 	case "$$":
-		return s.contextValue(p.path)
+		return s.contextValue(p.Steps)
 	}
-	v, ok := e.vars[p.root]
+	v, ok := e.vars[p.Root]
 	if !ok {
-		return cel{}, cannot("the variable %s is not assigned on every way here", p.root)
+		return cel{}, syntax.Cannot("the variable %s is not assigned on every way here", p.Root)
 	}
-	return v.follow(p.path), nil
+	return v.follow(p.Steps), nil
 }
 
 // contextValue returns a value of the context object.
-func (s *state) contextValue(path []hop) (cel, error) {
+func (s *state) contextValue(path []syntax.Hop) (cel, error) {
 	var names []string
 	for _, h := range path {
-		if h.list {
+		if h.List {
 			break
 		}
-		names = append(names, h.name)
+		names = append(names, h.Name)
 	}
 	rest := func(n int, c cel) (cel, error) { return c.follow(path[n:]), nil }
 	name := strings.Join(names, ".")
@@ -187,25 +185,25 @@ func (s *state) contextValue(path []hop) (cel, error) {
 	case name == "Map.Item.Index" && s.context.item != "":
 		return atom(s.context.index, isNumber), nil
 	}
-	return cel{}, cannot("the field %q of the context object is not available to a step", short(name))
+	return cel{}, syntax.Cannot("the field %q of the context object is not available to a step", syntax.Short(name))
 }
 
 // intrinsic translates a call of an intrinsic function.
-func (s *state) intrinsic(r *reader, e env, depth int) (cel, error) {
-	r.eat("States.")
-	name := r.name()
-	r.space()
-	if !r.eat("(") {
-		return cel{}, cannot("States.%s is called without arguments", short(name))
+func (s *state) intrinsic(r *syntax.Reader, e env, depth int) (cel, error) {
+	r.Eat("States.")
+	name := r.Name()
+	r.Space()
+	if !r.Eat("(") {
+		return cel{}, syntax.Cannot("States.%s is called without arguments", syntax.Short(name))
 	}
 	var args []cel
 	for {
-		r.space()
-		if r.eat(")") {
+		r.Space()
+		if r.Eat(")") {
 			break
 		}
-		if len(args) > 0 && !r.eat(",") {
-			return cel{}, cannot("the arguments of States.%s have no comma between them", short(name))
+		if len(args) > 0 && !r.Eat(",") {
+			return cel{}, syntax.Cannot("the arguments of States.%s have no comma between them", syntax.Short(name))
 		}
 		a, err := s.operand(r, e, depth+1)
 		if err != nil {
@@ -215,10 +213,10 @@ func (s *state) intrinsic(r *reader, e env, depth int) (cel, error) {
 	}
 	in, ok := intrinsics[name]
 	if !ok {
-		return cel{}, cannot("the intrinsic function States.%s has no equal in CEL", short(name))
+		return cel{}, syntax.Cannot("the intrinsic function States.%s has no equal in CEL", syntax.Short(name))
 	}
 	if in.args >= 0 && len(args) != in.args {
-		return cel{}, cannot("States.%s needs %d arguments and has %d", name, in.args, len(args))
+		return cel{}, syntax.Cannot("States.%s needs %d arguments and has %d", name, in.args, len(args))
 	}
 	return in.make(args)
 }
@@ -253,7 +251,7 @@ var intrinsics = map[string]intrinsicFunc{
 	}},
 	"JsonMerge": {3, func(a []cel) (cel, error) {
 		if a[2].src != "false" {
-			return cel{}, cannot("States.JsonMerge merges at the top level only")
+			return cel{}, syntax.Cannot("States.JsonMerge merges at the top level only")
 		}
 		return atom(a[0].in()+".merge("+a[1].src+")", isMap), nil
 	}},
@@ -263,12 +261,12 @@ var intrinsics = map[string]intrinsicFunc{
 // formatted joins the parts of a format and its values.
 func formatted(a []cel) (cel, error) {
 	if len(a) == 0 || a[0].shape != isText || !strings.HasPrefix(a[0].src, "'") {
-		return cel{}, cannot("States.Format needs a fixed text first")
+		return cel{}, syntax.Cannot("States.Format needs a fixed text first")
 	}
 	// The text was read as a literal, and is one again.
 	pieces := strings.Split(strings.TrimSuffix(strings.TrimPrefix(a[0].src, "'"), "'"), "{}")
 	if len(pieces) != len(a) {
-		return cel{}, cannot("States.Format has %d places and %d values", len(pieces)-1, len(a)-1)
+		return cel{}, syntax.Cannot("States.Format has %d places and %d values", len(pieces)-1, len(a)-1)
 	}
 	var parts []string
 	for i, p := range pieces {

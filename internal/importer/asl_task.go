@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/importer/syntax"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
@@ -60,7 +61,7 @@ func (s *state) parallel(e env) ([]*recipe.Step, env) {
 	steps, in := s.body(e)
 	list := s.get("Branches")
 	if !list.list("Branches") {
-		s.refuse("the Parallel %q needs Branches", short(s.key()))
+		s.refuse("the Parallel %q needs Branches", syntax.Short(s.key()))
 		return steps, e
 	}
 	step, result := s.again(in, func(w *writer, id string, in env) (*recipe.Step, cel) {
@@ -79,7 +80,7 @@ func (s *state) parallel(e env) ([]*recipe.Step, env) {
 		}
 		return &recipe.Step{ID: id, Parallel: p}, call(isList, "%s.branches.map(b, b.output)", output(id).src)
 	})
-	s.mapped("Parallel %q: step %s", short(s.key()), step.ID)
+	s.mapped("Parallel %q: step %s", syntax.Short(s.key()), step.ID)
 	return s.settle(steps, step, e, result)
 }
 
@@ -112,7 +113,7 @@ func (s *state) mapState(e env) ([]*recipe.Step, env) {
 		processor = s.get("Iterator")
 	}
 	if !processor.object("ItemProcessor") {
-		s.refuse("the Map %q needs ItemProcessor", short(s.key()))
+		s.refuse("the Map %q needs ItemProcessor", syntax.Short(s.key()))
 		return nil, e
 	}
 	config := processor.get("ProcessorConfig")
@@ -124,7 +125,7 @@ func (s *state) mapState(e env) ([]*recipe.Step, env) {
 	step, result := s.again(s.input(e), func(w *writer, id string, in env) (*recipe.Step, cel) {
 		return s.loop(w, id, processor, limit, in), output(id)
 	})
-	s.mapped("Map %q: step %s", short(s.key()), step.ID)
+	s.mapped("Map %q: step %s", syntax.Short(s.key()), step.ID)
 	return s.settle(nil, step, e, result)
 }
 
@@ -190,7 +191,7 @@ func (s *state) task(e env) ([]*recipe.Step, env) {
 	res := s.get("Resource")
 	arn, ok := res.text()
 	if !ok {
-		s.refuse("the Task %q needs Resource", short(s.key()))
+		s.refuse("the Task %q needs Resource", syntax.Short(s.key()))
 		return nil, e
 	}
 	service, suffix, integrated := resource(arn)
@@ -224,7 +225,7 @@ func (s *state) task(e env) ([]*recipe.Step, env) {
 	}
 	step.Action = s.action(res, arn, actionOf(arn))
 	s.arguments(step, args, in)
-	s.mapped("Task %q: step %s calls the action %s", short(s.key()), step.ID, step.Action.Name)
+	s.mapped("Task %q: step %s calls the action %s", syntax.Short(s.key()), step.ID, step.Action.Name)
 	return s.settle(nil, step, e, output(step.ID))
 }
 
@@ -306,7 +307,7 @@ func (s *state) lambda(step *recipe.Step, args value, in env) cel {
 		bind(step, "input", s.field(payload, in))
 	}
 	args.rest("the arguments of lambda:invoke")
-	s.mapped("Task %q: step %s calls the action %s", short(s.key()), step.ID, step.Action.Name)
+	s.mapped("Task %q: step %s calls the action %s", syntax.Short(s.key()), step.ID, step.Action.Name)
 	return mapOf([]field{{"Payload", output(step.ID)}, {"StatusCode", atom("200", isNumber)}})
 }
 
@@ -323,7 +324,7 @@ func (s *state) http(step *recipe.Step, args value, in env) cel {
 	args.get("InvocationConfig").drop("a connection of EventBridge: put the credential into headers with {{ secret('name') }}")
 	args.rest("the arguments of http:invoke")
 	out := output(step.ID)
-	s.mapped("Task %q: step %s calls the action %s", short(s.key()), step.ID, step.Action.Name)
+	s.mapped("Task %q: step %s calls the action %s", syntax.Short(s.key()), step.ID, step.Action.Name)
 	return mapOf([]field{{"ResponseBody", out.strict("body")}, {"StatusCode", out.strict("status")}, {"Headers", out.strict("headers")}})
 }
 
@@ -351,6 +352,6 @@ func (s *state) start(step *recipe.Step, res value, suffix string, args value, i
 		input.refuse("the input of an execution must be an object, whose fields become the input of the recipe")
 	}
 	args.rest("the arguments of startExecution")
-	s.mapped("Task %q: step %s runs the recipe %s", short(s.key()), step.ID, step.Recipe.Ref)
+	s.mapped("Task %q: step %s runs the recipe %s", syntax.Short(s.key()), step.ID, step.Recipe.Ref)
 	return mapOf([]field{{"Output", output(step.ID).strict("output")}})
 }

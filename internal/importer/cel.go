@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/roux-engine/roux/internal/importer/syntax"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
@@ -157,43 +158,36 @@ func (c cel) strict(name string) cel {
 
 func (c cel) at(i int64) cel { return atom(c.in()+"["+strconv.FormatInt(i, 10)+"]", unknown) }
 
-// A step of a path is a name or, if name is empty and the index is set, a position.
-type hop struct {
-	name  string
-	index int64
-	list  bool
-}
-
 // follow returns the value at a path; the absence of a part is an error.
-func (c cel) follow(path []hop) cel {
+func (c cel) follow(path []syntax.Hop) cel {
 	for _, h := range path {
-		if h.list {
-			c = c.at(h.index)
+		if h.List {
+			c = c.at(h.Index)
 		} else {
-			c = c.strict(h.name)
+			c = c.strict(h.Name)
 		}
 	}
 	return c
 }
 
 // optional returns the path as an optional value, which has none if a part is absent or the value before it is no object.
-func (c cel) optional(path []hop) string {
+func (c cel) optional(path []syntax.Hop) string {
 	src := c.loose()
 	for _, h := range path {
 		switch {
-		case h.list:
-			src += "[?" + strconv.FormatInt(h.index, 10) + "]"
-		case isName(h.name):
-			src += ".?" + h.name
+		case h.List:
+			src += "[?" + strconv.FormatInt(h.Index, 10) + "]"
+		case isName(h.Name):
+			src += ".?" + h.Name
 		default:
-			src += "[?" + quote(h.name) + "]"
+			src += "[?" + quote(h.Name) + "]"
 		}
 	}
 	return src
 }
 
 // orNull returns the value at a path, or null if there is none.
-func (c cel) orNull(path []hop) cel {
+func (c cel) orNull(path []syntax.Hop) cel {
 	if len(path) == 0 {
 		return c
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/importer/syntax"
 )
 
 // An env is what expressions see at a place of a flow: the document that goes from state to state, and
@@ -116,7 +117,7 @@ func (f *flow) walk(name string) bool {
 	for _, x := range v.exits {
 		switch f.state[x.to] {
 		case 1:
-			x.at.refuse("a way back to %q, which was before: steps have no circles; use a loop over a list, or have a recipe run itself (roux help children)", short(x.to))
+			x.at.refuse("a way back to %q, which was before: steps have no circles; use a loop over a list, or have a recipe run itself (roux help children)", syntax.Short(x.to))
 			return false
 		case 0:
 			if !f.walk(x.to) {
@@ -313,7 +314,7 @@ func (w *writer) merge(id string, sides []side, before env) env {
 	}
 	result.doc = out.strict("document")
 	for _, name := range names {
-		result = result.put(name, out.strict("variables").orNull([]hop{{name: name}}))
+		result = result.put(name, out.strict("variables").orNull([]syntax.Hop{{Name: name}}))
 	}
 	return result
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/importer/syntax"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/yamlx"
 )
@@ -254,7 +255,7 @@ func withoutComments(src []byte) []byte {
 func (n Note) String() string {
 	at := ""
 	if n.Pointer != "" {
-		at = " " + short(n.Pointer)
+		at = " " + syntax.Short(n.Pointer)
 	}
 	return fmt.Sprintf("%d:%d: %s%s: %s", n.Line, n.Col, n.Kind, at, n.Msg)
 }

@@ -22,7 +22,7 @@ import (
 func shared(t testing.TB) string {
 	dir := filepath.Join(cmp.Or(os.Getenv("ROUX_SHARED"), "../../../shared"), "data", "defs")
 	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("no definitions of other systems: %v (set ROUX_SHARED)", err)
+		t.Skipf("no shared data: %v (set ROUX_SHARED)", err)
 	}
 	return dir
 }

@@ -5,11 +5,13 @@ package importer
 import (
 	"fmt"
 	"strings"
+
+	"github.com/roux-engine/roux/internal/importer/syntax"
 )
 
 // A translator writes expressions of jq and JSONata in CEL.
 type translator struct {
-	g     *grammar
+	g     *syntax.Grammar
 	names int // of variables that it has made
 	// root returns the value of the document, and lookup that of a variable.
 	root   func() (cel, error)
@@ -18,13 +20,13 @@ type translator struct {
 
 // translate returns an expression of a language in CEL.
 func (t *translator) translate(src string) (cel, error) {
-	e, err := parseExpr(t.g, src)
+	e, err := syntax.Parse(t.g, src)
 	if err != nil {
 		return atom("null", isNull), err
 	}
 	c, err := t.expr(e)
-	if err == nil && len(c.src) > maxExpression {
-		err = cannot("the expression would have more than %d characters in CEL", maxExpression)
+	if err == nil && len(c.src) > syntax.MaxExpression {
+		err = syntax.Cannot("the expression would have more than %d characters in CEL", syntax.MaxExpression)
 	}
 	if err != nil {
 		return atom("null", isNull), err
@@ -32,16 +34,16 @@ func (t *translator) translate(src string) (cel, error) {
 	return c, nil
 }
 
-func (t *translator) expr(e *expr) (cel, error) {
-	switch e.op {
+func (t *translator) expr(e *syntax.Expr) (cel, error) {
+	switch e.Op {
 	case "literal":
-		return literal(e.v), nil
+		return literal(e.Value), nil
 	case "root":
 		return t.root()
 	case "known":
-		return e.v.(known).cel, nil
+		return e.Value.(known).cel, nil
 	case "var":
-		return t.lookup(e.name)
+		return t.lookup(e.Name)
 	case "field", "index":
 		return t.selection(e)
 	case "list":
@@ -51,7 +53,7 @@ func (t *translator) expr(e *expr) (cel, error) {
 	case "text":
 		return t.text(e)
 	case "negate":
-		return t.unary(e.args[0], func(a cel) cel { return call(isNumber, "subtract(0, %s)", a.src) })
+		return t.unary(e.Args[0], func(a cel) cel { return call(isNumber, "subtract(0, %s)", a.src) })
 	case "if":
 		return t.choose(e)
 	case "call":
@@ -59,12 +61,12 @@ func (t *translator) expr(e *expr) (cel, error) {
 	case "|":
 		return t.pipe(e)
 	case "each":
-		return cel{}, cannot("[] makes several values, which is only supported in a list: [.items[] | .name]")
+		return cel{}, syntax.Cannot("[] makes several values, which is only supported in a list: [.items[] | .name]")
 	}
 	return t.binary(e)
 }
 
-func (t *translator) unary(e *expr, f func(a cel) cel) (cel, error) {
+func (t *translator) unary(e *syntax.Expr, f func(a cel) cel) (cel, error) {
 	a, err := t.expr(e)
 	if err != nil {
 		return a, err
@@ -73,15 +75,15 @@ func (t *translator) unary(e *expr, f func(a cel) cel) (cel, error) {
 }
 
 // exprs translates several expressions.
-func (t *translator) exprs(list []*expr) (out []cel, err error) {
+func (t *translator) exprs(list []*syntax.Expr) (out []cel, err error) {
 	total := 0
 	for _, e := range list {
 		c, err := t.expr(e)
 		if err != nil {
 			return nil, err
 		}
-		if total += len(c.src); total > maxExpression {
-			return nil, cannot("the expression would have more than %d characters in CEL", maxExpression)
+		if total += len(c.src); total > syntax.MaxExpression {
+			return nil, syntax.Cannot("the expression would have more than %d characters in CEL", syntax.MaxExpression)
 		}
 		out = append(out, c)
 	}
@@ -89,24 +91,24 @@ func (t *translator) exprs(list []*expr) (out []cel, err error) {
 }
 
 // selection translates a path. What is not there is null.
-func (t *translator) selection(e *expr) (cel, error) {
-	var path []hop
+func (t *translator) selection(e *syntax.Expr) (cel, error) {
+	var path []syntax.Hop
 	base := e
-	for base.op == "field" || base.op == "index" && constantIndex(base.args[1]) {
-		h := hop{name: base.name}
-		if base.op == "index" {
-			switch v := base.args[1].v.(type) {
+	for base.Op == "field" || base.Op == "index" && constantIndex(base.Args[1]) {
+		h := syntax.Hop{Name: base.Name}
+		if base.Op == "index" {
+			switch v := base.Args[1].Value.(type) {
 			case int64:
-				h = hop{index: v, list: true}
+				h = syntax.Hop{Index: v, List: true}
 			case string:
-				h = hop{name: v}
+				h = syntax.Hop{Name: v}
 			}
 		}
-		path = append([]hop{h}, path...)
-		base = base.args[0]
+		path = append([]syntax.Hop{h}, path...)
+		base = base.Args[0]
 	}
-	if base.op == "index" {
-		all, err := t.exprs(base.args)
+	if base.Op == "index" {
+		all, err := t.exprs(base.Args)
 		if err != nil {
 			return cel{}, err
 		}
@@ -120,56 +122,56 @@ func (t *translator) selection(e *expr) (cel, error) {
 	return b.orNull(path), nil
 }
 
-func constantIndex(e *expr) bool {
-	switch v := e.v.(type) {
+func constantIndex(e *syntax.Expr) bool {
+	switch v := e.Value.(type) {
 	case int64:
-		return e.op == "literal" && v >= 0
+		return e.Op == "literal" && v >= 0
 	case string:
-		return e.op == "literal"
+		return e.Op == "literal"
 	}
 	return false
 }
 
-func (t *translator) list(e *expr) (cel, error) {
-	if len(e.args) == 1 {
-		if c, is, err := t.each(e.args[0]); is {
+func (t *translator) list(e *syntax.Expr) (cel, error) {
+	if len(e.Args) == 1 {
+		if c, is, err := t.each(e.Args[0]); is {
 			return c, err
 		}
 	}
-	parts, err := t.exprs(e.args)
+	parts, err := t.exprs(e.Args)
 	return listOf(parts), err
 }
 
 // each translates what makes several values in a list: .items[] | f.
-func (t *translator) each(e *expr) (c cel, is bool, err error) {
-	source, then := e, (*expr)(nil)
-	if e.op == "|" {
-		source, then = e.args[0], e.args[1]
+func (t *translator) each(e *syntax.Expr) (c cel, is bool, err error) {
+	source, then := e, (*syntax.Expr)(nil)
+	if e.Op == "|" {
+		source, then = e.Args[0], e.Args[1]
 	}
-	for source.op == "|" { // to the left: (a | b) | c
+	for source.Op == "|" { // to the left: (a | b) | c
 		return cel{}, false, nil
 	}
-	var path []*expr
-	for source.op == "field" || source.op == "index" {
+	var path []*syntax.Expr
+	for source.Op == "field" || source.Op == "index" {
 		path = append(path, source)
-		source = source.args[0]
+		source = source.Args[0]
 	}
-	if source.op != "each" {
+	if source.Op != "each" {
 		return cel{}, false, nil
 	}
-	base, err := t.expr(source.args[0])
+	base, err := t.expr(source.Args[0])
 	if err != nil {
 		return base, true, err
 	}
-	inner := &expr{op: "root"}
+	inner := &syntax.Expr{Op: "root"}
 	for i := len(path) - 1; i >= 0; i-- {
 		next := *path[i]
-		next.args = append([]*expr{inner}, path[i].args[1:]...)
+		next.Args = append([]*syntax.Expr{inner}, path[i].Args[1:]...)
 		inner = &next
 	}
 	if then != nil {
-		if inner.op != "root" {
-			inner = &expr{op: "|", args: []*expr{inner, then}}
+		if inner.Op != "root" {
+			inner = &syntax.Expr{Op: "|", Args: []*syntax.Expr{inner, then}}
 		} else {
 			inner = then
 		}
@@ -179,20 +181,20 @@ func (t *translator) each(e *expr) (c cel, is bool, err error) {
 }
 
 // mapped translates a function of each element: map(f), or map(select(f)).
-func (t *translator) mapped(base cel, f *expr) (cel, error) {
+func (t *translator) mapped(base cel, f *syntax.Expr) (cel, error) {
 	v := t.variable()
 	inner := t.under(atom(v, unknown))
 	defer func() { t.names = inner.names }()
-	if f.op == "call" && f.name == "select" && len(f.args) == 1 {
-		cond, err := inner.expr(f.args[0])
+	if f.Op == "call" && f.Name == "select" && len(f.Args) == 1 {
+		cond, err := inner.expr(f.Args[0])
 		return call(isList, "%s.filter(%s, %s)", base.in(), v, truth(cond)), err
 	}
-	if f.op == "|" && f.args[0].op == "call" && f.args[0].name == "select" && len(f.args[0].args) == 1 {
-		kept, err := t.mapped(base, f.args[0])
+	if f.Op == "|" && f.Args[0].Op == "call" && f.Args[0].Name == "select" && len(f.Args[0].Args) == 1 {
+		kept, err := t.mapped(base, f.Args[0])
 		if err != nil {
 			return kept, err
 		}
-		return t.mapped(kept, f.args[1])
+		return t.mapped(kept, f.Args[1])
 	}
 	c, err := inner.expr(f)
 	return call(isList, "%s.map(%s, %s)", base.in(), v, c.src), err
@@ -211,36 +213,36 @@ func (t *translator) variable() string {
 }
 
 // pipe translates a | b: b about the value of a.
-func (t *translator) pipe(e *expr) (cel, error) {
-	if e.args[0].op == "each" {
-		return cel{}, cannot("[] makes several values, which is only supported in a list: [.items[] | .name]")
+func (t *translator) pipe(e *syntax.Expr) (cel, error) {
+	if e.Args[0].Op == "each" {
+		return cel{}, syntax.Cannot("[] makes several values, which is only supported in a list: [.items[] | .name]")
 	}
-	a, err := t.expr(e.args[0])
+	a, err := t.expr(e.Args[0])
 	if err != nil {
 		return a, err
 	}
 	if isOutput(a) {
 		inner := t.under(a)
 		defer func() { t.names = inner.names }()
-		return inner.expr(e.args[1])
+		return inner.expr(e.Args[1])
 	}
 	v := t.variable()
 	inner := t.under(cel{v, a.shape, true})
 	defer func() { t.names = inner.names }()
-	b, err := inner.expr(e.args[1])
+	b, err := inner.expr(e.Args[1])
 	return call(b.shape, "cel.bind(%s, %s, %s)", v, a.src, b.src), err
 }
 
-func (t *translator) object(e *expr) (cel, error) {
-	values, err := t.exprs(e.args)
+func (t *translator) object(e *syntax.Expr) (cel, error) {
+	values, err := t.exprs(e.Args)
 	if err != nil {
 		return cel{}, err
 	}
 	var fields []field
 	seen := map[string]bool{}
-	for i, k := range e.keys {
+	for i, k := range e.Keys {
 		if seen[k] {
-			return cel{}, cannot("the field %q is there twice", short(k))
+			return cel{}, syntax.Cannot("the field %q is there twice", syntax.Short(k))
 		}
 		seen[k] = true
 		fields = append(fields, field{k, values[i]})
@@ -248,8 +250,8 @@ func (t *translator) object(e *expr) (cel, error) {
 	return mapOf(fields), nil
 }
 
-func (t *translator) text(e *expr) (cel, error) {
-	parts, err := t.exprs(e.args)
+func (t *translator) text(e *syntax.Expr) (cel, error) {
+	parts, err := t.exprs(e.Args)
 	if err != nil {
 		return cel{}, err
 	}
@@ -277,13 +279,13 @@ func truth(c cel) string {
 
 func boolean(c cel) cel { return cel{truth(c), isBool, c.shape == isBool && c.atom} }
 
-func (t *translator) choose(e *expr) (cel, error) {
-	a, err := t.exprs(e.args)
+func (t *translator) choose(e *syntax.Expr) (cel, error) {
+	a, err := t.exprs(e.Args)
 	if err != nil {
 		return cel{}, err
 	}
 	cond := boolean(a[0])
-	if !t.g.jq {
+	if !t.g.JQ {
 		cond = a[0]
 	}
 	c := cel{src: fmt.Sprintf("%s ? %s : %s", cond.in(), a[1].loose(), a[2].loose())}
@@ -302,27 +304,27 @@ func (t *translator) bound(c cel, f func(c cel) string) string {
 	return fmt.Sprintf("cel.bind(%s, %s, %s)", v, c.src, f(cel{v, c.shape, true}))
 }
 
-func (t *translator) binary(e *expr) (cel, error) {
-	both, err := t.exprs(e.args)
+func (t *translator) binary(e *syntax.Expr) (cel, error) {
+	both, err := t.exprs(e.Args)
 	if err != nil {
 		return cel{}, err
 	}
 	a, b := both[0], both[1]
-	switch e.op {
+	switch e.Op {
 	case "and", "or":
-		op := map[string]string{"and": "&&", "or": "||"}[e.op]
-		if t.g.jq {
+		op := map[string]string{"and": "&&", "or": "||"}[e.Op]
+		if t.g.JQ {
 			a, b = boolean(a), boolean(b)
 		}
 		return cel{src: a.in() + " " + op + " " + b.in(), shape: isBool}, nil
 	case "==", "=", "!=":
-		op := strings.Replace(e.op, "=", "==", 1)
-		if e.op != "=" {
-			op = e.op
+		op := strings.Replace(e.Op, "=", "==", 1)
+		if e.Op != "=" {
+			op = e.Op
 		}
 		return cel{src: comparable(a, b) + " " + op + " " + comparable(b, a), shape: isBool}, nil
 	case "<", "<=", ">", ">=":
-		return cel{src: comparable(a, b) + " " + e.op + " " + comparable(b, a), shape: isBool}, nil
+		return cel{src: comparable(a, b) + " " + e.Op + " " + comparable(b, a), shape: isBool}, nil
 	case "in":
 		return cel{src: a.in() + " in " + b.in(), shape: isBool}, nil
 	case "&":
@@ -332,14 +334,14 @@ func (t *translator) binary(e *expr) (cel, error) {
 			return fmt.Sprintf("%s in [null, false] ? %s : %s", a.loose(), b.loose(), a.loose())
 		})+")", unknown), nil
 	case "+":
-		if t.g.jq {
+		if t.g.JQ {
 			return t.plus(a, b), nil
 		}
 		return call(isNumber, "add(%s, %s)", a.src, b.src), nil
 	case "-", "*", "%", "/":
-		return t.arithmetic(e.op, a, b)
+		return t.arithmetic(e.Op, a, b)
 	}
-	return cel{}, cannot("the operator %s is not supported", e.op)
+	return cel{}, syntax.Cannot("the operator %s is not supported", e.Op)
 }
 
 // comparable returns a as an operand of a comparison with b.
@@ -364,7 +366,7 @@ func orEmpty(c cel) string {
 func (t *translator) arithmetic(op string, a, b cel) (cel, error) {
 	for _, c := range []cel{a, b} {
 		if c.shape == isList || c.shape == isMap || c.shape == isText {
-			return cel{}, cannot("%s of lists, objects or texts is not supported", op)
+			return cel{}, syntax.Cannot("%s of lists, objects or texts is not supported", op)
 		}
 	}
 	switch op {
@@ -426,28 +428,28 @@ func (t *translator) operandOr(c cel, zero string) string {
 	return "(" + t.or(c, zero) + ")"
 }
 
-func (t *translator) call(e *expr) (cel, error) {
+func (t *translator) call(e *syntax.Expr) (cel, error) {
 	table := jqFunctions
-	if !t.g.jq {
+	if !t.g.JQ {
 		table = jsonataFunctions
 	}
-	if t.g.jq && (e.name == "map" || e.name == "select") {
+	if t.g.JQ && (e.Name == "map" || e.Name == "select") {
 		doc, err := t.root()
-		if err != nil || e.name == "select" || len(e.args) != 1 {
-			return cel{}, cannot("jq's %s is only supported as map(f), and as map(select(f))", e.name)
+		if err != nil || e.Name == "select" || len(e.Args) != 1 {
+			return cel{}, syntax.Cannot("jq's %s is only supported as map(f), and as map(select(f))", e.Name)
 		}
-		return t.mapped(doc, e.args[0])
+		return t.mapped(doc, e.Args[0])
 	}
-	f, ok := table[e.name]
+	f, ok := table[e.Name]
 	if !ok {
-		return cel{}, cannot("the function %s of %s is not supported", short(e.name), t.g.name)
+		return cel{}, syntax.Cannot("the function %s of %s is not supported", syntax.Short(e.Name), t.g.Name)
 	}
-	args := e.args
-	if t.g.jq {
-		args = append([]*expr{{op: "root"}}, args...)
+	args := e.Args
+	if t.g.JQ {
+		args = append([]*syntax.Expr{{Op: "root"}}, args...)
 	}
 	if len(args) != f.args {
-		return cel{}, cannot("the function %s of %s is supported with %d arguments, not with %d", short(e.name), t.g.name, f.args, len(args))
+		return cel{}, syntax.Cannot("the function %s of %s is supported with %d arguments, not with %d", syntax.Short(e.Name), t.g.Name, f.args, len(args))
 	}
 	a, err := t.exprs(args)
 	if err != nil {

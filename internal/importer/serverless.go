@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/importer/syntax"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
@@ -27,7 +28,7 @@ func (im *importing) serverless(top value) *recipe.Recipe {
 		return nil
 	}
 	if v := doc.get("dsl"); !strings.HasPrefix(v.str(), "1.") {
-		v.refuse("this is version %q of the DSL: want 1.x", short(v.str()))
+		v.refuse("this is version %q of the DSL: want 1.x", syntax.Short(v.str()))
 	}
 	r.Name = doc.get("name").str()
 	if r.Name == "" {
@@ -40,7 +41,7 @@ func (im *importing) serverless(top value) *recipe.Recipe {
 	if v := doc.get("version"); semver.MatchString(v.str()) {
 		r.Version = v.str()
 	} else {
-		v.drop("%q is no semantic version", short(v.str()))
+		v.drop("%q is no semantic version", syntax.Short(v.str()))
 	}
 	doc.get("namespace").drop("recipes have no namespaces")
 	doc.get("tags").drop("recipes have no tags; runs have labels")
@@ -102,10 +103,10 @@ func (d *serverless) schema(s value) []byte {
 }
 
 func (d *serverless) translator(e env) *translator {
-	t := &translator{g: jqGrammar}
+	t := &translator{g: syntax.JQ}
 	t.root = func() (cel, error) {
 		if e.lost != "" {
-			return cel{}, cannot("%s", e.lost)
+			return cel{}, syntax.Cannot("%s", e.lost)
 		}
 		return e.doc, nil
 	}
@@ -118,9 +119,9 @@ func (d *serverless) translator(e env) *translator {
 			return mapOf([]field{{"id", atom("_context.runId", isText)}, {"input", e.vars["workflow.input"]},
 				{"definition", mapOf([]field{{"document", mapOf([]field{{"name", atom("workflow.name", isText)}, {"version", atom("workflow.version", isText)}})}})}}), nil
 		case "secrets":
-			return cel{}, cannot("expressions cannot read secrets: write {{ secret('name') }} into the parameters of the action")
+			return cel{}, syntax.Cannot("expressions cannot read secrets: write {{ secret('name') }} into the parameters of the action")
 		}
-		return cel{}, cannot("$%s has no value here", short(name))
+		return cel{}, syntax.Cannot("$%s has no value here", syntax.Short(name))
 	}
 	return t
 }
@@ -200,7 +201,7 @@ func (d *serverless) template(v value, e env) cel {
 func (d *serverless) duration(v value) recipe.Duration {
 	if v.is(jsonx.String) {
 		if !strings.HasPrefix(v.n.Text, "P") {
-			v.refuse("%q is no duration of ISO 8601", short(v.n.Text))
+			v.refuse("%q is no duration of ISO 8601", syntax.Short(v.n.Text))
 		}
 		return recipe.Duration(v.n.Text)
 	}
@@ -225,7 +226,7 @@ func (d *serverless) timeout(v value) recipe.Duration {
 	if v.is(jsonx.String) {
 		name := v.n.Text
 		if v = d.use.get("timeouts").get(name); !v.there() {
-			d.use.refuse("no timeout has the name %q", short(name))
+			d.use.refuse("no timeout has the name %q", syntax.Short(name))
 			return ""
 		}
 	}
@@ -251,7 +252,7 @@ func (d *serverless) tasks(w *writer, list value, e env, top bool) ([]*recipe.St
 		}
 		t := item.items()[0]
 		if names[t.key()] || t.key() == "" {
-			t.refuse("the name %q is there twice in one list", short(t.key()))
+			t.refuse("the name %q is there twice in one list", syntax.Short(t.key()))
 			return nil, e, false
 		}
 		names[t.key()] = true
@@ -270,7 +271,7 @@ func (d *serverless) tasks(w *writer, list value, e env, top bool) ([]*recipe.St
 	steps, out, alive := f.steps(e)
 	for _, name := range f.list {
 		if f.state[name] == 0 {
-			f.byName[name].at.drop("nothing leads to the task %q", short(name))
+			f.byName[name].at.drop("nothing leads to the task %q", syntax.Short(name))
 		}
 	}
 	return steps, out, alive
@@ -288,7 +289,7 @@ func (d *serverless) directive(then value, next string, names map[string]bool, t
 	case names[t]:
 		x.to = t
 	default:
-		then.refuse("no task of this list has the name %q", short(t))
+		then.refuse("no task of this list has the name %q", syntax.Short(t))
 		x.to = end
 	}
 	return x
@@ -363,6 +364,6 @@ func (t *dslTask) cases(next string, names map[string]bool, top bool) (exits []e
 	if other.at.n == nil {
 		other.at = t.value
 	}
-	t.mapped("switch %q: a condition", short(t.key()))
+	t.mapped("switch %q: a condition", syntax.Short(t.key()))
 	return append(exits, other)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/importer/syntax"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
@@ -132,7 +133,7 @@ func (t *dslTask) body(e env) (kind string, steps []*recipe.Step, result cel, lo
 		s := t.w.transform(t.key(), t.template(t.get("set"), e))
 		steps, result = []*recipe.Step{s}, output(s.ID)
 		t.get("timeout").drop("a transform takes no time")
-		t.mapped("set %q: step %s", short(t.key()), s.ID)
+		t.mapped("set %q: step %s", syntax.Short(t.key()), s.ID)
 	case t.has("try"):
 		kind = "try"
 		steps, result, lost = t.try(e)
@@ -141,7 +142,7 @@ func (t *dslTask) body(e env) (kind string, steps []*recipe.Step, result cel, lo
 		s, out := t.block(t.key(), t.get("do"), e)
 		t.limit(s)
 		steps, result, lost = []*recipe.Step{s}, out.doc, out.lost
-		t.mapped("do %q: step %s", short(t.key()), s.ID)
+		t.mapped("do %q: step %s", syntax.Short(t.key()), s.ID)
 	case t.has("fork"):
 		kind, lost = "fork", ""
 		steps, result = t.fork(e)
@@ -152,7 +153,7 @@ func (t *dslTask) body(e env) (kind string, steps []*recipe.Step, result cel, lo
 		s := &recipe.Step{ID: t.w.id(t.key()), Wait: &recipe.Wait{Duration: t.duration(t.get("wait"))}}
 		t.get("timeout").drop("a wait of a fixed time")
 		steps = []*recipe.Step{s}
-		t.mapped("wait %q: step %s", short(t.key()), s.ID)
+		t.mapped("wait %q: step %s", syntax.Short(t.key()), s.ID)
 	case t.has("call"):
 		kind, lost = "call", ""
 		steps, result = t.callTask(e)
@@ -161,7 +162,7 @@ func (t *dslTask) body(e env) (kind string, steps []*recipe.Step, result cel, lo
 		steps, result = t.runTask(e)
 	case t.has("emit") || t.has("listen"):
 	default:
-		t.refuse("%q is no task that is known: want do, set, switch, for, fork, try, raise, wait, call or run", short(t.key()))
+		t.refuse("%q is no task that is known: want do, set, switch, for, fork, try, raise, wait, call or run", syntax.Short(t.key()))
 	}
 	return kind, steps, result, lost
 }
@@ -210,7 +211,7 @@ func (t *dslTask) fork(e env) ([]*recipe.Step, cel) {
 	}
 	f.rest("fork")
 	t.limit(s)
-	t.mapped("fork %q: step %s", short(t.key()), s.ID)
+	t.mapped("fork %q: step %s", syntax.Short(t.key()), s.ID)
 	out := output(s.ID)
 	if compete {
 		return []*recipe.Step{s}, atom(out.src+".branches["+out.src+".winner].output", unknown)
@@ -263,7 +264,7 @@ func (t *dslTask) forEach(e env) ([]*recipe.Step, cel, string) {
 		if !ok {
 			return nil, e.doc, e.lost
 		}
-		t.mapped("for %q: step %s computes it", short(t.key()), s.ID)
+		t.mapped("for %q: step %s computes it", syntax.Short(t.key()), s.ID)
 		return []*recipe.Step{s}, output(s.ID), ""
 	}
 	l := &recipe.Loop{Over: over.src}
@@ -278,7 +279,7 @@ func (t *dslTask) forEach(e env) ([]*recipe.Step, cel, string) {
 	}
 	l.Steps = body
 	t.limit(s)
-	t.mapped("for %q: step %s", short(t.key()), s.ID)
+	t.mapped("for %q: step %s", syntax.Short(t.key()), s.ID)
 	switch all := output(s.ID); {
 	case out.lost != "":
 		return []*recipe.Step{s}, e.doc, e.lost // no round has changed the document
@@ -304,8 +305,8 @@ func (t *dslTask) fold(list value, over cel, item, index string, e env) (*recipe
 		in = in.with(t.template(one.get("set"), task.see(in)))
 	}
 	expr := fmt.Sprintf("cel.bind(%s, %s, lists.range(size(%s)).reduce(%s, %s, dyn(%s), dyn(%s)))", items, over.src, items, doc, at, e.doc.src, in.doc.src)
-	if len(expr) > maxExpression {
-		list.refuse("the for would be an expression of more than %d characters", maxExpression)
+	if len(expr) > syntax.MaxExpression {
+		list.refuse("the for would be an expression of more than %d characters", syntax.MaxExpression)
 		return nil, false
 	}
 	return t.w.transform(t.key(), cel{src: expr}), true
@@ -328,7 +329,7 @@ func (t *dslTask) runTask(e env) ([]*recipe.Step, cel) {
 		for _, f := range p.items() {
 			t.give(s, f.key(), f, e)
 		}
-		t.mapped("run %q: step %s calls the action %s", short(t.key()), s.ID, s.Action.Name)
+		t.mapped("run %q: step %s calls the action %s", syntax.Short(t.key()), s.ID, s.Action.Name)
 	}
 	if wf := r.get("workflow"); wf.there() && wf.object("workflow") {
 		ref := wf.get("name").str()
@@ -345,7 +346,7 @@ func (t *dslTask) runTask(e env) ([]*recipe.Step, cel) {
 			in.refuse("the input of a workflow must be an object, whose fields become the input of the recipe")
 		}
 		wf.rest("workflow")
-		t.mapped("run %q: step %s runs the recipe %s", short(t.key()), s.ID, short(ref))
+		t.mapped("run %q: step %s runs the recipe %s", syntax.Short(t.key()), s.ID, syntax.Short(ref))
 		t.limit(s)
 		r.rest("run")
 		return []*recipe.Step{s}, output(s.ID).strict("output")
@@ -391,7 +392,7 @@ func (t *dslTask) callTask(e env) ([]*recipe.Step, cel) {
 		t.give(s, f.key(), f, e)
 	}
 	t.limit(s)
-	t.mapped("call %q: step %s calls the action %s", short(t.key()), s.ID, s.Action.Name)
+	t.mapped("call %q: step %s calls the action %s", syntax.Short(t.key()), s.ID, s.Action.Name)
 	return []*recipe.Step{s}, output(s.ID)
 }
 
@@ -430,11 +431,11 @@ func (t *dslTask) callHTTP(s *recipe.Step, c, with value, e env) ([]*recipe.Step
 	case "response":
 		result = mapOf([]field{{"statusCode", out.strict("status")}, {"headers", out.strict("headers")}, {"content", out.strict("body")}})
 	default:
-		o.refuse("output: %s is not supported: want content or response", short(o.str()))
+		o.refuse("output: %s is not supported: want content or response", syntax.Short(o.str()))
 	}
 	with.rest("with of call: http")
 	t.limit(s)
-	t.mapped("call %q: step %s calls the action %s", short(t.key()), s.ID, s.Action.Name)
+	t.mapped("call %q: step %s calls the action %s", syntax.Short(t.key()), s.ID, s.Action.Name)
 	return []*recipe.Step{s}, result
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/importer/syntax"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
@@ -39,7 +40,7 @@ func (t *dslTask) raise(e env) []*recipe.Step {
 	if err.is(jsonx.String) {
 		name := err.n.Text
 		if err = t.use.get("errors").get(name); !err.there() {
-			r.refuse("no error has the name %q", short(name))
+			r.refuse("no error has the name %q", syntax.Short(name))
 			return nil
 		}
 	}
@@ -68,7 +69,7 @@ func (t *dslTask) raise(e env) []*recipe.Step {
 	err.rest("error")
 	f.Message = strings.Join(parts, ": ")
 	s := &recipe.Step{ID: t.w.id(t.key()), Fail: f}
-	t.mapped("raise %q: step %s fails with the code %s", short(t.key()), s.ID, f.Code)
+	t.mapped("raise %q: step %s fails with the code %s", syntax.Short(t.key()), s.ID, f.Code)
 	t.get("timeout").drop("a step that fails takes no time")
 	return []*recipe.Step{s}
 }
@@ -150,7 +151,7 @@ func (t *dslTask) try(e env) ([]*recipe.Step, cel, string) {
 	t.limit(s)
 	s.OnError = &recipe.OnError{Strategy: "skip"}
 	step := stepOf(s.ID)
-	t.mapped("try %q: step %s", short(t.key()), s.ID)
+	t.mapped("try %q: step %s", syntax.Short(t.key()), s.ID)
 	errs := c.get("errors")
 	with := errs.get("with")
 	f := filter{with.get("type"), with.get("status")}
@@ -215,7 +216,7 @@ func (t *dslTask) retry(v value) *recipe.RetryPolicy {
 		name := v.n.Text
 		from := v
 		if v = t.use.get("retries").get(name); !v.there() {
-			from.refuse("no retry policy has the name %q", short(name))
+			from.refuse("no retry policy has the name %q", syntax.Short(name))
 			return nil
 		}
 	}

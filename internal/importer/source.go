@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/roux-engine/roux/internal/importer/syntax"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
@@ -113,7 +114,7 @@ func (s *source) finish() Keys {
 		for _, c := range n.Children {
 			if n.Kind == jsonx.Object {
 				if s.state[c] == "" {
-					s.note(Refused, c, fmt.Sprintf(why, short(c.Key)))
+					s.note(Refused, c, fmt.Sprintf(why, syntax.Short(c.Key)))
 					s.mark(c, Refused)
 				}
 				k.All++
@@ -325,7 +326,7 @@ func (v value) rest(what string) {
 	}
 	for _, c := range v.n.Children {
 		if v.s.state[c] == "" {
-			value{c, v.s}.refuse("%q of %s is not supported", short(c.Key), what)
+			value{c, v.s}.refuse("%q of %s is not supported", syntax.Short(c.Key), what)
 		}
 	}
 }
@@ -333,13 +334,4 @@ func (v value) rest(what string) {
 // refused reports whether anything was refused.
 func (s *source) refused() bool {
 	return slices.ContainsFunc(s.notes, func(n Note) bool { return n.Kind == Refused })
-}
-
-// short bounds a text of the definition in a message.
-func short(text string) string {
-	const most = 80
-	if len([]rune(text)) > most {
-		return string([]rune(text)[:most]) + "…"
-	}
-	return text
 }
