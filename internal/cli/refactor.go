@@ -19,7 +19,6 @@ import (
 	"github.com/roux-engine/roux/internal/compile/refactor"
 	"github.com/roux-engine/roux/internal/linediff"
 	"github.com/roux-engine/roux/internal/term"
-	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -147,7 +146,7 @@ func (a *app) refactored(path, file string, text []byte, e refactor.Extraction, 
 		return fault.New(fault.Usage, "standard input cannot be changed: name a file, or give --dry-run")
 	default:
 		if beside != "" {
-			if err := writeNew(beside, res.New); err != nil {
+			if err := writeNew(beside, res.New, false); err != nil {
 				return err
 			}
 		}
@@ -170,22 +169,4 @@ func (a *app) refactored(path, file string, text []byte, e refactor.Extraction, 
 		a.text("%s: %s moved into %q, %s\n", view.OneLine(file), view.Count(r.Steps, "step"), r.Name, where)
 	})
 	return nil
-}
-
-// writeNew writes a file that is not there yet.
-func writeNew(path string, text []byte) error {
-	root, base, err := userfile.OpenParent(path)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = root.Close() }()
-	d, err := userfile.NewAtomic(root, base, path, 0o644, false)
-	if err != nil {
-		return err
-	}
-	defer d.Discard()
-	if _, err := d.Write(text); err != nil {
-		return err
-	}
-	return d.Place()
 }
