@@ -78,13 +78,23 @@ func (m *Manager) Action() action.Action {
 }
 
 func (m *Manager) ask(ctx context.Context, t *action.Task) (action.Result, error) {
+	r, err := requestOf(t)
+	if err != nil {
+		return action.Result{}, err
+	}
+	job, err := m.Submit(ctx, t, r)
+	return action.Result{Job: job}, err
+}
+
+// requestOf returns what a step asks.
+func requestOf(t *action.Task) (*Request, error) {
 	var in input
 	if err := t.Decode(&in); err != nil {
-		return action.Result{}, fault.Wrap(fault.InputInvalid, err, "what the step asks cannot be read: %v", err)
+		return nil, fault.Wrap(fault.InputInvalid, err, "what the step asks cannot be read: %v", err)
 	}
 	opts, err := json.Marshal(options{FailOnReject: in.Reject == "fail"})
 	if err != nil {
-		return action.Result{}, err
+		return nil, err
 	}
 	r := &Request{
 		Kind: KindApproval, Title: oneLine(string(in.Title)), Text: string(in.Text), Form: in.Form, Value: in.Value, Approvers: in.Approvers,
@@ -93,8 +103,7 @@ func (m *Manager) ask(ctx context.Context, t *action.Task) (action.Result, error
 	if d := in.Default; d != nil {
 		r.Default = &Answer{Decision: d.Decision, Comment: d.Comment, Values: d.Values}
 	}
-	job, err := m.Submit(ctx, t, r)
-	return action.Result{Job: job}, err
+	return r, nil
 }
 
 // oneLine makes a title of a text, which may come from a value of any length.

@@ -13,7 +13,9 @@ import (
 	"context"
 	"encoding/json"
 	"path"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
@@ -43,12 +45,23 @@ func Actions(cfg Config) []action.Action {
 		cfg.Egress = egress.New(egress.Config{})
 	}
 	reader := media.New(media.Config{})
+	return append(pure(reader),
+		httpRequest(cfg.Egress),
+		sleep(),
+		llm(cfg.Models),
+		claude(cfg.Models),
+		translateText(cfg.Models),
+	)
+}
+
+// pure are the actions that only compute: what they return depends on their input and files
+// alone, and nothing outside changes but that files are kept.
+func pure(reader *media.Reader) []action.Action {
 	return []action.Action{
 		fileInspect(reader),
 		pdfToMarkdown(reader),
 		resizeImage(reader),
 		convertImage(reader),
-		httpRequest(cfg.Egress),
 		csvToJSON(),
 		jsonToCSV(),
 		jsonPath(),
@@ -60,12 +73,19 @@ func Actions(cfg Config) []action.Action {
 		htmlToMarkdown(reader),
 		markdownToHTML(reader),
 		hashAction(),
-		sleep(),
-		llm(cfg.Models),
-		claude(cfg.Models),
-		translateText(cfg.Models),
 	}
 }
+
+var pureNames = sync.OnceValue(func() (names []string) {
+	for _, a := range pure(media.New(media.Config{})) {
+		names = append(names, a.Name)
+	}
+	return names
+})
+
+// Pure reports whether the action of that name comes with Roux and only computes, so that
+// calling it has no effect outside and costs nobody anything.
+func Pure(name string) bool { return slices.Contains(pureNames(), name) }
 
 const typePDF = "application/pdf"
 

@@ -75,6 +75,7 @@ var floors = []struct {
 	{"7, checks and repairs", []string{"internal/doctor"}},
 	{"7, checks of remote workers", []string{"internal/conform"}},
 	{"8, for editors", []string{"internal/lsp"}},
+	{"8, runs without effects", []string{"internal/recipetest"}},
 	{"8", []string{"internal/cli"}},
 	{"8, the binary", []string{"cmd/roux"}},
 }
