@@ -223,7 +223,7 @@ func (a *app) addGroups(root *cobra.Command) {
 		commands []*cobra.Command
 	}{
 		{"to begin", append(a.beginCommands(), a.runCommand(), a.resumeCommand())},
-		{"to write recipes", slices.Concat([]*cobra.Command{a.validateCommand()}, a.estimateCommands(), a.simulatorCommands(), a.fmtCommands(), a.lintCommands(), a.schemaCommands(), a.lspCommands(), []*cobra.Command{a.actionsCommand()})},
+		{"to write recipes", slices.Concat([]*cobra.Command{a.validateCommand()}, a.estimateCommands(), a.testCommands(), a.simulatorCommands(), a.fmtCommands(), a.lintCommands(), a.schemaCommands(), a.lspCommands(), []*cobra.Command{a.actionsCommand()})},
 		{"to look at runs", slices.Concat([]*cobra.Command{a.runsCommand()}, a.traceCommands(), a.graphCommands(), []*cobra.Command{a.explainCommand(), a.eventsCommand(),
 			a.logsCommand()}, a.feedCommands(), a.diffCommands(), a.replayCommands())},
 		{"to pay for runs", a.creditsCommands()},

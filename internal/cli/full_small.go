@@ -8,7 +8,7 @@ import "github.com/spf13/cobra"
 
 // A small binary compares and replays no runs, compares no versions of recipes, keeps and reads no lenses, draws no traces, watches no server, begins no recipes, exports,
 // imports and adopts no runs, shows no cached results, no changes and no credits, and checks no workers, and what a server has to do with the
-// outside world is changed over its API. In the shell it completes commands and flags, and no names of what there is. It estimates, formats, lints and refactors no recipes, serves none while they are written,
+// outside world is changed over its API. In the shell it completes commands and flags, and no names of what there is. It estimates, tests, formats, lints and refactors no recipes, serves none while they are written,
 // serves no editors, and prints no schemas of them: the full one does all that, on another machine.
 
 func (a *app) diffCommands() []*cobra.Command { return nil }
@@ -51,6 +51,8 @@ func (a *app) lintCommands() []*cobra.Command { return nil }
 func (a *app) lspCommands() []*cobra.Command  { return nil }
 
 func (a *app) devCommands() []*cobra.Command { return nil }
+
+func (a *app) testCommands() []*cobra.Command { return nil }
 
 func (a *app) completions(*cobra.Command) {}
 

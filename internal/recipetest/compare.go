@@ -66,7 +66,7 @@ func (c *comparison) compare(t *Test, o *outcome) {
 		e = &Expect{}
 	}
 	at := t.pointer + "/expect"
-	c.status(t, at, e, o)
+	c.status(at, e, o)
 	if e.Error != nil {
 		c.error(at+"/error", "error", e.Error, o.error)
 	}
@@ -105,10 +105,9 @@ func duration(us int64) string {
 }
 
 // status compares how the run has ended.
-func (c *comparison) status(t *Test, at string, e *Expect, o *outcome) {
-	want, pointer := e.Status, at+"/status"
+func (c *comparison) status(at string, e *Expect, o *outcome) {
+	want := e.Status
 	if want == "" {
-		pointer = t.pointer + "/name"
 		if want = "completed"; e.Error != nil {
 			want = "failed"
 		}
@@ -119,10 +118,7 @@ func (c *comparison) status(t *Test, at string, e *Expect, o *outcome) {
 	if o.status == want {
 		return
 	}
-	m := Mismatch{Pointer: pointer, Where: "status", Want: want, Got: o.status, update: o.status}
-	if m.Pointer != at+"/status" {
-		m.Pointer, m.update = at, map[string]any{"status": o.status}
-	}
+	m := Mismatch{Pointer: at + "/status", Where: "status", Want: want, Got: o.status, update: o.status}
 	if o.error != nil {
 		m.Msg = o.error.Code + ": " + o.error.Message
 	}

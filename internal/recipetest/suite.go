@@ -18,7 +18,6 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/catalogue"
-	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/moderation"
@@ -45,6 +44,8 @@ type Config struct {
 	Parallel int
 	// Now is the wall clock, for how long tests take. Default time.Now.
 	Now func() time.Time
+
+	slots chan struct{} // holds one for each test that runs; nil = one of its own for each file
 }
 
 // Outcomes of tests.
@@ -210,7 +211,10 @@ func (r *runner) runAll(ctx context.Context) error {
 	tests := r.file.suite.Tests
 	results := make([]*Result, len(tests))
 	errs := make([]error, len(tests))
-	slots := make(chan struct{}, max(1, r.cfg.Parallel))
+	slots := r.cfg.slots
+	if slots == nil {
+		slots = make(chan struct{}, max(1, r.cfg.Parallel))
+	}
 	done := make(chan struct{})
 	for i := range tests {
 		go func() {
@@ -375,6 +379,3 @@ func (f *File) Format() string {
 	}
 	return b.String()
 }
-
-// Broken reports whether the tests of the file cannot be run.
-func (f *File) Broken() bool { return compile.HasErrors(f.Diags) && len(f.Results) == 0 }
