@@ -50,5 +50,7 @@ func Offline(t *action.Task, answer *Answer, after time.Duration, now int64) (jo
 func (r *Request) gives(a *Answer, at int64) action.Func {
 	answered := *a
 	answered.At = at
-	return func(ctx context.Context, t *action.Task) (action.Result, error) { return approvalResult(ctx, r, &answered, t) }
+	return func(ctx context.Context, t *action.Task) (action.Result, error) {
+		return approvalResult(ctx, r, &answered, t)
+	}
 }

@@ -404,7 +404,7 @@ func applyPaths(arg string) (paths []string, err error) {
 			return nil, fault.Wrap(fault.RecipeNotFound, err, "the files in %s cannot be read: %v", dir, err)
 		}
 		for _, name := range names {
-			if filepath.Base(name) != config.ProjectFile {
+			if filepath.Base(name) != config.ProjectFile && !registry.IsTest(name) {
 				paths = append(paths, filepath.Join(dir, filepath.FromSlash(name)))
 			}
 		}

@@ -29,6 +29,7 @@ const (
 type compiled struct {
 	text   []byte
 	name   string // of the file
+	kind   string // what it is if it is no recipe
 	recipe *recipe.Recipe
 	plan   *plan.Plan
 	source *recipe.Source
@@ -137,8 +138,8 @@ func (a *app) validateCommand() *cobra.Command {
 	limit := int64(defaultSource)
 	cmd := &cobra.Command{
 		Use:   "validate FILE…",
-		Short: "Check recipes and lenses, and show every problem with its place",
-		Long: "Check recipes and lenses, and show every problem with its place. Beside the usual forms -o takes sarif (for code scanning) and github " +
+		Short: "Check recipes, lenses and test files, and show every problem with its place",
+		Long: "Check recipes, lenses and test files, and show every problem with its place. Beside the usual forms -o takes sarif (for code scanning) and github " +
 			"(annotations); CI=1 adds the latter to any form.",
 		Example: `roux validate examples/document-digest.yaml
 roux validate --strict recipes/*.yaml
@@ -208,7 +209,7 @@ func (a *app) printValidated(c *compiled, v validated) {
 		return
 	}
 	if c.recipe == nil {
-		a.text("%s: valid, a lens\n", view.OneLine(c.name))
+		a.text("%s: valid, %s\n", view.OneLine(c.name), c.kind)
 		return
 	}
 	note := ""

@@ -32,8 +32,8 @@ func (a *app) fmtCommand() *cobra.Command {
 	limit := int64(defaultSource)
 	cmd := &cobra.Command{
 		Use:   "fmt FILE…",
-		Short: "Format recipes and keep their comments",
-		Long: "Format recipes, YAML or JSON, in the standard form: two spaces a level, fields in the order of the format, no more quotes than needed, " +
+		Short: "Format recipes and test files, and keep their comments",
+		Long: "Format recipes and test files, YAML or JSON, in the standard form: two spaces a level, fields in the order of the format, no more quotes than needed, " +
 			"at most one empty line. Comments stay in place, and the recipe means the same: its plan has the same hash. " +
 			"Files are replaced at once, or not at all; - formats standard input to standard output.",
 		Example: `roux fmt recipe.yaml
@@ -73,7 +73,7 @@ func (a *app) format(path string, limit int64) (*formatted, error) {
 		return nil, err
 	}
 	f := &formatted{File: name, text: text}
-	out, diags := dialect.Format(name, text, int(limit))
+	out, diags := dialect.FormatAs(name, text, int(limit), keyOrder(name, text))
 	if diags != nil {
 		return nil, fault.Invalid(fault.RecipeInvalid, diags)
 	}

@@ -4,7 +4,12 @@
 
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/yamlx"
+)
 
 // A small binary compares and replays no runs, compares no versions of recipes, keeps and reads no lenses, draws no traces, watches no server, begins no recipes, exports,
 // imports and adopts no runs, shows no cached results, no changes and no credits, and checks no workers, and what a server has to do with the
@@ -53,6 +58,10 @@ func (a *app) lspCommands() []*cobra.Command  { return nil }
 func (a *app) devCommands() []*cobra.Command { return nil }
 
 func (a *app) testCommands() []*cobra.Command { return nil }
+
+func testKinds() []schemaKind { return nil }
+
+func keyOrder(name string, text []byte) *yamlx.Order { return dialect.Of(name, text).Form.KeyOrder() }
 
 func (a *app) completions(*cobra.Command) {}
 

@@ -40,7 +40,7 @@ func (a *app) initCommand() *cobra.Command {
 	var example string
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
-		Short: "Begin a project: a recipe, a file to run it on, settings and schemas",
+		Short: "Begin a project: a recipe with tests, a file to run it on, settings and schemas",
 		Long: "Begin a project in DIR, or in the working directory. Existing files are not changed: a second `roux init` reports them as unchanged, " +
 			"and files you have changed are kept and named.",
 		Example: `roux init my
@@ -101,6 +101,9 @@ func project(example string) (files []projectText, run string, err error) {
 		}
 		files = append(files, projectText{name: name, text: text})
 	}
+	for _, k := range testKinds() {
+		files = append(files, projectText{schemaDir + "/" + k.Kind + ".schema.json", k.text(), true})
+	}
 	return append(files,
 		projectText{schemaDir + "/recipe.schema.json", dialect.All()[0].Schema(), true},
 		projectText{schemaDir + "/config.schema.json", config.Schema(), true}), run, nil
@@ -108,6 +111,10 @@ func project(example string) (files []projectText, run string, err error) {
 
 func starterProject() (files []projectText, run string, err error) {
 	recipeText, err := starter.ReadFile("starter/documents.yaml")
+	if err != nil {
+		return nil, "", err
+	}
+	tests, err := starter.ReadFile("starter/documents.test.yaml")
 	if err != nil {
 		return nil, "", err
 	}
@@ -121,6 +128,7 @@ func starterProject() (files []projectText, run string, err error) {
 	}
 	return []projectText{
 		{name: "documents.yaml", text: append([]byte(modeline), recipeText...)},
+		{name: "documents.test.yaml", text: tests},
 		{name: "files/report.pdf", text: report},
 		{name: "README.md", text: page},
 	}, "roux run documents.yaml --file 'files/*'", nil

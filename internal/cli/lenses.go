@@ -109,17 +109,20 @@ func (a *app) readLenses(paths []string) (docs []*lens.Document, names []string,
 	return docs, names, err
 }
 
-// checkFile is compileFile for a file that may also be a lens. Of a lens there is neither recipe nor plan.
+// checkFile is compileFile for a file that may also be a lens or have tests. Of these there is neither recipe nor plan.
 func (a *app) checkFile(path string, limit int64) (*compiled, error) {
 	text, name, err := a.readLimited(path, limit)
 	if err != nil {
 		return nil, err
 	}
+	if c, ok, err := a.checkTest(name, text, limit); ok {
+		return c, err
+	}
 	if !lens.Is(name, text) {
 		return a.compileText(name, text, limit)
 	}
 	d, src, diags := lens.Parse(name, text)
-	c := &compiled{text: text, name: name, source: recipe.NewSource(src, nil), diags: diags}
+	c := &compiled{text: text, name: name, kind: "a lens", source: recipe.NewSource(src, nil), diags: diags}
 	if d == nil {
 		return c, fault.Invalid(fault.RecipeInvalid, diags)
 	}

@@ -36,6 +36,7 @@ func schemaKinds() []schemaKind {
 	for _, l := range dialect.All() {
 		kinds = append(kinds, schemaKind{l.Name, l.What, []string{"*." + l.Name + ".yaml", "*." + l.Name + ".yml", "*." + l.Name + ".json"}, l.Schema})
 	}
+	kinds = append(kinds, testKinds()...)
 	return append(kinds, schemaKind{"config", "settings: roux.yaml of a project, config.yaml of a user", []string{config.ProjectFile}, config.Schema})
 }
 

@@ -17,10 +17,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/pattern"
 	"github.com/roux-engine/roux/internal/recipetest"
+	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
+	"github.com/roux-engine/roux/internal/yamlx"
 )
 
 // asTAP is the form of -o that only test has: the Test Anything Protocol.
@@ -51,6 +55,40 @@ type testOptions struct {
 
 func (a *app) testCommands() []*cobra.Command { return []*cobra.Command{a.testCommand()} }
 
+// testKinds are the kinds of files with tests that have a JSON Schema.
+func testKinds() []schemaKind {
+	var globs []string
+	for _, end := range registry.TestEndings {
+		globs = append(globs, "*"+end)
+	}
+	return []schemaKind{{"test", "tests of a recipe", globs, recipetest.Schema}}
+}
+
+// keyOrder is the order in which fmt writes the fields of a text.
+func keyOrder(name string, text []byte) *yamlx.Order {
+	if recipetest.Is(name, text) {
+		return recipetest.Form.KeyOrder()
+	}
+	return dialect.Of(name, text).Form.KeyOrder()
+}
+
+// checkTest checks a test file and its recipe; ok is false for another file.
+func (a *app) checkTest(name string, text []byte, limit int64) (c *compiled, ok bool, err error) {
+	if !recipetest.Is(name, text) {
+		return nil, false, nil
+	}
+	f := recipetest.Check(name, text, recipetest.Config{Actions: a.actions, Recipes: a.recipes, MaxSource: limit})
+	src := f.Source
+	if f.Recipe != nil {
+		src = f.Recipe
+	}
+	c = &compiled{text: text, name: name, kind: "tests of a recipe", source: recipe.NewSource(src, nil), diags: f.Diags}
+	if len(f.Diags) > 0 {
+		err = fault.Invalid(fault.RecipeInvalid, f.Diags)
+	}
+	return c, true, err
+}
+
 func (a *app) testCommand() *cobra.Command {
 	opt := testOptions{limit: defaultSource, parallel: runtime.NumCPU()}
 	cmd := &cobra.Command{
@@ -72,6 +110,9 @@ roux test recipes/order.test.yaml --update`,
 			}
 			if opt.parallel < 1 || opt.parallel > 1024 {
 				return fault.New(fault.Usage, "--parallel %d: want 1 to 1024", opt.parallel)
+			}
+			if opt.limit < 1 || opt.limit > maxSource {
+				return fault.New(fault.Usage, "--max-source %d: want 1 byte to 16MiB", opt.limit)
 			}
 			if opt.least < 0 || opt.least > 100 {
 				return fault.New(fault.Usage, "--min-coverage %v: want a percentage from 0 to 100", opt.least)

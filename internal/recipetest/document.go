@@ -4,9 +4,6 @@ package recipetest
 
 import (
 	"encoding/json"
-	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/roux-engine/roux/internal/compile/form"
 )
@@ -231,15 +228,6 @@ var Form = form.New[Suite](&form.Table{
 })
 
 func ruleOf(r form.Rule) *form.Rule { return &r }
-
-// Endings are those of the names of test files.
-var Endings = []string{".test.yaml", ".test.yml", ".test.json"}
-
-// Named reports whether a file is a test file by its name: it has one of the Endings.
-func Named(file string) bool {
-	name := strings.ToLower(filepath.Base(file))
-	return slices.ContainsFunc(Endings, func(end string) bool { return strings.HasSuffix(name, end) })
-}
 
 // Schema returns the JSON Schema of test files.
 func Schema() []byte {

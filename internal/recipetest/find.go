@@ -13,6 +13,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/form"
+	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/userfile"
 )
 
@@ -35,7 +36,7 @@ func Find(paths []string) (files []string, err error) {
 		switch {
 		case info.IsDir():
 			found, err = walk(path, nil)
-		case !Named(path) && !isTest(path):
+		case !registry.IsTest(path) && !isTest(path):
 			found, err = walk(filepath.Dir(path), func(file string) bool { return recipeOf(file) == filepath.Clean(path) })
 			if err == nil && len(found) == 0 {
 				err = fault.New(fault.FileNotFound, "%s is a recipe, and no test file in %s is of it: `roux help test` says how one is written", path, filepath.Dir(path))
@@ -93,7 +94,7 @@ func walk(dir string, wanted func(file string) bool) (files []string, err error)
 			}
 			return nil
 		}
-		if !e.Type().IsRegular() || !Named(path) && !(filepath.Base(filepath.Dir(path)) == "tests" && isText(name) && isTest(path)) {
+		if !e.Type().IsRegular() || !registry.IsTest(path) && !(filepath.Base(filepath.Dir(path)) == "tests" && isText(name) && isTest(path)) {
 			return nil
 		}
 		if wanted != nil && !wanted(path) {

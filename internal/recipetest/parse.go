@@ -16,6 +16,7 @@ import (
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/spell"
 )
 
@@ -31,7 +32,7 @@ const (
 // Is reports whether a text is that of a test file, which may have problems: by the name of its
 // file, or because it has a recipe and tests.
 func Is(file string, text []byte) bool {
-	if Named(file) {
+	if registry.IsTest(file) {
 		return true
 	}
 	if !bytes.Contains(text, []byte("tests")) || len(text) > MaxSource {

@@ -100,21 +100,28 @@ func RunFile(ctx context.Context, file string, cfg Config) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
+	r := check(file, text, cfg)
+	if r.shared == nil || len(r.file.Diags) > 0 {
+		return r.file, nil
+	}
+	defer r.fixtures.close()
+	return r.file, r.runAll(ctx)
+}
+
+// Check reads the text of a test file and compiles its recipe, and runs nothing.
+func Check(file string, text []byte, cfg Config) *File { return check(file, text, cfg).file }
+
+func check(file string, text []byte, cfg Config) *runner {
 	cfg.MaxSource = cmp.Or(cfg.MaxSource, form.DefaultBytes)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	f := &File{File: file, text: text}
-	if f.suite, f.Source, f.Diags = Parse(file, text); f.suite == nil {
-		return f, nil
+	dir := filepath.Dir(file)
+	r := &runner{cfg: cfg, file: &File{File: file, text: text}, dir: dir, programs: program.NewCache(100), fixtures: newFixtures(dir)}
+	if r.file.suite, r.file.Source, r.file.Diags = Parse(file, text); r.file.suite != nil {
+		r.compile()
 	}
-	r := &runner{cfg: cfg, file: f, dir: filepath.Dir(file), programs: program.NewCache(100)}
-	r.fixtures = newFixtures(r.dir)
-	defer r.fixtures.close()
-	if !r.compile() {
-		return f, nil
-	}
-	return f, r.runAll(ctx)
+	return r
 }
 
 func readTest(file string) ([]byte, error) {
@@ -134,29 +141,29 @@ type runner struct {
 	shared   *Compiled // for tests without mocked recipes of their own
 }
 
-// compile compiles the recipe, and reports whether the tests can be run.
-func (r *runner) compile() bool {
+// compile compiles the recipe. What keeps the tests from being run is noted in the file.
+func (r *runner) compile() {
 	s := r.file.suite
 	r.path = filepath.Join(r.dir, filepath.FromSlash(s.Recipe))
-	refuse := func(pointer, rule, hint, msg string) bool {
+	refuse := func(pointer, rule, hint, msg string) {
 		r.file.Diags = append(r.file.Diags, fault.Diagnostic{Code: fault.RecipeNotFound, Rule: rule, Msg: msg, Hint: hint, Pointer: pointer, Pos: r.file.Source.Pos(pointer)})
-		return false
 	}
 	if filepath.IsAbs(s.Recipe) {
-		return refuse("/recipe", "bad-path", "write a path relative to the test file", "the recipe is an absolute path")
+		refuse("/recipe", "bad-path", "write a path relative to the test file", "the recipe is an absolute path")
+		return
 	}
 	var err error
 	r.text, err = userfile.ReadWithin(filepath.Dir(r.path), filepath.Base(r.path), r.cfg.MaxSource, fault.RecipeNotFound)
 	if err != nil {
-		return refuse("/recipe", "no-recipe", "", fault.Message(err))
+		refuse("/recipe", "no-recipe", "", fault.Message(err))
+		return
 	}
 	r.shared = r.compiled(&s.Mocks)
 	if r.shared.Plan == nil {
 		r.file.Diags, r.file.Recipe = r.shared.Diags, r.shared.Source.Source
-		return false
+		return
 	}
 	r.checkNames(r.shared.Plan)
-	return len(r.file.Diags) == 0
 }
 
 // compiled compiles the recipe for tests with such mocks.

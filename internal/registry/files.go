@@ -75,6 +75,15 @@ type entry struct {
 // NewFiles returns Files. It reads nothing yet.
 func NewFiles(cfg Config) *Files { return &Files{cfg: cfg, given: map[string]place{}} }
 
+// TestEndings are those of the names of files with tests of recipes, which are no recipes.
+var TestEndings = []string{".test.yaml", ".test.yml", ".test.json"}
+
+// IsTest reports whether a file has tests, by its name.
+func IsTest(file string) bool {
+	name := strings.ToLower(filepath.Base(file))
+	return slices.ContainsFunc(TestEndings, func(end string) bool { return strings.HasSuffix(name, end) })
+}
+
 // File implements [compile.Recipes].
 func (f *Files) File(from, name string) (*compile.Text, error) {
 	at, ok := f.given[from]
@@ -195,6 +204,9 @@ func (f *Files) scan() error {
 	}
 	left := int64(maxBytes)
 	for _, name := range names {
+		if IsTest(name) {
+			continue
+		}
 		p := place{f.cfg.Dir, name}
 		text, err := f.read(p)
 		if err != nil {

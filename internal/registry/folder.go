@@ -109,7 +109,7 @@ func (f *Folder) Look(ctx context.Context) ([]FolderChange, error) {
 	}
 	size := int64(0)
 	for name, s := range stamps {
-		if slices.Contains(f.cfg.Ignore, name) || s.Size > f.cfg.MaxSource && f.files[name] == nil {
+		if slices.Contains(f.cfg.Ignore, name) || IsTest(name) || s.Size > f.cfg.MaxSource && f.files[name] == nil {
 			delete(stamps, name)
 			continue
 		}

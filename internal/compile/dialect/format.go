@@ -16,11 +16,16 @@ import (
 // Format writes a text in the standard form, with its fields in the order of its dialect. The text is nil
 // when there are problems.
 func Format(file string, src []byte, limit int) ([]byte, []fault.Diagnostic) {
+	return FormatAs(file, src, limit, Of(file, src).Form.KeyOrder())
+}
+
+// FormatAs is Format for a text whose fields have another order.
+func FormatAs(file string, src []byte, limit int, order *yamlx.Order) ([]byte, []fault.Diagnostic) {
 	write := yamlx.Format
 	if IsJSON(file, src) {
 		write = yamlx.FormatJSON
 	}
-	out, problems := write(src, jsonx.Limits{Bytes: limit}, Of(file, src).Form.KeyOrder())
+	out, problems := write(src, jsonx.Limits{Bytes: limit}, order)
 	var diags []fault.Diagnostic
 	for _, p := range problems {
 		diags = append(diags, fault.Diagnostic{
