@@ -53,7 +53,9 @@ type testOptions struct {
 	limit            int64
 }
 
-func (a *app) testCommands() []*cobra.Command { return []*cobra.Command{a.testCommand()} }
+func (a *app) testCommands() []*cobra.Command {
+	return []*cobra.Command{a.testCommand(), a.rehearseCommand()}
+}
 
 // testKinds are the kinds of files with tests that have a JSON Schema.
 func testKinds() []schemaKind {

@@ -36,7 +36,7 @@ func (s *sandbox) attempt(ef *engine.Effect) (machine.Input, int64) {
 	} else {
 		path := t.StepPath
 		c := &call{
-			key: ef.Key, path: path, id: stepID(path), attempt: int(ef.Fence.Attempt), gen: ef.Fence.Gen, action: task.Action, input: input, now: s.now,
+			key: ef.Key, path: path, id: stepID(path), attempt: int(ef.Fence.Attempt), gen: ef.Fence.Gen, action: task.Action, input: input, hash: hash, now: s.now,
 		}
 		if c.child = s.isChild(ef); c.child {
 			c.path = s.parentPath(ef) + "/" + path
@@ -46,6 +46,10 @@ func (s *sandbox) attempt(ef *engine.Effect) (machine.Input, int64) {
 			s.failed = err
 			return in, 0
 		}
+	}
+	if r.raw != nil {
+		in.Outcome, in.Output = machine.Success, r.raw
+		return in, r.delay
 	}
 	if r.run != nil {
 		act := *task.Action

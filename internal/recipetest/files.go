@@ -5,6 +5,7 @@ package recipetest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -32,7 +33,11 @@ type fixtures struct {
 	temp  string
 	store *blob.Store
 	known map[string]action.FileInfo // by path
+	read  ReadFile                   // reads what is not in the directory; nil = nothing is
 }
+
+// A ReadFile reads a whole file by its hash.
+type ReadFile func(ctx context.Context, hash string) (io.ReadCloser, error)
 
 func newFixtures(dir string) *fixtures {
 	return &fixtures{dir: dir, known: map[string]action.FileInfo{}}
@@ -156,7 +161,25 @@ func (f *fixtures) Open(ctx context.Context, hash string) (action.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	file, err := st.Open(ctx, account, hash)
+	if f.read == nil || !errors.Is(err, fault.FileNotFound) {
+		return file, err
+	}
+	if err := f.fetch(ctx, st, hash); err != nil {
+		return nil, err
+	}
 	return st.Open(ctx, account, hash)
+}
+
+// fetch copies a file into the directory.
+func (f *fixtures) fetch(ctx context.Context, st *blob.Store, hash string) error {
+	src, err := f.read(ctx, hash)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = src.Close() }()
+	_, err = st.Put(ctx, account, src, "", "")
+	return err
 }
 
 // Put implements action.Files.

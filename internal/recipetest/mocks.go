@@ -126,11 +126,16 @@ func (m *mocked) reply(c *call, a *Answer, err error) (reply, error) {
 	}
 	r := reply{run: run, delay: micros(a.Delay)}
 	if a.Job != "" {
-		id := fmt.Sprintf("%s-%d-%d", strings.NewReplacer("/", "-", " ", "-").Replace(c.key.Run+"-"+c.path), c.gen, c.attempt)
-		r.run = returns(action.Result{Job: &action.Job{Provider: provider, ID: id, TTL: 366 * 24 * time.Hour}})
+		r.run = submits(c)
 		r.job = &jobEnd{after: micros(a.Job), run: run}
 	}
 	return r, nil
+}
+
+// submits makes an action that submits an external job.
+func submits(c *call) action.Func {
+	id := fmt.Sprintf("%s-%d-%d", strings.NewReplacer("/", "-", " ", "-").Replace(c.key.Run+"-"+c.path), c.gen, c.attempt)
+	return returns(action.Result{Job: &action.Job{Provider: provider, ID: id, TTL: 366 * 24 * time.Hour}})
 }
 
 // result makes an action of an answer.
@@ -171,19 +176,16 @@ func (m *mocked) approve(c *call) (reply, error) {
 }
 
 // waiting implements world.
-func (m *mocked) waiting(w *wait) (data any, after int64, ok bool) {
+func (m *mocked) waiting(w *wait) (data any, after int64, ok bool, err error) {
 	list := m.mocks.Signals[w.signal]
 	n := m.asked["signal/"+w.signal]
 	m.asked["signal/"+w.signal]++
 	if n >= len(list) {
 		m.lacks = append(m.lacks, fmt.Sprintf("step %q has waited for the signal %q, which mocks.signals does not send", w.path, w.signal))
-		return nil, 0, false
+		return nil, 0, false, nil
 	}
-	v, err := m.value(list[n].Data)
-	if err != nil {
-		return nil, 0, false
-	}
-	return v, micros(list[n].After), true
+	data, err = m.value(list[n].Data)
+	return data, micros(list[n].After), err == nil, err
 }
 
 // childRecipe answers in place of a child recipe.

@@ -41,8 +41,8 @@ type world interface {
 	// go on.
 	call(c *call) (reply, error)
 	// waiting says which signal is sent to a step that waits for one, and how long after that;
-	// ok is false if none is.
-	waiting(w *wait) (data any, after int64, ok bool)
+	// ok is false if none is. An error ends the sandbox, as that of call.
+	waiting(w *wait) (data any, after int64, ok bool, err error)
 }
 
 // A call is an attempt that is about to call its action.
@@ -55,6 +55,7 @@ type call struct {
 	gen     uint32
 	action  *action.Action
 	input   []byte // canonical JSON
+	hash    []byte // of the input
 	now     int64  // UTC µs
 }
 
@@ -62,6 +63,8 @@ type call struct {
 type reply struct {
 	run   action.Func // is called in place of the action; nil = the action itself
 	delay int64       // how long the attempt takes, µs
+	// raw is an output that needs no checks, and may be in files; run is not called then.
+	raw []byte
 	// job is set for a call that submits an external job; run returns it.
 	job *jobEnd
 }
@@ -342,19 +345,31 @@ func (s *sandbox) sendSignals() error {
 	waits := s.waits
 	s.waits = nil
 	for _, w := range waits {
-		data, after, ok := s.world.waiting(w)
-		if !ok {
-			continue
+		data, after, ok, err := s.world.waiting(w)
+		if err != nil {
+			return err
 		}
-		s.at(s.now+after, nil, func() (*engine.Message, error) {
-			m, err := s.stage.Signal(w.key, w.signal, data)
-			if errors.Is(err, fault.TooLate) {
-				return nil, nil // the run has ended meanwhile
-			}
-			return m, err
-		})
+		if ok {
+			s.signal(w.key, w.signal, data, after)
+		}
 	}
 	return nil
+}
+
+// signal sends a signal after a time, if its run has not ended by then.
+func (s *sandbox) signal(key store.Key, name string, data any, after int64) {
+	s.at(s.now+after, nil, func() (*engine.Message, error) {
+		m, err := s.stage.Signal(key, name, data)
+		if errors.Is(err, fault.TooLate) {
+			return nil, nil
+		}
+		return m, err
+	})
+}
+
+// signalAfter is signal for a root run.
+func (s *sandbox) signalAfter(run, name string, data any, after int64) {
+	s.signal(store.Key{Account: account, Run: run}, name, data, after)
 }
 
 // act carries out what the engine has released. It returns what arrives at once.
