@@ -32,7 +32,7 @@ func (a *app) devCommand() *cobra.Command {
 		Long: "Serve the recipes in DIR, or in the working directory, over HTTP as `roux serve --no-keys` does, and register each again when its file is saved. " +
 			"Problems are shown as `roux validate` shows them; until they are mended, the last valid version goes on. " +
 			"A version that has run never changes: a changed text is then registered under the next patch version, and the name stands for that one. " +
-			"Versions that no file has any more are deprecated. Lenses in DIR, and in its directory lenses, are put as versions when they are saved.",
+			"Versions that no file has any more are deprecated. When a file is saved, the tests in DIR are run, as `roux test` runs them. Lenses in DIR, and in its directory lenses, are put as versions when they are saved.",
 		Example: `roux dev
 roux dev recipes --listen 127.0.0.1:0`,
 		Args: wants(0, 1, "[DIR]"),
@@ -53,6 +53,7 @@ type devFolder struct {
 	*app
 	folder *registry.Folder
 	failed string // why it could not be read at the last look
+	tests  devTests
 }
 
 // openFolder registers the recipes of the folder for the first time, and puts them into out.
@@ -60,6 +61,7 @@ func (s *serve) openFolder(ctx context.Context, srv *service.Service, out *serve
 	d := &devFolder{app: s.app, folder: registry.NewFolder(registry.FolderConfig{
 		Recipes: srv.Recipes(), Account: s.account, Dir: s.folder, Ignore: []string{config.ProjectFile}, MaxSource: s.limit, Now: s.now,
 	})}
+	d.tests = devTests{app: s.app, dir: s.folder, limit: s.limit}
 	changes, err := d.folder.Look(ctx)
 	if err != nil {
 		return nil, err
@@ -98,6 +100,7 @@ func (d *devFolder) look(ctx context.Context) {
 		d.screen.Print(d.screen.Paint("error", "error:") + " " + failed + "\n")
 	}
 	d.failed = failed
+	d.tests.look(ctx)
 }
 
 // tell says what came of a file.

@@ -101,12 +101,13 @@ func project(example string) (files []projectText, run string, err error) {
 		}
 		files = append(files, projectText{name: name, text: text})
 	}
+	files = append(files,
+		projectText{schemaDir + "/recipe.schema.json", dialect.All()[0].Schema(), true},
+		projectText{schemaDir + "/config.schema.json", config.Schema(), true})
 	for _, k := range testKinds() {
 		files = append(files, projectText{schemaDir + "/" + k.Kind + ".schema.json", k.text(), true})
 	}
-	return append(files,
-		projectText{schemaDir + "/recipe.schema.json", dialect.All()[0].Schema(), true},
-		projectText{schemaDir + "/config.schema.json", config.Schema(), true}), run, nil
+	return files, run, nil
 }
 
 func starterProject() (files []projectText, run string, err error) {
