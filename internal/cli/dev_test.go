@@ -74,14 +74,14 @@ func TestDev(t *testing.T) {
 	server.until("tests: 1 passed")
 	save("Hello", "Good night")
 	server.until("tests: 1 failed")
-	server.until("registered greet@1.0.3")
+	server.until("replaced greet@1.0.2")
 	if said := server.said(); !strings.Contains(said, `want "Good evening Ana", got "Good night Ana"`) || strings.Contains(said, "greet.test.yaml: invalid") {
 		t.Errorf("it does not say what failed, or takes tests for a recipe:\n%s", said)
 	}
 	if err := os.Remove(filepath.Join(folder, "greet.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	server.until("removed; greet@1.0.3 is deprecated")
+	server.until("removed; greet@1.0.2 is deprecated")
 	if err := os.WriteFile(filepath.Join(folder, "tone.yaml"), []byte("lens: tone\ntemplate: Be kind.\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
