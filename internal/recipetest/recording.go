@@ -65,11 +65,17 @@ func record(ctx context.Context, r store.Reader, head store.Head) (*recording, e
 	if rec.mask, err = masks.Of(ctx, r, head, p); err != nil {
 		return nil, err
 	}
-	rec.side, rec.masked = view.NewSide(p, head.Run, false), view.NewSide(p, head.Run, false)
+	rec.side = view.NewSide(p, head.Run, false)
+	if rec.masked = rec.side; rec.mask != nil {
+		rec.masked = view.NewSide(p, head.Run, false)
+	}
 	one := newJournalReader(rec, p, "")
 	err = store.EachEvent(ctx, r, head.Key, 0, func(ev *journal.Event) error {
 		if err := errors.Join(rec.run(ev), one.event(ev), rec.side.Apply(ev)); err != nil {
 			return err
+		}
+		if rec.mask == nil {
+			return nil
 		}
 		return rec.masked.Apply(rec.mask.Event(ev))
 	})

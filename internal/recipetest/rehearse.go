@@ -92,7 +92,7 @@ func (r *Rehearsal) Run(ctx context.Context, heads []store.Head, each func(*Rehe
 	files := newFixtures("")
 	files.read = r.ReadFile
 	defer files.close()
-	programs := program.NewCache(100)
+	shared := &prepared{program.NewCache(100), &program.Actions{Finder: withStub{r.Actions}}}
 	type done struct {
 		out *Rehearsed
 		err error
@@ -106,7 +106,7 @@ func (r *Rehearsal) Run(ctx context.Context, heads []store.Head, each func(*Rehe
 		for i := range heads {
 			slots <- struct{}{}
 			go func() {
-				out, err := r.one(ctx, heads[i], files, programs)
+				out, err := r.one(ctx, heads[i], files, shared)
 				results[i] <- done{out, err}
 				<-slots
 			}()
@@ -126,8 +126,14 @@ func (r *Rehearsal) Run(ctx context.Context, heads []store.Head, each func(*Rehe
 	return failed
 }
 
+// prepared is what all rehearsals share, because preparing it takes longer than most of them.
+type prepared struct {
+	programs *program.Cache
+	actions  *program.Actions
+}
+
 // one rehearses a run. An error ends the rehearsal of all.
-func (r *Rehearsal) one(ctx context.Context, head store.Head, files *fixtures, programs *program.Cache) (*Rehearsed, error) {
+func (r *Rehearsal) one(ctx context.Context, head store.Head, files *fixtures, shared *prepared) (*Rehearsed, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -148,7 +154,7 @@ func (r *Rehearsal) one(ctx context.Context, head store.Head, files *fixtures, p
 	out.Retried = rec.retried
 	w := &replay{rec: rec, out: out}
 	box, err := openSandbox(ctx, sandboxConfig{
-		actions: withStub{r.Actions}, world: w, files: files, gates: passing, now: head.Created, seed: seedOf(head.Run), unpaid: !rec.metered, programs: programs,
+		actions: shared.actions, world: w, files: files, gates: passing, now: head.Created, seed: seedOf(head.Run), unpaid: !rec.metered, programs: shared.programs,
 	})
 	if err != nil {
 		return nil, err
@@ -258,13 +264,20 @@ func (r *Rehearsal) compare(box *sandbox, run string, rec *recording, out *Rehea
 	raw, masked := view.NewSide(p, run, false), view.NewSide(p, run, false)
 	mask := view.NewMask(p).Inherit(rec.mask)
 	err := box.eachEvent(store.Key{Account: account, Run: run}, func(ev *journal.Event) error {
-		return errors.Join(raw.Apply(ev), masked.Apply(mask.Event(ev)))
+		if err := raw.Apply(ev); err != nil || mask == nil {
+			return err
+		}
+		return masked.Apply(mask.Event(ev))
 	})
 	if err != nil {
 		return err
 	}
 	groups := []string{"path", "outputs", "attempts", "credits"}
-	c, shown := view.Compare(rec.side, raw, groups), view.Compare(rec.masked, masked, groups)
+	c := view.Compare(rec.side, raw, groups)
+	shown := c
+	if mask != nil {
+		shown = view.Compare(rec.masked, masked, groups)
+	}
 	if out.Outcome != Unknown {
 		out.Status[1] = raw.Status.String()
 	}
@@ -277,7 +290,7 @@ func (r *Rehearsal) compare(box *sandbox, run string, rec *recording, out *Rehea
 			}
 			if i := slices.IndexFunc(shown.Groups[group], func(s view.Difference) bool { return s.Where == d.Where }); i >= 0 {
 				d = shown.Groups[group][i]
-			} else if rec.mask != nil || mask != nil {
+			} else if mask != nil {
 				d.A, d.B = view.RawOf(view.Masked), view.RawOf(view.Masked)
 			}
 			if group == "outputs" && (d.Where == "run" || strings.HasPrefix(d.Where, "run.")) && steps["run"] == nil {

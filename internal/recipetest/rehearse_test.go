@@ -14,6 +14,7 @@ import (
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -87,7 +88,7 @@ func recordRuns(t testing.TB, inputs ...map[string]any) (store.Reader, []store.H
 	}
 	value := func(raw json.RawMessage) (any, error) { return decoded(raw), nil }
 	world := newMocked(&suite.Tests[0].Mocks, nil, value)
-	box, err := openSandbox(ctx, sandboxConfig{actions: withStub{acts}, world: world, now: time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC).UnixMicro(), seed: 1})
+	box, err := openSandbox(ctx, sandboxConfig{actions: &program.Actions{Finder: withStub{acts}}, world: world, now: time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC).UnixMicro(), seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/heap"
 	"github.com/roux-engine/roux/internal/jobs"
@@ -122,7 +121,7 @@ func earlier(a, b *event) bool { return a.at < b.at || a.at == b.at && a.order <
 
 // A sandboxConfig is what a sandbox is made of.
 type sandboxConfig struct {
-	actions  catalogue.Finder
+	actions  *program.Actions // those with the same programs have the same one
 	world    world
 	files    action.Files // nil = there are none
 	secrets  worker.SecretSource
@@ -143,7 +142,7 @@ func (s seeded) Read(p []byte) (int, error) { return s.ChaCha8.Read(p) }
 // openSandbox returns a sandbox whose account has its credits.
 func openSandbox(ctx context.Context, cfg sandboxConfig) (*sandbox, error) {
 	s := &sandbox{
-		ctx: ctx, world: cfg.world, store: memory.New(memory.Options{}), programs: cfg.programs, actions: &program.Actions{Finder: cfg.actions},
+		ctx: ctx, world: cfg.world, store: memory.New(memory.Options{}), programs: cfg.programs, actions: cfg.actions,
 		files: cfg.files, gates: cfg.gates, now: cfg.now, ends: map[string]*jobEnd{},
 	}
 	if s.programs == nil {

@@ -117,7 +117,7 @@ func check(file string, text []byte, cfg Config) *runner {
 		cfg.Now = time.Now
 	}
 	dir := filepath.Dir(file)
-	r := &runner{cfg: cfg, file: &File{File: file, text: text}, dir: dir, programs: program.NewCache(100), fixtures: newFixtures(dir)}
+	r := &runner{cfg: cfg, file: &File{File: file, text: text}, dir: dir, programs: program.NewCache(100), actions: &program.Actions{Finder: withStub{cfg.Actions}}, fixtures: newFixtures(dir)}
 	if r.file.suite, r.file.Source, r.file.Diags = Parse(file, text); r.file.suite != nil {
 		r.compile()
 	}
@@ -138,6 +138,7 @@ type runner struct {
 	text     []byte // of the recipe
 	fixtures *fixtures
 	programs *program.Cache
+	actions  *program.Actions
 	shared   *Compiled // for tests without mocked recipes of their own
 }
 
@@ -300,7 +301,7 @@ func (r *runner) carryOut(ctx context.Context, t *Test) (*outcome, *mocked, erro
 		return nil, nil, err
 	}
 	box, err := openSandbox(ctx, sandboxConfig{
-		actions: withStub{r.cfg.Actions}, world: world, files: r.fixtures, secrets: testSecrets(mocks.Secrets), gates: gates, now: now.UnixMicro(), seed: seedOf(t.Name),
+		actions: r.actions, world: world, files: r.fixtures, secrets: testSecrets(mocks.Secrets), gates: gates, now: now.UnixMicro(), seed: seedOf(t.Name),
 		balance: t.Balance, unpaid: t.unpaid(req, r.cfg.Actions), programs: r.programs,
 	})
 	if err != nil {

@@ -99,7 +99,9 @@ func Compare(a, b *Side, only []string) *Comparison {
 		}
 		c.Groups[group] = append(c.Groups[group], Difference{where, RawOf(x), RawOf(y)})
 	}
-	compareDefinition(a, b, add)
+	if len(only) == 0 || slices.Contains(only, "definition") {
+		compareDefinition(a, b, add)
+	}
 	compareValues("parameters", anyOf(a.start.Parameters), anyOf(b.start.Parameters), func(at string, x, y any) { add("inputs", at, x, y) })
 	compareValues("files", filesOf(a), filesOf(b), func(at string, x, y any) { add("inputs", at, x, y) })
 	for _, path := range union(a.paths, b.paths) {
