@@ -200,8 +200,8 @@ func floorProblems(files []*source) (problems []string) {
 }
 
 // machineUsers are the packages that may import the machine: the engine, what prepares
-// plans for it, its simulator, the view that folds states for readers, and what reads them.
-var machineUsers = []string{"internal/engine", "internal/program", "internal/reads", "internal/simulate", "internal/view"}
+// plans for it, what drives a stage (its simulator, and tests of recipes), the view that folds states for readers, and what reads them.
+var machineUsers = []string{"internal/engine", "internal/program", "internal/reads", "internal/recipetest", "internal/simulate", "internal/view"}
 
 // TestFloorPlanMachine: a package that only reads events imports journal and view, and a
 // worker knows only its task.

@@ -159,10 +159,10 @@ func (c *comparison) pathOf(at string, e *Expect, o *outcome) {
 		case problem != "":
 			c.add(Mismatch{Pointer: pointer, Where: "order: " + name, Msg: problem, fixed: true})
 			continue
-		case o.ended[path] == 0:
+		case o.seq.Ended[path] == 0:
 			c.add(Mismatch{Pointer: pointer, Where: "order: " + name, Msg: "the step has not ended", fixed: true})
 			continue
-		case last != "" && o.ended[path] < o.ended[last]:
+		case last != "" && o.seq.Ended[path] < o.seq.Ended[last]:
 			c.add(Mismatch{Pointer: pointer, Where: "order: " + name, Msg: fmt.Sprintf("the step has ended before step %q", lastName), fixed: true})
 		}
 		last, lastName = path, name

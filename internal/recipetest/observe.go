@@ -30,9 +30,8 @@ type outcome struct {
 	// steps are those of the run, and those of its child runs, whose paths begin with the path of
 	// the step that ran them and a slash.
 	steps  map[string]*journal.StepResult
-	paths  []string          // in the order in which they appeared, of the run itself
-	began  map[string]uint64 // by path: the event with which the step began
-	ended  map[string]uint64 // by path: the event that settled it
+	paths  []string // in the order in which they appeared, of the run itself
+	seq    *view.Sequence
 	bill   *view.Bill
 	calls  map[string]int64
 	micros int64
@@ -44,18 +43,18 @@ type outcome struct {
 func refused(err error, input map[string]any) *outcome {
 	return &outcome{
 		status: statusRefused, error: &journal.StepError{Code: string(fault.CodeOf(err)), Message: fault.Message(err)}, input: input,
-		steps: map[string]*journal.StepResult{}, bill: &view.Bill{},
+		steps: map[string]*journal.StepResult{}, bill: &view.Bill{}, seq: view.NewSequence(nil),
 	}
 }
 
 // outcomeOf reads what became of a run.
 func (s *sandbox) outcomeOf(p *plan.Plan, run string) (*outcome, error) {
 	key := store.Key{Account: account, Run: run}
-	o := &outcome{began: map[string]uint64{}, ended: map[string]uint64{}, tally: view.NewTally(p, false), side: view.NewSide(p, run, false)}
+	o := &outcome{seq: view.NewSequence(p), tally: view.NewTally(p, false), side: view.NewSide(p, run, false)}
 	biller := view.NewBiller(p, run)
 	err := s.eachEvent(key, func(ev *journal.Event) error {
 		o.tally.Add(ev)
-		o.note(p, ev)
+		o.seq.Apply(ev)
 		if err := biller.Apply(ev); err != nil {
 			return err
 		}
@@ -71,20 +70,6 @@ func (s *sandbox) outcomeOf(p *plan.Plan, run string) (*outcome, error) {
 	}
 	o.steps, o.paths = v.Steps()
 	return o, s.addChildren(o, v, "")
-}
-
-// note remembers when a step began and ended.
-func (o *outcome) note(p *plan.Plan, ev *journal.Event) {
-	switch ev.Kind {
-	case journal.EvNodeStarted, journal.EvChildStarted, journal.EvNodeOpened, journal.EvNodeWaiting, journal.EvNodeCompleted, journal.EvNodeFailed:
-		if path := journal.StepPath(p, ev.Ref()); o.began[path] == 0 {
-			o.began[path] = ev.Seq
-		}
-	}
-	switch ev.Kind {
-	case journal.EvNodeCompleted, journal.EvNodeFailed, journal.EvNodeSkipped, journal.EvNodeCancelled:
-		o.ended[journal.StepPath(p, ev.Ref())] = ev.Seq
-	}
 }
 
 // addChildren adds the steps of the child runs of a run. above is the path of the run itself.
@@ -147,11 +132,11 @@ func (o *outcome) find(name string) (path, problem string) {
 // ran lists the steps that ran, in the order in which they began.
 func (o *outcome) ran() (paths []string) {
 	for _, path := range o.paths {
-		if st := o.steps[path]; o.began[path] > 0 && st.Status != journal.Skipped.String() {
+		if st := o.steps[path]; o.seq.Began[path] > 0 && st.Status != journal.Skipped.String() {
 			paths = append(paths, path)
 		}
 	}
-	slices.SortStableFunc(paths, func(a, b string) int { return int(o.began[a]) - int(o.began[b]) })
+	slices.SortStableFunc(paths, func(a, b string) int { return int(o.seq.Began[a]) - int(o.seq.Began[b]) })
 	return paths
 }
 

@@ -151,16 +151,16 @@ func (r *Rehearsal) one(ctx context.Context, head store.Head, files *fixtures, s
 	case r.Masked && rec.mask != nil:
 		return left("its recipe marks values as not to be shown, and the server does not give them out: rehearse it where its data directory is")
 	}
-	out.Retried = rec.retried
+	out.Retried = rec.Retried
 	w := &replay{rec: rec, out: out}
 	box, err := openSandbox(ctx, sandboxConfig{
-		actions: shared.actions, world: w, files: files, gates: passing, now: head.Created, seed: seedOf(head.Run), unpaid: !rec.metered, programs: shared.programs,
+		actions: shared.actions, world: w, files: files, gates: passing, now: head.Created, seed: seedOf(head.Run), unpaid: rec.Start.Credits == nil, programs: shared.programs,
 	})
 	if err != nil {
 		return nil, err
 	}
 	run, err := box.start(&engine.StartRequest{
-		Plan: r.Revision.Plan, Recipe: r.Revision.Recipe.Name, Version: r.Revision.Recipe.Version, Parameters: rec.input, Files: rec.start.Files,
+		Plan: r.Revision.Plan, Recipe: r.Revision.Recipe.Name, Version: r.Revision.Recipe.Version, Parameters: rec.Input, Files: rec.Start.Files,
 	})
 	var broke *broken
 	switch {
@@ -209,11 +209,11 @@ func (n *notRecorded) Error() string { return n.reason }
 
 // plan plans what the run got from outside: signals, and that it was cancelled.
 func (w *replay) plan(box *sandbox, run string) {
-	for _, sig := range w.rec.signals {
-		box.signalAfter(run, sig.name, sig.data, max(0, sig.after))
+	for _, sig := range w.rec.Signals {
+		box.signalAfter(run, sig.Name, sig.Data, max(0, sig.At-w.rec.head.Created))
 	}
-	if w.rec.cancel > 0 {
-		box.cancelAfter(run, w.rec.cancel)
+	if w.rec.Cancelled > 0 {
+		box.cancelAfter(run, max(1, w.rec.Cancelled-w.rec.head.Created))
 	}
 }
 
@@ -229,24 +229,24 @@ func (w *replay) call(c *call) (reply, error) {
 	if a == nil {
 		return reply{}, &notRecorded{fmt.Sprintf("step %q would call %s, and no result of that is recorded", c.path, c.action.Name)}
 	}
-	run := fails(a.fail)
-	if a.fail == nil {
-		run = returns(action.Result{Output: json.RawMessage(a.output), Cost: a.cost, Price: a.price})
+	run := fails(a.Err)
+	if a.Err == nil {
+		run = returns(action.Result{Output: json.RawMessage(a.Output), Cost: a.Cost, Price: a.Price})
 	}
-	r := reply{run: run, delay: a.took}
-	if a.fail == nil && jsonx.Reserved(a.output) {
-		r.raw = a.output
+	r := reply{run: run, delay: a.Micros}
+	if a.Err == nil && jsonx.Reserved(a.Output) {
+		r.raw = a.Output
 	}
-	if a.job && a.took > 0 && r.raw == nil {
+	if a.Job && a.Micros > 0 && r.raw == nil {
 		r.delay = 0
-		r.run, r.job = submits(c), &jobEnd{a.took, run}
+		r.run, r.job = submits(c), &jobEnd{a.Micros, run}
 	}
 	return r, nil
 }
 
 // waiting implements world. The signals of the run come at their times, see plan.
 func (w *replay) waiting(s *wait) (any, int64, bool, error) {
-	if w.rec.waits[s.signal] || slices.ContainsFunc(w.rec.signals, func(r recordedSignal) bool { return r.name == s.signal }) {
+	if w.rec.waits[s.signal] || slices.ContainsFunc(w.rec.Signals, func(r view.GivenSignal) bool { return r.Name == s.signal }) {
 		return nil, 0, false, nil
 	}
 	return nil, 0, false, &notRecorded{fmt.Sprintf("step %q would wait for the signal %q, and whether that comes is not known", s.path, s.signal)}
@@ -315,7 +315,7 @@ func follows(d view.Difference, path []view.Difference) bool {
 
 // counts reports whether a difference is one of the revisions.
 func (r *Rehearsal) counts(group string, d view.Difference, out *Rehearsed, rec *recording, steps map[string]*journal.StepResult) bool {
-	if group == "attempts" && (rec.lost[d.Where] || rec.retried) {
+	if group == "attempts" && (rec.lost[d.Where] || rec.Retried) {
 		return false // a crash or a person has added attempts
 	}
 	if out.Outcome != Unknown {

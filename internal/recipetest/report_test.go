@@ -63,7 +63,7 @@ func TestSameEachTime(t *testing.T) {
 			for _, r := range f.Results {
 				fmt.Fprintf(&b, "%s %s %v %s\n", r.Test, r.Outcome, r.VirtualMS, r.Report())
 				if o := r.outcome; o != nil && o.side != nil {
-					fmt.Fprintln(&b, o.side.ID, string(o.outputs), o.ended)
+					fmt.Fprintln(&b, o.side.ID, string(o.outputs), o.seq.Ended)
 				}
 			}
 		})

@@ -19,6 +19,7 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 	"github.com/roux-engine/roux/internal/terms"
+	"github.com/roux-engine/roux/internal/view"
 	"github.com/roux-engine/roux/internal/worker"
 )
 
@@ -202,8 +203,8 @@ func (s *sandbox) Before(store.Key, *machine.Run, *machine.Input) {}
 // After implements the observer of a stage: it notes which steps wait for signals.
 func (s *sandbox) After(key store.Key, run *machine.Run, _ *machine.Input, t *machine.Turn) {
 	for i := range t.Events {
-		if ev := &t.Events[i]; ev.Kind == journal.EvNodeWaiting && ev.Text != "" {
-			s.waits = append(s.waits, &wait{key, journal.StepPath(run.Plan(), ev.Ref()), ev.Text})
+		if path, signal, ok := view.AwaitedSignal(run.Plan(), &t.Events[i]); ok {
+			s.waits = append(s.waits, &wait{key, path, signal})
 		}
 	}
 }
