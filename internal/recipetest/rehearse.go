@@ -149,7 +149,7 @@ func (r *Rehearsal) one(ctx context.Context, head store.Head, files *fixtures, s
 	case err != nil:
 		return left("its journal cannot be read: %s", fault.Message(err))
 	case r.Masked && rec.mask != nil:
-		return left("its recipe marks values as not to be shown, and the server does not give them out: rehearse it where its data directory is")
+		return left("its recipe marks values as not to be shown, and a running server does not give them out: rehearse it in its data directory, or in a copy that `roux backup` makes, without a server")
 	}
 	out.Retried = rec.Retried
 	w := &replay{rec: rec, out: out}
