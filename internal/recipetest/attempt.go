@@ -51,6 +51,7 @@ func (s *sandbox) attempt(ef *engine.Effect) (machine.Input, int64) {
 		in.Outcome, in.Output = machine.Success, r.raw
 		return in, r.delay
 	}
+	task.TimeoutMS = t.TimeoutMS
 	if r.run != nil {
 		act := *task.Action
 		act.Run, act.Streams = r.run, nil
@@ -109,11 +110,14 @@ func (s *sandbox) taskOf(ef *engine.Effect, input []byte) (*worker.Task, *machin
 
 // carryOut has the pool carry out a task, and returns the report.
 func (s *sandbox) carryOut(in machine.Input, task *worker.Task, end *jobEnd) machine.Input {
-	s.result = nil
+	s.result.Store(nil)
 	if err := s.pool.Do(task); err != nil {
 		return failed(in, &machine.Failure{Code: fault.CodeOf(err), Msg: fault.Message(err)})
 	}
-	res := s.result
+	res := s.result.Load()
+	if res == nil {
+		return failed(in, &machine.Failure{Code: fault.Stopping, Msg: "the tests are stopping"})
+	}
 	in.Outcome, in.Output, in.Cost, in.Price, in.Moderation = machine.Success, res.Output, res.Cost, res.Price, machine.ModerationOf(res.Verdicts)
 	switch {
 	case res.Err != nil:

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
@@ -42,14 +41,14 @@ const maxMismatches = 100
 
 // A comparison compares the outcome of a run with what a test expects.
 type comparison struct {
-	src  *form.Source
+	pos  func(pointer string) fault.Pos
 	list []Mismatch
 	fill func(v any) (any, error) // replaces texts that stand for files
 }
 
 func (c *comparison) add(m Mismatch) {
 	if len(c.list) < maxMismatches {
-		m.Pos = c.src.Pos(m.Pointer)
+		m.Pos = c.pos(m.Pointer)
 		c.list = append(c.list, m)
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
-	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -92,7 +91,7 @@ func (r *Rehearsal) Run(ctx context.Context, heads []store.Head, each func(*Rehe
 	files := newFixtures("")
 	files.read = r.ReadFile
 	defer files.close()
-	shared := &prepared{program.NewCache(100), &program.Actions{Finder: withStub{r.Actions}}}
+	shared := newPreparations(r.Actions)
 	type done struct {
 		out *Rehearsed
 		err error
@@ -126,14 +125,8 @@ func (r *Rehearsal) Run(ctx context.Context, heads []store.Head, each func(*Rehe
 	return failed
 }
 
-// prepared is what all rehearsals share, because preparing it takes longer than most of them.
-type prepared struct {
-	programs *program.Cache
-	actions  *program.Actions
-}
-
 // one rehearses a run. An error ends the rehearsal of all.
-func (r *Rehearsal) one(ctx context.Context, head store.Head, files *fixtures, shared *prepared) (*Rehearsed, error) {
+func (r *Rehearsal) one(ctx context.Context, head store.Head, files *fixtures, shared *preparations) (*Rehearsed, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -153,8 +146,10 @@ func (r *Rehearsal) one(ctx context.Context, head store.Head, files *fixtures, s
 	}
 	out.Retried = rec.Retried
 	w := &replay{rec: rec, out: out}
+	ready := shared.take()
+	defer shared.give(ready)
 	box, err := openSandbox(ctx, sandboxConfig{
-		actions: shared.actions, world: w, files: files, gates: passing, now: head.Created, seed: seedOf(head.Run), unpaid: rec.Start.Credits == nil, programs: shared.programs,
+		actions: ready.actions, world: w, files: files, gates: passing, now: head.Created, seed: seedOf(head.Run), unpaid: rec.Start.Credits == nil, programs: ready.programs,
 	})
 	if err != nil {
 		return nil, err

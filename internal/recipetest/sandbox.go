@@ -6,9 +6,12 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/heap"
 	"github.com/roux-engine/roux/internal/jobs"
@@ -98,7 +101,7 @@ type sandbox struct {
 	events []event
 	order  int64
 
-	result *worker.Result // of the attempt that is carried out now
+	result atomic.Pointer[worker.Result] // of the attempt that is carried out now: the first one counts
 	ends   map[string]*jobEnd
 	waits  []*wait
 	failed error // the world could not answer
@@ -119,6 +122,25 @@ type taskID struct {
 }
 
 func earlier(a, b *event) bool { return a.at < b.at || a.at == b.at && a.order < b.order }
+
+// preparations are what sandboxes have in common, because preparing it takes longer than most runs.
+// An engine changes what it has, so that no two sandboxes use one at the same time.
+type preparations struct{ pool sync.Pool }
+
+// prepared are plans and contracts of actions that need not be prepared again.
+type prepared struct {
+	programs *program.Cache
+	actions  *program.Actions
+}
+
+func newPreparations(actions catalogue.Actions) *preparations {
+	return &preparations{sync.Pool{New: func() any {
+		return &prepared{program.NewCache(100), &program.Actions{Finder: withStub{actions}}}
+	}}}
+}
+
+func (p *preparations) take() *prepared  { return p.pool.Get().(*prepared) }
+func (p *preparations) give(v *prepared) { p.pool.Put(v) }
 
 // A sandboxConfig is what a sandbox is made of.
 type sandboxConfig struct {
@@ -150,10 +172,10 @@ func openSandbox(ctx context.Context, cfg sandboxConfig) (*sandbox, error) {
 		s.programs = program.NewCache(100)
 	}
 	s.pool = worker.New(worker.Config{Done: func(r worker.Result) {
-		if s.result == nil {
-			s.result = &r
-		}
+		s.result.CompareAndSwap(nil, &r)
 	}, Secrets: cfg.secrets, DeltaWait: -1})
+	// An action that is called for real is told to stop when the tests are.
+	context.AfterFunc(ctx, func() { s.pool.Stop(ctx) })
 	var key [32]byte
 	for i := range 8 {
 		key[i] = byte(cfg.seed >> (8 * i))

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/roux-engine/roux/fault"
@@ -89,6 +90,14 @@ type File struct {
 
 	text  []byte
 	suite *Suite
+	mu    sync.Mutex // of Source, which several tests ask for places
+}
+
+// pos is the place of a value in the file.
+func (f *File) pos(pointer string) fault.Pos {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.Source.Pos(pointer)
 }
 
 // defaultNow is the time at which runs of tests start.
@@ -117,7 +126,7 @@ func check(file string, text []byte, cfg Config) *runner {
 		cfg.Now = time.Now
 	}
 	dir := filepath.Dir(file)
-	r := &runner{cfg: cfg, file: &File{File: file, text: text}, dir: dir, programs: program.NewCache(100), actions: &program.Actions{Finder: withStub{cfg.Actions}}, fixtures: newFixtures(dir)}
+	r := &runner{cfg: cfg, file: &File{File: file, text: text}, dir: dir, prepared: newPreparations(cfg.Actions), fixtures: newFixtures(dir)}
 	if r.file.suite, r.file.Source, r.file.Diags = Parse(file, text); r.file.suite != nil {
 		r.compile()
 	}
@@ -137,8 +146,7 @@ type runner struct {
 	path     string // of the recipe
 	text     []byte // of the recipe
 	fixtures *fixtures
-	programs *program.Cache
-	actions  *program.Actions
+	prepared *preparations
 	shared   *Compiled // for tests without mocked recipes of their own
 }
 
@@ -257,7 +265,7 @@ func (r *runner) runAll(ctx context.Context) error {
 // run runs a test. An error ends all tests.
 func (r *runner) run(ctx context.Context, t *Test) (*Result, error) {
 	began := r.cfg.Now()
-	res := &Result{File: r.file.File, Recipe: r.path, Test: t.Name, Pos: r.file.Source.Pos(t.pointer + "/name"), Outcome: Passed, missing: t.Expect == nil}
+	res := &Result{File: r.file.File, Recipe: r.path, Test: t.Name, Pos: r.file.pos(t.pointer + "/name"), Outcome: Passed, missing: t.Expect == nil}
 	if t.Skip != "" {
 		res.Outcome, res.Reason = Skipped, t.Skip
 		return res, nil
@@ -273,7 +281,7 @@ func (r *runner) run(ctx context.Context, t *Test) (*Result, error) {
 	}
 	o.calls = world.calls
 	res.outcome, res.VirtualMS, res.Hints = o, float64(o.micros)/1000, world.lacks
-	c := &comparison{src: r.file.Source, fill: func(v any) (any, error) { return r.fixtures.filled(ctx, v) }}
+	c := &comparison{pos: r.file.pos, fill: func(v any) (any, error) { return r.fixtures.filled(ctx, v) }}
 	c.compare(t, o)
 	if res.Mismatches = c.list; len(c.list) > 0 {
 		res.Outcome = Failed
@@ -300,9 +308,11 @@ func (r *runner) carryOut(ctx context.Context, t *Test) (*outcome, *mocked, erro
 	if err != nil {
 		return nil, nil, err
 	}
+	ready := r.prepared.take()
+	defer r.prepared.give(ready)
 	box, err := openSandbox(ctx, sandboxConfig{
-		actions: r.actions, world: world, files: r.fixtures, secrets: testSecrets(mocks.Secrets), gates: gates, now: now.UnixMicro(), seed: seedOf(t.Name),
-		balance: t.Balance, unpaid: t.unpaid(req, r.cfg.Actions), programs: r.programs,
+		actions: ready.actions, world: world, files: r.fixtures, secrets: testSecrets(mocks.Secrets), gates: gates, now: now.UnixMicro(), seed: seedOf(t.Name),
+		balance: t.Balance, unpaid: t.unpaid(req, r.cfg.Actions), programs: ready.programs,
 	})
 	if err != nil {
 		return nil, nil, err
