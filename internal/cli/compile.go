@@ -79,7 +79,8 @@ func (a *app) compileOptions(name string, limit int64) compile.Options {
 
 // recipesFor returns where the recipe in a file finds the recipes and lenses that its steps name.
 func (a *app) recipesFor(name string, limit int64) *registry.Files {
-	return registry.NewFiles(registry.Config{Recipe: name, Dir: a.recipes, MaxSource: limit})
+	n := a.config.Nesting()
+	return registry.NewFiles(registry.Config{Recipe: name, Dir: a.recipes, MaxSource: limit, Dirs: n.Dirs, Project: n.Project, NoRefs: n.NoRegistry})
 }
 
 // sourceFlags adds the flags of a command that compiles a recipe.

@@ -115,7 +115,7 @@ func (a *app) convert(c *compiled, to *dialect.Dialect, limit int64) (*converted
 	}
 	out.Text = string(formed)
 	files := a.recipesFor(c.name, maxSource)
-	p, _, src, diags := compile.Source(c.name, formed, compile.Options{Actions: a.actions, MaxSource: maxSource, Recipes: files, Lenses: files})
+	p, _, src, diags := compile.Source(c.name, formed, compile.Options{Actions: a.actions, MaxSource: maxSource, Limits: a.config.Nesting().Limits, Recipes: files, Lenses: files})
 	switch {
 	case p == nil:
 		return nil, fault.New(fault.RecipeInvalid, "%s cannot be written in the dialect %s: %s", c.name, to.Name, strings.TrimSpace(src.Format(diags[0])))

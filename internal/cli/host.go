@@ -176,12 +176,13 @@ func (a *app) openIdle(ctx context.Context, idle bool, choose func(context.Conte
 		}
 	}
 	h := &host{a: a, dir: dir, failed: make(chan error, 1)}
+	nesting := a.config.Nesting()
 	cfg := service.Config{
 		Node: node.Config{
 			Dir: dir, Actions: a.built, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log, Accounts: a.rules(), Secrets: a.secretsIn(dir), Sealer: secrets.NewSealer(dir, a.getenv),
 			Select: func(key store.Key) bool { return selected[key] }, Idle: idle, CommitFailed: h.commitFailed,
 		},
-		Local: true, Take: h.guests.take, Account: config.Account, MaxSource: maxSource, Rate: -1, Release: thisBuild().Version, Build: thisBuild().short(),
+		Local: true, Take: h.guests.take, Account: config.Account, MaxSource: maxSource, Rate: -1, Release: thisBuild().Version, Build: thisBuild().short(), Limits: nesting.Limits, NoRefs: nesting.NoRegistry,
 	}
 	if h.telemetry, err = a.telemetry(ctx, false); err != nil {
 		return nil, errors.Join(err, st.Close())

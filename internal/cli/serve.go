@@ -108,7 +108,7 @@ func (s *serve) run(ctx context.Context) error {
 	if v := a.config.Get("public-url"); v.Origin != "default" {
 		a.built.UseAddress(v.Value)
 	}
-	failed := make(chan error, 1)
+	failed, nesting := make(chan error, 1), a.config.Nesting()
 	cfg := service.Config{
 		Node: node.Config{
 			Dir: dir, Actions: a.built, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log, Accounts: a.rules(), Secrets: a.secretsIn(dir), Sealer: secrets.NewSealer(dir, a.getenv),
@@ -120,7 +120,7 @@ func (s *serve) run(ctx context.Context) error {
 			},
 			Idle: s.check,
 		},
-		Account: a.account, AdminToken: a.getenv(adminVariable), Open: s.open, MaxSource: s.limit, Release: thisBuild().Version, Build: thisBuild().short(),
+		Account: a.account, AdminToken: a.getenv(adminVariable), Open: s.open, MaxSource: s.limit, Release: thisBuild().Version, Build: thisBuild().short(), Limits: nesting.Limits, NoRefs: nesting.NoRegistry,
 	}
 	if watched != nil {
 		defer watched.Close()

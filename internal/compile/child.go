@@ -134,7 +134,7 @@ func (c *compiler) embed(i int32, u *unit, at location) *unit {
 		// here, and the linker checks them on every way.
 		if depth, most := int64(len(c.in.path)), c.limits.Max.ChildDepth; depth > most {
 			c.fail(fault.DepthExceeded, "child-too-deep", at,
-				fmt.Sprintf("child runs nest %d levels deep here; this server allows at most %d", depth, most), "flatten the recipes")
+				fmt.Sprintf("Maximum nesting depth (%d) exceeded: child runs nest %d levels deep here", most, depth), "flatten the recipes")
 			return u
 		}
 		c.in.compile(u)

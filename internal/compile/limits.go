@@ -111,7 +111,7 @@ func (c *compiler) effectiveLimits() {
 	c.p.Limits = lim
 	if n := int64(len(c.p.Steps)); n > lim.TotalSteps {
 		c.fail(fault.StepLimit, "too-many-steps", c.keyAt(c.base+"/steps"),
-			fmt.Sprintf("the recipe has %d steps; its limit is %d", n, lim.TotalSteps),
+			fmt.Sprintf("Maximum total steps (%d) exceeded: the recipe has %d steps", lim.TotalSteps, n),
 			fmt.Sprintf(`set "limits: {max_total_steps: %d}" (at most %d)`, n, c.limits.Max.TotalSteps))
 	}
 	for g := range c.p.Graphs {
@@ -127,11 +127,11 @@ func (c *compiler) effectiveLimits() {
 
 // childDepth determines how deep child runs may nest. A recipe's own limit counts from
 // its run, so it means the same wherever the recipe is run. The plan has only a limit that
-// the recipe sets: the default is that of a root run.
+// the recipe or the operator sets: the default is that of a root run.
 func (c *compiler) childDepth(lim *plan.Limits) {
 	c.unit.depth = min(cmp.Or(lim.ChildDepth, plan.DefaultChildDepth), c.limits.Max.ChildDepth)
 	if c.r.Limits == nil || c.r.Limits.MaxDepth <= 0 {
-		lim.ChildDepth = 0
+		lim.ChildDepth = c.limits.Default.ChildDepth
 	}
 }
 

@@ -209,7 +209,7 @@ func (l *linker) checkDepth(root *unit) {
 				}
 			}
 			l.report(s, fault.DepthExceeded, "child-too-deep",
-				fmt.Sprintf("child runs nest %d levels deep here (%s); the limit is %d", levels, formatChain(chain), most),
+				fmt.Sprintf("Maximum nesting depth (%d) exceeded: child runs nest %d levels deep here (%s)", most, levels, formatChain(chain)),
 				fmt.Sprintf(`flatten the recipes, or raise "limits: {max_depth: …}" of the %s (at most %d)`, whose, l.in.opt.Limits.orDefault().Max.ChildDepth))
 		}
 	}

@@ -199,6 +199,9 @@ func (f *file) walk(n *jsonx.Node, prefix string) (diags []fault.Diagnostic) {
 			diags = append(diags, f.diagnostic(child.KeyPos, "secret", key+" is not read from a file of settings", "set "+s.Env+", or keep it with `roux profiles set`"))
 		case s != nil:
 			text, err := s.text(child, f.dir)
+			if err == nil && s.List && s.path && f.kind == "project" {
+				err = checkDirsOf(f.dir, text)
+			}
 			if err != nil {
 				diags = append(diags, f.diagnostic(child.Pos, "value", fmt.Sprintf("%s: %v", key, err), ""))
 				continue
@@ -260,8 +263,17 @@ func (s *Setting) text(n *jsonx.Node, dir string) (string, error) {
 	if text == "" {
 		return "", fmt.Errorf("found nothing, want %s", s.Want)
 	}
-	if s.path && !filepath.IsAbs(text) {
-		text = filepath.Join(dir, text)
+	if s.path {
+		parts := []string{text}
+		if s.List {
+			parts = strings.Split(text, ",")
+		}
+		for i, part := range parts {
+			if part = strings.TrimSpace(part); part != "" && !filepath.IsAbs(part) {
+				parts[i] = filepath.Join(dir, part)
+			}
+		}
+		text = strings.Join(parts, ",")
 	}
 	return text, s.Valid(text)
 }

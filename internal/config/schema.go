@@ -4,6 +4,7 @@ package config
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/roux-engine/roux/internal/lease"
@@ -23,6 +24,8 @@ func Schema() []byte {
 		}
 		row := object{"description": s.What + ". Wants " + s.Want + ".", "type": []string{"string", "integer", "boolean"}}
 		switch {
+		case slices.Equal(s.Enum, trueOrFalse):
+			row["enum"] = []any{true, false, "true", "false"}
 		case s.Enum != nil:
 			row["enum"], row["type"] = s.Enum, "string"
 		case s.Table:

@@ -143,6 +143,27 @@ var table = []Setting{
 		What: "directory of the registered recipes, which steps name with `ref`", Want: "a directory", path: true,
 	},
 	{
+		Key: "enable_pipeline_registry", Env: "ROUX_ENABLE_PIPELINE_REGISTRY", Default: "true",
+		What: "whether steps may name registered recipes with `ref`", Want: "true or false", Enum: trueOrFalse,
+	},
+	{
+		Key: "allowed_pipeline_dirs", Env: "ROUX_ALLOWED_PIPELINE_DIRS", Default: "(the directory of the recipe that is run, and what is below it)",
+		What: "directories whose files steps may name with `file`, by a path from the recipe that names it or from the project; a path with .. is refused then, and a project's `roux.yaml` names only directories of the project",
+		Want: "directories such as ./pipelines,./shared", List: true, path: true, check: checkDirs,
+	},
+	{
+		Key: "max_nesting_depth", Env: "ROUX_MAX_NESTING_DEPTH", Default: "(10, and up to 32 with `limits` of a recipe)",
+		What: "how many levels deep child runs may nest; a recipe cannot raise what is set here", Want: "a number from 1 to 32", check: number(1, 32),
+	},
+	{
+		Key: "max_total_steps", Env: "ROUX_MAX_TOTAL_STEPS", Default: "(100000, and up to 1000000 with `limits` of a recipe)",
+		What: "how many steps a run may begin, with those of its child runs; a recipe cannot raise what is set here", Want: "a number from 1 to 1000000", check: number(1, 1_000_000),
+	},
+	{
+		Key: "pipeline_cache_ttl", Env: "ROUX_PIPELINE_CACHE_TTL", Default: "3600",
+		What: "how many seconds recipes that were fetched count as fresh: `roux serve --recipes URL` fetches them again after that time", Want: "a number from 1 to 31536000", check: number(1, 31_536_000),
+	},
+	{
 		Key: "concurrency", Env: "ROUX_CONCURRENCY", Default: "1024", What: "how many attempts may be under way at once",
 		Want: "a number from 1 to 1000000", check: number(1, 1_000_000),
 	},

@@ -255,7 +255,7 @@ func TestRowsAreCountedFirst(t *testing.T) {
 		code                  fault.Code
 		says                  string
 	}{
-		{"steps", "max_total_steps: 1000", rows, fault.StepLimit, "5000 items of 1 step would make 5001 steps, the limit is 1000"},
+		{"steps", "max_total_steps: 1000", rows, fault.StepLimit, "Maximum total steps (1000) exceeded: 5000 items of 1 step would make 5001 steps"},
 		{"items", "max_loop_items: 4999", rows, fault.ItemLimit, "the loop has 5000 items, the limit is 4999"},
 		{"a bad row at the end", "max_total_steps: 1000000", rows + "{\"n\":", fault.FileInvalid, "item 5000"},
 		{"as many as allowed", "max_total_steps: 5001", rows, "", ""},

@@ -126,8 +126,8 @@ func (r *Run) childDepth(step *plan.Step) (depth, most int64) {
 func (r *Run) startRecipe(s *scope, i int32, step *plan.Step) {
 	if depth, most := r.childDepth(step); depth > most {
 		r.finalFailure(s, i, &Failure{Code: fault.DepthExceeded, Msg: fmt.Sprintf(
-			"recipe %s would run at depth %d, and the deepest is %d; raise limits.max_depth, or end the recursion earlier with `when`",
-			&r.plan.Children[step.Child.Ref], depth, most)}, nil)
+			"Maximum nesting depth (%d) exceeded: recipe %s would run at depth %d; raise limits.max_depth, or end the recursion earlier with `when`",
+			most, &r.plan.Children[step.Child.Ref], depth)}, nil)
 		return
 	}
 	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeQueued})

@@ -34,7 +34,7 @@ func (r *Run) startStep(s *scope, i int32) {
 	}
 	if !r.within(journal.StepsShare, r.steps()+1, r.limits.TotalSteps) {
 		r.finalFailure(s, i, &Failure{Code: fault.StepLimit, Msg: fmt.Sprintf(
-			"the run has begun %s, its limit; raise limits.max_total_steps%s", plural(r.steps(), "step"), r.treeText())}, nil)
+			"Maximum total steps (%d) exceeded: the run has begun %s; raise limits.max_total_steps%s", r.limits.TotalSteps, plural(r.steps(), "step"), r.treeText())}, nil)
 		return
 	}
 	code := r.prog.code(s.g.First + i)
@@ -266,8 +266,8 @@ func (r *Run) checkLoop(s *scope, i int32, items, added int64) *Failure {
 	}
 	if !r.within(journal.StepsShare, total, lim.TotalSteps) {
 		return &Failure{Code: fault.StepLimit, Msg: fmt.Sprintf(
-			"%s of %s would make %s, the limit is %d; raise limits.max_total_steps%s",
-			plural(added, "item"), plural(each, "step"), plural(total, "step"), lim.TotalSteps, r.treeText())}
+			"Maximum total steps (%d) exceeded: %s of %s would make %s; raise limits.max_total_steps%s",
+			lim.TotalSteps, plural(added, "item"), plural(each, "step"), plural(total, "step"), r.treeText())}
 	}
 	return nil
 }

@@ -40,6 +40,7 @@ import (
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/limits"
 	"github.com/roux-engine/roux/internal/moderation"
+	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/provider"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/secrets"
@@ -296,12 +297,13 @@ type Config struct {
 	// Sealer seals the keys of webhooks. Default: with the master key of the data directory
 	// or of the environment.
 	Sealer *secrets.Sealer
-	// Select, Idle and CommitFailed are those of engine.Config.
+	// Select, Idle, CommitFailed and MaxLimits are those of engine.Config.
 	Select func(store.Key) bool
 	// Services are the providers of external jobs, by name.
 	Services     map[string]action.Service
 	Idle         bool
 	CommitFailed func(error)
+	MaxLimits    plan.Limits
 	// Observer makes metrics, logs and traces of what the node does, see [Node.Observe].
 	// Default: nil, none.
 	Observer Observer
@@ -389,7 +391,7 @@ func Open(ctx context.Context, st Store, cfg Config) (*Node, error) {
 		Store: st, Secrets: cfg.Secrets, Actions: Catalogue(append(slices.Clone(cfg.Actions.List), n.Hooks.Action(), n.Approvals.Action())),
 		Blobs: files, Retention: kept, Concurrency: cfg.Concurrency, Logger: cfg.Logger, Accounts: n.Rules,
 		Moderators: cfg.Actions.moderators.Of, Review: n.review,
-		Select: cfg.Select, Idle: cfg.Idle, CommitFailed: cfg.CommitFailed,
+		Select: cfg.Select, Idle: cfg.Idle, CommitFailed: cfg.CommitFailed, MaxLimits: cfg.MaxLimits,
 	}
 	ecfg.Limits, ecfg.Called = cfg.Actions.limits, cfg.Actions.called
 	cfg.Actions.models.UseSecrets(cfg.Secrets)

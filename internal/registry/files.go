@@ -57,6 +57,12 @@ type Config struct {
 	Dir string
 	// MaxSource is how many bytes a recipe may have. Required.
 	MaxSource int64
+	// Dirs are the directories whose files recipes may name, by a path from the recipe that
+	// names it or from Project. nil = the directory of Recipe, and no path from Project.
+	Dirs    []string
+	Project string
+	// NoRefs refuses to find registered recipes.
+	NoRefs bool
 }
 
 // A place is a file and the directory that it must not lead out of.
@@ -93,15 +99,68 @@ func (f *Files) File(from, name string) (*compile.Text, error) {
 	if path.IsAbs(name) || filepath.IsAbs(name) {
 		return nil, fault.New(fault.RecipeNotFound, "%q is an absolute path: want one relative to %s", name, at.file())
 	}
+	if f.cfg.Dirs != nil {
+		return f.allowed(at, name)
+	}
 	to := place{at.dir, path.Join(path.Dir(at.name), name)}
 	if !filepath.IsLocal(filepath.FromSlash(to.name)) {
-		return nil, fault.New(fault.RecipeNotFound, "%q leads out of the directory of the recipe, %s", name, at.dir)
+		return nil, fault.New(fault.RecipeNotFound, "Path traversal not allowed: %q leads out of the directory of the recipe, %s", name, at.dir)
 	}
-	text, err := f.read(to)
+	return f.file(to)
+}
+
+// allowed returns the recipe at a path, which begins at the recipe that names it or at the
+// project, and leads into one of the directories whose files may be named (X234). It is
+// opened below that directory, so that no link leads out.
+func (f *Files) allowed(from place, name string) (*compile.Text, error) {
+	if slices.Contains(strings.Split(filepath.ToSlash(name), "/"), "..") {
+		return nil, fault.New(fault.RecipeNotFound, "Path traversal not allowed: %q has \"..\": write the path from %s", name, f.cfg.Project)
+	}
+	var missing error
+	for _, dir := range []string{filepath.Join(from.dir, filepath.FromSlash(path.Dir(from.name))), f.cfg.Project} {
+		to, ok := f.below(filepath.Join(dir, filepath.FromSlash(name)))
+		if !ok {
+			continue
+		}
+		text, err := f.file(to)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return text, err
+		}
+		missing = cmp.Or(missing, err)
+	}
+	if missing != nil {
+		return nil, missing
+	}
+	return nil, fault.New(fault.RecipeNotFound, "Pipeline source not in allowed directories: %q is in none of %s (allowed_pipeline_dirs)", name, strings.Join(f.cfg.Dirs, ", "))
+}
+
+// below returns the place of a file in the first of the directories that has it below it.
+func (f *Files) below(file string) (place, bool) {
+	full, err := filepath.Abs(file)
+	if err != nil {
+		return place{}, false
+	}
+	for _, dir := range f.cfg.Dirs {
+		home, err := filepath.Abs(dir)
+		if err != nil {
+			continue
+		}
+		if rel, err := filepath.Rel(home, full); err == nil && rel != "." && filepath.IsLocal(rel) {
+			return place{dir, filepath.ToSlash(rel)}, true
+		}
+	}
+	return place{}, false
+}
+
+func (f *Files) file(p place) (*compile.Text, error) {
+	text, err := f.read(p)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fault.Wrap(fault.RecipeNotFound, err, "Pipeline file not found: %s", fault.Message(err))
+	}
 	if err != nil {
 		return nil, err
 	}
-	return f.give(to, text), nil
+	return f.give(p, text), nil
 }
 
 func (f *Files) read(p place) ([]byte, error) {
@@ -120,6 +179,9 @@ func (f *Files) give(p place, text []byte) *compile.Text {
 // Find implements [compile.Recipes]. A recipe is found by its name or its id. Drafts are
 // not found.
 func (f *Files) Find(name, version string) (*compile.Text, error) {
+	if f.cfg.NoRefs {
+		return nil, switchedOff(name)
+	}
 	if err := f.scan(); err != nil {
 		return nil, err
 	}
@@ -145,6 +207,11 @@ func (f *Files) Find(name, version string) (*compile.Text, error) {
 		return nil, fault.New(fault.Conflict, "two files are the recipe %q of version %s: %s and %s", name, fitting[0].version, fitting[0].file(), fitting[1].file())
 	}
 	return f.give(fitting[0].place, fitting[0].text), nil
+}
+
+// switchedOff refuses to look for a registered recipe (X236).
+func switchedOff(name string) error {
+	return fault.New(fault.RecipeNotFound, "the recipe %q is not looked for, because enable_pipeline_registry is false: have it inline, or in a file beside this one", name)
 }
 
 func newestFirst(a, b entry) int { return catalogue.CompareVersions(b.version, a.version) }
@@ -174,7 +241,7 @@ func (f *Files) notFound(name, version string, named []entry) error {
 
 // Names implements [compile.Recipes]. It lists names and ids.
 func (f *Files) Names() (names []string) {
-	if f.scan() != nil {
+	if f.cfg.NoRefs || f.scan() != nil {
 		return nil
 	}
 	for _, e := range f.registered {

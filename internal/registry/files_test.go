@@ -158,3 +158,59 @@ func TestFileStaysInside(t *testing.T) {
 		t.Errorf("one file has two names: %v, %v", b, err)
 	}
 }
+
+// TestX234_AllowedDirs: where directories are named, only their files are read, by a path from the
+// recipe or from the project, without .. and without links that lead out.
+func TestX234_AllowedDirs(t *testing.T) {
+	dir := files(t, map[string]string{
+		"main.yaml": "name: m" + body, "secret.yaml": "name: s" + body,
+		"pipelines/a.yaml": "name: a" + body, "pipelines/sub/b.yaml": "name: b" + body, "shared/c.yaml": "name: c" + body, "pipelines2/d.yaml": "name: d" + body,
+	})
+	if err := os.Symlink("../secret.yaml", filepath.Join(dir, "shared", "link.yaml")); err != nil {
+		t.Skip("making links needs a privilege on Windows: " + err.Error())
+	}
+	main := filepath.Join(dir, "main.yaml")
+	f := NewFiles(Config{
+		Recipe: main, MaxSource: 1 << 20, Project: dir, Dirs: []string{filepath.Join(dir, "pipelines"), filepath.Join(dir, "shared")},
+	})
+	a, err := f.File(main, "./pipelines/a.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const traversal, outside, missing = "Path traversal not allowed", "Pipeline source not in allowed directories", "Pipeline file not found"
+	for _, tt := range []struct{ from, name, want string }{
+		{a.File, "sub/b.yaml", ""},
+		{a.File, "shared/c.yaml", ""},
+		{a.File, "pipelines/sub/b.yaml", ""},
+		{a.File, "../shared/c.yaml", traversal},
+		{main, "pipelines/../secret.yaml", traversal},
+		{main, "secret.yaml", outside},
+		{main, "pipelines2/d.yaml", outside},
+		{main, "pipelines", outside},
+		{main, "shared/gone.yaml", missing},
+		{main, "shared/link.yaml", "shared"},
+		{main, "/etc/hosts", "absolute"},
+	} {
+		text, err := f.File(tt.from, tt.name)
+		switch {
+		case tt.want == "" && err != nil:
+			t.Errorf("%s from %s: %v", tt.name, tt.from, err)
+		case tt.want != "" && (fault.CodeOf(err) != fault.RecipeNotFound || !strings.Contains(fault.Message(err), tt.want)):
+			t.Errorf("%s from %s: %v, %v; want %q", tt.name, tt.from, text, err, tt.want)
+		}
+	}
+	if again, err := f.File(main, "pipelines/a.yaml"); err != nil || again.File != a.File {
+		t.Errorf("one file has two names: %v, %v", again, err)
+	}
+}
+
+// TestX236_NoRegistry: with the registry switched off no name is found, and the reason names the setting.
+func TestX236_NoRegistry(t *testing.T) {
+	f := NewFiles(Config{Recipe: "x.yaml", Dir: files(t, map[string]string{"a.yaml": "name: a" + body}), MaxSource: 1 << 20, NoRefs: true})
+	if _, err := f.Find("a", ""); fault.CodeOf(err) != fault.RecipeNotFound || !strings.Contains(fault.Message(err), "enable_pipeline_registry") {
+		t.Errorf("found: %v", err)
+	}
+	if names := f.Names(); names != nil {
+		t.Errorf("names %q", names)
+	}
+}

@@ -316,6 +316,9 @@ func (f *finder) File(_, name string) (*compile.Text, error) {
 
 // Find implements compile.Recipes.
 func (f *finder) Find(name, version string) (*compile.Text, error) {
+	if f.recipes.cfg.NoRefs {
+		return nil, switchedOff(name)
+	}
 	v, text, err := f.recipes.text(f.ctx, f.account, name+"@"+version)
 	if err != nil {
 		return nil, err
@@ -333,7 +336,7 @@ func (f *finder) Find(name, version string) (*compile.Text, error) {
 // Names implements compile.Recipes.
 func (f *finder) Names() []string {
 	names, err := f.recipes.names(f.ctx, f.account)
-	if err != nil {
+	if err != nil || f.recipes.cfg.NoRefs {
 		return nil
 	}
 	return names

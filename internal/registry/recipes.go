@@ -114,7 +114,7 @@ type knownID struct {
 	id      string
 }
 
-// RecipesConfig is what Recipes are made of. All fields are required.
+// RecipesConfig is what Recipes are made of. All fields but Limits and NoRefs are required.
 type RecipesConfig struct {
 	Records Records
 	Now     func() time.Time
@@ -123,6 +123,10 @@ type RecipesConfig struct {
 	Actions func(account string) catalogue.Actions
 	// MaxSource is how many bytes a recipe may have.
 	MaxSource int64
+	// Limits are the defaults and maxima that recipes are compiled with.
+	Limits compile.Limits
+	// NoRefs refuses steps that name registered recipes.
+	NoRefs bool
 }
 
 // NewRecipes returns Recipes. It reads nothing yet.
@@ -164,7 +168,7 @@ type Draft struct {
 // warnings are returned in any case.
 func (r *Recipes) Check(ctx context.Context, account string, d Draft) (*Compiled, []fault.Diagnostic, error) {
 	p, rec, _, diags := compile.Source(cmp.Or(d.File, "recipe"), d.Text, compile.Options{
-		Actions: r.cfg.Actions(account), MaxSource: r.cfg.MaxSource, Recipes: &finder{ctx, r, account}, Lenses: r.lenses.Of(ctx, account), Name: d.Name,
+		Actions: r.cfg.Actions(account), MaxSource: r.cfg.MaxSource, Limits: r.cfg.Limits, Recipes: &finder{ctx, r, account}, Lenses: r.lenses.Of(ctx, account), Name: d.Name,
 	})
 	if p == nil {
 		return nil, diags, invalid(diags)

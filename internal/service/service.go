@@ -24,6 +24,7 @@ import (
 	"github.com/roux-engine/roux/internal/api"
 	"github.com/roux-engine/roux/internal/backup"
 	"github.com/roux-engine/roux/internal/bulk"
+	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/inbound"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/node"
@@ -55,6 +56,10 @@ type Config struct {
 	Take func() (done func(account, run string), err error)
 	// MaxSource is how many bytes a recipe may have. Required.
 	MaxSource int64
+	// Limits are those that recipes are compiled with, and the most that a retry may raise.
+	Limits compile.Limits
+	// NoRefs refuses steps that name registered recipes.
+	NoRefs bool
 	// Rate and Burst are those of api.Config.
 	Rate    float64
 	Burst   int
@@ -102,7 +107,7 @@ func Open(ctx context.Context, st node.Store, cfg Config) (*Service, error) {
 	if err := access.CheckAdmin(cfg.AdminToken); err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
-	cfg.Node.Account = cfg.Account
+	cfg.Node.Account, cfg.Node.MaxLimits = cfg.Account, cfg.Limits.Max
 	n, err := node.Open(ctx, st, cfg.Node)
 	if err != nil {
 		return nil, err
@@ -131,7 +136,7 @@ func New(ctx context.Context, n *node.Node, cfg Config) (*Service, error) {
 	}
 	s.recipes = registry.NewRecipes(registry.RecipesConfig{
 		Records: n, Now: now, NewID: func() (string, error) { return ids.ID("recipe_") }, MaxSource: cfg.MaxSource,
-		Actions: n.Accounts.Actions,
+		Actions: n.Accounts.Actions, Limits: cfg.Limits, NoRefs: cfg.NoRefs,
 	})
 	s.starter = starts.New(starts.Config{
 		Recipes: s.recipes, Files: n.Files, Actions: n.Accounts.Actions, Rules: n.Rules, Admit: n.Accounts.Admit,
