@@ -74,7 +74,7 @@ func (a *app) compileText(name string, text []byte, limit int64) (*compiled, err
 // compileOptions returns what the recipe in a file is compiled against.
 func (a *app) compileOptions(name string, limit int64) compile.Options {
 	files := a.recipesFor(name, limit)
-	return compile.Options{Actions: a.actions, MaxSource: limit, Recipes: files, Lenses: files, Secret: a.hasSecret}
+	return compile.Options{Actions: a.actions, MaxSource: limit, Limits: a.config.Nesting().Limits, Recipes: files, Lenses: files, Secret: a.hasSecret}
 }
 
 // recipesFor returns where the recipe in a file finds the recipes and lenses that its steps name.
