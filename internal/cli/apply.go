@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -33,16 +34,17 @@ func (a *app) applyCommand() *cobra.Command {
 	limit := int64(defaultSource)
 	dry := false
 	cmd := &cobra.Command{
-		Use:   "apply FILE|DIR…",
+		Use:   "apply FILE|DIR|SOURCE…",
 		Short: "Register recipes and lenses, so that they can be used by name",
 		Long: "Register the recipes in files, and in all files of directories. All are checked first, and nothing is registered as long as one is invalid. " +
 			"A text that is registered already is left alone, and a version that never ran is replaced. One that has run with another text never changes: give the new text another version. " +
-			"Lenses, also those in the directory lenses of a directory, are put before the recipes that name them, which are judged with them. Recipes that name one another are registered in an order that works.",
+			"Lenses, also those in the directory lenses of a directory, are put before the recipes that name them, which are judged with them. Recipes that name one another are registered in an order that works. " +
+			"A SOURCE is a package (recipes.tar.gz), an https URL of a text or a package, or git+https://host/repository@ref#directory; it is pinned in roux.lock or with #sha256=HASH. A small binary takes none.",
 		Example: `roux apply recipes
 roux apply recipe.yaml --dry-run
 roux apply recipes --server https://roux.example.org
 cat recipe.yaml | roux apply -`,
-		Args: wants(1, -1, "FILE|DIR…"),
+		Args: wants(1, -1, "FILE|DIR|SOURCE…"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 || limit > maxSource {
 				return fault.New(fault.Usage, "--max-source %d: want 1 byte to 16MiB", limit)
@@ -108,7 +110,11 @@ type applier struct {
 // collect reads the files.
 func (ap *applier) collect(args []string) error {
 	seen := map[string]bool{}
-	for _, arg := range args {
+	for _, given := range args {
+		arg, err := ap.fetched(given)
+		if err != nil {
+			return err
+		}
 		paths, err := applyPaths(arg)
 		if err != nil {
 			return err
@@ -122,6 +128,9 @@ func (ap *applier) collect(args []string) error {
 				continue // a directory may hold other files
 			}
 			seen[name] = true
+			if arg != given {
+				name = given + strings.TrimPrefix(filepath.ToSlash(name), filepath.ToSlash(arg))
+			}
 			ap.files = append(ap.files, &applyFile{applied: applied{File: name, DryRun: ap.dry}, text: text})
 		}
 	}
@@ -169,6 +178,9 @@ func (ap *applier) parse() error {
 			continue
 		}
 		f.Name, f.Version, f.uses = r.Name, r.Version, lensesOf(r)
+		if err := ap.checkVersionLocked(f.Name, cmp.Or(f.Version, "0.0.0"), f.text); err != nil {
+			return err
+		}
 		id := f.Name + "@" + f.Version
 		if other := names[id]; other != nil {
 			return fault.New(fault.Conflict, "two files are the recipe %q of version %s: %s and %s", f.Name, cmp.Or(f.Version, "none"), other.File, f.File)

@@ -74,6 +74,7 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	}
 	err = a.ofServer(a.late(err))
 	a.release()
+	a.tidy()
 	var end exit
 	if errors.As(err, &end) {
 		return int(end)
@@ -120,6 +121,7 @@ type app struct {
 	unhurried context.Context // ctx without --timeout; nil when the command has no --timeout
 	release   context.CancelFunc
 
+	origins  origins               // recipes from outside
 	more     []action.Action       // actions in addition to those that come with Roux
 	exporter telemetry.NewExporter // nil = traces are not sent
 	unwrap   string                // the name of an output: its fields are printed in place of it
@@ -227,7 +229,7 @@ func (a *app) addGroups(root *cobra.Command) {
 		{"to look at runs", slices.Concat([]*cobra.Command{a.runsCommand()}, a.traceCommands(), a.graphCommands(), []*cobra.Command{a.explainCommand(), a.eventsCommand(),
 			a.logsCommand()}, a.feedCommands(), a.diffCommands(), a.replayCommands())},
 		{"to pay for runs", a.creditsCommands()},
-		{"to serve others", slices.Concat([]*cobra.Command{a.serveCommand()}, a.devCommands(), []*cobra.Command{a.applyCommand(), a.recipesCommand()}, a.lensCommands(), []*cobra.Command{a.keysCommand()}, a.outsideCommands(), []*cobra.Command{a.workerCommand()}, a.topCommands(), a.trialCommands())},
+		{"to serve others", slices.Concat([]*cobra.Command{a.serveCommand()}, a.devCommands(), []*cobra.Command{a.applyCommand(), a.recipesCommand()}, a.lockCommands(), a.lensCommands(), []*cobra.Command{a.keysCommand()}, a.outsideCommands(), []*cobra.Command{a.workerCommand()}, a.topCommands(), a.trialCommands())},
 		{"to keep and share", slices.Concat([]*cobra.Command{a.filesCommand()}, a.cacheCommands(), []*cobra.Command{a.secretsCommand()}, a.exportCommands(), a.importCommands(), []*cobra.Command{a.backupCommand(), a.restoreCommand()})},
 		{"this machine", []*cobra.Command{a.doctorCommand(), a.configCommand(), a.profilesCommand(), a.versionCommand()}},
 	} {

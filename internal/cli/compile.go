@@ -56,8 +56,24 @@ func (a *app) readLimited(path string, limit int64) (text []byte, name string, e
 
 // compileText is compileFile for a text that has been read.
 func (a *app) compileText(name string, text []byte, limit int64) (*compiled, error) {
+	files, err := a.recipesFor(name, limit)
+	if err != nil {
+		return nil, err
+	}
+	c, err := a.compileWith(files, name, text, limit)
+	if err == nil {
+		err = a.checkLocked(files)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return c, err
+}
+
+// compileWith compiles a text that finds others in files.
+func (a *app) compileWith(files *registry.Files, name string, text []byte, limit int64) (*compiled, error) {
 	c := &compiled{text: text, name: name}
-	c.plan, c.recipe, c.source, c.diags = compile.Source(name, text, a.compileOptions(name, limit))
+	c.plan, c.recipe, c.source, c.diags = compile.Source(name, text, a.compileOptions(files, limit))
 	if c.plan != nil {
 		return c, nil
 	}
@@ -71,16 +87,19 @@ func (a *app) compileText(name string, text []byte, limit int64) (*compiled, err
 	return c, fault.Invalid(code, c.diags)
 }
 
-// compileOptions returns what the recipe in a file is compiled against.
-func (a *app) compileOptions(name string, limit int64) compile.Options {
-	files := a.recipesFor(name, limit)
+// compileOptions returns what a recipe is compiled against that finds others in files.
+func (a *app) compileOptions(files *registry.Files, limit int64) compile.Options {
 	return compile.Options{Actions: a.actions, MaxSource: limit, Limits: a.config.Nesting().Limits, Recipes: files, Lenses: files, Secret: a.hasSecret}
 }
 
 // recipesFor returns where the recipe in a file finds the recipes and lenses that its steps name.
-func (a *app) recipesFor(name string, limit int64) *registry.Files {
+func (a *app) recipesFor(name string, limit int64) (*registry.Files, error) {
+	dir, err := a.fetched(a.recipes)
+	if err != nil {
+		return nil, err
+	}
 	n := a.config.Nesting()
-	return registry.NewFiles(registry.Config{Recipe: name, Dir: a.recipes, MaxSource: limit, Dirs: n.Dirs, Project: n.Project, NoRefs: n.NoRegistry})
+	return registry.NewFiles(registry.Config{Recipe: name, Dir: dir, MaxSource: limit, Dirs: n.Dirs, Project: n.Project, NoRefs: n.NoRegistry}), nil
 }
 
 // sourceFlags adds the flags of a command that compiles a recipe.

@@ -114,7 +114,10 @@ func (a *app) convert(c *compiled, to *dialect.Dialect, limit int64) (*converted
 		return nil, fault.New(fault.RecipeInvalid, "%s cannot be written in the dialect %s: %s", c.name, to.Name, problems[0].Msg)
 	}
 	out.Text = string(formed)
-	files := a.recipesFor(c.name, maxSource)
+	files, err := a.recipesFor(c.name, maxSource)
+	if err != nil {
+		return nil, err
+	}
 	p, _, src, diags := compile.Source(c.name, formed, compile.Options{Actions: a.actions, MaxSource: maxSource, Limits: a.config.Nesting().Limits, Recipes: files, Lenses: files})
 	switch {
 	case p == nil:

@@ -128,7 +128,10 @@ func (l *linter) check(args []string) error {
 		if c == nil {
 			return err
 		}
-		lenses := l.recipesFor(c.name, l.limit)
+		lenses, failed := l.recipesFor(c.name, l.limit)
+		if failed != nil {
+			return failed
+		}
 		c.diags = lint.Check(lint.Text{Bytes: c.text, Recipe: c.recipe, Plan: c.plan, Source: c.source, Diags: c.diags},
 			lint.Options{Actions: l.actions, Lenses: lenses, Ignore: ignore})
 		v := validated{File: c.name, Valid: err == nil, Diagnostics: c.diags}

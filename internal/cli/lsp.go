@@ -45,7 +45,13 @@ roux lsp --recipes flows`,
 			}
 			err = lsp.Serve(cmd.Context(), lsp.Config{
 				Options: func(file string) compile.Options {
-					opt := a.compileOptions(file, limit)
+					one.Lock()
+					defer one.Unlock()
+					files, err := a.recipesFor(file, limit)
+					if err != nil { // recipes from outside that cannot be had: what they are is not known
+						return compile.Options{Actions: a.actions, MaxSource: limit, Secret: secret}
+					}
+					opt := a.compileOptions(files, limit)
 					opt.Secret = secret
 					return opt
 				},

@@ -56,7 +56,10 @@ roux refactor recipe.yaml --extract steps=fetch..parse --name ingest`,
 			if err != nil {
 				return err
 			}
-			files := a.recipesFor(file, limit)
+			files, err := a.recipesFor(file, limit)
+			if err != nil {
+				return err
+			}
 			t, err := refactor.Load(file, text, compile.Options{Actions: a.actions, MaxSource: limit, Recipes: files, Lenses: files})
 			if err != nil {
 				return err

@@ -103,7 +103,11 @@ func (a *app) rehearse(ctx context.Context, path string, opt *rehearseOptions) e
 	if err != nil {
 		return err
 	}
-	c := recipetest.Compile(name, text, a.actions, a.recipesFor(name, opt.limit), opt.limit)
+	files, err := a.recipesFor(name, opt.limit)
+	if err != nil {
+		return err
+	}
+	c := recipetest.Compile(name, text, a.actions, files, opt.limit)
 	if c.Plan == nil {
 		a.printDiagnostics(a.stderr, &compiled{name: name, source: c.Source, diags: c.Diags})
 		a.annotate(c.Diags)

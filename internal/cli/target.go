@@ -42,7 +42,7 @@ var overServer = map[string]string{
 	"webhooks": worksOver, "schedules": worksOver, "triggers": worksOver, "approvals": worksOver, "jobs": worksOver, "cache": worksOver, "listen": worksOver, "top": worksOver, "apply": worksOver, "recipes": worksOver, "lenses": worksOver,
 	"secrets": noMatter, "secrets set": worksOver, "secrets list": worksOver, "secrets delete": worksOver, "secrets rotate": onlyHere,
 	"resume": onlyHere, "serve": onlyHere, "dev": onlyHere, "backup": onlyHere, "restore": onlyHere, "doctor": onlyHere, "demo": onlyHere, "sim": onlyHere,
-	"": noMatter, "init": noMatter, "validate": noMatter, "lint": worksOver, "refactor": noMatter, "fmt": noMatter, "convert": noMatter, "import": noMatter /* a bundle: onlyHere */, "schema": noMatter, "lsp": noMatter, "test": noMatter, "rehearse": worksOver, "actions": noMatter, "config": noMatter, "version": noMatter,
+	"": noMatter, "init": noMatter, "validate": noMatter, "lint": worksOver, "refactor": noMatter, "fmt": noMatter, "lock": noMatter, "convert": noMatter, "import": noMatter /* a bundle: onlyHere */, "schema": noMatter, "lsp": noMatter, "test": noMatter, "rehearse": worksOver, "actions": noMatter, "config": noMatter, "version": noMatter,
 	"emulate": noMatter, "providers": noMatter, "trigger-webhook": worksOver, "worker": worksOver, "worker conform": noMatter, "help": noMatter, "completion": noMatter, "__complete": worksOver, "__completeNoDesc": worksOver, "profiles": noMatter,
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/datadir"
+	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -39,6 +40,17 @@ func (c *Config) DataDir() (string, error) {
 		}
 	}
 	return dir, err
+}
+
+// ProjectDir is the directory of the project: that of its file of configuration, else the
+// working directory.
+func (c *Config) ProjectDir() string {
+	for i := range c.files {
+		if c.files[i].kind == "project" {
+			return userfile.Relative(c.files[i].dir)
+		}
+	}
+	return "."
 }
 
 // recipesDir is the directory of registered recipes where nothing names another one.

@@ -269,7 +269,7 @@ func (s *Setting) text(n *jsonx.Node, dir string) (string, error) {
 			parts = strings.Split(text, ",")
 		}
 		for i, part := range parts {
-			if part = strings.TrimSpace(part); part != "" && !filepath.IsAbs(part) {
+			if part = strings.TrimSpace(part); part != "" && !filepath.IsAbs(part) && !strings.Contains(part, "://") {
 				parts[i] = filepath.Join(dir, part)
 			}
 		}

@@ -140,7 +140,7 @@ var table = []Setting{
 	},
 	{
 		Key: "recipes", Env: "ROUX_RECIPES", Flag: "recipes", Default: "(./recipes where it exists)",
-		What: "directory of the registered recipes, which steps name with `ref`", Want: "a directory", path: true,
+		What: "directory of the registered recipes, which steps name with `ref`; or a source of them, which docs/registry.md describes, and which `roux serve` registers as well", Want: "a directory, a package or a URL", path: true,
 	},
 	{
 		Key: "enable_pipeline_registry", Env: "ROUX_ENABLE_PIPELINE_REGISTRY", Default: "true",

@@ -9,6 +9,7 @@ package registry
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"io/fs"
 	"path"
@@ -46,6 +47,35 @@ type Files struct {
 	err        error
 
 	lenses *lensFiles // nil = none was looked up yet
+	found  []Found
+}
+
+// What a Found is.
+const (
+	FoundRecipe = "recipe"
+	FoundLens   = "lens"
+)
+
+// A Found is what a reference of a recipe stood for.
+type Found struct {
+	Kind    string // recipe or lens
+	Ref     string // as the step names it
+	Version string
+	Text    [sha256.Size]byte // hash of its text
+}
+
+// Found returns what was found by a name, each reference once. Recipes in files that steps
+// name by a path are no references.
+func (f *Files) Found() []Found { return f.found }
+
+func (f *Files) note(kind, name, wanted, version string, text [sha256.Size]byte) {
+	ref := name
+	if wanted != "" {
+		ref += "@" + wanted
+	}
+	if !slices.ContainsFunc(f.found, func(had Found) bool { return had.Kind == kind && had.Ref == ref }) {
+		f.found = append(f.found, Found{kind, ref, version, text})
+	}
 }
 
 // Config is what Files is made of.
@@ -206,6 +236,7 @@ func (f *Files) Find(name, version string) (*compile.Text, error) {
 	case len(fitting) > 1 && catalogue.CompareVersions(fitting[0].version, fitting[1].version) == 0:
 		return nil, fault.New(fault.Conflict, "two files are the recipe %q of version %s: %s and %s", name, fitting[0].version, fitting[0].file(), fitting[1].file())
 	}
+	f.note(FoundRecipe, name, version, fitting[0].version, sha256.Sum256(fitting[0].text))
 	return f.give(fitting[0].place, fitting[0].text), nil
 }
 

@@ -7,6 +7,7 @@ package registry
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io/fs"
 	"maps"
@@ -37,6 +38,7 @@ type lensFiles struct {
 type lensFile struct {
 	file string
 	doc  *lens.Document
+	text [sha256.Size]byte // hash of the text
 }
 
 // Lens implements [catalogue.Lenses]. The current version of a lens is the one that would be put last: one
@@ -61,6 +63,7 @@ func (f *Files) Lens(id, version string) (*catalogue.Lens, error) {
 			return nil, fault.New(fault.Conflict, "two files are the lens %q of version %s: %s and %s", id, found.doc.Version, found.file, other.file)
 		}
 	}
+	f.note(FoundLens, id, version, found.doc.Version, found.text)
 	return found.doc.Compiled(), nil
 }
 
@@ -138,7 +141,7 @@ func (l *lensFiles) read(dir string, optional bool, left *int64) error {
 			l.broken = append(l.broken, diags[0].String())
 			continue
 		}
-		l.byID[doc.Lens] = append(l.byID[doc.Lens], lensFile{file, doc})
+		l.byID[doc.Lens] = append(l.byID[doc.Lens], lensFile{file, doc, sha256.Sum256(text)})
 	}
 	return nil
 }
@@ -219,7 +222,7 @@ func (f *Folder) putLenses(ctx context.Context) (out []FolderChange) {
 		}
 		doc, src, diags := lens.Parse(t.shown, t.text)
 		if doc != nil {
-			files = append(files, lensFile{t.shown, doc})
+			files = append(files, lensFile{file: t.shown, doc: doc})
 			continue
 		}
 		c := FolderChange{File: t.shown, Change: FolderBroken}

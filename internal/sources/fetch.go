@@ -68,7 +68,7 @@ func (f *Fetcher) Latest(ctx context.Context, s *Source) (*Fetched, error) {
 	switch {
 	case s.Kind == Git:
 		out.content, out.Commit, err = f.repository(ctx, s)
-	case s.isURL():
+	case s.IsURL():
 		out.content, err = f.get(ctx, s)
 	case s.Kind == Package:
 		out.content, err = readPackage(s.Where)
@@ -93,7 +93,7 @@ func (f *Fetcher) Pinned(ctx context.Context, s *Source, pin string) (*Fetched, 
 	if s.Pin != "" {
 		pin = s.Pin
 	}
-	if pin != "" && s.isURL() {
+	if pin != "" && s.IsURL() {
 		if content := f.kept(pin); content != nil {
 			return &Fetched{Source: s, Hash: pin, content: content}, nil
 		}
@@ -127,7 +127,8 @@ func (s *Source) pinText(hash string) string {
 	return "#sha256=" + hash
 }
 
-func (s *Source) isURL() bool {
+// IsURL reports whether the source is fetched over the network.
+func (s *Source) IsURL() bool {
 	return s.Kind == Git || len(s.Where) > 8 && s.Where[:8] == "https://"
 }
 
@@ -207,7 +208,7 @@ func (f *Fetcher) kept(pin string) []byte {
 
 // keep keeps what was fetched from outside. It is only a saving, so an error has no effect.
 func (f *Fetcher) keep(g *Fetched) {
-	if f.cfg.Cache == "" || !g.Source.isURL() {
+	if f.cfg.Cache == "" || !g.Source.IsURL() {
 		return
 	}
 	if err := os.MkdirAll(f.cfg.Cache, 0o700); err != nil {

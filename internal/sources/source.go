@@ -11,6 +11,7 @@
 package sources
 
 import (
+	"cmp"
 	"net/url"
 	"path"
 	"regexp"
@@ -35,6 +36,7 @@ type Source struct {
 	Kind string
 	// Where is the directory, the file of a package, or the URL, without what follows.
 	Where string
+	As    string // how Name has Where, with slashes; "" = as it is
 	Ref   string // of Git: a branch, a tag or a whole commit; "" = what the repository names HEAD
 	// Sub is the directory in a repository or a package; "" = its root.
 	Sub string
@@ -159,7 +161,7 @@ func (s *Source) External() bool { return s.Kind != Directory }
 // Name is the source as a person writes it, without the pin. Two sources of that name are
 // the same. A query is in it, because it may decide what is answered.
 func (s *Source) Name() string {
-	name := s.Where
+	name := cmp.Or(s.As, s.Where)
 	if s.Kind == Git {
 		name = gitPrefix + name
 	}
