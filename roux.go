@@ -14,7 +14,6 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
@@ -161,8 +160,11 @@ func (e *Engine) Stop(ctx context.Context) error {
 
 // A Request describes a run to start.
 type Request struct {
-	// Recipe is the definition, JSON or YAML. Required.
+	// Recipe is the definition, JSON or YAML. Required, unless Ref is set.
 	Recipe []byte
+	// Ref names a recipe that the account has registered in the data directory, in place of
+	// Recipe: its name or id, with a version or a range after @, such as "digest@1".
+	Ref string
 	// Source names the definition in diagnostics, such as a path.
 	Source string
 	// Input is validated against the recipe's inputSchema. Its values must be such that
@@ -193,11 +195,8 @@ type Request struct {
 // its id. If the account pays for its runs and has too few credits, the error is
 // fault.InsufficientCredits; if a price is unknown, fault.PriceUnknown.
 func (e *Engine) Start(ctx context.Context, req Request) (run string, err error) {
-	p, r, _, diags := compile.Source(cmp.Or(req.Source, "recipe"), req.Recipe, compile.Options{Actions: e.node.Config.Actions.Catalogue})
-	if p == nil {
-		return "", fault.Invalid(fault.RecipeInvalid, diags)
-	}
-	if err := r.Runnable(); err != nil {
+	p, name, version, err := e.compile(ctx, &req)
+	if err != nil {
 		return "", err
 	}
 	input, err := plain(req.Input)
@@ -209,7 +208,7 @@ func (e *Engine) Start(ctx context.Context, req Request) (run string, err error)
 		files[i] = journal.File{Hash: f.Hash, Name: f.Name, MimeType: f.MimeType, Size: f.Size, Extended: f.Extended}
 	}
 	started, err := e.node.Engine.Start(ctx, engine.StartRequest{
-		Account: e.account, Plan: p, Recipe: r.Name, Version: r.Version, Parameters: input, Files: files,
+		Account: e.account, Plan: p, Recipe: name, Version: version, Parameters: input, Files: files,
 		IdempotencyKey: req.IdempotencyKey, Correlation: req.Correlation, Labels: req.Labels,
 		MaxCredits: req.MaxCredits, NoCache: req.NoCache, Key: req.Key,
 	})

@@ -78,9 +78,10 @@ var operations = map[string]func(context.Context, *client.Client) error{
 		return ignored(err)
 	},
 
-	"lenses-list":     func(ctx context.Context, c *client.Client) error { return drain(c.Lenses.List(ctx)) },
-	"lenses-get":      func(ctx context.Context, c *client.Client) error { return last(c.Lenses.Get(ctx, "x", "1")) },
-	"lenses-versions": func(ctx context.Context, c *client.Client) error { return drain(c.Lenses.Versions(ctx, "x")) },
+	"recipes-dependencies": func(ctx context.Context, c *client.Client) error { return last(c.Recipes.Dependencies(ctx, "x")) },
+	"lenses-list":          func(ctx context.Context, c *client.Client) error { return drain(c.Lenses.List(ctx)) },
+	"lenses-get":           func(ctx context.Context, c *client.Client) error { return last(c.Lenses.Get(ctx, "x", "1")) },
+	"lenses-versions":      func(ctx context.Context, c *client.Client) error { return drain(c.Lenses.Versions(ctx, "x")) },
 	"lenses-put": func(ctx context.Context, c *client.Client) error {
 		_, _, err := c.Lenses.Put(ctx, "x", client.NewLens{Template: "y", Revision: 1})
 		return err

@@ -27,6 +27,7 @@ import (
 	"github.com/roux-engine/roux/internal/approvals"
 	"github.com/roux-engine/roux/internal/backup"
 	"github.com/roux-engine/roux/internal/bulk"
+	"github.com/roux-engine/roux/internal/dependencies"
 	"github.com/roux-engine/roux/internal/docpage"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/inbound"
@@ -178,6 +179,7 @@ func (s *Server) routes() {
 	triggers.RegisterCache(s.rest, s.cfg.Node.Engine.Cache)
 	workers.Register(s.rest, s.cfg.Node.Workers)
 	lenses.Register(s.rest, s.cfg.Recipes)
+	dependencies.Register(s.rest, s.cfg.Recipes)
 	workflows.Register(s.rest, workflows.Config{Recipes: s.cfg.Recipes, Schedules: s.cfg.Schedules, Starts: s.cfg.Starts, Engine: s.cfg.Node.Engine, Runs: s.cfg.Node.Store, Show: s.whole}, recipeTypes)
 	approvals.Register(s.rest, s.cfg.Node.Approvals, s.cfg.Actions.Address)
 	s.healthRoutes()

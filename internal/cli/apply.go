@@ -82,6 +82,7 @@ type applied struct {
 	ID          string             `json:"id,omitempty"`      // of the recipe
 	Diff        string             `json:"diff,omitempty"`    // from the text that is registered
 	Message     string             `json:"message,omitempty"` // why it was refused
+	UsedBy      []string           `json:"usedBy,omitempty"`  // registered recipes that run this one
 	Diagnostics []fault.Diagnostic `json:"diagnostics,omitempty"`
 }
 
@@ -146,6 +147,9 @@ func (ap *applier) run(ctx context.Context) error {
 	}
 	return ap.operating(ctx, !ap.dry, func(ctx context.Context, c *client.Client) error {
 		if err := ap.check(ctx, c); err != nil {
+			return err
+		}
+		if err := ap.findUsers(ctx, c); err != nil {
 			return err
 		}
 		if err := ap.failed(); err != nil || ap.dry {
@@ -391,6 +395,7 @@ func (ap *applier) print() {
 		rows = append(rows, []string{cmp.Or(view.OneLine(name), "?"), outcome, view.OneLine(f.File)})
 	}
 	ap.table(rows, 2)
+	ap.printUsers()
 	if ap.dry {
 		for _, f := range ap.files {
 			ap.text("%s", f.Diff)

@@ -5,6 +5,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -60,6 +61,7 @@ type devFolder struct {
 func (s *serve) openFolder(ctx context.Context, srv *service.Service, out *served) (*devFolder, error) {
 	d := &devFolder{app: s.app, folder: registry.NewFolder(registry.FolderConfig{
 		Recipes: srv.Recipes(), Account: s.account, Dir: s.folder, Ignore: []string{config.ProjectFile}, MaxSource: s.limit, Now: s.now,
+		By: s.served.by(), Shown: s.served.shown(), Admit: s.served.admit(s.app),
 	})}
 	d.tests = devTests{app: s.app, dir: s.folder, limit: s.limit}
 	changes, err := d.folder.Look(ctx)
@@ -74,14 +76,14 @@ func (s *serve) openFolder(ctx context.Context, srv *service.Service, out *serve
 			continue
 		}
 		out.Recipes = append(out.Recipes, devRecipe{c.File, c.Version.Name, c.Version.Version})
-		if out.Try == "" && c.Version.Status != registry.StatusDraft {
+		if out.Try == "" && s.open && c.Version.Status != registry.StatusDraft {
 			if known, err := srv.Recipes().Resolve(ctx, s.account, c.Version.Name); err == nil {
 				out.Try = tryLine(out.URL, c.Version.Name, known.Recipe.InputSchema)
 			}
 		}
 	}
 	if len(out.Recipes) == 0 {
-		s.say("there is no valid recipe in %s yet: one that is saved there is registered", view.OneLine(s.folder))
+		s.say("there is no valid recipe in %s yet: one that is saved there is registered", view.OneLine(cmp.Or(s.served.shown(), s.folder)))
 	}
 	return d, nil
 }
@@ -112,6 +114,7 @@ func (d *devFolder) tell(c registry.FolderChange) {
 	}
 	switch {
 	case c.Change == registry.FolderBroken && c.Version != nil:
+		d.log.Warn("a recipe is broken", "file", file, "recipe", c.Version.Name, "version", c.Version.Version)
 		d.say("%s: invalid; %s goes on", file, version)
 	case c.Lens != nil:
 		d.say("%s: the lens %s is %s", file, c.Lens.Lens+"@"+c.Lens.Version, c.Change)

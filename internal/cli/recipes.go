@@ -30,6 +30,7 @@ roux recipes deprecate pdf-report@1.0.0 --note 'use 1.1.0'`,
 	cmd.AddCommand(a.listRecipesCommand(), a.getRecipeCommand(), a.recipeSourceCommand(), a.recipeVersionsCommand(),
 		a.deprecateRecipeCommand(), a.activateRecipeCommand(), a.deleteRecipeCommand())
 	cmd.AddCommand(a.recipeDiffCommands()...)
+	cmd.AddCommand(a.recipeUseCommands()...)
 	return cmd
 }
 

@@ -56,7 +56,8 @@ type serve struct {
 	check  bool
 	drain  time.Duration
 	folder string // whose recipes are registered, see dev; "" = none
-	limit  int64  // of a recipe, in bytes
+	served recipesServed
+	limit  int64 // of a recipe, in bytes
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -77,6 +78,7 @@ roux serve --check`,
 	cmd.Flags().BoolVar(&s.open, "no-keys", false, "check no keys: every request is the user's own; only on loopback")
 	cmd.Flags().BoolVar(&s.check, "check", false, "open everything, say what is wrong, and serve nothing")
 	s.flags(cmd)
+	s.recipesFlag(cmd)
 	return cmd
 }
 
@@ -91,6 +93,9 @@ func (s *serve) run(ctx context.Context) error {
 	a := s.app
 	if s.limit < 1 || s.limit > maxSource {
 		return fault.New(fault.Usage, "--max-source %d: want 1 byte to 16MiB", s.limit)
+	}
+	if err := s.openRecipes(); err != nil {
+		return err
 	}
 	node.SetGC(a.getenv("GOGC"))
 	dir, err := a.config.DataDir()
@@ -165,6 +170,7 @@ func (s *serve) serve(ctx context.Context, srv *service.Service, dir string, fai
 	}
 	var saves <-chan time.Time
 	var folder *devFolder
+	defer s.endRecipes()
 	if s.folder != "" {
 		if folder, err = s.openFolder(ctx, srv, &out); err != nil {
 			return err
@@ -192,6 +198,7 @@ func (s *serve) serve(ctx context.Context, srv *service.Service, dir string, fai
 	for {
 		select {
 		case <-saves:
+			s.refresh(ctx)
 			folder.look(ctx)
 		case <-sigs:
 			s.say("stopping: attempts in progress have %s; Ctrl-C again stops at once", s.drain)

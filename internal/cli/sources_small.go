@@ -5,10 +5,12 @@
 package cli
 
 import (
+	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/roux-engine/roux/client"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/registry"
 )
@@ -30,3 +32,20 @@ func (a *app) checkLocked(*registry.Files) error { return nil }
 func (a *app) checkVersionLocked(string, string, []byte) error { return nil }
 
 func (a *app) lockCommands() []*cobra.Command { return nil }
+
+// A small binary registers no recipes for a server.
+type recipesServed struct{}
+
+func (s *serve) recipesFlag(*cobra.Command) {}
+
+func (s *serve) openRecipes() error { return nil }
+
+func (s *serve) endRecipes() {}
+
+func (s *serve) refresh(context.Context) {}
+
+func (a *app) recipeUseCommands() []*cobra.Command { return nil }
+
+func (ap *applier) findUsers(context.Context, *client.Client) error { return nil }
+
+func (ap *applier) printUsers() {}

@@ -67,6 +67,7 @@ var floors = []struct {
 	{"7, what remote workers ask, over HTTP", []string{"internal/workers"}},
 	{"7, workflows of nodes, over HTTP", []string{"internal/workflows"}},
 	{"7, prompt templates, over HTTP", []string{"internal/lenses"}},
+	{"7, what recipes use, over HTTP", []string{"internal/dependencies"}},
 	{"7, what people are asked, over HTTP", []string{"internal/approvals"}},
 	{"7", []string{"internal/api", "client", "internal/ui"}},
 	{"7, the server", []string{"internal/service"}},

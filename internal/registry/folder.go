@@ -23,7 +23,8 @@ import (
 )
 
 const (
-	// folderBy marks the versions that a Folder has registered: it changes no others.
+	// folderBy marks the versions that a Folder has registered, unless it has a mark of its
+	// own: it changes no others.
 	folderBy = "roux dev"
 	// folderNote is why it has deprecated one.
 	folderNote = "its file has been changed or removed"
@@ -67,7 +68,7 @@ type Folder struct {
 	texts []*lensText            // of lenses, that are to be put
 }
 
-// FolderConfig is what a Folder is made of. All fields but Ignore are required.
+// FolderConfig is what a Folder is made of. Ignore, By, Shown and Admit are optional.
 type FolderConfig struct {
 	Recipes   *Recipes
 	Account   string
@@ -75,6 +76,10 @@ type FolderConfig struct {
 	Ignore    []string // names of files that are no recipes
 	MaxSource int64
 	Now       func() time.Time
+	By        string // marks the versions that the Folder registers
+	Shown     string // the directory in messages; "" = Dir
+	// Admit refuses a text that is not to be registered as that version of a recipe.
+	Admit func(name, version string, text []byte) error
 }
 
 // A folderFile is a recipe in a file.
@@ -95,7 +100,10 @@ type folderFile struct {
 }
 
 // NewFolder returns a Folder. It reads nothing yet.
-func NewFolder(cfg FolderConfig) *Folder { return &Folder{cfg: cfg, files: map[string]*folderFile{}} }
+func NewFolder(cfg FolderConfig) *Folder {
+	cfg.By, cfg.Shown = cmp.Or(cfg.By, folderBy), cmp.Or(cfg.Shown, cfg.Dir)
+	return &Folder{cfg: cfg, files: map[string]*folderFile{}}
+}
 
 // Look registers what has changed since the last look, and returns what came of it. The
 // error says that the directory cannot be read, or that ctx has ended.
@@ -177,7 +185,10 @@ func (f *Folder) sorted() (list []*folderFile) {
 // are lenses now.
 func (f *Folder) read(names []string) (changed bool, left []*folderFile) {
 	for _, name := range names {
-		shown := filepath.Join(f.cfg.Dir, name)
+		shown := filepath.Join(f.cfg.Shown, name)
+		if f.cfg.Shown != f.cfg.Dir {
+			shown = f.cfg.Shown + "/" + filepath.ToSlash(name) // a URL is no path
+		}
 		text, err := userfile.ReadWithin(f.cfg.Dir, name, f.cfg.MaxSource, fault.RecipeNotFound)
 		seen := text
 		switch {
@@ -259,8 +270,11 @@ func (f *Folder) place(ctx context.Context, file *folderFile) (change string, er
 	if file.unread != nil {
 		return "", file.unread
 	}
-	c, diags, err := f.cfg.Recipes.Check(ctx, f.cfg.Account, Draft{Text: file.text, File: file.shown, By: folderBy})
+	c, diags, err := f.cfg.Recipes.Check(ctx, f.cfg.Account, Draft{Text: file.text, File: file.shown, By: f.cfg.By})
 	file.diags = diags
+	if err == nil && f.cfg.Admit != nil {
+		err = f.cfg.Admit(c.Version.Name, c.Version.Version, file.text)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -295,7 +309,7 @@ func (f *Folder) choose(ctx context.Context, file *folderFile, stated *Version) 
 		if other != nil {
 			continue
 		}
-		d := Draft{Text: file.text, File: file.shown, By: folderBy}
+		d := Draft{Text: file.text, File: file.shown, By: f.cfg.By}
 		if version != stated.Version {
 			d.Version = version
 		}
@@ -315,7 +329,7 @@ func (f *Folder) choose(ctx context.Context, file *folderFile, stated *Version) 
 		case same:
 			v, err = f.restore(ctx, list[at])
 			return v, FolderFound, err
-		case list[at].Ran || list[at].By != folderBy:
+		case list[at].Ran || list[at].By != f.cfg.By:
 			continue
 		}
 		if v, _, _, err = r.Replace(ctx, account, stated.Name, store.AnyRevision, d); err != nil {
@@ -361,7 +375,7 @@ func (f *Folder) deprecate(ctx context.Context, names map[string]bool) error {
 			return err
 		}
 		for _, v := range list {
-			if v.By != folderBy || v.Status != StatusActive || held[v.ID()] {
+			if v.By != f.cfg.By || v.Status != StatusActive || held[v.ID()] {
 				continue
 			}
 			if _, err := f.cfg.Recipes.SetStatus(ctx, f.cfg.Account, v.ID(), Standing{Status: StatusDeprecated, Note: folderNote}); err != nil {

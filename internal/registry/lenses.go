@@ -235,7 +235,7 @@ func (f *Folder) putLenses(ctx context.Context) (out []FolderChange) {
 	slices.SortStableFunc(files, func(a, b lensFile) int { return lens.Order(a.doc, b.doc) })
 	for _, file := range files {
 		c := FolderChange{File: file.file, Change: FolderRegistered}
-		v, created, err := f.cfg.Recipes.lenses.Put(ctx, f.cfg.Account, file.doc, store.AnyRevision, folderBy)
+		v, created, err := f.cfg.Recipes.lenses.Put(ctx, f.cfg.Account, file.doc, store.AnyRevision, f.cfg.By)
 		if err != nil {
 			c.Change, c.Problems = FolderBroken, problemOf(file.file, err)
 			t := texts[file.file]

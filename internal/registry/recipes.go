@@ -74,9 +74,11 @@ type Version struct {
 	Ran         bool   `json:"ran,omitempty"`
 	Note        string `json:"note,omitempty"` // why it is deprecated
 	// Deprecated is since when it is, and Sunset from when on it may be gone; 0 = not known.
-	Deprecated int64  `json:"deprecated,omitempty"`
-	Sunset     int64  `json:"sunset,omitempty"`
-	Revision   uint64 `json:"-"`
+	Deprecated int64 `json:"deprecated,omitempty"`
+	Sunset     int64 `json:"sunset,omitempty"`
+	// Uses is what it uses; nil = it was registered by a release that did not note that.
+	Uses     []Use  `json:"uses"`
+	Revision uint64 `json:"-"`
 }
 
 // ID names the version: the id of its recipe, "@" and the version.
@@ -185,7 +187,7 @@ func (r *Recipes) Check(ctx context.Context, account string, d Draft) (*Compiled
 	}
 	return &Compiled{Plan: p, Recipe: rec, Version: Version{
 		Name: rec.Name, Version: cmp.Or(rec.Version, unversioned), Description: rec.Description, Category: rec.Category,
-		Status: cmp.Or(rec.Status, StatusActive), Format: format, Plan: p.Key(), Size: len(d.Text), Warnings: len(diags), By: d.By,
+		Status: cmp.Or(rec.Status, StatusActive), Format: format, Plan: p.Key(), Size: len(d.Text), Warnings: len(diags), By: d.By, Uses: usesOf(p),
 	}}, diags, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -133,13 +134,13 @@ func TestX187_Register(t *testing.T) {
 	got.Plan, got.Revision = "", 0
 	want := Version{
 		Recipe: "recipe_00000000000000000000000001", Name: "digest", Version: "1.0.0", Description: "Digests.", Category: "documents", Status: "active", Format: "yaml",
-		Size: len(d.Text), Created: v.Created, Updated: v.Created, By: "ann",
+		Size: len(d.Text), Created: v.Created, Updated: v.Created, By: "ann", Uses: []Use{},
 	}
-	if got != want || v.Plan == "" || v.Revision == 0 || v.Created == 0 {
+	if !reflect.DeepEqual(got, want) || v.Plan == "" || v.Revision == 0 || v.Created == 0 {
 		t.Errorf("registered as %+v, want %+v", v, want)
 	}
 	again, existing, _, err := s.Register(t.Context(), "acme", d)
-	if err != nil || !existing || *again != *v {
+	if err != nil || !existing || !reflect.DeepEqual(again, v) {
 		t.Errorf("the same text again: %+v, existing %t, %v", again, existing, err)
 	}
 	var problem *fault.Error
@@ -212,7 +213,7 @@ func TestFormats(t *testing.T) {
 	} {
 		v := s.register("acme", []byte(tt.text))
 		c, err := s.Resolve(t.Context(), "acme", v.Name)
-		if err != nil || v.Format != tt.format || c.Version != *v || c.Plan.Key() != v.Plan {
+		if err != nil || v.Format != tt.format || !reflect.DeepEqual(&c.Version, v) || c.Plan.Key() != v.Plan {
 			t.Errorf("%s: format %s, %v", tt.text, v.Format, err)
 		}
 		parent := text("uses "+v.Name, "", 1, fmt.Sprintf("outputs: {n: steps.sub.output}\nsteps: [{id: sub, recipe: {ref: %q}}]\n", v.Name+"@"+v.Version))
@@ -241,7 +242,7 @@ func TestX189_Replace(t *testing.T) {
 		t.Errorf("after a replacement: %v", err)
 	}
 	same, created, err := put(first.Recipe, second.Revision, text("digest", "1.0.0", 2))
-	if err != nil || created || *same != *second {
+	if err != nil || created || !reflect.DeepEqual(same, second) {
 		t.Errorf("the same text: %+v, %v", same, err)
 	}
 	for _, tt := range []struct {
