@@ -51,5 +51,5 @@ func TestRegistryPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	runSelfServed(t, "registry", "export HOME="+home+" XDG_CACHE_HOME="+home+"/cache SSL_CERT_FILE="+authority+" ROUX_EGRESS_ALLOW=127.0.0.1/32 ROOT_OF_REPOS="+repos+"\n"+publishing, 6,
-		"https://example.com", srv.URL, "--no-keys &\n", "--no-keys 2> log &\n")
+		"https://example.com", srv.URL)
 }
