@@ -8,7 +8,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"slices"
 
@@ -249,9 +249,9 @@ func (l *locker) lockReference(r sources.LockedReference) {
 // write writes the lock file, unless it has that text.
 func (l *locker) write() error {
 	text := l.made.Text()
-	had, err := os.ReadFile(l.lockPath())
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return userfile.OpenError(l.lockPath(), fault.FileNotFound, err)
+	had, err := userfile.ReadWithin(l.config.ProjectDir(), sources.LockFile, sources.MaxLock, fault.FileNotFound)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	same := bytes.Equal(had, text)
 	if !same && !l.check {

@@ -5,7 +5,6 @@ package term
 import (
 	"bytes"
 	"fmt"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/roux-engine/roux/internal/view"
@@ -30,9 +29,4 @@ func EscapeJSON(text []byte) []byte {
 }
 
 // ShellQuote returns s as a shell reads it as one word.
-func ShellQuote(s string) string {
-	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./@%+=:,") == "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
+func ShellQuote(s string) string { return view.ShellQuote(s) }

@@ -16,7 +16,6 @@ import (
 	"syscall"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -46,7 +45,7 @@ func Expand(args []string, say func(format string, args ...any)) (paths []string
 		info, err := os.Stat(arg)
 		switch {
 		case err == nil && info.IsDir():
-			return nil, fault.New(fault.FileNotFound, "%s is a directory: name a file in it, or all of them with --file %s", arg, term.ShellQuote(filepath.Join(arg, "*")))
+			return nil, fault.New(fault.FileNotFound, "%s is a directory: name a file in it, or all of them with --file %s", arg, view.ShellQuote(filepath.Join(arg, "*")))
 		case err == nil || !strings.ContainsAny(arg, "*?["):
 			paths = append(paths, arg)
 			continue
@@ -102,7 +101,7 @@ func OpenRegular(path string) (*os.File, int64, error) {
 	}
 	switch mode := info.Mode(); {
 	case mode.IsDir():
-		return nil, 0, fault.New(fault.FileNotFound, "%s is a directory: name a file in it, or all of them with %s", path, term.ShellQuote(filepath.Join(path, "*")))
+		return nil, 0, fault.New(fault.FileNotFound, "%s is a directory: name a file in it, or all of them with %s", path, view.ShellQuote(filepath.Join(path, "*")))
 	case !mode.IsRegular():
 		return nil, 0, fault.New(fault.FileInvalid, "%s is %s and no regular file: what comes out of it is given with `… | roux files put -`", path, Kind(mode))
 	}
