@@ -68,16 +68,6 @@ type Found struct {
 // name by a path are no references.
 func (f *Files) Found() []Found { return f.found }
 
-func (f *Files) note(kind, name, wanted, version string, text [sha256.Size]byte) {
-	ref := name
-	if wanted != "" {
-		ref += "@" + wanted
-	}
-	if !slices.ContainsFunc(f.found, func(had Found) bool { return had.Kind == kind && had.Ref == ref }) {
-		f.found = append(f.found, Found{kind, ref, version, text})
-	}
-}
-
 // Config is what Files is made of.
 type Config struct {
 	// Recipe is the path of the recipe that is compiled, as its diagnostics have it. For a
