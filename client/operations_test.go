@@ -427,6 +427,7 @@ var schemas = map[string]any{
 	"ExternalJob": client.ExternalJob{}, "JobPoll": client.JobPoll{}, "JobDelivery": client.JobDelivery{},
 	"ApprovalResource": client.Approval{}, "ApprovalAnswer": client.ApprovalAnswer{}, "ApprovalDefault": client.ApprovalDefault{}, "ApprovalLink": client.ApprovalLink{}, "NewApprovalAnswer": client.Decision{}, "NewApprovalLink": client.NewApprovalLink{},
 	"NewSchedule": client.NewSchedule{}, "ScheduleResource": client.Schedule{}, "ScheduleFiring": client.ScheduleFiring{}, "ScheduleTime": client.ScheduleTime{},
+	"RecipeDependencies": client.RecipeDependencies{}, "RecipeUse": client.RecipeUse{}, "RecipeUser": client.RecipeUser{},
 	"LensResource": client.Lens{}, "LensContracts": client.LensContracts{}, "NewLens": client.NewLens{},
 	"LeaseRequest": client.LeaseRequest{}, "WorkerTask": client.WorkerTask{}, "WorkerReport": client.WorkerReport{}, "WorkerResult": client.WorkerResult{}, "WorkerFailure": client.WorkerFailure{}, "WorkerJob": client.WorkerJob{},
 	"WorkerOutcome": client.WorkerOutcome{},
