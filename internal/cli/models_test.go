@@ -40,6 +40,11 @@ func TestFlowPage(t *testing.T) {
 	runEmulated(t, "flow", 18, "127.0.0.1:7432", freeAddress(t), "127.0.0.1:7420", freeAddress(t))
 }
 
+// TestPipelinePage: docs/pipeline.md.
+func TestPipelinePage(t *testing.T) {
+	runEmulated(t, "pipeline", 10, "127.0.0.1:7433", freeAddress(t))
+}
+
 // runEmulated runs a page that starts an emulator, and perhaps a server, in the background of its
 // shell. replace has addresses of the page, each followed by what is in its place.
 func runEmulated(t *testing.T, name string, least int, replace ...string) {

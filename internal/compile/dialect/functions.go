@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !small
+
 package dialect
 
 import (
@@ -12,6 +14,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/compile/expressions"
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/rewrite"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
@@ -54,7 +57,7 @@ func replaceCalls(r *recipe.Recipe, src *recipe.Source, inherited map[string]*re
 
 func expand(r *recipe.Recipe, src *recipe.Source, functions map[string]*recipe.Function) {
 	e := &expander{functions: functions}
-	r.Rewrite(&recipe.Rewriter{Source: src.Source, Code: func(at recipe.Place, code string) (list []recipe.Replacement) {
+	(&rewrite.Rewriter{Source: src.Source, Code: func(at rewrite.Place, code string) (list []rewrite.Replacement) {
 		for _, c := range e.calls(code) {
 			offset := at.Offset + utf8.RuneCountInString(code[:c.from])
 			with, err := e.replace(c, code)
@@ -62,10 +65,10 @@ func expand(r *recipe.Recipe, src *recipe.Source, functions map[string]*recipe.F
 				src.AddSemantic(at.Pointer, offset, len(c.name), "bad-call", err, "")
 				with = "null" // nothing else is reported
 			}
-			list = append(list, recipe.Replacement{From: c.from, To: c.to, With: with})
+			list = append(list, rewrite.Replacement{From: c.from, To: c.to, With: with})
 		}
 		return list
-	}})
+	}}).Recipe(r)
 }
 
 // checkFunctions reports functions that cannot be called.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/rewrite"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
@@ -146,17 +147,17 @@ var references = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\.\s*\w
 // nameResults has the recipe read the parts of results as others do: steps.name.field, which is
 // steps.name.output.field (X37, X43).
 func nameResults(r *recipe.Recipe, src *form.Source) {
-	r.Rewrite(&recipe.Rewriter{Source: src, Code: func(_ recipe.Place, code string) (list []recipe.Replacement) {
+	(&rewrite.Rewriter{Source: src, Code: func(_ rewrite.Place, code string) (list []rewrite.Replacement) {
 		if !strings.Contains(code, "steps") {
 			return nil
 		}
 		for _, m := range references.FindAllStringSubmatchIndex(code, -1) {
 			if m[2] >= 0 && !slices.Contains(stepFields, code[m[4]:m[5]]) {
-				list = append(list, recipe.Replacement{From: m[2], To: m[2], With: ".output"})
+				list = append(list, rewrite.Replacement{From: m[2], To: m[2], With: ".output"})
 			}
 		}
 		return list
-	}})
+	}}).Recipe(r)
 }
 
 // filtered reports whether what is between two braces has a filter.

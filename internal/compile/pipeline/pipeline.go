@@ -17,6 +17,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/rewrite"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -137,7 +138,7 @@ func (c *reader) recipe(w *Workflow, at string) *recipe.Recipe {
 		})
 	}
 	r.Steps = c.steps(w.Steps, at+"/steps", at+"/steps")
-	recipe.NameDashedIDs(r, src, true)
+	rewrite.NameDashedIDs(r, src, true)
 	nameResults(r, src)
 	return r
 }

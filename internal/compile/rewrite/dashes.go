@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package recipe
+package rewrite
 
 import (
 	"regexp"
 	"strings"
 
 	"github.com/roux-engine/roux/internal/compile/form"
+	"github.com/roux-engine/roux/internal/compile/recipe"
 )
 
 // NameDashedIDs has the templates of a recipe name steps as the dialect of recipes does: in others an id with
 // dashes is a name, so {{ fetch-page.output }} and {{ steps.fetch-page.output }} become
 // {{ steps['fetch-page'].output }}, and the same in expressions that are no templates if expressions is set. The
 // ids of the recipe come before a subtraction. src learns where the texts differ.
-func NameDashedIDs(r *Recipe, src *form.Source, expressions bool) {
+func NameDashedIDs(r *recipe.Recipe, src *form.Source, expressions bool) {
 	rename(r, &dashes{src: src, is: indexed, expressions: expressions})
 }
 
@@ -22,7 +23,7 @@ func indexed(was string) string { return "steps['" + strings.TrimPrefix(was, "st
 
 // Subtraction returns one in a template of a recipe that would be the id of a step in a dialect with
 // NameDashedIDs, or "": {{ a-b }} with a step a-b.
-func Subtraction(r *Recipe, expressions bool) (found string) {
+func Subtraction(r *recipe.Recipe, expressions bool) (found string) {
 	rename(r, &dashes{expressions: expressions, is: func(was string) string {
 		found = was
 		return was
@@ -31,15 +32,15 @@ func Subtraction(r *Recipe, expressions bool) (found string) {
 }
 
 // rename replaces the ids with dashes in the templates of a recipe.
-func rename(r *Recipe, d *dashes) {
+func rename(r *recipe.Recipe, d *dashes) {
 	d.ids = map[string]bool{}
-	r.Each(func(s *Step) {
+	r.Each(func(s *recipe.Step) {
 		if strings.Contains(s.ID, "-") {
 			d.ids[s.ID] = true
 		}
 	})
 	if len(d.ids) > 0 {
-		r.Rewrite(&Rewriter{Code: d.code, Templates: !d.expressions, Source: d.src})
+		(&Rewriter{Code: d.code, Templates: !d.expressions, Source: d.src}).Recipe(r)
 	}
 }
 

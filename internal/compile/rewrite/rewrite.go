@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package recipe
+// Package rewrite replaces code in the texts of recipes: in their expressions, and in the placeholders of their
+// templates.
+//
+// It decides where a recipe has code, and remembers where a text differs from its source. It never decides what
+// code means (package compile does).
+package rewrite
 
 import (
 	"encoding/json"
@@ -11,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/roux-engine/roux/internal/compile/form"
+	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
@@ -38,9 +44,9 @@ type Place struct {
 	Offset  int
 }
 
-// Rewrite rewrites the texts of the recipe, but not those of recipes within it.
-func (r *Recipe) Rewrite(w *Rewriter) {
-	r.Each(func(s *Step) { w.step(s) })
+// Recipe rewrites the texts of a recipe, but not those of recipes within it.
+func (w *Rewriter) Recipe(r *recipe.Recipe) {
+	r.Each(w.step)
 	for _, name := range slices.Sorted(maps.Keys(r.Outputs)) {
 		r.Outputs[name] = w.expression(r.Outputs[name], r.Ptr+"/outputs/"+jsonx.EscapeToken(name))
 	}
@@ -49,7 +55,7 @@ func (r *Recipe) Rewrite(w *Rewriter) {
 	}
 }
 
-func (w *Rewriter) step(s *Step) {
+func (w *Rewriter) step(s *recipe.Step) {
 	s.When = w.expression(s.When, s.Ptr+"/when")
 	w.bindings(s.InputBindings, s.Ptr)
 	w.action(s.Action, s.Ptr)
@@ -86,13 +92,13 @@ func (w *Rewriter) step(s *Step) {
 	}
 }
 
-func (w *Rewriter) action(a *Action, at string) {
+func (w *Rewriter) action(a *recipe.Action, at string) {
 	if a != nil {
 		w.values(a.Parameters, at+"/action/parameters")
 	}
 }
 
-func (w *Rewriter) bindings(bindings map[string]Binding, at string) {
+func (w *Rewriter) bindings(bindings map[string]recipe.Binding, at string) {
 	for _, name := range slices.Sorted(maps.Keys(bindings)) {
 		b, at := bindings[name], at+"/inputBindings/"+jsonx.EscapeToken(name)
 		b.Expression = w.expression(b.Expression, at)

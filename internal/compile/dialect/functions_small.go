@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build small
+
+package dialect
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/jsonx"
+)
+
+// Inherit does nothing: a small program has no functions.
+func Inherit(*recipe.Recipe, *recipe.Source, map[string]*recipe.Function) {}
+
+// replaceCalls refuses functions.
+func replaceCalls(r *recipe.Recipe, src *recipe.Source, _ map[string]*recipe.Function) {
+	for _, name := range slices.Sorted(maps.Keys(r.Functions)) {
+		src.AddSemantic(r.Ptr+"/functions/"+jsonx.EscapeToken(name), 0, 0, "not-available", "this program is built without functions", "write the expression where it is used")
+	}
+	r.Each(func(s *recipe.Step) {
+		if s.Recipe != nil && s.Recipe.Inline != nil {
+			replaceCalls(s.Recipe.Inline, src, nil)
+		}
+	})
+}
