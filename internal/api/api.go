@@ -2,11 +2,10 @@
 
 // Package api serves recipes, runs, files and credits over HTTP.
 //
-// It decides which operations there are and what their requests and answers look like:
-// paths, fields, statuses and streams. What they have in common, such as keys, problem
-// documents, pages and the OpenAPI document that is made from them, is that of package rest.
-// An operation on the runs, recipes and files of an account takes no account but that of its
-// key (I17).
+// It decides which operations there are and what their requests and answers look like: paths, fields, statuses and
+// streams. What they have in common, such as keys, problem documents, pages and the OpenAPI document that is made from
+// them, is that of package rest. An operation on the runs, recipes and files of an account takes no account but that
+// of its key (I17).
 //
 // It decides nothing about runs: it passes requests on to the engine, and shows what the
 // engine has made durable.
@@ -97,7 +96,7 @@ type Server struct {
 	// stopping ends streams, which no drain waits for.
 	stopping context.Context
 	stop     context.CancelFunc
-	open     *streamCounts
+	open     *rest.StreamCounts
 	starting sync.Mutex // no stream begins once Stop has cancelled stopping
 	streams  sync.WaitGroup
 }
@@ -130,11 +129,11 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	cfg.Rate, cfg.Burst, cfg.Streams = cmp.Or(cfg.Rate, 200), cmp.Or(cfg.Burst, 400), cmp.Or(cfg.Streams, defaultStreams)
+	cfg.Rate, cfg.Burst, cfg.Streams = cmp.Or(cfg.Rate, 200), cmp.Or(cfg.Burst, 400), cmp.Or(cfg.Streams, rest.DefaultStreams)
 	if cfg.Take == nil {
 		cfg.Take = func() (func(account, run string), error) { return func(string, string) {}, nil }
 	}
-	s := &Server{cfg: cfg, open: newStreamCounts(cfg.Streams), views: newViews(), times: streamTimes, durations: newDurations(), reads: rest.NewPatientLimit(maxReads, longestRead)}
+	s := &Server{cfg: cfg, open: rest.NewStreamCounts(cfg.Streams), views: newViews(), times: streamTimes, durations: newDurations(), reads: rest.NewPatientLimit(maxReads, longestRead)}
 	s.rest = rest.New(rest.Config{
 		Records: cfg.Node, Keys: cfg.Keys, Open: cfg.Open, Rate: cfg.Rate, Burst: cfg.Burst, RateOf: cfg.Accounts.Rate, Admit: cfg.Accounts.Admit,
 		Logger: cfg.Logger, Now: cfg.Now, Tags: groups, CursorKey: cfg.CursorKey, Release: cfg.Release,

@@ -24,7 +24,7 @@ import (
 // as it has caught up, and the handler returns: what a handler needs, above all its stack and
 // its buffers, is most of what a silent stream would cost. Other streams end with their handler.
 func (s *Server) stream(ctx context.Context, src source, live bool) (*streamOut, error) {
-	left, err := s.open.take(rest.Account(ctx))
+	left, err := s.open.Take(rest.Account(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -150,9 +150,8 @@ type frames struct {
 	to line // changes once
 }
 
-// newFrames returns frames for a stream that lasts as long as ctx. Call end before the handler
-// returns, unless the connection was taken over: from then on it serves another request, whose
-// deadline is not changed any more.
+// newFrames returns frames for a stream that lasts as long as ctx. Call end before the handler returns, unless the
+// connection was taken over: from then on it serves another request, whose deadline is not changed any more.
 func newFrames(ctx context.Context, w http.ResponseWriter, t times) *frames {
 	f := &frames{ctx: ctx, to: handled{w, http.NewResponseController(w)}, times: t, parted: make(chan struct{})}
 	f.buf = sse.AppendRetry(f.buf, reconnect)

@@ -147,9 +147,8 @@ func (s *Server) journal(ctx context.Context, in *journalIn) (*struct{ Body RunJ
 	return &struct{ Body RunJournal }{out}, nil
 }
 
-// hide hides in a head what a mask may hide in the events: the message of a failed run may
-// contain a marked value, and so may the text of a panic, after the first colon of the reason
-// of a quarantine.
+// hide hides in a head what a mask may hide in the events: the message of a failed run may contain a marked value, and
+// so may the text of a panic, after the first colon of the reason of a quarantine.
 func hide(head *store.Head, mask *view.Mask) {
 	if mask == nil {
 		return

@@ -12,9 +12,8 @@ import (
 type source interface {
 	// open begins to follow, and has wake called whenever next may find something new.
 	open(ctx context.Context, wake func()) error
-	// next adds to out what there is, and does not wait for more. It returns once it has added
-	// about maxUnsent bytes. more reports whether it is called again at once, and done that
-	// nothing follows any more.
+	// next adds to out what there is, and does not wait for more. It returns once it has added about maxUnsent bytes.
+	// more reports whether it is called again at once, and done that nothing follows any more.
 	next(ctx context.Context, out sink) (more, done bool, err error)
 	// heartbeat adds a sign of life, if the stream has any.
 	heartbeat(out sink)

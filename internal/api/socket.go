@@ -47,7 +47,7 @@ func (s *Server) socket(ctx context.Context, _ *struct{}) (*streamOut, error) {
 		err.Remedy = "Use a WebSocket client, or the stream of one run, /v1/recipe-executions/{id}/events."
 		return nil, err
 	}
-	counted, err := s.open.take(rest.Account(ctx))
+	counted, err := s.open.Take(rest.Account(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +214,7 @@ func (so *socket) subscribe(ctx context.Context, m *socketMessage, cancel contex
 	case len(so.runs) >= maxSubscriptions:
 		return fault.New(fault.QuotaExceeded, "a socket follows at most %d runs: open another one", maxSubscriptions)
 	}
-	counted, err := so.s.open.take(rest.Account(ctx))
+	counted, err := so.s.open.Take(rest.Account(ctx))
 	if err != nil {
 		return err
 	}

@@ -181,7 +181,7 @@ func (s *server) symbolText(sym *symbol) string {
 		}
 	}
 	if by.Transform != nil && sym.kind != aLoopVariable {
-		text += "\n\n```\n" + by.Transform.Expression + "\n```"
+		text += "\n\n```\n" + cmp.Or(by.Transform.Expression, string(by.Transform.Value)) + "\n```"
 	}
 	return text
 }

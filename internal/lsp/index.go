@@ -234,6 +234,7 @@ func (x *reading) step(doc *recipeScope, f *frame, s *recipe.Step) {
 	}
 	if s.Transform != nil {
 		c.expression("/transform/expression", s.Transform.Expression)
+		c.raw("/transform/value", s.Transform.Value)
 	}
 	if s.Loop != nil {
 		c.expression("/loop/over", s.Loop.Over)

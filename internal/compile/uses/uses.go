@@ -117,6 +117,7 @@ func (c *collector) kind(s *recipe.Step) {
 	}
 	if s.Transform != nil {
 		c.cel(s.Ptr+"/transform/expression", s.Transform.Expression)
+		c.tree(s.Ptr+"/transform/value", s.Transform.Value)
 	}
 	if s.Loop != nil {
 		c.cel(s.Ptr+"/loop/over", s.Loop.Over)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package api
+package rest
 
 import (
 	"sync"
@@ -8,21 +8,22 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// defaultStreams is how many streams an account may have. A silent one costs about 18 KiB.
-const defaultStreams = 20_000
+// DefaultStreams is how many streams an account may have. A silent one costs about 18 KiB.
+const DefaultStreams = 20_000
 
-// streamCounts are the streams in progress, by account: those of runs and of changes, sockets,
+// StreamCounts are the streams in progress, by account: those of runs and of changes, sockets,
 // and the runs that each socket follows (A25).
-type streamCounts struct {
+type StreamCounts struct {
 	most int
 	mu   sync.Mutex
 	of   map[string]int
 }
 
-func newStreamCounts(most int) *streamCounts { return &streamCounts{most: most, of: map[string]int{}} }
+// NewStreamCounts returns counts of at most so many streams of an account.
+func NewStreamCounts(most int) *StreamCounts { return &StreamCounts{most: most, of: map[string]int{}} }
 
-// take counts one more stream of an account. Call left once when it has ended.
-func (c *streamCounts) take(account string) (left func(), err error) {
+// Take counts one more stream of an account. Call left once when it has ended.
+func (c *StreamCounts) Take(account string) (left func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n := c.of[account]; n >= c.most {
