@@ -10,6 +10,7 @@
 package sample
 
 import (
+	"encoding/json"
 	"slices"
 	"strconv"
 
@@ -102,6 +103,9 @@ func Recipe(dice Dice, shape Shape) *recipe.Recipe {
 	g.order = r.Order
 	r.Steps = g.scope(0)
 	g.results(r)
+	if g.shape.Recipes > 0 { // for those that inherit it
+		r.Values = map[string]json.RawMessage{"v": json.RawMessage(strconv.Itoa(g.n))}
+	}
 	if g.chance(10) { // tight: some runs exceed it inside a loop
 		r.Limits = &recipe.Limits{MaxTotalSteps: int64(3*g.n + g.dice.IntN(20) + 5), MaxLoopItems: 3}
 	}

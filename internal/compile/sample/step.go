@@ -37,6 +37,9 @@ func (g *generator) step(depth int) *recipe.Step {
 		g.recipe(st)
 	case g.chance(25):
 		st.Transform = &recipe.Transform{Expression: g.value()}
+		if g.n%4 == 2 { // no die; see cache
+			st.Transform = &recipe.Transform{Value: json.RawMessage(`["{{ ` + st.Transform.Expression + ` }}", 1]`)}
+		}
 	default:
 		g.action(st)
 	}
@@ -202,6 +205,24 @@ func (g *generator) recipe(st *recipe.Step) {
 	}
 	if g.chance(g.odds.timeout) {
 		st.Timeout = recipe.Duration(g.pick("5s", "30s"))
+	}
+	g.inherit(st)
+}
+
+// inherit lets some child runs read what their parents have, or give the output of their last step. It draws
+// nothing; see cache.
+func (g *generator) inherit(st *recipe.Step) {
+	k := st.Recipe
+	if last := len(g.inScope) - 1; g.n%3 == 1 {
+		k.Inherit = []string{recipe.InheritContext}
+		read := []string{"workflow.v", "input.list"}
+		if last >= 0 {
+			read = append(read, g.inScope[last])
+		}
+		k.Inline.Steps = append(k.Inline.Steps, &recipe.Step{ID: "k3", Transform: &recipe.Transform{Expression: "[" + strings.Join(read, ", ") + "]"}})
+	}
+	if k.Outputs == nil && g.n%5 == 2 {
+		k.Inline.Result, k.Result = "steps", "last"
 	}
 }
 
