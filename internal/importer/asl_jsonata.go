@@ -11,10 +11,10 @@ func (s *state) jsonataExpr(src string, e env) (cel, error) {
 		return cel{}, syntax.Cannot("a path that does not begin with $states or a variable has no value")
 	}
 	t.lookup = func(name string) (cel, error) {
-		switch {
-		case name == "states":
+		switch name {
+		case "states":
 			return cel{}, syntax.Cannot("$states needs a field: input, result, errorOutput or context")
-		case name == "":
+		case "":
 			return cel{}, syntax.Cannot("$ has no value in a state")
 		}
 		if v, ok := e.vars["$"+name]; ok {

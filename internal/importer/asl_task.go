@@ -204,7 +204,7 @@ func (s *state) task(e env) ([]*recipe.Step, env) {
 	}
 	step := &recipe.Step{ID: s.w.id(s.key()), RetryPolicy: s.retry()}
 	if n, ok := s.get("TimeoutSeconds").whole(); ok && n > 0 {
-		step.Timeout = recipe.Duration(seconds(n))
+		step.Timeout = seconds(n)
 	}
 	s.get("TimeoutSecondsPath").refuse("the timeout of a step is fixed: use TimeoutSeconds")
 	s.get("HeartbeatSeconds").drop("actions have no heartbeat that a step could wait for")

@@ -60,7 +60,7 @@ outputs:
 		{"a step, whose new name is that of a binding", "a.yaml", `steps:
   - {id: one, transform: {expression: '1', outputBinding: n}}
   - {id: two, transform: {expression: one.output + n}}
-  - {id: o^ther, transform: {expression: '2'}}
+  - {id: ot^her, transform: {expression: '2'}}
   - {id: last, transform: {expression: other.output + n}}
 `, "n", `steps:
   - {id: one, transform: {expression: '1', outputBinding: n}}

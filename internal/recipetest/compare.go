@@ -306,7 +306,7 @@ func (c *comparison) assert(at, src string, o *outcome) {
 func readBy(prog *expr.Program, vars map[string]any) string {
 	var parts []string
 	for _, ref := range prog.Refs() {
-		v, name := any(vars[ref.Name]), ref.Name
+		v, name := vars[ref.Name], ref.Name
 		for _, field := range ref.Path {
 			m, ok := v.(map[string]any)
 			if !ok || m[field] == nil {

@@ -233,7 +233,7 @@ func (d *draft) blockEnd(n *jsonx.Node) int {
 		if rest == "" || rest[0] == '#' {
 			continue
 		}
-		if in := len(text) - len(rest); in < indent || in == indent && !(n.Kind == jsonx.Array && strings.HasPrefix(rest, "-")) {
+		if in := len(text) - len(rest); in < indent || in == indent && (n.Kind != jsonx.Array || !strings.HasPrefix(rest, "-")) {
 			break
 		}
 		last = i

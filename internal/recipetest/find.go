@@ -94,7 +94,7 @@ func walk(dir string, wanted func(file string) bool) (files []string, err error)
 			}
 			return nil
 		}
-		if !e.Type().IsRegular() || !registry.IsTest(path) && !(filepath.Base(filepath.Dir(path)) == "tests" && isText(name) && isTest(path)) {
+		if !e.Type().IsRegular() || !registry.IsTest(path) && (filepath.Base(filepath.Dir(path)) != "tests" || !isText(name) || !isTest(path)) {
 			return nil
 		}
 		if wanted != nil && !wanted(path) {

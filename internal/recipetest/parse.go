@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/roux-engine/roux/fault"
@@ -238,10 +237,4 @@ func with[V any](a, b map[string]V) map[string]V {
 	}
 	maps.Copy(sum, a)
 	return sum
-}
-
-// describe lists names for a message.
-func describe(names []string) string {
-	slices.Sort(names)
-	return strings.Join(names, ", ")
 }

@@ -20,9 +20,7 @@ func (r *Result) Report() string {
 	for i := range r.Mismatches {
 		lines = append(lines, strings.TrimSuffix(r.Mismatches[i].String(), "\n"))
 	}
-	for _, h := range r.Hints {
-		lines = append(lines, h)
-	}
+	lines = append(lines, r.Hints...)
 	return strings.Join(lines, "\n")
 }
 

@@ -153,7 +153,8 @@ func (e *expander) calls(code string) (list []call) {
 		if strings.HasSuffix(before, ".") || strings.HasSuffix(before, "|") && !strings.HasSuffix(before, "||") {
 			continue // a method, or a filter
 		}
-		c, last := call{name: name, from: from}, i+1
+		c := call{name: name, from: from}
+		var last int
 		c.args, last = arguments(code, all, i+1)
 		if last < 0 {
 			return list // the brackets do not fit, which compile reports

@@ -200,7 +200,7 @@ var compileRules = []Rule{
 	},
 	{
 		Also: true, Name: "unknown-error", What: "A retry policy names an error that Roux does not have.", Why: "It matches only if an action returns it.",
-		Bad:  "steps:\n  - {id: count, action: {name: word-count, parameters: {text: one}}, retryPolicy: {maxAttempts: 2, retryableErrors: [SERVICE_UNAVAILBLE]}}\n",
+		Bad:  "steps:\n  - {id: count, action: {name: word-count, parameters: {text: one}}, retryPolicy: {maxAttempts: 2, retryableErrors: [SERVICE_UNAVAILABEL]}}\n",
 		Good: "steps:\n  - {id: count, action: {name: word-count, parameters: {text: one}}, retryPolicy: {maxAttempts: 2, retryableErrors: [SERVICE_UNAVAILABLE]}}\n",
 	},
 	{

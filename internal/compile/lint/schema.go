@@ -47,7 +47,7 @@ func (k *comparer) narrower(a, b schema, at, rule, what string, report reporter)
 		report(Breaking, rule+"-"+name, at+pointer, "%s", fmt.Sprintf(format, args...))
 	}
 	before, after := typesOf(a), typesOf(b)
-	if after != nil && (before == nil || slices.ContainsFunc(before, func(t string) bool { return !accepts(after, t) })) && !(before == nil && len(a) == 0 && slices.Contains(after, "object") && strings.Count(at, "/") == 1) {
+	if after != nil && (before == nil || slices.ContainsFunc(before, func(t string) bool { return !accepts(after, t) })) && (before != nil || len(a) != 0 || !slices.Contains(after, "object") || strings.Count(at, "/") != 1) {
 		say("type", "/type", "%s could be %s, and %s", what, oneOf(before), must(rule, after))
 	}
 	k.fieldsOf(a, b, at, rule, what, report)

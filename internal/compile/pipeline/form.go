@@ -10,8 +10,6 @@ import (
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/compile/rewrite"
-	"github.com/roux-engine/roux/internal/expr"
-	"github.com/roux-engine/roux/internal/jsonx"
 )
 
 type m = map[string]any
@@ -71,22 +69,22 @@ func isKind(name string) bool {
 }
 
 // aliases notes where the fields of a step are in its stage.
-func (s *Stage) aliases(src *form.Source, at, text string) {
+func (n *Stage) aliases(src *form.Source, at, text string) {
 	if at != text {
 		src.Alias(at, text)
 	}
 	to := func(model, field string) { src.Alias(at+model, text+field) }
 	to("/id", "/name")
 	to("/name", "/label")
-	if s.TimeoutSeconds > 0 {
+	if n.TimeoutSeconds > 0 {
 		to("/timeout", "/timeout_seconds")
 	}
-	if s.Condition != "" {
+	if n.Condition != "" {
 		to("/when", "/condition")
 	}
-	switch s.Type {
+	switch n.Type {
 	case "pipeline":
-		s.childAliases(src, at, text)
+		n.childAliases(src, at, text)
 	case "for_loop":
 		for _, f := range []string{"/over", "/as", "/index", "/steps", "/maxConcurrency", "/failureStrategy"} {
 			to("/loop"+f, f)
@@ -113,17 +111,17 @@ func (s *Stage) aliases(src *form.Source, at, text string) {
 	}
 }
 
-func (s *Stage) childAliases(src *form.Source, at, text string) {
+func (n *Stage) childAliases(src *form.Source, at, text string) {
 	to := func(model, field string) { src.Alias(at+"/recipe"+model, text+field) }
 	for _, f := range []string{"/inline", "/inputs", "/outputs", "/files", "/maxCredits", "/result"} {
 		to(f, f)
 	}
 	to("/ref", "/pipeline_ref")
 	to("/file", "/pipeline_file")
-	if s.Pipeline != nil {
+	if n.Pipeline != nil {
 		to("/inline", "/pipeline")
 	}
-	if f := s.Config; f != nil {
+	if f := n.Config; f != nil {
 		to("/limits", "/config")
 		to("/inherit", "/config")
 		if f.TimeoutSeconds > 0 {
@@ -167,20 +165,6 @@ func filtered(code string) bool {
 }
 
 var literals = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'`)
-
-// isExpression reports whether a text is one expression in braces.
-func isExpression(raw []byte) (code string, ok bool) {
-	v, err := jsonx.Decode(raw, jsonx.Limits{Bytes: len(raw) + 1})
-	text, _ := v.(string)
-	if err != nil || !strings.HasPrefix(text, "{{") || !strings.HasSuffix(text, "}}") {
-		return "", false
-	}
-	parts := expr.Code(text)
-	if len(parts) != 1 || filtered(text) {
-		return "", false
-	}
-	return strings.TrimSpace(text[parts[0].From:parts[0].To]), true
-}
 
 // typePattern is the pattern of types.
 var typePattern = form.Match(`^[^@\s]+(@[0-9]+(\.[0-9]+){0,2}(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?)?$`, `a type such as "pipeline", or the name of an action such as "claude" or "word-count@1"`)

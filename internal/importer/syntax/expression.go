@@ -28,12 +28,14 @@ type Grammar struct {
 	JQ     bool
 }
 
+// JQ is the grammar of jq.
 var JQ = &Grammar{
 	Name: "jq", JQ: true, right: "|//",
 	binary: map[string]int{"|": 1, "//": 3, "==": 6, "!=": 6, "<=": 6, ">=": 6, "<": 6, ">": 6, "+": 7, "-": 7, "*": 8, "/": 8, "%": 8},
 	words:  map[string]int{"or": 4, "and": 5},
 }
 
+// JSONata is the grammar of JSONata.
 var JSONata = &Grammar{
 	Name:   "JSONata",
 	binary: map[string]int{"?": 2, "!=": 5, "<=": 5, ">=": 5, "=": 5, "<": 5, ">": 5, "+": 6, "-": 6, "&": 6, "*": 7, "/": 7, "%": 7},
