@@ -3,17 +3,22 @@
 package pipeline_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/compile/dialecttest"
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/pipeline"
+	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/yamlx"
 )
 
@@ -54,4 +59,88 @@ func TestConverted(t *testing.T) {
 		}
 	}
 	dialecttest.Golden(t, "valid/everything.converted.golden", string(text))
+}
+
+// files are the recipes of a directory.
+type files map[string]string
+
+func (f files) File(_, path string) (*compile.Text, error) {
+	text, ok := f[path]
+	if !ok {
+		return nil, fault.New(fault.RecipeNotFound, "there is no %s", path)
+	}
+	return &compile.Text{File: path, Data: []byte(text)}, nil
+}
+
+func (files) Find(name, _ string) (*compile.Text, error) {
+	return nil, fault.New(fault.RecipeNotFound, "no recipe %q is registered", name)
+}
+
+func (files) Names() []string { return nil }
+
+// TestX38_X18_InFiles: a pipeline in a file has the functions, the providers and the context that its step hands
+// on, and those only; what it has itself comes first; what it hands on in turn is handed on (R24).
+func TestX38_X18_InFiles(t *testing.T) {
+	inner := `workflow:
+  own: 1
+  functions: {both: {params: [x], expression: x + 1}}
+  steps:
+    - {name: a, type: transform, expression: "both(half(inputs.n)) + workflow.outer + workflow.own + steps.one.result"}
+    - {name: b, type: claude, prompt: hello}
+`
+	middle := `workflow:
+  steps:
+    - {name: k, type: pipeline, pipeline_file: inner.yaml, config: {inherit_context: true, inherit_functions: true, inherit_providers: true}}
+`
+	outer := func(config string) string {
+		return `workflow:
+  name: x
+  outer: 2
+  providers: {claude: {model: small}}
+  functions: {half: {params: [x], expression: x / 2}, both: {params: [x], expression: x}}
+  steps:
+    - {name: one, type: set_variable, value: 1}
+    - {name: k, type: pipeline, pipeline_file: middle.yaml, config: {` + config + `}}
+`
+	}
+	opt := options()
+	opt.Recipes = files{"inner.yaml": inner, "middle.yaml": middle}
+	p := dialecttest.Build(t, outer("inherit_context: true, inherit_functions: true, inherit_providers: true"), opt)
+	var deep *plan.Plan
+	for _, e := range p.Embedded {
+		if len(e.Steps) == 2 {
+			deep = e
+		}
+	}
+	if deep == nil || deep.Steps[0].Expr.Src != "cel.bind(both_x, cel.bind(half_x, inputs.n, half_x / 2), both_x + 1) + workflow.outer + workflow.own + steps.one.result" ||
+		string(deep.Steps[1].Params) != `{"model":"small","prompt":"hello"}` {
+		t.Fatalf("%+v", deep)
+	}
+	want := []plan.Inherited{{Of: plan.OfInput, Name: "n"}, {Of: plan.OfWorkflow, Name: "outer"}, {Of: plan.OfSteps, Name: "one"}}
+	if !slices.Equal(deep.Inherits, want) {
+		t.Errorf("it inherits %+v, want %+v", deep.Inherits, want)
+	}
+	for _, tt := range []struct{ config, wrong string }{
+		{"inherit_functions: true, inherit_providers: true", "no step has the id"},
+		{"inherit_context: true, inherit_providers: true", "undefined function: half"},
+	} {
+		_, _, _, diags := compile.Source("test.yaml", []byte(outer(tt.config)), opt)
+		if !slices.ContainsFunc(diags, func(d fault.Diagnostic) bool { return strings.Contains(d.Msg, tt.wrong) }) {
+			t.Errorf("%s: %v, want %q", tt.config, diags, tt.wrong)
+		}
+	}
+	q := dialecttest.Build(t, outer("inherit_context: true, inherit_functions: true"), opt)
+	if slices.ContainsFunc(q.Embedded, func(e *plan.Plan) bool { return bytes.Contains(e.Steps[len(e.Steps)-1].Params, []byte("small")) }) {
+		t.Error("providers are inherited by a pipeline that is not to have them")
+	}
+}
+
+// TestX71_InFiles: files that include each other in a circle are refused, also where they inherit something (X125).
+func TestX71_InFiles(t *testing.T) {
+	opt := options()
+	opt.Recipes = files{"a.yaml": "workflow: {name: a, steps: [{name: k, type: pipeline, pipeline_file: a.yaml, config: {inherit_context: true, inherit_functions: true}}]}"}
+	_, _, _, diags := compile.Source("test.yaml", []byte("workflow: {name: x, functions: {f: {expression: '1'}}, steps: [{name: k, type: pipeline, pipeline_file: a.yaml, config: {inherit_functions: true}}]}"), opt)
+	if !slices.ContainsFunc(diags, func(d fault.Diagnostic) bool { return d.Code == fault.CircularDependency }) {
+		t.Error(diags)
+	}
 }
