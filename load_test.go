@@ -54,7 +54,7 @@ func ExampleCheck() {
 	// no recipe "gone" is registered: there is no directory ./recipes; --recipes names another one
 }
 
-// A source from outside without its hash is refused, and so is an address that is not public.
+// A source from outside without its hash is refused, and so is an address that is not public (X201, X241).
 func TestLoadOutside(t *testing.T) {
 	if _, err := roux.Load(t.Context(), "https://127.0.0.1:1/r.yaml"); fault.CodeOf(err) != fault.EgressRefused {
 		t.Errorf("loopback: %v", err)

@@ -137,7 +137,7 @@ func (b *sourceBlock) text(t *testing.T, document string) string {
 }
 
 // TestX13_SourceDefinitions: each definition of the document about pipelines runs as it stands, with pipelines in the
-// directories that it names and a model at a service (X13–X19, X37, X43, X59–X61, X64, X123).
+// directories that it names and a model at a service (X13–X19, X37, X43, X59–X61, X64, X123, X230, X233).
 func TestX13_SourceDefinitions(t *testing.T) {
 	document, err := os.ReadFile(filepath.Join(cmp.Or(os.Getenv("ROUX_SHARED"), "../../../shared"), "sources", "recursive-pipelines.txt"))
 	if err != nil {

@@ -217,6 +217,7 @@ func pack(t *testing.T, entries ...entry) []byte {
 	return out.Bytes()
 }
 
+// X241: recipes come from a package.
 func TestPackage(t *testing.T) {
 	content := pack(t, entry{name: "r-1/", kind: tar.TypeDir}, entry{name: "r-1/README.md", text: "x"}, entry{name: "r-1/recipes/a.yaml", text: "name: a\n" + body},
 		entry{name: "r-1/recipes/lenses/l.yaml", text: "id: l\n"}, entry{name: "other.json", text: "{}"})
@@ -354,6 +355,7 @@ func (r *repo) handler() http.Handler {
 	return &cgi.Handler{Path: at, Env: []string{"GIT_PROJECT_ROOT=" + filepath.Dir(r.dir), "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"}, Stderr: testLog{r.t}}
 }
 
+// X241: recipes come from a Git repository, at what a reference stood for.
 func TestGit(t *testing.T) {
 	r := newRepo(t)
 	first := r.commit(map[string]string{

@@ -206,7 +206,7 @@ func jsonBlocks(text string) []string {
 }
 
 // TestWrapped: the orchestration source wraps the recipe in plan_definition, which is part
-// of the pointers.
+// of the pointers (X26).
 func TestWrapped(t *testing.T) {
 	r, src := mustParse(t, "w.json", "{\"plan_definition\":\n {\"name\": \"x\", \"dialect\": \"recipe\", \"steps\": [\n {\"action\": {\"name\": \"a\"}}]}}")
 	if r.Steps[0].Ptr != "/plan_definition/steps/0" {
