@@ -59,7 +59,7 @@ func smoke(t *testing.T, args ...string) []Line {
 // floorless are the shapes without floors of the store.
 var floorless = []string{"fairness", "disk", "children", "towers", "books", "execute", "get", "get-large", "ready", "subscribers", "readers", "overload", "remote", "jobs", "streams", "streams-anthropic", "streams-killed"}
 
-// Every shape runs, and its lines have the keys that readers expect.
+// Every shape runs, and its lines have the keys that readers expect: also flat, nested and deeply nested runs (X215).
 
 func TestSmoke(t *testing.T) {
 	lines := smoke(t)

@@ -242,7 +242,7 @@ var table = []Info{
 	{RequestRateExceeded, 429, CauseRateLimit, true, ExitCredits, "", nil, "The account sends more requests than its limit.", "Send the request again after the seconds that Retry-After names."},
 	{Overloaded, 503, CauseRateLimit, true, ExitCredits, "", nil, "More requests wait than the server can carry out soon.", "Send the request again after the seconds that Retry-After names: nothing was changed."},
 	{RequestInFlight, 409, CauseRequest, true, ExitConflict, "", nil, "A request with the same idempotency key is being carried out.", "Send the request again in a moment: it gets the answer of the first."},
-	{AssertionFailed, 422, CauseRequest, false, ExitAssertion, "", nil, "A run did not end as its test expects.", "Compare the result with the expectation; `roux test --update` writes the result into the test."},
+	{AssertionFailed, 422, CauseRequest, false, ExitAssertion, "", nil, "A run did not end as its test expects.", "Compare the result with the expectation, and change the recipe or the test."},
 	{ServerUnreachable, 503, CauseRequest, true, ExitUnreachable, "", nil, "The process that holds the data directory does not answer.", "Check that it runs; its pid is in the message."},
 	{ConfigInvalid, 422, CauseDefinition, false, ExitUsage, "", nil, "The configuration is invalid.", "Correct the places that the message names; `roux config list` shows all settings."},
 	{CommandTimeout, 504, CauseRequest, true, ExitTimeout, "", nil, "The command waited as long as --timeout allows; nothing recorded is lost.", "`roux resume RUN` continues the run, with a longer --timeout or with none."},

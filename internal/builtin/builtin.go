@@ -13,7 +13,7 @@ import (
 	"context"
 	"encoding/json"
 	"path"
-	"slices"
+	"reflect"
 	"strings"
 	"sync"
 
@@ -76,16 +76,21 @@ func pure(reader *media.Reader) []action.Action {
 	}
 }
 
-var pureNames = sync.OnceValue(func() (names []string) {
+// pureCode is the code of the actions that only compute, by their names.
+var pureCode = sync.OnceValue(func() map[string]uintptr {
+	code := map[string]uintptr{}
 	for _, a := range pure(media.New(media.Config{})) {
-		names = append(names, a.Name)
+		code[a.Name] = reflect.ValueOf(a.Run).Pointer()
 	}
-	return names
+	return code
 })
 
-// Pure reports whether the action of that name comes with Roux and only computes, so that
-// calling it has no effect outside and costs nobody anything.
-func Pure(name string) bool { return slices.Contains(pureNames(), name) }
+// Pure reports whether an action comes with Roux and only computes, so that calling it has no effect outside and
+// costs nobody anything. Another one of the same name, of a program or a worker, is none.
+func Pure(a *action.Action) bool {
+	code, ok := pureCode()[a.Name]
+	return ok && a.Run != nil && reflect.ValueOf(a.Run).Pointer() == code
+}
 
 const typePDF = "application/pdf"
 

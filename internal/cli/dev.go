@@ -63,7 +63,9 @@ func (s *serve) openFolder(ctx context.Context, srv *service.Service, out *serve
 		Recipes: srv.Recipes(), Account: s.account, Dir: s.folder, Ignore: []string{config.ProjectFile}, MaxSource: s.limit, Now: s.now,
 		By: s.served.by(), Shown: s.served.shown(), Admit: s.served.admit(s.app),
 	})}
-	d.tests = devTests{app: s.app, dir: s.folder, limit: s.limit}
+	if s.served.name == "" { // what a server gets from elsewhere is not tried out
+		d.tests = devTests{app: s.app, dir: s.folder, limit: s.limit}
+	}
 	changes, err := d.folder.Look(ctx)
 	if err != nil {
 		return nil, err
@@ -102,7 +104,9 @@ func (d *devFolder) look(ctx context.Context) {
 		d.screen.Print(d.screen.Paint("error", "error:") + " " + failed + "\n")
 	}
 	d.failed = failed
-	d.tests.look(ctx)
+	if d.tests.app != nil {
+		d.tests.look(ctx)
+	}
 }
 
 // tell says what came of a file.

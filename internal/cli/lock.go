@@ -154,7 +154,7 @@ func (l *locker) lockSource(ctx context.Context, f *sources.Fetcher, s *sources.
 	if recipes {
 		l.recipes = dir
 	}
-	entry := lockEntry{Kind: "source", Name: s.Name(), Version: got.Commit, SHA256: got.Hash, Outcome: lockAdded}
+	entry := lockEntry{Kind: "source", Name: s.Show(), Version: got.Commit, SHA256: got.Hash, Outcome: lockAdded}
 	for _, known := range l.old.Sources {
 		switch {
 		case known.Source != s.Name():

@@ -18,7 +18,6 @@ import (
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
-	"github.com/roux-engine/roux/internal/userfile"
 )
 
 // fixturePrefix begins a text that stands for the hash of a file.
@@ -74,6 +73,28 @@ func (f *fixtures) open() (*blob.Store, error) {
 	return st, nil
 }
 
+// openRegular opens a file below the directory of the test file, or of its parent if it is in a directory tests. Links
+// do not lead out of there.
+func (f *fixtures) openRegular(name string) (*os.File, error) {
+	dir, name := f.dir, filepath.FromSlash(name)
+	if filepath.Base(dir) == "tests" {
+		dir, name = filepath.Dir(dir), filepath.Join("tests", name)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	info, err := root.Stat(filepath.Clean(name))
+	switch {
+	case err != nil:
+		return nil, fault.Wrap(fault.FileNotFound, err, "%q cannot be read: files of tests are in the directory of the test file or below it", name)
+	case !info.Mode().IsRegular():
+		return nil, fault.New(fault.FileNotFound, "%q is not a regular file", name)
+	}
+	return root.Open(filepath.Clean(name))
+}
+
 // fixture returns a file that a test names.
 func (f *fixtures) fixture(ctx context.Context, path string) (action.FileInfo, error) {
 	if filepath.IsAbs(path) {
@@ -89,11 +110,11 @@ func (f *fixtures) fixture(ctx context.Context, path string) (action.FileInfo, e
 	if err != nil {
 		return info, err
 	}
-	file, _, err := userfile.OpenRegular(filepath.Join(f.dir, filepath.FromSlash(path)))
+	file, err := f.openRegular(path)
 	if err != nil {
 		return info, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	info, err = st.Put(ctx, account, file, filepath.Base(path), "")
 	if err == nil {
 		f.mu.Lock()

@@ -154,6 +154,7 @@ func (r *Rehearsal) one(ctx context.Context, head store.Head, files *fixtures, s
 	if err != nil {
 		return nil, err
 	}
+	defer box.close()
 	run, err := box.start(&engine.StartRequest{
 		Plan: r.Revision.Plan, Recipe: r.Revision.Recipe.Name, Version: r.Revision.Recipe.Version, Parameters: rec.Input, Files: rec.Start.Files,
 	})
@@ -215,7 +216,7 @@ func (w *replay) plan(box *sandbox, run string) {
 // call implements world.
 func (w *replay) call(c *call) (reply, error) {
 	a, same := w.rec.find(c)
-	if !same && builtin.Pure(c.action.Name) {
+	if !same && builtin.Pure(c.action) {
 		return reply{}, nil
 	}
 	if !same {

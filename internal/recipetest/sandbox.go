@@ -96,6 +96,7 @@ type sandbox struct {
 	files    action.Files // may be nil
 	gates    program.Moderators
 	pool     *worker.Pool
+	unwatch  func() bool // the end of ctx stops pool no more; false = it has
 
 	now    int64 // UTC µs
 	events []event
@@ -162,6 +163,13 @@ type seeded struct{ *rand.ChaCha8 }
 // Read implements io.Reader.
 func (s seeded) Read(p []byte) (int, error) { return s.ChaCha8.Read(p) }
 
+// close ends what the sandbox has.
+func (s *sandbox) close() {
+	if s.unwatch() {
+		s.pool.Stop(s.ctx)
+	}
+}
+
 // openSandbox returns a sandbox whose account has its credits.
 func openSandbox(ctx context.Context, cfg sandboxConfig) (*sandbox, error) {
 	s := &sandbox{
@@ -175,7 +183,7 @@ func openSandbox(ctx context.Context, cfg sandboxConfig) (*sandbox, error) {
 		s.result.CompareAndSwap(nil, &r)
 	}, Secrets: cfg.secrets, DeltaWait: -1})
 	// An action that is called for real is told to stop when the tests are.
-	context.AfterFunc(ctx, func() { s.pool.Stop(ctx) })
+	s.unwatch = context.AfterFunc(ctx, func() { s.pool.Stop(ctx) })
 	var key [32]byte
 	for i := range 8 {
 		key[i] = byte(cfg.seed >> (8 * i))

@@ -317,6 +317,7 @@ func (r *runner) carryOut(ctx context.Context, t *Test) (*outcome, *mocked, erro
 	if err != nil {
 		return nil, nil, err
 	}
+	defer box.close()
 	run, err := box.start(req)
 	var broke *broken
 	switch {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -219,7 +218,7 @@ func (f *Fetcher) keep(g *Fetched) {
 		return
 	}
 	defer func() { _ = root.Close() }()
-	if _, err := root.Stat(g.Hash); errors.Is(err, os.ErrNotExist) {
+	if f.kept(g.Hash) == nil { // it is not there, or damaged
 		_ = userfile.Replace(root, g.Hash, g.Hash, g.content)
 	}
 }

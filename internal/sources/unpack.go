@@ -93,7 +93,9 @@ type unpacking struct {
 	source *Source
 	most   int64 // bytes that may be read
 	read   int64
-	kept   int
+	// written is how many bytes the texts have.
+	written int64
+	kept    int
 }
 
 func (u *unpacking) in() string {
@@ -194,6 +196,9 @@ func (u *unpacking) entry(h *tar.Header, r io.Reader) error {
 		return fault.New(fault.FileTooLarge, "%s: %q has %d bytes: a text has at most %d", u.source.Show(), shown, h.Size, maxText)
 	}
 	text, err := io.ReadAll(r)
+	if u.written += int64(len(text)); err == nil && u.written > u.most { // the holes of a sparse file are not read
+		err = errTooMuch
+	}
 	if err != nil {
 		return u.damaged(err)
 	}
