@@ -69,7 +69,7 @@ func triedLines(t *testing.T) (lines []tried, codes map[string]bool) {
 // command first, and a sentence for each flag.
 func TestEveryCommandHasATranscript(t *testing.T) {
 	// Flags that only a terminal or a killed process shows are tried in Go.
-	elsewhere := map[string]string{"completion": "cobra's own; its scripts are made from our commands"}
+	elsewhere := map[string]string{"completion": "cobra's own; its scripts are made from our commands", "lsp": "TestLanguageServerSession plays sessions"}
 	root := (&app{getenv: func(string) string { return "" }}).command()
 	root.InitDefaultCompletionCmd()
 	ran, used := map[string]bool{}, map[string]bool{}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/dialect"
-	"github.com/roux-engine/roux/internal/compile/expressions"
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/expr"
@@ -39,8 +38,8 @@ type variant struct {
 
 // inheriting returns the unit of a recipe that inherits from another one.
 func (in *includer) inheriting(u, from *unit, k *recipe.Child) (*unit, error) {
-	if len(k.Inherit) == 0 || u.r == nil {
-		return u, nil
+	if len(k.Inherit) == 0 || u.r == nil || !u.inline && (u.text == nil || in.compiles(u) != nil) {
+		return u, nil // one that is being compiled is reported as a circle
 	}
 	h := heritage{context: k.Inherits(recipe.InheritContext)}
 	if k.Inherits(recipe.InheritFunctions) {
@@ -76,12 +75,7 @@ func (in *includer) inheriting(u, from *unit, k *recipe.Child) (*unit, error) {
 
 // functions are those of the unit, and of what it inherits.
 func (u *unit) functions() map[string]*recipe.Function {
-	all := maps.Clone(u.heritage.functions)
-	if all == nil {
-		all = map[string]*recipe.Function{}
-	}
-	maps.Copy(all, u.r.Functions)
-	return all
+	return dialect.Functions(u.r, u.heritage.functions)
 }
 
 // providers are those of the unit, and of what it inherits.
@@ -94,16 +88,28 @@ func (u *unit) providers() map[string]map[string]json.RawMessage {
 	return all
 }
 
+// provider returns the parameters for an action: under the name that the step has for it, else under its own name or
+// an alias; those of the unit before those that it inherits.
+func (u *unit) provider(names []string) map[string]json.RawMessage {
+	for _, all := range []map[string]map[string]json.RawMessage{u.r.Providers, u.heritage.providers} {
+		for _, name := range names {
+			if found := all[name]; found != nil {
+				return found
+			}
+		}
+	}
+	return nil
+}
+
 // useProviders gives a step the parameters that the recipe has for its action, and that the step does not
 // have itself.
 func (c *compiler) useProviders(i int32) {
 	n := &c.nodes[i]
-	var found map[string]json.RawMessage
-	for name, params := range c.unit.providers() {
-		if name == n.src.Action.Name || n.decl != nil && (name == n.decl.Name || slices.Contains(n.decl.Aliases, name)) {
-			found = params
-		}
+	names := []string{n.src.Action.Name}
+	if n.decl != nil {
+		names = append(append(names, n.decl.Name), slices.Sorted(slices.Values(n.decl.Aliases))...)
 	}
+	found := c.unit.provider(names)
 	if len(found) == 0 {
 		return
 	}
@@ -111,11 +117,19 @@ func (c *compiler) useProviders(i int32) {
 	own.Parameters = maps.Clone(found)
 	maps.Copy(own.Parameters, n.src.Action.Parameters)
 	for name := range n.src.InputBindings {
-		delete(own.Parameters, name)
+		if _, given := n.src.Action.Parameters[name]; !given {
+			delete(own.Parameters, name)
+		}
 	}
 	step.Action = &own
 	n.src = &step
 }
+
+// maxValues is how many bytes the fields of `workflow` have.
+const maxValues = 256 << 10
+
+// maxInherits is how many values a recipe inherits.
+const maxInherits = 200
 
 // inherited returns the number of a value that the recipe inherits; ok is false if it inherits no context.
 func (c *compiler) inherited(of plan.Context, name string, where location) (k int32, ok bool) {
@@ -125,6 +139,10 @@ func (c *compiler) inherited(of plan.Context, name string, where location) (k in
 	in := plan.Inherited{Of: of, Name: name}
 	if k := slices.Index(c.p.Inherits, in); k >= 0 {
 		return int32(k), true
+	}
+	if len(c.p.Inherits) >= maxInherits {
+		c.fail(fault.RecipeInvalid, "inherits-too-much", where, fmt.Sprintf("the recipe reads more than %d values that it has not itself", maxInherits), "give them as inputs")
+		return 0, false
 	}
 	c.p.Inherits = append(c.p.Inherits, in)
 	c.unit.reads = append(c.unit.reads, c.place(where, fmt.Sprintf("the recipe %q inherits the context and reads it", c.unit.label())))
@@ -138,19 +156,23 @@ func (c *compiler) inputField(r expr.Ref, where location) {
 	}
 }
 
-// workflowField checks a field of `workflow`.
-func (c *compiler) workflowField(at site, r expr.Ref, where location) bool {
+// workflowField checks a field of `workflow`; handed says that a child is handed it.
+func (c *compiler) workflowField(at site, r expr.Ref, where location, handed bool) bool {
 	if len(r.Path) == 0 || c.r.Values[r.Path[0]] != nil || r.Path[0] == "name" || r.Path[0] == "version" {
 		return true
 	}
 	name := r.Path[0]
-	if _, ok := c.inherited(plan.OfWorkflow, name, where); ok || at.src != "" && expressions.TestsPresence(at.src, "workflow."+name) {
+	if _, ok := c.inherited(plan.OfWorkflow, name, where); ok || c.handlesAbsence(at, "workflow."+name) {
 		return true
 	}
 	known := append(slices.Sorted(maps.Keys(c.r.Values)), "name", "version")
 	hint := didYouMean(name, known)
 	if hint == "" {
 		hint = available(known)
+	}
+	if len(c.r.Values) == 0 && !handed { // a recipe without values may be older than they are
+		c.warn("undefined-field", where, fmt.Sprintf("workflow has no field %q", name), hint)
+		return true
 	}
 	c.fail(fault.RecipeInvalid, "undefined-field", where, fmt.Sprintf("workflow has no field %q", name), hint)
 	return false
@@ -175,7 +197,7 @@ func (c *compiler) handOver(i int32, at site) {
 			}
 		case plan.OfWorkflow:
 			h.Var, h.Field = plan.Var{Name: "workflow", Kind: plan.VarInput}, in.Name
-			ok = c.workflowField(at, expr.Ref{Name: "workflow", Path: []string{in.Name}}, at.at)
+			ok = c.workflowField(at, expr.Ref{Name: "workflow", Path: []string{in.Name}}, at.at, true)
 		case plan.OfSteps:
 			h.Var, ok = c.resolveMember(at, expr.Ref{Name: "steps", Path: []string{in.Name}}, at.at)
 		case plan.OfNames:
@@ -198,8 +220,16 @@ func (c *compiler) checkInherit(i int32) {
 	}
 }
 
-// values compiles the fields of `workflow`.
+// values compiles the fields of `workflow`, and checks the providers.
 func (c *compiler) values() {
+	for _, name := range slices.Sorted(maps.Keys(c.r.Providers)) {
+		for _, param := range slices.Sorted(maps.Keys(c.r.Providers[name])) {
+			if expr.IsTemplate(string(c.r.Providers[name][param])) {
+				c.fail(fault.RecipeInvalid, "template-in-value", c.valueAt(c.base+"/providers/"+jsonx.EscapeToken(name)+"/"+jsonx.EscapeToken(param)),
+					"a provider has fixed values, and this is a template", "write it in the steps")
+			}
+		}
+	}
 	if len(c.r.Values) == 0 {
 		return
 	}
@@ -216,6 +246,10 @@ func (c *compiler) values() {
 	raw, err := jsonx.Canonical(all)
 	if err != nil {
 		c.fail(fault.RecipeInvalid, "bad-json", c.valueAt(at), err.Error(), "")
+		return
+	}
+	if e := jsonx.Valid(raw, jsonx.Limits{Bytes: maxValues, Depth: 100}); e != nil {
+		c.fail(fault.RecipeInvalid, "values-too-large", c.keyAt(at), fmt.Sprintf("the values of workflow have at most %d bytes and 100 levels", maxValues), "give what is larger as an input")
 		return
 	}
 	c.p.Values = raw

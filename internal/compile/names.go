@@ -46,7 +46,7 @@ func (c *compiler) resolveName(at site, r expr.Ref, where location) (plan.Var, b
 		case "input", "inputs", "parameters":
 			c.inputField(r, where)
 		case "workflow":
-			ok = c.workflowField(at, r, where)
+			ok = c.workflowField(at, r, where, false)
 		}
 		return plan.Var{Name: r.Name, Kind: plan.VarInput}, ok
 	case r.Name == expr.NowVar || r.Name == expr.SeedVar:

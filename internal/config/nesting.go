@@ -27,8 +27,11 @@ type Nesting struct {
 	Refresh time.Duration
 }
 
-// Nesting returns the settings of recipes in recipes.
+// Nesting returns the settings of recipes in recipes. c may be nil.
 func (c *Config) Nesting() Nesting {
+	if c == nil { // no settings were read
+		return Nesting{}
+	}
 	n := Nesting{
 		NoRegistry: c.Get("enable_pipeline_registry").Value == "false",
 		Refresh:    time.Duration(c.Number("pipeline_cache_ttl")) * time.Second,

@@ -3,6 +3,9 @@
 package machine
 
 import (
+	"fmt"
+	"maps"
+
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
@@ -29,7 +32,9 @@ func (e *env) handOver(list []plan.Handed) ([]byte, *Failure) {
 			return nil, failureOf(one.err, fault.InternalError)
 		}
 		if step, isStep := v.(map[string]any); isStep && h.Of == plan.OfSteps {
-			delete(step, "result") // it is the output
+			step = maps.Clone(step) // others may read it
+			delete(step, "result")  // it is the output
+			v = step
 		}
 		if h.Field != "" && ok {
 			fields, _ := v.(map[string]any)
@@ -37,6 +42,9 @@ func (e *env) handOver(list []plan.Handed) ([]byte, *Failure) {
 		}
 		if !ok {
 			continue
+		}
+		if jsonx.HasLarge(v) {
+			return nil, &Failure{Code: fault.ValueTooLarge, Msg: fmt.Sprintf("the child run would inherit %q, which is too large for that; pass it as an input", h.Name)}
 		}
 		of := contexts[h.Of]
 		if all[of] == nil {

@@ -117,11 +117,9 @@ func (c *Calls) ended(ev *journal.Event, at *openCall) {
 	ref := c.plan.Actions[c.plan.Steps[ev.Step].Action]
 	call := &Call{Path: journal.StepPath(c.plan, ev.Ref()), Action: ref.Name, InputHash: cmp.Or(string(ev.Hash), at.hash), Micros: max(0, ev.At-at.began), Job: at.job}
 	var pin *journal.Pin
-	for i := range c.pins {
-		if c.pins[i].Name == ref.Name {
-			pin = &c.pins[i]
-			call.Version = pin.Version
-		}
+	if k := c.plan.Steps[ev.Step].Action; int(k) < len(c.pins) {
+		pin = &c.pins[k]
+		call.Version = pin.Version
 	}
 	if ev.Kind == journal.EvNodeCompleted {
 		call.Output = bytes.Clone(ev.Data)

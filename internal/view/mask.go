@@ -185,7 +185,7 @@ func (m *Mask) Event(ev *journal.Event) *journal.Event {
 			return &out
 		}
 		st.Parameters = m.Fields(st.Parameters)
-		st.Inherited = m.rewrite(st.Inherited, m.inside)
+		st.Inherited = m.rewrite(st.Inherited, m.inherited)
 		if out.Data, err = journal.EncodeStart(st); err != nil {
 			out.Data = nil
 		}
@@ -227,6 +227,22 @@ func (m *Mask) Event(ev *journal.Event) *journal.Event {
 	}
 	out.Data = m.rewrite(ev.Data, change)
 	return &out
+}
+
+// inherited masks what a run has of the context of its parent: fields of its input as its own ones.
+func (m *Mask) inherited(v any) any {
+	all, ok := v.(map[string]any)
+	if !ok {
+		return Masked
+	}
+	for of, fields := range all {
+		if input, ok := fields.(map[string]any); ok && of == "input" {
+			all[of] = m.Fields(input)
+		} else {
+			all[of] = m.inside(fields)
+		}
+	}
+	return all
 }
 
 // rewrite applies change to a JSON value. A value that cannot be decoded is masked.

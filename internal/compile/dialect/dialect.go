@@ -120,7 +120,11 @@ func Parse(file string, src []byte, opt form.Options) (*recipe.Recipe, *recipe.S
 		})
 	}
 	if diags := d.Diagnostics(); len(diags) > 0 {
-		return nil, recipe.NewSource(d.Source(), r), diags
+		src := recipe.NewSource(d.Source(), r)
+		if r != nil { // what could be read is checked, too
+			replaceCalls(r, src, nil)
+		}
+		return nil, src, diags
 	}
 	read := recipe.NewSource(d.Source(), nil)
 	replaceCalls(r, read, nil)

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -22,35 +23,81 @@ import (
 // Functions are a way of writing: where an expression calls one, it means the expression of the function, with
 // the arguments in place of the parameters. So nothing after this package knows of them.
 
-// maxExpanded bounds an expression in which calls were replaced, in bytes; more than an expression may have.
-const maxExpanded = 1 << 17
+const (
+	// maxFunctions is how many functions a recipe has, and maxParams how many parameters one of them.
+	maxFunctions, maxParams = 200, 20
+	// maxCalls is how deep calls are nested in each other.
+	maxCalls = 50
+	// maxExpanded bounds what becomes of one expression, in bytes, and maxMade what becomes of all in a recipe.
+	maxExpanded, maxMade = 32 << 10, 4 << 20
+)
 
 // Inherit replaces the calls of functions that a recipe inherits.
 func Inherit(r *recipe.Recipe, src *recipe.Source, functions map[string]*recipe.Function) {
 	if len(functions) > 0 {
-		expand(r, src, functions)
+		replaceAll(r, src, functions)
 	}
 }
 
-// replaceCalls replaces the calls of functions in a recipe, and in those within it that inherit them.
-func replaceCalls(r *recipe.Recipe, src *recipe.Source, inherited map[string]*recipe.Function) {
-	checkFunctions(r, src, inherited)
+// Functions returns the functions that a recipe may call: its own ones, and those that it inherits. What their
+// expressions call is replaced, so that they mean the same everywhere.
+func Functions(r *recipe.Recipe, inherited map[string]*recipe.Function) map[string]*recipe.Function {
 	all := maps.Clone(inherited)
 	if all == nil {
 		all = map[string]*recipe.Function{}
 	}
-	maps.Copy(all, r.Functions)
+	e := &expander{functions: maps.Clone(all)}
+	maps.Copy(e.functions, r.Functions)
+	for _, name := range slices.Sorted(maps.Keys(r.Functions)) {
+		f := r.Functions[name]
+		if body, problem := e.body(name); f != nil && problem == "" && len(all) < 2*maxFunctions {
+			all[name] = &recipe.Function{Params: f.Params, Expression: body}
+		}
+	}
+	return all
+}
+
+// replaceCalls checks the functions of a recipe, and replaces the calls of them in it and in recipes within it that
+// inherit them.
+func replaceCalls(r *recipe.Recipe, src *recipe.Source, inherited map[string]*recipe.Function) {
+	checkAll(r, src, inherited)
+	replaceAll(r, src, inherited)
+}
+
+func checkAll(r *recipe.Recipe, src *recipe.Source, inherited map[string]*recipe.Function) {
+	checkFunctions(r, src, inherited)
+	var all map[string]*recipe.Function
+	eachWithin(r, func(inner *recipe.Recipe, inherits bool) {
+		if !inherits {
+			checkAll(inner, src, nil)
+			return
+		}
+		if all == nil {
+			all = Functions(r, inherited)
+		}
+		checkAll(inner, src, all)
+	})
+}
+
+// replaceAll replaces the calls in a recipe, and in those within it that inherit functions.
+func replaceAll(r *recipe.Recipe, src *recipe.Source, inherited map[string]*recipe.Function) {
+	all := Functions(r, inherited)
 	if len(all) > 0 {
 		expand(r, src, all)
 	}
-	r.Each(func(s *recipe.Step) {
-		if s.Recipe == nil || s.Recipe.Inline == nil {
-			return
-		}
-		if s.Recipe.Inherits(recipe.InheritFunctions) {
-			replaceCalls(s.Recipe.Inline, src, all)
+	eachWithin(r, func(inner *recipe.Recipe, inherits bool) {
+		if inherits {
+			replaceAll(inner, src, all)
 		} else {
-			replaceCalls(s.Recipe.Inline, src, nil)
+			replaceAll(inner, src, nil)
+		}
+	})
+}
+
+func eachWithin(r *recipe.Recipe, f func(inner *recipe.Recipe, inherits bool)) {
+	r.Each(func(s *recipe.Step) {
+		if s.Recipe != nil && s.Recipe.Inline != nil {
+			f(s.Recipe.Inline, s.Recipe.Inherits(recipe.InheritFunctions))
 		}
 	})
 }
@@ -58,6 +105,10 @@ func replaceCalls(r *recipe.Recipe, src *recipe.Source, inherited map[string]*re
 func expand(r *recipe.Recipe, src *recipe.Source, functions map[string]*recipe.Function) {
 	e := &expander{functions: functions}
 	(&rewrite.Rewriter{Source: src.Source, Code: func(at rewrite.Place, code string) (list []rewrite.Replacement) {
+		if len(code) > 4*expr.MaxSource {
+			return nil // it is too long for an expression
+		}
+		e.made = 0
 		for _, c := range e.calls(code) {
 			offset := at.Offset + utf8.RuneCountInString(code[:c.from])
 			with, err := e.replace(c, code)
@@ -73,48 +124,66 @@ func expand(r *recipe.Recipe, src *recipe.Source, functions map[string]*recipe.F
 
 // checkFunctions reports functions that cannot be called.
 func checkFunctions(r *recipe.Recipe, src *recipe.Source, inherited map[string]*recipe.Function) {
+	if len(r.Functions) > maxFunctions {
+		src.AddSemantic(r.Ptr+"/functions", 0, 0, "bad-function", fmt.Sprintf("a recipe has at most %d functions", maxFunctions), "")
+		clear(r.Functions)
+	}
+	e := &expander{functions: maps.Clone(inherited)}
+	if e.functions == nil {
+		e.functions = map[string]*recipe.Function{}
+	}
+	maps.Copy(e.functions, r.Functions)
 	for _, name := range slices.Sorted(maps.Keys(r.Functions)) {
 		f, at := r.Functions[name], r.Ptr+"/functions/"+jsonx.EscapeToken(name)
-		bad := func(pointer string, offset, length int, msg, hint string) {
-			src.AddSemantic(pointer, offset, length, "bad-function", msg, hint)
-		}
-		switch {
-		case f == nil:
+		if f == nil {
 			continue // reported as it was decoded
-		case !expressions.IsName(name):
-			bad(at, 0, 0, fmt.Sprintf("%q cannot be the name of a function", name), "want letters, digits and underscores, not starting with a digit, and no CEL keyword")
+		}
+		msg, hint := e.checkNames(name, f)
+		if msg != "" {
+			src.AddSemantic(at, 0, 0, "bad-function", msg, hint)
 			continue
-		case !free(name):
-			bad(at, 0, 0, fmt.Sprintf("%q is a function of the language", name), "give this one another name")
-			continue
 		}
-		for i, p := range f.Params {
-			if slices.Contains(f.Params[:i], p) || !expressions.IsName(p) {
-				bad(at+"/params", 0, 0, fmt.Sprintf("%q cannot be the name of a parameter, or is that of two", p), "")
-			}
-		}
-		e := &expander{functions: maps.Clone(inherited)}
-		if e.functions == nil {
-			e.functions = map[string]*recipe.Function{}
-		}
-		maps.Copy(e.functions, r.Functions)
 		body, problem := e.body(name)
 		if problem != "" {
-			bad(at+"/expression", 0, 0, problem, "")
+			src.AddSemantic(at+"/expression", 0, 0, "bad-function", problem, "")
 			continue
+		}
+		bad := func(offset, length int, msg, hint string) {
+			if body != f.Expression { // it calls another function
+				offset, length = 0, 0
+			}
+			src.AddSemantic(at+"/expression", offset, length, "bad-function", msg, hint)
 		}
 		p := expressions.NewCache(nil).Program(body, false)
 		for _, problem := range p.Problems {
 			if problem.Rule != expr.RuleUndefinedName { // a function that is inherited by who calls it
-				bad(at+"/expression", problem.Offset, problem.Len, problem.Msg, problem.Hint)
+				bad(problem.Offset, problem.Len, problem.Msg, problem.Hint)
 			}
 		}
 		for _, ref := range p.Refs {
 			if !slices.Contains(f.Params, ref.Name) {
-				bad(at+"/expression", ref.Offset, ref.Len, fmt.Sprintf("%q is no parameter of the function %q", ref.Name, name), "a function reads nothing but its parameters")
+				bad(ref.Offset, ref.Len, fmt.Sprintf("%q is no parameter of the function %q", ref.Name, name), "a function reads nothing but its parameters")
 			}
 		}
 	}
+}
+
+// checkNames returns what is wrong with the names of a function and its parameters.
+func (e *expander) checkNames(name string, f *recipe.Function) (msg, hint string) {
+	switch {
+	case !expressions.IsName(name):
+		return fmt.Sprintf("%q cannot be the name of a function", name), "want letters, digits and underscores, not starting with a digit, and no CEL keyword"
+	case !free(name):
+		return fmt.Sprintf("%q is a function of the language", name), "give this one another name"
+	case len(f.Params) > maxParams:
+		return fmt.Sprintf("a function has at most %d parameters", maxParams), ""
+	}
+	for i, p := range f.Params {
+		if slices.Contains(f.Params[:i], p) || !expressions.IsName(p) || p == "cel" {
+			return fmt.Sprintf("%q cannot be the name of a parameter, or is that of two", p), ""
+		}
+	}
+	return "", ""
 }
 
 // free reports whether the language has no function of a name.
@@ -126,8 +195,11 @@ func free(name string) bool {
 // An expander replaces calls of functions.
 type expander struct {
 	functions map[string]*recipe.Function
-	open      []string // functions whose expressions are being made
-	made      int      // bytes
+	bodies    map[string]string // of those that were asked for
+	open      []string          // functions whose expressions are being made
+	depth     int               // of the call that is being replaced
+	made      int               // bytes, of the expression that is being made
+	total     int               // bytes, of all
 }
 
 // A call is a call of a function in some code.
@@ -137,8 +209,10 @@ type call struct {
 	args     []string
 }
 
-// tokens are texts, which are left alone, names, and brackets.
-var tokens = regexp.MustCompile(`"""(?s:.*?)"""|'''(?s:.*?)'''|[rRbB]?"(?:[^"\\]|\\.)*"|[rRbB]?'(?:[^'\\]|\\.)*'|[A-Za-z_][A-Za-z0-9_]*|[()\[\]{},]`)
+// tokens are comments, texts, numbers and names in backquotes, which are left alone, and names and brackets.
+var tokens = regexp.MustCompile("//[^\n]*|[rR]\"\"\"(?s:.*?)\"\"\"|[rR]'''(?s:.*?)'''|[rR]\"[^\"]*\"|[rR]'[^']*'|" +
+	"[bB]?\"\"\"(?s:(?:[^\\\\]|\\\\.)*?)\"\"\"|[bB]?'''(?s:(?:[^\\\\]|\\\\.)*?)'''|[bB]?\"(?:[^\"\\\\]|\\\\.)*\"|[bB]?'(?:[^'\\\\]|\\\\.)*'|" +
+	"`[^`]*`|0[xX][0-9a-fA-F]+[uU]?|[0-9]+(?:\\.[0-9]+)?(?:[eE][+-]?[0-9]+)?[uU]?|[A-Za-z_][A-Za-z0-9_]*|[()\\[\\]{},]")
 
 // calls returns the outermost calls in code.
 func (e *expander) calls(code string) (list []call) {
@@ -193,6 +267,10 @@ func arguments(code string, all [][]int, open int) (args []string, last int) {
 
 // expanded replaces all calls in code.
 func (e *expander) expanded(code string) (text, problem string) {
+	if e.depth++; e.depth > maxCalls {
+		return "", fmt.Sprintf("calls of functions are nested more than %d deep", maxCalls)
+	}
+	defer func() { e.depth-- }()
 	var b strings.Builder
 	done := 0
 	for _, c := range e.calls(code) {
@@ -205,8 +283,15 @@ func (e *expander) expanded(code string) (text, problem string) {
 		done = c.to
 	}
 	b.WriteString(code[done:])
-	if e.made += b.Len(); e.made > maxExpanded {
+	if strings.Contains(b.String(), "//") {
+		b.WriteString("\n") // the end of a comment
+	}
+	e.made, e.total = e.made+b.Len(), e.total+b.Len()
+	switch {
+	case e.made > maxExpanded:
 		return "", fmt.Sprintf("the functions that it calls make an expression of more than %d bytes", maxExpanded)
+	case e.total > maxMade:
+		return "", fmt.Sprintf("the functions make expressions of more than %d bytes together", maxMade)
 	}
 	return b.String(), ""
 }
@@ -225,21 +310,24 @@ func (e *expander) replace(c call, code string) (text, problem string) {
 	if problem != "" {
 		return "", problem
 	}
+	taken := words(body, words(code[c.from:c.to], map[string]bool{}))
 	var args []string
 	for _, arg := range c.args {
 		text, problem := e.expanded(strings.TrimSpace(arg))
 		if problem != "" {
 			return "", problem
 		}
+		words(text, taken)
 		args = append(args, text)
 	}
 	// A parameter becomes a name that nothing else has.
 	names := map[string]string{}
 	for _, p := range f.Params {
 		name := c.name + "_" + p
-		for strings.Contains(code+body+strings.Join(args, " "), name) {
-			name += "_"
+		for n := 2; taken[name]; n++ {
+			name = c.name + "_" + p + "_" + strconv.Itoa(n)
 		}
+		taken[name] = true
 		names[p] = name
 	}
 	text = renamed(body, names)
@@ -252,10 +340,23 @@ func (e *expander) replace(c call, code string) (text, problem string) {
 	return text, ""
 }
 
+// words adds the words of code to a set.
+func words(code string, to map[string]bool) map[string]bool {
+	for _, w := range word.FindAllString(code, -1) {
+		to[w] = true
+	}
+	return to
+}
+
+var word = regexp.MustCompile(`\w+`)
+
 // body returns the expression of a function, with the calls in it replaced.
 func (e *expander) body(name string) (text, problem string) {
 	if slices.Contains(e.open, name) {
 		return "", "functions call each other in a circle: " + strings.Join(append(e.open[slices.Index(e.open, name):], name), " → ")
+	}
+	if text, ok := e.bodies[name]; ok {
+		return text, ""
 	}
 	f := e.functions[name]
 	if f == nil {
@@ -264,6 +365,12 @@ func (e *expander) body(name string) (text, problem string) {
 	e.open = append(e.open, name)
 	text, problem = e.expanded(strings.TrimSpace(f.Expression))
 	e.open = e.open[:len(e.open)-1]
+	if problem == "" {
+		if e.bodies == nil {
+			e.bodies = map[string]string{}
+		}
+		e.bodies[name] = text
+	}
 	return text, problem
 }
 
@@ -273,7 +380,7 @@ func renamed(code string, names map[string]string) string {
 	done := 0
 	for _, t := range tokens.FindAllStringIndex(code, -1) {
 		to, ok := names[code[t[0]:t[1]]]
-		if before := strings.TrimRight(code[:t[0]], " \t\r\n"); !ok || strings.HasSuffix(before, ".") || strings.HasSuffix(before, "?") && strings.HasSuffix(strings.TrimSuffix(before, "?"), ".") {
+		if before := strings.TrimRight(code[:t[0]], " \t\r\n"); !ok || strings.HasSuffix(before, ".") || strings.HasSuffix(before, ".?") {
 			continue
 		}
 		b.WriteString(code[done:t[0]])

@@ -15,6 +15,9 @@ import (
 // Inherit does nothing: a small program has no functions.
 func Inherit(*recipe.Recipe, *recipe.Source, map[string]*recipe.Function) {}
 
+// Functions returns none.
+func Functions(*recipe.Recipe, map[string]*recipe.Function) map[string]*recipe.Function { return nil }
+
 // replaceCalls refuses functions.
 func replaceCalls(r *recipe.Recipe, src *recipe.Source, _ map[string]*recipe.Function) {
 	for _, name := range slices.Sorted(maps.Keys(r.Functions)) {

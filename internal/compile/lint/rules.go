@@ -198,6 +198,7 @@ var compileRules = []Rule{
 		Bad:  "ttl: 1m\nsteps:\n  - {id: count, action: {name: word-count, parameters: {text: one}}, timeout: 5m}\n",
 		Good: "ttl: 10m\nsteps:\n  - {id: count, action: {name: word-count, parameters: {text: one}}, timeout: 5m}\n",
 	},
+	{Also: true, Name: "undefined-field", What: "An expression reads a field of `workflow` that the recipe does not give a value.", Why: "The step fails when it is read."},
 	{
 		Also: true, Name: "unknown-error", What: "A retry policy names an error that Roux does not have.", Why: "It matches only if an action returns it.",
 		Bad:  "steps:\n  - {id: count, action: {name: word-count, parameters: {text: one}}, retryPolicy: {maxAttempts: 2, retryableErrors: [SERVICE_UNAVAILABEL]}}\n",

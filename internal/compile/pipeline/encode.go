@@ -58,7 +58,8 @@ func encode(s *recipe.Step) (*Stage, error) {
 	n.Condition, n.When = n.When, ""
 	if n.OnError != nil && n.OnError.FallbackStep != nil {
 		onError, fallback := *n.OnError, *n.OnError.FallbackStep
-		fallback.Type, onError.FallbackStep = "", &fallback
+		withoutTypes([]*recipe.Step{&fallback})
+		onError.FallbackStep = &fallback
 		n.OnError = &onError
 	}
 	if s.Timeout != "" {
@@ -69,6 +70,19 @@ func encode(s *recipe.Step) (*Stage, error) {
 		n.TimeoutSeconds = float64(ms) / 1000
 	}
 	return n, n.kind(s)
+}
+
+// withoutTypes removes the types of steps that are written as in a recipe; what they are follows from their fields.
+func withoutTypes(steps []*recipe.Step) {
+	for _, s := range steps {
+		s.Type = ""
+		for _, inner := range s.Scopes() {
+			withoutTypes(inner)
+		}
+		if s.Loop != nil {
+			withoutTypes(s.Loop.Steps)
+		}
+	}
 }
 
 // kind gives a stage what a step does.

@@ -10,6 +10,8 @@ package pipeline
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +20,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/compile/rewrite"
+	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -149,9 +152,10 @@ func (c *reader) misspelt(w *Workflow, at string) {
 	for _, f := range Form.Fields("Workflow") {
 		known = append(known, f.Name)
 	}
-	for name := range w.Values {
+	read := c.fieldsRead()
+	for _, name := range slices.Sorted(maps.Keys(w.Values)) {
 		near := form.Nearest(name, known)
-		if near == "" || c.reads("workflow."+name) {
+		if near == "" || read == nil || read[name] {
 			continue
 		}
 		c.problem(at+"/"+jsonx.EscapeToken(name), "unknown-field", "a workflow has no field "+strconv.Quote(name)+", and nothing reads it as workflow."+name,
@@ -159,13 +163,36 @@ func (c *reader) misspelt(w *Workflow, at string) {
 	}
 }
 
-// reads reports whether a text in the document has a word.
-func (c *reader) reads(word string) bool {
+// fieldOfWorkflow matches a field of `workflow` in code.
+var fieldOfWorkflow = regexp.MustCompile(`\bworkflow(?:\s*\.\??\s*(\w+)|\[\s*['"]([^'"]*)['"]\s*\])`)
+
+// fieldsRead returns the fields of `workflow` that texts of the document name, or nil if a pipeline in a file may read
+// others.
+func (c *reader) fieldsRead() map[string]bool {
+	read := map[string]bool{}
 	var within func(n *jsonx.Node) bool
 	within = func(n *jsonx.Node) bool {
-		return n.Kind == jsonx.String && strings.Contains(n.Text, word) || slices.ContainsFunc(n.Children, within)
+		if n.Kind == jsonx.String {
+			for _, m := range fieldOfWorkflow.FindAllStringSubmatch(n.Text, -1) {
+				read[m[1]+m[2]] = true
+			}
+		}
+		if f := n.Child("pipeline_file"); f != nil {
+			if config := n.Child("config"); config != nil && config.Child("inherit_context") != nil {
+				return false
+			}
+		}
+		for _, child := range n.Children {
+			if !within(child) {
+				return false
+			}
+		}
+		return true
 	}
-	return within(c.doc)
+	if !within(c.doc) {
+		return nil
+	}
+	return read
 }
 
 func (c *reader) steps(list []*Stage, at, text string) (steps []*recipe.Step) {
@@ -215,7 +242,7 @@ func (c *reader) step(s *Stage, at, text string) *recipe.Step {
 	case "set_variable":
 		st.Transform = &recipe.Transform{Value: s.Value}
 	case "transform":
-		st.Transform = &recipe.Transform{Expression: s.Expression}
+		st.Transform = &recipe.Transform{Expression: c.expression(s.Expression, text+"/expression", at+"/transform/expression", "null")}
 	case "condition":
 		st.Condition = &recipe.Condition{
 			Expression: c.expression(s.Expression, text+"/expression", at+"/condition/expression", "true"),
@@ -343,21 +370,22 @@ func (c *reader) fields(s *Stage, text string) {
 // expression returns an expression that is written alone or in braces. text and at are where the text and the
 // model have it; instead stands for one that is reported.
 func (c *reader) expression(written, text, at, instead string) string {
-	open := strings.Index(written, "{{")
-	if open < 0 || strings.TrimSpace(written[:open]) != "" {
+	trimmed := strings.TrimSpace(written)
+	parts := expr.Code(trimmed)
+	if len(parts) != 1 || !strings.HasPrefix(trimmed, "{{") || !strings.HasSuffix(trimmed, "}}") {
 		return written
 	}
-	rest := strings.TrimRight(written, " \t\r\n")
-	inside, ok := strings.CutSuffix(rest[open+len("{{"):], "}}")
-	if !ok || strings.Contains(inside, "{{") || strings.Contains(inside, "}}") {
+	before, after := trimmed[len("{{"):parts[0].From], trimmed[parts[0].To:len(trimmed)-len("}}")]
+	if strings.Trim(before+after, "-") != "" {
 		return written
 	}
+	inside, open := trimmed[parts[0].From:parts[0].To], strings.Index(written, "{{")+parts[0].From
 	if filtered(inside) {
 		c.problem(text, "filter-in-expression", "a filter makes text, and this is an expression", "write it with a function, such as size(x) for x | length")
 		return instead
 	}
 	code := strings.TrimLeft(inside, " \t\r\n")
-	c.d.Source().Edit(at, []form.Edit{{At: 0, Is: 0, Was: utf8.RuneCountInString(written[:open]) + len("{{") + len(inside) - len(code)}})
+	c.d.Source().Edit(at, []form.Edit{{At: 0, Is: 0, Was: utf8.RuneCountInString(written[:open]) + len(inside) - len(code)}})
 	return strings.TrimSpace(code)
 }
 
