@@ -3,8 +3,6 @@
 package compile
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +11,6 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
-	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -38,7 +35,7 @@ func (c *compiler) recipeStep(i int32) {
 	if st.Child.Last && u.r.Result == "steps" && len(u.r.Outputs)+len(u.r.OutputSchema) == 0 {
 		return // its output is that of a step
 	}
-	if schema := resultSchema(u.r, st.Child.Outputs); schema != nil {
+	if schema := u.r.ResultSchema(st.Child.Outputs); schema != nil {
 		n.result = &declared{Action: &action.Action{Name: u.r.Name, Output: schema}}
 	}
 }
@@ -329,47 +326,6 @@ func (c *compiler) checkOutputs(i int32, u *unit) {
 		c.fail(fault.RecipeInvalid, "unknown-output", c.valueAt(fmt.Sprintf("%s/recipe/outputs/%d", n.ptr, k)),
 			fmt.Sprintf("the recipe %q has no output %q", u.r.Name, name), hint)
 	}
-}
-
-// resultSchema returns a schema of the output of a step that runs a recipe and takes these
-// parts of its result, or nil when it may be anything.
-func resultSchema(r *recipe.Recipe, outputs []plan.ChildOutput) json.RawMessage {
-	var whole map[string]any
-	if !bytes.Contains(r.OutputSchema, []byte(`"$ref"`)) { // a reference is relative to the whole schema
-		v, _ := jsonx.Decode(r.OutputSchema, jsonx.Limits{Bytes: len(r.OutputSchema) + 1})
-		whole, _ = v.(map[string]any)
-	}
-	props := map[string]any{}
-	names, closed := r.ResultFields()
-	switch {
-	case len(outputs) > 0:
-		for _, o := range outputs {
-			props[o.Name] = schemaAt(whole, o.Path)
-		}
-	case !closed:
-		return nil
-	default:
-		for _, name := range names {
-			props[name] = schemaAt(whole, []string{name})
-		}
-	}
-	raw, err := jsonx.Canonical(map[string]any{"type": "object", "additionalProperties": false, "properties": props})
-	if err != nil {
-		return nil // the outputSchema is reported where it is compiled
-	}
-	return raw
-}
-
-// schemaAt returns the schema of the value at a path, or one that accepts everything.
-func schemaAt(schema map[string]any, path []string) any {
-	for _, name := range path {
-		props, _ := schema["properties"].(map[string]any)
-		schema, _ = props[name].(map[string]any)
-	}
-	if schema == nil {
-		return map[string]any{}
-	}
-	return schema
 }
 
 func hasStep(steps []*recipe.Step, id string) bool {
