@@ -56,11 +56,12 @@ func (c *compiler) childRecipe(i int32) *unit {
 	}
 	switch {
 	case len(given) == 0:
-		c.fail(fault.RecipeInvalid, "no-source", c.valueAt(at), "no recipe source specified: the step does not say which recipe it runs", `give it one of "ref", "file" or "inline"`)
+		c.fail(fault.RecipeInvalid, "no-source", c.valueAt(at), "No pipeline source specified: the step does not say which recipe it runs",
+			fmt.Sprintf("give it one of %q, %q or %q", c.word(at+"/ref"), c.word(at+"/file"), c.word(at+"/inline")))
 		return nil
 	case len(given) > 1:
 		c.fail(fault.RecipeInvalid, "two-sources", c.keyAt(at+"/"+given[1]),
-			fmt.Sprintf("the step names two recipes, with %q and with %q; it can run only one", given[0], given[1]), "remove one of them")
+			fmt.Sprintf("the step names two recipes, with %q and with %q; it can run only one", c.word(at+"/"+given[0]), c.word(at+"/"+given[1])), "remove one of them")
 		return nil
 	}
 	switch where := c.valueAt(at + "/" + given[0]); given[0] {

@@ -80,12 +80,10 @@ func (c *compiler) report(sev fault.Severity, code fault.Code, rule string, at l
 		return
 	}
 	c.seen[key] = true
-	d := fault.Diagnostic{Severity: sev, Code: code, Rule: rule, Msg: msg, Pos: c.pos(at), Hint: hint, Pointer: c.pointer(at), Related: related}
-	if c.src != nil && slices.ContainsFunc(c.src.SemanticErrors(), func(s fault.Diagnostic) bool { return s.Rule == rule && s.Pos.Line == d.Pos.Line && d.Pos.Line > 0 }) {
-		return // the dialect has said it in its words
-	}
 	c.count[sev]++
-	c.diags = append(c.diags, d)
+	c.diags = append(c.diags, fault.Diagnostic{
+		Severity: sev, Code: code, Rule: rule, Msg: msg, Pos: c.pos(at), Hint: hint, Pointer: c.pointer(at), Related: related,
+	})
 }
 
 // full reports whether there are as many diagnostics of a severity as are reported. The

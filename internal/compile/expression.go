@@ -59,7 +59,7 @@ func (c *compiler) resolveStep(i int32) {
 		if n.src.Recipe.Files != "" {
 			st.Expr = c.cel(here("/recipe/files", "list"), n.src.Recipe.Files)
 		}
-		c.handOver(i, here("/recipe", ""))
+		c.captures(i, here("/recipe", ""))
 	case plan.Condition:
 		st.Expr = c.cel(here("/condition/expression", "bool"), n.src.Condition.Expression)
 	case plan.Transform:

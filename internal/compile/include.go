@@ -100,8 +100,8 @@ type unit struct {
 	depth int64 // how deep child runs may nest below a run of it: its own limit, or the default
 	decl  *declared
 
-	heritage heritage
-	reads    []fault.Place // where it reads what it inherits, parallel to the Inherits of its plan
+	inheritance inheritance
+	reads       []read // where it reads what it inherits, parallel to the Inherits of its plan
 }
 
 type unitState uint8

@@ -23,8 +23,8 @@ import (
 // have that, or to inherit it in turn (X38, R24). The step hands the values over when the child run
 // starts, so that what a child run reads is known, and never changes.
 
-// A heritage is what a unit has from the one that includes it.
-type heritage struct {
+// An inheritance is what a unit has from the one that includes it.
+type inheritance struct {
 	context   bool
 	functions map[string]*recipe.Function
 	providers map[string]map[string]json.RawMessage
@@ -41,7 +41,7 @@ func (in *includer) inheriting(u, from *unit, k *recipe.Child) (*unit, error) {
 	if len(k.Inherit) == 0 || u.r == nil || !u.inline && (u.text == nil || in.compiles(u) != nil) {
 		return u, nil // one that is being compiled is reported as a circle
 	}
-	h := heritage{context: k.Inherits(recipe.InheritContext)}
+	h := inheritance{context: k.Inherits(recipe.InheritContext)}
 	if k.Inherits(recipe.InheritFunctions) {
 		h.functions = from.functions()
 	}
@@ -49,7 +49,7 @@ func (in *includer) inheriting(u, from *unit, k *recipe.Child) (*unit, error) {
 		h.providers = from.providers()
 	}
 	if u.inline {
-		u.heritage = h
+		u.inheritance = h
 		return u, nil
 	}
 	key := variant{file: path.Clean(u.file), what: strings.Join(slices.Sorted(slices.Values(k.Inherit)), " ")}
@@ -62,25 +62,24 @@ func (in *includer) inheriting(u, from *unit, k *recipe.Child) (*unit, error) {
 	if err := in.admit(len(u.text.Data)); err != nil {
 		return nil, err
 	}
-	v := &unit{file: u.file, text: u.text, heritage: h}
-	v.r, v.src, _ = dialect.Parse(u.file, u.text.Data, form.Options{MaxBytes: int(in.opt.MaxSource), Name: u.text.Name})
-	if v.r == nil { // it was read before
-		return u, nil
+	v := &unit{file: u.file, text: u.text, r: u.r, src: u.src, inheritance: h}
+	if len(h.functions) > 0 { // they are put in place of calls, which changes the recipe
+		v.r, v.src, _ = dialect.Parse(u.file, u.text.Data, form.Options{MaxBytes: int(in.opt.MaxSource), Name: u.text.Name})
+		v.r.Version = u.r.Version
+		dialect.Inherit(v.r, v.src, h.functions)
 	}
-	v.r.Version = u.r.Version
-	dialect.Inherit(v.r, v.src, h.functions)
 	in.variants[key] = v
 	return v, nil
 }
 
 // functions are those of the unit, and of what it inherits.
 func (u *unit) functions() map[string]*recipe.Function {
-	return dialect.Functions(u.r, u.heritage.functions)
+	return dialect.Functions(u.r, u.inheritance.functions)
 }
 
 // providers are those of the unit, and of what it inherits.
 func (u *unit) providers() map[string]map[string]json.RawMessage {
-	all := maps.Clone(u.heritage.providers)
+	all := maps.Clone(u.inheritance.providers)
 	if all == nil {
 		all = map[string]map[string]json.RawMessage{}
 	}
@@ -91,7 +90,7 @@ func (u *unit) providers() map[string]map[string]json.RawMessage {
 // provider returns the parameters for an action: under the name that the step has for it, else under its own name or
 // an alias; those of the unit before those that it inherits.
 func (u *unit) provider(names []string) map[string]json.RawMessage {
-	for _, all := range []map[string]map[string]json.RawMessage{u.r.Providers, u.heritage.providers} {
+	for _, all := range []map[string]map[string]json.RawMessage{u.r.Providers, u.inheritance.providers} {
 		for _, name := range names {
 			if found := all[name]; found != nil {
 				return found
@@ -131,13 +130,21 @@ const maxValues = 256 << 10
 // maxInherits is how many values a recipe inherits.
 const maxInherits = 200
 
-// inherited returns the number of a value that the recipe inherits; ok is false if it inherits no context.
-func (c *compiler) inherited(of plan.Context, name string, where location) (k int32, ok bool) {
-	if !c.unit.heritage.context {
+// A read is where a recipe reads a value that it inherits.
+type read struct {
+	fault.Place
+	tested bool // each place that reads it tests first whether there is one
+}
+
+// inherited returns the number of a value that the recipe inherits; ok is false if it inherits no context. tested says
+// that the place tests whether there is one.
+func (c *compiler) inherited(of plan.Context, name string, where location, tested bool) (k int32, ok bool) {
+	if !c.unit.inheritance.context {
 		return 0, false
 	}
 	in := plan.Inherited{Of: of, Name: name}
 	if k := slices.Index(c.p.Inherits, in); k >= 0 {
+		c.unit.reads[k].tested = c.unit.reads[k].tested && tested
 		return int32(k), true
 	}
 	if len(c.p.Inherits) >= maxInherits {
@@ -145,24 +152,25 @@ func (c *compiler) inherited(of plan.Context, name string, where location) (k in
 		return 0, false
 	}
 	c.p.Inherits = append(c.p.Inherits, in)
-	c.unit.reads = append(c.unit.reads, c.place(where, fmt.Sprintf("the recipe %q inherits the context and reads it", c.unit.label())))
+	c.unit.reads = append(c.unit.reads, read{c.place(where, fmt.Sprintf("the recipe %q inherits the context and reads it", c.unit.label())), tested})
 	return int32(len(c.p.Inherits) - 1), true
 }
 
-// inputField notes a field of the input that a recipe may inherit.
+// inputField notes a field of the input that a recipe may inherit. There need not be one.
 func (c *compiler) inputField(r expr.Ref, where location) {
 	if len(r.Path) > 0 && r.Path[0] != fileHashes {
-		c.inherited(plan.OfInput, r.Path[0], where)
+		c.inherited(plan.OfInput, r.Path[0], where, true)
 	}
 }
 
-// workflowField checks a field of `workflow`; handed says that a child is handed it.
-func (c *compiler) workflowField(at site, r expr.Ref, where location, handed bool) bool {
+// workflowField checks a field of `workflow`; captured says that a child inherits it.
+func (c *compiler) workflowField(at site, r expr.Ref, where location, captured bool) bool {
 	if len(r.Path) == 0 || c.r.Values[r.Path[0]] != nil || r.Path[0] == "name" || r.Path[0] == "version" {
 		return true
 	}
 	name := r.Path[0]
-	if _, ok := c.inherited(plan.OfWorkflow, name, where); ok || c.handlesAbsence(at, "workflow."+name) {
+	tested := !captured && c.handlesAbsence(at, "workflow."+name)
+	if _, ok := c.inherited(plan.OfWorkflow, name, where, tested); ok || tested {
 		return true
 	}
 	known := append(slices.Sorted(maps.Keys(c.r.Values)), "name", "version")
@@ -170,7 +178,7 @@ func (c *compiler) workflowField(at site, r expr.Ref, where location, handed boo
 	if hint == "" {
 		hint = available(known)
 	}
-	if len(c.r.Values) == 0 && !handed { // a recipe without values may be older than they are
+	if len(c.r.Values) == 0 && !captured { // a recipe without values may be older than they are
 		c.warn("undefined-field", where, fmt.Sprintf("workflow has no field %q", name), hint)
 		return true
 	}
@@ -178,38 +186,48 @@ func (c *compiler) workflowField(at site, r expr.Ref, where location, handed boo
 	return false
 }
 
-// handOver resolves what the child of a step inherits.
-func (c *compiler) handOver(i int32, at site) {
+// captures resolves what the child of a step inherits.
+func (c *compiler) captures(i int32, at site) {
 	n, st := &c.nodes[i], &c.p.Steps[i]
 	if n.child == nil || n.child.p == nil {
 		return
 	}
 	for k, in := range n.child.p.Inherits {
-		h, before := plan.Handed{Inherited: in}, len(c.diags)
-		ok := true
-		switch in.Of {
-		case plan.OfInput:
-			_, fixed := n.src.Recipe.Inputs[in.Name]
-			_, bound := n.src.InputBindings[in.Name]
-			ok = !fixed && !bound
-			if h.Var, h.Field = (plan.Var{Name: "input", Kind: plan.VarInput}), in.Name; ok {
-				c.inherited(plan.OfInput, in.Name, at.at)
-			}
-		case plan.OfWorkflow:
-			h.Var, h.Field = plan.Var{Name: "workflow", Kind: plan.VarInput}, in.Name
-			ok = c.workflowField(at, expr.Ref{Name: "workflow", Path: []string{in.Name}}, at.at, true)
-		case plan.OfSteps:
-			h.Var, ok = c.resolveMember(at, expr.Ref{Name: "steps", Path: []string{in.Name}}, at.at)
-		case plan.OfNames:
-			h.Var, ok = c.resolveName(at, expr.Ref{Name: in.Name}, at.at)
+		before := c.findings
+		h, ok := c.capture(n, at, in)
+		switch {
+		case ok:
+			st.Child.Captures = append(st.Child.Captures, h)
+		case n.child.reads[k].tested: // it may have no value
+			c.diags, c.count = before.diags, before.count
 		}
-		for d := range c.diags[before:] {
-			c.diags[before+d].Related = append(c.diags[before+d].Related, n.child.reads[k])
-		}
-		if ok {
-			st.Child.Hand = append(st.Child.Hand, h)
+		for d := range c.diags[len(before.diags):] {
+			more := &c.diags[len(before.diags)+d]
+			more.Related = append(more.Related, n.child.reads[k].Place)
 		}
 	}
+}
+
+// capture resolves a value that the child of a step inherits; ok is false if there is none, or the child has it as input.
+func (c *compiler) capture(n *node, at site, in plan.Inherited) (h plan.Capture, ok bool) {
+	h.Inherited = in
+	switch in.Of {
+	case plan.OfInput:
+		_, fixed := n.src.Recipe.Inputs[in.Name]
+		_, bound := n.src.InputBindings[in.Name]
+		if ok = !fixed && !bound; ok {
+			c.inherited(plan.OfInput, in.Name, at.at, true)
+		}
+		h.Var, h.Field = plan.Var{Name: "input", Kind: plan.VarInput}, in.Name
+	case plan.OfWorkflow:
+		ok = c.workflowField(at, expr.Ref{Name: "workflow", Path: []string{in.Name}}, at.at, true)
+		h.Var, h.Field = plan.Var{Name: "workflow", Kind: plan.VarInput}, in.Name
+	case plan.OfSteps:
+		h.Var, ok = c.resolveMember(at, expr.Ref{Name: "steps", Path: []string{in.Name}}, at.at)
+	case plan.OfNames:
+		h.Var, ok = c.resolveName(at, expr.Ref{Name: in.Name}, at.at)
+	}
+	return h, ok
 }
 
 // checkInherit warns of a registered recipe that is to inherit something.

@@ -87,7 +87,7 @@ func (c *compiler) resolveName(at site, r expr.Ref, where location) (plan.Var, b
 		return plan.Var{Name: r.Name, Kind: plan.VarBudget}, true
 	}
 	if c.hidden(r.Name) == plan.None {
-		if k, ok := c.inherited(plan.OfNames, r.Name, where); ok {
+		if k, ok := c.inherited(plan.OfNames, r.Name, where, c.handlesAbsence(at, r.Name)); ok {
 			return plan.Var{Name: r.Name, Kind: plan.VarInherited, Index: k}, true
 		}
 	}
@@ -122,7 +122,7 @@ func (c *compiler) resolveMember(at site, r expr.Ref, where location) (plan.Var,
 	id := r.Path[0]
 	i, ok := c.byID[id]
 	if !ok {
-		if k, ok := c.inherited(plan.OfSteps, id, where); ok {
+		if k, ok := c.inherited(plan.OfSteps, id, where, c.handlesAbsence(at, "steps."+id)); ok {
 			return plan.Var{Name: "steps", Member: id, Kind: plan.VarInherited, Index: k}, true
 		}
 		if c.full(fault.SeverityError) {

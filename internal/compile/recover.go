@@ -32,7 +32,7 @@ func checkMalformed(src *recipe.Source, diags []fault.Diagnostic, opt Options) [
 		switch {
 		case unknown != "" && (d.Pointer == unknown || strings.HasPrefix(d.Pointer, unknown+"/")):
 			// The recovered recipe does not have the unknown field, so nothing needs repair.
-		case repair.InSteps(d.Pointer):
+		case m.InSteps(d.Pointer):
 			m.Repair(d)
 		default:
 			for at := d.Pointer; at != ""; at = at[:strings.LastIndexByte(at, '/')] {

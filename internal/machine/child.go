@@ -55,7 +55,7 @@ func (r *Run) ChildTask(ref journal.Ref) (*ChildTask, *Failure) {
 	if child.Input, child.InputHash, fail = t.Render(); fail != nil {
 		return nil, fail
 	}
-	if child.Inherited, fail = r.env(s, i, step, nil).handOver(step.Child.Hand); fail != nil {
+	if child.Inherited, fail = r.env(s, i, step, nil).captureAll(step.Child.Captures); fail != nil {
 		return nil, fail
 	}
 	if code.expr == nil {

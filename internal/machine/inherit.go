@@ -18,9 +18,9 @@ import (
 // contexts are the names of the contexts in the start of a run.
 var contexts = [...]string{plan.OfInput: "input", plan.OfWorkflow: "workflow", plan.OfSteps: "steps", plan.OfNames: "names"}
 
-// handOver returns what a step hands to its child run, as [journal.Start] has it. What has no value now is
+// captureAll returns what a step hands to its child run, as [journal.Start] has it. What has no value now is
 // left out.
-func (e *env) handOver(list []plan.Handed) ([]byte, *Failure) {
+func (e *env) captureAll(list []plan.Capture) ([]byte, *Failure) {
 	all := map[string]any{}
 	e.substitute = false
 	for k := range list {

@@ -47,9 +47,9 @@ type Child struct {
 	// Last is set if the output without Outputs is that of the child's last step, where the result of the
 	// child run is the outputs of its steps.
 	Last bool `json:"last,omitempty"`
-	// Hand is what the child run is handed of the context of this one, in the order of the child's
+	// Captures is what the child run has of the context of this one, in the order of the child's
 	// Inherits, without what it has as input.
-	Hand []Handed `json:"hand,omitempty"`
+	Captures []Capture `json:"captures,omitempty"`
 	// Depth is how deep the run, and those below it, may stand in the tree of runs: the
 	// root run has depth 0, so the run of a step of the root has depth 1.
 	Depth       int64 `json:"depth,omitempty"`
@@ -76,16 +76,16 @@ const (
 	OfNames                   // a binding or loop variable
 )
 
-// A Handed is an inherited value and where the parent run has it: what Var stands for, or a field of that.
-type Handed struct {
+// A Capture is an inherited value and where the parent run has it: what Var stands for, or a field of that.
+type Capture struct {
 	Inherited
 	Var   Var    `json:"var"`
 	Field string `json:"field,omitempty"`
 }
 
-func (c *Child) handedVars() (vars []Var) {
-	for i := range c.Hand {
-		vars = append(vars, c.Hand[i].Var)
+func (c *Child) capturedVars() (vars []Var) {
+	for i := range c.Captures {
+		vars = append(vars, c.Captures[i].Var)
 	}
 	return vars
 }

@@ -372,7 +372,7 @@ func (s *Step) InputVars() []Var {
 		}
 	}
 	if s.Child != nil {
-		vars = append(vars, s.Child.handedVars()...)
+		vars = append(vars, s.Child.capturedVars()...)
 	}
 	return vars
 }

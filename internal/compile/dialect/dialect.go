@@ -122,12 +122,12 @@ func Parse(file string, src []byte, opt form.Options) (*recipe.Recipe, *recipe.S
 	if diags := d.Diagnostics(); len(diags) > 0 {
 		src := recipe.NewSource(d.Source(), r)
 		if r != nil { // what could be read is checked, too
-			replaceCalls(r, src, nil)
+			replaceCalls(r, src, nil, true)
 		}
 		return nil, src, diags
 	}
 	read := recipe.NewSource(d.Source(), nil)
-	replaceCalls(r, read, nil)
+	replaceCalls(r, read, nil, true)
 	return r, read, nil
 }
 

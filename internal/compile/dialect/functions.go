@@ -34,9 +34,7 @@ const (
 
 // Inherit replaces the calls of functions that a recipe inherits.
 func Inherit(r *recipe.Recipe, src *recipe.Source, functions map[string]*recipe.Function) {
-	if len(functions) > 0 {
-		replaceAll(r, src, functions)
-	}
+	replaceCalls(r, src, functions, false)
 }
 
 // Functions returns the functions that a recipe may call: its own ones, and those that it inherits. What their
@@ -57,47 +55,24 @@ func Functions(r *recipe.Recipe, inherited map[string]*recipe.Function) map[stri
 	return all
 }
 
-// replaceCalls checks the functions of a recipe, and replaces the calls of them in it and in recipes within it that
-// inherit them.
-func replaceCalls(r *recipe.Recipe, src *recipe.Source, inherited map[string]*recipe.Function) {
-	checkAll(r, src, inherited)
-	replaceAll(r, src, inherited)
-}
-
-func checkAll(r *recipe.Recipe, src *recipe.Source, inherited map[string]*recipe.Function) {
-	checkFunctions(r, src, inherited)
-	var all map[string]*recipe.Function
-	eachWithin(r, func(inner *recipe.Recipe, inherits bool) {
-		if !inherits {
-			checkAll(inner, src, nil)
-			return
-		}
-		if all == nil {
-			all = Functions(r, inherited)
-		}
-		checkAll(inner, src, all)
-	})
-}
-
-// replaceAll replaces the calls in a recipe, and in those within it that inherit functions.
-func replaceAll(r *recipe.Recipe, src *recipe.Source, inherited map[string]*recipe.Function) {
+// replaceCalls replaces the calls of functions in a recipe, and in those within it, and reports functions that cannot be
+// called if check is set.
+func replaceCalls(r *recipe.Recipe, src *recipe.Source, inherited map[string]*recipe.Function, check bool) {
+	if check {
+		checkFunctions(r, src, inherited)
+	}
 	all := Functions(r, inherited)
 	if len(all) > 0 {
 		expand(r, src, all)
 	}
-	eachWithin(r, func(inner *recipe.Recipe, inherits bool) {
-		if inherits {
-			replaceAll(inner, src, all)
-		} else {
-			replaceAll(inner, src, nil)
-		}
-	})
-}
-
-func eachWithin(r *recipe.Recipe, f func(inner *recipe.Recipe, inherits bool)) {
 	r.Each(func(s *recipe.Step) {
-		if s.Recipe != nil && s.Recipe.Inline != nil {
-			f(s.Recipe.Inline, s.Recipe.Inherits(recipe.InheritFunctions))
+		if s.Recipe == nil || s.Recipe.Inline == nil {
+			return
+		}
+		if s.Recipe.Inherits(recipe.InheritFunctions) {
+			replaceCalls(s.Recipe.Inline, src, all, check)
+		} else {
+			replaceCalls(s.Recipe.Inline, src, nil, check)
 		}
 	})
 }

@@ -19,13 +19,13 @@ func Inherit(*recipe.Recipe, *recipe.Source, map[string]*recipe.Function) {}
 func Functions(*recipe.Recipe, map[string]*recipe.Function) map[string]*recipe.Function { return nil }
 
 // replaceCalls refuses functions.
-func replaceCalls(r *recipe.Recipe, src *recipe.Source, _ map[string]*recipe.Function) {
+func replaceCalls(r *recipe.Recipe, src *recipe.Source, _ map[string]*recipe.Function, check bool) {
 	for _, name := range slices.Sorted(maps.Keys(r.Functions)) {
 		src.AddSemantic(r.Ptr+"/functions/"+jsonx.EscapeToken(name), 0, 0, "not-available", "this program is built without functions", "write the expression where it is used")
 	}
 	r.Each(func(s *recipe.Step) {
 		if s.Recipe != nil && s.Recipe.Inline != nil {
-			replaceCalls(s.Recipe.Inline, src, nil)
+			replaceCalls(s.Recipe.Inline, src, nil, check)
 		}
 	})
 }

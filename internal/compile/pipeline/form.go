@@ -76,10 +76,8 @@ func (n *Stage) aliases(src *form.Source, at, text string) {
 	to := func(model, field string) { src.Alias(at+model, text+field) }
 	to("/id", "/name")
 	to("/name", "/label")
-	if n.TimeoutSeconds > 0 {
-		to("/timeout", "/timeout_seconds")
-	}
-	if n.Condition != "" {
+	to("/timeout", "/timeout_seconds")
+	if n.When == "" {
 		to("/when", "/condition")
 	}
 	switch n.Type {
@@ -118,7 +116,7 @@ func (n *Stage) childAliases(src *form.Source, at, text string) {
 	}
 	to("/ref", "/pipeline_ref")
 	to("/file", "/pipeline_file")
-	if n.Pipeline != nil {
+	if n.Inline == nil {
 		to("/inline", "/pipeline")
 	}
 	if f := n.Config; f != nil {
@@ -139,19 +137,40 @@ func (n *Stage) childAliases(src *form.Source, at, text string) {
 // stepFields are what a reference to a step selects first in the model.
 var stepFields = []string{"output", "result", "status", "error"}
 
-// references matches texts, fields of other things, and selections of a part of a step.
-var references = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\.\s*\w+|\bsteps(?:\.\w+|\[(?:'[^'\\]*'|"[^"\\]*")\])(\.\??(\w+))?|\w+`)
+// references matches comments, texts, fields of other things, has() of a part of a step, and selections of one.
+var references = regexp.MustCompile(`//[^\n]*|` + text + `|\.\s*\w+|` +
+	`\bhas\(\s*(` + aStep + `)(\.\w+)((?:\.\w+)*)\s*\)|` +
+	aStep + `(\s*\.\s*\??\s*(\w+)|\[\s*(?:'([^'\\]*)'|"([^"\\]*)")\s*\])?|\w+`)
+
+const (
+	text  = `[rR]"[^"]*"|[rR]'[^']*'|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'`
+	aStep = `\bsteps(?:\s*\.\s*\w+|\[\s*(?:'[^'\\]*'|"[^"\\]*")\s*\])`
+)
 
 // nameResults has the recipe read the parts of results as others do: steps.name.field, which is
-// steps.name.output.field (X37, X43).
+// steps.name.output.field (X37, X43). A step without output has no such part.
 func nameResults(r *recipe.Recipe, src *form.Source) {
 	(&rewrite.Rewriter{Source: src, Code: func(_ rewrite.Place, code string) (list []rewrite.Replacement) {
 		if !strings.Contains(code, "steps") {
 			return nil
 		}
 		for _, m := range references.FindAllStringSubmatchIndex(code, -1) {
-			if m[2] >= 0 && !slices.Contains(stepFields, code[m[4]:m[5]]) {
-				list = append(list, rewrite.Replacement{From: m[2], To: m[2], With: ".output"})
+			part := func(k int) string {
+				if m[2*k] < 0 {
+					return ""
+				}
+				return code[m[2*k]:m[2*k+1]]
+			}
+			switch field := part(5) + part(6) + part(7); {
+			case part(1) != "" && !slices.Contains(stepFields, part(2)[1:]):
+				output := part(1) + ".output"
+				list = append(list, rewrite.Replacement{From: m[0], To: m[1], With: "(has(" + output + ") && has(" + output + part(2) + part(3) + "))"})
+			case part(4) != "" && !slices.Contains(stepFields, field):
+				output := ".output"
+				if strings.Contains(part(4), "?") {
+					output = ".?output"
+				}
+				list = append(list, rewrite.Replacement{From: m[8], To: m[8], With: output})
 			}
 		}
 		return list
@@ -160,11 +179,11 @@ func nameResults(r *recipe.Recipe, src *form.Source) {
 
 // filtered reports whether what is between two braces has a filter.
 func filtered(code string) bool {
-	bars := strings.ReplaceAll(literals.ReplaceAllString(code, ""), "||", "")
+	bars := strings.ReplaceAll(literal.ReplaceAllString(code, ""), "||", "")
 	return strings.Contains(bars, "|")
 }
 
-var literals = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'`)
+var literal = regexp.MustCompile(text)
 
 // typePattern is the pattern of types.
 var typePattern = form.Match(`^[^@\s]+(@[0-9]+(\.[0-9]+){0,2}(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?)?$`, `a type such as "pipeline", or the name of an action such as "claude" or "word-count@1"`)

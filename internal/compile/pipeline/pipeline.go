@@ -294,7 +294,6 @@ func (c *reader) child(st *recipe.Step, s *Stage, text string) {
 		k.Result = cmp.Or(k.Result, "last")
 	}
 	st.Recipe = k
-	c.source(s, text)
 	f := s.Config
 	if f == nil {
 		return
@@ -331,25 +330,6 @@ func (c *reader) child(st *recipe.Step, s *Stage, text string) {
 	st.ContinueOnError = st.ContinueOnError || f.ContinueOnError
 	if f.MaxDepth+f.MaxTotalSteps+f.MemoryLimitMB > 0 {
 		k.Limits = &recipe.ChildLimits{MaxDepth: f.MaxDepth, MaxTotalSteps: f.MaxTotalSteps, MemoryLimitMB: f.MemoryLimitMB}
-	}
-}
-
-// source reports a step that names no pipeline, or several (X15).
-func (c *reader) source(s *Stage, text string) {
-	var given []string
-	for _, f := range []struct {
-		has  bool
-		name string
-	}{{s.PipelineFile != "", "pipeline_file"}, {s.PipelineRef != "", "pipeline_ref"}, {s.Pipeline != nil, "pipeline"}, {s.Inline != nil, "inline"}} {
-		if f.has {
-			given = append(given, f.name)
-		}
-	}
-	switch {
-	case len(given) == 0:
-		c.problem(text, "no-source", "No pipeline source specified: the step does not say which pipeline it runs", `give it one of "pipeline_file", "pipeline_ref" or "pipeline"`)
-	case len(given) > 1:
-		c.problem(text+"/"+given[1], "two-sources", "the step names two pipelines, with "+strconv.Quote(given[0])+" and with "+strconv.Quote(given[1])+"; it can run only one", "remove one of them")
 	}
 }
 

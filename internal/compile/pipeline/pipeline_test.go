@@ -144,3 +144,62 @@ func TestX71_InFiles(t *testing.T) {
 		t.Error(diags)
 	}
 }
+
+// TestX37_Names: which parts of steps expressions of a pipeline select, whatever stands around them.
+func TestX37_Names(t *testing.T) {
+	for written, want := range map[string]string{
+		"steps.a.n":                                  "steps.a.output.n",
+		"steps.a.result.n + steps.a.output.n":        "steps.a.result.n + steps.a.output.n",
+		"steps.a.error == null":                      "steps.a.error == null",
+		"steps . a . n":                              "steps . a.output . n",
+		"steps.a['n'] + steps['a'].n":                "steps.a.output['n'] + steps['a'].output.n",
+		"steps.a['error'] == null":                   "steps.a['error'] == null",
+		"steps.a.?n.orValue(1)":                      "steps.a.?output.?n.orValue(1)",
+		"!has(steps.a.n) || has( steps['a'].n.m )":   "!(has(steps.a.output) && has(steps.a.output.n)) || (has(steps['a'].output) && has(steps['a'].output.n.m))",
+		"has(steps.a.output)":                        "has(steps.a.output)",
+		"inputs.steps.a.n + 'steps.a.n' + mysteps.a": "inputs.steps.a.n + 'steps.a.n' + mysteps.a",
+		"steps.load-it.n + 1":                        "steps['load-it'].output.n + 1",
+		"1 // steps.a.n":                             "1 // steps.a.n",
+	} {
+		text, err := json.Marshal(map[string]any{"workflow": map[string]any{"name": "x", "steps": []any{
+			map[string]any{"name": "load-it", "type": "set_variable", "value": 1}, map[string]any{"name": "b", "type": "transform", "expression": written},
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, src, diags := dialect.Parse("x.json", text, form.Options{})
+		if r == nil {
+			t.Fatal(src.Format(diags[0]))
+		}
+		if got := r.Steps[1].Transform.Expression; got != want {
+			t.Errorf("%s: %s, want %s", written, got, want)
+		}
+	}
+}
+
+// TestX38_Tested: what a child tests before it reads it need not be there.
+func TestX38_Tested(t *testing.T) {
+	text := func(values, expression string) string {
+		return "workflow:\n  name: x\n" + values + `  steps:
+    - name: k
+      type: pipeline
+      pipeline: {steps: [{name: a, type: transform, expression: "` + expression + `"}]}
+      config: {inherit_context: true}
+`
+	}
+	for _, expression := range []string{"has(workflow.most) ? workflow.most : 1", "has(steps.gone.n) ? 2 : 1"} {
+		p := dialecttest.Build(t, text("", expression), options())
+		if captures := p.Steps[0].Child.Captures; len(captures) > 0 {
+			t.Errorf("%s: %+v", expression, captures)
+		}
+	}
+	if p := dialecttest.Build(t, text("  most: 3\n", "has(workflow.most) ? workflow.most : 1"), options()); len(p.Steps[0].Child.Captures) != 1 {
+		t.Errorf("%+v", p.Steps[0].Child)
+	}
+	_, _, _, diags := compile.Source("test.yaml", []byte(text("", "(has(workflow.most) ? 1 : 2) + workflow.most + workflow.other")), options())
+	if !slices.ContainsFunc(diags, func(d fault.Diagnostic) bool {
+		return strings.Contains(d.Msg, `"other"`) && d.Severity == fault.SeverityError && len(d.Related) == 1
+	}) {
+		t.Error(diags)
+	}
+}

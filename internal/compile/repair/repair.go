@@ -27,20 +27,20 @@ type Repairer struct {
 	invalidNames []string // pointers to names that are not valid and were kept
 }
 
-// tokensOf splits a pointer into its tokens, without the wrapper plan_definition.
-func tokensOf(pointer string) []string {
-	return strings.Split(strings.TrimPrefix(strings.TrimPrefix(pointer, "/plan_definition"), "/"), "/")
+// tokens splits a pointer into its tokens, from the recipe on.
+func (m *Repairer) tokens(pointer string) []string {
+	return strings.Split(strings.TrimPrefix(pointer, m.Recovered.Ptr+"/"), "/")
 }
 
 // InSteps reports whether a pointer leads into a step.
-func InSteps(pointer string) bool {
-	tokens := tokensOf(pointer)
+func (m *Repairer) InSteps(pointer string) bool {
+	tokens := m.tokens(pointer)
 	return len(tokens) > 1 && tokens[0] == "steps"
 }
 
 // Repair clears the part of the recipe that a diagnostic is about.
 func (m *Repairer) Repair(d fault.Diagnostic) {
-	tokens := tokensOf(d.Pointer)
+	tokens := m.tokens(d.Pointer)
 	switch d.Rule {
 	case "missing-field", "too-few":
 		m.incomplete = append(m.incomplete, d.Pointer) // addPlaceholder fills it in
