@@ -98,8 +98,13 @@ func (a *app) recipesFor(name string, limit int64) (*registry.Files, error) {
 	if err != nil {
 		return nil, err
 	}
+	return registry.NewFiles(a.recipesIn(name, dir, limit)), nil
+}
+
+// recipesIn returns where the recipe in a file finds others, with dir for those that have a name.
+func (a *app) recipesIn(name, dir string, limit int64) registry.Config {
 	n := a.config.Nesting()
-	return registry.NewFiles(registry.Config{Recipe: name, Dir: dir, MaxSource: limit, Dirs: n.Dirs, Project: n.Project, NoRefs: n.NoRegistry}), nil
+	return registry.Config{Recipe: name, Dir: dir, MaxSource: limit, Dirs: n.Dirs, Project: n.Project, NoRefs: n.NoRegistry}
 }
 
 // sourceFlags adds the flags of a command that compiles a recipe.

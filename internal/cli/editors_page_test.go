@@ -55,7 +55,7 @@ func TestEditorsPage(t *testing.T) {
 	played(t, &txtar.Archive{Comment: []byte(`> {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"capabilities":{}}}
 > {"jsonrpc":"2.0","id":2,"method":"shutdown"}
 > {"jsonrpc":"2.0","method":"exit"}
-`)})
+`)}, nil)
 }
 
 // serverCommand returns the command in the settings of an editor.

@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/lsp"
+	"github.com/roux-engine/roux/internal/registry"
 )
 
 func (a *app) lspCommand() *cobra.Command {
@@ -24,7 +25,7 @@ func (a *app) lspCommand() *cobra.Command {
 		Short: "Serve an editor: problems, completion and renaming in recipes",
 		Long: "Speak the Language Server Protocol on standard input and output, which an editor starts: problems as `roux validate` shows them, descriptions, completion, " +
 			"definitions, references, renaming of steps and bindings, an outline, and `roux fmt`. The settings, actions and recipes are those of the working directory. " +
-			"It writes no files and uses no network.",
+			"It changes no files and uses no network: of recipes from elsewhere it knows what an earlier command has fetched.",
 		Example: `roux lsp
 roux lsp --recipes flows`,
 		Args: wants(0, 0, ""),
@@ -36,6 +37,7 @@ roux lsp --recipes flows`,
 			if err != nil {
 				return err
 			}
+			a.origins.offline = true
 			// Requests are answered at the same time, and the settings behind secrets are read by one at a time.
 			var one sync.Mutex
 			secret := func(name string) error {
@@ -47,11 +49,11 @@ roux lsp --recipes flows`,
 				Options: func(file string) compile.Options {
 					one.Lock()
 					defer one.Unlock()
-					files, err := a.recipesFor(file, limit)
-					if err != nil { // recipes from outside that cannot be had: what they are is not known
-						return compile.Options{Actions: a.actions, MaxSource: limit, Secret: secret}
-					}
-					opt := a.compileOptions(files, limit)
+					a.origins.read = false // the lock may be another one since the last check
+					dir, err := a.fetched(a.recipes)
+					in := a.recipesIn(file, dir, limit)
+					in.NoDir = err
+					opt := a.compileOptions(registry.NewFiles(in), limit)
 					opt.Secret = secret
 					return opt
 				},

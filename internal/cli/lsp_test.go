@@ -7,13 +7,18 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
@@ -34,7 +39,7 @@ func TestLanguageServerSession(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := played(t, archive)
+			got := played(t, archive, nil)
 			if bytes.Equal(got, archive.Comment) {
 				return
 			}
@@ -57,8 +62,9 @@ func TestLanguageServerSession(t *testing.T) {
 }
 
 // played returns the session with what the server says now.
-func played(t *testing.T, archive *txtar.Archive) []byte {
-	cmd := command(t, nil, "lsp", "--stdio")
+func played(t *testing.T, archive *txtar.Archive, env []string) []byte {
+	t.Helper()
+	cmd := command(t, env, "lsp", "--stdio")
 	for _, f := range archive.Files {
 		name := filepath.Join(cmd.Dir, f.Name)
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
@@ -97,6 +103,56 @@ func played(t *testing.T, archive *txtar.Archive) []byte {
 		t.Fatalf("the server ended with %v and said %q", err, stderr.String())
 	}
 	return s.log.Bytes()
+}
+
+// TestLanguageServerUsesNoNetwork: of recipes from elsewhere it knows what another command has fetched, and
+// it asks nobody, however often a text is checked.
+func TestLanguageServerUsesNoNetwork(t *testing.T) {
+	var asked atomic.Int32
+	const text = "name: digest\nversion: 1.0.0\nsteps: [{id: a, transform: {expression: '1'}}]\n"
+	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		_, _ = io.WriteString(w, text)
+	}))
+	t.Cleanup(srv.Close)
+	home := t.TempDir()
+	authority := filepath.Join(home, "ca.pem")
+	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"HOME=" + home, "XDG_CACHE_HOME=" + filepath.Join(home, "cache"), "SSL_CERT_FILE=" + authority, "ROUX_EGRESS_ALLOW=127.0.0.1/32"}
+	const main = "name: main\nsteps: [{id: a, recipe: {ref: digest}}]\n"
+	opens, err := json.Marshal(main)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit := `> {"jsonrpc":"2.0","method":"textDocument/didChange","params":{"textDocument":{"uri":"file:///DIR/main.yaml","version":%d},"contentChanges":[{"text":` + string(opens) + "}]}}\n"
+	files := []txtar.File{
+		{Name: "roux.yaml", Data: []byte("recipes: " + srv.URL + "/digest.yaml\n")}, {Name: "main.yaml", Data: []byte(main)},
+		{Name: "roux.lock", Data: fmt.Appendf(nil, "lock: 1\nsources:\n  - {source: %s/digest.yaml, sha256: %x}\n"+
+			"references:\n  - {kind: recipe, ref: digest, version: 1.0.0, sha256: %[2]x}\n", srv.URL, sha256.Sum256([]byte(text)))},
+	}
+	session := &txtar.Archive{Files: files, Comment: []byte(`> {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"capabilities":{}}}
+> {"jsonrpc":"2.0","method":"textDocument/didOpen","params":{"textDocument":{"uri":"file:///DIR/main.yaml","languageId":"yaml","version":1,"text":` + string(opens) + "}}}\n" +
+		fmt.Sprintf(edit, 2) + fmt.Sprintf(edit, 3) + `> {"jsonrpc":"2.0","id":2,"method":"shutdown"}
+> {"jsonrpc":"2.0","method":"exit"}
+`)}
+	const missing = "/digest.yaml is not kept on this machine, and is not fetched here"
+	if got := string(played(t, session, env)); strings.Count(got, missing) != 3 || asked.Load() != 0 {
+		t.Errorf("before anything was fetched: %d requests\n%s", asked.Load(), got)
+	}
+	cmd := command(t, env, "validate", "main.yaml")
+	for _, f := range files {
+		if err := os.WriteFile(filepath.Join(cmd.Dir, f.Name), f.Data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := cmd.CombinedOutput(); err != nil || asked.Load() != 1 {
+		t.Fatalf("validate: %v, %d requests\n%s", err, asked.Load(), out)
+	}
+	if got := string(played(t, session, env)); strings.Count(got, `"diagnostics":[]`) != 3 || asked.Load() != 1 {
+		t.Errorf("after that: %d requests\n%s", asked.Load(), got)
+	}
 }
 
 // A session is that of one editor.

@@ -23,14 +23,15 @@ type origins struct {
 	client  *egress.Client
 	lock    *sources.Lock // nil = there is no lock file
 	read    bool          // lock was read
-	dirs    map[string]string
+	dirs    map[string]string // with what was fetched, by source and hash
+	offline bool              // the command uses no network
 	cleared []string // directories that are removed when the command ends
 }
 
 // fetcher returns what gets recipes from outside, through the guard of outgoing connections.
 func (a *app) fetcher() (*sources.Fetcher, error) {
 	o := &a.origins
-	if o.client == nil {
+	if o.client == nil && !o.offline {
 		allow, err := egress.ParseAllow(settingOr(a.config.Get("egress.allow"), ""))
 		if err != nil {
 			return nil, err
@@ -69,6 +70,7 @@ func (a *app) locked() (*sources.Lock, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
+	o.lock = nil
 	if err == nil {
 		l, _, diags := sources.ParseLock(a.lockPath(), text)
 		if l == nil {
@@ -106,9 +108,6 @@ func (a *app) source(text string, inLock bool) (*sources.Source, error) {
 // fetched returns the directory of a source: the one that it is, or one with what was fetched,
 // which has the hash that is pinned. It is removed when the command ends.
 func (a *app) fetched(source string) (string, error) {
-	if dir := a.origins.dirs[source]; dir != "" {
-		return dir, nil
-	}
 	if source == "" || source == "-" {
 		return source, nil
 	}
@@ -120,11 +119,16 @@ func (a *app) fetched(source string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	pin := l.Pin(s)
+	key := source + " " + pin
+	if dir := a.origins.dirs[key]; dir != "" {
+		return dir, nil
+	}
 	f, err := a.fetcher()
 	if err != nil {
 		return "", err
 	}
-	got, err := f.Pinned(a.commandContext(), s, l.Pin(s))
+	got, err := f.Pinned(a.commandContext(), s, pin)
 	if err != nil {
 		return "", err
 	}
@@ -135,7 +139,7 @@ func (a *app) fetched(source string) (string, error) {
 	if a.origins.dirs == nil {
 		a.origins.dirs = map[string]string{}
 	}
-	a.origins.dirs[source] = dir
+	a.origins.dirs[key] = dir
 	return dir, nil
 }
 

@@ -161,8 +161,8 @@ func (d *document) tell(ignore []string) kind {
 // problems returns what `roux validate` says of a document, by URI.
 func (s *server) problems(d *document) map[string][]diagnostic {
 	byURI := map[string][]diagnostic{}
-	if d.size > 0 {
-		byURI[d.uri] = []diagnostic{{Severity: 1, Code: string(fault.RecipeInvalid) + "/" + jsonx.RuleLimit, Source: "roux", Message: d.tooLarge()}}
+	if d.lost != "" {
+		byURI[d.uri] = []diagnostic{{Severity: 1, Code: string(fault.RecipeInvalid) + "/" + jsonx.RuleLimit, Source: "roux", Message: d.lost}}
 		return byURI
 	}
 	if d.is(s.cfg.Ignore) == foreign {

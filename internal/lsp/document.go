@@ -3,9 +3,12 @@
 package lsp
 
 import (
+	"fmt"
+	"iter"
 	"net/url"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -21,10 +24,10 @@ type document struct {
 	file    string // the name of its file, as problems have it
 	version int
 	text    string
-	size    int   // of a text that is not kept, because it is too large; 0 = it is kept
-	starts  []int // byte offsets of the lines, as the protocol counts them
-	utf8    bool  // positions count bytes, not UTF-16 units
-	known   bool  // an earlier version was a recipe or a lens, so this one is meant to be one
+	lost    string // why the text is not kept; "" = it is
+	starts  []int  // byte offsets of the lines, as the protocol counts them
+	utf8    bool   // positions count bytes, not UTF-16 units
+	known   bool   // an earlier version was a recipe or a lens, so this one is meant to be one
 
 	told  sync.Once
 	kind  kind
@@ -33,18 +36,40 @@ type document struct {
 }
 
 func newDocument(uri, file string, version int, text string, utf8 bool) *document {
-	d := &document{uri: uri, file: file, version: version, text: text, utf8: utf8, starts: []int{0}}
+	d := &document{uri: uri, file: file, version: version, text: text, utf8: utf8}
 	if len(text) > form.MaxBytes {
-		d.text, d.size = "", len(text)
+		d.lose(fmt.Sprintf("%s has %d bytes, and the limit is %d: close it, and open it again when it is shorter", file, len(text), form.MaxBytes))
 		return d
 	}
-	for i := 0; i < len(text); i++ {
-		switch {
-		case text[i] == '\n', text[i] == '\r' && (i+1 == len(text) || text[i+1] != '\n'):
-			d.starts = append(d.starts, i+1)
-		}
+	at := 0
+	for line := range eachLine(text) {
+		d.starts = append(d.starts, at)
+		at += len(line)
 	}
 	return d
+}
+
+// lose forgets the text, for a reason that the user is told.
+func (d *document) lose(why string) { d.text, d.lost, d.starts = "", why, []int{0} }
+
+// eachLine yields the lines of a text with their line breaks. Behind the last line break there is one more.
+func eachLine(text string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for {
+			i := strings.IndexAny(text, "\r\n")
+			if i < 0 {
+				yield(text)
+				return
+			}
+			if i++; text[i-1] == '\r' && strings.HasPrefix(text[i:], "\n") {
+				i++
+			}
+			if !yield(text[:i]) {
+				return
+			}
+			text = text[i:]
+		}
+	}
 }
 
 // offset returns the byte offset of a position. One beyond the end of a line is the end of that line.
@@ -59,16 +84,22 @@ func (d *document) offset(p position) int {
 	if p.Line+1 < len(d.starts) {
 		end = d.starts[p.Line+1]
 	}
-	end = at + len(strings.TrimRight(d.text[at:end], "\r\n"))
+	return at + d.column(d.text[at:end], p.Character)
+}
+
+// column returns the byte offset of a character in a line.
+func (d *document) column(line string, character int) int {
+	end := len(strings.TrimRight(line, "\r\n"))
 	if d.utf8 {
-		at = min(at+max(0, p.Character), end)
-		for at > 0 && at < end && !utf8.RuneStart(d.text[at]) {
+		at := min(max(0, character), end)
+		for at > 0 && at < end && !utf8.RuneStart(line[at]) {
 			at--
 		}
 		return at
 	}
-	for units := p.Character; units > 0 && at < end; {
-		r, n := utf8.DecodeRuneInString(d.text[at:])
+	at := 0
+	for units := character; units > 0 && at < end; {
+		r, n := utf8.DecodeRuneInString(line[at:])
 		if units--; r > 0xFFFF {
 			units--
 		}
@@ -98,27 +129,71 @@ func (d *document) rangeOf(from, to int) textRange {
 	return textRange{d.position(from), d.position(to)}
 }
 
-// changed returns the document after a change.
-func (d *document) changed(c contentChange, version int) *document {
-	is := newDocument(d.uri, d.file, version, d.after(c), d.utf8)
-	if c.Range != nil && d.size > 0 {
-		is.size = max(1, d.size+len(c.Text)) // about: what was replaced is not known
+// maxChanging bounds what the changes of one message may cost, in bytes that are copied: a few seconds.
+const maxChanging = 4 << 30
+
+// changed returns the document after changes, one after the other.
+func (d *document) changed(changes []contentChange, version int) *document {
+	text, lost := d.text, d.lost
+	for i := len(changes) - 1; i >= 0; i-- {
+		if changes[i].Range == nil { // what was before it does not matter
+			text, lost, changes = changes[i].Text, "", changes[i+1:]
+			break
+		}
+	}
+	ok := true
+	if lost == "" && len(changes) > 0 {
+		text, ok = d.edited(text, changes)
+	}
+	is := newDocument(d.uri, d.file, version, text, d.utf8)
+	switch {
+	case lost != "":
+		is.lose(lost)
+	case !ok:
+		is.lose(fmt.Sprintf("%d changes of %s at once are too many: close it, and open it again", len(changes), d.file))
 	}
 	return is
 }
 
-func (d *document) after(c contentChange) string {
-	if c.Range == nil {
-		return c.Text
+// edited returns a text after changes of parts of it. It has the lines apart, so that a change costs what the
+// lines cost that it touches. ok is false if all of them cost too much.
+func (d *document) edited(text string, changes []contentChange) (is string, ok bool) {
+	lines := slices.Collect(eachLine(text))
+	place := func(p position) (line, column int) {
+		switch {
+		case p.Line < 0:
+			return 0, 0
+		case p.Line >= len(lines):
+			return len(lines) - 1, len(lines[len(lines)-1])
+		}
+		return p.Line, d.column(lines[p.Line], p.Character)
 	}
-	if d.size > 0 {
-		return ""
+	cost := int64(0)
+	for _, c := range changes {
+		first, from := place(c.Range.Start)
+		last, to := place(c.Range.End)
+		if last < first || last == first && to < from {
+			first, from, last, to = last, to, first, from
+		}
+		part := lines[first][:from] + c.Text + lines[last][to:]
+		if from == 0 && first > 0 && strings.HasSuffix(lines[first-1], "\r") { // a line feed would belong to it
+			first--
+			part = lines[first] + part
+		}
+		now := slices.Collect(eachLine(part))
+		if last < len(lines)-1 {
+			now = now[:len(now)-1] // the part ends with a line break, and the next line is there
+		}
+		cost += 4 * int64(len(part))
+		if len(now) != last+1-first {
+			cost += 16 * int64(len(lines)-last)
+		}
+		if cost > maxChanging {
+			return "", false
+		}
+		lines = slices.Replace(lines, first, last+1, now...)
 	}
-	from, to := d.offset(c.Range.Start), d.offset(c.Range.End)
-	if to < from {
-		from, to = to, from
-	}
-	return d.text[:from] + c.Text + d.text[to:]
+	return strings.Join(lines, ""), true
 }
 
 // fileOf returns the file of a URI, relative to a directory that it is in, as a user would name it. A text

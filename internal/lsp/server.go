@@ -15,7 +15,6 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/memo"
 )
 
@@ -40,6 +39,8 @@ const (
 	maxText = 256 << 20
 	// maxRequests is how many requests are answered at the same time; more wait.
 	maxRequests = 4
+	// maxWaiting is how many requests may wait or be answered; more are refused.
+	maxWaiting = 64
 )
 
 // A server has the documents of one client.
@@ -173,14 +174,19 @@ func (s *server) take(ctx context.Context, msg *message) {
 	ctx, cancel := context.WithCancel(ctx)
 	id := string(*msg.ID)
 	s.mu.Lock()
-	_, twice := s.cancels[id]
-	if !twice {
+	var refused *rpcError
+	switch _, twice := s.cancels[id]; {
+	case twice:
+		refused = failed(codeInvalidRequest, "the id %.80s is in use", id)
+	case len(s.cancels) >= maxWaiting:
+		refused = failed(codeRequestFailed, "%d requests wait for their answers already", maxWaiting)
+	default:
 		s.cancels[id] = cancel
 	}
 	s.mu.Unlock()
-	if twice {
+	if refused != nil {
 		cancel()
-		s.conn.answer(msg.ID, nil, failed(codeInvalidRequest, "the id %.80s is in use", id))
+		s.conn.answer(msg.ID, nil, refused)
 		return
 	}
 	// The documents are those of now: a later change does not reach this request.
@@ -295,8 +301,8 @@ func (s *server) handler(msg *message) func() (any, error) {
 	if d == nil {
 		return refuse(failed(codeParams, "%.200q is not open", p.TextDocument.URI))
 	}
-	if d.size > 0 {
-		return refuse(failed(codeRequestFailed, "%s", d.tooLarge()))
+	if d.lost != "" {
+		return refuse(failed(codeRequestFailed, "%s", d.lost))
 	}
 	if d.is(s.cfg.Ignore) == foreign {
 		return func() (any, error) { return nil, nil }
@@ -356,19 +362,17 @@ func (s *server) open(p *documentParams) error {
 
 func (s *server) change(p *documentParams) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	d := s.docs[p.TextDocument.URI]
+	s.mu.Unlock()
 	if d == nil {
 		return fmt.Errorf("%.200q is not open", p.TextDocument.URI)
 	}
+	// Requests about other versions are answered meanwhile. Nobody else changes a document.
 	known := d.is(s.cfg.Ignore) != foreign
-	for _, c := range p.ContentChanges {
-		d = d.changed(c, p.TextDocument.Version)
-	}
-	if len(p.ContentChanges) == 0 {
-		d = d.changed(contentChange{Text: d.text}, p.TextDocument.Version)
-	}
+	d = d.changed(p.ContentChanges, p.TextDocument.Version)
 	d.known = known
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.keep(d)
 }
 
@@ -381,22 +385,14 @@ func (s *server) keep(d *document) error {
 		}
 	}
 	if sum > maxText {
-		d.text, d.size, d.starts = "", len(d.text), d.starts[:1]
+		d.lose(fmt.Sprintf("the documents that are open have more than %d bytes together: close some, and open %s again", maxText, d.file))
 	}
 	s.docs[d.uri] = d
 	s.check(d.uri)
-	if d.size > 0 {
-		return errors.New(d.tooLarge())
+	if d.lost != "" {
+		return errors.New(d.lost)
 	}
 	return nil
-}
-
-// tooLarge says of a document that is not kept why.
-func (d *document) tooLarge() string {
-	if d.size > form.MaxBytes {
-		return fmt.Sprintf("%s has %d bytes, and the limit is %d: close it, and open it again when it is shorter", d.file, d.size, form.MaxBytes)
-	}
-	return fmt.Sprintf("the documents that are open have more than %d bytes together: close some, and open %s again", maxText, d.file)
 }
 
 func (s *server) close(uri string) {

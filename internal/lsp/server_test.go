@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -209,6 +210,107 @@ func TestLargeDocuments(t *testing.T) {
 	}
 }
 
+// TestManyChanges makes changes one after the other in one message, and compares them with the same changes in
+// a message each.
+func TestManyChanges(t *testing.T) {
+	dice := rand.New(rand.NewPCG(1, 2))
+	words := []string{"", "a", "\n", "\r", "\r\n", "é", "😀", "one\ntwo", "\r\r\n\n", "a long line", "\nx\r"}
+	for round := range 3000 {
+		d := newDocument("file:///a.yaml", "a.yaml", 1, "first\r\nsecond\rthird\n", round%2 == 0)
+		want := d
+		var changes []contentChange
+		for range 1 + dice.IntN(6) {
+			at := func() position { return position{dice.IntN(7) - 1, dice.IntN(9) - 1} }
+			c := contentChange{Range: &textRange{at(), at()}, Text: words[dice.IntN(len(words))]}
+			if dice.IntN(12) == 0 {
+				c.Range = nil
+			}
+			changes = append(changes, c)
+			text := c.Text
+			if c.Range != nil {
+				from, to := want.offset(c.Range.Start), want.offset(c.Range.End)
+				text = want.text[:min(from, to)] + c.Text + want.text[max(from, to):]
+			}
+			want = newDocument(d.uri, d.file, 2, text, d.utf8)
+		}
+		if got := d.changed(changes, 2); got.text != want.text || !slices.Equal(got.starts, want.starts) || got.lost != "" {
+			t.Fatalf("round %d, %+v: %q, want %q", round, changes, got.text, want.text)
+		}
+	}
+}
+
+// TestChangesAreBounded: changes that would copy a long line again and again are refused, and many of a text with
+// short lines are not.
+func TestChangesAreBounded(t *testing.T) {
+	const uri = "file:///a.yaml"
+	c := newClient(t, config(t.TempDir()))
+	changes := func(version, n, line int) {
+		list := make([]any, n)
+		for i := range list {
+			list[i] = contentChange{Range: &textRange{position{line, 0}, position{line, 0}}, Text: "#"}
+		}
+		c.notify("textDocument/didChange", map[string]any{"textDocument": map[string]any{"uri": uri, "version": version}, "contentChanges": list})
+	}
+	c.open(uri, twoSteps+strings.Repeat("# much\n", 1<<17)+"# "+strings.Repeat("x", 8<<20))
+	changes(2, 5000, strings.Count(twoSteps, "\n"))
+	if got := c.problems(uri, 2); len(got) == 1 && strings.Contains(got[0].Message, "too many") {
+		t.Fatalf("changes of a short line were refused: %v", got)
+	}
+	changes(3, 5000, 1<<20)
+	if got := c.problems(uri, 3); len(got) != 1 || !strings.Contains(got[0].Message, "5000 changes of /a.yaml at once are too many") {
+		t.Fatalf("got %v", got)
+	}
+	changes(4, 1, 0)
+	if got := c.problems(uri, 4); len(got) != 1 || !strings.Contains(got[0].Message, "at once are too many") {
+		t.Fatalf("a change of a text that is not known: %v", got)
+	}
+	c.notify("textDocument/didChange", map[string]any{"textDocument": map[string]any{"uri": uri, "version": 5}, "contentChanges": []any{map[string]any{"text": twoSteps}}})
+	if got := c.problems(uri, 5); len(got) != 0 {
+		t.Errorf("after the whole text: %v", got)
+	}
+}
+
+// TestWaitingRequestsAreBounded: one more than may wait is refused, and those that wait are answered.
+func TestWaitingRequestsAreBounded(t *testing.T) {
+	cfg := config(t.TempDir())
+	options, goOn := cfg.Options, make(chan bool)
+	cfg.Options = func(file string) compile.Options {
+		<-goOn
+		return options(file)
+	}
+	c := newClient(t, cfg)
+	c.open("file:///slow.yaml", twoSteps)
+	params, err := json.Marshal(at("file:///slow.yaml", position{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const more = 3
+	go func() { // the server does not read on while nobody reads what it answers
+		for i := range maxWaiting + more {
+			id := json.RawMessage(fmt.Sprintf(`"w%d"`, i))
+			c.conn.write(&message{ID: &id, Method: "textDocument/formatting", Params: params})
+		}
+	}()
+	answered, refused := 0, 0
+	for answered+refused < maxWaiting+more {
+		msg := c.next()
+		switch {
+		case msg.ID == nil:
+		case msg.Error == nil:
+			answered++
+		case strings.Contains(msg.Error.Message, "requests wait for their answers already"):
+			if refused++; refused == more {
+				close(goOn)
+			}
+		default:
+			t.Fatal(msg.Error)
+		}
+	}
+	if answered != maxWaiting {
+		t.Errorf("%d requests were answered, want %d", answered, maxWaiting)
+	}
+}
+
 // TestFrames are streams that are no messages, and messages that are none of ours.
 func TestFrames(t *testing.T) {
 	frame := func(body string) string { return fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body) }
@@ -304,7 +406,7 @@ func probe(t *testing.T, cfg Config, file, text string, place int, insert string
 	d := newDocument("file:///w/"+file, fileOf("file:///w/"+file, "/w"), 1, text, place%2 == 0)
 	p := d.position(place)
 	from := d.offset(p)
-	d = d.changed(contentChange{Range: &textRange{p, d.position(min(from+cut, len(text)))}, Text: insert}, 2)
+	d = d.changed([]contentChange{{Range: &textRange{p, d.position(min(from+cut, len(text)))}, Text: insert}}, 2)
 	d.known = true
 	for i := 0; i <= len(d.text); i++ {
 		if i < len(d.text) && !utf8.RuneStart(d.text[i]) || strings.HasSuffix(d.text[:i], "\r") && strings.HasPrefix(d.text[i:], "\n") {

@@ -75,6 +75,8 @@ type Config struct {
 	Recipe string
 	// Dir is the directory whose recipes are registered. "" = none are.
 	Dir string
+	// NoDir is why that directory cannot be had; nil = it can. What is in no other place is then not found for this reason.
+	NoDir error
 	// MaxSource is how many bytes a recipe may have. Required.
 	MaxSource int64
 	// Dirs are the directories whose files recipes may name, by a path from the recipe that
@@ -202,7 +204,7 @@ func (f *Files) Find(name, version string) (*compile.Text, error) {
 	if f.cfg.NoRefs {
 		return nil, switchedOff(name)
 	}
-	if err := f.scan(); err != nil {
+	if err := cmp.Or(f.cfg.NoDir, f.scan()); err != nil {
 		return nil, err
 	}
 	var named, fitting []entry

@@ -52,6 +52,8 @@ func (f *Files) Lens(id, version string) (*catalogue.Lens, error) {
 	fits := func(l lensFile) bool { return version == "" || l.doc.Version == version }
 	at := slices.IndexFunc(list, fits)
 	switch {
+	case len(list) == 0 && f.cfg.NoDir != nil:
+		return nil, f.cfg.NoDir
 	case len(list) == 0:
 		return nil, all.notFound(id)
 	case at < 0:

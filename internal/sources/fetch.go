@@ -34,7 +34,7 @@ type Fetcher struct {
 
 // Config is what a Fetcher is made of.
 type Config struct {
-	// HTTP sends all requests. Required.
+	// HTTP sends all requests. nil = nothing is fetched, so that only what is kept can be had.
 	HTTP *egress.Client
 	// Cache is a directory where what was fetched is kept under its hash; what is read there
 	// is compared with the hash. "" = nothing is kept.
@@ -65,6 +65,10 @@ func (f *Fetcher) Latest(ctx context.Context, s *Source) (*Fetched, error) {
 	out := &Fetched{Source: s}
 	var err error
 	switch {
+	case s.IsURL() && f.cfg.HTTP == nil:
+		e := fault.New(fault.RecipeNotFound, "%s is not kept on this machine, and is not fetched here", s.Show())
+		e.Remedy = "Run `roux lock`, which fetches what it has and pins it if it is not pinned."
+		return nil, e
 	case s.Kind == Git:
 		out.content, out.Commit, err = f.repository(ctx, s)
 	case s.IsURL():
