@@ -38,7 +38,7 @@ func (t *devTests) look(ctx context.Context) {
 	files, err := recipetest.Find([]string{t.dir})
 	if err == nil && len(files) > 0 {
 		var done []*recipetest.File
-		opt := &testOptions{limit: t.limit, parallel: runtime.NumCPU()}
+		opt := &testFlags{unlocked: true, limit: t.limit, parallel: runtime.NumCPU()}
 		err = recipetest.Run(ctx, files, t.testConfig(opt, nil), func(f *recipetest.File) { done = append(done, f) })
 		if err == nil {
 			t.tell(done)

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/refactor"
 	"github.com/roux-engine/roux/internal/linediff"
 	"github.com/roux-engine/roux/internal/term"
@@ -60,8 +59,13 @@ roux refactor recipe.yaml --extract steps=fetch..parse --name ingest`,
 			if err != nil {
 				return err
 			}
-			t, err := refactor.Load(file, text, compile.Options{Actions: a.actions, MaxSource: limit, Recipes: files, Lenses: files})
+			opt := a.compileOptions(files, limit)
+			opt.Secret = nil // nothing is said about them, however often the text is compiled
+			t, err := refactor.Load(file, text, opt)
 			if err != nil {
+				return err
+			}
+			if err := a.checkLocked(files); err != nil {
 				return err
 			}
 			if extract == "" {

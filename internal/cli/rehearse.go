@@ -99,23 +99,17 @@ roux rehearse order.yaml --recipe order-v1 --since 24h --server https://roux.exa
 
 // rehearse compiles the revision, finds the runs and rehearses them.
 func (a *app) rehearse(ctx context.Context, path string, opt *rehearseOptions) error {
-	text, name, err := a.readLimited(path, opt.limit)
+	c, err := a.compileFile(path, opt.limit)
 	if err != nil {
+		if c != nil {
+			a.printDiagnostics(a.stderr, c)
+			a.annotate(c.diags)
+			a.shown = true
+		}
 		return err
-	}
-	files, err := a.recipesFor(name, opt.limit)
-	if err != nil {
-		return err
-	}
-	c := recipetest.Compile(name, text, a.actions, files, opt.limit)
-	if c.Plan == nil {
-		a.printDiagnostics(a.stderr, &compiled{name: name, source: c.Source, diags: c.Diags})
-		a.annotate(c.Diags)
-		a.shown = true
-		return fault.Invalid(fault.RecipeInvalid, c.Diags)
 	}
 	if opt.of == "" {
-		opt.of = c.Recipe.Name
+		opt.of = c.recipe.Name
 	}
 	out := &rehearsed{Recipe: opt.of, Results: []*recipetest.Rehearsed{}}
 	err = a.readingAll(ctx, func(ctx context.Context, r remote.Reader) error {
@@ -126,7 +120,7 @@ func (a *app) rehearse(ctx context.Context, path string, opt *rehearseOptions) e
 		files, done := a.fileReader(r)
 		defer done()
 		_, here := r.(node.Store) // otherwise a server, or the process that holds the directory, masks what it gives out
-		reh := recipetest.Rehearsal{Actions: a.actions, Revision: c, Reader: r, ReadFile: files, Masked: !here, Parallel: opt.parallel}
+		reh := recipetest.Rehearsal{Actions: a.actions, Plan: c.plan, Recipe: c.recipe, Reader: r, ReadFile: files, Masked: !here, Parallel: opt.parallel}
 		return reh.Run(ctx, heads, out.add)
 	})
 	if err != nil {

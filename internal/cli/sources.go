@@ -21,11 +21,11 @@ import (
 // origins are the recipes of one command that come from outside, and what they must be.
 type origins struct {
 	client  *egress.Client
-	lock    *sources.Lock // nil = there is no lock file
-	read    bool          // lock was read
+	lock    *sources.Lock     // nil = there is no lock file
+	read    bool              // lock was read
 	dirs    map[string]string // with what was fetched, by source and hash
 	offline bool              // the command uses no network
-	cleared []string // directories that are removed when the command ends
+	cleared []string          // directories that are removed when the command ends
 }
 
 // fetcher returns what gets recipes from outside, through the guard of outgoing connections.

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -44,11 +45,12 @@ type tested struct {
 	took  time.Duration
 }
 
-// testOptions are the flags of `roux test`.
-type testOptions struct {
+// testFlags are the flags of `roux test`.
+type testFlags struct {
 	run, junit       string
 	update, coverage bool
 	least            float64
+	unlocked         bool // what recipes name need not be what is pinned
 	parallel         int
 	limit            int64
 }
@@ -79,7 +81,7 @@ func (a *app) checkTest(name string, text []byte, limit int64) (c *compiled, ok 
 	if !recipetest.Is(name, text) {
 		return nil, false, nil
 	}
-	f := recipetest.Check(name, text, recipetest.Config{Actions: a.actions, Recipes: a.recipes, MaxSource: limit})
+	f := recipetest.Check(name, text, recipetest.Config{Actions: a.actions, Options: a.testOptions(limit, true)})
 	src := f.Source
 	if f.Recipe != nil {
 		src = f.Recipe
@@ -92,7 +94,7 @@ func (a *app) checkTest(name string, text []byte, limit int64) (c *compiled, ok 
 }
 
 func (a *app) testCommand() *cobra.Command {
-	opt := testOptions{limit: defaultSource, parallel: runtime.NumCPU()}
+	opt := testFlags{limit: defaultSource, parallel: runtime.NumCPU()}
 	cmd := &cobra.Command{
 		Use:   "test [DIR|FILE…]",
 		Short: "Run the tests of recipes, without effects and in virtual time",
@@ -136,7 +138,7 @@ roux test recipes/order.test.yaml --update`,
 }
 
 // test finds and runs tests.
-func (a *app) test(ctx context.Context, paths []string, opt *testOptions) error {
+func (a *app) test(ctx context.Context, paths []string, opt *testFlags) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	selected := func(string) bool { return true }
@@ -172,8 +174,36 @@ func (a *app) test(ctx context.Context, paths []string, opt *testOptions) error 
 }
 
 // testConfig is what tests are run with.
-func (a *app) testConfig(opt *testOptions, selected func(string) bool) recipetest.Config {
-	return recipetest.Config{Actions: a.actions, Recipes: a.recipes, MaxSource: opt.limit, Selected: selected, Parallel: opt.parallel, Now: a.now}
+func (a *app) testConfig(opt *testFlags, selected func(string) bool) recipetest.Config {
+	return recipetest.Config{Actions: a.actions, Options: a.testOptions(opt.limit, !opt.unlocked), Selected: selected, Parallel: opt.parallel, Now: a.now}
+}
+
+// testOptions returns what says what the recipe of a test file is compiled against. What comes from elsewhere is
+// fetched once, when it is first wanted. A directory that a test file names has what its tests need, and not what
+// the project has pinned.
+func (a *app) testOptions(limit int64, locked bool) func(file, dir string) (recipetest.Options, error) {
+	fetched := sync.OnceValues(func() (string, error) { return a.fetched(a.recipes) })
+	var one sync.Mutex // the lock of the project is read by one at a time
+	return func(file, dir string) (recipetest.Options, error) {
+		own := dir != ""
+		if !own {
+			var err error
+			if dir, err = fetched(); err != nil {
+				return recipetest.Options{}, err
+			}
+		}
+		files := registry.NewFiles(a.recipesIn(file, dir, limit))
+		opt := recipetest.Options{Options: a.compileOptions(files, limit)}
+		opt.Secret = nil // a test has secrets of its own
+		if locked && !own {
+			opt.Pinned = func() error {
+				one.Lock()
+				defer one.Unlock()
+				return a.checkLocked(files)
+			}
+		}
+		return opt, nil
+	}
 }
 
 // printTested prints the results of a file.
@@ -240,7 +270,7 @@ func counted(passed, failed, skipped int) string {
 }
 
 // finishTest writes what was asked for beside the results, and returns the exit code.
-func (a *app) finishTest(out *tested, opt *testOptions) error {
+func (a *app) finishTest(out *tested, opt *testFlags) error {
 	out.Passed, out.Failed, out.Skipped, out.Broken = recipetest.Counts(out.files)
 	out.Results, out.Problems = []recipetest.Result{}, []fault.Diagnostic{}
 	for _, f := range out.files {
@@ -327,7 +357,7 @@ func (a *app) updateTests(out *tested) error {
 }
 
 // testExit is the exit code.
-func (a *app) testExit(out *tested, opt *testOptions) error {
+func (a *app) testExit(out *tested, opt *testFlags) error {
 	for _, c := range out.Coverage {
 		if c.Percent() < opt.least {
 			a.say("%s: %.1f %% covered, want at least %v %%", view.OneLine(userfile.Relative(c.Recipe)), c.Percent(), opt.least)

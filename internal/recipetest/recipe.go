@@ -22,18 +22,12 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// A Compiled is the recipe of a test file, or of a rehearsal.
-type Compiled struct {
-	Plan   *plan.Plan
-	Recipe *recipe.Recipe
-	Source *recipe.Source
-	Diags  []fault.Diagnostic
-}
-
-// A Finder has what a recipe names: other recipes, and lenses.
-type Finder interface {
-	compile.Recipes
-	catalogue.Lenses
+// A compiled is the recipe of a test file.
+type compiled struct {
+	plan   *plan.Plan
+	recipe *recipe.Recipe
+	source *recipe.Source
+	diags  []fault.Diagnostic
 }
 
 // stubAction is the action of the only step of a recipe that stands for a mocked one.
@@ -58,23 +52,25 @@ func (w withStub) Find(name, version string) *action.Action {
 }
 
 // compileRecipe compiles a recipe whose mocked child recipes have stubs in their place.
-func compileRecipe(file string, text []byte, actions catalogue.Actions, found Finder, mocks map[string][]Answer, limit int64) *Compiled {
-	c := &Compiled{}
-	c.Plan, c.Recipe, c.Source, c.Diags = compile.Source(file, text, compile.Options{
-		Actions: withStub{actions}, MaxSource: limit, Recipes: stubs{found, mocks}, Lenses: found,
-	})
+func compileRecipe(file string, text []byte, opt compile.Options, mocks map[string][]Answer) *compiled {
+	opt.Actions = withStub{opt.Actions}
+	if opt.Recipes != nil {
+		opt.Recipes = stubs{opt.Recipes, mocks}
+	}
+	c := &compiled{}
+	c.plan, c.recipe, c.source, c.diags = compile.Source(file, text, opt)
 	return c
 }
 
 // stubs finds recipes, and in place of those that are mocked a text with one step.
 type stubs struct {
-	Finder
+	compile.Recipes
 	mocks map[string][]Answer
 }
 
 // File implements compile.Recipes.
 func (s stubs) File(from, path string) (*compile.Text, error) {
-	text, err := s.Finder.File(from, path)
+	text, err := s.Recipes.File(from, path)
 	if answers := s.mocks[path]; answers != nil {
 		return stubText(path, text, answers)
 	}
@@ -83,7 +79,7 @@ func (s stubs) File(from, path string) (*compile.Text, error) {
 
 // Find implements compile.Recipes.
 func (s stubs) Find(name, version string) (*compile.Text, error) {
-	text, err := s.Finder.Find(name, version)
+	text, err := s.Recipes.Find(name, version)
 	if answers := s.mocks[name]; answers != nil {
 		return stubText(name, text, answers)
 	}

@@ -15,9 +15,11 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/catalogue"
+	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -27,8 +29,9 @@ type Rehearsal struct {
 	// Actions are those that the revision may call, with their present prices. None with effects is
 	// called. Required.
 	Actions catalogue.Actions
-	// Revision is the new revision. Required.
-	Revision *Compiled
+	// Plan and Recipe are the new revision. Required.
+	Plan   *plan.Plan
+	Recipe *recipe.Recipe
 	// Reader has the recorded runs. Nothing is written to it. Required.
 	Reader store.Reader
 	// ReadFile reads a file of the account of the runs. Default: files cannot be read, so actions
@@ -156,7 +159,7 @@ func (r *Rehearsal) one(ctx context.Context, head store.Head, files *fixtures, s
 	}
 	defer box.close()
 	run, err := box.start(&engine.StartRequest{
-		Plan: r.Revision.Plan, Recipe: r.Revision.Recipe.Name, Version: r.Revision.Recipe.Version, Parameters: rec.Input, Files: rec.Start.Files,
+		Plan: r.Plan, Recipe: r.Recipe.Name, Version: r.Recipe.Version, Parameters: rec.Input, Files: rec.Start.Files,
 	})
 	var broke *broken
 	switch {
@@ -256,7 +259,7 @@ func (rec *recording) shownText(text string) string {
 
 // compare notes what differs between the recorded run and the rehearsed one.
 func (r *Rehearsal) compare(box *sandbox, run string, rec *recording, out *Rehearsed) error {
-	p := r.Revision.Plan
+	p := r.Plan
 	raw, masked := view.NewSide(p, run, false), view.NewSide(p, run, false)
 	mask := view.NewMask(p).Inherit(rec.mask)
 	err := box.eachEvent(store.Key{Account: account, Run: run}, func(ev *journal.Event) error {
@@ -381,9 +384,4 @@ func withoutNumbers(path string) string {
 		}
 	}
 	return b.String()
-}
-
-// Compile compiles a revision. found finds the recipes and lenses that it names.
-func Compile(file string, text []byte, actions catalogue.Actions, found Finder, limit int64) *Compiled {
-	return compileRecipe(file, text, actions, found, nil, limit)
 }

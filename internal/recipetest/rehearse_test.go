@@ -13,9 +13,9 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/catalogue"
+	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/program"
-	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -68,12 +68,12 @@ func priced(price string) catalogue.Actions {
 	return catalogue.New(decls...)
 }
 
-// compiled compiles a text.
-func compiled(t testing.TB, text string, acts catalogue.Actions) *Compiled {
+// revision compiles a text.
+func revision(t testing.TB, text string, acts catalogue.Actions) *compiled {
 	t.Helper()
-	c := Compile("shop.yaml", []byte(text), acts, registry.NewFiles(registry.Config{Recipe: "shop.yaml", MaxSource: 1 << 20}), 1<<20)
-	if c.Plan == nil {
-		t.Fatal(c.Diags)
+	c := compileRecipe("shop.yaml", []byte(text), compile.Options{Actions: acts}, nil)
+	if c.plan == nil {
+		t.Fatal(c.diags)
 	}
 	return c
 }
@@ -92,11 +92,11 @@ func recordRuns(t testing.TB, inputs ...map[string]any) (store.Reader, []store.H
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := compiled(t, recordedRecipe, acts)
+	c := revision(t, recordedRecipe, acts)
 	var heads []store.Head
 	for _, in := range inputs {
 		world.asked = map[string]int{}
-		run, err := box.start(&engine.StartRequest{Plan: c.Plan, Recipe: "shop", Version: "1.0.0", Parameters: in})
+		run, err := box.start(&engine.StartRequest{Plan: c.plan, Recipe: "shop", Version: "1.0.0", Parameters: in})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +113,8 @@ func recordRuns(t testing.TB, inputs ...map[string]any) (store.Reader, []store.H
 func rehearse(t testing.TB, r store.Reader, heads []store.Head, text, price string) (lines []string, list []*Rehearsed) {
 	t.Helper()
 	acts := priced(price)
-	re := Rehearsal{Actions: acts, Revision: compiled(t, text, acts), Reader: r, Parallel: 4}
+	now := revision(t, text, acts)
+	re := Rehearsal{Actions: acts, Plan: now.plan, Recipe: now.recipe, Reader: r, Parallel: 4}
 	err := re.Run(t.Context(), heads, func(one *Rehearsed) {
 		line := one.Outcome
 		for _, c := range one.Changes {

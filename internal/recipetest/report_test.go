@@ -59,7 +59,7 @@ func TestSameEachTime(t *testing.T) {
 	}
 	run := func(parallel int) string {
 		var b strings.Builder
-		err := Run(t.Context(), files, Config{Actions: actions(), Recipes: filepath.Join(dir, "parts", "recipes"), Parallel: parallel}, func(f *File) {
+		err := Run(t.Context(), files, Config{Actions: actions(), Options: options(filepath.Join(dir, "parts", "recipes")), Parallel: parallel}, func(f *File) {
 			for _, r := range f.Results {
 				fmt.Fprintf(&b, "%s %s %v %s\n", r.Test, r.Outcome, r.VirtualMS, r.Report())
 				if o := r.outcome; o != nil && o.side != nil {
@@ -107,7 +107,7 @@ func TestCancelled(t *testing.T) {
 	if err := os.WriteFile(files[0], text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	err = Run(ctx, files, Config{Actions: catalogue.New(list...), Recipes: filepath.Join(dir, "parts", "recipes"), Parallel: 2}, func(*File) {})
+	err = Run(ctx, files, Config{Actions: catalogue.New(list...), Options: options(filepath.Join(dir, "parts", "recipes")), Parallel: 2}, func(*File) {})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled tests end with %v", err)
 	}
@@ -137,7 +137,7 @@ tests: [{name: x}]
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Run(t.Context(), found, Config{Actions: actions()}, func(f *File) { files = append(files, f) }); err != nil {
+	if err := Run(t.Context(), found, Config{Actions: actions(), Options: options("")}, func(f *File) { files = append(files, f) }); err != nil {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
@@ -189,7 +189,7 @@ tests: [{name: one, input: {n: 1}}]
 	run := func(names ...string) *Coverage {
 		var files []*File
 		for _, name := range names {
-			f, err := RunFile(t.Context(), filepath.Join(dir, name), Config{Actions: actions()})
+			f, err := RunFile(t.Context(), filepath.Join(dir, name), Config{Actions: actions(), Options: options("")})
 			if err != nil || len(f.Diags) > 0 {
 				t.Fatal(err, f.Format())
 			}

@@ -19,12 +19,12 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/catalogue"
+	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/moderation"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/program"
-	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/spell"
 	"github.com/roux-engine/roux/internal/terms"
 	"github.com/roux-engine/roux/internal/userfile"
@@ -34,11 +34,10 @@ import (
 type Config struct {
 	// Actions are those that recipes may call. Required.
 	Actions catalogue.Actions
-	// Recipes is the directory of the recipes that steps name with ref, unless the test file names
-	// one. "" = there is none.
-	Recipes string
-	// MaxSource is how many bytes a recipe may have. Default form.DefaultBytes.
-	MaxSource int64
+	// Options returns what the recipe in a file is compiled against, as `roux validate` does it. dir is the directory
+	// of the recipes that steps name with ref, if the test file names one; "" = it does not. Several files are
+	// asked for at once. Required.
+	Options func(file, dir string) (Options, error)
 	// Selected reports whether a test is run. Default: all are.
 	Selected func(name string) bool
 	// Parallel is how many tests run at once. Default 1. Results do not depend on it.
@@ -47,6 +46,14 @@ type Config struct {
 	Now func() time.Time
 
 	slots chan struct{} // holds one for each test that runs; nil = one of its own for each file
+}
+
+// Options are what a recipe is compiled against.
+type Options struct {
+	compile.Options
+	// Pinned refuses what the recipe names if it is not what is pinned. It is called when the recipe
+	// is compiled. nil = nothing is refused.
+	Pinned func() error
 }
 
 // Outcomes of tests.
@@ -121,7 +128,6 @@ func RunFile(ctx context.Context, file string, cfg Config) (*File, error) {
 func Check(file string, text []byte, cfg Config) *File { return check(file, text, cfg).file }
 
 func check(file string, text []byte, cfg Config) *runner {
-	cfg.MaxSource = cmp.Or(cfg.MaxSource, form.DefaultBytes)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -147,7 +153,7 @@ type runner struct {
 	text     []byte // of the recipe
 	fixtures *fixtures
 	prepared *preparations
-	shared   *Compiled // for tests without mocked recipes of their own
+	shared   *compiled // for tests without mocked recipes of their own
 }
 
 // compile compiles the recipe. What keeps the tests from being run is noted in the file.
@@ -161,28 +167,37 @@ func (r *runner) compile() {
 		refuse("/recipe", "bad-path", "write a path relative to the test file", "the recipe is an absolute path")
 		return
 	}
-	var err error
-	r.text, err = userfile.ReadWithin(filepath.Dir(r.path), filepath.Base(r.path), r.cfg.MaxSource, fault.RecipeNotFound)
+	opt, err := r.options()
 	if err != nil {
 		refuse("/recipe", "no-recipe", "", fault.Message(err))
 		return
 	}
-	r.shared = r.compiled(&s.Mocks)
-	if r.shared.Plan == nil {
-		r.file.Diags, r.file.Recipe = r.shared.Diags, r.shared.Source.Source
+	r.text, err = userfile.ReadWithin(filepath.Dir(r.path), filepath.Base(r.path), cmp.Or(opt.MaxSource, form.DefaultBytes), fault.RecipeNotFound)
+	if err != nil {
+		refuse("/recipe", "no-recipe", "", fault.Message(err))
 		return
 	}
-	r.checkNames(r.shared.Plan)
+	r.shared = compileRecipe(r.path, r.text, opt.Options, s.Mocks.Recipes)
+	if r.shared.plan == nil {
+		r.file.Diags, r.file.Recipe = r.shared.diags, r.shared.source.Source
+		return
+	}
+	if opt.Pinned != nil {
+		if err := opt.Pinned(); err != nil {
+			refuse("/recipe", "not-pinned", "", fault.Message(err))
+			return
+		}
+	}
+	r.checkNames(r.shared.plan)
 }
 
-// compiled compiles the recipe for tests with such mocks.
-func (r *runner) compiled(m *Mocks) *Compiled {
-	dir := r.cfg.Recipes
-	if d := r.file.suite.Recipes; d != "" {
-		dir = filepath.Join(r.dir, filepath.FromSlash(d))
+// options returns what the recipe is compiled against. They are for one compilation.
+func (r *runner) options() (Options, error) {
+	dir := r.file.suite.Recipes
+	if dir != "" {
+		dir = filepath.Join(r.dir, filepath.FromSlash(dir))
 	}
-	files := registry.NewFiles(registry.Config{Recipe: r.path, Dir: dir, MaxSource: r.cfg.MaxSource})
-	return compileRecipe(r.path, r.text, r.cfg.Actions, files, m.Recipes, r.cfg.MaxSource)
+	return r.cfg.Options(r.path, dir)
 }
 
 // checkNames finds names of steps and actions that the recipe does not have.
@@ -245,7 +260,7 @@ func (r *runner) runAll(ctx context.Context) error {
 	for range tests {
 		<-done
 	}
-	cover := newCoverage(r.path, r.shared.Plan)
+	cover := newCoverage(r.path, r.shared.plan)
 	for i, res := range results {
 		if errs[i] != nil {
 			return errs[i]
@@ -294,8 +309,12 @@ func (r *runner) carryOut(ctx context.Context, t *Test) (*outcome, *mocked, erro
 	s := r.file.suite
 	mocks, c := t.Mocks.merged(&s.Mocks), r.shared
 	if len(t.Mocks.Recipes) > 0 {
-		if c = r.compiled(mocks); c.Plan == nil {
-			return nil, nil, fault.Invalid(fault.RecipeInvalid, c.Diags)
+		opt, err := r.options()
+		if err != nil {
+			return nil, nil, err
+		}
+		if c = compileRecipe(r.path, r.text, opt.Options, mocks.Recipes); c.plan == nil {
+			return nil, nil, fault.Invalid(fault.RecipeInvalid, c.diags)
 		}
 	}
 	world := newMocked(mocks, append(slices.Clone(s.Allow), t.Allow...), func(raw json.RawMessage) (any, error) { return r.fixtures.value(ctx, raw) })
@@ -332,7 +351,7 @@ func (r *runner) carryOut(ctx context.Context, t *Test) (*outcome, *mocked, erro
 	if _, err := box.finish(run); err != nil {
 		return nil, nil, err
 	}
-	o, err := box.outcomeOf(c.Plan, run)
+	o, err := box.outcomeOf(c.plan, run)
 	return o, world, err
 }
 
@@ -347,7 +366,7 @@ func (t *Test) unpaid(req *engine.StartRequest, actions catalogue.Actions) bool 
 }
 
 // request returns what the run of a test is started with.
-func (r *runner) request(ctx context.Context, t *Test, c *Compiled) (*engine.StartRequest, error) {
+func (r *runner) request(ctx context.Context, t *Test, c *compiled) (*engine.StartRequest, error) {
 	input := map[string]any{}
 	for name, raw := range with(t.Input, r.file.suite.Input) {
 		v, err := r.fixtures.value(ctx, raw)
@@ -362,7 +381,7 @@ func (r *runner) request(ctx context.Context, t *Test, c *Compiled) (*engine.Sta
 	}
 	files, err := r.fixtures.inputs(ctx, paths)
 	return &engine.StartRequest{
-		Account: account, Plan: c.Plan, Recipe: c.Recipe.Name, Version: c.Recipe.Version, Parameters: input, Files: files, MaxCredits: t.MaxCredits,
+		Account: account, Plan: c.plan, Recipe: c.recipe.Name, Version: c.recipe.Version, Parameters: input, Files: files, MaxCredits: t.MaxCredits,
 	}, err
 }
 

@@ -3,6 +3,7 @@
 package recipetest
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 	"github.com/roux-engine/roux/internal/approval"
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/catalogue"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/registry"
 )
 
 // actions are those that come with Roux, and one with effects.
@@ -29,6 +32,14 @@ func actions() catalogue.Actions {
 		decls[i] = &list[i]
 	}
 	return catalogue.New(decls...)
+}
+
+// options are what recipes are compiled against, with a directory of recipes for those whose test files name none.
+func options(recipes string) func(file, dir string) (Options, error) {
+	return func(file, dir string) (Options, error) {
+		files := registry.NewFiles(registry.Config{Recipe: file, Dir: cmp.Or(dir, recipes), MaxSource: 1 << 20})
+		return Options{Options: compile.Options{Actions: actions(), MaxSource: 1 << 20, Recipes: files, Lenses: files}}, nil
+	}
 }
 
 // write writes the files of an archive to a directory.
@@ -74,7 +85,7 @@ func TestFiles(t *testing.T) {
 
 func checkFile(t *testing.T, file, dir string) {
 	t.Helper()
-	f, err := RunFile(t.Context(), file, Config{Actions: actions(), Recipes: filepath.Join(dir, "recipes"), Parallel: 4})
+	f, err := RunFile(t.Context(), file, Config{Actions: actions(), Options: options(filepath.Join(dir, "recipes")), Parallel: 4})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,7 +93,7 @@ func TestUpdate(t *testing.T) {
 	dir := write(t, updated)
 	file := filepath.Join(dir, "r.test.yaml")
 	run := func() *File {
-		f, err := RunFile(t.Context(), file, Config{Actions: actions()})
+		f, err := RunFile(t.Context(), file, Config{Actions: actions(), Options: options("")})
 		if err != nil || len(f.Diags) > 0 {
 			t.Fatal(err, f.Format())
 		}
