@@ -8,11 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -59,6 +61,9 @@ const (
 
 var lastUID atomic.Uint32
 
+// ownUIDs is where those of this process begin: other processes of Roux have the same ones.
+var ownUIDs = rand.Uint32()
+
 // Prepare makes the directories of a box. Input files are put into its working directory after
 // that, and given to the program with [Own].
 func Prepare(b *Box) error {
@@ -66,7 +71,7 @@ func Prepare(b *Box) error {
 	if !b.None {
 		names = append(names, scratch, root)
 		if os.Geteuid() == 0 {
-			b.UID = firstUID + int(lastUID.Add(1)%manyUIDs)
+			b.UID = firstUID + int((ownUIDs+lastUID.Add(1))%manyUIDs)
 		}
 	}
 	for _, name := range names {
@@ -343,16 +348,21 @@ func (b *Box) exec() error {
 	if err := os.Chdir("/" + workInside); err != nil {
 		return err
 	}
-	if err := limitProcess(b); err != nil {
-		return fmt.Errorf("set limits: %w", err)
-	}
 	if err := filterCalls(); err != nil {
 		return fmt.Errorf("filter system calls: %w", err)
+	}
+	env := b.withDefaults("/"+workInside, "/tmp")
+	// Under the limits this process itself may not get the memory that it asks for, so nothing
+	// stands between them and the program. This waits for a collection that has begun, and no
+	// other one begins.
+	debug.SetGCPercent(-1)
+	if err := limitProcess(b); err != nil {
+		return fmt.Errorf("set limits: %w", err)
 	}
 	if b.Probe {
 		return probe()
 	}
-	if err := syscall.Exec(b.Program, b.Args, b.withDefaults("/"+workInside, "/tmp")); err != nil {
+	if err := syscall.Exec(b.Program, b.Args, env); err != nil {
 		return fmt.Errorf("%s: %w", b.Program, err)
 	}
 	return nil
