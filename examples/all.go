@@ -6,5 +6,5 @@ package examples
 
 import "embed"
 
-//go:embed *.yaml *.json *.pdf *.jpg receipts
+//go:embed *.yaml *.json *.csv *.pdf *.jpg receipts
 var files embed.FS

@@ -316,3 +316,95 @@ func count(list []string, what string) (n int) {
 	}
 	return n
 }
+
+// Each section is a document again, and its words are counted.
+func TestOutline(t *testing.T) {
+	x := try(t, "outline", nil, nil, nil)
+	x.want("completed", "", 5+4+11)
+	type section struct {
+		Title    string
+		Words    int
+		Sections []section
+	}
+	var sections []section
+	if err := json.Unmarshal(marshal(t, x.out["sections"]), &sections); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	var walk func(indent string, list []section)
+	walk = func(indent string, list []section) {
+		for _, s := range list {
+			lines = append(lines, indent+s.Title)
+			if s.Words < 40 {
+				t.Errorf("%q has %d words", s.Title, s.Words)
+			}
+			walk(indent+" ", s.Sections)
+		}
+	}
+	walk("", sections)
+	want := []string{
+		"The Ferry of Lindholm: A Year in Numbers", " Summary", " Crossings and Passengers", "  Who Travels", "  Why the Boat Was Late",
+		" The Boat", "  Work Done", "  Work That Waits", " Money", " Outlook", " Method",
+	}
+	if !slices.Equal(lines, want) {
+		t.Errorf("sections\n%q, want\n%q", lines, want)
+	}
+}
+
+func TestFigures(t *testing.T) {
+	x := try(t, "figures", func(string) map[string]any { return map[string]any{"title": "Crossings"} }, nil, nil)
+	x.want("completed", "", 4)
+	x.equal("passengers", "25065")
+	page, _ := x.file(x.out["page"])
+	for _, want := range []string{"<h1>Crossings</h1>", "Line north: 930 crossings, 13340 passengers", "Line south: 860 crossings, 11725 passengers", "<p>The busiest month was 2026-03.</p>"} {
+		if !bytes.Contains(page, []byte(want)) {
+			t.Errorf("there is no %s on\n%s", want, page)
+		}
+	}
+	// Nothing else can be made of a file that is no table.
+	try(t, "figures", func(string) map[string]any { return map[string]any{"title": "x"} }, []string{"photo.jpg"}, nil).want("failed", fault.FileUnsupported, 0)
+}
+
+func TestMergedPage(t *testing.T) {
+	in := func(text string) func(string) map[string]any {
+		return func(string) map[string]any { return map[string]any{"title": "Timetable", "text": text} }
+	}
+	x := try(t, "merged-page", in("The boat sails at seven. It sails again at noon."), nil, nil)
+	x.want("completed", "", 6)
+	page, _ := x.out["page"].(map[string]any)
+	const want = "<h1>Timetable in 10 words</h1>\n<ul>\n<li>The boat sails at seven</li>\n<li>It sails again at noon.</li>\n</ul>\n"
+	if text, _ := page["text"].(string); !strings.Contains(text, want) {
+		t.Errorf("the page is %q", text)
+	}
+	sum := func(x *exampleRun) any { return x.out["fingerprint"].(map[string]any)["hex"] }
+	if y := try(t, "merged-page", in("The boat sails at seven. It sails again at nine."), nil, nil); sum(x) == sum(y) {
+		t.Error("two texts have one fingerprint")
+	}
+}
+
+func TestMailroom(t *testing.T) {
+	x := try(t, "mailroom", nil, nil, nil)
+	x.want("completed", "", 3*5+2)
+	var list []string
+	for _, v := range x.out["letters"].([]any) {
+		l := v.(map[string]any)
+		list = append(list, l["name"].(string)+": "+l["is"].(string))
+	}
+	want := []string{
+		"bakery.pdf: Corner Bakery, 29 words",
+		`broken-scan.pdf: unreadable: recipe "document" failed in step "read": the PDF file is damaged beyond repair`,
+		"hotel.pdf: Hotel at the Sound, 34 words", "taxi.pdf: Harbour Taxi, 29 words", "photo.jpg: 200 x 267", "crossings.csv: left",
+	}
+	if !slices.Equal(list, want) {
+		t.Errorf("letters\n%q, want\n%q", list, want)
+	}
+}
+
+func marshal(t *testing.T, v any) []byte {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}

@@ -44,14 +44,12 @@ func (in *includer) link(root *unit) []fault.Diagnostic {
 	if !l.cyclic {
 		l.checkDepth(root)
 	}
-	if in.opt.Recipes != nil {
-		for ref, u := range l.refs {
-			root.p.Registered = append(root.p.Registered, plan.Registered{Ref: ref, Name: u.r.Name, Version: u.r.Version, Plan: u.p})
-		}
-		slices.SortFunc(root.p.Registered, func(a, b plan.Registered) int {
-			return cmp.Or(strings.Compare(a.Ref.Name, b.Ref.Name), strings.Compare(a.Ref.Version, b.Ref.Version))
-		})
+	for ref, u := range l.refs { // without Options.Recipes only the text itself
+		root.p.Registered = append(root.p.Registered, plan.Registered{Ref: ref, Name: u.r.Name, Version: u.r.Version, Plan: u.p})
 	}
+	slices.SortFunc(root.p.Registered, func(a, b plan.Registered) int {
+		return cmp.Or(strings.Compare(a.Ref.Name, b.Ref.Name), strings.Compare(a.Ref.Version, b.Ref.Version))
+	})
 	return l.diags
 }
 
