@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io/fs"
 	"os"
@@ -172,7 +173,11 @@ func (ap *applier) parse() error {
 	names := map[string]*applyFile{}
 	for _, f := range ap.files {
 		if isLens(f.File, f.text) {
-			f.parseLens()
+			if f.parseLens(); f.lens != nil {
+				if err := ap.admit(f, registry.FoundLens, false); err != nil {
+					return err
+				}
+			}
 			continue
 		}
 		r, src, diags := dialect.Parse(f.File, f.text, form.Options{MaxBytes: int(ap.limit)})
@@ -182,7 +187,7 @@ func (ap *applier) parse() error {
 			continue
 		}
 		f.Name, f.Version, f.uses = r.Name, r.Version, lensesOf(r)
-		if err := ap.checkVersionLocked(f.Name, cmp.Or(f.Version, "0.0.0"), f.text); err != nil {
+		if err := ap.admit(f, registry.FoundRecipe, r.Status == registry.StatusDraft); err != nil {
 			return err
 		}
 		id := f.Name + "@" + f.Version
@@ -196,6 +201,20 @@ func (ap *applier) parse() error {
 		return err
 	}
 	return nil
+}
+
+// admit refuses a text that the lock of the project has otherwise.
+func (ap *applier) admit(f *applyFile, kind string, draft bool) error {
+	text := registry.Found{Kind: kind, Name: f.Name, Version: f.Version, Text: sha256.Sum256(f.text)}
+	if kind == registry.FoundRecipe {
+		text.Version = cmp.Or(f.Version, "0.0.0")
+	}
+	err := ap.checkTextLocked(text, draft)
+	if fault.CodeOf(err) == fault.Conflict {
+		f.Outcome, f.err, f.Message = applyRefused, err, fault.Message(err)
+		return nil
+	}
+	return err
 }
 
 // check has all texts checked where they are to be registered, and finds out what would come

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/sources"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -64,11 +65,11 @@ func (r *recipesServed) shown() string {
 
 // admit refuses texts that the lock of the project knows otherwise. What is written while `roux dev`
 // runs is not locked yet.
-func (r *recipesServed) admit(a *app) func(name, version string, text []byte) error {
+func (r *recipesServed) admit(a *app) func(text registry.Found, draft bool) error {
 	if r.name == "" {
 		return nil
 	}
-	return a.checkVersionLocked
+	return a.checkTextLocked
 }
 
 // openRecipes fetches the recipes to register, before anything is opened.

@@ -5,11 +5,11 @@
 package cli
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/egress"
@@ -172,15 +172,18 @@ func (a *app) checkLocked(files *registry.Files) error {
 
 // lockedReference is what a lock file has of a reference.
 func lockedReference(found registry.Found) sources.LockedReference {
-	return sources.LockedReference{Kind: found.Kind, Ref: found.Ref, Version: found.Version, SHA256: hex.EncodeToString(found.Text[:])}
+	r := sources.LockedReference{Kind: found.Kind, Ref: found.Ref, Version: found.Version, SHA256: hex.EncodeToString(found.Text[:]), Files: hex.EncodeToString(found.Files)}
+	if name, _, _ := strings.Cut(found.Ref, "@"); name != found.Name {
+		r.Name = found.Name
+	}
+	return r
 }
 
-// checkVersionLocked compares the text of a version that is to be registered with the lock.
-func (a *app) checkVersionLocked(name, version string, text []byte) error {
+// checkTextLocked compares a text that is to be registered with the lock of the project.
+func (a *app) checkTextLocked(text registry.Found, draft bool) error {
 	l, err := a.locked()
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256(text)
-	return l.CheckVersion(sources.Recipe, name, version, hex.EncodeToString(sum[:]))
+	return l.CheckText(lockedReference(text), draft)
 }

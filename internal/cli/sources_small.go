@@ -29,7 +29,7 @@ func (a *app) tidy() {}
 
 func (a *app) checkLocked(*registry.Files) error { return nil }
 
-func (a *app) checkVersionLocked(string, string, []byte) error { return nil }
+func (a *app) checkTextLocked(registry.Found, bool) error { return nil }
 
 func (a *app) lockCommands() []*cobra.Command { return nil }
 

@@ -47,26 +47,8 @@ type Files struct {
 	err        error
 
 	lenses *lensFiles // nil = none was looked up yet
-	found  []Found
+	finds
 }
-
-// What a Found is.
-const (
-	FoundRecipe = "recipe"
-	FoundLens   = "lens"
-)
-
-// A Found is what a reference of a recipe stood for.
-type Found struct {
-	Kind    string // recipe or lens
-	Ref     string // as the step names it
-	Version string
-	Text    [sha256.Size]byte // hash of its text
-}
-
-// Found returns what was found by a name, each reference once. Recipes in files that steps
-// name by a path are no references.
-func (f *Files) Found() []Found { return f.found }
 
 // Config is what Files is made of.
 type Config struct {
@@ -114,6 +96,15 @@ func IsTest(file string) bool {
 
 // File implements [compile.Recipes].
 func (f *Files) File(from, name string) (*compile.Text, error) {
+	text, err := f.named(from, name)
+	if err == nil {
+		f.include(from, name, text)
+	}
+	return text, err
+}
+
+// named returns the recipe at a path that another one names.
+func (f *Files) named(from, name string) (*compile.Text, error) {
 	at, ok := f.given[from]
 	if !ok {
 		at = place{filepath.Dir(f.cfg.Recipe), filepath.Base(f.cfg.Recipe)}
@@ -228,8 +219,9 @@ func (f *Files) Find(name, version string) (*compile.Text, error) {
 	case len(fitting) > 1 && catalogue.CompareVersions(fitting[0].version, fitting[1].version) == 0:
 		return nil, fault.New(fault.Conflict, "two files are the recipe %q of version %s: %s and %s", name, fitting[0].version, fitting[0].file(), fitting[1].file())
 	}
-	f.note(FoundRecipe, name, version, fitting[0].version, sha256.Sum256(fitting[0].text))
-	return f.give(fitting[0].place, fitting[0].text), nil
+	text := f.give(fitting[0].place, fitting[0].text)
+	f.note(Found{FoundRecipe, join(name, version), fitting[0].name, fitting[0].version, sha256.Sum256(text.Data), nil}, text.File)
+	return text, nil
 }
 
 // switchedOff refuses to look for a registered recipe (X236).

@@ -5,6 +5,7 @@ package registry
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -28,6 +29,8 @@ const (
 	folderBy = "roux dev"
 	// folderNote is why it has deprecated one.
 	folderNote = "its file has been changed or removed"
+	// retryAfter is when what has failed, and may have passed, is tried again.
+	retryAfter = 3 * time.Second
 )
 
 // What has come of a file of a Folder.
@@ -66,6 +69,9 @@ type Folder struct {
 	watch watch
 	files map[string]*folderFile // those that are recipes, by name
 	texts []*lensText            // of lenses, that are to be put
+	due   map[string]bool        // recipes whose versions without a file are to be deprecated
+	again bool                   // what was refused is to be looked at
+	tried time.Time              // when files were registered last
 }
 
 // FolderConfig is what a Folder is made of. Ignore, By, Shown and Admit are optional.
@@ -78,8 +84,8 @@ type FolderConfig struct {
 	Now       func() time.Time
 	By        string // marks the versions that the Folder registers
 	Shown     string // the directory in messages; "" = Dir
-	// Admit refuses a text that is not to be registered as that version of a recipe.
-	Admit func(name, version string, text []byte) error
+	// Admit refuses a recipe or a lens that is not to be registered.
+	Admit func(text Found, draft bool) error
 }
 
 // A folderFile is a recipe in a file.
@@ -102,32 +108,24 @@ type folderFile struct {
 // NewFolder returns a Folder. It reads nothing yet.
 func NewFolder(cfg FolderConfig) *Folder {
 	cfg.By, cfg.Shown = cmp.Or(cfg.By, folderBy), cmp.Or(cfg.Shown, cfg.Dir)
-	return &Folder{cfg: cfg, files: map[string]*folderFile{}}
+	return &Folder{cfg: cfg, files: map[string]*folderFile{}, due: map[string]bool{}}
 }
 
-// Look registers what has changed since the last look, and returns what came of it. The
-// error says that the directory cannot be read, or that ctx has ended.
+// Again makes the next look try everything again, also what Admit has refused.
+func (f *Folder) Again() { f.again = true }
+
+// Move makes dir the directory that is looked at. Files of one name are the same file.
+func (f *Folder) Move(dir string) { f.cfg.Dir = dir }
+
+// Look registers what has changed since the last look, and returns what came of it. What has
+// failed for a reason that is not in its text is tried again. The error says that the directory
+// cannot be read, that versions could not be deprecated, or that ctx has ended.
 func (f *Folder) Look(ctx context.Context) ([]FolderChange, error) {
-	stamps, err := userfile.StampsWithin(f.cfg.Dir, maxFiles, ".yaml", ".yml", ".json")
+	stamps, err := f.stamps()
 	if err != nil {
-		return nil, fault.Wrap(fault.RecipeNotFound, err, "the recipes in %s cannot be read: %v", f.cfg.Dir, err)
-	}
-	if err := f.addLenses(stamps); err != nil {
 		return nil, err
 	}
-	size := int64(0)
-	for name, s := range stamps {
-		if slices.Contains(f.cfg.Ignore, name) || IsTest(name) || s.Size > f.cfg.MaxSource && f.files[name] == nil {
-			delete(stamps, name)
-			continue
-		}
-		size += s.Size
-	}
-	if size > maxBytes {
-		return nil, fault.New(fault.RecipeInvalid, "the files in %s have more than %d bytes together", f.cfg.Dir, maxBytes)
-	}
 	read, gone := f.watch.look(stamps, f.cfg.Now())
-	touched := map[string]bool{} // names of recipes
 	changed, left := f.read(read)
 	for _, name := range gone {
 		f.forget(name)
@@ -148,30 +146,76 @@ func (f *Folder) Look(ctx context.Context) ([]FolderChange, error) {
 	}
 	for _, file := range left {
 		delete(f.files, file.at)
-		touched[file.name], changed = true, true
-		if file.version != nil {
-			touched[file.version.Name] = true
-		}
+		f.touch(file)
+		changed = true
 	}
-	if !changed {
+	now := f.cfg.Now()
+	if !changed && !f.again && (now.Sub(f.tried) < retryAfter || len(f.due) == 0 && !f.passing()) {
 		return nil, nil
 	}
+	f.tried = now
 	for _, file := range f.files {
-		touched[file.name] = true
-		if file.version != nil {
-			touched[file.version.Name] = true
-		}
+		f.touch(file)
 	}
 	if err := f.placeAll(ctx); err != nil {
 		return out, err
 	}
+	f.again = false
 	for _, file := range f.files {
-		touched[file.name] = true
+		f.touch(file)
 	}
-	if err := f.deprecate(ctx, touched); err != nil {
-		return out, err
+	err = f.deprecate(ctx)
+	return append(out, f.outcomes(ctx)...), cmp.Or(err, ctx.Err())
+}
+
+// stamps returns those of the files that may be recipes or lenses.
+func (f *Folder) stamps() (map[string]userfile.Stamp, error) {
+	stamps, err := userfile.StampsWithin(f.cfg.Dir, maxFiles, ".yaml", ".yml", ".json")
+	if err != nil {
+		return nil, fault.Wrap(fault.RecipeNotFound, err, "the recipes in %s cannot be read: %v", f.cfg.Dir, err)
 	}
-	return append(out, f.outcomes(ctx)...), ctx.Err()
+	if err := f.addLenses(stamps); err != nil {
+		return nil, err
+	}
+	size := int64(0)
+	for name, s := range stamps {
+		if slices.Contains(f.cfg.Ignore, name) || IsTest(name) || s.Size > f.cfg.MaxSource && f.files[name] == nil {
+			delete(stamps, name)
+			continue
+		}
+		size += s.Size
+	}
+	if size > maxBytes {
+		return nil, fault.New(fault.RecipeInvalid, "the files in %s have more than %d bytes together", f.cfg.Dir, maxBytes)
+	}
+	return stamps, nil
+}
+
+// touch notes the recipes that a file is and was: some of their versions may have no file now.
+func (f *Folder) touch(file *folderFile) {
+	f.due[file.name] = true
+	if file.version != nil {
+		f.due[file.version.Name] = true
+	}
+}
+
+// passing reports whether a file could not be registered for a reason that may pass.
+func (f *Folder) passing() bool {
+	for _, file := range f.files {
+		if file.unread == nil && passes(file.err) {
+			return true
+		}
+	}
+	return false
+}
+
+// passes reports whether an error is not of the text, so that a later try may succeed.
+func passes(err error) bool {
+	switch fault.CauseOf(fault.CodeOf(err)) {
+	case fault.CauseDefinition, fault.CauseRequest, fault.CauseLimit, fault.CauseRateLimit: // that of a quota
+		return false
+	}
+	return err != nil
 }
 
 func (f *Folder) sorted() (list []*folderFile) {
@@ -239,8 +283,8 @@ func RecipeIn(file string, text []byte, limit int64) (name string, is bool) {
 	return r.Name, r.Name != "" || len(r.Steps) > 0
 }
 
-// placeAll registers the texts of all files. It begins again as long as something was
-// registered, because recipes may name others.
+// placeAll registers the texts of all files. As long as something is registered, those that name
+// what is not known are tried again, and then all: recipes may name others.
 func (f *Folder) placeAll(ctx context.Context) error {
 	list := f.sorted()
 	for _, file := range list {
@@ -248,20 +292,39 @@ func (f *Folder) placeAll(ctx context.Context) error {
 	}
 	for range len(list) + 1 {
 		progress := false
-		for _, file := range list {
-			change, err := f.place(ctx, file)
-			if ctx.Err() != nil {
-				return ctx.Err()
+		for open := list; len(open) > 0; {
+			moved, left, err := f.placeOpen(ctx, open)
+			if err != nil {
+				return err
 			}
-			if file.err = err; err == nil && change != FolderFound {
-				file.change, progress = change, true
+			if !moved {
+				break
 			}
+			open, progress = left, true
 		}
 		if !progress {
 			break
 		}
 	}
 	return nil
+}
+
+// placeOpen registers the texts of files. It reports whether any was registered, and returns
+// those that name what is not known.
+func (f *Folder) placeOpen(ctx context.Context, open []*folderFile) (moved bool, left []*folderFile, err error) {
+	for _, file := range open {
+		change, err := f.place(ctx, file)
+		if ctx.Err() != nil {
+			return moved, nil, ctx.Err()
+		}
+		if file.err = err; err == nil && change != FolderFound {
+			file.change, moved = change, true
+		}
+		if err != nil && slices.ContainsFunc(file.diags, func(d fault.Diagnostic) bool { return d.Code == fault.RecipeNotFound || d.Code == fault.LensNotFound }) {
+			left = append(left, file)
+		}
+	}
+	return moved, left, nil
 }
 
 // place registers the text of a file, if it is not yet.
@@ -272,8 +335,8 @@ func (f *Folder) place(ctx context.Context, file *folderFile) (change string, er
 	}
 	c, diags, err := f.cfg.Recipes.Check(ctx, f.cfg.Account, Draft{Text: file.text, File: file.shown, By: f.cfg.By})
 	file.diags = diags
-	if err == nil && f.cfg.Admit != nil {
-		err = f.cfg.Admit(c.Version.Name, c.Version.Version, file.text)
+	if err == nil {
+		err = f.admit(Found{Kind: FoundRecipe, Name: c.Version.Name, Version: c.Version.Version, Text: sha256.Sum256(file.text)}, c.Version.Status == StatusDraft)
 	}
 	if err != nil {
 		return "", err
@@ -290,6 +353,13 @@ func (f *Folder) place(ctx context.Context, file *folderFile) (change string, er
 		return change, err
 	}
 	return "", err
+}
+
+func (f *Folder) admit(text Found, draft bool) error {
+	if f.cfg.Admit == nil {
+		return nil
+	}
+	return f.cfg.Admit(text, draft)
 }
 
 // choose registers a text as the first version, from the one that it states on, that has the
@@ -358,18 +428,19 @@ func (f *Folder) holder(file *folderFile, name, version string) *folderFile {
 	return nil
 }
 
-// deprecate deprecates the versions of recipes that no file has any more.
-func (f *Folder) deprecate(ctx context.Context, names map[string]bool) error {
+// deprecate deprecates the versions of recipes that no file has any more. What cannot be is due
+// at the next look.
+func (f *Folder) deprecate(ctx context.Context) error {
 	held := map[string]bool{}
 	for _, file := range f.files {
 		switch {
 		case file.version != nil:
 			held[file.version.ID()] = true
 		default:
-			delete(names, file.name) // one of the versions may be of this file, which is broken
+			delete(f.due, file.name) // one of the versions may be of this file, which is broken
 		}
 	}
-	for name := range names {
+	for name := range f.due {
 		list, err := f.cfg.Recipes.Versions(ctx, f.cfg.Account, name)
 		if err != nil && fault.CodeOf(err) != fault.RecipeNotFound {
 			return err
@@ -382,6 +453,7 @@ func (f *Folder) deprecate(ctx context.Context, names map[string]bool) error {
 				return err
 			}
 		}
+		delete(f.due, name)
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func (f *Files) Lens(id, version string) (*catalogue.Lens, error) {
 			return nil, fault.New(fault.Conflict, "two files are the lens %q of version %s: %s and %s", id, found.doc.Version, found.file, other.file)
 		}
 	}
-	f.note(FoundLens, id, version, found.doc.Version, found.text)
+	f.note(Found{FoundLens, join(id, version), id, found.doc.Version, found.text, nil}, "")
 	return found.doc.Compiled(), nil
 }
 
@@ -178,6 +178,7 @@ type lensText struct {
 	text        []byte
 	unread      error  // why there is no text
 	problem     string // why it could not be put at an earlier look
+	refused     bool   // by Admit
 }
 
 // inLenses reports whether a file of a Folder is in the directory of the lenses.
@@ -212,11 +213,16 @@ func (f *Folder) forget(name string) {
 
 // putLenses puts the lenses that are new, of each the highest version last, so that it is the current
 // one. Those that could not be put for another reason than what they are stay for the next look, and are
-// in out again only when the reason is another one.
+// in out again only when the reason is another one. Those that were refused wait for Again.
 func (f *Folder) putLenses(ctx context.Context) (out []FolderChange) {
 	var files []lensFile
 	texts := map[string]*lensText{}
+	var stay []*lensText
 	for _, t := range f.texts {
+		if t.refused && !f.again {
+			stay = append(stay, t)
+			continue
+		}
 		texts[t.shown] = t
 		if t.unread != nil {
 			out = append(out, FolderChange{File: t.shown, Change: FolderBroken, Problems: problemOf(t.shown, t.unread)})
@@ -224,7 +230,7 @@ func (f *Folder) putLenses(ctx context.Context) (out []FolderChange) {
 		}
 		doc, src, diags := lens.Parse(t.shown, t.text)
 		if doc != nil {
-			files = append(files, lensFile{file: t.shown, doc: doc})
+			files = append(files, lensFile{t.shown, doc, sha256.Sum256(t.text)})
 			continue
 		}
 		c := FolderChange{File: t.shown, Change: FolderBroken}
@@ -233,28 +239,39 @@ func (f *Folder) putLenses(ctx context.Context) (out []FolderChange) {
 		}
 		out = append(out, c)
 	}
-	f.texts = nil
+	f.texts = stay
 	slices.SortStableFunc(files, func(a, b lensFile) int { return lens.Order(a.doc, b.doc) })
 	for _, file := range files {
-		c := FolderChange{File: file.file, Change: FolderRegistered}
-		v, created, err := f.cfg.Recipes.lenses.Put(ctx, f.cfg.Account, file.doc, store.AnyRevision, f.cfg.By)
-		if err != nil {
-			c.Change, c.Problems = FolderBroken, problemOf(file.file, err)
-			t := texts[file.file]
-			had := t.problem
-			if code := fault.CodeOf(err); code != fault.RecipeInvalid && code != fault.Conflict {
-				t.problem = c.Problems
-				f.texts = append(f.texts, t)
-			}
-			if c.Problems != had {
-				out = append(out, c)
-			}
-			continue
+		if c := f.putLens(ctx, file, texts[file.file]); c != nil {
+			out = append(out, *c)
 		}
-		if c.Lens = v; !created {
-			c.Change = FolderFound
-		}
-		out = append(out, c)
 	}
 	return out
+}
+
+// putLens puts one lens; nil = why it could not be put was said.
+func (f *Folder) putLens(ctx context.Context, file lensFile, t *lensText) *FolderChange {
+	c := &FolderChange{File: file.file, Change: FolderRegistered}
+	err := f.admit(Found{Kind: FoundLens, Name: file.doc.Lens, Version: file.doc.Version, Text: file.text}, false)
+	t.refused = err != nil
+	created := false
+	if err == nil {
+		c.Lens, created, err = f.cfg.Recipes.lenses.Put(ctx, f.cfg.Account, file.doc, store.AnyRevision, f.cfg.By)
+	}
+	if err == nil {
+		if !created {
+			c.Change = FolderFound
+		}
+		return c
+	}
+	had := t.problem
+	c.Change, c.Lens, c.Problems = FolderBroken, nil, problemOf(file.file, err)
+	if code := fault.CodeOf(err); t.refused || code != fault.RecipeInvalid && code != fault.Conflict {
+		t.problem, t.refused = c.Problems, t.refused && !passes(err)
+		f.texts = append(f.texts, t)
+	}
+	if c.Problems == had {
+		return nil
+	}
+	return c
 }

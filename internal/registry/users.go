@@ -6,7 +6,6 @@ package registry
 
 import (
 	"context"
-	"crypto/sha256"
 	"slices"
 	"strings"
 
@@ -147,15 +146,4 @@ func sortUsers(users []User) []User {
 		return catalogue.CompareVersions(b.Version.Version, a.Version.Version)
 	})
 	return users
-}
-
-// note keeps what a reference stood for.
-func (f *Files) note(kind, name, wanted, version string, text [sha256.Size]byte) {
-	ref := name
-	if wanted != "" {
-		ref += "@" + wanted
-	}
-	if !slices.ContainsFunc(f.found, func(had Found) bool { return had.Kind == kind && had.Ref == ref }) {
-		f.found = append(f.found, Found{kind, ref, version, text})
-	}
 }

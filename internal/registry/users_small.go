@@ -4,15 +4,8 @@
 
 package registry
 
-import (
-	"crypto/sha256"
-
-	"github.com/roux-engine/roux/internal/plan"
-)
+import "github.com/roux-engine/roux/internal/plan"
 
 // usesOf returns nil: a small binary does not note what versions use. Others find it when
 // they are asked.
 func usesOf(*plan.Plan) []Use { return nil }
-
-// note keeps nothing: a small binary reads no lock file.
-func (f *Files) note(_, _, _, _ string, _ [sha256.Size]byte) {}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile/form"
 )
 
@@ -42,10 +43,18 @@ type LockedSource struct {
 
 // A LockedReference is what a reference of a recipe stands for.
 type LockedReference struct {
-	Kind    string `json:"kind"` // recipe or lens
-	Ref     string `json:"ref"`  // as a step names it, such as digest@1
+	Kind    string `json:"kind"`           // recipe or lens
+	Ref     string `json:"ref"`            // as a step names it, such as digest@1
+	Name    string `json:"name,omitempty"` // of what Ref names by its id; "" = Ref has the name
 	Version string `json:"version"`
-	SHA256  string `json:"sha256"` // of its text
+	SHA256  string `json:"sha256"`          // of its text
+	Files   string `json:"files,omitempty"` // hash of the files that the text includes; "" = none
+}
+
+// named returns the name of what is referred to, and the version or range that the step wants.
+func (r *LockedReference) named() (name, wanted string) {
+	name, wanted, _ = strings.Cut(r.Ref, "@")
+	return cmp.Or(r.Name, name), wanted
 }
 
 const wantHash = "64 digits of hexadecimal, in lower case"
@@ -60,8 +69,10 @@ var lockForm = form.New[Lock](&form.Table{
 		"LockedSource.sha256":     {Doc: "The hash of its content.", Required: true, Pattern: form.Match(hash.String(), wantHash)},
 		"LockedReference.kind":    {Doc: "Whether it is a recipe or a lens.", Required: true, Pattern: form.Match(`^(recipe|lens)$`, "recipe or lens")},
 		"LockedReference.ref":     {Doc: "As a step names it.", Required: true, Pattern: form.Text},
+		"LockedReference.name":    {Null: true, Doc: "The name of what ref names by its id.", Pattern: form.Text},
 		"LockedReference.version": {Doc: "The version that it stands for.", Required: true, Pattern: form.Text},
 		"LockedReference.sha256":  {Doc: "The hash of its text.", Required: true, Pattern: form.Match(hash.String(), wantHash)},
+		"LockedReference.files":   {Null: true, Doc: "The hash of the files that the text includes.", Pattern: form.Match(hash.String(), wantHash)},
 	},
 	Nouns: map[string]string{"Lock": "a lock file", "LockedSource": "a source", "LockedReference": "a reference"},
 })
@@ -111,7 +122,7 @@ func (l *Lock) Text() []byte {
 		b.WriteString("references:\n")
 	}
 	for _, r := range refs {
-		writeEntry(&b, "kind", r.Kind, "ref", r.Ref, "version", r.Version, "sha256", r.SHA256)
+		writeEntry(&b, "kind", r.Kind, "ref", r.Ref, "name", r.Name, "version", r.Version, "sha256", r.SHA256, "files", r.Files)
 	}
 	return b.Bytes()
 }
@@ -173,6 +184,10 @@ func (l *Lock) Check(found LockedReference) error {
 		}
 		e := fault.New(fault.Conflict, "the %s %q has changed: %s expects version %s with sha256=%s, found version %s with sha256=%s",
 			found.Kind, found.Ref, LockFile, known.Version, known.SHA256, found.Version, found.SHA256)
+		if known.Version == found.Version && known.SHA256 == found.SHA256 {
+			e.Msg = fmt.Sprintf("a file that the %s %q includes has changed: %s expects files=%s, found files=%s",
+				found.Kind, found.Ref, LockFile, cmp.Or(known.Files, "none"), cmp.Or(found.Files, "none"))
+		}
 		e.Remedy = "Read what it is now, then run `roux lock --update`."
 		return e
 	}
@@ -181,19 +196,44 @@ func (l *Lock) Check(found LockedReference) error {
 	return e
 }
 
-// CheckVersion refuses a text of a version that the lock knows with another text. A version
-// that it does not know passes.
-func (l *Lock) CheckVersion(kind, name, version, sum string) error {
+// CheckText refuses a text that is to be registered, if a reference stands for its version with
+// another text, or would stand for its version from then on. A draft takes no other version's
+// place. text has the name and no Ref; its version is "" for a lens that states none.
+func (l *Lock) CheckText(text LockedReference, draft bool) error {
 	if l == nil {
 		return nil
 	}
-	for _, known := range l.References {
-		at, _, _ := strings.Cut(known.Ref, "@")
-		if known.Kind == kind && at == name && known.Version == version && known.SHA256 != sum {
-			e := fault.New(fault.Conflict, "version %s of the %s %q has changed: %s expects sha256=%s, found sha256=%s", version, kind, name, LockFile, known.SHA256, sum)
+	for i := range l.References {
+		known := &l.References[i]
+		name, wanted := known.named()
+		if known.Kind != text.Kind || name != text.Name || known.SHA256 == text.SHA256 {
+			continue
+		}
+		if known.Version == text.Version {
+			e := fault.New(fault.Conflict, "version %s of the %s %q has changed: %s expects sha256=%s, found sha256=%s", text.Version, text.Kind, name, LockFile, known.SHA256, text.SHA256)
 			e.Remedy = "Give the text another version, or run `roux lock --update`."
+			return e
+		}
+		if !draft && text.follows(known.Version, wanted) {
+			e := fault.New(fault.Conflict, "version %s of the %s %q is not in %s: %q stands for version %s there, and would stand for this one with sha256=%s",
+				cmp.Or(text.Version, "(none)"), text.Kind, name, LockFile, known.Ref, known.Version, text.SHA256)
+			e.Remedy = "Read the text, then run `roux lock --update`."
 			return e
 		}
 	}
 	return nil
+}
+
+// follows reports whether a reference that wants a version or range, and stands for the version
+// pinned, stands for r when that is registered.
+func (r *LockedReference) follows(pinned, wanted string) bool {
+	switch {
+	case r.Kind == Lens && wanted != "": // of a lens an exact version
+		return false
+	case r.Kind == Lens && r.Version == "": // it gets the next number
+		return true
+	case r.Kind == Recipe && !catalogue.Admits(wanted, r.Version):
+		return false
+	}
+	return cmp.Or(catalogue.CompareVersions(r.Version, pinned), strings.Compare(r.Version, pinned)) > 0
 }

@@ -442,8 +442,11 @@ func TestHostileGitServers(t *testing.T) {
 func TestLock(t *testing.T) {
 	h := func(c string) string { return strings.Repeat(c, 64) }
 	l := &Lock{
-		Sources:    []LockedSource{{Source: "https://h/b.yaml", SHA256: h("b")}, {Source: "git+https://h/r@v1#x", Commit: h("c")[:40], SHA256: h("a")}},
-		References: []LockedReference{{Recipe, "b@1", "1.0.0", h("1")}, {Lens, "l", "2", h("2")}, {Recipe, "a", "0.0.0", h("3")}},
+		Sources: []LockedSource{{Source: "https://h/b.yaml", SHA256: h("b")}, {Source: "git+https://h/r@v1#x", Commit: h("c")[:40], SHA256: h("a")}},
+		References: []LockedReference{
+			{Kind: Recipe, Ref: "b@1", Version: "1.0.0", SHA256: h("1")}, {Kind: Lens, Ref: "l", Version: "2", SHA256: h("2")},
+			{Kind: Recipe, Ref: "recipe_a", Name: "a", Version: "0.0.0", SHA256: h("3"), Files: h("4")},
+		},
 	}
 	text := string(l.Text())
 	again, _, diags := ParseLock("roux.lock", l.Text())
@@ -454,20 +457,44 @@ func TestLock(t *testing.T) {
 		found LockedReference
 		want  string
 	}{
-		{LockedReference{Recipe, "b@1", "1.0.0", h("1")}, ""},
-		{LockedReference{Recipe, "b@1", "1.0.1", h("4")}, "expects version 1.0.0 with sha256=" + h("1") + ", found version 1.0.1 with sha256=" + h("4")},
-		{LockedReference{Recipe, "l", "2", h("2")}, "is not in roux.lock"},
+		{LockedReference{Kind: Recipe, Ref: "b@1", Version: "1.0.0", SHA256: h("1")}, ""},
+		{LockedReference{Kind: Recipe, Ref: "b@1", Version: "1.0.1", SHA256: h("4")}, "expects version 1.0.0 with sha256=" + h("1") + ", found version 1.0.1 with sha256=" + h("4")},
+		{LockedReference{Kind: Recipe, Ref: "l", Version: "2", SHA256: h("2")}, "is not in roux.lock"},
 	} {
 		err := again.Check(tt.found)
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(fault.Message(err), tt.want) {
 			t.Errorf("%v: %v", tt.found, err)
 		}
 	}
-	if err := again.CheckVersion(Recipe, "b", "1.0.0", h("9")); fault.CodeOf(err) != fault.Conflict {
-		t.Errorf("another text of a version: %v", err)
+	for _, tt := range []struct {
+		kind, name, version, sum string
+		draft                    bool
+		want                     string // of the refusal
+	}{
+		{Recipe, "b", "1.0.0", h("1"), false, ""},
+		{Recipe, "b", "1.0.0", h("9"), false, "version 1.0.0 of the recipe \"b\" has changed"}, // another text of a version
+		{Recipe, "b", "1.0.0", h("9"), true, "has changed"},
+		{Recipe, "b", "1.0.1", h("9"), false, "\"b@1\" stands for version 1.0.0 there"},
+		{Recipe, "b", "1.0.1", h("9"), true, ""},
+		{Recipe, "b", "1.1.0-rc.1", h("9"), false, ""}, // a range has no pre-releases
+		{Recipe, "b", "0.9.0", h("9"), false, ""},
+		{Recipe, "b", "2.0.0", h("9"), false, ""},
+		{Recipe, "c", "1.0.0", h("9"), false, ""},
+		{Recipe, "a", "0.0.0", h("9"), false, "has changed"}, // which the step names by its id
+		{Lens, "l", "2", h("9"), false, "version 2 of the lens"},
+		{Lens, "l", "1", h("9"), false, ""},
+		{Lens, "l", "10", h("9"), false, "stands for version 2 there"},
+		{Lens, "l", "", h("9"), false, "stands for version 2 there"},
+		{Lens, "l", "", h("2"), false, ""},
+	} {
+		err := again.CheckText(LockedReference{Kind: tt.kind, Name: tt.name, Version: tt.version, SHA256: tt.sum}, tt.draft)
+		if (err == nil) != (tt.want == "") || err != nil && (fault.CodeOf(err) != fault.Conflict || !strings.Contains(fault.Message(err), tt.want)) {
+			t.Errorf("%s %s@%s, %v: %v, want %q", tt.kind, tt.name, tt.version, tt.draft, err, tt.want)
+		}
 	}
-	if err := again.CheckVersion(Recipe, "b", "1.0.1", h("9")); err != nil {
-		t.Errorf("another version: %v", err)
+	included := LockedReference{Kind: Recipe, Ref: "recipe_a", Name: "a", Version: "0.0.0", SHA256: h("3"), Files: h("5")}
+	if err := again.Check(included); !strings.Contains(fault.Message(err), "a file that the recipe \"recipe_a\" includes has changed: roux.lock expects files="+h("4")) {
+		t.Errorf("another file that a text includes: %v", err)
 	}
 	again.Set(&Fetched{Source: &Source{Kind: Text, Where: "https://h/b.yaml"}, Hash: h("f")})
 	changed, lines := strings.Split(string(again.Text()), "\n"), 0
