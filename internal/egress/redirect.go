@@ -49,7 +49,12 @@ func (c *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 //
 // The response's Request is the last one that was sent. Errors are those of
 // RoundTrip, and HTTP_STATUS for a redirect that cannot be followed.
-func (c *Client) Do(req *http.Request) (*http.Response, error) {
+func (c *Client) Do(req *http.Request) (*http.Response, error) { return c.do(req, false) }
+
+// DoTLS is Do for https only: a redirect to http is refused, also on the way to https.
+func (c *Client) DoTLS(req *http.Request) (*http.Response, error) { return c.do(req, true) }
+
+func (c *Client) do(req *http.Request, tls bool) (*http.Response, error) {
 	done := false // a request with an effect was answered by a redirect to what came of it
 	for hop := 0; ; hop++ {
 		resp, err := c.RoundTrip(req)
@@ -59,8 +64,10 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 		if err == nil {
 			_, _ = io.CopyN(io.Discard, resp.Body, 2<<10) // so that the connection can be used again
 			_ = resp.Body.Close()
-			was := req.Method
-			req, err = c.next(req, resp, hop)
+			was, from := req.Method, req.URL
+			if req, err = c.next(req, resp, hop); err == nil && tls && req.URL.Scheme != "https" {
+				err = refused("%s redirects to %s: it would leave the protection of TLS", Show(from), Show(req.URL))
+			}
 			done = done || err == nil && HasEffect(was) && !HasEffect(req.Method)
 		}
 		switch {

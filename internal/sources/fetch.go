@@ -8,8 +8,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/roux-engine/roux/fault"
@@ -23,6 +25,8 @@ const (
 	MaxBytes = 100 << 20
 	// maxText is how many bytes a recipe may have.
 	maxText = 16 << 20
+	// maxCache is how many bytes are kept of all sources.
+	maxCache = 10 * MaxBytes
 	// fetchTime is how long one source may take.
 	fetchTime = 2 * time.Minute
 )
@@ -86,7 +90,6 @@ func (f *Fetcher) Latest(ctx context.Context, s *Source) (*Fetched, error) {
 	}
 	sum := sha256.Sum256(out.content)
 	out.Hash = hex.EncodeToString(sum[:])
-	f.keep(out)
 	return out, nil
 }
 
@@ -105,7 +108,11 @@ func (f *Fetcher) Pinned(ctx context.Context, s *Source, pin string) (*Fetched, 
 	if err != nil {
 		return nil, err
 	}
-	return got, got.Check(pin)
+	if err := got.Check(pin); err != nil {
+		return nil, err
+	}
+	f.Keep(got)
+	return got, nil
 }
 
 // Check compares what was fetched with the hash that was pinned; "" = none was.
@@ -144,14 +151,11 @@ func (f *Fetcher) get(ctx context.Context, s *Source) ([]byte, error) {
 	// The bytes are hashed as they are kept, so no encoding is asked for.
 	req.Header.Set("Accept-Encoding", "identity")
 	req.Header.Set("User-Agent", "roux")
-	resp, err := f.cfg.HTTP.Do(req)
+	resp, err := f.cfg.HTTP.DoTLS(req)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if resp.Request.URL.Scheme != "https" {
-		return nil, fault.New(fault.EgressRefused, "%s redirects to a URL without TLS", s.Show())
-	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, fault.New(fault.HTTPStatus, "%s answered with %d", s.Show(), resp.StatusCode)
 	}
@@ -206,12 +210,18 @@ func (f *Fetcher) kept(pin string) []byte {
 	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != pin {
 		return nil
 	}
+	if root, err := os.OpenRoot(f.cfg.Cache); err == nil {
+		now := time.Now()
+		_ = root.Chtimes(pin, now, now) // it goes last
+		_ = root.Close()
+	}
 	return content
 }
 
-// keep keeps what was fetched from outside. It is only a saving, so an error has no effect.
-func (f *Fetcher) keep(g *Fetched) {
-	if f.cfg.Cache == "" || !g.Source.IsURL() {
+// Keep keeps what was fetched from outside and is pinned. It is only a saving, so an error has
+// no effect.
+func (f *Fetcher) Keep(g *Fetched) {
+	if f.cfg.Cache == "" || !g.Source.IsURL() || f.kept(g.Hash) != nil {
 		return
 	}
 	if err := os.MkdirAll(f.cfg.Cache, 0o700); err != nil {
@@ -222,7 +232,32 @@ func (f *Fetcher) keep(g *Fetched) {
 		return
 	}
 	defer func() { _ = root.Close() }()
-	if f.kept(g.Hash) == nil { // it is not there, or damaged
-		_ = userfile.Replace(root, g.Hash, g.Hash, g.content)
+	if userfile.Replace(root, g.Hash, g.Hash, g.content) == nil {
+		prune(root, g.Hash)
+	}
+}
+
+// prune removes what was not read for the longest time, until the rest has at most maxCache
+// bytes. What has just been kept stays, and so do files that nothing was kept under.
+func prune(root *os.Root, fresh string) {
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return
+	}
+	var list []fs.FileInfo
+	total := int64(0)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && hash.MatchString(e.Name()) {
+			list, total = append(list, info), total+info.Size()
+		}
+	}
+	slices.SortFunc(list, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	for _, info := range list {
+		if total <= maxCache {
+			return
+		}
+		if info.Name() != fresh && root.Remove(info.Name()) == nil {
+			total -= info.Size()
+		}
 	}
 }

@@ -169,10 +169,13 @@ func (s *Source) Name() string {
 		name += "@" + s.Ref
 	}
 	if s.Sub != "" {
-		name += "#" + s.Sub
+		name += "#" + escapeSub.Replace(s.Sub)
 	}
 	return name
 }
+
+// escapeSub escapes what has a meaning in a fragment, so that Parse reads the directory again.
+var escapeSub = strings.NewReplacer("%", "%25", "&", "%26", "=", "%3D")
 
 // Show is Name for messages: without the values of a query.
 func (s *Source) Show() string {
