@@ -131,7 +131,7 @@ func (ap *applier) collect(args []string) error {
 			}
 			seen[name] = true
 			if arg != given {
-				name = given + strings.TrimPrefix(filepath.ToSlash(name), filepath.ToSlash(arg))
+				name = ap.shownSource(given) + strings.TrimPrefix(filepath.ToSlash(name), filepath.ToSlash(arg))
 			}
 			ap.files = append(ap.files, &applyFile{applied: applied{File: name, DryRun: ap.dry}, text: text})
 		}

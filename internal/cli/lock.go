@@ -32,7 +32,7 @@ func (a *app) lockCommand() *cobra.Command {
 		Long: "Pin the recipes that a project fetches and names: write into roux.lock, beside the project's `roux.yaml` or in the working directory, the hash of each source from outside " +
 			"(that of --recipes, and each SOURCE) and the version and hash of each recipe and lens that the recipes of the project name with `ref` or `lens`. " +
 			"Where there is a roux.lock, `roux run`, `validate`, `apply` and `serve` refuse what differs from it. " +
-			"What is pinned already stays, and is an error if it differs now; with --update it is pinned anew.",
+			"What is pinned already stays, and is an error if it differs now; with --update it is pinned anew, and sources that are not named any more are removed.",
 		Example: `roux lock
 roux lock git+https://example.com/team/recipes@v1.2.0#recipes
 roux lock --update
@@ -70,7 +70,9 @@ type locker struct {
 	limit         int64
 	old, made     *sources.Lock
 	list          []lockEntry
-	wrong         []error // what differs from what is pinned
+	wrong         []error            // what differs from what is pinned
+	wrongRecipes  bool               // the source of --recipes is among that
+	pinned        []*sources.Fetched // what is kept once the file is written
 }
 
 func (l *locker) run(ctx context.Context, args []string) (err error) {
@@ -81,11 +83,13 @@ func (l *locker) run(ctx context.Context, args []string) (err error) {
 		l.old = new(sources.Lock)
 	}
 	l.made = new(sources.Lock)
-	if err := l.lockSources(ctx, args); err != nil {
+	if err := l.fetching(func(ctx context.Context) error { return l.lockSources(ctx, args) }); err != nil {
 		return err
 	}
-	if err := l.lockReferences(); err != nil {
-		return err
+	if !l.wrongRecipes { // else all that they name would be missing
+		if err := l.lockReferences(); err != nil {
+			return err
+		}
 	}
 	for _, err := range l.wrong[:max(len(l.wrong)-1, 0)] {
 		l.report(err)
@@ -96,12 +100,15 @@ func (l *locker) run(ctx context.Context, args []string) (err error) {
 	return l.write()
 }
 
-// lockSources pins the source of the recipes, those that are named, and those that are pinned.
+// lockSources pins the source of the recipes, those that are named, and those that are pinned. With
+// --update those that are pinned and not named leave the lock.
 func (l *locker) lockSources(ctx context.Context, args []string) error {
 	names := append([]string{l.recipes}, args...)
 	named := len(names)
-	for _, known := range l.old.Sources {
-		names = append(names, known.Source)
+	if !l.update {
+		for _, known := range l.old.Sources {
+			names = append(names, known.Source)
+		}
 	}
 	f, err := l.fetcher()
 	if err != nil {
@@ -128,6 +135,14 @@ func (l *locker) lockSources(ctx context.Context, args []string) error {
 			return err
 		}
 	}
+	if !l.update {
+		return nil
+	}
+	for _, known := range l.old.Sources {
+		if !slices.ContainsFunc(l.made.Sources, func(s sources.LockedSource) bool { return s.Source == known.Source }) {
+			l.list = append(l.list, lockEntry{"source", l.shownSource(known.Source), known.Commit, known.SHA256, lockRemoved})
+		}
+	}
 	return nil
 }
 
@@ -142,6 +157,7 @@ func (l *locker) lockSource(ctx context.Context, f *sources.Fetcher, s *sources.
 	}
 	if fault.CodeOf(err) == fault.Conflict {
 		l.wrong = append(l.wrong, err)
+		l.wrongRecipes = l.wrongRecipes || recipes
 		return nil
 	}
 	if err != nil {
@@ -166,6 +182,7 @@ func (l *locker) lockSource(ctx context.Context, f *sources.Fetcher, s *sources.
 		}
 	}
 	l.made.Set(got)
+	l.pinned = append(l.pinned, got)
 	l.list = append(l.list, entry)
 	return nil
 }
@@ -246,6 +263,18 @@ func (l *locker) lockReference(r sources.LockedReference) {
 	l.list = append(l.list, entry)
 }
 
+// keep keeps what was pinned, so that it need not be fetched again.
+func (l *locker) keep() error {
+	f, err := l.fetcher()
+	if err != nil {
+		return err
+	}
+	for _, got := range l.pinned {
+		f.Keep(got)
+	}
+	return nil
+}
+
 // write writes the lock file, unless it has that text.
 func (l *locker) write() error {
 	text := l.made.Text()
@@ -261,6 +290,11 @@ func (l *locker) write() error {
 		}
 		defer func() { _ = root.Close() }()
 		if err := userfile.Replace(root, base, l.lockPath(), text); err != nil {
+			return err
+		}
+	}
+	if !l.check {
+		if err := l.keep(); err != nil {
 			return err
 		}
 	}

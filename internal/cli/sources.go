@@ -5,11 +5,14 @@
 package cli
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/egress"
@@ -128,11 +131,14 @@ func (a *app) fetched(source string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	got, err := f.Pinned(a.commandContext(), s, pin)
-	if err != nil {
-		return "", err
-	}
-	dir, err := a.unpack(got)
+	dir := ""
+	err = a.fetching(func(ctx context.Context) error {
+		got, err := f.Pinned(ctx, s, pin)
+		if err == nil {
+			dir, err = a.unpack(got)
+		}
+		return err
+	})
 	if err != nil {
 		return "", err
 	}
@@ -141,6 +147,27 @@ func (a *app) fetched(source string) (string, error) {
 	}
 	a.origins.dirs[key] = dir
 	return dir, nil
+}
+
+// shownSource is how messages name a source that was fetched: without the values of a query,
+// which may be secrets.
+func (a *app) shownSource(text string) string {
+	if s, err := sources.Parse(text); err == nil {
+		return s.Show()
+	}
+	return text
+}
+
+// fetching calls fn with a context that Ctrl-C and SIGTERM end. So nothing of a fetch is left
+// behind: neither a directory, nor git, which Ctrl-C of a terminal does not reach.
+func (a *app) fetching(fn func(ctx context.Context) error) error {
+	ctx, stop := signal.NotifyContext(a.commandContext(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := fn(ctx)
+	if ctx.Err() != nil && !waited(ctx) {
+		return exit(fault.ExitInterrupted)
+	}
+	return err
 }
 
 // unpack writes what was fetched into a directory that is removed when the command ends.
