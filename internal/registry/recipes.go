@@ -108,6 +108,7 @@ type Recipes struct {
 	changes  map[string]uint64 // how often the recipes and lenses of an account have changed
 	resolved map[reference]*resolution
 	ids      map[reference]knownID // by name
+	old      oldUses
 }
 
 // A knownID is the id of a recipe, as long as the recipes of the account have not changed.

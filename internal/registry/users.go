@@ -54,17 +54,57 @@ func usesOf(p *plan.Plan) []Use {
 	return list
 }
 
+// maxOldUses bounds what is kept of the uses of versions that do not have them: how many
+// versions and uses.
+const maxOldUses = 100_000
+
+// oldUses is what versions use that were registered by a release that did not note it.
+type oldUses struct {
+	known map[reference]oldUse
+	size  int
+}
+
+// An oldUse is what a version with that plan uses, or why it cannot run, which counts until the
+// recipes of the account change.
+type oldUse struct {
+	plan    string
+	changes uint64
+	uses    []Use
+	err     error
+}
+
 // Uses returns what a version uses.
 func (r *Recipes) Uses(ctx context.Context, account string, v *Version) ([]Use, error) {
 	if v.Uses != nil {
 		return v.Uses, nil
 	}
-	// A release that did not note it has registered the version.
-	c, err := r.Resolve(ctx, account, v.ID())
+	key := reference{account, v.ID()}
+	r.mu.Lock()
+	changes, had := r.changes[account], r.old.known[key]
+	r.mu.Unlock()
+	if had.plan == v.Plan && (had.err == nil || had.changes == changes) {
+		return had.uses, had.err
+	}
+	// Its plan is not kept as Resolve does: those of recipes that run stay there.
+	text, err := r.Source(ctx, account, v)
 	if err != nil {
 		return nil, err
 	}
-	return usesOf(c.Plan), nil
+	now := oldUse{plan: v.Plan, changes: changes}
+	c, _, err := r.Check(ctx, account, Draft{Text: text, File: v.file(), Name: v.Name})
+	if now.err = err; err == nil {
+		now.uses = usesOf(c.Plan)
+	}
+	if ctx.Err() != nil {
+		return now.uses, now.err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.old.size >= maxOldUses || r.old.known == nil {
+		r.old = oldUses{known: map[reference]oldUse{}}
+	}
+	r.old.known[key], r.old.size = now, r.old.size+1+len(now.uses)
+	return now.uses, now.err
 }
 
 // A User is a version that runs a recipe, and how a step of it names that.

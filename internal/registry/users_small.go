@@ -9,3 +9,5 @@ import "github.com/roux-engine/roux/internal/plan"
 // usesOf returns nil: a small binary does not note what versions use. Others find it when
 // they are asked.
 func usesOf(*plan.Plan) []Use { return nil }
+
+type oldUses struct{}

@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
 )
 
 // X240: what a version uses is known from its registration, and which versions run a recipe.
@@ -63,7 +66,28 @@ func TestX240_Uses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if users, _, err := s.UsedBy(t.Context(), "acme", leaf, false); err != nil || len(users) != 2 {
-		t.Errorf("with a version of an earlier release: %v, %v", users, err)
+	compiled := 0
+	s.cfg.Actions = func(string) catalogue.Actions { compiled++; return catalogue.New() }
+	for range 3 {
+		if users, _, err := s.UsedBy(t.Context(), "acme", leaf, false); err != nil || len(users) != 2 || compiled != 1 {
+			t.Errorf("with a version of an earlier release: %v, %v, compiled %d times", users, err, compiled)
+		}
+	}
+	// One that cannot run is not compiled again until something changes.
+	if err := s.Delete(t.Context(), "acme", "leaf"); err != nil {
+		t.Fatal(err)
+	}
+	if v, err = s.Find(t.Context(), "acme", "two"); err != nil {
+		t.Fatal(err)
+	}
+	v.Uses, compiled = nil, 0
+	for range 2 {
+		if _, err := s.Uses(t.Context(), "acme", v); fault.CodeOf(err) != fault.RecipeNotFound || compiled != 1 {
+			t.Errorf("without a recipe that it runs: %v, compiled %d times", err, compiled)
+		}
+	}
+	s.register("acme", text("leaf", "1.0.0", 1))
+	if uses, err := s.Uses(t.Context(), "acme", v); err != nil || len(uses) != 2 {
+		t.Errorf("when it can run again: %v, %v", uses, err)
 	}
 }
