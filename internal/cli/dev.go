@@ -52,6 +52,7 @@ roux dev recipes --listen 127.0.0.1:0`,
 // A devFolder is the folder of a server, and what was said of it.
 type devFolder struct {
 	*app
+	serve  *serve
 	folder *registry.Folder
 	failed string // why it could not be read at the last look
 	tests  devTests
@@ -59,7 +60,7 @@ type devFolder struct {
 
 // openFolder registers the recipes of the folder for the first time, and puts them into out.
 func (s *serve) openFolder(ctx context.Context, srv *service.Service, out *served) (*devFolder, error) {
-	d := &devFolder{app: s.app, folder: registry.NewFolder(registry.FolderConfig{
+	d := &devFolder{app: s.app, serve: s, folder: registry.NewFolder(registry.FolderConfig{
 		Recipes: srv.Recipes(), Account: s.account, Dir: s.folder, Ignore: []string{config.ProjectFile}, MaxSource: s.limit, Now: s.now,
 		By: s.served.by(), Shown: s.served.shown(), Admit: s.served.admit(s.app),
 	})}
@@ -88,6 +89,22 @@ func (s *serve) openFolder(ctx context.Context, srv *service.Service, out *serve
 		s.say("there is no valid recipe in %s yet: one that is saved there is registered", view.OneLine(cmp.Or(s.served.shown(), s.folder)))
 	}
 	return d, nil
+}
+
+// follow looks at the folder until ctx ends.
+func (d *devFolder) follow(ctx context.Context) {
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			if d.serve.refresh(ctx, d.folder) {
+				d.look(ctx)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // look registers what was saved, and tells what came of it.

@@ -6,7 +6,6 @@ package cli
 
 import (
 	"context"
-	"time"
 
 	"github.com/roux-engine/roux/internal/service"
 )
@@ -14,10 +13,8 @@ import (
 // A small binary has no `roux dev`.
 type devFolder struct{}
 
-const lookEvery = time.Hour
-
 func (s *serve) openFolder(context.Context, *service.Service, *served) (*devFolder, error) {
 	return nil, nil
 }
 
-func (d *devFolder) look(context.Context) {}
+func (d *devFolder) follow(context.Context) {}

@@ -41,8 +41,14 @@ func command(t *testing.T, env []string, args ...string) *exec.Cmd {
 // start starts a command and reads its standard error line by line.
 func start(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
+	return startIn(t, t.TempDir(), env, args...)
+}
+
+// startIn is start in a directory.
+func startIn(t *testing.T, dir string, env []string, args ...string) *process {
+	t.Helper()
 	p := &process{t: t, cmd: command(t, env, args...), done: make(chan struct{}), news: make(chan struct{}, 1)}
-	p.cmd.Stdout = &p.stdout
+	p.cmd.Dir, p.cmd.Stdout = dir, &p.stdout
 	talk, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -106,6 +107,9 @@ func (s *serve) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.unpackRecipes(dir); err != nil {
+		return errors.Join(err, st.Close())
+	}
 	watched, err := a.telemetry(ctx, s.admin != "")
 	if err != nil {
 		return errors.Join(err, st.Close())
@@ -156,6 +160,8 @@ func (s *serve) openStore(ctx context.Context, dir string) (node.Store, error) {
 
 // serve listens until a signal, the end of ctx or a failure of the store.
 func (s *serve) serve(ctx context.Context, srv *service.Service, dir string, failed <-chan error) error {
+	sigs, stop := interrupts()
+	defer stop()
 	ln, err := s.bind("--listen", s.listen)
 	if err != nil {
 		return err
@@ -168,16 +174,23 @@ func (s *serve) serve(ctx context.Context, srv *service.Service, dir string, fai
 	if err := srv.Serve(ln); err != nil {
 		return err
 	}
-	var saves <-chan time.Time
 	var folder *devFolder
-	defer s.endRecipes()
+	var looks sync.WaitGroup
+	working, end := context.WithCancel(ctx)
+	defer func() {
+		end()
+		looks.Wait()
+	}()
 	if s.folder != "" {
-		if folder, err = s.openFolder(ctx, srv, &out); err != nil {
+		opened := make(chan error, 1)
+		looks.Go(func() {
+			var err error
+			folder, err = s.openFolder(working, srv, &out)
+			opened <- err
+		})
+		if ended, err := s.until(ctx, sigs, dir, failed, opened); ended {
 			return err
 		}
-		ticker := time.NewTicker(lookEvery)
-		defer ticker.Stop()
-		saves = ticker.C
 	}
 	if s.admin != "" {
 		admin, err := s.bind("--admin", s.admin)
@@ -192,23 +205,28 @@ func (s *serve) serve(ctx context.Context, srv *service.Service, dir string, fai
 		return datadir.Error(dir, err)
 	}
 	srv.ServeLocal(socket)
-	sigs, stop := interrupts()
-	defer stop()
 	s.announce(&out)
-	for {
-		select {
-		case <-saves:
-			s.refresh(ctx)
-			folder.look(ctx)
-		case <-sigs:
-			s.say("stopping: attempts in progress have %s; Ctrl-C again stops at once", s.drain)
-			s.hurry(sigs)
-			return nil
-		case err := <-failed:
-			return datadir.Error(dir, err)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	if folder != nil {
+		looks.Go(func() { folder.follow(working) })
+	}
+	_, err = s.until(ctx, sigs, dir, failed, nil)
+	return err
+}
+
+// until waits until done has no error. Otherwise the server ends: by that error, a signal, a
+// failure of the store, or the end of ctx.
+func (s *serve) until(ctx context.Context, sigs <-chan os.Signal, dir string, failed, done <-chan error) (ended bool, err error) {
+	select {
+	case err := <-done:
+		return err != nil, err
+	case <-sigs:
+		s.say("stopping: attempts in progress have %s; Ctrl-C again stops at once", s.drain)
+		s.hurry(sigs)
+		return true, nil
+	case err := <-failed:
+		return true, datadir.Error(dir, err)
+	case <-ctx.Done():
+		return true, context.Cause(ctx)
 	}
 }
 

@@ -5,17 +5,21 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/sources"
+	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -24,21 +28,19 @@ type recipesServed struct {
 	source  *sources.Source // nil = none, or a directory
 	name    string          // the source as it was given; "" = none
 	fetcher *sources.Fetcher
-	hash    string        // what is served
-	every   time.Duration // how long that counts as fresh
-	next    time.Time     // when it is looked for anew
-	asked   chan refreshed
-	busy    bool
-	failed  string // why the last look failed
-	cancel  context.CancelFunc
-	ended   sync.WaitGroup
+	got     *sources.Fetched // what is to be unpacked when the data directory is open
+	home    string           // has the directories that recipes are unpacked to
+	hash    string           // what is served
+	files   int              // how many files that has
+	every   time.Duration    // how long that counts as fresh
+	next    time.Time        // when it is looked for anew
+	failed  string           // why the last look failed
+	// lock is the stamp of the lock file when it was read, and seen the one of the last look.
+	lock, seen userfile.Stamp
 }
 
-// A refreshed is what a source had when it was looked for anew.
-type refreshed struct {
-	got *sources.Fetched
-	err error
-}
+// fetchAgain is when a source is asked again that could not be fetched.
+const fetchAgain = time.Minute
 
 func (s *serve) recipesFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.served.name, "recipes", "", "recipes and lenses to register, and again when they change: a directory, a package, an https URL or git+https://host/repository@ref#directory (default none)")
@@ -82,108 +84,154 @@ func (s *serve) openRecipes() error {
 	if err != nil {
 		return err
 	}
-	if s.folder, err = s.fetched(r.name); err != nil || !src.External() {
-		return err
-	}
+	r.lock = s.lockStamp()
+	r.seen = r.lock
 	l, err := s.locked()
 	if err != nil {
 		return err
+	}
+	if !src.External() {
+		s.folder = r.name
+		return nil
 	}
 	if r.fetcher, err = s.fetcher(); err != nil {
 		return err
 	}
-	r.source, r.hash, r.every = src, l.Pin(src), s.config.Nesting().Refresh
-	if src.Pin != "" {
-		r.hash = src.Pin
-	}
-	r.next, r.asked = s.now().Add(r.every), make(chan refreshed, 1)
-	return nil
-}
-
-// endRecipes waits for a look that is in progress.
-func (s *serve) endRecipes() {
-	if s.served.cancel != nil {
-		s.served.cancel()
-	}
-	s.served.ended.Wait()
-}
-
-// refresh looks for the recipes anew when they have been served for a while. What is pinned
-// by then is served from then on; anything else is reported, and what there is goes on.
-func (s *serve) refresh(ctx context.Context) {
-	r := &s.served
-	if r.source == nil {
-		return
-	}
-	select {
-	case at := <-r.asked:
-		r.busy, r.next = false, s.now().Add(r.every)
-		s.tellRefresh(s.take(at))
-	default:
-	}
-	if r.busy || s.now().Before(r.next) {
-		return
-	}
-	r.busy = true
-	ctx, r.cancel = context.WithCancel(ctx) // the one before has ended
-	r.ended.Go(func() {
-		got, err := r.fetcher.Latest(ctx, r.source)
-		r.asked <- refreshed{got, err}
+	r.source, r.every = src, s.config.Nesting().Refresh
+	r.next = s.now().Add(r.every)
+	return s.fetching(func(ctx context.Context) error {
+		r.got, err = r.fetcher.Pinned(ctx, src, l.Pin(src))
+		return err
 	})
 }
 
-// take puts what was fetched in place of what is served, if it is what is pinned now.
-func (s *serve) take(at refreshed) error {
+// unpackRecipes writes what was fetched into the data directory, which this process holds. What
+// an earlier one has left there is removed.
+func (s *serve) unpackRecipes(dir string) error {
 	r := &s.served
-	if at.err != nil {
-		return at.err
+	r.home = filepath.Join(dir, datadir.Fetched)
+	if err := os.RemoveAll(r.home); err != nil || r.source == nil {
+		return err
 	}
-	s.origins.read = false // the file may be another one now
-	s.origins.lock = nil
+	got := r.got
+	r.got = nil
+	return s.unpackServed(got)
+}
+
+// unpackServed makes what was fetched the folder that is served.
+func (s *serve) unpackServed(got *sources.Fetched) error {
+	r := &s.served
+	if err := os.Mkdir(r.home, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	dir, err := os.MkdirTemp(r.home, got.Hash[:12]+"-")
+	if err != nil {
+		return err
+	}
+	if err := got.Unpack(dir); err != nil {
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	old := s.folder
+	s.folder, r.hash, r.files = dir, got.Hash, countFiles(dir)
+	if old == "" {
+		return nil
+	}
+	return os.RemoveAll(old)
+}
+
+// countFiles counts the files that a folder may register.
+func countFiles(dir string) (n int) {
+	for _, dir := range []string{dir, filepath.Join(dir, "lenses")} {
+		stamps, _ := userfile.StampsWithin(dir, maxApplied, ".yaml", ".yml", ".json") // none, if it has gone
+		n += len(stamps)
+	}
+	return n
+}
+
+// lockStamp is the stamp of the lock file; that of none is zero.
+func (s *serve) lockStamp() userfile.Stamp {
+	info, err := os.Stat(s.lockPath())
+	if err != nil {
+		return userfile.Stamp{}
+	}
+	return userfile.Stamp{Size: info.Size(), Modified: info.ModTime()}
+}
+
+// lockChanged reports whether the lock file has changed. It is read anew then, once two looks
+// have found it the same: somebody may be writing it.
+func (s *serve) lockChanged() bool {
+	r := &s.served
+	now := s.lockStamp()
+	settled := now == r.seen
+	r.seen = now
+	if !settled || now == r.lock {
+		return false
+	}
+	r.lock = now
+	s.origins.read, s.origins.lock = false, nil
+	return true
+}
+
+// refresh prepares a look at the folder, and reports whether it may be looked at. When the lock
+// file has changed, what was refused is looked at again, and what is pinned now is served from
+// then on. After a while, and when files have vanished, a source from outside is fetched anew; if it
+// has another hash, the lock must change first.
+func (s *serve) refresh(ctx context.Context, folder *registry.Folder) bool {
+	r := &s.served
+	if r.name == "" {
+		return true
+	}
+	if s.lockChanged() {
+		folder.Again()
+		r.next = time.Time{}
+	}
+	if r.source == nil {
+		return true
+	}
+	whole := countFiles(s.folder) == r.files
+	if !s.now().Before(r.next) {
+		err := s.fetchAnew(ctx, whole)
+		if ctx.Err() != nil {
+			return false
+		}
+		folder.Move(s.folder)
+		r.next = s.now().Add(r.every)
+		if err != nil && fault.CodeOf(err) != fault.Conflict {
+			r.next = s.now().Add(min(r.every, fetchAgain))
+		}
+		s.tellRefresh(err)
+		whole = err == nil || whole
+	} else if !whole && r.failed == "" {
+		r.next = time.Time{} // at the next look
+	}
+	return whole
+}
+
+// fetchAnew serves what is pinned now. If that is served already, it asks the source whether it
+// has something else, which is an error.
+func (s *serve) fetchAnew(ctx context.Context, whole bool) error {
+	r := &s.served
 	l, err := s.locked()
 	if err != nil {
 		return err
 	}
-	pin := r.source.Pin
-	if pin == "" {
-		pin = l.Pin(r.source)
+	pin := cmp.Or(r.source.Pin, l.Pin(r.source))
+	if pin == r.hash && whole {
+		got, err := r.fetcher.Latest(ctx, r.source)
+		if err != nil {
+			return err
+		}
+		return got.Check(pin)
 	}
-	if err := at.got.Check(pin); err != nil || at.got.Hash == r.hash {
-		return err
-	}
-	dir, err := s.unpack(at.got)
+	got, err := r.fetcher.Pinned(ctx, r.source, pin)
 	if err != nil {
 		return err
 	}
-	if err := replaceDir(s.folder, dir); err != nil {
+	if err := s.unpackServed(got); err != nil {
 		return err
 	}
-	r.hash = at.got.Hash
 	s.say("%s: sha256=%s is served now", view.OneLine(r.source.Show()), r.hash)
 	s.log.Info("recipes refreshed", "source", r.source.Show(), "sha256", r.hash)
-	return nil
-}
-
-// replaceDir moves what is in a directory into another one, in place of what is there.
-func replaceDir(to, from string) error {
-	old, err := os.ReadDir(to)
-	if err != nil {
-		return err
-	}
-	for _, e := range old {
-		if err := os.RemoveAll(filepath.Join(to, e.Name())); err != nil {
-			return err
-		}
-	}
-	fresh, err := os.ReadDir(from)
-	if err != nil {
-		return err
-	}
-	for _, e := range fresh {
-		if err := os.Rename(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 

@@ -42,9 +42,7 @@ func (s *serve) recipesFlag(*cobra.Command) {}
 
 func (s *serve) openRecipes() error { return nil }
 
-func (s *serve) endRecipes() {}
-
-func (s *serve) refresh(context.Context) {}
+func (s *serve) unpackRecipes(string) error { return nil }
 
 func (a *app) recipeUseCommands() []*cobra.Command { return nil }
 

@@ -39,6 +39,7 @@ const (
 	MasterKey = "master.key" // what they are sealed with
 	Copy      = "copy.tmp"   // of the database, while a backup is made
 	Commands  = "commands"   // the working directories of commands that run
+	Fetched   = "fetched"    // recipes from outside that a server registers
 )
 
 // anyKind is the kind of a name that is replaced, whatever it is.
@@ -57,6 +58,7 @@ var names = []struct {
 	{Files, fs.ModeDir},
 	{Secrets, fs.ModeDir}, {MasterKey, 0},
 	{Commands, fs.ModeDir},
+	{Fetched, fs.ModeDir},
 }
 
 // Refuse returns why a file or a directory of that kind is not this user's alone, or
