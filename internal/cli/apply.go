@@ -204,12 +204,12 @@ func (ap *applier) parse() error {
 }
 
 // admit refuses a text that the lock of the project has otherwise.
-func (ap *applier) admit(f *applyFile, kind string, draft bool) error {
+func (ap *applier) admit(f *applyFile, kind string, isDraft bool) error {
 	text := registry.Found{Kind: kind, Name: f.Name, Version: f.Version, Text: sha256.Sum256(f.text)}
 	if kind == registry.FoundRecipe {
 		text.Version = cmp.Or(f.Version, "0.0.0")
 	}
-	err := ap.checkTextLocked(text, draft)
+	err := ap.checkTextLocked(text, isDraft)
 	if fault.CodeOf(err) == fault.Conflict {
 		f.Outcome, f.err, f.Message = applyRefused, err, fault.Message(err)
 		return nil

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -25,16 +26,17 @@ import (
 
 // recipesServed are the recipes that a server registers, and where they come from.
 type recipesServed struct {
-	source  *sources.Source // nil = none, or a directory
-	name    string          // the source as it was given; "" = none
-	fetcher *sources.Fetcher
-	got     *sources.Fetched // what is to be unpacked when the data directory is open
-	home    string           // has the directories that recipes are unpacked to
-	hash    string           // what is served
-	files   int              // how many files that has
-	every   time.Duration    // how long that counts as fresh
-	next    time.Time        // when it is looked for anew
-	failed  string           // why the last look failed
+	source   *sources.Source // nil = none, or a directory
+	name     string          // the source as it was given; "" = none
+	fetcher  *sources.Fetcher
+	got      *sources.Fetched // what is to be unpacked when the data directory is open
+	home     string           // has the directories that recipes are unpacked to
+	unpacked int              // how often, so that each directory has a name of its own
+	hash     string           // what is served
+	files    int              // how many files that has
+	every    time.Duration    // how long that counts as fresh
+	next     time.Time        // when it is looked for anew
+	failed   string           // why the last look failed
 	// lock is the stamp of the lock file when it was read, and seen the one of the last look.
 	lock, seen userfile.Stamp
 }
@@ -67,7 +69,7 @@ func (r *recipesServed) shown() string {
 
 // admit refuses texts that the lock of the project knows otherwise. What is written while `roux dev`
 // runs is not locked yet.
-func (r *recipesServed) admit(a *app) func(text registry.Found, draft bool) error {
+func (r *recipesServed) admit(a *app) func(text registry.Found, isDraft bool) error {
 	if r.name == "" {
 		return nil
 	}
@@ -110,8 +112,25 @@ func (s *serve) openRecipes() error {
 func (s *serve) unpackRecipes(dir string) error {
 	r := &s.served
 	r.home = filepath.Join(dir, datadir.Fetched)
-	if err := os.RemoveAll(r.home); err != nil || r.source == nil {
+	if _, err := os.Lstat(r.home); err != nil && r.source == nil {
+		return nil // there is nothing
+	}
+	root, err := datadir.OpenRoot(r.home)
+	if err != nil {
 		return err
+	}
+	defer func() { _ = root.Close() }()
+	left, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return err
+	}
+	for _, e := range left {
+		if err := root.RemoveAll(e.Name()); err != nil {
+			return err
+		}
+	}
+	if r.source == nil {
+		return nil
 	}
 	got := r.got
 	r.got = nil
@@ -121,22 +140,25 @@ func (s *serve) unpackRecipes(dir string) error {
 // unpackServed makes what was fetched the folder that is served.
 func (s *serve) unpackServed(got *sources.Fetched) error {
 	r := &s.served
-	if err := os.Mkdir(r.home, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	dir, err := os.MkdirTemp(r.home, got.Hash[:12]+"-")
+	root, err := datadir.OpenRoot(r.home)
 	if err != nil {
 		return err
 	}
-	if err := got.Unpack(dir); err != nil {
-		return errors.Join(err, os.RemoveAll(dir))
+	defer func() { _ = root.Close() }()
+	r.unpacked++
+	name := fmt.Sprintf("%s-%d", got.Hash[:12], r.unpacked)
+	if err := root.Mkdir(name, 0o700); err != nil {
+		return err
 	}
-	old := s.folder
+	dir, old := filepath.Join(r.home, name), s.folder
+	if err := got.Unpack(dir); err != nil {
+		return errors.Join(err, root.RemoveAll(name))
+	}
 	s.folder, r.hash, r.files = dir, got.Hash, countFiles(dir)
 	if old == "" {
 		return nil
 	}
-	return os.RemoveAll(old)
+	return root.RemoveAll(filepath.Base(old))
 }
 
 // countFiles counts the files that a folder may register.

@@ -207,10 +207,10 @@ func lockedReference(found registry.Found) sources.LockedReference {
 }
 
 // checkTextLocked compares a text that is to be registered with the lock of the project.
-func (a *app) checkTextLocked(text registry.Found, draft bool) error {
+func (a *app) checkTextLocked(text registry.Found, isDraft bool) error {
 	l, err := a.locked()
 	if err != nil {
 		return err
 	}
-	return l.CheckText(lockedReference(text), draft)
+	return l.CheckText(lockedReference(text), isDraft)
 }

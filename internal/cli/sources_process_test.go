@@ -177,8 +177,8 @@ func TestServeKeepsWhatItServes(t *testing.T) {
 	if p := startIn(t, dir, env, "serve", "--check"); p.wait() != 0 {
 		t.Error(p.said())
 	}
-	if _, err := os.Stat(filepath.Join(data, datadir.Fetched)); !os.IsNotExist(err) {
-		t.Errorf("what is not served any more is left: %v", err)
+	if list, err := os.ReadDir(filepath.Join(data, datadir.Fetched)); err != nil || len(list) != 0 {
+		t.Errorf("what is not served any more is left: %v, %v", list, err)
 	}
 }
 

@@ -46,7 +46,6 @@ var mayOpen = map[string]string{
 	"internal/cli/demo.go newDemo":             "a directory of this command alone",
 	"internal/cli/sources.go unpack":           "a directory of this command alone",
 	"internal/cli/sources.go tidy":             "the directories that unpack has made",
-	"internal/cli/serve_recipes.go replaceDir": "two directories that unpack has made",
 	"load.go loadOutside":                      "a directory of this call alone",
 	"internal/cli/worker.go work":              "a directory of this command alone",
 	"internal/config/profiles.go SaveProfiles": "the directory of the user's configuration",
