@@ -4,8 +4,6 @@ package lsp
 
 import (
 	"cmp"
-	"encoding/json"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -16,7 +14,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
-	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/compile/texts"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
@@ -118,14 +116,14 @@ func (x *reading) recipe(r *recipe.Recipe) {
 	x.recipes = append(x.recipes, doc)
 	root := &frame{names: map[string]*symbol{}}
 	x.declare(doc, root, r.Steps)
-	at := x.under(doc, root)
-	for _, name := range slices.Sorted(maps.Keys(r.Outputs)) {
-		at.expression("/outputs/"+jsonx.EscapeToken(name), r.Outputs[name])
-	}
-	if r.CreditEstimation != nil {
-		at.expression("/creditEstimation/formula", r.CreditEstimation.Formula)
-	}
-	x.steps(doc, root, r.Steps)
+	texts.Code(r, func(t *texts.Text) {
+		f := root
+		if t.Step != nil {
+			f = doc.frames[t.Step.Ptr]
+		}
+		x.code(doc, f, t)
+	})
+	r.Each(func(s *recipe.Step) { x.dependencies(doc, s) })
 	r.Each(func(s *recipe.Step) {
 		if s.Recipe != nil && s.Recipe.Inline != nil {
 			x.recipe(s.Recipe.Inline)
@@ -187,155 +185,36 @@ func (x *reading) variable(doc *recipeScope, body *frame, s *recipe.Step, name, 
 	}
 }
 
-// steps notes what the steps name.
-func (x *reading) steps(doc *recipeScope, f *frame, steps []*recipe.Step) {
-	for _, s := range steps {
-		if s == nil {
-			continue
-		}
-		x.step(doc, f, s)
-		for _, inner := range s.Scopes() {
-			x.steps(doc, f, inner)
-		}
-		if s.Loop != nil {
-			x.steps(doc, doc.frames[s.Ptr+"/loop/steps"], s.Loop.Steps)
-		}
-	}
-}
-
-// A codeReader notes what expressions and templates name. at is the pointer of a step, or of the recipe.
-type codeReader struct {
-	x   *reading
-	doc *recipeScope
-	f   *frame
-	at  string
-}
-
-func (x *reading) under(doc *recipeScope, f *frame) codeReader {
-	return codeReader{x, doc, f, doc.r.Ptr}
-}
-
-func (x *reading) step(doc *recipeScope, f *frame, s *recipe.Step) {
-	c := codeReader{x, doc, f, s.Ptr}
-	if s.DependsOn != nil {
-		for i, id := range *s.DependsOn {
-			if sym := doc.steps[id]; sym != nil {
-				x.name(sym, s.Ptr+"/dependsOn/"+strconv.Itoa(i), false)
-			}
-		}
-	}
-	c.expression("/when", s.When)
-	c.inputs("/inputBindings", s.InputBindings)
-	if s.Action != nil {
-		c.values("/action/parameters", s.Action.Parameters)
-	}
-	if s.Condition != nil {
-		c.expression("/condition/expression", s.Condition.Expression)
-	}
-	if s.Transform != nil {
-		c.expression("/transform/expression", s.Transform.Expression)
-		c.raw("/transform/value", s.Transform.Value)
-	}
-	if s.Loop != nil {
-		c.expression("/loop/over", s.Loop.Over)
-	}
-	if w := s.Wait; w != nil {
-		c.expression("/wait/until", w.Until)
-		if a := w.Approval; a != nil {
-			c.template("/wait/approval/title", a.Title)
-			c.template("/wait/approval/text", a.Text)
-			c.raw("/wait/approval/value", a.Value)
-		}
-	}
-	if s.Fail != nil {
-		c.template("/fail/message", s.Fail.Message)
-	}
-	if s.Recipe != nil {
-		c.values("/recipe/inputs", s.Recipe.Inputs)
-		c.expression("/recipe/files", s.Recipe.Files)
-	}
-	if s.Cache != nil {
-		c.expression("/cache/key", s.Cache.Key)
-	}
-	if s.Compensate != nil {
-		c.inputs("/compensate/inputBindings", s.Compensate.InputBindings)
-		if s.Compensate.Action != nil {
-			c.values("/compensate/action/parameters", s.Compensate.Action.Parameters)
-		}
-	}
-}
-
-func (c codeReader) inputs(at string, bindings map[string]recipe.Binding) {
-	for _, name := range slices.Sorted(maps.Keys(bindings)) {
-		b, at := bindings[name], at+"/"+jsonx.EscapeToken(name)
-		c.expression(at+"/expression", b.Expression)
-		for i, part := range b.From {
-			if part != nil {
-				c.expression(at+"/from/"+strconv.Itoa(i)+"/expression", part.Expression)
-			}
-		}
-	}
-}
-
-func (c codeReader) values(at string, values map[string]json.RawMessage) {
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		c.raw(at+"/"+jsonx.EscapeToken(name), values[name])
-	}
-}
-
-func (c codeReader) raw(at string, raw json.RawMessage) {
-	if !expr.IsTemplate(string(raw)) {
+// dependencies notes the steps that a step waits for.
+func (x *reading) dependencies(doc *recipeScope, s *recipe.Step) {
+	if s.DependsOn == nil {
 		return
 	}
-	v, err := jsonx.Decode(raw, jsonx.Limits{Bytes: len(raw) + 1})
-	if err == nil {
-		c.value(at, v)
-	}
-}
-
-func (c codeReader) value(at string, v any) {
-	switch v := v.(type) {
-	case string:
-		c.template(at, v)
-	case []any:
-		for i := range v {
-			c.value(at+"/"+strconv.Itoa(i), v[i])
-		}
-	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			c.value(at+"/"+jsonx.EscapeToken(name), v[name])
+	for i, id := range *s.DependsOn {
+		if sym := doc.steps[id]; sym != nil {
+			x.name(sym, s.Ptr+"/dependsOn/"+strconv.Itoa(i), false)
 		}
 	}
 }
 
-func (c codeReader) expression(at, src string) { c.code(at, src, false) }
-
-func (c codeReader) template(at, src string) {
-	if expr.IsTemplate(src) {
-		c.code(at, src, true)
-	}
-}
-
-func (c codeReader) code(at, src string, template bool) {
-	if src == "" {
-		return
-	}
-	lead := 0
+// code notes what an expression or a template names.
+func (x *reading) code(doc *recipeScope, f *frame, t *texts.Text) {
+	src, lead, template := t.Source, 0, t.Kind == texts.Template
 	if !template {
 		cut := strings.TrimLeft(src, " \t\r\n")
 		lead = utf8.RuneCountInString(src) - utf8.RuneCountInString(cut)
 		src = strings.TrimSpace(src)
 	}
-	for _, u := range c.x.refs.of(src, template) {
-		sym := c.doc.steps[u.name]
+	for _, u := range x.refs.of(src, template) {
+		sym := doc.steps[u.name]
 		if !u.step {
-			sym = c.f.find(c.doc, u.name)
+			sym = f.find(doc, u.name)
 		}
 		if sym == nil {
 			continue
 		}
 		u.at, u.start = u.at+lead, u.start+lead
-		c.x.coded(sym, c.at+at, src, u)
+		x.coded(sym, t.Pointer, src, u)
 	}
 }
 

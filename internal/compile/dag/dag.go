@@ -17,7 +17,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
-	"github.com/roux-engine/roux/internal/compile/rewrite"
+	"github.com/roux-engine/roux/internal/compile/texts"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
@@ -60,7 +60,7 @@ func Decode(d *form.Decoder, n *jsonx.Node) *recipe.Recipe {
 		}
 		r.Steps = append(r.Steps, st)
 	}
-	rewrite.NameDashedIDs(r, d.Source(), false)
+	texts.NameDashedIDs(r, d.Source(), false)
 	return r
 }
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/internal/compile/recipe"
-	"github.com/roux-engine/roux/internal/compile/rewrite"
+	"github.com/roux-engine/roux/internal/compile/texts"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -17,7 +17,7 @@ import (
 // another dialect. The error names what a workflow cannot say.
 func Encode(r *recipe.Recipe, written bool) (*Workflow, error) {
 	if !written {
-		if was := rewrite.Subtraction(r, false); was != "" {
+		if was := texts.Subtraction(r, false); was != "" {
 			return nil, fmt.Errorf("%s in a template would be the step of that name, and no subtraction: write %s", was, strings.ReplaceAll(was, "-", " - "))
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/compile/expressions"
 	"github.com/roux-engine/roux/internal/compile/recipe"
-	"github.com/roux-engine/roux/internal/compile/rewrite"
+	"github.com/roux-engine/roux/internal/compile/texts"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
@@ -79,7 +79,7 @@ func replaceCalls(r *recipe.Recipe, src *recipe.Source, inherited map[string]*re
 
 func expand(r *recipe.Recipe, src *recipe.Source, functions map[string]*recipe.Function) {
 	e := &expander{functions: functions}
-	(&rewrite.Rewriter{Source: src.Source, Code: func(at rewrite.Place, code string) (list []rewrite.Replacement) {
+	(&texts.Rewriter{Source: src.Source, Code: func(at texts.Place, code string) (list []texts.Replacement) {
 		if len(code) > 4*expr.MaxSource {
 			return nil // it is too long for an expression
 		}
@@ -91,7 +91,7 @@ func expand(r *recipe.Recipe, src *recipe.Source, functions map[string]*recipe.F
 				src.AddSemantic(at.Pointer, offset, len(c.name), "bad-call", err, "")
 				with = "null" // nothing else is reported
 			}
-			list = append(list, rewrite.Replacement{From: c.from, To: c.to, With: with})
+			list = append(list, texts.Replacement{From: c.from, To: c.to, With: with})
 		}
 		return list
 	}}).Recipe(r)

@@ -17,7 +17,7 @@ import (
 	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
-	"github.com/roux-engine/roux/internal/compile/uses"
+	"github.com/roux-engine/roux/internal/compile/texts"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -66,7 +66,7 @@ type checker struct {
 	root   bool
 	reads  map[string]map[string]bool // fields that are read of steps, by id; "" is the whole
 	steps  map[string]*plan.Step      // of the root only
-	inputs []uses.Expression          // that read the input of the run
+	inputs []texts.Use                // that read the input of the run
 }
 
 // perRule is how many diagnostics of one rule a text gets.
@@ -107,7 +107,7 @@ func (c *checker) recipe(r *recipe.Recipe, root bool) {
 			c.steps[c.t.Plan.Steps[i].ID] = &c.t.Plan.Steps[i]
 		}
 	}
-	all := uses.Of(r)
+	all := texts.Uses(r)
 	for _, e := range all {
 		c.note(e)
 	}
@@ -115,6 +115,7 @@ func (c *checker) recipe(r *recipe.Recipe, root bool) {
 		c.head()
 	}
 	c.size()
+	c.literals()
 	c.scope(r.Steps, scope{depth: 1})
 	for _, e := range all {
 		c.expression(e)
@@ -131,7 +132,7 @@ func (c *checker) recipe(r *recipe.Recipe, root bool) {
 }
 
 // note records what an expression reads.
-func (c *checker) note(e uses.Expression) {
+func (c *checker) note(e texts.Use) {
 	for _, ref := range e.Refs {
 		id, path := ref.Name, ref.Path
 		if id == "steps" && len(path) > 0 {

@@ -107,8 +107,8 @@ func must(rule string, types []string) string {
 func (k *comparer) fieldsOf(a, b schema, at, rule, what string, report reporter) {
 	was, _ := a["properties"].(schema)
 	is, _ := b["properties"].(schema)
-	for _, name := range texts(b["required"]) {
-		if slices.Contains(texts(a["required"]), name) {
+	for _, name := range textsOf(b["required"]) {
+		if slices.Contains(textsOf(a["required"]), name) {
 			continue
 		}
 		if rule == "output" {
@@ -149,7 +149,7 @@ func typesOf(s schema) []string {
 	if t, ok := s["type"].(string); ok {
 		return []string{t}
 	}
-	return texts(s["type"])
+	return textsOf(s["type"])
 }
 
 func accepts(types []string, t string) bool {
@@ -163,7 +163,7 @@ func oneOf(types []string) string {
 	return strings.Join(types, " or ")
 }
 
-func texts(v any) (list []string) {
+func textsOf(v any) (list []string) {
 	all, _ := v.([]any)
 	for _, item := range all {
 		if s, ok := item.(string); ok {

@@ -3,13 +3,12 @@
 package lint
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
 
 	"github.com/roux-engine/roux/internal/compile/recipe"
-	"github.com/roux-engine/roux/internal/compile/uses"
+	"github.com/roux-engine/roux/internal/compile/texts"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
@@ -45,26 +44,15 @@ func (c *checker) size() {
 			c.advise("repeated-steps", again[0].Ptr, fmt.Sprintf("%d steps from %s on are those from %s on, up to names", len(again), named(again[0]), named(first[0])), "make one recipe of them and run that twice: `roux refactor FILE --suggest` shows how")
 		}
 	}
-	c.r.Each(c.texts)
 }
 
-// texts looks at the literal texts that a step passes on.
-func (c *checker) texts(s *recipe.Step) {
-	if s.Action != nil {
-		c.literals(s.Ptr+"/action/parameters", s.Action.Parameters)
-	}
-	if s.Recipe != nil {
-		c.literals(s.Ptr+"/recipe/inputs", s.Recipe.Inputs)
-	}
-	if k := s.Compensate; k != nil && k.Action != nil {
-		c.literals(s.Ptr+"/compensate/action/parameters", k.Action.Parameters)
-	}
-}
-
-func (c *checker) literals(at string, all map[string]json.RawMessage) {
-	for _, name := range sorted(all) {
-		uses.Texts(all[name], at+"/"+jsonx.EscapeToken(name), c.literal)
-	}
+// literals looks at the texts in the values that a recipe passes on, but not at those in schemas.
+func (c *checker) literals() {
+	texts.Each(c.r, func(t *texts.Text) {
+		if t.Kind == texts.Value && t.Pointer != t.Step.Ptr+"/wait/approval/form" {
+			texts.In([]byte(t.Source), t.Pointer, c.literal)
+		}
+	})
 }
 
 // literal looks at a text.
@@ -98,11 +86,11 @@ func insecure(text string) bool {
 }
 
 // expression looks at an expression.
-func (c *checker) expression(e uses.Expression) {
-	if !e.Template && len(e.Source) > maxExpression {
+func (c *checker) expression(e texts.Use) {
+	if e.Kind != texts.Template && len(e.Source) > maxExpression {
 		c.advise("long-expression", e.Pointer, fmt.Sprintf("the expression has %d characters", len(e.Source)), "compute parts of it in transforms, whose values a trace shows")
 	}
-	if !e.Template && insecure(e.Source) {
+	if e.Kind != texts.Template && insecure(e.Source) {
 		c.advise("plain-http", e.Pointer, "what is sent over http:// can be read and changed on the way", "use https://")
 	}
 }

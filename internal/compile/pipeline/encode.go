@@ -12,7 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
-	"github.com/roux-engine/roux/internal/compile/rewrite"
+	"github.com/roux-engine/roux/internal/compile/texts"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -22,7 +22,7 @@ var stageType = reflect.TypeFor[Stage]()
 // Encode returns the pipeline that means the same as a recipe, with the defaults of the recipe written out.
 // written is false for a recipe of another dialect. The error names what a pipeline cannot say.
 func Encode(r *recipe.Recipe, written bool) (*Document, error) {
-	if was := rewrite.Subtraction(r, true); was != "" && !written {
+	if was := texts.Subtraction(r, true); was != "" && !written {
 		return nil, fmt.Errorf("%s in a template would be the step of that name, and no subtraction: write %s", was, strings.ReplaceAll(was, "-", " - "))
 	}
 	w := &Workflow{Head: r.Head, Settings: r.Settings}

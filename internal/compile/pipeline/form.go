@@ -9,7 +9,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
-	"github.com/roux-engine/roux/internal/compile/rewrite"
+	"github.com/roux-engine/roux/internal/compile/texts"
 )
 
 type m = map[string]any
@@ -150,7 +150,7 @@ const (
 // nameResults has the recipe read the parts of results as others do: steps.name.field, which is
 // steps.name.output.field (X37, X43). A step without output has no such part.
 func nameResults(r *recipe.Recipe, src *form.Source) {
-	(&rewrite.Rewriter{Source: src, Code: func(_ rewrite.Place, code string) (list []rewrite.Replacement) {
+	(&texts.Rewriter{Source: src, Code: func(_ texts.Place, code string) (list []texts.Replacement) {
 		if !strings.Contains(code, "steps") {
 			return nil
 		}
@@ -164,13 +164,13 @@ func nameResults(r *recipe.Recipe, src *form.Source) {
 			switch field := part(5) + part(6) + part(7); {
 			case part(1) != "" && !slices.Contains(stepFields, part(2)[1:]):
 				output := part(1) + ".output"
-				list = append(list, rewrite.Replacement{From: m[0], To: m[1], With: "(has(" + output + ") && has(" + output + part(2) + part(3) + "))"})
+				list = append(list, texts.Replacement{From: m[0], To: m[1], With: "(has(" + output + ") && has(" + output + part(2) + part(3) + "))"})
 			case part(4) != "" && !slices.Contains(stepFields, field):
 				output := ".output"
 				if strings.Contains(part(4), "?") {
 					output = ".?output"
 				}
-				list = append(list, rewrite.Replacement{From: m[8], To: m[8], With: output})
+				list = append(list, texts.Replacement{From: m[8], To: m[8], With: output})
 			}
 		}
 		return list

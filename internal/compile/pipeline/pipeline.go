@@ -19,7 +19,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
-	"github.com/roux-engine/roux/internal/compile/rewrite"
+	"github.com/roux-engine/roux/internal/compile/texts"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
@@ -141,7 +141,7 @@ func (c *reader) recipe(w *Workflow, at string) *recipe.Recipe {
 		})
 	}
 	r.Steps = c.steps(w.Steps, at+"/steps", at+"/steps")
-	rewrite.NameDashedIDs(r, src, true)
+	texts.NameDashedIDs(r, src, true)
 	nameResults(r, src)
 	return r
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/internal/compile/recipe"
-	"github.com/roux-engine/roux/internal/compile/uses"
+	"github.com/roux-engine/roux/internal/compile/texts"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
@@ -38,7 +38,7 @@ type binders struct{ in, out bool }
 
 // A rewrite is a name in an expression that becomes another one.
 type rewrite struct {
-	e      uses.Expression
+	e      texts.Use
 	at, n  int // runes of the source
 	to     string
 	inside bool
@@ -168,7 +168,7 @@ func (m *move) meaningOf(name string, s *recipe.Step) (what meaning, b binders, 
 }
 
 // read looks at a name that a step which moves reads.
-func (m *move) read(e uses.Expression, ref expr.Ref) error {
+func (m *move) read(e texts.Use, ref expr.Ref) error {
 	switch ref.Name {
 	case "input", "inputs", "parameters":
 		return m.readInput(e, ref)
@@ -202,7 +202,7 @@ func (m *move) read(e uses.Expression, ref expr.Ref) error {
 }
 
 // readInput has a field of the input passed on under its own name, or all of it if the field may be missing.
-func (m *move) readInput(e uses.Expression, ref expr.Ref) error {
+func (m *move) readInput(e texts.Use, ref expr.Ref) error {
 	if len(ref.Path) > 0 && ref.Path[0] == "fileHashes" {
 		m.files = true
 		return nil
@@ -224,7 +224,7 @@ func (m *move) readInput(e uses.Expression, ref expr.Ref) error {
 }
 
 // readStep looks at the result of a step that a step which moves reads.
-func (m *move) readStep(e uses.Expression, ref expr.Ref, id string, path []string) error {
+func (m *move) readStep(e texts.Use, ref expr.Ref, id string, path []string) error {
 	s := m.byID[id]
 	switch {
 	case s == nil:
@@ -247,7 +247,7 @@ func (m *move) readStep(e uses.Expression, ref expr.Ref, id string, path []strin
 }
 
 // readOutside looks at a name that others read.
-func (m *move) readOutside(e uses.Expression, ref expr.Ref) error {
+func (m *move) readOutside(e texts.Use, ref expr.Ref) error {
 	id, path, at := ref.Name, ref.Path, 0
 	if id == "steps" && len(path) > 0 {
 		id, path, at = path[0], path[1:], 1
@@ -255,7 +255,7 @@ func (m *move) readOutside(e uses.Expression, ref expr.Ref) error {
 		switch what, b, frame := m.meaningOf(ref.Name, e.Step); {
 		case what == isBinding && b.in && b.out:
 			return refuse("%q is bound by steps that move and by steps that stay, and %s reads it", ref.Name, reader(e))
-		case what == isBinding && b.in && e.Formula:
+		case what == isBinding && b.in && e.Kind == texts.Formula:
 			return refuse("the formula of the estimation reads %q", ref.Name)
 		case what == isBinding && b.in && frame == m.frame():
 			m.replace(e, ref, len([]rune(ref.Name)), m.bind+"."+m.output(ref.Name, ref.Name), false)
@@ -272,14 +272,14 @@ func (m *move) readOutside(e uses.Expression, ref expr.Ref) error {
 		return refuse("%s reads of %s more than an output that is always there", reader(e), named(s))
 	}
 	span := spanOf(e.Source, ref, at+1)
-	if span < 0 || e.Formula {
+	if span < 0 || e.Kind == texts.Formula {
 		return refuse("%s reads %s in a way that cannot be rewritten", reader(e), named(s))
 	}
 	m.replace(e, ref, span, "steps"+member(m.Name)+".output."+m.output("steps"+member(id)+".output", identifier(id)), false)
 	return nil
 }
 
-func reader(e uses.Expression) string {
+func reader(e texts.Use) string {
 	if e.Step == nil {
 		return "the recipe"
 	}
@@ -294,7 +294,7 @@ func (m *move) frame() *recipe.Step {
 	return m.list.loops[0]
 }
 
-func (m *move) replace(e uses.Expression, ref expr.Ref, n int, to string, inside bool) {
+func (m *move) replace(e texts.Use, ref expr.Ref, n int, to string, inside bool) {
 	m.rewrites = append(m.rewrites, rewrite{e, ref.Offset, n, to, inside})
 }
 
@@ -337,7 +337,7 @@ func (m *move) captured() error {
 }
 
 // unlabelled reports whether an expression is a part of a merged object whose field is called by what it names.
-func unlabelled(e uses.Expression) bool {
+func unlabelled(e texts.Use) bool {
 	at := strings.LastIndex(e.Pointer, "/from/")
 	if e.Step == nil || at < 0 || !strings.Contains(e.Pointer[:at], "/inputBindings/") {
 		return false
@@ -349,7 +349,7 @@ func unlabelled(e uses.Expression) bool {
 }
 
 // unique returns a name that the recipe does not have.
-func (m *move) unique(name string, all []uses.Expression) string {
+func (m *move) unique(name string, all []texts.Use) string {
 	taken := func(name string) bool {
 		for frame, names := range m.frames {
 			if _, ok := names[name]; ok || frame != nil && (frame.Loop.As == name || frame.Loop.Index == name) {
@@ -360,7 +360,7 @@ func (m *move) unique(name string, all []uses.Expression) string {
 			return true
 		}
 		word := regexp.MustCompile(`\b` + name + `\b`)
-		return slices.ContainsFunc(all, func(e uses.Expression) bool { return word.MatchString(e.Source) }) ||
+		return slices.ContainsFunc(all, func(e texts.Use) bool { return word.MatchString(e.Source) }) ||
 			slices.Contains([]string{"input", "inputs", "item", "index", "steps", "files", "fileHashes", "workflow", "parameters", "_context", "budget"}, name)
 	}
 	out := name

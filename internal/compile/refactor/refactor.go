@@ -20,7 +20,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/compile/recipe"
-	"github.com/roux-engine/roux/internal/compile/uses"
+	"github.com/roux-engine/roux/internal/compile/texts"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/yamlx"
@@ -37,7 +37,7 @@ type Text struct {
 	plan   *plan.Plan
 	diags  []fault.Diagnostic
 	d      *dialect.Dialect
-	uses   []uses.Expression
+	uses   []texts.Use
 }
 
 // Load compiles a text. The error has its diagnostics.
@@ -48,7 +48,7 @@ func Load(file string, text []byte, opt compile.Options) (*Text, error) {
 		return nil, fault.Invalid(fault.RecipeInvalid, t.diags)
 	}
 	t.d = dialect.Of(file, text)
-	t.uses = uses.Of(t.recipe)
+	t.uses = texts.Uses(t.recipe)
 	return t, nil
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package texts
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/internal/compile/form"
+	"github.com/roux-engine/roux/internal/compile/recipe"
 )
 
 // TestDashedIDs: an id with dashes is a name in the code of a template, and nowhere else.
@@ -31,10 +32,17 @@ func TestDashedIDs(t *testing.T) {
 		if want == "" {
 			want = row.text
 		}
-		if got := w.template(row.text, "/x"); got != want {
+		if got := message(w, row.text); got != want {
 			t.Errorf("%q: %q, want %q", row.text, got, want)
 		}
 	}
+}
+
+// message returns a template as it is after w has rewritten the recipe that has it.
+func message(w *Rewriter, text string) string {
+	fail := &recipe.Fail{Message: text}
+	w.Recipe(&recipe.Recipe{Steps: []*recipe.Step{{Fail: fail}}})
+	return fail.Message
 }
 
 // BenchmarkDashedIDs: the time of each id does not grow with the text.
@@ -45,7 +53,7 @@ func BenchmarkDashedIDs(b *testing.B) {
 		text := strings.Repeat("{{ a-b.output }} ", n)
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {
-				w.template(text, "/x")
+				message(w, text)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/id")
 		})

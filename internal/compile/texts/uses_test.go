@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package uses_test
+package texts_test
 
 import (
 	"slices"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/compile/form"
-	"github.com/roux-engine/roux/internal/compile/uses"
+	"github.com/roux-engine/roux/internal/compile/texts"
 )
 
 // TestEveryPlaceOfAnExpression: each field that takes an expression or a template is found, with what it reads.
@@ -27,7 +27,7 @@ steps:
     onError: {strategy: fallback, fallbackStep: {id: f, transform: {expression: n12}}}
   - {id: b, condition: {expression: n13, then: [{id: c, fail: {message: "{{ n14 }}"}}], else: [{id: d, wait: {until: n15}}]}}
   - {id: e, loop: {over: n16, steps: [{id: g, transform: {expression: n17}}]}}
-  - {id: h, parallel: {branches: [[{id: i, wait: {approval: {title: "{{ n18 }}", text: "{{ n19 }}", value: ["{{ n20 }}"]}}}]]}}
+  - {id: h, parallel: {branches: [[{id: i, wait: {approval: {title: "{{ n18 }}", text: "{{ n19 }}", form: {properties: {f: {default: "{{ n24 }}"}}}, value: ["{{ n20 }}"]}}}]]}}
   - {id: j, recipe: {ref: other, inputs: {p: "{{ n21 }}"}, files: n22}, inputBindings: {b: n23}}
 `
 	r, _, diags := dialect.Parse("x.yaml", []byte(text), form.Options{})
@@ -35,13 +35,13 @@ steps:
 		t.Fatal(diags)
 	}
 	var got []string
-	for _, e := range uses.Of(r) {
+	for _, e := range texts.Uses(r) {
 		for _, ref := range e.Refs {
 			got = append(got, ref.Name)
 		}
 	}
 	slices.Sort(got)
-	if len(got) != 23 || got[0] != "n01" || got[22] != "n23" || len(slices.Compact(got)) != 23 {
+	if len(got) != 24 || got[0] != "n01" || got[23] != "n24" || len(slices.Compact(got)) != 24 {
 		t.Errorf("found %v", got)
 	}
 }
