@@ -193,6 +193,19 @@ outputs: {count: counted.words}
       then:
         - {id: yes, handler: text-join, config: {items: ["{{ first.output }}"]}}
 `},
+		{"pipeline: bindings, and the form of an approval", "a.yaml", `workflow:
+  name: a
+  steps:
+    - {name: lo^ad, type: set_variable, value: {pages: 1, links: 2}}
+    - {name: count, type: word-count, inputBindings: {text: "steps.load.pages + load.output.links + steps.load.links"}}
+    - {name: ask, type: wait, wait: {approval: {title: Good?, form: {properties: {n: {title: "of {{ steps.load.pages }}"}}}}}}
+`, "load-all", `workflow:
+  name: a
+  steps:
+    - {name: load-all, type: set_variable, value: {pages: 1, links: 2}}
+    - {name: count, type: word-count, inputBindings: {text: "steps['load-all'].pages + steps['load-all'].output.links + steps['load-all'].links"}}
+    - {name: ask, type: wait, wait: {approval: {title: Good?, form: {properties: {n: {title: "of {{ steps['load-all'].pages }}"}}}}}}
+`},
 		{"flow", "a.yaml", `nodes:
   - {id: draft, action: {name: word-count, parameters: {text: a}}}
   - {id: review, transform: {expression: "'x'"}}

@@ -27,7 +27,7 @@ var actions = func() *catalogue.Catalogue {
 	for _, a := range builtin.Actions(builtin.Config{}) {
 		list = append(list, &a)
 	}
-	return catalogue.New(list...)
+	return catalogue.New(append(list, &action.Action{Name: "@approval", Version: "1.0.0"})...)
 }()
 
 func check(t *testing.T, file, text string, opt lint.Options) []fault.Diagnostic {
@@ -89,6 +89,21 @@ func TestX211_OtherRules(t *testing.T) {
 	} {
 		if got := rules(check(t, rule+".yaml", text, lint.Options{})); !slices.Equal(got, []string{rule}) {
 			t.Errorf("%s: got %v", rule, got)
+		}
+	}
+}
+
+// Each value that a step passes on is looked at, but not the schema of a form, whose names are not connected to.
+func TestX211_LiteralsInValues(t *testing.T) {
+	const head = "name: x\ndescription: D.\nsteps:\n  - "
+	for step, want := range map[string][]string{
+		"{id: one, transform: {value: {password: open-sesame}}}":                                      {"plain-secret"},
+		"{id: one, transform: {value: [{url: 'http://example.com/'}]}}":                               {"plain-http"},
+		"{id: one, wait: {timeout: 1h, approval: {title: Go?, value: {password: open-sesame}}}}":      {"plain-secret"},
+		"{id: one, wait: {timeout: 1h, approval: {title: Go?, form: {$id: 'http://example.com/x'}}}}": nil,
+	} {
+		if got := rules(check(t, "x.yaml", head+step+"\n", lint.Options{})); !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", step, got, want)
 		}
 	}
 }

@@ -203,3 +203,31 @@ func TestX38_Tested(t *testing.T) {
 		t.Error(diags)
 	}
 }
+
+// TestPlaceInBinding: the place of a problem in an expression of which a part was rewritten is that in the text, also
+// where a binding is short for its expression.
+func TestPlaceInBinding(t *testing.T) {
+	for _, binding := range []string{"'steps.load.pages + nope'", "{from: ['steps.load.pages + nope']}", "{expression: 'steps.load.pages + nope'}"} {
+		line := "    - {name: count, type: echo, inputBindings: {text: " + binding + "}}"
+		_, _, _, diags := compile.Source("test.yaml", []byte("workflow:\n  name: x\n  steps:\n    - {name: load, type: set_variable, value: {pages: 1}}\n"+line+"\n"), options())
+		want := fault.Pos{File: "test.yaml", Line: 5, Col: strings.Index(line, "nope") + 1, Len: len("nope")}
+		if len(diags) != 1 || diags[0].Pos != want {
+			t.Errorf("%s: %v, want a problem at %v", binding, diags, want)
+		}
+	}
+}
+
+// TestNamesInForm: the templates in the form of an approval name results as other templates do.
+func TestNamesInForm(t *testing.T) {
+	opt := options()
+	opt.Actions = catalogue.New(&action.Action{Name: "@approval", Version: "1.0.0"})
+	p := dialecttest.Build(t, `workflow:
+  name: x
+  steps:
+    - {name: load-it, type: set_variable, value: {pages: 1}}
+    - {name: ask, type: wait, wait: {approval: {title: Good?, form: {properties: {n: {title: "of {{ steps.load-it.pages }}"}}}}}}
+`, opt)
+	if ask := p.Steps[1]; !strings.Contains(string(ask.Params), `"of {{ steps['load-it'].output.pages }}"`) || len(ask.ParamRef) != 1 {
+		t.Errorf("it asks for %s, with %+v", ask.Params, ask.ParamRef)
+	}
+}
