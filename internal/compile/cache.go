@@ -10,8 +10,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile/expressions"
+	"github.com/roux-engine/roux/internal/compile/texts"
 	"github.com/roux-engine/roux/internal/expr"
-	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -114,31 +114,10 @@ func cacheReads(st *plan.Step) []plan.Var {
 }
 
 // usesSecret reports whether a text in parameters has a reference to a secret.
-func usesSecret(params json.RawMessage) bool {
-	v, err := jsonx.Decode(params, jsonx.Limits{Bytes: len(params) + 1})
-	if err != nil {
-		return false
-	}
-	var in func(v any) bool
-	in = func(v any) bool {
-		switch v := v.(type) {
-		case string:
-			uses, rest := expr.Secrets(v)
-			return len(uses) > 0 || expressions.CallOf("secret", rest, true) >= 0
-		case []any:
-			for _, e := range v {
-				if in(e) {
-					return true
-				}
-			}
-		case map[string]any:
-			for _, e := range v {
-				if in(e) {
-					return true
-				}
-			}
-		}
-		return false
-	}
-	return in(v)
+func usesSecret(params json.RawMessage) (found bool) {
+	texts.In(params, "", func(_, text string) {
+		uses, rest := expr.Secrets(text)
+		found = found || len(uses) > 0 || expressions.CallOf("secret", rest, true) >= 0
+	})
+	return found
 }

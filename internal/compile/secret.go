@@ -5,14 +5,12 @@ package compile
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/expressions"
+	"github.com/roux-engine/roux/internal/compile/texts"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
@@ -37,30 +35,14 @@ func (c *compiler) treeSecret(at site, raw json.RawMessage) bool {
 	if !strings.Contains(string(raw), "secret") {
 		return false
 	}
-	v, err := jsonx.Decode(raw, jsonx.Limits{Bytes: len(raw) + 1})
 	found := false
-	var walk func(v any, ptr string)
-	walk = func(v any, ptr string) {
-		switch v := v.(type) {
-		case string:
-			where := at.at
-			where.ptr += ptr
-			if expr.IsTemplate(v) {
-				found = c.textSecret(where, v, at.secrets) || found
-			}
-		case []any:
-			for i, e := range v {
-				walk(e, ptr+"/"+strconv.Itoa(i))
-			}
-		case map[string]any:
-			for _, k := range slices.Sorted(maps.Keys(v)) {
-				walk(v[k], ptr+"/"+jsonx.EscapeToken(k))
-			}
+	texts.In(raw, "", func(ptr, text string) {
+		where := at.at
+		where.ptr += ptr
+		if expr.IsTemplate(text) {
+			found = c.textSecret(where, text, at.secrets) || found
 		}
-	}
-	if err == nil {
-		walk(v, "")
-	}
+	})
 	return found
 }
 

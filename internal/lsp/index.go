@@ -124,11 +124,7 @@ func (x *reading) recipe(r *recipe.Recipe) {
 		x.code(doc, f, t)
 	})
 	r.Each(func(s *recipe.Step) { x.dependencies(doc, s) })
-	r.Each(func(s *recipe.Step) {
-		if s.Recipe != nil && s.Recipe.Inline != nil {
-			x.recipe(s.Recipe.Inline)
-		}
-	})
+	r.EachInline(func(_ *recipe.Step, inner *recipe.Recipe) { x.recipe(inner) })
 }
 
 // declare notes the ids and bindings of steps, which may be named before they are set.

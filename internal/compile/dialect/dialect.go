@@ -86,11 +86,9 @@ func (l *Dialect) Encode(r *recipe.Recipe, from *Dialect) (*jsonx.Node, error) {
 // nameInner gives recipes within a recipe that have no name, which not all dialects allow, the ids of their
 // steps. Names are no part of plans.
 func nameInner(r *recipe.Recipe) {
-	r.Each(func(s *recipe.Step) {
-		if s.Recipe != nil && s.Recipe.Inline != nil {
-			s.Recipe.Inline.Name = cmp.Or(s.Recipe.Inline.Name, s.ID, "inner")
-			nameInner(s.Recipe.Inline)
-		}
+	r.EachInline(func(s *recipe.Step, inner *recipe.Recipe) {
+		inner.Name = cmp.Or(inner.Name, s.ID, "inner")
+		nameInner(inner)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/expressions"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/compile/texts"
@@ -65,14 +66,11 @@ func replaceCalls(r *recipe.Recipe, src *recipe.Source, inherited map[string]*re
 	if len(all) > 0 {
 		expand(r, src, all)
 	}
-	r.Each(func(s *recipe.Step) {
-		if s.Recipe == nil || s.Recipe.Inline == nil {
-			return
-		}
+	r.EachInline(func(s *recipe.Step, inner *recipe.Recipe) {
 		if s.Recipe.Inherits(recipe.InheritFunctions) {
-			replaceCalls(s.Recipe.Inline, src, all, check)
+			replaceCalls(inner, src, all, check)
 		} else {
-			replaceCalls(s.Recipe.Inline, src, nil, check)
+			replaceCalls(inner, src, nil, check)
 		}
 	})
 }
@@ -88,7 +86,7 @@ func expand(r *recipe.Recipe, src *recipe.Source, functions map[string]*recipe.F
 			offset := at.Offset + utf8.RuneCountInString(code[:c.from])
 			with, err := e.replace(c, code)
 			if err != "" {
-				src.AddSemantic(at.Pointer, offset, len(c.name), "bad-call", err, "")
+				src.AddSemantic(fault.RecipeInvalid, at.Pointer, offset, len(c.name), "bad-call", err, "")
 				with = "null" // nothing else is reported
 			}
 			list = append(list, texts.Replacement{From: c.from, To: c.to, With: with})
@@ -100,7 +98,7 @@ func expand(r *recipe.Recipe, src *recipe.Source, functions map[string]*recipe.F
 // checkFunctions reports functions that cannot be called.
 func checkFunctions(r *recipe.Recipe, src *recipe.Source, inherited map[string]*recipe.Function) {
 	if len(r.Functions) > maxFunctions {
-		src.AddSemantic(r.Ptr+"/functions", 0, 0, "bad-function", fmt.Sprintf("a recipe has at most %d functions", maxFunctions), "")
+		src.AddSemantic(fault.RecipeInvalid, r.Ptr+"/functions", 0, 0, "bad-function", fmt.Sprintf("a recipe has at most %d functions", maxFunctions), "")
 		clear(r.Functions)
 	}
 	e := &expander{functions: maps.Clone(inherited)}
@@ -115,19 +113,19 @@ func checkFunctions(r *recipe.Recipe, src *recipe.Source, inherited map[string]*
 		}
 		msg, hint := e.checkNames(name, f)
 		if msg != "" {
-			src.AddSemantic(at, 0, 0, "bad-function", msg, hint)
+			src.AddSemantic(fault.RecipeInvalid, at, 0, 0, "bad-function", msg, hint)
 			continue
 		}
 		body, problem := e.body(name)
 		if problem != "" {
-			src.AddSemantic(at+"/expression", 0, 0, "bad-function", problem, "")
+			src.AddSemantic(fault.RecipeInvalid, at+"/expression", 0, 0, "bad-function", problem, "")
 			continue
 		}
 		bad := func(offset, length int, msg, hint string) {
 			if body != f.Expression { // it calls another function
 				offset, length = 0, 0
 			}
-			src.AddSemantic(at+"/expression", offset, length, "bad-function", msg, hint)
+			src.AddSemantic(fault.RecipeInvalid, at+"/expression", offset, length, "bad-function", msg, hint)
 		}
 		p := expressions.NewCache(nil).Program(body, false)
 		for _, problem := range p.Problems {

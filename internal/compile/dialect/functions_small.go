@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
@@ -21,11 +22,7 @@ func Functions(*recipe.Recipe, map[string]*recipe.Function) map[string]*recipe.F
 // replaceCalls refuses functions.
 func replaceCalls(r *recipe.Recipe, src *recipe.Source, _ map[string]*recipe.Function, check bool) {
 	for _, name := range slices.Sorted(maps.Keys(r.Functions)) {
-		src.AddSemantic(r.Ptr+"/functions/"+jsonx.EscapeToken(name), 0, 0, "not-available", "this program is built without functions", "write the expression where it is used")
+		src.AddSemantic(fault.NotAvailable, r.Ptr+"/functions/"+jsonx.EscapeToken(name), 0, 0, "not-available", "this program is built without functions", "write the expression where it is used")
 	}
-	r.Each(func(s *recipe.Step) {
-		if s.Recipe != nil && s.Recipe.Inline != nil {
-			replaceCalls(s.Recipe.Inline, src, nil, check)
-		}
-	})
+	r.EachInline(func(_ *recipe.Step, inner *recipe.Recipe) { replaceCalls(inner, src, nil, check) })
 }

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/jsonx"
@@ -169,7 +170,7 @@ func (f *reader) drop() {
 
 // problem reports a problem at a JSON pointer of the text.
 func (f *reader) problem(pointer, rule, msg, hint string) {
-	f.d.SemanticError(f.doc, pointer, rule, msg, hint)
+	f.d.AddSemantic(fault.RecipeInvalid, f.doc, pointer, rule, msg, hint)
 }
 
 func nodeAt(i int) string { return "/nodes/" + strconv.Itoa(i) }

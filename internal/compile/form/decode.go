@@ -56,25 +56,14 @@ func (d *Decoder) Add(pos jsonx.Pos, rule, msg, hint string) {
 	d.report(fault.RecipeInvalid, pos, rule, msg, hint)
 }
 
-// SemanticError notes in the source a problem of how the parts of a document fit together, at a JSON pointer relative to
-// n, which is being decoded. A text that has one has the right form.
-func (d *Decoder) SemanticError(n *jsonx.Node, pointer, rule, msg, hint string) {
-	d.semantic(n, fault.RecipeInvalid, pointer, rule, msg, hint)
-}
-
-// Unavailable is SemanticError for something that is known and not supported.
-func (d *Decoder) Unavailable(n *jsonx.Node, pointer, rule, msg, hint string) {
-	d.semantic(n, fault.NotAvailable, pointer, rule, msg, hint)
-}
-
-func (d *Decoder) semantic(n *jsonx.Node, code fault.Code, pointer, rule, msg, hint string) {
+// AddSemantic adds a problem to those of [Source.SemanticErrors]: at a JSON pointer relative to n, which is being
+// decoded.
+func (d *Decoder) AddSemantic(code fault.Code, n *jsonx.Node, pointer, rule, msg, hint string) {
 	pos := n.Pos
 	if at := n.Find(pointer); at != nil {
 		pos = at.Pos
 	}
-	if len(d.src.semantic) < MaxDiagnostics {
-		d.src.semantic = append(d.src.semantic, fault.Diagnostic{Code: code, Rule: rule, Msg: msg, Hint: hint, Pos: place(d.file, pos), Pointer: d.path.Pointer() + pointer})
-	}
+	d.src.addSemantic(fault.Diagnostic{Code: code, Rule: rule, Msg: msg, Hint: hint, Pos: place(d.file, pos), Pointer: d.path.Pointer() + pointer})
 }
 
 func (d *Decoder) report(code fault.Code, pos jsonx.Pos, rule, msg, hint string) {
@@ -355,12 +344,17 @@ func (d *Decoder) entries(n *jsonx.Node, s *shape, v reflect.Value) {
 	m := reflect.MakeMapWithSize(v.Type(), len(n.Children))
 	for _, c := range n.Children {
 		d.path.Push(c.Key)
-		item := reflect.New(v.Type().Elem()).Elem()
-		d.decode(c, s.elem, item)
-		m.SetMapIndex(reflect.ValueOf(c.Key), item)
+		d.entry(c, s, m)
 		d.path.Pop()
 	}
 	v.Set(m)
+}
+
+// entry adds a value to a map under its name.
+func (d *Decoder) entry(n *jsonx.Node, s *shape, m reflect.Value) {
+	item := reflect.New(m.Type().Elem()).Elem()
+	d.decode(n, s.elem, item)
+	m.SetMapIndex(reflect.ValueOf(n.Key), item)
 }
 
 func (d *Decoder) object(n *jsonx.Node, o *object, v reflect.Value) {
@@ -385,7 +379,11 @@ func (d *Decoder) object(n *jsonx.Node, o *object, v reflect.Value) {
 		if f, ok := o.byName[c.Key]; ok {
 			d.field(c, f.shape.pick(n), v.FieldByIndex(f.index))
 		} else if o.rest != nil {
-			d.restField(c, o.rest, v)
+			all := v.FieldByIndex(o.rest.index)
+			if all.IsNil() {
+				all.Set(reflect.MakeMap(all.Type()))
+			}
+			d.entry(c, o.rest.shape, all)
 		} else if near := d.unknown(c, o); near != "" {
 			// Decode it under its right name too: problems inside it are reported, and
 			// the recovered recipe has it, so that fields that need it are not reported.
@@ -436,17 +434,6 @@ func (d *Decoder) field(n *jsonx.Node, s *shape, v reflect.Value) {
 	p := reflect.New(s.of)
 	d.decode(n, s, p.Elem())
 	v.Set(p)
-}
-
-// restField adds a field to those with other names.
-func (d *Decoder) restField(n *jsonx.Node, rest *field, v reflect.Value) {
-	all := v.FieldByIndex(rest.index)
-	if all.IsNil() {
-		all.Set(reflect.MakeMap(all.Type()))
-	}
-	item := reflect.New(all.Type().Elem()).Elem()
-	d.decode(n, rest.shape.elem, item)
-	all.SetMapIndex(reflect.ValueOf(n.Key), item)
 }
 
 // unknown reports a field that o does not have and returns the one that was probably

@@ -94,16 +94,19 @@ func (s *Source) Alias(model, text string) {
 	s.places[model], s.models[text] = text, model
 }
 
-// SemanticErrors returns the problems of how the parts of the text fit together that only its dialect can know.
+// SemanticErrors returns the problems of how the parts of the text fit together that only its dialect can know. A text
+// that has one has the right form.
 func (s *Source) SemanticErrors() []fault.Diagnostic { return s.semantic }
 
 // AddSemantic adds a problem to those of SemanticErrors: at a part of a text of the model, length characters from
 // offset on.
-func (s *Source) AddSemantic(pointer string, offset, length int, rule, msg, hint string) {
+func (s *Source) AddSemantic(code fault.Code, pointer string, offset, length int, rule, msg, hint string) {
+	s.addSemantic(fault.Diagnostic{Code: code, Rule: rule, Msg: msg, Hint: hint, Pos: s.PosIn(pointer, offset, length), Pointer: s.Pointer(pointer)})
+}
+
+func (s *Source) addSemantic(d fault.Diagnostic) {
 	if len(s.semantic) < MaxDiagnostics {
-		s.semantic = append(s.semantic, fault.Diagnostic{
-			Code: fault.RecipeInvalid, Rule: rule, Msg: msg, Hint: hint, Pos: s.PosIn(pointer, offset, length), Pointer: s.Pointer(pointer),
-		})
+		s.semantic = append(s.semantic, d)
 	}
 }
 

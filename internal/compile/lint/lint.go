@@ -120,15 +120,7 @@ func (c *checker) recipe(r *recipe.Recipe, root bool) {
 	for _, e := range all {
 		c.expression(e)
 	}
-	var within []*recipe.Recipe
-	r.Each(func(s *recipe.Step) {
-		if s.Recipe != nil && s.Recipe.Inline != nil {
-			within = append(within, s.Recipe.Inline)
-		}
-	})
-	for _, inner := range within {
-		c.recipe(inner, false)
-	}
+	r.EachInline(func(_ *recipe.Step, inner *recipe.Recipe) { c.recipe(inner, false) })
 }
 
 // note records what an expression reads.

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/compile/texts"
@@ -121,11 +122,11 @@ type reader struct {
 
 // problem reports a problem at a pointer of the text.
 func (c *reader) problem(pointer, rule, msg, hint string) {
-	c.d.SemanticError(c.doc, strings.TrimPrefix(pointer, c.root), rule, msg, hint)
+	c.d.AddSemantic(fault.RecipeInvalid, c.doc, strings.TrimPrefix(pointer, c.root), rule, msg, hint)
 }
 
 func (c *reader) unavailable(pointer, msg, hint string) {
-	c.d.Unavailable(c.doc, strings.TrimPrefix(pointer, c.root), "not-available", msg, hint)
+	c.d.AddSemantic(fault.NotAvailable, c.doc, strings.TrimPrefix(pointer, c.root), "not-available", msg, hint)
 }
 
 // recipe returns the recipe that a workflow is. at is its pointer.

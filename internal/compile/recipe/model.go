@@ -366,6 +366,15 @@ func (s *Step) Scopes() (lists [][]*Step) {
 // within it.
 func (r *Recipe) Each(f func(*Step)) { each(r.Steps, f) }
 
+// EachInline calls f with each recipe within the recipe, and the step that runs it, but not with those within those.
+func (r *Recipe) EachInline(f func(s *Step, inner *Recipe)) {
+	r.Each(func(s *Step) {
+		if s.Recipe != nil && s.Recipe.Inline != nil {
+			f(s, s.Recipe.Inline)
+		}
+	})
+}
+
 func each(steps []*Step, f func(*Step)) {
 	for _, s := range steps {
 		if s == nil {
