@@ -3,6 +3,7 @@
 package compile
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -14,33 +15,12 @@ import (
 // skips the test if they are absent.
 func sharedFile(t *testing.T, name string) string {
 	t.Helper()
-	dir := os.Getenv("ROUX_SHARED")
-	if dir == "" {
-		dir = filepath.Join(moduleRoot(t), "..", "shared")
-	}
+	dir := cmp.Or(os.Getenv("ROUX_SHARED"), "../../../shared")
 	data, err := os.ReadFile(filepath.Join(dir, name))
 	if err != nil {
 		t.Skipf("the sources are not here (set ROUX_SHARED): %v", err)
 	}
 	return string(data)
-}
-
-func moduleRoot(t *testing.T) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			t.Fatal("no go.mod above the test")
-		}
-		dir = up
-	}
 }
 
 // TestR40_SourceExample compiles the example of the recipe-system source: it is valid, with

@@ -3,6 +3,7 @@
 package recipe
 
 import (
+	"cmp"
 	"flag"
 	"os"
 	"path/filepath"
@@ -37,31 +38,10 @@ func golden(t *testing.T, name, got string) {
 // shared returns a file of the source documents, or skips the test.
 func shared(t *testing.T, elem ...string) string {
 	t.Helper()
-	dir := os.Getenv("ROUX_SHARED")
-	if dir == "" {
-		dir = filepath.Join(moduleRoot(t), "..", "shared")
-	}
+	dir := cmp.Or(os.Getenv("ROUX_SHARED"), "../../../../shared")
 	b, err := os.ReadFile(filepath.Join(append([]string{dir}, elem...)...))
 	if err != nil {
 		t.Skipf("no shared data: %v (set ROUX_SHARED)", err)
 	}
 	return strings.ReplaceAll(string(b), "\r\n", "\n")
-}
-
-func moduleRoot(t *testing.T) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
-		}
-		if parent := filepath.Dir(dir); parent != dir {
-			dir = parent
-			continue
-		}
-		t.Fatal("no go.mod above the working directory")
-	}
 }
