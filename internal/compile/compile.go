@@ -50,7 +50,6 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile/expressions"
-	"github.com/roux-engine/roux/internal/compile/memo"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -75,8 +74,9 @@ type Options struct {
 	// Secret returns why a secret of that name cannot be used, which is a warning. Without
 	// it nothing is said about secrets.
 	Secret func(name string) error
-	// Memo keeps what is found out about expressions for later compilations. Default: nothing is kept.
-	Memo *memo.Memo
+	// Expressions keeps what is found out about expressions for later compilations, if it is
+	// one of [expressions.NewLasting]. Default: nothing is kept.
+	Expressions *expressions.Cache
 }
 
 // Compile turns a recipe into a plan with its hash. The plan is nil when one of the

@@ -93,11 +93,7 @@ func (c *compiler) resolveTransform(i int32, here func(ptr, want string) site) {
 
 // checkTime checks a time that is a constant string.
 func (c *compiler) checkTime(e *plan.Expr, at location) {
-	if e == nil {
-		return
-	}
-	constant, _ := c.programs.Constant(e.Src)
-	written, ok := constant.(string)
+	written, ok := c.constant(e).(string)
 	if !ok {
 		return
 	}

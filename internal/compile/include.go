@@ -128,7 +128,7 @@ func newIncluder(opt Options) *includer {
 	}
 	return &includer{
 		opt: opt, units: map[string]*unit{}, variants: map[variant]*unit{}, found: map[lookup]found{},
-		decls: map[*action.Action]*declared{}, programs: expressions.NewCache(opt.Memo),
+		decls: map[*action.Action]*declared{}, programs: cmp.Or(opt.Expressions, expressions.NewCache()),
 	}
 }
 

@@ -42,7 +42,7 @@ func (c *compiler) lintUnused(i int32) {
 // below a fail step.
 func (c *compiler) lintUnreachable(i int32) {
 	st, n := &c.p.Steps[i], &c.nodes[i]
-	if v, ok := c.constant(st.When); ok {
+	if v, ok := c.constant(st.When).(bool); ok {
 		verdict := "always true, so it can be removed"
 		if !v {
 			verdict = "always false, so the step never runs"
@@ -50,7 +50,7 @@ func (c *compiler) lintUnreachable(i int32) {
 		c.warn("constant-condition", c.valueAt(n.ptr+"/when"), "this is "+verdict, "")
 	}
 	if st.Kind == plan.Condition {
-		if v, ok := c.constant(st.Expr); ok {
+		if v, ok := c.constant(st.Expr).(bool); ok {
 			verdict := "always true, so the else side never runs"
 			switch {
 			case !v:
@@ -67,13 +67,12 @@ func (c *compiler) lintUnreachable(i int32) {
 	}
 }
 
-func (c *compiler) constant(e *plan.Expr) (value, ok bool) {
+// constant returns the value of an expression without names; nil = it has none.
+func (c *compiler) constant(e *plan.Expr) any {
 	if e == nil || e.Template {
-		return false, false
+		return nil
 	}
-	constant, _ := c.programs.Constant(e.Src)
-	value, ok = constant.(bool)
-	return value, ok
+	return c.programs.Program(e.Src, false).Constant
 }
 
 // lintTimeouts warns of a timeout that cannot be reached, because a shorter one ends

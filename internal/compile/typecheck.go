@@ -60,7 +60,7 @@ func (c *compiler) check(at site, template bool, refs []expr.Ref, vars []plan.Va
 		key := strings.Join([]string{at.src, strconv.FormatBool(template), want, sig}, "\x00")
 		ps, ok := c.checks[key]
 		if !ok {
-			ps = c.opt.Memo.Check(at.src, template, env, want)
+			ps = c.programs.Check(at.src, template, env, want)
 			c.checks[key] = ps
 		}
 		if len(ps) == 0 {
@@ -115,6 +115,6 @@ var objectKeywords = []string{"properties", "additionalProperties", "required", 
 func (c *compiler) checkTree(at site, raw json.RawMessage, refs []expr.Ref, vars []plan.Var) {
 	if env, typed, _ := c.env(refs, vars); typed {
 		env.Secrets = at.secrets
-		c.problems(at, c.opt.Memo.CheckTree(raw, env))
+		c.problems(at, c.programs.CheckTree(raw, env))
 	}
 }

@@ -129,8 +129,7 @@ func (c *compiler) resolveWaitAction(i int32, here func(ptr, want string) site) 
 			return
 		}
 		st.Expr = &value.Expr
-		constant, _ := c.programs.Constant(st.Expr.Src)
-		if written, ok := constant.(string); ok {
+		if written, ok := c.constant(st.Expr).(string); ok {
 			c.parseWait(written, at.at)
 		}
 		return

@@ -187,7 +187,7 @@ func (s *server) validate(d *document) ([]fault.Diagnostic, *form.Source) {
 		return diags, src
 	}
 	opt := s.cfg.Options(d.file)
-	opt.Memo = s.memo
+	opt.Expressions = s.cache
 	_, _, src, diags := compile.Source(d.file, text, opt)
 	return diags, src.Source
 }

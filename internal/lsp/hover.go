@@ -244,7 +244,7 @@ func (s *server) childText(d *document, name string, file bool) string {
 	if err != nil {
 		return ""
 	}
-	r := read(newDocument("", t.File, 0, string(t.Data), false), s.refs)
+	r := read(newDocument("", t.File, 0, string(t.Data), false), s.cache)
 	if len(r.recipes) == 0 {
 		return ""
 	}

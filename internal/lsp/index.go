@@ -12,6 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/expressions"
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/compile/texts"
@@ -82,7 +83,7 @@ type reading struct {
 	d       *document
 	src     *form.Source
 	tree    *jsonx.Node // nil = nothing could be read
-	refs    *refCache
+	cache   *expressions.Cache
 	recipes []*recipeScope
 	occurs  []occurrence // in the order of the text
 	lost    map[*symbol]bool
@@ -91,16 +92,16 @@ type reading struct {
 
 // reading reads a document, once.
 func (s *server) reading(d *document) *reading {
-	d.read.Do(func() { d.texts = read(d, s.refs) })
+	d.read.Do(func() { d.texts = read(d, s.cache) })
 	return d.texts
 }
 
-func read(d *document, refs *refCache) *reading {
+func read(d *document, cache *expressions.Cache) *reading {
 	r, src, _ := dialect.Parse(filepath.ToSlash(d.file), []byte(d.text), form.Options{MaxBytes: form.MaxBytes})
 	if r == nil {
 		r = src.Recovered()
 	}
-	x := &reading{d: d, src: src.Source, tree: src.Tree(), refs: refs, lost: map[*symbol]bool{}, seen: map[int]bool{}}
+	x := &reading{d: d, src: src.Source, tree: src.Tree(), cache: cache, lost: map[*symbol]bool{}, seen: map[int]bool{}}
 	if r == nil || x.tree == nil {
 		return x
 	}
@@ -201,7 +202,7 @@ func (x *reading) code(doc *recipeScope, f *frame, t *texts.Text) {
 		lead = utf8.RuneCountInString(src) - utf8.RuneCountInString(cut)
 		src = strings.TrimSpace(src)
 	}
-	for _, u := range x.refs.of(src, template) {
+	for _, u := range usesIn(x.cache, src, template) {
 		sym := doc.steps[u.name]
 		if !u.step {
 			sym = f.find(doc, u.name)

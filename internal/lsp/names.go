@@ -5,9 +5,9 @@ package lsp
 import (
 	"slices"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
+	"github.com/roux-engine/roux/internal/compile/expressions"
 	"github.com/roux-engine/roux/internal/expr"
 )
 
@@ -20,62 +20,26 @@ type use struct {
 	path       []string
 }
 
-// maxKept bounds the expressions whose names are kept. An expression has up to some thousand bytes.
-const maxKept = 20_000
-
-// A refCache keeps the names in expressions, because most of a text is the same from one key to the next.
-type refCache struct {
-	mu   sync.Mutex
-	uses map[refKey][]use
-}
-
-type refKey struct {
-	src      string
-	template bool
-}
-
-func newRefCache() *refCache { return &refCache{uses: map[refKey][]use{}} }
-
-// of returns the names in an expression, or in the code of a template. Of one that cannot be compiled, they
+// usesIn returns the names in an expression, or in the code of a template. Of one that cannot be compiled, they
 // are those that look like names.
-func (c *refCache) of(src string, template bool) []use {
-	key := refKey{src, template}
-	c.mu.Lock()
-	uses, ok := c.uses[key]
-	c.mu.Unlock()
-	if ok {
-		return uses
-	}
-	uses = usesIn(src, template)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.uses) >= maxKept {
-		clear(c.uses)
-	}
-	c.uses[key] = uses
-	return uses
-}
-
-func usesIn(src string, template bool) []use {
-	compile, code := expr.Compile, src
+func usesIn(cache *expressions.Cache, src string, template bool) []use {
+	code := src
 	if template {
-		compile = expr.CompileTemplate
 		_, code = expr.Secrets(src) // spaces are in the place of what only parameters may have
 	}
-	runes := []rune(code)
-	prog, err := compile(code)
-	if err != nil {
+	prog := cache.Program(code, template)
+	if len(prog.Problems) > 0 {
 		return scan(code, template)
 	}
 	var uses []use
 	seen := map[int]bool{}
-	for _, r := range prog.Refs() {
+	for _, r := range prog.Refs {
 		if r.Name != expr.NowVar && r.Name != expr.SeedVar && !seen[r.Offset] { // a macro may have an argument twice
 			seen[r.Offset] = true
 			uses = append(uses, use{name: r.Name, at: r.Offset, n: utf8.RuneCountInString(r.Name), path: r.Path})
 		}
 	}
-	return settle(runes, uses)
+	return settle([]rune(code), uses)
 }
 
 // scan finds what looks like a name in a text that cannot be compiled.

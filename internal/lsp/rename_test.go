@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/expressions"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -291,7 +292,7 @@ func TestEveryNameOfTheExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &server{cfg: config(filepath.Dir(file)), refs: newRefCache()}
+		s := &server{cfg: config(filepath.Dir(file)), cache: expressions.NewLasting()}
 		d := newDocument("file:///"+file, filepath.Base(file), 1, string(text), false)
 		done := map[*symbol]bool{}
 		for _, o := range s.reading(d).occurs {

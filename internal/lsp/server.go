@@ -15,7 +15,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/compile/memo"
+	"github.com/roux-engine/roux/internal/compile/expressions"
 )
 
 // Config is what a server is made of.
@@ -45,10 +45,9 @@ const (
 
 // A server has the documents of one client.
 type server struct {
-	cfg  Config
-	conn *conn
-	refs *refCache
-	memo *memo.Memo
+	cfg   Config
+	conn  *conn
+	cache *expressions.Cache // because most of a text is the same from one key to the next
 
 	mu        sync.Mutex
 	docs      map[string]*document
@@ -78,7 +77,7 @@ var ErrNoShutdown = errors.New("the client ended without the request shutdown")
 // Serve answers the messages of a client until it says exit, its stream ends, or the context ends.
 func Serve(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
 	s := &server{
-		cfg: cfg, conn: newConn(in, out), refs: newRefCache(), memo: memo.New(), docs: map[string]*document{}, cancels: map[string]context.CancelFunc{},
+		cfg: cfg, conn: newConn(in, out), cache: expressions.NewLasting(), docs: map[string]*document{}, cancels: map[string]context.CancelFunc{},
 		published: map[string]*published{}, due: map[string]bool{}, wake: make(chan struct{}, 1), slots: make(chan struct{}, maxRequests),
 	}
 	ctx, stop := context.WithCancel(ctx)

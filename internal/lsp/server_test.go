@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/expressions"
 	"github.com/roux-engine/roux/internal/compile/form"
 )
 
@@ -39,7 +40,7 @@ func TestProblemsAreThoseOfValidate(t *testing.T) {
 		cfg := config(filepath.Dir(file))
 		name := filepath.Base(file)
 		_, _, _, want := compile.Source(name, text, cfg.Options(name))
-		s := &server{cfg: cfg, refs: newRefCache()}
+		s := &server{cfg: cfg, cache: expressions.NewLasting()}
 		d := newDocument("file:///"+name, name, 1, string(text), false)
 		d.known = true
 		var got []diagnostic
@@ -402,7 +403,7 @@ func TestEveryPlace(t *testing.T) {
 // probe changes a document and asks at a place in it. Every request must be answered, without a panic, and what is
 // found must be in the document.
 func probe(t *testing.T, cfg Config, file, text string, place int, insert string, cut int) {
-	s := &server{cfg: cfg, refs: newRefCache()}
+	s := &server{cfg: cfg, cache: expressions.NewLasting()}
 	d := newDocument("file:///w/"+file, fileOf("file:///w/"+file, "/w"), 1, text, place%2 == 0)
 	p := d.position(place)
 	from := d.offset(p)

@@ -127,7 +127,7 @@ func checkFunctions(r *recipe.Recipe, src *recipe.Source, inherited map[string]*
 			}
 			src.AddSemantic(fault.RecipeInvalid, at+"/expression", offset, length, "bad-function", msg, hint)
 		}
-		p := expressions.NewCache(nil).Program(body, false)
+		p := expressions.NewCache().Program(body, false)
 		for _, problem := range p.Problems {
 			if problem.Rule != expr.RuleUndefinedName { // a function that is inherited by who calls it
 				bad(problem.Offset, problem.Len, problem.Msg, problem.Hint)
@@ -161,7 +161,7 @@ func (e *expander) checkNames(name string, f *recipe.Function) (msg, hint string
 
 // free reports whether the language has no function of a name.
 func free(name string) bool {
-	p := expressions.NewCache(nil).Program(name+"()", false)
+	p := expressions.NewCache().Program(name+"()", false)
 	return len(p.Problems) > 0 && p.Problems[0].Rule == expr.RuleUndefinedName
 }
 

@@ -35,7 +35,7 @@ func TestFunctionsAreReplaced(t *testing.T) {
 			t.Errorf("%s: %s", code, problem)
 			continue
 		}
-		p := expressions.NewCache(nil).Program(got, false)
+		p := expressions.NewCache().Program(got, false)
 		if len(p.Problems) > 0 || p.Constant != want {
 			t.Errorf("%s: %s is %v (%v), want %v", code, got, p.Constant, p.Problems, want)
 		}

@@ -3,8 +3,8 @@
 // Package expressions compiles the expressions of recipes, each distinct text once, and answers
 // questions about their text.
 //
-// It decides which names an expression reads and what is wrong with it alone. It never decides
-// what the names mean (package compile does).
+// It decides which names an expression reads, what is wrong with it alone, and what of that is kept for
+// later compilations. It never decides what the names mean (package compile does).
 package expressions
 
 import (
@@ -14,21 +14,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile/memo"
 	"github.com/roux-engine/roux/internal/expr"
 )
-
-// A Cache holds what was compiled.
-type Cache struct {
-	memo     *memo.Memo
-	programs map[exprKey]*Program
-	trees    map[treeKey]*expr.Tree
-}
-
-// NewCache returns an empty cache. m, which may be nil, knows expressions of other compilations.
-func NewCache(m *memo.Memo) *Cache {
-	return &Cache{memo: m, programs: map[exprKey]*Program{}, trees: map[treeKey]*expr.Tree{}}
-}
 
 type exprKey struct {
 	src      string
@@ -41,13 +28,17 @@ type treeKey struct {
 	secrets bool
 }
 
+type tree struct {
+	tree     *expr.Tree
+	problems []expr.Problem
+}
+
 // A Program is one distinct source text.
 type Program struct {
 	Refs     []expr.Ref
 	Problems []expr.Problem
-	// Constant is the value of an expression without names, if IsConstant.
-	Constant   any
-	IsConstant bool
+	// Constant is the value of an expression without names; nil = it has none.
+	Constant any
 	// Selects is set if it only selects a part of what a step has.
 	Selects bool
 }
@@ -60,53 +51,45 @@ func (p *Program) Broken() bool {
 
 // Program compiles an expression, or a text with placeholders.
 func (c *Cache) Program(src string, template bool) *Program {
-	key := exprKey{src, template}
-	if p, ok := c.programs[key]; ok {
-		return p
-	}
+	return find(c, c.programs, exprKey{src, template}, len(src), func() *Program { return compiled(src, template) })
+}
+
+func compiled(src string, template bool) *Program {
 	if path := Selection(src); path != nil && !template {
 		// Most expressions of large recipes are of this form, and are different ones.
-		p := &Program{Refs: []expr.Ref{{Name: "steps", Path: path, Len: len("steps")}}, Selects: true}
-		c.programs[key] = p
-		return p
+		return &Program{Refs: []expr.Ref{{Name: "steps", Path: path, Len: len("steps")}}, Selects: true}
 	}
-	p := new(Program)
-	c.programs[key] = p
-	prog, err := c.memo.Compile(src, template)
+	compile := expr.Compile
+	if template {
+		compile = expr.CompileTemplate
+	}
+	prog, err := compile(src)
 	if err != nil {
-		p.Problems = problemsOf(src, err)
-		return p
+		return &Program{Problems: problemsOf(src, err)}
 	}
-	p.Refs = prog.Refs()
+	p := &Program{Refs: prog.Refs()}
 	if len(p.Refs) == 0 && !template {
 		if v, err := prog.Eval(expr.MapVars{}); err == nil {
-			p.Constant, p.IsConstant = v, true
+			p.Constant = v
 		}
 	}
 	return p
 }
 
-// Constant returns the value of an expression that was compiled and has no names.
-func (c *Cache) Constant(src string) (value any, ok bool) {
-	p := c.programs[exprKey{src, false}]
-	if p == nil {
-		return nil, false
-	}
-	return p.Constant, p.IsConstant
-}
-
 // Tree compiles a JSON value with templates, in which references to secrets are allowed or not.
 func (c *Cache) Tree(raw json.RawMessage, secrets bool) (*expr.Tree, []expr.Problem) {
-	key := treeKey{string(raw), secrets}
-	if t := c.trees[key]; t != nil {
-		return t, nil
-	}
-	t, err := c.memo.Tree(raw, secrets)
-	if err != nil {
-		return nil, treeProblems(raw, err, secrets)
-	}
-	c.trees[key] = t
-	return t, nil
+	t := find(c, c.trees, treeKey{string(raw), secrets}, len(raw), func() tree {
+		compile := expr.CompileTreeWithin
+		if secrets {
+			compile = expr.CompileParameters
+		}
+		t, err := compile(raw, expr.CostLimit)
+		if err != nil {
+			return tree{nil, treeProblems(raw, err, secrets)}
+		}
+		return tree{t, nil}
+	})
+	return t.tree, t.problems
 }
 
 // treeProblems returns the problems, with places, of a value that was refused.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build !small
-
-package memo
+package expressions
 
 import (
 	"encoding/json"
@@ -15,19 +13,19 @@ import (
 // TestKeptIsComputed compares what is kept with what package expr says, for sources, types and wishes that differ in
 // one thing each: nothing that is kept for one may answer for another.
 func TestKeptIsComputed(t *testing.T) {
-	m := New()
+	m := NewLasting()
 	number, text := json.RawMessage(`{"type":"integer"}`), json.RawMessage(`{"type":"string"}`)
 	for range 2 { // computed, then kept
 		for _, src := range []string{"a + 1", "a + b", "a +", "{{ a }}", "size(a) > 1"} {
 			for _, template := range []bool{false, true} {
-				prog, err := m.Compile(src, template)
+				prog := m.Program(src, template)
 				compile := expr.Compile
 				if template {
 					compile = expr.CompileTemplate
 				}
 				want, wrong := compile(src)
-				if (err == nil) != (wrong == nil) || err == nil && !reflect.DeepEqual(prog.Refs(), want.Refs()) {
-					t.Errorf("Compile(%q, %v) = %v, want %v", src, template, err, wrong)
+				if (len(prog.Problems) == 0) != (wrong == nil) || wrong == nil && !reflect.DeepEqual(prog.Refs, want.Refs()) {
+					t.Errorf("Program(%q, %v) = %v, want %v", src, template, prog, wrong)
 				}
 				for _, env := range []*expr.Env{
 					{}, {Vars: map[string]json.RawMessage{"a": number}}, {Vars: map[string]json.RawMessage{"a": text}}, {Vars: map[string]json.RawMessage{"a": number, "b": text}},
@@ -46,17 +44,17 @@ func TestKeptIsComputed(t *testing.T) {
 			}
 		}
 		for _, secrets := range []bool{false, true} {
-			_, err := m.Tree(json.RawMessage(`{"x":"{{ secret('a') }}"}`), secrets)
-			if (err == nil) != secrets {
-				t.Errorf("a secret where secrets are %v: %v", secrets, err)
+			_, ps := m.Tree(json.RawMessage(`{"x":"{{ secret('a') }}"}`), secrets)
+			if (len(ps) == 0) != secrets {
+				t.Errorf("a secret where secrets are %v: %v", secrets, ps)
 			}
 		}
 	}
 }
 
-// TestMemoIsBounded: sources of more than its size together are not kept.
-func TestMemoIsBounded(t *testing.T) {
-	m := New()
+// TestLastingCacheIsBounded: sources of more than its size together are not kept.
+func TestLastingCacheIsBounded(t *testing.T) {
+	m := NewLasting()
 	for i := range 200 {
 		src, _ := json.Marshal(string(make([]byte, 100_000+i)))
 		_ = m.Check(string(src), true, &expr.Env{}, "")
