@@ -3,6 +3,7 @@
 package house_test
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -137,6 +138,7 @@ func TestTestScript(t *testing.T) {
 	for _, tt := range []struct {
 		name, said, argument, ci string
 		status                   string // of go
+		small                    string // of go for a small binary
 		red                      string // what must be printed; "" = green
 	}{
 		{name: "listed", said: skip("it is long: a minute")},
@@ -150,11 +152,12 @@ func TestTestScript(t *testing.T) {
 		{name: "short", said: skip("not short: children"), argument: "-short"},
 		{name: "not short", said: skip("not short: children"), red: "TestA: not short"},
 		{name: "a failure", said: "=== RUN   TestA\n--- FAIL: TestA (0.00s)\nFAIL\n", status: "exit 1", red: "1 failed, 0 skipped"},
+		{name: "a failure of a small binary", small: "exit 1", red: "== go vet"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, cmd := scriptIn(t, map[string]string{
 				".ci/test": string(script), ".ci/skips": skips, "said": tt.said,
-				"bin/go": "#!/bin/sh\n[ \"$1\" = vet ] && exit 0\ncat said\n" + tt.status + "\n",
+				"bin/go": "#!/bin/sh\ncase \"$*\" in vet*) exit 0 ;; *\" -tags small \"*) " + cmp.Or(tt.small, "exit 0") + " ;; esac\ncat said\n" + tt.status + "\n",
 			}, ".ci/test", strings.Fields(tt.argument)...)
 			cmd.Env = append(cmd.Env, "CI="+tt.ci)
 			out, err := cmd.CombinedOutput()
