@@ -23,32 +23,49 @@ const (
 // A Cache holds what was found out about expressions. What it returns is always what package expr would return. It is
 // safe for concurrent use.
 type Cache struct {
-	lasting bool // it is for several compilations
+	mu    sync.Mutex
+	known map[key]any
+	bytes int // of the sources
 
-	mu       sync.Mutex
-	programs map[exprKey]*Program
-	trees    map[treeKey]tree
-	checks   map[checkKey][]expr.Problem // if it is lasting; package compile knows those of one compilation
-	bytes    int                         // of the sources
+	// kept looks up a check. It is nil in a cache for one compilation: package compile knows its checks. A small binary
+	// has no cache that lasts, and so none of its code.
+	kept func(k kind, src []byte, env *expr.Env, want string, compute func() []expr.Problem) []expr.Problem
 }
+
+type key struct {
+	kind kind
+	text string // the source, or for a check a hash of all that its result depends on
+}
+
+type kind uint8
+
+const (
+	compiledExpression kind = iota
+	compiledTemplate
+	compiledValue
+	compiledParameters // a value that may have references to secrets
+	checkedExpression
+	checkedTemplate
+	checkedValue
+)
 
 // NewCache returns an empty cache for one compilation.
-func NewCache() *Cache {
-	return &Cache{programs: map[exprKey]*Program{}, trees: map[treeKey]tree{}, checks: map[checkKey][]expr.Problem{}}
-}
+func NewCache() *Cache { return &Cache{known: map[key]any{}} }
 
 // NewLasting returns an empty cache for several compilations. With it, a text that changes with each key that is
 // pressed is compiled in the time that its changed expressions take.
 func NewLasting() *Cache {
 	c := NewCache()
-	c.lasting = true
+	c.kept = func(k kind, src []byte, env *expr.Env, want string, compute func() []expr.Problem) []expr.Problem {
+		return c.find(key{k, hash(src, env, want)}, len(src), func() any { return compute() }).([]expr.Problem)
+	}
 	return c
 }
 
 // find returns the result for a key, which is computed if it is not known. What it takes is size bytes of a source.
-func find[K comparable, V any](c *Cache, known map[K]V, key K, size int, compute func() V) V {
+func (c *Cache) find(k key, size int, compute func() any) any {
 	c.mu.Lock()
-	v, ok := known[key]
+	v, ok := c.known[k]
 	c.mu.Unlock()
 	if ok {
 		return v
@@ -57,27 +74,22 @@ func find[K comparable, V any](c *Cache, known map[K]V, key K, size int, compute
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.bytes += size
-	if n := len(c.programs) + len(c.trees) + len(c.checks); c.lasting && (n >= maxEntries || c.bytes > maxBytes) {
-		clear(c.programs)
-		clear(c.trees)
-		clear(c.checks)
+	if c.kept != nil && (len(c.known) >= maxEntries || c.bytes > maxBytes) {
+		clear(c.known)
 		c.bytes = size
 	}
-	known[key] = v
+	c.known[k] = v
 	return v
 }
 
-// A checkKey is a hash of all that the result of a check depends on.
-type checkKey [sha256.Size]byte
-
-// keyOf returns the key of a check. Each part has its length before it, so that no two lists of parts are alike.
-func keyOf(how string, src []byte, env *expr.Env, want string) checkKey {
+// hash returns a hash of all that a check depends on, but for its kind. Each part has its length before it, so that no
+// two lists of parts are alike.
+func hash(src []byte, env *expr.Env, want string) string {
 	b := make([]byte, 0, 4096)
 	add := func(part []byte) {
 		b = binary.AppendUvarint(b, uint64(len(part)))
 		b = append(b, part...)
 	}
-	add([]byte(how))
 	add(src)
 	add([]byte(want))
 	b = binary.AppendVarint(b, env.Cost)
@@ -88,25 +100,26 @@ func keyOf(how string, src []byte, env *expr.Env, want string) checkKey {
 		add([]byte(name))
 		add(env.Vars[name])
 	}
-	return sha256.Sum256(b)
+	sum := sha256.Sum256(b)
+	return string(sum[:])
 }
 
 // check returns the problems that compute finds.
-func (c *Cache) check(how string, src []byte, env *expr.Env, want string, compute func() []expr.Problem) []expr.Problem {
-	if !c.lasting {
+func (c *Cache) check(k kind, src []byte, env *expr.Env, want string, compute func() []expr.Problem) []expr.Problem {
+	if c.kept == nil {
 		return compute()
 	}
-	return find(c, c.checks, keyOf(how, src, env, want), len(src), compute)
+	return c.kept(k, src, env, want, compute)
 }
 
 // Check checks an expression for one wanted type as [expr.Check] does. A file is given by its hash, which
 // is a string, or by an object that has one, such as an entry of `files`.
 func (c *Cache) Check(src string, template bool, env *expr.Env, want string) []expr.Problem {
-	how := "expression"
+	k := checkedExpression
 	if template {
-		how = "template"
+		k = checkedTemplate
 	}
-	return c.check(how, []byte(src), env, want, func() []expr.Problem {
+	return c.check(k, []byte(src), env, want, func() []expr.Problem {
 		if want != "file" {
 			return expr.Check(src, template, env, want)
 		}
@@ -125,5 +138,5 @@ func (c *Cache) Check(src string, template bool, env *expr.Env, want string) []e
 
 // CheckTree is [expr.CheckTree].
 func (c *Cache) CheckTree(raw json.RawMessage, env *expr.Env) []expr.Problem {
-	return c.check("tree", raw, env, "", func() []expr.Problem { return expr.CheckTree(raw, env) })
+	return c.check(checkedValue, raw, env, "", func() []expr.Problem { return expr.CheckTree(raw, env) })
 }

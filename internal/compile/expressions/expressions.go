@@ -17,17 +17,6 @@ import (
 	"github.com/roux-engine/roux/internal/expr"
 )
 
-type exprKey struct {
-	src      string
-	template bool
-}
-
-// A treeKey is a JSON value with templates.
-type treeKey struct {
-	raw     string
-	secrets bool
-}
-
 type tree struct {
 	tree     *expr.Tree
 	problems []expr.Problem
@@ -51,7 +40,11 @@ func (p *Program) Broken() bool {
 
 // Program compiles an expression, or a text with placeholders.
 func (c *Cache) Program(src string, template bool) *Program {
-	return find(c, c.programs, exprKey{src, template}, len(src), func() *Program { return compiled(src, template) })
+	k := key{compiledExpression, src}
+	if template {
+		k.kind = compiledTemplate
+	}
+	return c.find(k, len(src), func() any { return compiled(src, template) }).(*Program)
 }
 
 func compiled(src string, template bool) *Program {
@@ -78,17 +71,17 @@ func compiled(src string, template bool) *Program {
 
 // Tree compiles a JSON value with templates, in which references to secrets are allowed or not.
 func (c *Cache) Tree(raw json.RawMessage, secrets bool) (*expr.Tree, []expr.Problem) {
-	t := find(c, c.trees, treeKey{string(raw), secrets}, len(raw), func() tree {
-		compile := expr.CompileTreeWithin
-		if secrets {
-			compile = expr.CompileParameters
-		}
+	k, compile := key{compiledValue, string(raw)}, expr.CompileTreeWithin
+	if secrets {
+		k.kind, compile = compiledParameters, expr.CompileParameters
+	}
+	t := c.find(k, len(raw), func() any {
 		t, err := compile(raw, expr.CostLimit)
 		if err != nil {
-			return tree{nil, treeProblems(raw, err, secrets)}
+			return &tree{nil, treeProblems(raw, err, secrets)}
 		}
-		return tree{t, nil}
-	})
+		return &tree{t, nil}
+	}).(*tree)
 	return t.tree, t.problems
 }
 
