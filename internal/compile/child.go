@@ -4,6 +4,7 @@ package compile
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -76,7 +77,7 @@ func (c *compiler) childRecipe(i int32) *unit {
 			c.lookupFailed(err, where, "")
 			return nil
 		}
-		return c.embed(i, u, where)
+		return c.embed(i, u, path.Clean(k.File), where)
 	default:
 		u, err := c.in.inline(k.Inline, c.unit, at+"/inline")
 		if err == nil {
@@ -86,7 +87,7 @@ func (c *compiler) childRecipe(i int32) *unit {
 			c.lookupFailed(err, where, "")
 			return nil
 		}
-		return c.embed(i, u, where)
+		return c.embed(i, u, "", where)
 	}
 }
 
@@ -119,8 +120,8 @@ func (c *compiler) registered(i int32, ref string, at location) *unit {
 }
 
 // embed compiles a recipe in a file or in the same text, so that its plan is a part of
-// this one.
-func (c *compiler) embed(i int32, u *unit, at location) *unit {
+// this one. file is "" for one in the same text.
+func (c *compiler) embed(i int32, u *unit, file string, at location) *unit {
 	if on := c.in.compiles(u); on != nil {
 		u = on
 		c.fail(fault.CircularDependency, "recipe-cycle", at, "recipes include each other in a circle: "+c.in.chain(u),
@@ -144,7 +145,7 @@ func (c *compiler) embed(i int32, u *unit, at location) *unit {
 	if u.inline {
 		c.adopt(u.diags) // warnings
 	}
-	c.use(i, u, plan.ChildRef{Name: u.r.Name, Version: u.r.Version, Key: u.p.Key()}, at)
+	c.use(i, u, plan.ChildRef{Name: u.r.Name, Version: u.r.Version, Key: u.p.Key(), File: file}, at)
 	return u
 }
 

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 )
@@ -21,6 +22,17 @@ type ChildRef struct {
 	Version string `json:"version,omitempty"`
 	// Key is the key of an embedded plan; "" of a registered recipe.
 	Key string `json:"key,omitempty"`
+	// File is the file of an embedded recipe as the step names it, for people; "" = it is in the text of the
+	// step's recipe, or an earlier release has stored the plan.
+	File string `json:"file,omitempty"`
+}
+
+// Source says where the recipe is: its file, the name of a registered one, or "inline" (X227).
+func (r *ChildRef) Source() string {
+	if r.Registered() {
+		return r.String()
+	}
+	return cmp.Or(r.File, "inline")
 }
 
 // Registered reports whether the recipe is found by its name when a run starts.

@@ -29,6 +29,7 @@ type metrics struct {
 
 	nested, nestedErrors        *prometheus.CounterVec
 	nestedSeconds, nestedMemory *prometheus.HistogramVec
+	lastSeconds, lastMemory     *prometheus.GaugeVec
 
 	started                 prometheus.Counter
 	quarantined             prometheus.Counter
@@ -66,9 +67,11 @@ func newMetrics(recipes, accounts int) *metrics {
 	m.runSeconds = m.histogram("recipe_execution_duration_seconds", "How long runs took from their start to their end, retries left out.", seconds, "recipe")
 	m.stepSeconds = m.histogram("recipe_step_duration_seconds", "How long steps took, waiting included, by kind of step, action and outcome.", seconds, "kind", "action", "status")
 	m.nested = m.counter("pipeline_nested_executions_total", "Runs inside other runs that have ended, by recipe and depth; the root has depth 0.", "pipeline", "depth")
-	m.nestedSeconds = m.histogram("pipeline_nested_duration_seconds", "How long runs inside other runs took.", seconds, "pipeline", "depth")
+	m.lastSeconds = m.gauge("pipeline_nested_duration_seconds", "How long the last run inside another one took, by recipe and depth. How long all of them took is in roux_nested_run_duration_seconds.", "pipeline", "depth")
 	m.nestedErrors = m.counter("pipeline_nested_errors_total", "Runs inside other runs that failed, or were refused because they would be too deep.", "pipeline", "error")
-	m.nestedMemory = m.histogram("pipeline_nested_memory_bytes", "Memory that the values and scopes of runs inside other runs took at their end.", prometheus.ExponentialBuckets(1<<10, 4, 10), "pipeline")
+	m.lastMemory = m.gauge("pipeline_nested_memory_bytes", "Memory that the values and scopes of the last run inside another one took at its end. That of all of them is in roux_nested_run_memory_bytes.", "pipeline")
+	m.nestedSeconds = m.histogram("roux_nested_run_duration_seconds", "How long runs inside other runs took.", seconds, "pipeline", "depth")
+	m.nestedMemory = m.histogram("roux_nested_run_memory_bytes", "Memory that the values and scopes of runs inside other runs took at their end.", prometheus.ExponentialBuckets(1<<10, 4, 10), "pipeline")
 	m.started = m.counter("roux_runs_started_total", "Runs that have started, those inside others included.").WithLabelValues()
 	m.quarantined = m.counter("roux_runs_quarantined_total", "Runs that were quarantined.").WithLabelValues()
 	m.failures = m.counter("roux_step_failures_total", "Steps that failed in the end, by action and error code.", "action", "code")
@@ -88,6 +91,13 @@ func newMetrics(recipes, accounts int) *metrics {
 func (m *metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
 	m.table = append(m.table, described{name, "counter", help, labels})
 	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	m.registry.MustRegister(v)
+	return v
+}
+
+func (m *metrics) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	m.table = append(m.table, described{name, "gauge", help, labels})
+	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	m.registry.MustRegister(v)
 	return v
 }
@@ -147,7 +157,8 @@ func (m *metrics) head(o *feed.Observed) {
 	}
 }
 
-// nestedEnd counts the end of a run inside another one (X224).
+// nestedEnd counts the end of a run inside another one (X224). The names that the source gives for duration and
+// memory have one value for each set of labels there, so they are gauges; what a gauge cannot say is in histograms.
 func (m *metrics) nestedEnd(o *feed.Observed) {
 	h := o.Head
 	pipeline, depth := m.pipeline(h.Recipe), "0"
@@ -155,8 +166,11 @@ func (m *metrics) nestedEnd(o *feed.Observed) {
 		depth = strconv.FormatInt(o.Start.Child.Depth, 10)
 	}
 	m.nested.WithLabelValues(pipeline, depth).Inc()
-	m.nestedSeconds.WithLabelValues(pipeline, depth).Observe(lasted(h))
-	m.nestedMemory.WithLabelValues(pipeline).Observe(float64(o.Memory))
+	took, memory := lasted(h), float64(o.Memory)
+	m.lastSeconds.WithLabelValues(pipeline, depth).Set(took)
+	m.lastMemory.WithLabelValues(pipeline).Set(memory)
+	m.nestedSeconds.WithLabelValues(pipeline, depth).Observe(took)
+	m.nestedMemory.WithLabelValues(pipeline).Observe(memory)
 	if h.Code != "" {
 		m.nestedErrors.WithLabelValues(pipeline, errorLabel(h.Code)).Inc()
 	}

@@ -3,23 +3,31 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/feed"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/lease"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/node"
@@ -52,8 +60,8 @@ func TestX223_X224_Metrics(t *testing.T) {
 		`recipe_step_duration_seconds_count{action="",kind="fail",status="failed"}`:          1,
 		`pipeline_nested_executions_total{depth="1",pipeline="library"}`:                     3,
 		`pipeline_nested_executions_total{depth="2",pipeline="page"}`:                        3,
-		`pipeline_nested_duration_seconds_count{depth="2",pipeline="page"}`:                  3,
-		`pipeline_nested_memory_bytes_count{pipeline="library"}`:                             3,
+		`roux_nested_run_duration_seconds_count{depth="2",pipeline="page"}`:                  3,
+		`roux_nested_run_memory_bytes_count{pipeline="library"}`:                             3,
 		`roux_step_retries_total{action="flaky",code="SERVICE_UNAVAILABLE"}`:                 3,
 		`roux_step_failures_total{action="",code="other"}`:                                   1,
 		`roux_runs_started_total`:                                                            4 + 6,
@@ -169,6 +177,42 @@ func TestX224_TooDeep(t *testing.T) {
 		`pipeline_nested_executions_total{depth="1",pipeline="again"}`:          1,
 		`pipeline_nested_executions_total{depth="2",pipeline="again"}`:          1,
 	})
+}
+
+// X224: the lines of the source, value for value.
+func TestX224_TheLinesOfTheSource(t *testing.T) {
+	document, err := os.ReadFile(filepath.Join(cmp.Or(os.Getenv("ROUX_SHARED"), "../../../shared"), "sources", "recursive-pipelines.txt"))
+	if err != nil {
+		t.Skipf("the source documents are not here (ROUX_SHARED): %v", err)
+	}
+	m := newMetrics(10, 0)
+	for i := range 42 {
+		o := ended("analysis", account)
+		o.Head.Root, o.Head.Ended, o.Memory = "root", o.Head.Created+1_234_000, 104_857_600
+		o.Start = &journal.Start{Child: &journal.Child{Depth: 2}}
+		if i < 3 {
+			o.Head.Code = fault.DepthExceeded
+		}
+		m.head(o)
+	}
+	rec := httptest.NewRecorder()
+	promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	got := samples(rec.Body.String())
+	lines := regexp.MustCompile(`(?m)^(pipeline_nested_\w+)\{(.*)\} ([0-9.]+)$`).FindAllStringSubmatch(strings.ReplaceAll(string(document), "\r\n", "\n"), -1)
+	if len(lines) != 4 {
+		t.Fatalf("the source has %d lines of metrics, want 4", len(lines))
+	}
+	for _, line := range lines {
+		labels := strings.Split(line[2], ", ")
+		slices.Sort(labels) // as the format for Prometheus is written; their order says nothing
+		want, err := strconv.ParseFloat(line[3], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name := line[1] + "{" + strings.Join(labels, ",") + "}"; got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
+	}
 }
 
 // A25: names that users choose make a bounded number of series.

@@ -211,7 +211,8 @@ func (t *tracer) record(r *view.RunTrace) {
 				attrs = append(attrs, attribute.Int64("roux.attempt", int64(s.Attempt)))
 			}
 			if s.Child != "" {
-				attrs = append(attrs, attribute.String("roux.child_run.id", s.Child))
+				attrs = append(attrs, attribute.String("roux.child_run.id", s.Child), attribute.String("roux.child_run.pipeline", s.Pipeline),
+					attribute.Int64("roux.child_run.depth", r.Depth()+1))
 			}
 			attrs = append(attrs, modelAttributes(s.Model)...)
 		}

@@ -21,6 +21,7 @@ type TraceSpan struct {
 	Action     string // of the step; "" = none
 	Attempt    uint32 // 0 = no attempt
 	Child      string // the run that is the attempt
+	Pipeline   string // its recipe: a file, the name of a registered one, or "inline"
 	Begin, End int64  // UTC µs
 	Status     string
 	Code       fault.Code
@@ -208,11 +209,20 @@ func (b *TraceBuilder) openAttempt(s *stepSpans, ev *journal.Event) {
 		Step: s.step.Step, Kind: s.step.Kind, Action: s.step.Action, Attempt: ev.Attempt, Begin: ev.At,
 	}
 	if ev.Kind == journal.EvChildStarted {
-		s.attempt.Child = strings.Clone(ev.Text)
+		s.attempt.Child, s.attempt.Pipeline = strings.Clone(ev.Text), b.pipeline(ev.Step)
 	} else {
 		s.attempt.Model = modelCall(b.Plan, &b.Plan.Steps[ev.Step])
 	}
 	b.Spans = append(b.Spans, s.attempt)
+}
+
+// pipeline says where the recipe is that a step runs (X227).
+func (b *TraceBuilder) pipeline(step int32) string {
+	child := b.Plan.Steps[step].Child
+	if child == nil {
+		return ""
+	}
+	return b.Plan.Children[child.Ref].Source()
 }
 
 func (b *TraceBuilder) endAttempt(ev *journal.Event, status string) {

@@ -3,6 +3,7 @@
 package otlp
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
 	"encoding/hex"
@@ -10,7 +11,10 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +32,7 @@ import (
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/node"
+	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/telemetry"
 )
@@ -179,6 +184,104 @@ steps:
 	if s := got.spans["read"]; s.GetStatus().GetCode() != tracepb.Status_STATUS_CODE_OK {
 		t.Errorf("the status of the step that completed is %v", s.GetStatus())
 	}
+}
+
+// X227: each nested run is a span with an id, its parent, where its pipeline is, its depth and its times, and says
+// whether it has failed. The tree comes over a socket.
+func TestX227_NestedSpans(t *testing.T) {
+	got := &received{spans: map[string]*tracepb.Span{}, resource: map[string]string{}}
+	srv := httptest.NewServer(got)
+	defer srv.Close()
+	n := open(t, srv.URL, 5*time.Second, noop())
+	dir := t.TempDir()
+	const root = `
+name: root
+steps:
+  - {id: fine, recipe: {ref: helper}}
+  - {id: phase, recipe: {file: ./parts/phase.yaml}, dependsOn: [fine]}
+`
+	for name, text := range map[string]string{
+		"root.yaml": root, "helper.yaml": "name: helper\nsteps: [{id: help, action: {name: noop}}]\n",
+		"parts/phase.yaml": "name: phase_one\nsteps: [{id: inner, recipe: {inline: {name: deepest, steps: [{id: stop, fail: {code: EMPTY, message: none}}]}}}]\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, _, _, diags := compile.Source(filepath.Join(dir, "root.yaml"), []byte(root), compile.Options{
+		Actions: node.Catalogue([]action.Action{noop()}), Recipes: registry.NewFiles(registry.Config{Recipe: filepath.Join(dir, "root.yaml"), Dir: dir, MaxSource: 1 << 20}),
+	})
+	if p == nil {
+		t.Fatal(diags)
+	}
+	started, err := n.Engine.Start(t.Context(), engine.StartRequest{Account: account, Plan: p, Recipe: "root"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if head, err := n.Engine.Wait(t.Context(), account, started.Run); err != nil || head.Status != "failed" {
+		t.Fatal(head, err)
+	}
+	if err := n.Stop(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	got.mu.Lock()
+	defer got.mu.Unlock()
+	ids := map[string]bool{}
+	for _, one := range []struct {
+		attempt, run    string // the spans
+		below           string // the span of the step in the parent
+		pipeline, depth string
+		code            string // "" = success
+	}{
+		{"fine attempt", "helper", "fine", "helper", "1", ""},
+		{"phase attempt", "phase_one", "phase", "parts/phase.yaml", "1", "EMPTY"},
+		{"inner attempt", "deepest", "inner", "inline", "2", "EMPTY"},
+	} {
+		attempt, run, step := got.spans[one.attempt], got.spans[one.run], got.spans[one.below]
+		if attempt == nil || run == nil || step == nil {
+			t.Errorf("of %s there are %v, %v and %v", one.run, attempt, run, step)
+			continue
+		}
+		if !bytes.Equal(attempt.GetParentSpanId(), step.GetSpanId()) || !bytes.Equal(run.GetParentSpanId(), attempt.GetSpanId()) || !bytes.Equal(run.GetTraceId(), step.GetTraceId()) {
+			t.Errorf("%s is not below its step in one trace", one.run)
+		}
+		for _, s := range []*tracepb.Span{attempt, run} {
+			if id := string(s.GetSpanId()); len(id) != 8 || ids[id] {
+				t.Errorf("%s has the id %x", s.GetName(), id)
+			} else {
+				ids[id] = true
+			}
+			if s.GetStartTimeUnixNano() == 0 || s.GetEndTimeUnixNano() < s.GetStartTimeUnixNano() || s.GetStartTimeUnixNano() < step.GetStartTimeUnixNano() {
+				t.Errorf("%s is from %d to %d", s.GetName(), s.GetStartTimeUnixNano(), s.GetEndTimeUnixNano())
+			}
+			want := tracepb.Status_STATUS_CODE_OK
+			if one.code != "" {
+				want = tracepb.Status_STATUS_CODE_ERROR
+			}
+			if s.GetStatus().GetCode() != want || value(s, "error.type") != one.code {
+				t.Errorf("the status of %s is %v with the code %q", s.GetName(), s.GetStatus(), value(s, "error.type"))
+			}
+		}
+		if value(attempt, "roux.child_run.pipeline") != one.pipeline || value(attempt, "roux.child_run.depth") != one.depth ||
+			value(run, "roux.depth") != one.depth || value(run, "roux.run.id") != value(attempt, "roux.child_run.id") {
+			t.Errorf("%s has %v and %v", one.run, attempt.GetAttributes(), run.GetAttributes())
+		}
+	}
+}
+
+// value is an attribute of a span as a text; "" = it has none.
+func value(s *tracepb.Span, key string) string {
+	for _, a := range s.GetAttributes() {
+		if v := a.GetValue(); a.GetKey() == key && v.GetStringValue() != "" {
+			return v.GetStringValue()
+		} else if a.GetKey() == key {
+			return strconv.FormatInt(v.GetIntValue(), 10)
+		}
+	}
+	return ""
 }
 
 // A collector that accepts requests and never answers delays no run, and a stop by no more
