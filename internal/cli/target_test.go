@@ -89,6 +89,8 @@ func TestCommandsOverAServer(t *testing.T) {
 	}
 	all()
 	same("trace", "@last", "-o", "json")
+	same("trace", "@last", "--runs", "-o", "json")
+	same("trace", "@last", "--folded", "own")
 	for _, env := range [][]string{here, there} {
 		top := object[topView](t, env, "top", "--once")
 		if top.AtRest || top.Runs.Live != 0 || !top.Runs.Complete || top.Commits.Total == 0 || top.Version != thisBuild().Version {

@@ -23,7 +23,8 @@ import (
 )
 
 func (a *app) traceCommand() *cobra.Command {
-	var flame bool
+	var flame, runs bool
+	var folded string
 	x := tracing{app: a, most: view.MaxSteps}
 	children := strconv.Itoa(expandedRuns)
 	cmd := &cobra.Command{
@@ -32,12 +33,21 @@ func (a *app) traceCommand() *cobra.Command {
 		Long: "Show a run as a nested tree: every step instance under the one that owns it, how long it queued, worked, " +
 			"waited and backed off before a retry, its credits and its outcome. A child run is shown under the step that started it, with its own steps; " +
 			"those that failed are expanded first, at most --children of them. With --flame the same as bars on one time scale: " +
-			"░ in the queue, █ at work, ┄ waiting for something outside, ▒ backing off before a retry.",
-		Example: "roux trace @last\nroux trace @last --children all\nroux trace @last --flame\nroux trace @last -o json",
+			"░ in the queue, █ at work, ┄ waiting for something outside, ▒ backing off before a retry.\n\n" +
+			"With --runs a profile: a line for each run of the tree, those first whose own steps worked longest; \"own\" is the time of their attempts, without the runs " +
+			"inside them, and \"waited\" what their steps waited. With --folded own, or --folded wait, the same by step, in the form that flamegraph.pl, inferno and speedscope " +
+			"read: `recipe;step;recipe;step N`, where N is µs, all items of a loop together. Both read the journals of the whole tree, one run after the other.",
+		Example: "roux trace @last\nroux trace @last --children all\nroux trace @last --flame\nroux trace @last --runs\nroux trace @last --folded own > last.folded\nroux trace @last -o json",
 		Args:    wants(1, 1, "RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if x.most < 1 {
 				return fault.New(fault.Usage, "--steps %d: want at least 1", x.most)
+			}
+			if folded != "" && folded != "own" && folded != "wait" {
+				return fault.New(fault.Usage, "--folded %s: want own or wait", view.OneLine(view.Cut(folded, 40)))
+			}
+			if flame && (runs || folded != "") || runs && folded != "" {
+				return fault.New(fault.Usage, "want one of --flame, --runs and --folded")
 			}
 			var err error
 			if x.left, err = expandedCount(children); err != nil {
@@ -47,6 +57,9 @@ func (a *app) traceCommand() *cobra.Command {
 				head, err := a.findRun(ctx, j, args[0])
 				if err != nil {
 					return err
+				}
+				if runs || folded != "" {
+					return a.profileRun(ctx, j, head, x.left, folded)
 				}
 				out, err := x.trace(ctx, j, head)
 				if err != nil {
@@ -59,7 +72,10 @@ func (a *app) traceCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&flame, "flame", false, "bars on one time scale")
 	cmd.Flags().IntVar(&x.most, "steps", view.MaxSteps, "at most this many step instances of a run")
-	cmd.Flags().StringVar(&children, "children", children, "expand at most this many child runs, or all")
+	cmd.Flags().StringVar(&children, "children", children, "expand at most this many child runs, or all; with --runs show that many runs")
+	cmd.Flags().BoolVar(&runs, "runs", false, "a profile: the runs of the tree, those first that worked longest")
+	cmd.Flags().StringVar(&folded, "folded", "", "a profile by step, as tools for flame graphs read it: own or wait")
+	completeFlag(cmd, "folded", func() []string { return []string{"own", "wait"} })
 	return cmd
 }
 
@@ -161,19 +177,15 @@ func (w *traceWriter) steps(t *view.Trace, indent string) {
 	}
 }
 
-// run adds a child run and its steps.
-func (w *traceWriter) run(c *view.Child, indent string, last bool) {
-	branch, below := "├─ ", "│  "
-	if last {
-		branch, below = "└─ ", "   "
-	}
+// run adds a child run and its steps. It is drawn as the run at the top is (X212), also if nothing follows it.
+func (w *traceWriter) run(c *view.Child, indent string) {
 	name, depth := view.OneLine(c.Recipe), ""
 	if t := c.Trace; t != nil {
 		name, depth = view.OneLine(t.Recipe), fmt.Sprintf(" (depth: %d)", t.Depth)
 	} else {
 		w.folded++
 	}
-	label := indent + branch + term.Glyph(c.Status) + " " + name + depth
+	label := indent + "├─ " + name + depth + " " + term.Glyph(c.Status)
 	took := view.Took(micros(c.TookMs))
 	switch {
 	case w.flame:
@@ -184,7 +196,7 @@ func (w *traceWriter) run(c *view.Child, indent string, last bool) {
 		w.add(nil, label, c.Status, took, view.Credits(c.Used), c.Run)
 	}
 	if c.Trace != nil {
-		w.steps(c.Trace, indent+below)
+		w.steps(c.Trace, indent+"│  ")
 	}
 }
 
@@ -233,8 +245,8 @@ func (w *traceWriter) walk(p *plan.Plan, s *view.Span, indent, above string, las
 		w.add(s, label, s.Status, spanTimes(s), view.Credits(s.Credits), spanSays(s))
 	}
 	children, rest := s.Ordered(p)
-	for i, c := range s.Runs {
-		w.run(c, indent+below, i == len(s.Runs)-1 && len(children) == 0 && rest == "")
+	for _, c := range s.Runs {
+		w.run(c, indent+below)
 	}
 	for i, c := range children {
 		w.walk(p, c, indent+below, s.Step, i == len(children)-1 && rest == "")
