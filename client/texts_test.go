@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -79,4 +80,62 @@ func ExampleTexts() {
 	}
 	fmt.Println(texts.Of("say"))
 	// Output: Once upon a time
+}
+
+// X219: what a client puts together from the frames of a run is the same however often they arrive: a stream that is cut
+// begins again before where it was, and two streams overlap.
+func TestX219_DuplicateFramesChangeNothing(t *testing.T) {
+	c := startServer(t).client()
+	if _, _, err := c.Recipes.Create(t.Context(), []byte(tell)); err != nil {
+		t.Fatal(err)
+	}
+	started, err := c.Recipes.Execute(t.Context(), "tell", client.ExecuteRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var events []client.Event
+	for e, err := range c.Runs.Events(t.Context(), started.ID, client.EventOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, e)
+	}
+	var once client.Texts
+	pieces := 0
+	for i := range events {
+		if _, ok, err := once.Add(&events[i]); err != nil {
+			t.Fatal(err)
+		} else if ok {
+			pieces++
+		}
+	}
+	if once.Of("say") == "" || pieces == 0 {
+		t.Fatalf("the run says nothing: %d events", len(events))
+	}
+	for seed := range uint64(50) {
+		dice := rand.New(rand.NewPCG(seed, 1))
+		var often client.Texts
+		shown, changes := "", 0
+		for next := 0; next < len(events); {
+			from := dice.IntN(next + 1) // where the stream begins again
+			to := next + 1 + dice.IntN(len(events)-next)
+			for i := from; i < to; i++ {
+				p, ok, err := often.Add(&events[i])
+				if err != nil {
+					t.Fatal(err)
+				}
+				if ok {
+					changes++
+					if p.Again {
+						shown = ""
+					}
+					shown += p.Text
+				}
+			}
+			next = to
+		}
+		if often.Of("say") != once.Of("say") || shown != once.Of("say") || changes != pieces {
+			t.Fatalf("seed %d: %q in %d pieces, want %q in %d", seed, shown, changes, once.Of("say"), pieces)
+		}
+	}
 }

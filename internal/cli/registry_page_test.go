@@ -28,7 +28,8 @@ publish() {
 publish v1 1.0.0 one
 `
 
-// The page of recipes from elsewhere, with a real Git server that has a certificate of its own.
+// The page of recipes from elsewhere, with a real Git server that has a certificate of its own. X28: what was fetched is kept
+// under its reference and is fresh for `pipeline_cache_ttl` seconds, after which the server loads what has changed.
 func TestRegistryPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one process after the other: the race detector has nothing to see here")

@@ -15,8 +15,8 @@ import (
 	"github.com/roux-engine/roux/internal/term"
 )
 
-// What a person sees of a busy server, with names that could confuse a terminal.
-func TestTopText(t *testing.T) {
+// X218: what a person sees of a busy server on the dashboard, with names that could confuse a terminal.
+func TestX218_TopText(t *testing.T) {
 	now := time.Date(2026, 3, 1, 14, 2, 11, 0, time.UTC)
 	v := &topView{ServerLoad: client.ServerLoad{
 		Version: "1.2.3", Now: now, StartedAt: now.Add(-3*time.Hour - 12*time.Minute),

@@ -91,11 +91,11 @@ func (x *profiling) walk(ctx context.Context, head store.Head, above []string) e
 	if err != nil {
 		return err
 	}
-	pr := view.NewProfiler(p, &head)
+	pr := view.NewProfiler(p, view.RunProfile{Run: head.Run, Recipe: head.Recipe, Depth: len(x.onPath) - 1, Status: head.Status}, head.Ended)
 	if err := store.EachEvent(ctx, x.reader, head.Key, 0, pr.Apply); err != nil {
 		return err
 	}
-	x.tree.add(pr.Profile(x.app.now().UnixMicro(), len(x.onPath)-1))
+	x.tree.add(pr.Profile(x.app.now().UnixMicro()))
 	above = append(above, frameName(cmp.Or(head.Recipe, "inline")))
 	for i, t := range pr.Times {
 		if t.Own+t.Wait > 0 {

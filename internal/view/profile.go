@@ -10,7 +10,6 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
-	"github.com/roux-engine/roux/internal/store"
 )
 
 // A RunProfile says where the time of one run went (X213). The times of steps that were under way at once are
@@ -45,9 +44,9 @@ type Profiler struct {
 	Children []ProfiledChild
 
 	profile    RunProfile
-	head       *store.Head
 	begun      int64 // UTC µs
 	last       int64 // time of the last event
+	ended      int64 // 0 = the run goes on
 	own, waits int64 // µs
 	open       map[journal.Ref]instance
 }
@@ -67,12 +66,10 @@ const (
 	waiting
 )
 
-// NewProfiler returns a profiler of a run of p, without events.
-func NewProfiler(p *plan.Plan, head *store.Head) *Profiler {
-	return &Profiler{
-		Plan: p, head: head, Times: make([]StepTime, len(p.Steps)), open: map[journal.Ref]instance{},
-		profile: RunProfile{Run: head.Run, Recipe: head.Recipe, Status: head.Status},
-	}
+// NewProfiler returns a profiler of a run of p, without events. run has what its head says: its id, its recipe, its
+// depth and its status. ended is when it did, in UTC µs; 0 = it goes on.
+func NewProfiler(p *plan.Plan, run RunProfile, ended int64) *Profiler {
+	return &Profiler{Plan: p, Times: make([]StepTime, len(p.Steps)), open: map[journal.Ref]instance{}, profile: run, ended: ended}
 }
 
 // Apply adds the next event.
@@ -161,14 +158,14 @@ func (p *Profiler) close(at int64) {
 
 // Profile returns the profile. What is under way lasts until now, or, if no process carries the run on, until the
 // last event.
-func (p *Profiler) Profile(now int64, depth int) RunProfile {
-	end := p.head.Ended
+func (p *Profiler) Profile(now int64) RunProfile {
+	end := p.ended
 	if end == 0 {
 		end = max(now, p.last)
 	}
 	p.close(end)
 	out := p.profile
-	out.Depth, out.TookMs, out.OwnMs, out.WaitMs = depth, millis(max(end-p.begun, 0)), millis(p.own), millis(p.waits)
+	out.TookMs, out.OwnMs, out.WaitMs = millis(max(end-p.begun, 0)), millis(p.own), millis(p.waits)
 	return out
 }
 
