@@ -106,13 +106,15 @@ func TestNewestVersionWins(t *testing.T) {
 	c := newClient(t, config(t.TempDir()))
 	const uri = "file:///a.yaml"
 	c.open(uri, longText(300))
-	for v := 2; v <= 40; v++ {
-		text := longText(300)
-		if v < 40 {
-			text += fmt.Sprintf("  - {id: extra, when: nothing%d, transform: {expression: '1'}}\n", v)
+	go func() { // a client reads while it writes
+		for v := 2; v <= 40; v++ {
+			text := longText(300)
+			if v < 40 {
+				text += fmt.Sprintf("  - {id: extra, when: nothing%d, transform: {expression: '1'}}\n", v)
+			}
+			c.notify("textDocument/didChange", map[string]any{"textDocument": map[string]any{"uri": uri, "version": v}, "contentChanges": []any{map[string]any{"text": text}}})
 		}
-		c.notify("textDocument/didChange", map[string]any{"textDocument": map[string]any{"uri": uri, "version": v}, "contentChanges": []any{map[string]any{"text": text}}})
-	}
+	}()
 	last := 0
 	for last < 40 {
 		msg := c.next()
