@@ -85,6 +85,9 @@ func (a *app) estimateCommand() *cobra.Command {
 			if known.Input, err = inputs(in, c.plan.InputSchema, a.stdin); err != nil {
 				return err
 			}
+			if known.Input, err = withDefaults(known.Input, c.plan.InputSchema); err != nil {
+				return err
+			}
 			paths, err := userfile.Expand(files, a.say)
 			if err != nil {
 				return err

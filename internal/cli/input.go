@@ -14,6 +14,7 @@ import (
 
 	"github.com/roux-engine/roux/client"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/userfile"
@@ -75,6 +76,20 @@ func inputs(args []string, schema json.RawMessage, stdin io.Reader) (map[string]
 		in[name] = v
 	}
 	return in, nil
+}
+
+// withDefaults returns an input with the defaults of the inputSchema, as a run begins with it.
+func withDefaults(in map[string]any, schema json.RawMessage) (map[string]any, error) {
+	if len(schema) == 0 {
+		return in, nil
+	}
+	s, err := jsonschema.Compile(schema)
+	if err != nil {
+		return nil, err
+	}
+	v, _, err := s.WithDefaults(in, "fileHashes")
+	m, _ := v.(map[string]any)
+	return m, err
 }
 
 func inputObject(in map[string]any, path string, stdin io.Reader) error {

@@ -182,6 +182,11 @@ func (a *app) simInput(p *plan.Plan, input map[string]any, files []simulate.File
 	if len(p.InputSchema) == 0 {
 		return nil
 	}
+	filled, err := withDefaults(input, p.InputSchema)
+	if err != nil {
+		return err
+	}
+	maps.Copy(input, filled)
 	var hashes []string
 	for i := range files {
 		hashes = append(hashes, files[i].Hash)

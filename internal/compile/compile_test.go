@@ -14,6 +14,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/spell"
 )
 
 func rules(diags []fault.Diagnostic) string {
@@ -324,8 +325,8 @@ func TestNear(t *testing.T) {
 	for got, want := range map[string]string{
 		"inspecton": "inspection", "Markdown": "markdown", "imput": "input", "inptu": "input", "xd": "id", "translated": "", "zz": "",
 	} {
-		if n := nearest(got, names); n != want {
-			t.Errorf("nearest(%q) = %q, want %q", got, n, want)
+		if n := spell.Closest(got, names); n != want {
+			t.Errorf("Closest(%q) = %q, want %q", got, n, want)
 		}
 	}
 }

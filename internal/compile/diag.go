@@ -119,24 +119,8 @@ func list(names []string) string {
 
 // didYouMean returns a hint with the closest of names, or "" when none is close.
 func didYouMean(name string, names []string) string {
-	if best := nearest(name, names); best != "" {
+	if best := spell.Closest(name, names); best != "" {
 		return "did you mean " + strconv.Quote(best) + "?"
 	}
 	return ""
-}
-
-// nearest returns the name with the smallest edit distance from name, at most a third
-// of its length; of equally close names the first in the alphabet. It returns "" when
-// there is none.
-func nearest(name string, names []string) string {
-	best, limit := "", max(1, len(name)/3)+1
-	for _, n := range names {
-		if d := spell.Distance(strings.ToLower(name), strings.ToLower(n), limit); d < limit || d == limit-1 && n < best {
-			best, limit = n, d
-		}
-		if limit == 0 {
-			break
-		}
-	}
-	return best
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/catalogue"
-	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/compile/expressions"
+	"github.com/roux-engine/roux/internal/compile/extend"
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/plan"
@@ -41,16 +41,8 @@ type Recipes interface {
 	Names() []string
 }
 
-// A Text is the text of a recipe. File is its name in diagnostics and identifies it:
-// texts with the same File are the same.
-type Text struct {
-	File string
-	Data []byte
-	Name string // of a text that has none; "" = that of its file
-	// Version is the one that the recipe is registered under, where that may differ from
-	// what its text says; "" = it is that of the text.
-	Version string
-}
+// A Text is the text of a recipe; see [extend.Text].
+type Text = extend.Text
 
 // An includer compiles a recipe and every recipe that it includes, each once.
 type includer struct {
@@ -264,7 +256,7 @@ func (in *includer) parse(text *Text) (*unit, error) {
 		return nil, err
 	}
 	u := &unit{file: text.File, text: text}
-	u.r, u.src, u.diags = dialect.Parse(text.File, text.Data, form.Options{MaxBytes: int(in.opt.MaxSource), Name: text.Name})
+	u.r, u.src, u.diags = extend.Parse(text.File, text.Data, in.opt.extending(text.Name))
 	switch {
 	case u.r == nil:
 		u.state = compiled

@@ -12,7 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/dialect"
-	"github.com/roux-engine/roux/internal/compile/form"
+	"github.com/roux-engine/roux/internal/compile/extend"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
@@ -64,7 +64,7 @@ func (in *includer) inheriting(u, from *unit, k *recipe.Child) (*unit, error) {
 	}
 	v := &unit{file: u.file, text: u.text, r: u.r, src: u.src, inheritance: h}
 	if len(h.functions) > 0 { // they are put in place of calls, which changes the recipe
-		v.r, v.src, _ = dialect.Parse(u.file, u.text.Data, form.Options{MaxBytes: int(in.opt.MaxSource), Name: u.text.Name})
+		v.r, v.src, _ = extend.Parse(u.file, u.text.Data, in.opt.extending(u.text.Name))
 		v.r.Version = u.r.Version
 		dialect.Inherit(v.r, v.src, h.functions)
 	}

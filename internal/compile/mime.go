@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -25,7 +25,7 @@ func (c *compiler) lintFileTypes(i int32) {
 	if st.Kind != plan.Action || n.decl == nil {
 		return
 	}
-	takes := mimeTypes(n.decl.Metadata.InputTypes)
+	takes := catalogue.MimeTypes(n.decl.Metadata.InputTypes)
 	for k := range st.Bindings {
 		b := &st.Bindings[k]
 		if !slices.Contains(n.decl.files, b.Name) || len(b.Expr.Vars) != 1 || !fileOf.MatchString(b.Expr.Src) {
@@ -36,8 +36,8 @@ func (c *compiler) lintFileTypes(i int32) {
 			continue
 		}
 		// JSON is the type of the value that contains the file, not of the file.
-		gives := slices.DeleteFunc(mimeTypes(from.Metadata.OutputTypes), func(t string) bool { return t == "application/json" })
-		if len(gives) == 0 || len(takes) == 0 || overlap(gives, takes) {
+		gives := slices.DeleteFunc(catalogue.MimeTypes(from.Metadata.OutputTypes), func(t string) bool { return t == "application/json" })
+		if len(gives) == 0 || len(takes) == 0 || catalogue.MimesOverlap(gives, takes) {
 			continue
 		}
 		c.warn("file-type", c.valueAt(n.ptr+"/inputBindings/"+b.Name),
@@ -61,25 +61,4 @@ func (c *compiler) producer(v *plan.Var) *action.Action {
 		return nil
 	}
 	return c.nodes[step].decl.Action
-}
-
-func mimeTypes(defs []action.TypeDefinition) (types []string) {
-	for _, d := range defs {
-		types = append(types, d.MimeTypes...)
-	}
-	return types
-}
-
-// overlap reports whether some MIME type matches both lists.
-func overlap(a, b []string) bool {
-	for _, x := range a {
-		for _, y := range b {
-			p, q, _ := strings.Cut(x, "/")
-			r, s, _ := strings.Cut(y, "/")
-			if (p == r || p == "*" || r == "*") && (q == s || q == "*" || s == "*") {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile/expressions"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/spell"
 )
 
 // resolveNames resolves the names of an expression at its site, and adds the edges to the
@@ -219,7 +220,7 @@ func (c *compiler) undefined(at site, name string, where location) {
 	bound := c.visibleBindings(at)
 	steps := c.visibleSteps(at)
 	everything := slices.Concat(bound, reservedNames, []string{"steps", budgetName}, steps)
-	best := nearest(name, everything)
+	best := spell.Closest(name, everything)
 	hint := ""
 	if i := c.hidden(name); i != plan.None {
 		g := c.p.Steps[i].Graph

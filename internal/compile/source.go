@@ -4,7 +4,7 @@ package compile
 
 import (
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/extend"
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/plan"
@@ -14,9 +14,11 @@ import (
 // error, and the recipe is nil when the text is malformed. The source is never nil: it
 // has the lines that diagnostics point at.
 func Source(file string, text []byte, opt Options) (*plan.Plan, *recipe.Recipe, *recipe.Source, []fault.Diagnostic) {
-	r, src, diags := dialect.Parse(file, text, form.Options{MaxBytes: int(opt.MaxSource), Name: opt.Name})
+	r, src, diags := extend.Parse(file, text, opt.extending(opt.Name))
 	if r == nil {
-		return nil, nil, src, checkMalformed(src, diags, opt)
+		diags = checkMalformed(src, diags, opt)
+		sortDiagnostics(diags, file)
+		return nil, nil, src, diags
 	}
 	p, more := Compile(r, src, opt)
 	diags = append(diags, more...)
@@ -25,4 +27,9 @@ func Source(file string, text []byte, opt Options) (*plan.Plan, *recipe.Recipe, 
 		p = nil
 	}
 	return p, r, src, diags
+}
+
+// extending returns how a text and what it extends are read. name is that of a text that has none.
+func (opt Options) extending(name string) extend.Options {
+	return extend.Options{Form: form.Options{MaxBytes: int(opt.MaxSource), Name: name}, Recipes: opt.Recipes}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile/expressions"
 	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/sanitize"
 )
 
 // compileSteps compiles what each step does, apart from names and order.
@@ -318,11 +319,27 @@ func (c *compiler) settings() {
 	choose("result_rule", r.ResultRule, &c.p.Leaves, "strict", "leaves")
 	choose("result", r.Result, &c.p.OfSteps, "bindings", "steps")
 	c.p.OfSteps = c.p.OfSteps && len(r.Outputs) == 0 && len(r.OutputSchema) == 0
+	c.p.InputPolicy = c.inputPolicy(r.InputPolicy, at)
 	c.p.InputSchema = c.schema(r.InputSchema, at+"/inputSchema")
+	for _, v := range jsonschema.CheckDefaults(c.p.InputSchema) {
+		c.fail(fault.RecipeInvalid, "bad-default", c.valueAt(at+"/inputSchema"+v.Pointer), "this default does not fit its own schema: "+v.Msg, "")
+	}
 	c.p.OutputSchema = c.schema(r.OutputSchema, at+"/outputSchema")
 	c.values()
 	c.effectiveLimits()
 	c.creditEstimation()
+}
+
+// inputPolicy returns the policy that a recipe or a step has, as plans have it.
+func (c *compiler) inputPolicy(policy, at string) string {
+	switch sanitize.Policy(policy) {
+	case "", sanitize.Keep:
+		return ""
+	case sanitize.Reject, sanitize.Strip:
+	default:
+		c.enum("inputPolicy", policy, at, string(sanitize.Keep), string(sanitize.Reject), string(sanitize.Strip))
+	}
+	return policy
 }
 
 // creditEstimation checks the credit estimation (X147). If its formula names something

@@ -82,17 +82,17 @@ func (e *Engine) startInput(ctx context.Context, req *StartRequest) (*input, err
 	if req.Account == "" || req.Plan == nil {
 		return nil, fault.New(fault.Usage, "a run needs an account and a plan")
 	}
-	prog, err := e.core.programs.Checked(req.Plan, req.Parameters, req.Files)
+	prog, begins, err := e.core.programs.Checked(req.Plan, req.Parameters, req.Files)
 	if err != nil {
 		return nil, err
 	}
-	return e.checkedInput(ctx, req, prog)
+	return e.checkedInput(ctx, req, prog, &begins)
 }
 
 // checkedInput turns a checked request into an input. It is apart from startInput, whose
 // callers are often new goroutines: together with the check it needs more than the stack
 // that these begin with.
-func (e *Engine) checkedInput(ctx context.Context, req *StartRequest, prog *program.Program) (*input, error) {
+func (e *Engine) checkedInput(ctx context.Context, req *StartRequest, prog *program.Program, begins *program.Input) (*input, error) {
 	pins, tree, err := prog.Pin(e.cfg.Actions)
 	if err != nil {
 		return nil, err
@@ -101,11 +101,11 @@ func (e *Engine) checkedInput(ctx context.Context, req *StartRequest, prog *prog
 		return nil, err
 	}
 	rules := e.cfg.Accounts(req.Account)
-	credits, err := terms.Of(req.terms(), rules, func() *estimate.Budget { return prog.Budget(e.cfg.Actions, req.Parameters, req.Files) })
+	credits, err := terms.Of(req.terms(), rules, func() *estimate.Budget { return prog.Budget(e.cfg.Actions, begins.Parameters, req.Files) })
 	if err != nil {
 		return nil, err
 	}
-	named := []any{req.Parameters}
+	named := []any{begins.Parameters}
 	for _, p := range prog.Stored() {
 		named = append(named, p.Data)
 	}
@@ -125,11 +125,11 @@ func (e *Engine) checkedInput(ctx context.Context, req *StartRequest, prog *prog
 	}}
 	in.m.Kind, in.m.Start = machine.InStart, &journal.Start{
 		Run: id, Account: req.Account, Recipe: req.Recipe, Version: req.Version, PlanHash: prog.Hash(),
-		Parameters: req.Parameters, Files: req.Files, Correlation: cmp.Or(req.Correlation, id),
+		Parameters: begins.Parameters, Stripped: begins.Stripped, Files: req.Files, Correlation: cmp.Or(req.Correlation, id),
 		Seed: seed, Pins: pins, Labels: req.Labels, Credits: credits, Tree: tree, NoCache: req.NoCache,
 	}
 	if req.IdempotencyKey != "" {
-		body, err := program.StartHash(in.m.Start, req.MaxCredits, req.Key)
+		body, err := program.StartHash(in.m.Start, req.Parameters, req.MaxCredits, req.Key)
 		if err != nil {
 			return nil, err
 		}

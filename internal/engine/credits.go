@@ -53,13 +53,14 @@ func QuoteStart(req *StartRequest, actions catalogue.Finder, rules AccountRules)
 	if err != nil {
 		return nil, err
 	}
-	if err := prog.CheckInput(req.Parameters, req.Files); err != nil {
+	in, err := prog.Input(req.Parameters, req.Files, "")
+	if err != nil {
 		return nil, err
 	}
 	if _, _, err := prog.Pin(actions); err != nil {
 		return nil, err
 	}
-	b := prog.Budget(actions, req.Parameters, req.Files)
+	b := prog.Budget(actions, in.Parameters, req.Files)
 	credits, err := terms.Of(req.terms(), rules, func() *estimate.Budget { return b })
 	return &Quote{b, credits}, err
 }

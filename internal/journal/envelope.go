@@ -104,6 +104,9 @@ func renderRun(p *plan.Plan, ev *Event, payload map[string]any) {
 			if st.NoCache {
 				payload["noCache"] = true
 			}
+			if st.Stripped != nil {
+				payload["stripped"] = st.Stripped
+			}
 			if st.Correlation != "" {
 				payload["correlationId"] = st.Correlation
 			}

@@ -38,6 +38,14 @@ type Start struct {
 	Inherited json.RawMessage `json:"inherited,omitempty"`
 	// NoCache is set for a run, with its child runs, that uses no earlier results.
 	NoCache bool `json:"noCache,omitempty"`
+	// Stripped is what the input policy of the recipe has removed from the input.
+	Stripped *Stripped `json:"stripped,omitempty"`
+}
+
+// Stripped says from which texts of an input something was removed before the run began.
+type Stripped struct {
+	Count  int      `json:"count"`
+	Fields []string `json:"fields"` // JSON pointers into the input, the first ones
 }
 
 // Credits are the terms on which a run spends credits of its account, fixed at its
@@ -148,7 +156,7 @@ const plainStart = 768
 // appendPlainStart encodes a start; ok is false when it does not have the plain form.
 func appendPlainStart(b []byte, rec *startRecord) (_ []byte, ok bool) {
 	st := &rec.Start
-	if len(st.Files) > 0 || len(st.Labels) > 0 || st.Tree != nil || st.NoCache || len(st.Inherited) > 0 {
+	if len(st.Files) > 0 || len(st.Labels) > 0 || st.Tree != nil || st.NoCache || len(st.Inherited) > 0 || st.Stripped != nil {
 		return nil, false
 	}
 	w := startWriter{b: slices.Grow(b, plainStart+len(rec.Parameters)), ok: plainBytes(rec.Parameters)}

@@ -47,6 +47,8 @@ type Schema struct {
 	pool sync.Pool
 	// fast accepts most values that fit; nil when it does not support the schema.
 	fast *fastSchema
+	// defaults is set if there may be defaults.
+	defaults bool
 }
 
 // A Violation is one way in which a value does not fit a schema.
@@ -63,7 +65,7 @@ func Compile(raw []byte) (*Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Schema{}
+	s := &Schema{defaults: bytes.Contains(raw, []byte(`"default"`))}
 	if doc, err := jsonx.DecodeLenient(raw); err == nil {
 		s.fast = compileFast(doc)
 	}

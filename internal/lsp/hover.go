@@ -271,6 +271,12 @@ type property struct {
 
 func (p property) text() string {
 	text := p.what
+	if d, ok := p.schema["default"]; ok {
+		if raw, err := jsonx.Canonical(d); err == nil && len(raw) <= 80 {
+			return strings.TrimSpace(text + " Default `" + string(raw) + "`.")
+		}
+		return text
+	}
 	if p.required {
 		text = strings.TrimSpace(text + " Required.")
 	}

@@ -23,22 +23,33 @@ func (s *server) definition(d *document, p *documentParams) (any, error) {
 				list = append(list, location{d.uri, d.rangeOf(other.from, other.to)})
 			}
 		}
+		if len(list) == 0 {
+			list = append(list, s.inheritedStep(d, d.offset(p.Position))...)
+		}
 		return list, nil
 	}
 	if to := s.childFile(d, d.offset(p.Position)); to != "" {
-		list = append(list, location{URI: uriOf(to, s.cfg.Dir)})
+		return append(list, location{URI: uriOf(to, s.cfg.Dir)}), nil
 	}
-	return list, nil
+	return append(list, s.inheritedStep(d, d.offset(p.Position))...), nil
 }
 
-// childFile returns the file of the recipe that a step names at an offset, or "".
+// childFile returns the file of the recipe that a step names, or that the recipe extends, at an offset, or "".
 func (s *server) childFile(d *document, offset int) string {
 	recipes := s.cfg.Options(d.file).Recipes
 	c := s.cursorAt(d, offset)
-	if c == nil || c.key || c.step == nil || recipes == nil {
+	if c == nil || c.key || c.scope == nil || recipes == nil {
 		return ""
 	}
-	switch c.field() {
+	field := c.field()
+	if entry := entryOfExtends.FindStringSubmatch(field); c.step == nil && entry != nil {
+		if field = "/recipe/file"; entry[1] == "/ref" {
+			field = "/recipe/ref"
+		}
+	} else if c.step == nil {
+		return ""
+	}
+	switch field {
 	case "/recipe/file":
 		if t, err := recipes.File(d.file, c.text); err == nil {
 			return t.File

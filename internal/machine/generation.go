@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/sanitize"
 )
 
 // handleRetry opens a new generation of a run that has ended (R5, X119). It resets the
@@ -43,6 +44,9 @@ func (r *Run) handleRetry(in *Input) {
 		fields, err := editedFields(in.Data)
 		if err != nil {
 			r.turn.Err = err
+			return
+		}
+		if r.turn.Err = r.checkEdit(fields); r.turn.Err != nil {
 			return
 		}
 		ev.Data = in.Data
@@ -117,6 +121,16 @@ func (r *Run) raisedLimits(wanted plan.Limits) (plan.Limits, error) {
 		limits.ExpressionCost = cost
 	}
 	return limits, nil
+}
+
+// checkEdit refuses an edit with what the input policy of the recipe refuses or removes: a retry removes nothing, because
+// what it replaces is what was asked for (R26).
+func (r *Run) checkEdit(fields map[string]any) error {
+	if r.plan.InputPolicy == "" {
+		return nil
+	}
+	_, err := sanitize.Reject.Apply(fields)
+	return err
 }
 
 func editedFields(data []byte) (map[string]any, error) {

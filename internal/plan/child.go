@@ -68,6 +68,8 @@ type Child struct {
 	TotalSteps  int64 `json:"steps,omitempty"`   // of the run and those below it
 	MemoryBytes int64 `json:"memory,omitempty"`  // of the run and those below it
 	MaxCredits  int64 `json:"credits,omitempty"` // whole credits, of the run and those below it
+	// InputPolicy is that of [Plan], for the input of the child run.
+	InputPolicy string `json:"inputPolicy,omitempty"`
 }
 
 // An Inherited is a value of the context of a parent run (X38): a field of its input or of `workflow`, a

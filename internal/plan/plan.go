@@ -76,6 +76,9 @@ type Plan struct {
 
 	InputSchema  json.RawMessage `json:"inputSchema,omitempty"`
 	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
+	// InputPolicy says what happens to an input with texts that a shell would expand: reject or strip;
+	// "" = nothing. See package sanitize.
+	InputPolicy string `json:"inputPolicy,omitempty"`
 	// Outputs are the fields of the run's result (R41), sorted by name. Without them the
 	// result has the fields of OutputSchema from the last step's output; without an
 	// OutputSchema it is {binding: output}.

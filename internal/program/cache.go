@@ -66,13 +66,14 @@ func (c *Cache) Of(p *plan.Plan) (*Program, error) {
 	return c.add(made), nil
 }
 
-// Checked is Of for a run that is to begin with an input, which it checks.
-func (c *Cache) Checked(p *plan.Plan, params map[string]any, files []journal.File) (*Program, error) {
+// Checked is Of for a run that is to begin, and returns what it begins with.
+func (c *Cache) Checked(p *plan.Plan, params map[string]any, files []journal.File) (*Program, Input, error) {
 	prog, err := c.Of(p)
 	if err != nil {
-		return nil, err
+		return nil, Input{}, err
 	}
-	return prog, prog.CheckInput(params, files)
+	in, err := prog.Input(params, files, "")
+	return prog, in, err
 }
 
 // Plan returns a stored plan.

@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/sanitize"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -31,7 +32,7 @@ type Child struct {
 
 	task   *machine.ChildTask
 	parent *journal.Start
-	params map[string]any
+	input  Input
 	pins   []journal.Pin
 	terms  *journal.Credits
 }
@@ -88,13 +89,14 @@ func (ch *Child) check(actions catalogue.Finder) error {
 	if err != nil {
 		return err
 	}
-	if params, _ := v.(map[string]any); len(params) > 0 { // otherwise as if it was decoded
-		ch.params = params
+	params, _ := v.(map[string]any)
+	if len(params) == 0 {
+		params = nil // as if it was decoded
 	}
-	if err := ch.Program.CheckInput(ch.params, ch.task.Files); err != nil || ch.parent.Credits == nil {
+	if ch.input, err = ch.Program.Input(params, ch.task.Files, sanitize.Policy(ch.task.Child.InputPolicy)); err != nil || ch.parent.Credits == nil {
 		return err
 	}
-	b := ch.Program.Budget(actions, ch.params, ch.task.Files)
+	b := ch.Program.Budget(actions, ch.input.Parameters, ch.task.Files)
 	ch.terms, err = Terms(b, ch.parent.Credits.Most, ch.task.Child.MaxCredits)
 	return err
 }
@@ -128,7 +130,7 @@ func (ch *Child) Start(id string, ref journal.Ref, fence journal.Fence, share jo
 	}
 	return &journal.Start{
 		Run: id, Account: up.Account, Recipe: ch.Recipe, Version: ch.Version, PlanHash: ch.Program.Hash(),
-		Parameters: ch.params, Files: ch.task.Files, Correlation: cmp.Or(up.Correlation, root),
+		Parameters: ch.input.Parameters, Stripped: ch.input.Stripped, Files: ch.task.Files, Correlation: cmp.Or(up.Correlation, root),
 		Seed: childSeed(up.Seed, id), Pins: ch.pins, Labels: up.Labels, Credits: ch.terms, NoCache: up.NoCache, Inherited: ch.task.Inherited,
 		Child: &journal.Child{
 			Root: root, Parent: up.Run, Path: append([]byte(nil), ref.Path...), Step: ref.Step, Gen: fence.Gen, Attempt: fence.Attempt,

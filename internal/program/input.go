@@ -13,6 +13,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonschema"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/sanitize"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -22,30 +24,64 @@ type inputCheck struct {
 	files  bool // it mentions fileHashes
 }
 
-// CheckInput checks a run's input against the plan's inputSchema: the parameters, and
-// fileHashes if the schema mentions them. A closed schema that does not mention files
-// does not refuse them.
-func (p *Program) CheckInput(params map[string]any, files []journal.File) error {
+// An Input is what a run begins with.
+type Input struct {
+	Parameters map[string]any
+	Stripped   *journal.Stripped // what the input policy has removed; nil = nothing
+}
+
+// Input returns what a run begins with that is given these parameters and files: without what the input policies of the
+// plan and of the step that starts it remove, with the defaults of the inputSchema, and checked against that: the
+// parameters, and fileHashes if the schema mentions them. A closed schema that does not mention files does not refuse
+// them. The parameters do not change.
+func (p *Program) Input(params map[string]any, files []journal.File, step sanitize.Policy) (in Input, err error) {
+	res, err := sanitize.Policy(p.Plan().InputPolicy).With(step).Apply(params)
+	if err != nil {
+		return in, err
+	}
+	in.Parameters = res.Input
+	if res.Count > 0 {
+		in.Stripped = &journal.Stripped{Count: res.Count, Fields: res.Changed}
+	}
 	raw := p.Plan().InputSchema
 	if len(raw) == 0 {
-		return nil
+		return in, nil
 	}
 	c := p.input.Load()
 	if c == nil {
-		var err error
 		if c, err = newInputCheck(raw); err != nil {
-			return err
+			return in, err
 		}
 		p.input.Store(c)
 	}
-	input := params
-	if _, given := params["fileHashes"]; c.files && !given && len(files) > 0 {
-		input = withHashes(params, files)
+	if in.Parameters, err = c.withDefaults(in.Parameters); err != nil {
+		return in, err
+	}
+	input := in.Parameters
+	if _, given := input["fileHashes"]; c.files && !given && len(files) > 0 {
+		input = withHashes(input, files)
 	}
 	if violations := c.schema.Validate(input); len(violations) > 0 {
-		return p.refusal(input, violations)
+		return in, p.refusal(input, violations)
 	}
-	return nil
+	return in, nil
+}
+
+// withDefaults returns parameters with the defaults of the schema. The hashes of files are no parameter.
+func (c *inputCheck) withDefaults(params map[string]any) (map[string]any, error) {
+	v, added, err := c.schema.WithDefaults(params, "fileHashes")
+	if err != nil || !added {
+		return params, err
+	}
+	raw, err := jsonx.Canonical(v)
+	if err != nil {
+		return nil, fault.Wrap(fault.InputInvalid, err, "the parameters are no JSON object: %v", err)
+	}
+	if e := jsonx.Valid(raw, journal.InlineLimits); e != nil {
+		return nil, fault.New(fault.InputInvalid, "the input with the defaults of the inputSchema is too large: %v", e)
+	}
+	m, _ := v.(map[string]any)
+	return m, nil
 }
 
 func newInputCheck(raw json.RawMessage) (*inputCheck, error) {

@@ -18,6 +18,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/sanitize"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -128,7 +129,7 @@ func TestCheckInput(t *testing.T) {
 			}
 			prog := programOf(t, src)
 			for range 2 { // the schema is compiled once
-				if err := prog.CheckInput(tt.params, tt.files); (fault.CodeOf(err) == fault.InputInvalid) != tt.bad || err != nil && !tt.bad {
+				if _, err := prog.Input(tt.params, tt.files, ""); (fault.CodeOf(err) == fault.InputInvalid) != tt.bad || err != nil && !tt.bad {
 					t.Errorf("got %v", err)
 				}
 			}
@@ -139,11 +140,73 @@ func TestCheckInput(t *testing.T) {
 // An error about an input does not show a value that the schema marks as writeOnly.
 func TestCheckInputHidesWriteOnlyValues(t *testing.T) {
 	prog := programOf(t, "name: x\n"+oneStep+"inputSchema: {type: object, properties: {pin: {type: string, writeOnly: true, enum: [a]}, n: {type: string, enum: [a]}}}\n")
-	if msg := fault.Message(prog.CheckInput(map[string]any{"pin": "hunter2"}, nil)); !strings.Contains(msg, "not shown") {
+	refused := func(params map[string]any) string {
+		_, err := prog.Input(params, nil, "")
+		return fault.Message(err)
+	}
+	if msg := refused(map[string]any{"pin": "hunter2"}); !strings.Contains(msg, "not shown") {
 		t.Errorf("the hidden value: %s", msg)
 	}
-	if msg := fault.Message(prog.CheckInput(map[string]any{"n": "b"}, nil)); strings.Contains(msg, "not shown") || msg == "" {
+	if msg := refused(map[string]any{"n": "b"}); strings.Contains(msg, "not shown") || msg == "" {
 		t.Errorf("a value that may be shown: %s", msg)
+	}
+}
+
+// A default of the inputSchema is there before the input is checked; what was given stays as it is.
+func TestDefaultsOfTheInputSchema(t *testing.T) {
+	prog := programOf(t, "name: x\n"+oneStep+"inputSchema: {type: object, required: [n, o], properties: {n: {type: integer, default: 3}, o: {required: [x], properties: {x: {default: y}}}, fileHashes: {default: []}}}\n")
+	given := map[string]any{"o": map[string]any{}}
+	in, err := prog.Input(given, nil, "")
+	if err != nil || !reflect.DeepEqual(in.Parameters, map[string]any{"n": int64(3), "o": map[string]any{"x": "y"}}) {
+		t.Errorf("%v, %v", in.Parameters, err)
+	}
+	if !reflect.DeepEqual(given, map[string]any{"o": map[string]any{}}) {
+		t.Errorf("what was given is now %v", given)
+	}
+	if _, err := prog.Input(nil, nil, ""); !strings.Contains(fault.Message(err), "o") || fault.CodeOf(err) != fault.InputInvalid {
+		t.Error(err)
+	}
+	large := programOf(t, "name: x\n"+oneStep+"inputSchema: {properties: {l: {items: {properties: {x: {default: "+strings.Repeat("a", 9000)+"}}}}}}\n")
+	list := make([]any, 1000)
+	for i := range list {
+		list[i] = map[string]any{}
+	}
+	if _, err := large.Input(map[string]any{"l": list}, nil, ""); fault.CodeOf(err) != fault.InputInvalid {
+		t.Errorf("A11: %v", err)
+	}
+}
+
+// The policies of the recipe and of the step apply before defaults, which are the author's, and before the check.
+func TestX171_R26_InputPolicy(t *testing.T) {
+	text := "name: x\n" + oneStep + "inputSchema: {properties: {a: {type: string, minLength: 1}, d: {default: '$(x)'}}}\n"
+	keep, strip, reject := programOf(t, text), programOf(t, text+"inputPolicy: strip\n"), programOf(t, text+"inputPolicy: reject\n")
+	given := map[string]any{"a": "x`id`"}
+	for name, tt := range map[string]struct {
+		prog *Program
+		step sanitize.Policy
+		want string
+	}{
+		"by default":         {keep, "", "x`id`"},
+		"strip":              {strip, "", "x"},
+		"strip by the step":  {keep, sanitize.Strip, "x"},
+		"reject":             {reject, "", ""},
+		"reject by the step": {strip, sanitize.Reject, ""},
+		"both":               {reject, sanitize.Strip, ""},
+	} {
+		in, err := tt.prog.Input(given, nil, tt.step)
+		switch {
+		case tt.want == "":
+			if fault.CodeOf(err) != fault.InputInvalid || !strings.Contains(fault.Message(err), "input/a:") || strings.Contains(fault.Message(err), "id`") {
+				t.Errorf("%s: %v", name, err)
+			}
+		case err != nil || in.Parameters["a"] != tt.want || in.Parameters["d"] != "$(x)":
+			t.Errorf("%s: %v, %v", name, in.Parameters, err)
+		case (in.Stripped != nil) != (tt.want == "x") || in.Stripped != nil && !reflect.DeepEqual(in.Stripped, &journal.Stripped{Count: 1, Fields: []string{"/a"}}):
+			t.Errorf("%s: it says %+v", name, in.Stripped)
+		}
+	}
+	if _, err := strip.Input(map[string]any{"a": "`id`"}, nil, ""); !strings.Contains(fault.Message(err), "minLength") && !strings.Contains(fault.Message(err), "input/a") {
+		t.Errorf("what is left is checked: %v", err)
 	}
 }
 
@@ -262,6 +325,23 @@ func TestR28_Child(t *testing.T) {
 				t.Errorf("the start of a child run is %+v, its event says %+v, %v", made, decoded, err)
 			}
 		}
+	}
+	// The policy of the step applies, and the event says so (X171).
+	careful := *task
+	careful.Child = &plan.Child{InputPolicy: "strip"}
+	careful.Input = []byte(`{"n":"a$(b)"}`)
+	child, err := c.Child(t.Context(), st, actions, prog, start, tree, &careful)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := child.Start("run_2", journal.Ref{}, journal.Fence{Gen: 1, Attempt: 2}, child.Share())
+	data, err := journal.EncodeStart(made)
+	if decoded, e := journal.DecodeStart(data); err != nil || e != nil || decoded.Parameters["n"] != "a" || decoded.Stripped == nil || decoded.Stripped.Fields[0] != "/n" {
+		t.Errorf("%s, %v, %v", data, err, e)
+	}
+	careful.Child = &plan.Child{InputPolicy: "reject"}
+	if _, err := c.Child(t.Context(), st, actions, prog, start, tree, &careful); fault.CodeOf(err) != fault.InputInvalid {
+		t.Errorf("an input that the step refuses: %v", err)
 	}
 	bad := *task
 	bad.Input = []byte(`{}`)

@@ -13,11 +13,11 @@ import (
 )
 
 // StartHash returns the hash that identifies a request to start a run: two starts with
-// one idempotency key are the same if their hashes are equal. maxCredits and key are those
-// of the request. Fields are length-prefixed so that different lists of fields never give
+// one idempotency key are the same if their hashes are equal. The parameters, maxCredits and
+// key are those of the request: what becomes of the parameters does not matter. Fields are length-prefixed so that different lists of fields never give
 // the same bytes.
-func StartHash(st *journal.Start, maxCredits int64, key string) (string, error) {
-	params, err := jsonx.Canonical(st.Parameters)
+func StartHash(st *journal.Start, sent map[string]any, maxCredits int64, key string) (string, error) {
+	params, err := jsonx.Canonical(sent)
 	if err != nil {
 		return "", fault.Wrap(fault.InputInvalid, err, "the parameters are no JSON object: %v", err)
 	}

@@ -14,7 +14,7 @@ func TestI13_DifferentRequestsHaveDifferentHashes(t *testing.T) {
 	hash := func(most int64, key string, change func(*journal.Start)) string {
 		st := &journal.Start{Account: "acme", PlanHash: "plan", Version: "1", Parameters: map[string]any{"a": "x"}, Files: []journal.File{{Hash: "f"}}}
 		change(st)
-		h, err := StartHash(st, most, key)
+		h, err := StartHash(st, st.Parameters, most, key)
 		if err != nil {
 			t.Fatal(err)
 		}

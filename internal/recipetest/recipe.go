@@ -15,7 +15,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/extend"
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/jsonx"
@@ -72,7 +72,7 @@ type stubs struct {
 func (s stubs) File(from, path string) (*compile.Text, error) {
 	text, err := s.Recipes.File(from, path)
 	if answers := s.mocks[path]; answers != nil {
-		return stubText(path, text, answers)
+		return stubText(path, text, s.Recipes, answers)
 	}
 	return text, err
 }
@@ -81,14 +81,14 @@ func (s stubs) File(from, path string) (*compile.Text, error) {
 func (s stubs) Find(name, version string) (*compile.Text, error) {
 	text, err := s.Recipes.Find(name, version)
 	if answers := s.mocks[name]; answers != nil {
-		return stubText(name, text, answers)
+		return stubText(name, text, s.Recipes, answers)
 	}
 	return text, err
 }
 
 // stubText is the text of a recipe that takes and gives what another one does, if that is there,
 // and whose outputs are those of the answers.
-func stubText(key string, real *compile.Text, answers []Answer) (*compile.Text, error) {
+func stubText(key string, real *compile.Text, recipes compile.Recipes, answers []Answer) (*compile.Text, error) {
 	names := map[string]bool{}
 	for i := range answers {
 		var fields map[string]json.RawMessage
@@ -104,7 +104,7 @@ func stubText(key string, real *compile.Text, answers []Answer) (*compile.Text, 
 	}
 	doc := map[string]any{"name": key, "version": "0.0.0"}
 	if real != nil {
-		if r, _, _ := dialect.Parse(real.File, real.Data, form.Options{MaxBytes: form.MaxBytes, Name: real.Name}); r != nil {
+		if r, _, _ := extend.Parse(real.File, real.Data, extend.Options{Form: form.Options{MaxBytes: form.MaxBytes, Name: real.Name}, Recipes: recipes}); r != nil {
 			doc["name"], doc["version"] = r.Name, cmp.Or(real.Version, r.Version, "0.0.0")
 			if r.InputSchema != nil {
 				doc["inputSchema"] = r.InputSchema

@@ -188,7 +188,7 @@ func (r *Recipes) Check(ctx context.Context, account string, d Draft) (*Compiled
 	}
 	return &Compiled{Plan: p, Recipe: rec, Version: Version{
 		Name: rec.Name, Version: cmp.Or(rec.Version, unversioned), Description: rec.Description, Category: rec.Category,
-		Status: cmp.Or(rec.Status, StatusActive), Format: format, Plan: p.Key(), Size: len(d.Text), Warnings: len(diags), By: d.By, Uses: usesOf(p),
+		Status: cmp.Or(rec.Status, StatusActive), Format: format, Plan: p.Key(), Size: len(d.Text), Warnings: len(diags), By: d.By, Uses: usesOf(p, rec),
 	}}, diags, nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/catalogue"
+	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -24,12 +25,18 @@ const (
 	MaxUsers = 1000
 )
 
-// usesOf returns what a plan uses, each thing once. It is never nil.
-func usesOf(p *plan.Plan) []Use {
+// usesOf returns what a recipe with a plan uses, each thing once. It is never nil.
+func usesOf(p *plan.Plan, r *recipe.Recipe) []Use {
 	list := []Use{}
 	add := func(u Use) {
 		if len(list) < maxUses && !slices.Contains(list, u) {
 			list = append(list, u)
+		}
+	}
+	for _, b := range r.Extends {
+		if b.Ref != "" {
+			name, version, _ := strings.Cut(b.Ref, "@")
+			add(Use{UsesRecipe, name, version})
 		}
 	}
 	for _, p := range append([]*plan.Plan{p}, p.Embedded...) {
@@ -93,7 +100,7 @@ func (r *Recipes) Uses(ctx context.Context, account string, v *Version) ([]Use, 
 	now := oldUse{plan: v.Plan, changes: changes}
 	c, _, err := r.Check(ctx, account, Draft{Text: text, File: v.file(), Name: v.Name})
 	if now.err = err; err == nil {
-		now.uses = usesOf(c.Plan)
+		now.uses = usesOf(c.Plan, c.Recipe)
 	}
 	if ctx.Err() != nil {
 		return now.uses, now.err

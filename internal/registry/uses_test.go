@@ -29,13 +29,17 @@ func TestX240_Uses(t *testing.T) {
 	if err != nil || !slices.Equal(uses, []Use{{UsesRecipe, "leaf", "1"}}) {
 		t.Errorf("one uses %v, %v", uses, err)
 	}
+	base := s.register("acme", []byte("name: base\nversion: 1.0.0\nextends: [{ref: leaf@1}]\nsteps: [{id: zz, transform: {expression: '1'}}]\n"))
+	if uses, err := s.Uses(t.Context(), "acme", base); err != nil || !slices.Equal(uses, []Use{{UsesRecipe, "leaf", "1"}}) { // X242
+		t.Errorf("base uses %v, %v", uses, err)
+	}
 	s.open() // what is known is stored
 	for _, tt := range []struct {
 		ref, want string
 		any       bool
 	}{
-		{"leaf", "one@1.0.0 two@1.0.0", true},
-		{"leaf@1.0.0", "one@1.0.0 two@1.0.0", false},
+		{"leaf", "base@1.0.0 one@1.0.0 two@1.0.0", true},
+		{"leaf@1.0.0", "base@1.0.0 one@1.0.0 two@1.0.0", false},
 		{"leaf@2.0.0", "two@1.0.0", false},
 		{"one", "two@1.0.0", true},
 		{"two", "", true},
@@ -69,7 +73,7 @@ func TestX240_Uses(t *testing.T) {
 	compiled := 0
 	s.cfg.Actions = func(string) catalogue.Actions { compiled++; return catalogue.New() }
 	for range 3 {
-		if users, _, err := s.UsedBy(t.Context(), "acme", leaf, false); err != nil || len(users) != 2 || compiled != 1 {
+		if users, _, err := s.UsedBy(t.Context(), "acme", leaf, false); err != nil || len(users) != 3 || compiled != 1 {
 			t.Errorf("with a version of an earlier release: %v, %v, compiled %d times", users, err, compiled)
 		}
 	}

@@ -58,3 +58,19 @@ func Nearest(got string, names []string) string {
 	}
 	return best
 }
+
+// Closest returns the name with the smallest edit distance from name, at most a third
+// of its length; of equally close names the first in the alphabet. It returns "" when
+// there is none.
+func Closest(name string, names []string) string {
+	best, limit := "", max(1, len(name)/3)+1
+	for _, n := range names {
+		if d := Distance(strings.ToLower(name), strings.ToLower(n), limit); d < limit || d == limit-1 && n < best {
+			best, limit = n, d
+		}
+		if limit == 0 {
+			break
+		}
+	}
+	return best
+}

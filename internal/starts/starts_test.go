@@ -107,8 +107,42 @@ func TestStart(t *testing.T) {
 	if _, err := s.Start(ctx, "rival", &good, "key", nil); fault.CodeOf(err) != fault.RecipeNotFound {
 		t.Errorf("of another account: %v", err)
 	}
+	testPolicies(t, e, s, recipes)
 	denied = fault.New(fault.AccountDisabled, "no")
 	if _, err := s.Start(ctx, acme, &good, "key", nil); fault.CodeOf(err) != fault.AccountDisabled {
 		t.Error(err)
+	}
+}
+
+// A run begins with what its policy and its defaults make of the input; two requests with one key are compared as they
+// were sent (X171, R26, I13).
+func testPolicies(t *testing.T, e *engine.Engine, s *starts.Starter, recipes *registry.Recipes) {
+	ctx := t.Context()
+	text := "name: work\nversion: 3.0.0\ninputPolicy: strip\ninputSchema: {properties: {who: {type: string}, n: {type: integer, default: 7}}}\nsteps:\n  - {id: one, transform: {expression: input.who + string(input.n)}}\n"
+	if _, _, diags, err := recipes.Register(ctx, acme, registry.Draft{Text: []byte(text)}); err != nil {
+		t.Fatal(diags, err)
+	}
+	send := func(parameters string) (starts.Run, error) {
+		return s.Start(ctx, acme, &starts.Request{Recipe: "work@3", Parameters: json.RawMessage(parameters)}, "careful", nil)
+	}
+	run, err := send(`{"who":"a$(b)c"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := e.State(ctx, acme, run.ID, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := json.Marshal(state.Start().Parameters); err != nil || string(text) != `{"n":7,"who":"ac"}` {
+		t.Errorf("the input is %s, %v", text, err)
+	}
+	if got := state.Start().Stripped; got == nil || got.Count != 1 || len(got.Fields) != 1 || got.Fields[0] != "/who" {
+		t.Errorf("it says %+v", got)
+	}
+	if again, err := send(`{"who":"a$(b)c"}`); err != nil || again.ID != run.ID || !again.Existing {
+		t.Errorf("the same request: %+v, %v", again, err)
+	}
+	if _, err := send(`{"who":"ac"}`); fault.CodeOf(err) != fault.IdempotencyMismatch {
+		t.Errorf("a request that means the same and is another: %v", err)
 	}
 }

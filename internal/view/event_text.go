@@ -3,6 +3,7 @@
 package view
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -18,7 +19,7 @@ import (
 func EventText(p *plan.Plan, ev *journal.Event) string {
 	switch ev.Kind {
 	case journal.EvRunStarted:
-		return ""
+		return strippedText(ev.Data)
 	case journal.EvRunStatus:
 		return fmt.Sprintf("%s → %s", ev.Previous(), ev.Status())
 	case journal.EvRunEnding:
@@ -298,4 +299,21 @@ func unknownText(ev *journal.Event, text string) string {
 		return text + "; its outcome is unknown"
 	}
 	return text
+}
+
+// strippedText says where something was removed from the input of a run before it began.
+func strippedText(start []byte) string {
+	if !bytes.Contains(start, []byte(`"stripped":`)) {
+		return ""
+	}
+	st, err := journal.DecodeStart(start)
+	if err != nil || st.Stripped == nil {
+		return ""
+	}
+	shown := st.Stripped.Fields[:min(len(st.Stripped.Fields), 5)]
+	text := "removed what a shell would expand from input" + strings.Join(shown, " input")
+	if more := st.Stripped.Count - len(shown); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return OneLine(text)
 }

@@ -176,7 +176,7 @@ var Form = form.New[Workflow](recipe.Table.With(&form.Table{
 		"Settings.service_retry":       {Doc: "How nodes are retried that have no retry and whose actions call a service over the network.", Def: "three attempts, with pauses from 1s to 60s", Example: m{"maxAttempts": 5}},
 		"Settings.on_upstream_failure": {Doc: "What happens to nodes that depend on a failed one.", Def: "fail", Enum: []string{"skip", "fail"}, Example: "skip"},
 
-		"Workflow.nodes": {Doc: "The nodes. Those that do not depend on each other run at the same time.", Required: true, MinItems: 1, Example: []any{m{"id": "one", "handler": "transform", "config": m{"expression": "1"}}}},
+		"Workflow.nodes": {Doc: "The nodes. Those that do not depend on each other run at the same time.", Required: true, Unless: "extends", MinItems: 1, Example: []any{m{"id": "one", "handler": "transform", "config": m{"expression": "1"}}}},
 
 		"Node.id":      {Doc: "Name of the node for references, unique in the workflow.", Required: true, Pattern: recipe.ID, Example: "fetch"},
 		"Node.name":    {Doc: "Name of the node for people.", Def: "the id", Example: "Fetch the page"},
@@ -191,6 +191,6 @@ var Form = form.New[Workflow](recipe.Table.With(&form.Table{
 	},
 	Constraints: map[string][]form.Constraint{"Node": needConfig()},
 	Nouns:       map[string]string{"Workflow": "a workflow", "Node": "a node"},
-	Before:      map[string][][2]string{"Workflow": {{"dialect", "name"}, {"inputSchema", "nodes"}}, "Node": {{"when", "config"}}},
+	Before:      map[string][][2]string{"Workflow": {{"dialect", "name"}, {"inputSchema", "nodes"}, {"inputPolicy", "nodes"}}, "Node": {{"when", "config"}}},
 	Also:        map[string]form.Also{"Step": {Key: "handler", Type: reflect.TypeFor[Node]()}},
 }))

@@ -300,6 +300,11 @@ func (m *mutator) object(s map[string]any, depth int) any {
 		}
 	}
 	required, _ := s["required"].([]any)
+	for _, rule := range rules {
+		if one, ok := rule.(map[string]any)["anyOf"].([]any); ok && m.r.IntN(8) > 0 { // the first, unless there is the second
+			required = append(slices.Clone(required), one[0].(map[string]any)["required"].([]any)...)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		p := properties[name].(map[string]any)
 		inner, _ := m.ref(p)

@@ -68,6 +68,7 @@ func Named(name string) *Dialect { return named(name) }
 // dialect of recipes. The recipe may change. The error says what this dialect cannot say.
 func (l *Dialect) Encode(r *recipe.Recipe, from *Dialect) (*jsonx.Node, error) {
 	nameInner(r)
+	r.Extends, r.Override, r.TemplateParameters = nil, nil, nil // the recipe has the parts
 	text, err := l.encode(r, from == l)
 	if err != nil {
 		return nil, err
@@ -105,8 +106,22 @@ func Of(file string, src []byte) *Dialect {
 }
 
 // Parse reads a recipe in JSON or YAML. The recipe is nil when there are diagnostics; they are all
-// the problems of the text, in its order. The Source is never nil.
+// the problems of the text, in its order. The Source is never nil. What the text extends is not read.
 func Parse(file string, src []byte, opt form.Options) (*recipe.Recipe, *recipe.Source, []fault.Diagnostic) {
+	r, read, diags := Read(file, src, opt)
+	if r != nil {
+		replaceCalls(r, read, nil, true)
+	} else if recovered := read.Recovered(); recovered != nil { // what could be read is checked, too
+		replaceCalls(recovered, read, nil, true)
+	}
+	return r, read, diags
+}
+
+// ReplaceCalls replaces the calls of functions in a recipe of [Read].
+func ReplaceCalls(r *recipe.Recipe, src *recipe.Source) { replaceCalls(r, src, nil, true) }
+
+// Read is [Parse] without the replacement of the calls of functions.
+func Read(file string, src []byte, opt form.Options) (*recipe.Recipe, *recipe.Source, []fault.Diagnostic) {
 	tree, d := form.Read(file, src, opt)
 	d.Always(within)
 	var r *recipe.Recipe
@@ -118,15 +133,9 @@ func Parse(file string, src []byte, opt form.Options) (*recipe.Recipe, *recipe.S
 		})
 	}
 	if diags := d.Diagnostics(); len(diags) > 0 {
-		src := recipe.NewSource(d.Source(), r)
-		if r != nil { // what could be read is checked, too
-			replaceCalls(r, src, nil, true)
-		}
-		return nil, src, diags
+		return nil, recipe.NewSource(d.Source(), r), diags
 	}
-	read := recipe.NewSource(d.Source(), nil)
-	replaceCalls(r, read, nil, true)
-	return r, read, nil
+	return r, recipe.NewSource(d.Source(), nil), nil
 }
 
 // within decodes a recipe within a text, which has a dialect of its own.

@@ -24,8 +24,8 @@ var rules = withKinds(map[string]form.Rule{
 	"Settings.result_rule":         {Doc: "When the run is completed: if all nodes that no other depends on are completed or skipped, or only if no node has failed.", Def: "leaves", Enum: []string{"strict", "leaves"}, Example: "strict"},
 	"Settings.result":              {Doc: "What the result is without outputs and outputSchema: what outputBinding names, or the outputs of the nodes by their ids.", Def: "steps", Enum: []string{"bindings", "steps"}, Example: "bindings"},
 
-	"Workflow.nodes": {Doc: "The nodes. Those that no edges connect run at the same time.", Required: true, MinItems: 1, Example: []any{m{"id": "one", "transform": m{"expression": "1"}}}},
-	"Workflow.edges": {Doc: "The edges between the nodes. Their order is that of merged values.", Required: true, Example: []any{m{"source_node_id": "one", "target_node_id": "two", "target_param_label": "text"}}},
+	"Workflow.nodes": {Doc: "The nodes. Those that no edges connect run at the same time.", Required: true, Unless: "extends", MinItems: 1, Example: []any{m{"id": "one", "transform": m{"expression": "1"}}}},
+	"Workflow.edges": {Doc: "The edges between the nodes. Their order is that of merged values.", Required: true, Unless: "extends", Example: []any{m{"source_node_id": "one", "target_node_id": "two", "target_param_label": "text"}}},
 
 	"Node.id":         {Doc: "Name of the node, unique in the workflow.", Required: true, Pattern: recipe.ID, Example: "summary"},
 	"Node.lens_id":    {Doc: "Id of the lens, a registered prompt, with which the node asks a model.", Def: "none", Pattern: form.Text, Example: "summarize"},
@@ -71,5 +71,5 @@ var Form = form.New[Workflow](recipe.Table.With(&form.Table{
 	Rules:       rules,
 	Constraints: map[string][]form.Constraint{"Node": {{OneOf: kinds}}},
 	Nouns:       map[string]string{"Workflow": "a workflow", "Node": "a node", "Config": "the config of a node", "Retry": "a retry policy", "Edge": "an edge"},
-	Before:      map[string][][2]string{"Workflow": {{"dialect", "name"}, {"inputSchema", "nodes"}}, "Node": {{"when", "action"}, {"dependsOn", "action"}}},
+	Before:      map[string][][2]string{"Workflow": {{"dialect", "name"}, {"inputSchema", "nodes"}, {"inputPolicy", "nodes"}}, "Node": {{"when", "action"}, {"dependsOn", "action"}}},
 }))

@@ -403,7 +403,7 @@ func (d *Decoder) object(n *jsonx.Node, o *object, v reflect.Value) {
 		d.path.Pop()
 	}
 	for _, f := range o.fields {
-		if f.shape.rule.Required && seen[f.name] == nil && !meant[f.name] {
+		if f.shape.rule.Required && seen[f.name] == nil && !meant[f.name] && seen[f.shape.rule.Unless] == nil {
 			d.Add(at(n), "missing-field", fmt.Sprintf("%s needs the field %q", o.noun, f.name), f.shape.rule.hint())
 		}
 	}

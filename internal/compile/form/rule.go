@@ -49,6 +49,7 @@ type Rule struct {
 	Def      string // the default of the field, for people; "none" = no default
 	Example  any
 	Required bool
+	Unless   string // of a required field: the field beside it with which it is not
 	Enum     []string
 	Pattern  *Pattern
 	Positive bool // of a duration: longer than zero

@@ -97,9 +97,13 @@ func (d describer) describe(o *object) {
 	}
 	properties := map[string]any{}
 	var required []string
+	var all []any
 	for _, f := range o.fields {
 		properties[f.name] = d.schema(f.shape)
-		if f.shape.rule.Required {
+		switch r := f.shape.rule; {
+		case r.Required && r.Unless != "":
+			all = append(all, map[string]any{"anyOf": []any{map[string]any{"required": []string{f.name}}, map[string]any{"required": []string{r.Unless}}}})
+		case r.Required:
 			required = append(required, f.name)
 		}
 	}
@@ -107,7 +111,6 @@ func (d describer) describe(o *object) {
 	if required != nil {
 		def["required"] = required
 	}
-	var all []any
 	for _, b := range o.bonds {
 		all = append(all, b.schemas()...)
 	}

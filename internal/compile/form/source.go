@@ -23,6 +23,7 @@ type Source struct {
 	starts []int // the byte offsets of the first of these lines
 
 	included []*Source // texts that this one includes
+	grafts   map[string]graft
 
 	partial bool // a part of the text could not be read
 
@@ -43,6 +44,7 @@ type Edit struct {
 
 // Edit notes how a text of the model differs from that of the source.
 func (s *Source) Edit(pointer string, edits []Edit) {
+	s, pointer = s.in(pointer)
 	if s.edits == nil {
 		s.edits = map[string][][]Edit{}
 	}
@@ -139,6 +141,7 @@ func (s *Source) aliases() {
 // Pointer returns where in the text something is that the model has at a pointer. A field of an object for
 // which a text is short is where the text is.
 func (s *Source) Pointer(model string) string {
+	s, model = s.in(model)
 	s.aliases()
 	p := translate(s.places, model)
 	if at := strings.LastIndexByte(p, '/'); at >= 0 && s.tree != nil {
@@ -177,8 +180,8 @@ func (s *Source) of(file string) *Source {
 		return s
 	}
 	for _, o := range s.included {
-		if o.file == file {
-			return o
+		if found := o.of(file); found != nil {
+			return found
 		}
 	}
 	return nil
@@ -236,6 +239,7 @@ func (s *Source) Offset(line, col int) int {
 // Pos returns the position of a value that the model has at a pointer. If there is no value at the pointer, it returns
 // the position of the nearest enclosing value.
 func (s *Source) Pos(pointer string) fault.Pos {
+	s, pointer = s.in(pointer)
 	n, _ := s.find(pointer)
 	if n == nil {
 		return fault.Pos{File: s.file}
@@ -246,6 +250,7 @@ func (s *Source) Pos(pointer string) fault.Pos {
 // KeyPos returns the position of the name of a value, or that of the value if it has no
 // name.
 func (s *Source) KeyPos(pointer string) fault.Pos {
+	s, pointer = s.in(pointer)
 	n, _ := s.find(pointer)
 	if n == nil {
 		return fault.Pos{File: s.file}
@@ -257,6 +262,7 @@ func (s *Source) KeyPos(pointer string) fault.Pos {
 // its value. It is exact for strings on one line, quoted or not, and for block scalars of
 // YAML; for others it is the position of the whole string.
 func (s *Source) PosIn(pointer string, offset, length int) fault.Pos {
+	s, pointer = s.in(pointer)
 	n, exact := s.find(pointer)
 	if n == nil {
 		return fault.Pos{File: s.file}

@@ -122,6 +122,7 @@ func (n *Stage) childAliases(src *form.Source, at, text string) {
 	if f := n.Config; f != nil {
 		to("/limits", "/config")
 		to("/inherit", "/config")
+		to("/inputPolicy", "/config/input_policy")
 		if f.TimeoutSeconds > 0 {
 			src.Alias(at+"/timeout", text+"/config/timeout_seconds")
 		}
@@ -199,7 +200,7 @@ var rules = map[string]form.Rule{
 	"Settings.result":    {Doc: "What the result is without outputs and outputSchema: what outputBinding names, or the outputs of the steps by their names.", Def: "steps", Enum: []string{"bindings", "steps"}, Example: "bindings"},
 	"Settings.values":    {Doc: "Any other field is a value that expressions read as workflow.<field>.", Def: "none"},
 	"Settings.providers": {Doc: "Inputs of steps that call an action and do not give them, by action.", Def: "none", Example: m{"claude": m{"model": "small"}}},
-	"Workflow.steps":     {Doc: "The steps, run in this order unless `order` or `dependsOn` say otherwise.", Required: true, MinItems: 1, Example: one},
+	"Workflow.steps":     {Doc: "The steps, run in this order unless `order` or `dependsOn` say otherwise.", Required: true, Unless: "extends", MinItems: 1, Example: one},
 
 	"Stage.name":      {Doc: "Name of the step for references, unique in the pipeline.", Required: true, Pattern: recipe.ID, Example: "analyze"},
 	"Stage.type":      {Doc: "What the step does: pipeline, for_loop, set_variable, transform, condition, parallel, wait or fail; or the name of the action that it calls, or name@version.", Required: true, Pattern: typePattern, Example: "claude"},
@@ -242,6 +243,7 @@ var rules = map[string]form.Rule{
 	"Config.inherit_context":    {Doc: "Whether the pipeline may name what this one has and it has not: inputs, steps, bindings, values of workflow. It gets their values when it starts, and cannot change them.", Def: "false", Example: true},
 	"Config.inherit_providers":  {Doc: "Whether the providers of this pipeline are those of the other one, where it has none itself.", Def: "false", Example: true},
 	"Config.inherit_functions":  {Doc: "Whether the pipeline may call the functions of this one.", Def: "false", Example: true},
+	"Config.input_policy":       recipe.Table.Rules["Child.inputPolicy"],
 	"Config.workspace_dir":      {Doc: "Directory of the pipeline's run. Not available yet.", Def: "none", Pattern: form.Text, Example: "./nested/${step.name}"},
 	"Config.checkpoint_enabled": {Doc: "Whether a pipeline that has failed goes on where it failed when it is run again. Not available yet.", Def: "false", Example: false},
 	"Config.timeout_seconds":    form.Number("How long one run of the pipeline may take.", "the run's ttl", 0.001, 31_536_000, 300),
@@ -265,7 +267,7 @@ var Form = form.New[Document](recipe.Table.With(&form.Table{
 	Rules:       rules,
 	Constraints: map[string][]form.Constraint{"Stage": needs()},
 	Nouns:       map[string]string{"Document": "a pipeline", "Workflow": "a workflow", "Stage": "a step", "Config": "the config of a step"},
-	Before:      map[string][][2]string{"Document": {{"dialect", "workflow"}}, "Workflow": {{"dialect", "name"}, {"inputSchema", "steps"}, {"functions", "steps"}, {"providers", "steps"}, {"values", "steps"}}, "Stage": {{"when", "pipeline_file"}}},
+	Before:      map[string][][2]string{"Document": {{"dialect", "workflow"}}, "Workflow": {{"dialect", "name"}, {"inputSchema", "steps"}, {"inputPolicy", "steps"}, {"functions", "steps"}, {"providers", "steps"}, {"values", "steps"}}, "Stage": {{"when", "pipeline_file"}}},
 	Also:        map[string]form.Also{"Step": {Key: "type", Type: stageType}},
 	Rest:        map[string]string{"Workflow": "values"},
 }))

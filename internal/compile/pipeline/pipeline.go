@@ -90,6 +90,7 @@ type Config struct {
 	InheritContext   bool    `json:"inherit_context,omitempty"`
 	InheritProviders bool    `json:"inherit_providers,omitempty"`
 	InheritFunctions bool    `json:"inherit_functions,omitempty"`
+	InputPolicy      string  `json:"input_policy,omitempty"`
 	WorkspaceDir     string  `json:"workspace_dir,omitempty"`
 	Checkpoint       bool    `json:"checkpoint_enabled,omitempty"`
 	TimeoutSeconds   float64 `json:"timeout_seconds,omitempty"`
@@ -307,6 +308,7 @@ func (c *reader) child(st *recipe.Step, s *Stage, text string) {
 			k.Inherit = append(k.Inherit, what.name)
 		}
 	}
+	k.InputPolicy = f.InputPolicy
 	twice := func(field string) {
 		c.problem(text+"/config/"+field, "given-twice", strconv.Quote(field)+" is given twice, here and by the step", "remove one of them")
 	}

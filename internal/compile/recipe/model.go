@@ -38,11 +38,27 @@ type Head struct {
 	UpdatedAt   string `json:"updatedAt,omitempty"`
 	CreatedBy   string `json:"createdBy,omitempty"`
 	Dialect     string `json:"dialect,omitempty"` // "" = by the keys of the text
+
+	// Extends are texts whose parts are parts of this one (X242), and Override names the parts that this text has in place
+	// of theirs. Package extend puts them together; after it nothing reads these fields but those who list what a text uses.
+	Extends  []*Base  `json:"extends,omitempty"`
+	Override []string `json:"override,omitempty"`
+	// TemplateParameters are the schemas of values that those who extend this text give it.
+	TemplateParameters map[string]json.RawMessage `json:"templateParameters,omitempty"`
+}
+
+// A Base is a text that another one extends: one of File and Ref. In a text, a path alone is short for File.
+type Base struct {
+	File string                     `json:"file,omitempty"` // path, relative to the text that names it
+	Ref  string                     `json:"ref,omitempty"`  // a registered recipe, as in Child
+	With map[string]json.RawMessage `json:"with,omitempty"` // values of its template parameters
 }
 
 // Settings are what applies to a recipe as a whole.
 type Settings struct {
-	InputSchema      json.RawMessage   `json:"inputSchema,omitempty"`
+	InputSchema json.RawMessage `json:"inputSchema,omitempty"`
+	// InputPolicy says what happens to an input with texts that a shell would expand (X171, R26): keep (default) | reject | strip.
+	InputPolicy      string            `json:"inputPolicy,omitempty"`
 	OutputSchema     json.RawMessage   `json:"outputSchema,omitempty"`
 	Outputs          map[string]string `json:"outputs,omitempty"` // CEL per field (R41)
 	Result           string            `json:"result,omitempty"`  // without Outputs: bindings (default) | steps
@@ -237,9 +253,11 @@ type Child struct {
 	Inline *Recipe `json:"inline,omitempty"` // the recipe itself
 
 	// Inputs are the child's input beside the step's InputBindings; they may hold templates (X16).
-	Inputs  map[string]json.RawMessage `json:"inputs,omitempty"`
-	Files   string                     `json:"files,omitempty"`   // CEL: a list of files; default none
-	Outputs []*Output                  `json:"outputs,omitempty"` // default the child's result (X17)
+	Inputs map[string]json.RawMessage `json:"inputs,omitempty"`
+	// InputPolicy is that of Settings, for this child: the stricter of both applies.
+	InputPolicy string    `json:"inputPolicy,omitempty"`
+	Files       string    `json:"files,omitempty"`   // CEL: a list of files; default none
+	Outputs     []*Output `json:"outputs,omitempty"` // default the child's result (X17)
 	// Result is what the step gives without Outputs: result (default) is the child's result; last is the
 	// output of its last step, if its result is the outputs of its steps.
 	Result string `json:"result,omitempty"`

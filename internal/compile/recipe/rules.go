@@ -45,8 +45,15 @@ var rules = map[string]form.Rule{
 	"Head.updatedAt":               {Doc: "When it was last changed, RFC 3339. Kept, not used.", Def: "none", Example: "2026-11-25T10:00:00Z"},
 	"Head.createdBy":               {Doc: "Account that created it. Kept, not used.", Def: "none", Example: "acc_1"},
 	"Head.dialect":                 {Doc: "Dialect of the definition; without it, the keys determine the dialect.", Def: "determined by the keys", Enum: []string{"recipe"}, Example: "recipe"},
-	"Recipe.steps":                 {Doc: "The steps, run in this order unless `order` or `dependsOn` say otherwise.", Required: true, MinItems: 1, Example: []any{step("one", "transform", m{"expression": "1"})}},
+	"Head.extends":                 {Doc: "Recipes whose steps, values, functions and other parts are parts of this one, in this order and before its own.", Def: "none", Item: &form.Rule{Short: "file"}, Example: []any{"./base.yaml", m{"file": "./report.yaml", "with": m{"region": "eu"}}}},
+	"Head.override":                {Doc: "What this text has in place of what it extends: ids of steps, and values.NAME, functions.NAME, outputs.NAME, providers.NAME, inputSchema.NAME.", Def: "nothing", Item: &form.Rule{Pattern: form.Text}, Example: []any{"check", "values.threshold"}},
+	"Head.templateParameters":      {Doc: "JSON Schemas of values that a recipe that extends this one gives it, by name; with the keyword `default` it need not. Expressions read them as workflow.NAME.", Def: "none", Item: &form.Rule{Shape: form.JSONSchema}, Example: m{"region": m{"type": "string", "default": "us"}}},
+	"Base.file":                    {Doc: "Path of the recipe, relative to the file that names it and in its directory or below.", Def: "none", Pattern: form.Text, Example: "./base.yaml"},
+	"Base.ref":                     {Doc: "Name of a registered recipe, with a version or a range.", Def: "none", Pattern: refPattern, Example: "base@1.2"},
+	"Base.with":                    {Doc: "Values of its template parameters.", Def: "their defaults", Example: m{"region": "eu"}},
+	"Recipe.steps":                 {Doc: "The steps, run in this order unless `order` or `dependsOn` say otherwise.", Required: true, Unless: "extends", MinItems: 1, Example: []any{step("one", "transform", m{"expression": "1"})}},
 	"Settings.inputSchema":         {Doc: "JSON Schema 2020-12 of the run's input.", Def: "any input", Shape: form.JSONSchema, Example: m{"properties": m{"url": m{"type": "string"}}, "required": []any{"url"}}},
+	"Settings.inputPolicy":         {Doc: "What happens to an input with texts that a shell would expand, ${…}, $(…) or backticks: reject refuses it, strip removes them.", Def: "keep", Enum: policies, Example: "reject"},
 	"Settings.outputSchema":        {Doc: "JSON Schema 2020-12 of the run's result.", Def: "any result", Shape: form.JSONSchema, Example: m{"properties": m{"pages": m{"type": "integer"}}}},
 	"Settings.outputs":             {Doc: "The result's fields, each a CEL expression over the steps.", Def: "an empty result", Example: map[string]any{"pages": "inspection.pages"}},
 	"Settings.result":              {Doc: "What the result is without outputs and outputSchema: what outputBinding names, or the outputs of the steps by their ids.", Def: "bindings", Enum: []string{"bindings", "steps"}, Example: "steps"},
@@ -157,16 +164,17 @@ var rules = map[string]form.Rule{
 	"OnError.maxRetries":   form.Number("How often to try again before the strategy applies.", "2 for the strategy retry, so three attempts in total; else 0", 1, 1000, 1),
 	"OnError.retryDelay":   {Doc: "Pause before the first retry.", Def: "500ms", Example: "2s"},
 
-	"Child.ref":        {Doc: "Name of a registered recipe, with a version or a range; the newest that fits is found when the run starts.", Def: "none", Pattern: refPattern, Example: "document-digest@1.2"},
-	"Child.file":       {Doc: "Path of a recipe, relative to the file that names it and in its directory or below.", Def: "none", Pattern: form.Text, Example: "./digest.yaml"},
-	"Child.inline":     {Doc: "The recipe itself, in any dialect.", Document: true, Def: "none", Example: m{"name": "double", "steps": []any{step("one", "transform", m{"expression": "input.n * 2"})}, "outputs": m{"n": "steps.one.output"}}},
-	"Child.inputs":     {Doc: "Fixed inputs of the child run; text in them may contain {{ templates }}.", Def: "none", Example: m{"language": "en", "text": "{{ input.text }}"}},
-	"Child.files":      {Doc: "CEL expression for the list of the child run's files.", Def: "no files", Pattern: form.Text, Example: "fileHashes"},
-	"Child.outputs":    {Doc: "Parts of the child's result that become the step's output.", Def: "the whole result", Item: &form.Rule{Short: "path"}, MinItems: 1, Example: []any{"summary", m{"path": "report.pages", "as": "pages"}}},
-	"Child.result":     {Doc: "What the step gives without outputs: the child's result, or, where that is the outputs of its steps by their ids, the last one alone.", Def: "result", Enum: []string{"result", "last"}, Example: "last"},
-	"Child.inherit":    {Doc: "What a child in a file or in this text may use of this one: context (names that it has not itself: inputs, bindings, steps, values of workflow), providers and functions.", Def: "nothing", Item: &form.Rule{Enum: []string{InheritContext, InheritProviders, InheritFunctions}}, Example: []any{"context"}},
-	"Child.limits":     {Doc: "Limits of the child run and of those below it.", Def: "those of the run", Example: m{"max_depth": 3}},
-	"Child.maxCredits": form.Number("Credits that the child run and those below it may use.", "what the run may use", 1, maxInteger, 100),
+	"Child.ref":         {Doc: "Name of a registered recipe, with a version or a range; the newest that fits is found when the run starts.", Def: "none", Pattern: refPattern, Example: "document-digest@1.2"},
+	"Child.file":        {Doc: "Path of a recipe, relative to the file that names it and in its directory or below.", Def: "none", Pattern: form.Text, Example: "./digest.yaml"},
+	"Child.inline":      {Doc: "The recipe itself, in any dialect.", Document: true, Def: "none", Example: m{"name": "double", "steps": []any{step("one", "transform", m{"expression": "input.n * 2"})}, "outputs": m{"n": "steps.one.output"}}},
+	"Child.inputs":      {Doc: "Fixed inputs of the child run; text in them may contain {{ templates }}.", Def: "none", Example: m{"language": "en", "text": "{{ input.text }}"}},
+	"Child.inputPolicy": {Doc: "What happens to inputs of the child with texts that a shell would expand, ${…}, $(…) or backticks: reject fails the step, strip removes them. The child's own policy applies, too.", Def: "keep", Enum: policies, Example: "strip"},
+	"Child.files":       {Doc: "CEL expression for the list of the child run's files.", Def: "no files", Pattern: form.Text, Example: "fileHashes"},
+	"Child.outputs":     {Doc: "Parts of the child's result that become the step's output.", Def: "the whole result", Item: &form.Rule{Short: "path"}, MinItems: 1, Example: []any{"summary", m{"path": "report.pages", "as": "pages"}}},
+	"Child.result":      {Doc: "What the step gives without outputs: the child's result, or, where that is the outputs of its steps by their ids, the last one alone.", Def: "result", Enum: []string{"result", "last"}, Example: "last"},
+	"Child.inherit":     {Doc: "What a child in a file or in this text may use of this one: context (names that it has not itself: inputs, bindings, steps, values of workflow), providers and functions.", Def: "nothing", Item: &form.Rule{Enum: []string{InheritContext, InheritProviders, InheritFunctions}}, Example: []any{"context"}},
+	"Child.limits":      {Doc: "Limits of the child run and of those below it.", Def: "those of the run", Example: m{"max_depth": 3}},
+	"Child.maxCredits":  form.Number("Credits that the child run and those below it may use.", "what the run may use", 1, maxInteger, 100),
 
 	"Output.path":    {Doc: "Field of the child's result, or a path into it with dots between the names.", Required: true, Pattern: pathPattern, Example: "analysis.accuracy"},
 	"Output.as":      {Doc: "Name of the field in the step's output.", Def: "the last name of the path", Pattern: bindingPattern, Example: "accuracy"},
@@ -221,6 +229,7 @@ var constraints = map[string][]form.Constraint{
 	"Step":      {{OneOf: stepKinds, KindField: "type"}},
 	"Binding":   bindingConstraints(),
 	"Child":     {{OneOf: []string{"ref", "file", "inline"}}},
+	"Base":      {{OneOf: []string{"ref", "file"}}},
 	"Transform": {{OneOf: []string{"expression", "value"}}},
 	"Wait":      {{OneOf: []string{"duration", "until", "signal", "approval"}}},
 	"OnError":   {{Field: "strategy", Value: "fallback", Needs: "fallbackStep"}},
@@ -268,6 +277,7 @@ var objectNouns = map[string]string{
 	"Cache":            "a cache",
 	"Review":           "a review",
 	"CreditEstimation": "a credit estimation",
+	"Base":             "a recipe to extend",
 }
 
 // Table has the rules of the model's types, for forms that have them in their texts too.
@@ -276,11 +286,14 @@ var Table = &form.Table{
 	// What a reader needs first comes first: inputs before the steps that use them, the condition
 	// of a step before what the step does.
 	Before: map[string][][2]string{
-		"Recipe": {{"dialect", "name"}, {"inputSchema", "steps"}},
+		"Recipe": {{"dialect", "name"}, {"inputSchema", "steps"}, {"inputPolicy", "steps"}},
 		"Step":   {{"when", "action"}, {"dependsOn", "action"}, {"retryPolicy", "total_timeout"}, {"timeout", "total_timeout"}},
 		"Loop":   {{"maxConcurrency", "steps"}, {"failureStrategy", "steps"}},
 	},
 }
+
+// policies are those of package sanitize.
+var policies = []string{"keep", "reject", "strip"}
 
 // Form is how a recipe is written.
 var Form = form.New[Recipe](Table)

@@ -47,6 +47,9 @@ func Load(file string, text []byte, opt compile.Options) (*Text, error) {
 	if t.plan == nil {
 		return nil, fault.Invalid(fault.RecipeInvalid, t.diags)
 	}
+	if len(t.recipe.Extends) > 0 {
+		return nil, fault.New(fault.RecipeInvalid, "%s extends other recipes, and steps that come from these cannot be moved: refactor those, or `roux convert` this one, which writes it in one text", file)
+	}
 	t.d = dialect.Of(file, text)
 	t.uses = texts.Uses(t.recipe)
 	return t, nil
