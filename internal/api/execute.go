@@ -285,8 +285,8 @@ func (s *Server) dryRun(ctx context.Context, c *registry.Compiled, req *engine.S
 	return out, nil
 }
 
-func (s *Server) quote(ctx context.Context, req *engine.StartRequest) (*engine.Quote, error) {
-	return engine.QuoteStart(req, s.cfg.Accounts.Actions(rest.Account(ctx)), s.cfg.Rules(rest.Account(ctx)))
+func (s *Server) quote(ctx context.Context, req *engine.StartRequest) (*starts.Quote, error) {
+	return starts.QuoteOf(req, s.cfg.Accounts.Actions(rest.Account(ctx)), s.cfg.Rules(rest.Account(ctx)))
 }
 
 // An Estimate is what a run may cost and how long it may take (X192).

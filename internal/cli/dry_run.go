@@ -18,6 +18,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/remote"
+	"github.com/roux-engine/roux/internal/starts"
 	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -56,7 +57,7 @@ func (a *app) dryRun(ctx context.Context, c *compiled, params map[string]any, fi
 		req.Files = append(req.Files, f)
 	}
 	rules := ruleOf(a.rules(), a.account)
-	q, err := engine.QuoteStart(&req, a.actions, rules)
+	q, err := starts.QuoteOf(&req, a.actions, rules)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,8 @@ import (
 // step takes of its result, and its limits.
 func (c *compiler) recipeStep(i int32) {
 	n, st := &c.nodes[i], &c.p.Steps[i]
-	st.Child = &plan.Child{MaxCredits: max(n.src.Recipe.MaxCredits, 0), Last: n.src.Recipe.Result == "last" && len(n.src.Recipe.Outputs) == 0}
+	st.Child = &plan.Child{MaxCredits: max(n.src.Recipe.MaxCredits, 0), Resume: n.src.Recipe.Resume,
+		Last: n.src.Recipe.Result == "last" && len(n.src.Recipe.Outputs) == 0}
 	st.Child.InputPolicy = c.inputPolicy(n.src.Recipe.InputPolicy, n.ptr+"/recipe")
 	c.checkInherit(i)
 	c.childLimits(i)

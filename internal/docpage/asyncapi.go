@@ -22,6 +22,7 @@ var meanings = map[string]string{
 	"run.cancelled":      "The run was cancelled. The stream ends.",
 	"run.timed_out":      "The run has expired. The stream ends.",
 	"run.recovered":      "A process has taken the run up again after an interruption.",
+	"run.resumed":        "A child run that has ended goes on, as another attempt of the step that started it. It comes after run.retried.",
 	"run.signalled":      "The run was sent a signal.",
 	"run.retried":        "A new generation of the run begins.",
 	"run.limits.raised":  "A retry has raised limits of the run.",

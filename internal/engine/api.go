@@ -239,15 +239,8 @@ func (e *Engine) signalInput(ctx context.Context, account, run, name string, dat
 	return runInput(account, run, machine.Input{Kind: machine.InSignal, Name: name, Data: raw}), nil
 }
 
-// A RetryRequest says how a run is reopened. Zero fields change nothing.
-type RetryRequest struct {
-	// From is the step to start from. Default: what failed.
-	From string
-	// Edits replaces fields of the run's input.
-	Edits map[string]any
-	// Limits raises limits of the run, up to [Config.MaxLimits].
-	Limits plan.Limits
-}
+// A RetryRequest says how a run is reopened; see [program.RetryRequest].
+type RetryRequest = program.RetryRequest
 
 // Retry opens a new generation of a run that has ended: the steps that failed run
 // again, or everything from a step on.
@@ -262,19 +255,12 @@ func (e *Engine) Retry(ctx context.Context, account, run string, req RetryReques
 }
 
 func (e *Engine) retryInput(ctx context.Context, account, run string, req RetryRequest) (*input, error) {
-	m := machine.Input{Kind: machine.InRetry, Name: req.From, Limits: &req.Limits}
-	if err := program.CheckLimits(req.Limits, e.cfg.MaxLimits); err != nil {
-		return nil, err
+	m, err := req.Input(e.cfg.MaxLimits)
+	if err == nil && len(req.Edits) > 0 {
+		err = e.cleaner.Touch(ctx, account, nil, req.Edits)
 	}
-	if len(req.Edits) > 0 {
-		raw, err := jsonx.Canonical(req.Edits)
-		if err != nil {
-			return nil, fault.Wrap(fault.InputInvalid, err, "the edited input is no JSON object: %v", err)
-		}
-		m.Kind, m.Data = machine.InEdit, raw
-		if err := e.cleaner.Touch(ctx, account, nil, req.Edits); err != nil {
-			return nil, err
-		}
+	if err != nil {
+		return nil, err
 	}
 	return runInput(account, run, m), nil
 }

@@ -32,6 +32,8 @@ type tree struct {
 	mail       []message
 	delivering bool
 	asked      []waiter           // steps that ask for a child run
+	later      []waiter           // those that ask again at laterAt, because something could not be read
+	laterAt    int64              // UTC µs
 	cancels    []store.Key        // child runs that are to be cancelled
 	returning  []store.Key        // runs that left memory and are read again when no commit is in flight
 	returnAt   int64              // not before then; 0 = none of them failed to be read
@@ -44,6 +46,21 @@ func (t *tree) init() { *t = tree{away: map[store.Key]bool{}, below: map[store.K
 
 // busy reports whether advance has something to do.
 func (t *tree) busy(closing bool) bool { return !closing && len(t.asked) > 0 || len(t.cancels) > 0 }
+
+// askLater lets a step ask again after a while.
+func (t *tree) askLater(w waiter, now int64) {
+	if len(t.later) == 0 {
+		t.laterAt = now + maxBackoff
+	}
+	t.later = append(t.later, w)
+}
+
+// askDue lets the steps ask again whose time has come.
+func (t *tree) askDue(now int64) {
+	if len(t.later) > 0 && now >= t.laterAt {
+		t.asked, t.later = append(t.asked, t.later...), nil
+	}
+}
 
 // setPlace records where a run stands in its tree.
 func (l *loadedRun) setPlace(start *journal.Start) {
@@ -227,8 +244,17 @@ func (c *core) serveAsked() {
 	}
 	in := machine.Input{Kind: machine.InGranted, Ref: w.ref, Child: &machine.ChildGrant{}}
 	child, hash, fail := c.prepareChild(l, w.ref)
+	var last *loadedRun
 	if child != nil {
 		in.InputHash, in.Child.Share = hash, child.Share()
+		var err error
+		if last, err = c.lastChild(l, child); err != nil {
+			c.tree.askLater(w, c.now)
+			return
+		}
+	}
+	if last != nil {
+		in.Child.Share, in.Child.Resume = child.Resumed(last.run)
 	}
 	in.Child.Failure = fail
 	err := c.inject(l, in)
@@ -238,8 +264,41 @@ func (c *core) serveAsked() {
 	}
 	if id, share, fence, ok := l.run.ChildOf(w.ref); ok {
 		failpoint.Pass(failpoint.ChildBegins)
+		if in.Child.Resume {
+			c.resumeChild(l, last, machine.Input{Kind: machine.InResume, Ref: w.ref, Fence: fence, Child: &machine.ChildGrant{Share: share}})
+			return
+		}
 		c.startChild(l, child, child.Start(id, w.ref, fence, share))
 	}
+}
+
+// lastChild returns the run that the next child run of a step goes on in, if there is one that
+// can (X104). It returns an error if that cannot be read now.
+func (c *core) lastChild(l *loadedRun, child *program.Child) (*loadedRun, error) {
+	id := child.Last()
+	if id == "" {
+		return nil, nil
+	}
+	last, err := c.residency.get(store.Key{Account: l.key.Account, Run: id})
+	switch {
+	case err == nil && !l.dropped && child.Continues(last.run):
+		return last, nil
+	case err != nil && !store.Permanent(err):
+		c.cfg.Logger.Warn("a child run that is to go on cannot be read; trying again later", "run", l.key.Run, "child", id, "err", err)
+		return nil, err
+	}
+	return nil, nil // a lost or quarantined one does not go on
+}
+
+// resumeChild lets a child run go on in the batch of the event that says so.
+func (c *core) resumeChild(parent, last *loadedRun, in machine.Input) {
+	err := c.inject(last, in)
+	if err == nil || parent.dropped {
+		return
+	}
+	end := &machine.ChildEnd{Status: journal.RunFailed, Code: fault.CodeOf(err), Msg: fault.Message(err), Recipe: last.head.Recipe}
+	// It can only panic, which quarantines the parent and is logged.
+	_ = c.inject(parent, machine.Input{Kind: machine.InChildEnded, Ref: in.Ref, Fence: in.Fence, End: end})
 }
 
 // prepareChild finds out what the child run of a step is started with. A failure is one of

@@ -39,7 +39,7 @@ func (p *pipeline) committed(verdicts []store.Verdict, err error) {
 			}
 			continue
 		}
-		p.report(t)
+		t.LogNotices(p.c.cfg.Logger)
 		p.observe(t, l)
 		if t.Run == "" {
 			p.c.frames = append(p.c.frames, feed.Published{Key: t.Key, Changed: true})

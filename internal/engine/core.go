@@ -102,6 +102,7 @@ func (c *core) handle(now int64, inputs []*input) {
 		return
 	}
 	c.recovery.loadReturning()
+	c.tree.askDue(c.now)
 	c.attempts.Arbiter.Advance(c.now)
 	// Reports first, however full the batch is: otherwise the attempts that they end would
 	// be dispatched again with it.
@@ -458,6 +459,8 @@ func (c *core) trackEvent(l *loadedRun, ev *journal.Event) {
 		}
 	case journal.EvRunRetried:
 		l.ended = 0
+	case journal.EvRunResumed:
+		l.place, l.orphan = l.run.Start().Child, false
 	case journal.EvRunStatus:
 		if ev.Status() == journal.RunQueued {
 			l.queuedAt = ev.At

@@ -7,11 +7,8 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/catalogue"
-	"github.com/roux-engine/roux/internal/compile/estimate"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/ledger"
-	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/purse"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/terms"
@@ -28,42 +25,6 @@ const (
 	DefaultMaxCredits  = terms.DefaultMaxCredits
 	DefaultMaxLiveRuns = terms.DefaultMaxLiveRuns
 )
-
-// report logs the levels that a transition has crossed, which is durable.
-func (p *pipeline) report(t *store.Transition) {
-	for _, n := range t.Notices() {
-		if n.Source == "account" {
-			p.c.cfg.Logger.Warn("few credits are left", "account", t.Account, "available", n.Amount, "level", n.Limit)
-		} else {
-			p.c.cfg.Logger.Warn("a budget is exceeded", "account", t.Account, "limitSource", n.Source, "used", n.Amount, "limit", n.Limit)
-		}
-	}
-}
-
-// A Quote is what a run may cost, and on what terms it would start.
-type Quote struct {
-	Budget  *estimate.Budget
-	Credits *journal.Credits // nil = the account does not pay
-}
-
-// QuoteStart checks a request as [Engine.Start] does and returns the terms of its run,
-// without an engine. It does not look at the credits of the account.
-func QuoteStart(req *StartRequest, actions catalogue.Finder, rules AccountRules) (*Quote, error) {
-	prog, err := program.New(req.Plan)
-	if err != nil {
-		return nil, err
-	}
-	in, err := prog.Input(req.Parameters, req.Files, "")
-	if err != nil {
-		return nil, err
-	}
-	if _, _, err := prog.Pin(actions); err != nil {
-		return nil, err
-	}
-	b := prog.Budget(actions, in.Parameters, req.Files)
-	credits, err := terms.Of(req.terms(), rules, func() *estimate.Budget { return b })
-	return &Quote{b, credits}, err
-}
 
 // maxTries is how often a change of an account is decided that the store refuses.
 const maxTries = 4
@@ -139,15 +100,11 @@ func (e *Engine) VoidLot(ctx context.Context, account, lot, note string) (ledger
 // nothing, and one with other terms is fault.IdempotencyMismatch.
 func (e *Engine) Adjust(ctx context.Context, account, run, key string, amount int64, note string) ([]*ledger.Entry, error) {
 	head, err := e.cfg.Store.Head(ctx, store.Key{Account: account, Run: run})
-	switch {
-	case err == nil && head.Root != "":
-		err := fault.New(fault.InputInvalid, "run %s is a child run: its root run %s has paid for it", run, head.Root)
-		err.Remedy = "Give the credits back to the root: `roux credits adjust " + head.Root + " CREDITS`."
-		return nil, err
-	case err != nil && fault.CodeOf(err) != fault.RunNotFound: // the ledger knows runs that were removed
+	begun, err := purse.Begun(&head, err)
+	if err != nil {
 		return nil, err
 	}
-	a, err := purse.ReadAdjustment(ctx, e.cfg.Store, account, run, key, head.Created)
+	a, err := purse.ReadAdjustment(ctx, e.cfg.Store, account, run, key, begun)
 	if err != nil {
 		return nil, err
 	}

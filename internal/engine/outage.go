@@ -202,7 +202,7 @@ func (r *recovery) wasWritten(t *store.Transition) (bool, error) {
 		return e != nil, err
 	}
 	if t.Last == 0 {
-		return r.headWritten(t)
+		return store.HeadWritten(r.c.ctx, r.c.cfg.Store, t)
 	}
 	if l := r.c.residency.runs[t.Key]; l != nil {
 		return l.run.Last() >= t.Last, nil
@@ -215,20 +215,6 @@ func (r *recovery) wasWritten(t *store.Transition) (bool, error) {
 		return false, nil
 	}
 	return false, err
-}
-
-// headWritten reports whether the store holds a transition without events. It matters
-// only for a release from quarantine, which a caller waits for, and for what became of an
-// external job, which is written again; compactions and marks count as written.
-func (r *recovery) headWritten(t *store.Transition) (bool, error) {
-	if t.Head == nil || t.Head.Quarantine != "" {
-		return len(t.Records) == 0, nil
-	}
-	head, err := r.c.cfg.Store.Head(r.c.ctx, t.Key)
-	if store.Transient(err) {
-		return false, err
-	}
-	return err == nil && head.Quarantine == "", nil
 }
 
 // commitHung ends a core whose commit does not return. The batch must not be touched,

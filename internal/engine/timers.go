@@ -124,6 +124,9 @@ func (c *core) wakeup() int64 {
 	if len(c.tree.returning) > 0 {
 		earliest(c.tree.returnAt)
 	}
+	if len(c.tree.later) > 0 {
+		earliest(c.tree.laterAt)
+	}
 	earliest(c.purses.Next())
 	if !c.closing {
 		earliest(c.attempts.Arbiter.Next())

@@ -180,7 +180,7 @@ func (c *causes) addRun(ev *Event) (parent uint64) {
 	case EvRunSignalled:
 		c.signal, c.named = ev.Seq, strings.Clone(ev.Text)
 		return 0
-	case EvCreditsReserved, EvRunLimits:
+	case EvCreditsReserved, EvRunLimits, EvRunResumed:
 		return c.start
 	case EvRunEnding, EvCreditsSettled, EvRunContract, EvRunCompleted, EvRunFailed, EvRunCancelled, EvRunExpired:
 		if ev.Kind == EvRunEnding {

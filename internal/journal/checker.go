@@ -164,7 +164,7 @@ func (c *Checker) Check(ev *Event) error {
 	if queues && !c.opening {
 		return fmt.Errorf("X206: event %d queues a run that has begun", ev.Seq)
 	}
-	c.retrying = c.retrying && (ev.Kind == EvRunLimits || ev.Kind == EvCreditsReserved || queues || ev.Kind == EvNodeInvalidated)
+	c.retrying = c.retrying && (ev.Kind == EvRunResumed || ev.Kind == EvRunLimits || ev.Kind == EvCreditsReserved || queues || ev.Kind == EvNodeInvalidated)
 	c.opening = c.opening && (ev.Kind == EvRunLimits || ev.Kind == EvCreditsReserved)
 	if c.status.Terminal() && ev.Kind != EvRunRetried {
 		return fmt.Errorf("I7: the run is %s, and event %d is %s %s", c.status, ev.Seq, ev.Name(), StepPath(c.plan, ev.Ref()))
@@ -209,6 +209,11 @@ func (c *Checker) checkRun(ev *Event) error {
 			return fmt.Errorf("I7: event %d raises no limit: %+v after %+v", ev.Seq, limits, lim)
 		}
 		c.limits, next = limits, RunDispatching
+	case EvRunResumed:
+		if !c.retrying {
+			return fmt.Errorf("X104: event %d goes on in the middle of generation %d", ev.Seq, c.gen)
+		}
+		next = RunDispatching
 	case EvCreditsReserved:
 		next = RunDispatching
 	case EvRunStatus:

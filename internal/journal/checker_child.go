@@ -29,6 +29,9 @@ func (m *children) check(ev *Event, p *plan.Plan, funds *credits) error {
 		if ev.Kind.Ends() && len(m.open) > 0 {
 			return fmt.Errorf("I6: event %d ends the run while %d of its child runs go on", ev.Seq, len(m.open))
 		}
+		if ev.Kind == EvRunResumed {
+			return m.resumed(ev)
+		}
 		if ev.Kind == EvRunExtended && (m.self == nil || ev.Added() <= 0) {
 			return fmt.Errorf("X60: event %d adds %d to the share of a run", ev.Seq, ev.Added())
 		}
@@ -41,10 +44,12 @@ func (m *children) check(ev *Event, p *plan.Plan, funds *credits) error {
 	switch ev.Kind {
 	case EvChildStarted:
 		share, err := ev.Share()
-		switch _, known := m.ids[ev.Text]; {
+		switch ref, known := m.ids[ev.Text]; {
 		case p.Steps[ev.Step].Kind != plan.Recipe || err != nil || min(share.Credits, share.Steps, share.Memory) < 0:
 			return fmt.Errorf("X60: event %d starts a child run of a step that has none, or with the share %s", ev.Seq, ev.Data)
-		case child != nil || known || ev.Text == "":
+		case ev.GoesOn() && (child != nil || !known || ref != ev.Ref() || !p.Steps[ev.Step].Child.Resume):
+			return fmt.Errorf("X104: event %d goes on with child run %q, which the step has not run or which does not go on", ev.Seq, ev.Text)
+		case !ev.GoesOn() && (child != nil || known || ev.Text == ""):
 			return fmt.Errorf("I3: event %d starts child run %q, and the step runs one or has run it", ev.Seq, ev.Text)
 		}
 		if m.open == nil {
@@ -81,6 +86,19 @@ func (m *children) check(ev *Event, p *plan.Plan, funds *credits) error {
 	case EvNodeLost:
 		return fmt.Errorf("I3: event %d loses a child run, which has a journal of its own", ev.Seq)
 	}
+	return nil
+}
+
+// resumed takes the place that a child run has as another attempt of its step.
+func (m *children) resumed(ev *Event) error {
+	place, err := ev.Resumed(m.self)
+	switch {
+	case err != nil:
+		return fmt.Errorf("X104: %w", err)
+	case place.Gen < m.self.Gen || place.Gen == m.self.Gen && place.Attempt <= m.self.Attempt || min(place.Share.Credits, place.Share.Steps, place.Share.Memory) < 0:
+		return fmt.Errorf("X104: event %d makes attempt %d.%d of a child run that was attempt %d.%d", ev.Seq, place.Gen, place.Attempt, m.self.Gen, m.self.Attempt)
+	}
+	m.self = place
 	return nil
 }
 

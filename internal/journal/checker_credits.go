@@ -19,8 +19,10 @@ type credits struct {
 	given     int64 // of that, the shares of child runs that go on
 	settled   int64 // by earlier generations
 	used      ledger.Amount
-	ends      *Event // what settled this generation; the next event must end the run
-	short     bool   // more is given than there is; the next event extends what is held
+	before    ledger.Amount // what the earlier attempts of a child run that goes on have paid for
+	due       ledger.Amount // what the attempt that ended last costs
+	ends      *Event        // what settled this generation; the next event must end the run
+	short     bool          // more is given than there is; the next event extends what is held
 }
 
 // start takes the terms of a run.
@@ -59,7 +61,7 @@ func (m *credits) giveMore(n int64) {
 }
 
 func (m *credits) covered() error {
-	if m.terms == nil || m.used.Ceil()+m.given <= m.settled+m.held {
+	if m.terms == nil || (m.used-m.before).Ceil()+m.given <= m.settled+m.held {
 		return nil
 	}
 	return fmt.Errorf("I11: the run has used %s credits, %d are settled and %d held, %d of those for child runs", m.used, m.settled, m.held, m.given)
@@ -141,13 +143,37 @@ func (m *credits) checkDue(ev, settled *Event) error {
 // root, which reserves and settles.
 func (m *credits) checkShare(ev *Event) error {
 	switch {
+	case ev.Kind.Ends():
+		m.due = m.cost(ev.Kind == EvRunFailed)
+	case ev.Kind == EvRunResumed:
+		return m.resumed(ev)
 	case ev.Kind == EvCreditsReserved, ev.Kind == EvCreditsExtended, ev.Kind == EvCreditsSettled:
 		return fmt.Errorf("I11: event %d moves credits of a child run", ev.Seq)
 	case ev.Kind != EvRunExtended || ev.Resource() != CreditsShare:
-	case m.terms == nil || m.held+ev.Added() > m.terms.Most:
+	case m.terms == nil || m.before.Ceil()+m.held+ev.Added() > m.terms.Most:
 		return fmt.Errorf("I11: event %d adds %d credits to %d; the run may use %+v", ev.Seq, ev.Added(), m.held, m.terms)
 	default:
 		m.held += ev.Added()
 	}
 	return nil
+}
+
+// resumed takes the share of a child run that goes on. What its earlier attempts have used is
+// not charged again.
+func (m *credits) resumed(ev *Event) error {
+	share, err := ev.Share()
+	before := max(m.used, m.before+m.due)
+	if err != nil || ev.PaidBefore() != before || m.terms != nil && before.Ceil()+share.Credits > max(m.terms.Most, before.Ceil()) {
+		return fmt.Errorf("I11: event %d gives the share %.60q to a run that has paid for %s credits, not %s, and may use %+v", ev.Seq, ev.Data, before, ev.PaidBefore(), m.terms)
+	}
+	m.before, m.held = before, share.Credits
+	return nil
+}
+
+// cost is what the present attempt of a child run costs its parent, now that it has ended.
+func (m *credits) cost(failed bool) ledger.Amount {
+	if m.terms == nil {
+		return m.used - m.before
+	}
+	return m.terms.Policy.CostOfTry(failed, m.used, m.before, m.estimated, m.held)
 }

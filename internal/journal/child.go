@@ -5,6 +5,7 @@ package journal
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"math"
 	"strconv"
 
@@ -187,7 +188,23 @@ func EncodeShare(s Share) []byte {
 	return w.b
 }
 
-// Share is what a child run begins with (EvChildStarted).
+// GoesOn reports whether the child run has ended before, as an earlier attempt of the step, and
+// goes on (EvChildStarted).
+func (e *Event) GoesOn() bool { return e.Flag&1 != 0 }
+
+// Resumed is the place of a child run from here on, which is c with another attempt and its share
+// (EvRunResumed).
+func (e *Event) Resumed(c *Child) (*Child, error) {
+	share, err := e.Share()
+	if err != nil || c == nil {
+		return nil, fmt.Errorf("event %d: no child run goes on with the share %.60q", e.Seq, e.Data)
+	}
+	place := *c
+	place.Gen, place.Attempt, place.Share = uint32(e.M), e.Attempt, share
+	return &place, nil
+}
+
+// Share is what a child run begins with, or goes on with (EvChildStarted, EvRunResumed).
 func (e *Event) Share() (Share, error) {
 	var s Share
 	r := startReader{rest: string(e.Data), ok: true}

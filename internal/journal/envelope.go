@@ -156,6 +156,9 @@ func renderRun(p *plan.Plan, ev *Event, payload map[string]any) {
 		}
 	case EvRunLimits:
 		putRaw(payload, "limits", ev.Data)
+	case EvRunResumed:
+		payload["attempt"], payload["paidBefore"] = ev.Attempt, ev.PaidBefore()
+		putRaw(payload, "share", ev.Data)
 	case EvRunExtended:
 		payload["resource"], payload["added"] = ev.Resource().String(), ev.Added()
 	case EvCreditsReserved:
@@ -242,6 +245,9 @@ func renderStep(p *plan.Plan, step *plan.Step, ev *Event, payload map[string]any
 		payload["status"], payload["reason"] = Cancelled.String(), ev.Reason().String()
 	case EvNodeInvalidated:
 		payload["previous"], payload["reopened"] = ev.Before().String(), ev.Reopened()
+		if ev.Anew() {
+			payload["anew"] = true
+		}
 		if seq := ev.BoundBefore(); seq != 0 {
 			payload["boundBefore"] = seq
 		}
@@ -269,6 +275,9 @@ func renderChild(ev *Event, payload map[string]any) {
 	switch ev.Kind {
 	case EvChildStarted:
 		payload["childRunId"] = ev.Text
+		if ev.GoesOn() {
+			payload["resumed"] = true
+		}
 		putRaw(payload, "share", ev.Data)
 	case EvChildExtended:
 		payload["resource"], payload["added"] = ev.Resource().String(), ev.Added()

@@ -59,7 +59,7 @@ const (
 	EvNodeFailed       EventKind = 36 // Code, Text; Unknown; Flag: 1 = handled; Attempt; M: duration in µs; Hash
 	EvNodeSkipped      EventKind = 37 // Flag: Reason; ByOnError: Code, Text, Unknown, Attempt, Hash
 	EvNodeCancelled    EventKind = 38 // Flag: Reason; Attempt, when one was dispatched; M: duration in µs
-	EvNodeInvalidated  EventKind = 39 // Flag: Status before; N: 1 = reopened and keeps its scopes; M: event of the value that its name has again, 0 = none; part of a retry
+	EvNodeInvalidated  EventKind = 39 // Flag: Status before; N: 1 = reopened and keeps its scopes, 2 = its child run does not go on; M: event of the value that its name has again, 0 = none; part of a retry
 	EvNodeIgnored      EventKind = 40 // Flag: Source; Attempt
 	EvNodeCompensated  EventKind = 41 // Flag: 1 = failed; Code, Text
 	EvContract         EventKind = 42 // Text: phase; Data: JSON array of violations; Attempt
@@ -68,7 +68,7 @@ const (
 	EvNodeCharged      EventKind = 45 // Attempt; N: millionths of a credit that it cost; Flag 1 = recorded, not charged: it did not complete its step, or compensates one
 
 	// A step that runs a recipe; the run that it starts is its attempt.
-	EvChildStarted  EventKind = 46 // Attempt; Text: id of the child run; Data: its Share as JSON; Hash
+	EvChildStarted  EventKind = 46 // Attempt; Text: id of the child run; Data: its Share as JSON; Hash; Flag 1 = it has ended before and goes on
 	EvChildExtended EventKind = 47 // Attempt; Flag Resource; N: added to its share
 	EvChildEnded    EventKind = 48 // Attempt; Flag RunStatus; N: millionths of a credit that it costs; M: steps it began; Code, Text: why; Data: output
 
@@ -77,6 +77,7 @@ const (
 	// What moderators have said of an attempt of a step with a gate (X168).
 	EvModerationPassed  EventKind = 50 // Attempt; Text: phase; Data: Verdict as JSON
 	EvModerationFlagged EventKind = 52 // Attempt; Text: phase; Data: Verdict as JSON; Flag 1 = people decide
+	EvRunResumed        EventKind = 53 // of a child run, after EvRunRetried: it goes on as another attempt of the step that started it: Attempt, M: generation of that step; Data: the run's Share as JSON; N: millionths of a credit that earlier attempts have paid for
 	EvNodeCached        EventKind = 51 // Attempt: it has the result of an earlier one and calls nothing, and completes with the next events; Text: key of that result; Data: whose it is, as JSON
 )
 
@@ -100,6 +101,7 @@ var names = [...]string{
 	EvRunPaused:        "run.paused",
 	EvRunUnpaused:      "run.unpaused",
 	EvRunExtended:      "run.extended",
+	EvRunResumed:       "run.resumed",
 	EvCreditsEstimated: "credits.estimated",
 	EvNodeReady:        "node.ready",
 	EvNodeQueued:       "node.queued",

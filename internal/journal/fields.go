@@ -181,6 +181,13 @@ func (e *Event) Reason() Reason { return Reason(e.Flag) }
 // Before is the status of the step before it was reset (EvNodeInvalidated).
 func (e *Event) Before() Status { return Status(e.Flag) }
 
+// PaidBefore is what the earlier attempts of a child run have paid for (EvRunResumed).
+func (e *Event) PaidBefore() ledger.Amount { return ledger.Amount(e.N) }
+
+// Anew reports whether the child run of the step, which failed, does not go on: the next try
+// starts another one (EvNodeInvalidated).
+func (e *Event) Anew() bool { return e.N == 2 }
+
 // Reopened reports whether the step keeps its scopes and continues
 // (EvNodeInvalidated).
 func (e *Event) Reopened() bool { return e.N == 1 }

@@ -46,9 +46,11 @@ type Payment struct {
 	last      uint64
 	gen       uint32
 	status    RunStatus // how the run has ended; RunPending = it goes on
+	ended     Try       // as it was before the last retry
 	moves     []Move
 	costs     []ChildCost
 	openCosts map[Ref]int // in costs
+	tries     []Try       // before the present one
 }
 
 // NewPayment returns the payment of a run whose journal is empty so far. plans returns the
@@ -88,11 +90,26 @@ func (p *Payment) Share() int64 { return p.credits.held }
 
 // Cost is what a child run that has ended costs its parent.
 func (p *Payment) Cost() ledger.Amount {
-	m := &p.credits
-	if m.terms == nil {
-		return m.used
+	return p.credits.cost(p.status == RunFailed)
+}
+
+// A Try is a child run as one of the attempts of the step that has started it: most runs are
+// one, and one that goes on after a failure is several.
+type Try struct {
+	Place  *Child
+	Status RunStatus // how it has ended; RunPending = it goes on
+	Share  int64     // the credits that it has from its parent, or had
+	Cost   ledger.Amount
+}
+
+// Try returns the attempt with that fence, or the last one.
+func (p *Payment) Try(fence Fence) Try {
+	for _, t := range p.tries {
+		if t.Place.Fence() == fence {
+			return t
+		}
 	}
-	return m.terms.Policy.Cost(p.status == RunFailed, m.used, m.estimated, m.held)
+	return Try{p.Place(), p.status, p.Share(), p.Cost()}
 }
 
 // Children are the child runs that the run has started, first to last.
@@ -108,7 +125,10 @@ func (p *Payment) Add(ev *Event) error {
 	case ev.Kind.Ends():
 		p.status = ev.Kind.EndStatus()
 	case ev.Kind == EvRunRetried:
+		p.ended = Try{p.Place(), p.status, p.Share(), p.Cost()}
 		p.status, p.gen = RunPending, uint32(ev.Generation())
+	case ev.Kind == EvRunResumed && p.Place() != nil:
+		p.tries = append(p.tries, p.ended)
 	case ev.Kind == EvRunStarted:
 		if err := p.start(ev); err != nil {
 			return err

@@ -13,7 +13,7 @@ type Change struct {
 
 func (c Change) String() string {
 	ev := Event{Kind: c.Event}
-	if c.Event < EvNodeReady {
+	if c.Event < EvNodeReady || c.Event == EvRunResumed {
 		return fmt.Sprintf("%s (%d): %s → %s", ev.Name(), c.Event, RunStatus(c.From), RunStatus(c.To))
 	}
 	return fmt.Sprintf("%s (%d): %s → %s", ev.Name(), c.Event, c.From, c.To)
@@ -76,6 +76,7 @@ var runChanges = [...]struct {
 }{
 	{EvRunStarted, RunDispatching, []RunStatus{RunPending}},
 	{EvRunRetried, RunDispatching, []RunStatus{RunCompleted, RunFailed, RunCancelled, RunExpired}},
+	{EvRunResumed, RunDispatching, []RunStatus{RunDispatching}},
 	{EvRunLimits, RunDispatching, []RunStatus{RunDispatching}},
 	{EvCreditsReserved, RunDispatching, []RunStatus{RunDispatching}},
 	{EvRunPaused, RunQueued, []RunStatus{RunQueued}},
@@ -122,7 +123,7 @@ func Changes() (all []Change) {
 }
 
 // eventKinds is one more than the largest event kind.
-const eventKinds = int(EvModerationFlagged) + 1
+const eventKinds = int(EvRunResumed) + 1
 
 // allowed is the table by index.
 var allowed = func() (t [eventKinds][same][same]bool) {

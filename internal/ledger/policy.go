@@ -30,6 +30,13 @@ func (p Policy) Cost(failed bool, used Amount, estimated, reserved int64) Amount
 	return used
 }
 
+// CostOfTry is what another attempt of a child run costs its parent, which goes on after a
+// failure: what the policy says of all its attempts, without what they have paid before, and
+// never more than its share.
+func (p Policy) CostOfTry(failed bool, used, before Amount, estimated, share int64) Amount {
+	return max(0, min(p.Cost(failed, used, estimated, before.Ceil()+share)-before, Whole(share)))
+}
+
 // Settlement is what a generation settles of what its run owes: never less than
 // nothing, because an earlier settlement is not paid back.
 func Settlement(due, settled int64) int64 { return max(0, due-settled) }

@@ -236,6 +236,10 @@ func (r *Run) applyRun(ev *journal.Event) error {
 			return errImpossible(ev, err.Error())
 		}
 		r.limits, r.prog, r.edits = limits, r.prog.withLimits(limits), append(r.edits, ev.Seq)
+	case journal.EvRunResumed:
+		if err := r.applyResumed(ev); err != nil {
+			return err
+		}
 	case journal.EvRunExtended:
 		var more journal.Share
 		*ev.Resource().Of(&more) = ev.Added()

@@ -35,6 +35,9 @@ type ChildTask struct {
 	Input     []byte // a canonical JSON object
 	InputHash []byte
 	Files     []journal.File
+	// Last is the last child run of the step, which has ended without completing and may go on
+	// ([Run.Resumable]); "" = there is none, or another try is another child run.
+	Last      string
 	Inherited []byte // what it has of this run's context, see [journal.Start]; nil = nothing
 	Depth     int64  // of the child run
 	MaxDepth  int64  // of the child run and those below it
@@ -49,7 +52,7 @@ func (r *Run) ChildTask(ref journal.Ref) (*ChildTask, *Failure) {
 	step, code := s.step(r.plan, i), r.prog.code(ref.Step)
 	t := Task{Ref: ref, step: step, code: code}
 	t.resolve(r.env(s, i, step, nil))
-	child := &ChildTask{Ref: r.plan.Children[step.Child.Ref], Child: step.Child}
+	child := &ChildTask{Ref: r.plan.Children[step.Child.Ref], Child: step.Child, Last: s.lastRuns[i]}
 	child.Depth, child.MaxDepth = r.childDepth(step)
 	var fail *Failure
 	if child.Input, child.InputHash, fail = t.Render(); fail != nil {
@@ -136,6 +139,7 @@ func (r *Run) startRecipe(s *scope, i int32, step *plan.Step) {
 type ChildGrant struct {
 	Failure *Failure // why it cannot be started; nil = it can
 	Share   journal.Share
+	Resume  bool // ChildTask.Last goes on
 }
 
 // grantChild starts the child run of a step, or fails the step if that is impossible. The
@@ -154,8 +158,13 @@ func (r *Run) grantChild(s *scope, i int32, in *Input) {
 		Memory:  min(in.Child.Share.Memory, free.Memory),
 	}
 	attempt := s.steps[i].attempt + 1
-	r.emitStep(s, i, journal.Event{Kind: journal.EvChildStarted, Attempt: attempt, Text: r.childID(s, i, attempt),
-		Data: journal.EncodeShare(share), Hash: in.InputHash})
+	ev := journal.Event{Kind: journal.EvChildStarted, Attempt: attempt, Data: journal.EncodeShare(share), Hash: in.InputHash}
+	if last := s.lastRuns[i]; in.Child.Resume && last != "" {
+		ev.Text, ev.Flag = last, 1
+	} else {
+		ev.Text = r.childID(s, i, attempt)
+	}
+	r.emitStep(s, i, ev)
 }
 
 // childID is the id of a child run: derived, so that an attempt never has two. Like that of
@@ -235,6 +244,7 @@ func (r *Run) openChildRun(s *scope, i int32, ev *journal.Event) error {
 	}
 	c := r.newComposite(s, i, childRunComposite)
 	c.child = &childRun{run: ev.Text, share: share}
+	delete(s.lastRuns, i)
 	c.open = 1
 	s.openChildren++
 	r.give(share, 1)
@@ -287,6 +297,9 @@ func (r *Run) applyChildEnded(s *scope, i int32, ev *journal.Event) error {
 	r.used = r.used.Plus(ev.ChildUsed())
 	r.belowSteps += ev.ChildSteps()
 	c.cause = stepError{ev.Code, ev.Text}
+	if ev.ChildStatus() != journal.RunCompleted && s.step(r.plan, i).Child.Resume {
+		s.keepLastRun(i, c.child.run)
+	}
 	switch {
 	case ev.ChildStatus() == journal.RunCompleted && ev.Code == "":
 		c.inner = childOK
@@ -372,9 +385,9 @@ func (c *composite) childCommand(gen uint32) Command {
 func (r *Run) childDue(failed bool) ledger.Amount {
 	terms := r.start.Credits
 	if terms == nil {
-		return r.used
+		return r.unpaid()
 	}
-	return terms.Policy.Cost(failed, r.used, r.estimated(), r.funds.held)
+	return terms.Policy.CostOfTry(failed, r.used, r.funds.before, r.estimated(), r.funds.held)
 }
 
 // handleChildEnded takes the end of a child run.
@@ -427,7 +440,7 @@ func (r *Run) handleChildExtended(in *Input) {
 		return
 	}
 	if in.Resource == journal.CreditsShare { // what is given must be held
-		r.extendCredits(r.used.Plus(r.openCeilings()).Ceil()+in.N-r.funds.settled-r.funds.held, in.Available)
+		r.extendCredits(r.unpaid().Plus(r.openCeilings()).Ceil()+in.N-r.funds.settled-r.funds.held, in.Available)
 	}
 	r.emitStep(s, i, journal.Event{Kind: journal.EvChildExtended, Attempt: in.Fence.Attempt, Flag: uint8(in.Resource), N: in.N})
 	switch in.Resource {
@@ -450,7 +463,7 @@ func (r *Run) memory() int64 { return r.Memory() + r.given.Memory }
 func (r *Run) Free() journal.Share {
 	free := journal.Share{Credits: math.MaxInt64, Steps: r.limits.TotalSteps - r.steps(), Memory: r.limits.MemoryBytes - r.memory()}
 	if r.metered() {
-		free.Credits = max(0, r.funds.settled+r.funds.held-r.used.Plus(r.openCeilings()).Ceil())
+		free.Credits = max(0, r.funds.settled+r.funds.held-r.unpaid().Plus(r.openCeilings()).Ceil())
 	}
 	if r.start.Child != nil {
 		free.Steps, free.Memory = r.share.Steps-r.steps(), r.share.Memory-r.memory()
@@ -464,7 +477,7 @@ func (r *Run) Free() journal.Share {
 func (r *Run) Room() journal.Share {
 	room := journal.Share{Credits: math.MaxInt64}
 	if r.metered() {
-		room.Credits = max(0, r.start.Credits.Most-r.funds.settled-r.funds.held)
+		room.Credits = max(0, r.start.Credits.Most-r.paid()-r.funds.held)
 	}
 	if r.start.Child != nil {
 		room.Steps, room.Memory = max(0, r.limits.TotalSteps-r.share.Steps), max(0, r.limits.MemoryBytes-r.share.Memory)

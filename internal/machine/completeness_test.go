@@ -275,7 +275,7 @@ func TestEveryKindIsPlayed(t *testing.T) {
 		}
 	}
 	var want []string
-	for k := InStart; k <= InAdmit; k++ {
+	for k := InStart; k <= InResume; k++ {
 		want = append(want, fmt.Sprint("input ", k))
 	}
 	for k := CmdAcquire; k <= CmdAdmit; k++ {

@@ -24,6 +24,7 @@ type funds struct {
 	settled int64 // whole credits, by earlier generations
 	// estimated is a new estimate of the whole run, whole credits; 0 = that of the start.
 	estimated int64
+	before    ledger.Amount // what earlier attempts of a child run that goes on have paid for, see resume.go
 	open      ledger.Amount // the ceilings of the attempts in flight
 	// uncounted is true after Restore: a snapshot does not hold open, because the
 	// prices are in the first event, which is read last.
@@ -108,7 +109,7 @@ func (r *Run) fund(s *scope, i int32, in *Input) bool {
 	}
 	f := &r.funds
 	most := r.start.Credits.Most
-	room := most - f.settled - f.held
+	room := most - r.paid() - f.held
 	if r.start.Child != nil && missing > r.room.Credits { // the runs above have a most, too
 		r.turn.Short = r.turn.Short || missing <= room
 		room = min(room, r.room.Credits)
@@ -137,7 +138,7 @@ func (r *Run) extendCredits(missing, available int64) {
 	if missing <= 0 || !r.metered() {
 		return
 	}
-	ev := journal.Event{Kind: journal.EvCreditsExtended, N: min(max(missing, f.held/4), r.start.Credits.Most-f.settled-f.held, available)}
+	ev := journal.Event{Kind: journal.EvCreditsExtended, N: min(max(missing, f.held/4), r.start.Credits.Most-r.paid()-f.held, available)}
 	if r.start.Child != nil {
 		ev.Kind, ev.Flag = journal.EvRunExtended, uint8(journal.CreditsShare)
 	}
@@ -161,7 +162,7 @@ func (r *Run) shortfall(s *scope, i int32) int64 {
 	if ceiling == 0 {
 		return 0
 	}
-	return r.used.Plus(r.openCeilings()).Plus(ceiling).Ceil() - r.funds.settled - r.funds.held
+	return r.unpaid().Plus(r.openCeilings()).Plus(ceiling).Ceil() - r.funds.settled - r.funds.held
 }
 
 // costOf is what a completed attempt costs in whole credits. Where there is a price

@@ -29,6 +29,7 @@ func (r *Run) handleRetry(in *Input) {
 		return
 	}
 	g := &resetSet{run: r, index: make(map[stepInstance]int)}
+	var named reset // the step to start from
 	ev := journal.Event{Kind: journal.EvRunRetried, N: int64(r.gen) + 1, Text: in.Name}
 	if in.Name != "" {
 		ref, err := journal.ParseRef(r.plan, in.Name)
@@ -39,6 +40,7 @@ func (r *Run) handleRetry(in *Input) {
 		if r.turn.Err = g.addFrom(ref); r.turn.Err != nil {
 			return
 		}
+		named.scope, named.step = r.at(ref)
 	}
 	if len(in.Data) > 0 {
 		fields, err := editedFields(in.Data)
@@ -85,11 +87,19 @@ func (r *Run) handleRetry(in *Input) {
 		r.emitRun(journal.Event{Kind: journal.EvCreditsReserved, N: reserved, M: expected})
 	}
 	r.enqueue(in)
+	r.emitResets(g, resets, named)
+}
+
+// emitResets resets steps. The child run of the one that is named does not go on.
+func (r *Run) emitResets(g *resetSet, resets []reset, named reset) {
 	for _, x := range resets {
 		flag := uint8(x.scope.steps[x.step].status)
 		n := int64(0)
-		if x.reopen {
+		switch {
+		case x.reopen:
 			n = 1
+		case x.scope == named.scope && x.step == named.step && x.scope.lastRuns[x.step] != "":
+			n = 2
 		}
 		r.emitStep(x.scope, x.step, journal.Event{Kind: journal.EvNodeInvalidated, Flag: flag, N: n, M: g.boundBefore(x)})
 	}
@@ -452,6 +462,9 @@ func (r *Run) applyInvalidated(s *scope, i int32, ev *journal.Event) error {
 		if f := s.frame; step.Slot >= 0 && int(step.Slot) < len(f.slots) {
 			r.replace(&f.slots[step.Slot], before)
 		}
+	}
+	if ev.Anew() {
+		delete(s.lastRuns, i)
 	}
 	r.dropErr(s, i)
 	if st.flags&flagCompensated != 0 {

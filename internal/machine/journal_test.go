@@ -230,6 +230,20 @@ steps:
 		lines: []string{`start input={"text":"abc"} estimated=3 reserved=2 most=20 share={"credits":2,"steps":1,"memory":6000}`, `finish a size=3000`, `restart`,
 			`more below resource=steps n=9`, `more below resource=credits n=5`, `restart`, `child below outputs={"k":1} used=3 steps=7`, `finish b`},
 	},
+	"resumed": {
+		recipe: `
+name: resumed
+order: none
+steps:
+  - {id: a, action: {name: work}}
+  - {id: b, dependsOn: [a], action: {name: work}}
+  - {id: below, dependsOn: [b], recipe: {inline: {name: below, steps: [{id: k, transform: {expression: "1"}}]}, resume: true}, retryPolicy: {maxAttempts: 3, initialDelay: 1s}}
+`,
+		lines: []string{`start estimated=3 reserved=2 most=40 share={"credits":4,"steps":9,"memory":60000}`, `finish a`, `restart`, `fail b code=FILE_INVALID msg=bad`, `restart`,
+			`resume attempt=2 share={"credits":5,"steps":9,"memory":60000}`, `restart`, `finish b`, `child below status=failed code=SERVICE_UNAVAILABLE msg=down used=1.5 steps=2`,
+			`restart`, `after 2s`, `restart`, `child below status=failed code=FILE_INVALID msg=bad used=0.25 steps=1`, `restart`,
+			`resume attempt=1 generation=2 share={"credits":6,"steps":20,"memory":60000}`, `restart`, `child below outputs={"k":1} used=0.5 steps=1`},
+	},
 	"moderation": {
 		recipe: `
 name: moderation

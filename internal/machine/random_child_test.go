@@ -55,9 +55,27 @@ func (c *chaos) grantOf(ref journal.Ref) *ChildGrant {
 		g.Share.Credits = rapid.Int64Range(0, 4).Draw(c.t, "credits")
 	}
 	if c.run.Asks(ref) {
-		_, g.Failure = c.run.ChildTask(ref)
+		var task *ChildTask
+		if task, g.Failure = c.run.ChildTask(ref); task != nil && task.Last != "" {
+			g.Resume = rapid.Bool().Draw(c.t, "goes on")
+		}
 	}
 	return g
+}
+
+// resume lets a child run go on as another attempt of its step, now and then as an older one.
+func (c *chaos) resume() {
+	c.tries--
+	place := c.run.start.Child
+	in := &Input{Kind: InResume, Fence: journal.Fence{Gen: place.Gen, Attempt: place.Attempt + 1}, Child: &ChildGrant{Share: journal.Share{
+		Steps: rapid.Int64Range(0, 12).Draw(c.t, "share of steps"), Memory: rapid.Int64Range(0, 4_000).Draw(c.t, "share of memory")}}}
+	has, ok := c.run.Resumable()
+	if c.run.metered() {
+		in.Child.Share.Credits = rapid.Int64Range(0, has.Credits).Draw(c.t, "share of credits")
+	}
+	if err := c.feed(in).Err; ok != (err == nil) {
+		c.fail(fmt.Sprintf("X104: a run that can go on is %v: %v", ok, err))
+	}
 }
 
 // serveChild carries out CmdChild and CmdCancelChild: the child run ends, goes on, or is
@@ -130,7 +148,7 @@ func (c *chaos) checkTree() {
 	if open != owed || open != c.led.seen.OpenChildren() {
 		c.fail(fmt.Sprintf("I6: %d child runs go on, %d are owed, and the journal has %d", open, owed, c.led.seen.OpenChildren()))
 	}
-	if held, settled := r.Held(); r.metered() && !r.status.Terminal() && r.used.Plus(r.openCeilings()).Ceil() > held+settled {
+	if held, settled := r.Held(); r.metered() && !r.status.Terminal() && r.unpaid().Plus(r.openCeilings()).Ceil() > held+settled {
 		c.fail(fmt.Sprintf("I11: %s used, %s may be used, %d held and %d settled", r.used, r.openCeilings(), held, settled))
 	}
 	if r.start.Child != nil && r.belowSteps+r.given.Steps > r.share.Steps {

@@ -99,7 +99,7 @@ func (c *chaos) give(in *Input) *Turn {
 	was := c.run.status
 	once := *in
 	c.inputs = append(c.inputs, &once)
-	stale := in.Fence.Attempt > 0 && in.Fence != c.led.live[in.Ref] && c.run.worklist.len() == 0
+	stale := in.Kind != InResume && in.Fence.Attempt > 0 && in.Fence != c.led.live[in.Ref] && c.run.worklist.len() == 0
 	c.run.Decide(in, &turn)
 	if turn.Err != nil && len(turn.Events)+len(turn.Commands) > 0 {
 		c.fail("I1: an input that was refused gave events, and whoever is refused writes nothing")
@@ -117,7 +117,7 @@ func (c *chaos) give(in *Input) *Turn {
 		c.fail(err.Error())
 	}
 	c.checkTree()
-	if was.Terminal() && len(turn.Events) > 0 && in.Kind != InRetry && in.Kind != InEdit { // I7
+	if was.Terminal() && len(turn.Events) > 0 && in.Kind != InRetry && in.Kind != InEdit && in.Kind != InResume { // I7
 		c.fail("I7: an ended run went on")
 	}
 	for _, cmd := range turn.Commands {
@@ -327,7 +327,11 @@ func (c *chaos) disorder() {
 			c.fail("I8: an accepted cancel does not end cancelled")
 		}
 	case c.run.status.Terminal() && c.tries > 0:
-		c.retry()
+		if c.run.start.Child != nil && rapid.IntRange(0, 3).Draw(c.t, "resume") > 0 {
+			c.resume()
+		} else {
+			c.retry()
+		}
 	case k == 18:
 		c.feed(&Input{Kind: rapid.SampledFrom([]InputKind{InPause, InUnpause, InUnpause}).Draw(c.t, "pause")})
 	}

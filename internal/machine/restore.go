@@ -132,29 +132,51 @@ func (d *reader) header() {
 		}
 	}
 	if d.Off < len(d.Buf) {
-		d.jobs(scopes)
+		if n := d.jobs(scopes); n == 0 && d.Off == len(d.Buf) && d.Err == nil {
+			d.Err = errors.New("a list of no jobs")
+		}
+	}
+	if d.Off < len(d.Buf) {
+		d.resumes(scopes)
+	}
+}
+
+// resumes reads which child runs may go on, and what this one has used before it did.
+func (d *reader) resumes(scopes []*scope) {
+	d.run.funds.before = ledger.Amount(d.Varint())
+	for n := d.count(); n > 0 && d.Err == nil; n-- {
+		k, step, run := d.Uvarint(), d.Uvarint(), d.str()
+		if d.Err != nil {
+			return
+		}
+		if k >= uint64(len(scopes)) || step >= uint64(scopes[k].g.N) || scopes[k].step(d.run.plan, int32(step)).Kind != plan.Recipe {
+			d.Err = errors.New("a child run of no recipe")
+			return
+		}
+		scopes[k].keepLastRun(int32(step), run)
 	}
 }
 
 // jobs reads the external jobs that steps wait for.
-func (d *reader) jobs(scopes []*scope) {
-	n := d.count()
-	if n == 0 && d.Err == nil {
-		d.Err = errors.New("a list of no jobs")
-	}
-	for ; n > 0 && d.Err == nil; n-- {
+func (d *reader) jobs(scopes []*scope) (n int) {
+	n = d.count()
+	for range n {
+		if d.Err != nil {
+			return n
+		}
 		k, step := d.Uvarint(), d.Uvarint()
 		j := jobName{d.str(), d.str()}
 		if d.Err != nil {
-			return
+			return n
 		}
 		if k >= uint64(len(scopes)) || step < uint64(scopes[k].g.First) || step >= uint64(scopes[k].g.First+scopes[k].g.N) ||
 			scopes[k].step(d.run.plan, int32(step)-scopes[k].g.First).Kind != plan.Action {
 			d.Err = errors.New("a job of no action")
-			return
+			return n
 		}
 		d.run.keepJob(scopes[k], int32(step)-scopes[k].g.First, j)
 	}
+	return n
 }
 
 func (d *reader) scope(before []*scope) *scope {
@@ -451,6 +473,10 @@ func (r *Run) Supply(ev *journal.Event) error {
 			return err
 		}
 		r.patch(fields)
+	case ev.Kind == journal.EvRunResumed && r.start != nil && slices.Contains(r.edits, ev.Seq):
+		if err := r.move(ev); err != nil {
+			return err
+		}
 	case ev.Kind == journal.EvRunLimits && slices.Contains(r.edits, ev.Seq):
 		limits, err := journal.DecodeLimits(ev.Data)
 		if err != nil {

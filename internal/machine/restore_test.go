@@ -128,6 +128,13 @@ func TestRestoreRefuses(t *testing.T) {
 		w.str("j1")
 		_, refusals[name] = Restore(r.prog, w.buf)
 	}
+	_, refusals["a byte after the jobs that are none"] = Restore(r.prog, append(withJob[:len(withJob):len(withJob)], 0, 0, 0))
+	resumes := writer{withJob[:len(withJob):len(withJob)]}
+	for _, n := range []uint64{0, 1, 99, 0} { // nothing used before, one child run, of a scope that is none
+		resumes.uint(n)
+	}
+	resumes.str("run_2")
+	_, refusals["a child run of a scope that is none"] = Restore(r.prog, resumes.buf)
 	r.root.jobs = nil
 	w := writer{}
 	w.uint(1)
@@ -149,13 +156,14 @@ func TestRestoreRefuses(t *testing.T) {
 	w.bool(false)
 	w.uint(1000) // edits
 	_, refusals["a count beyond the end"] = Restore(r.prog, w.buf)
-	for name, want := range map[string]string{"a byte too many": "a list of no jobs", "a job too many": "bytes left over",
+	for name, want := range map[string]string{"a byte too many": "a list of no jobs", "a job too many": "truncated number", "a byte after the jobs that are none": "bytes left over", "a child run of a scope that is none": "a child run of no recipe",
 		"a job of a scope that is none": "a job of no action", "a job of a step behind": "a job of no action", "a text that is cut": "truncated bytes", "a count beyond the end": "impossible count 1000"} {
 		if err := refusals[name]; fault.CodeOf(err) != fault.StoreCorrupt || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: refused with %v, want %q", name, err, want)
 		}
 	}
 	delete(refusals, "a text that is cut") // a rule of the decoder
+	delete(refusals, "a job too many")     // likewise
 
 	back, err := Restore(r.prog, state)
 	if err != nil {

@@ -104,12 +104,13 @@ type scope struct {
 	cursor int32          // sweep: steps before it are settled
 	pos    uint64         // worklist position; 0 = none
 
-	steps  []stepState
-	outs   map[int32]*value     // kept outputs by local index
-	errs   map[int32]stepError  // errors by local index
-	deltas map[int32]int64      // number of the next delta of a step, by local index
-	comps  map[int32]*composite // by local index
-	jobs   map[int32]jobName    // external jobs that steps wait for, by local index
+	steps    []stepState
+	outs     map[int32]*value     // kept outputs by local index
+	errs     map[int32]stepError  // errors by local index
+	deltas   map[int32]int64      // number of the next delta of a step, by local index
+	comps    map[int32]*composite // by local index
+	lastRuns map[int32]string     // of steps of kind recipe: the child run that may go on, see resume.go
+	jobs     map[int32]jobName    // external jobs that steps wait for, by local index
 	// openChildren counts the unsettled scopes that its composites own.
 	openChildren int32
 	slots        []*value // bindings, when the scope is a frame

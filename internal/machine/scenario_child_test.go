@@ -62,6 +62,11 @@ func (w *fakeEngine) childLine(verb string, args map[string]string, in *Input) b
 	case "refuse": // the child run that a step asks for cannot be started
 		in.Kind, in.Ref = InGranted, w.ref(args[""])
 		in.Child = &ChildGrant{Failure: &Failure{Code: fault.Code(args["code"]), Msg: args["msg"]}}
+	case "resume": // a child run goes on as another attempt of its step
+		in.Kind, in.Child = InResume, &ChildGrant{Share: *w.shareOf(args["share"])}
+		in.Fence = journal.Fence{Gen: uint32(max(1, w.number(args["generation"]))), Attempt: uint32(w.number(args["attempt"]))}
+	case "lost-child": // the last child run of a step cannot go on
+		in.Kind, in.Ref, in.Child = InGranted, w.ref(args[""]), &ChildGrant{Share: journal.Share{Credits: 2, Steps: 16}}
 	case "offer":
 		w.tree.offer = w.shareOf(args[""])
 		return false
@@ -79,6 +84,9 @@ func (w *fakeEngine) childLine(verb string, args map[string]string, in *Input) b
 		fmt.Fprintf(&w.out, "given %+v, free credits=%d steps=%d\n", r.given, free.Credits, free.Steps)
 		if r.start.Child != nil {
 			fmt.Fprintf(&w.out, "share of the run: credits=%d steps=%d memory=%d\n", r.funds.held, r.share.Steps, r.share.Memory)
+			if place := r.start.Child; place.Attempt > 1 {
+				fmt.Fprintf(&w.out, "it is attempt %d.%d of its step\n", place.Gen, place.Attempt)
+			}
 		}
 		return false
 	default:
@@ -130,7 +138,7 @@ func (w *fakeEngine) surround(in *Input) {
 	if w.run.Asks(in.Ref) {
 		var task *ChildTask
 		if task, in.Child.Failure = w.run.ChildTask(in.Ref); task != nil {
-			in.InputHash = task.InputHash
+			in.InputHash, in.Child.Resume = task.InputHash, task.Last != ""
 		}
 	}
 }
@@ -143,6 +151,9 @@ func (w *fakeEngine) showChild(step string) {
 		return
 	}
 	fmt.Fprintf(&w.out, "%s asks for recipe %s: input %s files %d depth %d of %d\n", step, task.Ref.Name, task.Input, len(task.Files), task.Depth, task.MaxDepth)
+	if task.Last != "" {
+		fmt.Fprintf(&w.out, "it goes on in run %s\n", task.Last)
+	}
 	if task.Inherited != nil {
 		fmt.Fprintf(&w.out, "inherited %s\n", task.Inherited)
 	}

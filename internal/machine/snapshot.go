@@ -4,9 +4,11 @@ package machine
 
 import (
 	"encoding/binary"
+	"maps"
 	"slices"
 
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/wire"
 )
 
@@ -69,7 +71,8 @@ func (r *Run) Snapshot(buf []byte) []byte {
 	for _, s := range scopes {
 		jobs += len(s.jobs)
 	}
-	tree = tree || jobs > 0
+	resumes := r.resumes(scopes)
+	tree = tree || jobs > 0 || resumes
 	if r.funds.held != 0 || r.funds.settled != 0 || r.paused || tree {
 		w.int(r.funds.held)
 		w.int(r.funds.settled)
@@ -80,10 +83,10 @@ func (r *Run) Snapshot(buf []byte) []byte {
 		w.int(r.share.Steps)
 		w.int(r.share.Memory)
 	}
-	if r.funds.estimated != 0 || jobs > 0 {
+	if r.funds.estimated != 0 || jobs > 0 || resumes {
 		w.int(r.funds.estimated)
 	}
-	if jobs > 0 {
+	if jobs > 0 || resumes {
 		w.uint(uint64(jobs))
 		r.EachJob(func(j *OpenJob) {
 			w.uint(uint64(index[r.scope(j.Ref.Path)]))
@@ -92,7 +95,32 @@ func (r *Run) Snapshot(buf []byte) []byte {
 			w.str(j.ID)
 		})
 	}
+	if resumes {
+		w.lastRuns(r.funds.before, scopes)
+	}
 	return w.buf
+}
+
+// resumes reports whether the run has child runs that may go on, or is one that has.
+func (r *Run) resumes(scopes []*scope) bool {
+	return r.funds.before != 0 || slices.ContainsFunc(scopes, func(s *scope) bool { return len(s.lastRuns) > 0 })
+}
+
+// lastRuns writes which child runs may go on, and what this one has used before it did.
+func (w *writer) lastRuns(before ledger.Amount, scopes []*scope) {
+	n := 0
+	for _, s := range scopes {
+		n += len(s.lastRuns)
+	}
+	w.int(int64(before))
+	w.uint(uint64(n))
+	for k, s := range scopes {
+		for _, i := range slices.Sorted(maps.Keys(s.lastRuns)) {
+			w.uint(uint64(k))
+			w.uint(uint64(i))
+			w.str(s.lastRuns[i])
+		}
+	}
 }
 
 type writer struct{ buf []byte }

@@ -59,6 +59,8 @@ type Child struct {
 	// Last is set if the output without Outputs is that of the child's last step, where the result of the
 	// child run is the outputs of its steps.
 	Last bool `json:"last,omitempty"`
+	// Resume is set if another try after a failure goes on in the same child run.
+	Resume bool `json:"resume,omitempty"`
 	// Captures is what the child run has of the context of this one, in the order of the child's
 	// Inherits, without what it has as input.
 	Captures []Capture `json:"captures,omitempty"`

@@ -3,10 +3,12 @@
 package program
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
 	"hash/fnv"
+	"slices"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/catalogue"
@@ -18,7 +20,7 @@ import (
 )
 
 // The share that a child run begins with, if its parent has so much: what its recipe
-// needs at least. It asks for more by itself.
+// needs at has. It asks for more by itself.
 const (
 	shareSteps  = 16
 	shareMemory = 16 << 10
@@ -119,6 +121,34 @@ func (ch *Child) Share() journal.Share {
 		share.Credits = min(ch.terms.Estimated, ch.terms.Most)
 	}
 	return share
+}
+
+// Last is the child run of the step that has ended without completing and may go on; "" = none.
+func (ch *Child) Last() string { return ch.task.Last }
+
+// Continues reports whether a run is what would be started now, so that it can go on: it
+// executes the same plan and was given the same input (X104).
+func (ch *Child) Continues(last *machine.Run) bool {
+	start := last.Start()
+	if start == nil || start.PlanHash != ch.Program.Hash() || !bytes.Equal(start.Inherited, ch.task.Inherited) {
+		return false
+	}
+	if _, ok := last.Resumable(); !ok {
+		return false
+	}
+	was, err := jsonx.Canonical([]any{start.Parameters})
+	is, err2 := jsonx.Canonical([]any{ch.input.Parameters})
+	same := func(a, b journal.File) bool { return a.Hash == b.Hash && a.Name == b.Name && a.MimeType == b.MimeType }
+	return err == nil && err2 == nil && (bytes.Equal(was, is) || len(start.Parameters)+len(ch.input.Parameters) == 0) && slices.EqualFunc(start.Files, ch.task.Files, same)
+}
+
+// Resumed is the share that a run which goes on asks for.
+func (ch *Child) Resumed(last *machine.Run) (share journal.Share, ok bool) {
+	has, ok := last.Resumable()
+	share = ch.Share()
+	share.Credits = min(share.Credits, has.Credits)
+	share.Memory += has.Memory
+	return share, ok
 }
 
 // Start returns the start of the child run: the attempt of the step ref that is fence, with

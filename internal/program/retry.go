@@ -5,8 +5,10 @@ package program
 import (
 	"math"
 
+	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -14,8 +16,31 @@ import (
 // to machine.MaxEvents events.
 const maxTurns = 20
 
+// A RetryRequest says how a run is reopened. Zero fields change nothing.
+type RetryRequest struct {
+	// From is the step to start from. Default: what failed.
+	From string
+	// Edits replaces fields of the run's input.
+	Edits map[string]any
+	// Limits raises limits of the run, up to those of the server.
+	Limits plan.Limits
+}
+
+// Input is the request as an input of the run. most are the limits of the server.
+func (req *RetryRequest) Input(most plan.Limits) (m machine.Input, err error) {
+	m = machine.Input{Kind: machine.InRetry, Name: req.From, Limits: &req.Limits}
+	if err := CheckLimits(req.Limits, most); err != nil || len(req.Edits) == 0 {
+		return m, err
+	}
+	if m.Data, err = jsonx.Canonical(req.Edits); err != nil {
+		return m, fault.Wrap(fault.InputInvalid, err, "the edited input is no JSON object: %v", err)
+	}
+	m.Kind = machine.InEdit
+	return m, nil
+}
+
 // Retried decides a retry of a run on the copy that the caller owns, and returns what it
-// resets. from and edits are those of engine.RetryRequest, now is the time in UTC µs. It
+// resets. from and edits are those of [RetryRequest], now is the time in UTC µs. It
 // decides as if the account could pay. Nothing of it is stored.
 func Retried(run *machine.Run, from string, edits map[string]any, now int64) (*view.Reset, error) {
 	in := &machine.Input{Kind: machine.InRetry, Name: from, At: now, Available: math.MaxInt64}

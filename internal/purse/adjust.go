@@ -8,6 +8,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/store"
 )
 
 // An Adjustment gives back credits that a run has paid.
@@ -25,6 +26,20 @@ type Adjustment struct {
 type Books interface {
 	Account(ctx context.Context, account string, at int64) (*ledger.Account, error)
 	Entries(ctx context.Context, account string, after uint64, limit int) ([]*ledger.Entry, error)
+}
+
+// Begun is when a run started that is to be adjusted, UTC µs; 0 = it was removed, and the ledger
+// knows it. head and err are what the store has answered. Only a root run has paid.
+func Begun(head *store.Head, err error) (int64, error) {
+	switch {
+	case err == nil && head.Root != "":
+		err := fault.New(fault.InputInvalid, "run %s is a child run: its root run %s has paid for it", head.Run, head.Root)
+		err.Remedy = "Give the credits back to the root: `roux credits adjust " + head.Root + " CREDITS`."
+		return 0, err
+	case err != nil && fault.CodeOf(err) != fault.RunNotFound:
+		return 0, err
+	}
+	return head.Created, nil
 }
 
 // ReadAdjustment reads what an adjustment of a run depends on. begun is when the run

@@ -26,6 +26,7 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/spell"
+	"github.com/roux-engine/roux/internal/starts"
 	"github.com/roux-engine/roux/internal/terms"
 	"github.com/roux-engine/roux/internal/userfile"
 )
@@ -361,7 +362,7 @@ func (t *Test) unpaid(req *engine.StartRequest, actions catalogue.Actions) bool 
 	if t.Balance > 0 || t.MaxCredits > 0 || t.Expect != nil && t.Expect.Credits != nil {
 		return false
 	}
-	_, err := engine.QuoteStart(req, withStub{actions}, terms.Rules{})
+	_, err := starts.QuoteOf(req, withStub{actions}, terms.Rules{})
 	return errors.Is(err, fault.PriceUnknown)
 }
 

@@ -57,10 +57,14 @@ func (p *proof) child(parent string, up *journal.Payment, c *journal.ChildCost, 
 		p.fail(err)
 		return
 	}
-	if found, want := disagree(parent, up, c, pay, p.account); found != "" {
+	try := pay.Try(c.Fence)
+	if found, want := disagree(parent, up, c, &try, pay.Account() == p.account); found != "" {
 		find(found, want)
-	} else if c.Ended == 0 && pay.Ended() {
-		p.untold(parent, c, pay, find)
+	} else if c.Ended == 0 && try.Status != journal.RunPending {
+		p.untold(parent, c, &try, find)
+	}
+	if try.Place != pay.Place() {
+		return // it has gone on, and is proved as its last attempt
 	}
 	p.children.Add(1)
 	p.note(p.inside, c.Run, usedBy(pay))
@@ -69,37 +73,37 @@ func (p *proof) child(parent string, up *journal.Payment, c *journal.ChildCost, 
 
 // untold looks at a child run that has ended and whose parent does not know. That is so
 // while the parent is quarantined, and then the child run's row says that it owes its end.
-func (p *proof) untold(parent string, c *journal.ChildCost, pay *journal.Payment, find func(found, want string)) {
+func (p *proof) untold(parent string, c *journal.ChildCost, try *journal.Try, find func(found, want string)) {
 	head, err := p.src.Head(p.ctx, store.Key{Account: p.account, Run: c.Run})
 	switch {
 	case errors.Is(err, fault.StoreCorrupt), errors.Is(err, fault.RunNotFound): // found by the pass over all runs
 	case err != nil:
 		p.fail(err)
 	case !head.Owes:
-		find(fmt.Sprintf("it is %s and costs %s credits", pay.Status(), pay.Cost()), fmt.Sprintf("a run that goes on: the journal of run %s has no end of it after event %d", parent, c.Started))
+		find(fmt.Sprintf("it is %s and costs %s credits", try.Status, try.Cost), fmt.Sprintf("a run that goes on: the journal of run %s has no end of it after event %d", parent, c.Started))
 	}
 }
 
 // disagree returns in what the journal of a child run is not what its parent's says of it,
 // and what was expected; "" = in nothing.
-func disagree(parent string, up *journal.Payment, c *journal.ChildCost, pay *journal.Payment, account string) (found, want string) {
-	place, root := pay.Place(), parent
+func disagree(parent string, up *journal.Payment, c *journal.ChildCost, try *journal.Try, same bool) (found, want string) {
+	place, root, ended := try.Place, parent, try.Status != journal.RunPending
 	if up.Place() != nil {
 		root = up.Place().Root
 	}
 	switch {
-	case place == nil || place.Parent != parent || place.Root != root || place.Ref() != c.Ref || place.Fence() != c.Fence || pay.Account() != account:
+	case place == nil || place.Parent != parent || place.Root != root || place.Ref() != c.Ref || place.Fence() != c.Fence || !same:
 		return "it says of itself that it is another run", fmt.Sprintf("the child run that event %d of run %s starts", c.Started, parent)
 	case place.Share.Credits != c.Given.Credits:
 		return fmt.Sprintf("it begins with %d credits", place.Share.Credits), fmt.Sprintf("%d, as event %d of run %s says", c.Given.Credits, c.Started, parent)
-	case c.Ended != 0 && !pay.Ended():
+	case c.Ended != 0 && !ended:
 		return "its journal has no end", fmt.Sprintf("%s, as event %d of run %s says", c.Status, c.Ended, parent)
-	case c.Ended != 0 && pay.Status() != c.Status:
-		return fmt.Sprintf("it is %s", pay.Status()), fmt.Sprintf("%s, as event %d of run %s says", c.Status, c.Ended, parent)
-	case pay.Share() != c.Credits:
-		return fmt.Sprintf("it has been given %d credits", pay.Share()), fmt.Sprintf("%d, as the journal of run %s says", c.Credits, parent)
-	case c.Ended != 0 && pay.Cost() != c.Used:
-		return fmt.Sprintf("event %d of run %s is charged %s credits for it", c.Ended, parent, c.Used), fmt.Sprintf("%s, as its journal says", pay.Cost())
+	case c.Ended != 0 && try.Status != c.Status:
+		return fmt.Sprintf("it is %s", try.Status), fmt.Sprintf("%s, as event %d of run %s says", c.Status, c.Ended, parent)
+	case try.Share != c.Credits:
+		return fmt.Sprintf("it has been given %d credits", try.Share), fmt.Sprintf("%d, as the journal of run %s says", c.Credits, parent)
+	case c.Ended != 0 && try.Cost != c.Used:
+		return fmt.Sprintf("event %d of run %s is charged %s credits for it", c.Ended, parent, c.Used), fmt.Sprintf("%s, as its journal says", try.Cost)
 	}
 	return "", ""
 }

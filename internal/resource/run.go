@@ -191,6 +191,10 @@ func (r *Run) applyRun(ev *journal.Event) error {
 		r.reserved += ev.Credits()
 	case journal.EvCreditsEstimated:
 		r.estimated = ev.Expected()
+	case journal.EvRunResumed:
+		if share, err := ev.Share(); err == nil && r.metered {
+			r.reserved = share.Credits
+		}
 	case journal.EvRunExtended:
 		if r.metered && ev.Resource() == journal.CreditsShare {
 			r.reserved += ev.Added()

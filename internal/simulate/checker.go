@@ -487,7 +487,7 @@ func (w *World) After(key store.Key, run *machine.Run, in *machine.Input, t *mac
 	if t.Err != nil {
 		w.fail("I1: run %s: input %d was refused and gave %s", key.Run, in.Kind, t.Events[0].Name())
 	}
-	if w.turn.terminal && in.Kind != machine.InRetry && in.Kind != machine.InEdit {
+	if w.turn.terminal && in.Kind != machine.InRetry && in.Kind != machine.InEdit && in.Kind != machine.InResume {
 		w.fail("I7: run %s had ended, and input %d gave %s", key.Run, in.Kind, t.Events[0].Name())
 	}
 	if !w.turn.admits {

@@ -46,6 +46,7 @@ type treeRecord struct {
 	shared *journal.Tree  // a root's
 	terms  *journal.Credits
 	share  journal.Share // a child run's, by its own journal
+	before ledger.Amount // a child run's: what its earlier attempts have paid for
 	links  []*link
 	begun  map[journal.Ref]struct{} // steps of this generation that had an attempt
 	ending bool                     // it begins nothing more
@@ -60,6 +61,7 @@ type link struct {
 	given journal.Share  // at its start
 	share journal.Share  // with what was added
 	end   *journal.Event // nil = it goes on
+	past  bool           // it has gone on as another attempt
 	stops bool           // its step waits for it to be cancelled
 	since int64          // when the engine was first at rest while it should have been cancelled
 }
@@ -85,6 +87,10 @@ func (c *checker) recordTree(t *runRecord, ev *journal.Event) {
 	case journal.EvRunRetried:
 		clear(tr.begun)
 		tr.ending = false
+	case journal.EvRunResumed:
+		if place, err := ev.Resumed(tr.self); err == nil { // journal.Checker has read it
+			tr.self, tr.share, tr.before = place, place.Share, ev.PaidBefore()
+		}
 	case journal.EvRunEnding:
 		tr.ending = true
 	case journal.EvRunExtended:
@@ -95,6 +101,9 @@ func (c *checker) recordTree(t *runRecord, ev *journal.Event) {
 		tr.begin(ev.Ref())
 		share, _ := ev.Share() // journal.Checker has read it
 		fence := journal.Fence{Gen: t.journal.Generation(), Attempt: ev.Attempt}
+		for _, l := range tr.links {
+			l.past = l.past || l.key.Run == ev.Text
+		}
 		tr.links = append(tr.links, &link{key: store.Key{Account: t.key.Account, Run: ev.Text}, ref: ev.Ref(), fence: fence, given: share, share: share})
 	case journal.EvChildExtended:
 		l := tr.open(ev.Ref())
@@ -216,7 +225,7 @@ func (c *checker) checkLink(t *runRecord, l *link) {
 		}
 		return // it could not be started, and its step knows
 	}
-	if l.end == nil {
+	if l.end == nil || l.past {
 		return
 	}
 	if last := child.events[len(child.events)-1]; len(t.replica.Plan().Steps[l.ref.Step].Child.Outputs) == 0 && last.Kind == journal.EvRunCompleted && l.end.Code == "" {
@@ -230,7 +239,9 @@ func (c *checker) checkLink(t *runRecord, l *link) {
 			c.w.fail("I6: child run %s has ended, and its child run %s goes on", l.key.Run, o.key.Run)
 			return
 		}
-		own += o.end.ChildSteps()
+		if o.fence.Gen == child.journal.Generation() {
+			own += o.end.ChildSteps()
+		}
 	}
 	switch {
 	case child.journal.Status() != l.end.ChildStatus():
@@ -244,7 +255,7 @@ func (c *checker) checkLink(t *runRecord, l *link) {
 
 // due is what a child run that has ended costs its parent.
 func (t *runRecord) due() ledger.Amount {
-	return t.tree.terms.Policy.Cost(t.journal.Status() == journal.RunFailed, t.journal.Used(), t.tree.terms.Estimated, t.tree.share.Credits)
+	return t.tree.terms.Policy.CostOfTry(t.journal.Status() == journal.RunFailed, t.journal.Used(), t.tree.before, t.tree.terms.Estimated, t.tree.share.Credits)
 }
 
 // checkShares asserts that a run gives away no more than it has.
@@ -278,7 +289,7 @@ func (c *checker) checkShares(t *runRecord) {
 		c.w.fail("X60: run %s began %d steps and gave %d away, of %d", t.key.Run, steps, given.Steps, limits.TotalSteps)
 	case given.Memory > limits.MemoryBytes:
 		c.w.fail("X60: run %s gave %d bytes away, of %d", t.key.Run, given.Memory, limits.MemoryBytes)
-	case t.tree.terms != nil && given.Credits > 0 && t.journal.Used().Plus(ledger.Whole(given.Credits)).Ceil() > held+settled:
+	case t.tree.terms != nil && given.Credits > 0 && (t.journal.Used()-t.tree.before).Plus(ledger.Whole(given.Credits)).Ceil() > held+settled:
 		c.w.fail("I11: run %s has used %s credits and gave %d away, of %d", t.key.Run, t.journal.Used(), given.Credits, held+settled)
 	}
 }

@@ -73,6 +73,9 @@ func (g *nester) replace(st *recipe.Step, levels int) {
 	if g.dice.IntN(6) == 0 {
 		child.MaxCredits = int64(1 + g.dice.IntN(12))
 	}
+	if child.Resume = g.dice.IntN(2) == 0; child.Resume && st.RetryPolicy == nil {
+		st.RetryPolicy = &recipe.RetryPolicy{MaxAttempts: 3, InitialDelay: "1s"}
+	}
 	st.Action, st.Recipe, st.Contracts, st.Moderation, st.Cache = nil, child, nil, nil, nil
 }
 

@@ -81,7 +81,7 @@ func (s *Starter) Check(ctx context.Context, account string, r *Request) error {
 	if err != nil {
 		return err
 	}
-	_, err = engine.QuoteStart(&req, s.cfg.Actions(account), s.cfg.Rules(account))
+	_, err = QuoteOf(&req, s.cfg.Actions(account), s.cfg.Rules(account))
 	return err
 }
 

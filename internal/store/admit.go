@@ -3,6 +3,7 @@
 package store
 
 import (
+	"log/slog"
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
@@ -104,6 +105,17 @@ func AdmitEntries(t *Transition, account *ledger.Account, recorded func(key stri
 // Notices are the levels that the entries of the transition have crossed, once the
 // transition was accepted.
 func (t *Transition) Notices() []ledger.Notice { return t.notices }
+
+// LogNotices logs them. The transition must be durable.
+func (t *Transition) LogNotices(log *slog.Logger) {
+	for _, n := range t.notices {
+		if n.Source == "account" {
+			log.Warn("few credits are left", "account", t.Account, "available", n.Amount, "level", n.Limit)
+		} else {
+			log.Warn("a budget is exceeded", "account", t.Account, "limitSource", n.Source, "used", n.Amount, "limit", n.Limit)
+		}
+	}
+}
 
 // KeyFollows reports whether the key of entry i of a transition follows from one of its
 // events. Then no other transition can have it: the key names a reservation and an event

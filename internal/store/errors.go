@@ -36,3 +36,19 @@ func Permanent(err error) bool {
 	}
 	return false
 }
+
+// HeadWritten reports whether the store holds a transition without events. It matters
+// only for a release from quarantine, which a caller waits for, and for what became of an
+// external job, which is written again; compactions and marks count as written.
+func HeadWritten(ctx context.Context, st interface {
+	Head(ctx context.Context, key Key) (Head, error)
+}, t *Transition) (bool, error) {
+	if t.Head == nil || t.Head.Quarantine != "" {
+		return len(t.Records) == 0, nil
+	}
+	head, err := st.Head(ctx, t.Key)
+	if Transient(err) {
+		return false, err
+	}
+	return err == nil && head.Quarantine == "", nil
+}

@@ -152,6 +152,10 @@ func (x *Biller) Apply(ev *journal.Event) error {
 		b.Estimated = ev.Expected()
 	case journal.EvCreditsReserved, journal.EvCreditsExtended:
 		x.hold(ev)
+	case journal.EvRunResumed:
+		if share, err := ev.Share(); err == nil { // what it had before is paid
+			b.Reserved, b.Added = share.Credits, nil
+		}
 	case journal.EvRunExtended:
 		if ev.Resource() == journal.CreditsShare {
 			b.Added = append(b.Added, Extension{ev.Seq, Stamp(ev.At), ev.Added()})

@@ -3,6 +3,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -36,9 +37,15 @@ func newChild(p *plan.Plan, ev *journal.Event) *Child {
 	return &Child{Run: strings.Clone(ev.Text), Recipe: ChildRecipe(p, ev.Step), Status: journal.RunRunning.String(), Try: ev.Attempt, Begin: ev.At}
 }
 
+// resume records that the child run goes on, as another attempt of its step.
+func (c *Child) resume(ev *journal.Event) {
+	c.Status, c.Try, c.End, c.TookMs = journal.RunRunning.String(), ev.Attempt, 0, 0
+}
+
 // end records how the child run ended.
 func (c *Child) end(ev *journal.Event) {
-	c.Status, c.Used, c.Steps, c.End = ev.ChildStatus().String(), ev.ChildUsed(), ev.ChildSteps(), ev.At
+	c.Status, c.End = ev.ChildStatus().String(), ev.At
+	c.Used, c.Steps = c.Used.Plus(ev.ChildUsed()), c.Steps+ev.ChildSteps() // of all its attempts
 	c.TookMs, c.summary = millis(c.End-c.Begin), Brief(ev.Data)
 }
 
@@ -62,7 +69,13 @@ func (v *Run) applyChild(s *Step, ev *journal.Event) {
 		if s.Began == 0 {
 			s.Began = ev.At
 		}
-		s.Child = newChild(v.Plan, ev)
+		if last := cmp.Or(s.Child, s.before); last != nil && ev.GoesOn() && last.Run == ev.Text {
+			v.count(last.Status, -1)
+			last.resume(ev)
+			s.Child = last
+		} else {
+			s.Child = newChild(v.Plan, ev)
+		}
 		v.count(s.Child.Status, 1)
 	case journal.EvChildEnded:
 		if s.Child == nil {
@@ -130,6 +143,18 @@ func (v *Run) FailedStep() (step *Step) {
 	return step
 }
 
+// startedChildText describes the start of a child run, or that it goes on, for its parent or itself.
+func startedChildText(p *plan.Plan, ev *journal.Event) string {
+	if ev.Kind == journal.EvRunResumed {
+		return fmt.Sprintf("as attempt %d of the step that started it", ev.Attempt)
+	}
+	as := "as run " + ev.Text
+	if ev.GoesOn() {
+		as = "goes on in run " + ev.Text
+	}
+	return Join(" ", "recipe "+OneLine(ChildRecipe(p, ev.Step)), as, tryText(ev.Attempt))
+}
+
 // endedChildText describes the end of a child run.
 func endedChildText(ev *journal.Event) string {
 	if ev.Code != "" {
@@ -156,6 +181,16 @@ func (s *Step) childCost(own ledger.Amount) ledger.Amount {
 		return s.Cost
 	}
 	return own
+}
+
+// startRun adds a child run to a span. One that goes on is there, and becomes the last.
+func (s *Span) startRun(c *Child, ev *journal.Event) {
+	if i := slices.IndexFunc(s.Runs, func(old *Child) bool { return old.Run == c.Run }); i >= 0 {
+		c = s.Runs[i]
+		c.resume(ev)
+		s.Runs = slices.Delete(s.Runs, i, i+1)
+	}
+	s.Runs = append(s.Runs, c)
 }
 
 // Runs lists the child runs of a trace, in the order in which a trace expands them: first

@@ -51,8 +51,8 @@ func EventText(p *plan.Plan, ev *journal.Event) string {
 		return tryText(ev.Attempt)
 	case journal.EvRunExtended, journal.EvChildExtended:
 		return extendedText(ev)
-	case journal.EvChildStarted:
-		return Join(" ", "recipe "+OneLine(ChildRecipe(p, ev.Step)), "as run "+ev.Text, tryText(ev.Attempt))
+	case journal.EvChildStarted, journal.EvRunResumed:
+		return startedChildText(p, ev)
 	case journal.EvChildEnded:
 		return endedChildText(ev)
 	case journal.EvNodeOpened:

@@ -3,6 +3,7 @@
 package view
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -80,6 +81,7 @@ type Step struct {
 	Job      *Job    // the external job that it waits for; nil = none
 
 	keep    bool
+	before  *Child        // before a retry has reset it
 	charged ledger.Amount // to be counted when it completes
 }
 
@@ -259,7 +261,7 @@ func (v *Run) Apply(ev *journal.Event) error {
 		v.settle(s, status, ev)
 		s.Note = ev.Reason().String()
 	case journal.EvNodeInvalidated:
-		*s = Step{Path: s.Path, Ref: s.Ref, Status: "invalidated", Attempts: s.Attempts, keep: s.keep, Items: -1}
+		*s = Step{Path: s.Path, Ref: s.Ref, Status: "invalidated", Attempts: s.Attempts, keep: s.keep, Items: -1, before: cmp.Or(s.Child, s.before)}
 	case journal.EvNodeCompensated:
 		s.Undone = undoneText(ev)
 	}
@@ -301,6 +303,14 @@ func (v *Run) applyRun(ev *journal.Event) error {
 		v.Funds.hold(ev)
 	case journal.EvCreditsEstimated:
 		v.Funds.Estimated = ev.Expected()
+	case journal.EvRunResumed:
+		place, err := ev.Resumed(v.Place)
+		if err != nil {
+			return fault.Wrap(fault.StoreCorrupt, err, "run %s: %v", v.ID, err)
+		}
+		if v.Place = place; v.Funds != nil {
+			v.Funds.Reserved = place.Share.Credits
+		}
 	case journal.EvRunExtended:
 		if v.Funds != nil && ev.Resource() == journal.CreditsShare {
 			v.Funds.Reserved += ev.Added()

@@ -87,6 +87,8 @@ func (b *TraceBuilder) Apply(ev *journal.Event) (err error) {
 		return fault.New(fault.StoreCorrupt, "the journal does not begin with run.started")
 	case ev.Kind == journal.EvRunRetried:
 		b.begin(ev.At, uint32(ev.Generation()))
+	case ev.Kind == journal.EvRunResumed:
+		return b.resume(ev)
 	case ev.Kind.Ends():
 		b.end(ev)
 	case ev.Step >= 0 && int(ev.Step) < len(b.Plan.Steps) && b.Spans[0].End == 0:
@@ -107,6 +109,18 @@ func (b *TraceBuilder) begin(at int64, gen uint32) {
 	}
 	b.Spans, b.Cut = []*TraceSpan{run}, 0
 	clear(b.steps)
+}
+
+// resume makes the generation that has just begun another attempt of the step that started the run.
+func (b *TraceBuilder) resume(ev *journal.Event) error {
+	place, err := ev.Resumed(b.Start.Child)
+	if err != nil {
+		return fault.Wrap(fault.StoreCorrupt, err, "%v", err)
+	}
+	start := *b.Start
+	start.Child, b.Start = place, &start
+	b.begin(ev.At, b.Gen)
+	return nil
 }
 
 func (b *TraceBuilder) id(ref journal.Ref, attempt uint32) [8]byte {

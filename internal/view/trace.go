@@ -123,7 +123,7 @@ func (t *Tracer) Apply(ev *journal.Event) error {
 	case journal.EvChildStarted:
 		s.enter(Working, ev.At)
 		s.Attempts = max(s.Attempts, ev.Attempt)
-		s.Runs = append(s.Runs, newChild(t.Plan, ev))
+		s.startRun(newChild(t.Plan, ev), ev)
 	case journal.EvChildEnded:
 		if n := len(s.Runs); n > 0 {
 			s.Runs[n-1].end(ev)

@@ -245,7 +245,7 @@ var rules = map[string]form.Rule{
 	"Config.inherit_functions":  {Doc: "Whether the pipeline may call the functions of this one.", Def: "false", Example: true},
 	"Config.input_policy":       recipe.Table.Rules["Child.inputPolicy"],
 	"Config.workspace_dir":      {Doc: "Directory of the pipeline's run. Not available yet.", Def: "none", Pattern: form.Text, Example: "./nested/${step.name}"},
-	"Config.checkpoint_enabled": {Doc: "Whether a pipeline that has failed goes on where it failed when it is run again. Not available yet.", Def: "false", Example: false},
+	"Config.checkpoint_enabled": {Doc: "Whether a pipeline that has failed goes on where it failed when the step is tried again, instead of beginning anew.", Def: "false", Example: true},
 	"Config.timeout_seconds":    form.Number("How long one run of the pipeline may take.", "the run's ttl", 0.001, 31_536_000, 300),
 	"Config.max_retries":        form.Number("How often a pipeline that has failed is run again.", "0", 0, 999, 2),
 	"Config.continue_on_error":  {Doc: "Whether this pipeline goes on when the other one has failed.", Def: "false", Example: true},

@@ -315,9 +315,7 @@ func (c *reader) child(st *recipe.Step, s *Stage, text string) {
 	if f.WorkspaceDir != "" {
 		c.unavailable(text+"/config/workspace_dir", "runs have no workspaces yet", "remove it; actions keep files with the run")
 	}
-	if f.Checkpoint {
-		c.unavailable(text+"/config/checkpoint_enabled", "a pipeline that is run again begins anew", "remove it, or give the steps within it a retryPolicy")
-	}
+	k.Resume = f.Checkpoint
 	if f.TimeoutSeconds > 0 {
 		if st.Timeout != "" {
 			twice("timeout_seconds")

@@ -266,6 +266,8 @@ type Child struct {
 	Inherit    []string     `json:"inherit,omitempty"`
 	Limits     *ChildLimits `json:"limits,omitempty"`
 	MaxCredits int64        `json:"maxCredits,omitempty"`
+	// Resume makes another try go on in the same child run, where it failed (X104).
+	Resume bool `json:"resume,omitempty"`
 }
 
 // Inherits reports whether the child inherits something.

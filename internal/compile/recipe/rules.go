@@ -175,6 +175,7 @@ var rules = map[string]form.Rule{
 	"Child.inherit":     {Doc: "What a child in a file or in this text may use of this one: context (names that it has not itself: inputs, bindings, steps, values of workflow), providers and functions.", Def: "nothing", Item: &form.Rule{Enum: []string{InheritContext, InheritProviders, InheritFunctions}}, Example: []any{"context"}},
 	"Child.limits":      {Doc: "Limits of the child run and of those below it.", Def: "those of the run", Example: m{"max_depth": 3}},
 	"Child.maxCredits":  form.Number("Credits that the child run and those below it may use.", "what the run may use", 1, maxInteger, 100),
+	"Child.resume":      {Doc: "Whether another try after a failure goes on in the same child run: what has completed stays, and what failed runs again. Otherwise each try is a child run of its own, from the beginning.", Def: "false", Example: true},
 
 	"Output.path":    {Doc: "Field of the child's result, or a path into it with dots between the names.", Required: true, Pattern: pathPattern, Example: "analysis.accuracy"},
 	"Output.as":      {Doc: "Name of the field in the step's output.", Def: "the last name of the path", Pattern: bindingPattern, Example: "accuracy"},
