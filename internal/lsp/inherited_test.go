@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/roux-engine/roux/internal/compile/expressions"
 )
 
 // The definition of a step that a text extends is in its file, and so is that of an entry of extends (X242).
@@ -27,7 +29,7 @@ func TestX242_DefinitionInABase(t *testing.T) {
 		offset := strings.Index(text, "^")
 		text = strings.Replace(text, "^", "", 1)
 		file := filepath.Join(dir, "own.yaml")
-		s := &server{cfg: config(dir), refs: newRefCache()}
+		s := &server{cfg: config(dir), cache: expressions.NewLasting()}
 		d := newDocument(uriOf(file, dir), file, 1, text, true)
 		list, err := s.definition(d, &documentParams{Position: d.position(offset)})
 		if err != nil {
