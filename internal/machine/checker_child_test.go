@@ -32,6 +32,15 @@ steps:
   - {id: b, transform: {expression: "1"}}
   - {id: c, action: {name: work}}
 `, []string{`start estimated=4 reserved=2 most=5 share={"credits":2,"steps":1,"memory":100000}`, `finish a`, `finish c`}},
+	"goes on": {`
+steps:
+  - {id: a, retryPolicy: {maxAttempts: 2, initialDelay: 1s}, recipe: {inline: {name: below, steps: [{id: k, transform: {expression: "1"}}]}, resume: true}}
+`, []string{`start`, `child a status=failed code=SERVICE_UNAVAILABLE msg=down steps=2`, `after 2s`, `child a outputs={"k":1} steps=3`}},
+	"resumed": {`
+steps:
+  - {id: a, action: {name: work}}
+`, []string{`start estimated=4 reserved=2 most=9 share={"credits":4,"steps":3,"memory":60000}`, `fail a code=FILE_INVALID msg=bad`,
+		`resume attempt=2 share={"credits":3,"steps":5,"memory":60000}`, `finish a`}},
 }
 
 func extensionOf(j *editedJournal, res journal.Resource) *seenEvent {
@@ -87,6 +96,17 @@ var childRules = map[string]ruleCase{
 		"is node.completed, and the child run of attempt 2 goes on"},
 	"a child run is lost": {"child", func(j *editedJournal) { j.at(journal.EvNodeRetried, "a", 1).Kind = journal.EvNodeLost },
 		"loses a child run, which has a journal of its own"},
+	"a child run goes on that the step has not run": {"goes on", func(j *editedJournal) { j.at(journal.EvChildStarted, "a", 2).Text = "run_other" },
+		`goes on with child run "run_other", which the step has not run or which does not go on`},
+	"a run goes on in the middle": {"resumed", func(j *editedJournal) {
+		ev := j.events[j.find(journal.EvRunResumed, "", 1)]
+		ev.Attempt++
+		j.add(j.find(journal.EvNodeQueued, "a", 2), ev)
+	}, "goes on in the middle of generation 2"},
+	"a run goes on as an attempt before": {"resumed", func(j *editedJournal) { j.at(journal.EvRunResumed, "", 1).Attempt = 1 },
+		"of a child run that was attempt"},
+	"a run that goes on is charged again": {"resumed", func(j *editedJournal) { j.at(journal.EvRunResumed, "", 1).Data = []byte(`{`) },
+		"I11: event"},
 	"a child run reserves credits": {"below", func(j *editedJournal) {
 		j.add(0, seenEvent{Event: journal.Event{Kind: journal.EvCreditsReserved, Step: -1, N: 1}})
 	}, "I11: event 2 moves credits of a child run"},
