@@ -39,6 +39,7 @@ const (
 	MemoryLimit             Code = "MEMORY_LIMIT"
 	StepLimit               Code = "STEP_LIMIT"
 	ItemLimit               Code = "ITEM_LIMIT"
+	IterationLimit          Code = "ITERATION_LIMIT"
 	NotAvailable            Code = "NOT_AVAILABLE"
 	InsufficientCredits     Code = "INSUFFICIENT_CREDITS"
 	PriceUnknown            Code = "PRICE_UNKNOWN"
@@ -164,6 +165,7 @@ var table = []Info{
 	{RecipeNotFound, 404, CauseRequest, false, ExitNotFound, "E003", nil, "No definition has that name, id or path.", "Check the path or the name; `GET /v1/recipes` lists what is registered."},
 	{MemoryLimit, 422, CauseLimit, false, ExitFailed, "E005", nil, "The values and open iterations that a run holds exceed its memory limit.", "Lower `maxConcurrency`, pass files instead of values, or raise `limits.memory_limit_mb`."},
 	{StepLimit, 422, CauseLimit, false, ExitFailed, "", nil, "The run would start more steps than its limit.", "Raise `limits.max_total_steps` in the recipe, or in a retry of the run, up to the server's maximum."},
+	{IterationLimit, 422, CauseLimit, false, ExitFailed, "", nil, "A loop with a condition has run as many iterations as it may, and the condition asks for another one.", "Raise `maxIterations` of the loop, or make sure that an iteration can meet the condition."},
 	{ItemLimit, 422, CauseLimit, false, ExitFailed, "", nil, "A loop has more items than its limit.", "Raise `limits.max_loop_items` in the recipe, or in a retry of the run, up to the server's maximum."},
 	{NotAvailable, 501, CauseDefinition, false, ExitDefinition, "", nil, "This release does not have that feature yet.", "Use what the message offers instead, or a newer release."},
 	{ActionNotFound, 422, CauseDefinition, false, ExitDefinition, "", nil, "No action of that name and version is registered.", "Check the spelling; `roux actions list` and `GET /v1/actions` show those there are."},

@@ -87,7 +87,7 @@ func (c *compiler) bindStep(i int32) {
 	}
 }
 
-// loopVariable returns the innermost loop around step i if name is one of its two
+// loopVariable returns the innermost loop around step i if name is one of its
 // variables, else None.
 func (c *compiler) loopVariable(i int32, name string) int32 {
 	f := c.p.Graphs[c.p.Steps[i].Graph].Frame
@@ -95,7 +95,7 @@ func (c *compiler) loopVariable(i int32, name string) int32 {
 	if owner == plan.None {
 		return plan.None
 	}
-	if st := &c.p.Steps[owner]; st.As == name || st.Index == name {
+	if st := &c.p.Steps[owner]; st.As == name || st.Index == name || st.Rounds.Accumulates() && st.Rounds.As == name {
 		return owner
 	}
 	return plan.None

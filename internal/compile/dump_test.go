@@ -127,6 +127,9 @@ func dumpStep(b *strings.Builder, p *plan.Plan, i int32, indent string) {
 		line("wait for %s, %s", [...]string{"all", "any", "first_success"}[st.WaitFor], strategyNames[st.Strategy])
 	case plan.Loop:
 		line("as %s, index %s, %d at once, %s", st.As, st.Index, st.Concurrency, strategyNames[st.Strategy])
+		if r := st.Rounds; r != nil {
+			dumpRounds(p, r, line)
+		}
 	case plan.Wait:
 		if st.DurationMS > 0 {
 			line("wait %s", plan.FormatMS(st.DurationMS))
@@ -209,6 +212,8 @@ func dumpVars(p *plan.Plan, vars []plan.Var) string {
 			name += "=item of " + dumpScope(p, v.Graph)
 		case plan.VarIndex:
 			name += "=index of " + dumpScope(p, v.Graph)
+		case plan.VarAccumulated:
+			name += "=accumulated by " + dumpScope(p, v.Graph)
 		}
 		s = append(s, name)
 	}
@@ -216,6 +221,22 @@ func dumpVars(p *plan.Plan, vars []plan.Var) string {
 		return ""
 	}
 	return "   [" + strings.Join(s, "; ") + "]"
+}
+
+func dumpRounds(p *plan.Plan, r *plan.Rounds, line func(format string, args ...any)) {
+	if r.While != nil {
+		line("while %s", dumpExpr(p, r.While))
+	}
+	if r.Until != nil {
+		line("until %s", dumpExpr(p, r.Until))
+	}
+	if r.Max > 0 {
+		line("at most %d iterations", r.Max)
+	}
+	if r.As != "" {
+		line("accumulates %s from %s%s", r.As, r.Initial, dumpVars(p, r.InitialRef))
+		line("next %s", dumpExpr(p, r.Next))
+	}
 }
 
 func dumpScope(p *plan.Plan, g int32) string {

@@ -27,6 +27,7 @@ type site struct {
 	want         string // type the result must have; "" = any
 	secrets      bool   // a reference to a secret is allowed
 	compensation bool   // in a compensation, which runs after everything, so it waits for no step
+	ahead        bool   // before an iteration of the loop, none of whose steps has run
 }
 
 type problem = expr.Problem
@@ -65,7 +66,7 @@ func (c *compiler) resolveStep(i int32) {
 	case plan.Transform:
 		c.resolveTransform(i, here)
 	case plan.Loop:
-		st.Expr = c.cel(here("/loop/over", "list|file"), n.src.Loop.Over)
+		c.resolveLoop(i, here)
 	case plan.Wait:
 		if c.isWaitAction(i) {
 			c.resolveWaitAction(i, here)

@@ -58,7 +58,7 @@ func (c *compiler) resolveName(at site, r expr.Ref, where location) (plan.Var, b
 		if c.p.Graphs[g].Frame != g {
 			continue
 		}
-		if slot, ok := c.frames[g].slots[r.Name]; ok {
+		if slot, ok := c.frames[g].slots[r.Name]; ok && (!at.ahead || g != at.graph) {
 			m := c.findBinder(at, g, slot, r.Name, where)
 			if m == nil {
 				c.slotRead[graphSlot{g, slot}] = true
@@ -69,11 +69,8 @@ func (c *compiler) resolveName(at site, r expr.Ref, where location) (plan.Var, b
 			}
 		}
 		if owner := c.p.Graphs[g].Owner; owner != plan.None {
-			switch r.Name {
-			case c.p.Steps[owner].As:
-				return plan.Var{Name: r.Name, Kind: plan.VarItem, Graph: g}, true
-			case c.p.Steps[owner].Index:
-				return plan.Var{Name: r.Name, Kind: plan.VarIndex, Graph: g}, true
+			if v, ok := c.loopName(at, owner, g, r.Name, where); ok {
+				return v, v.Name != ""
 			}
 		}
 	}
@@ -94,6 +91,24 @@ func (c *compiler) resolveName(at site, r expr.Ref, where location) (plan.Var, b
 	}
 	c.undefined(at, r.Name, where)
 	return plan.Var{}, false
+}
+
+// loopName resolves a variable of a loop; the zero Var is one that was reported.
+func (c *compiler) loopName(at site, loop, body int32, name string, where location) (plan.Var, bool) {
+	st := &c.p.Steps[loop]
+	switch {
+	case name == st.As:
+		return plan.Var{Name: name, Kind: plan.VarItem, Graph: body}, true
+	case name == st.Index:
+		return plan.Var{Name: name, Kind: plan.VarIndex, Graph: body}, true
+	case !st.Rounds.Accumulates() || name != st.Rounds.As:
+		return plan.Var{}, false
+	case at.compensation:
+		c.fail(fault.RecipeInvalid, "undefined-name", where, fmt.Sprintf("%q is what the loop %q accumulates, and a compensation runs after it has ended", name, st.ID),
+			"bind what it needs in a step of the iteration")
+		return plan.Var{}, true
+	}
+	return plan.Var{Name: name, Kind: plan.VarAccumulated, Graph: body}, true
 }
 
 // stepVariable resolves the variables behind now() and uuid(), which belong to a step.
@@ -152,6 +167,11 @@ func (c *compiler) stepReference(at site, i int32, name, member string, path []s
 		c.fail(fault.RecipeInvalid, "invisible-step", where,
 			fmt.Sprintf("the step %q is in %s and not visible outside it", id, c.scopeName(g)), hint,
 			c.place(c.valueAt(c.nodes[i].ptr), "the step"))
+		return plan.Var{}, false
+	}
+	if at.ahead && g == at.graph {
+		c.fail(fault.RecipeInvalid, "used-before-bound", where, fmt.Sprintf("the step %q has not run when %q is checked, before each iteration", id, c.word(at.at.ptr)),
+			`check it after the iteration with "until", or carry its output on with "accumulate"`, c.place(c.valueAt(c.nodes[i].ptr), "the step"))
 		return plan.Var{}, false
 	}
 	reader := c.ancestorIn(at.step, g)
@@ -273,7 +293,7 @@ func (c *compiler) visibleBindings(at site) []string {
 		}
 		names = append(names, c.frames[g].names...)
 		if owner := c.p.Graphs[g].Owner; owner != plan.None {
-			names = append(names, c.p.Steps[owner].As, c.p.Steps[owner].Index)
+			names = append(names, c.p.Steps[owner].LoopNames()...)
 		}
 	}
 	return names

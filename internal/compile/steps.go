@@ -5,11 +5,9 @@ package compile
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/compile/expressions"
 	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/sanitize"
@@ -109,41 +107,6 @@ func (c *compiler) strategy(s, at string) plan.Strategy {
 		c.enum("failureStrategy", s, at, "fail_fast", "continue", "ignore")
 	}
 	return plan.FailFast
-}
-
-func (c *compiler) loopStep(i int32) {
-	n, st := &c.nodes[i], &c.p.Steps[i]
-	loop, at := n.src.Loop, n.ptr+"/loop"
-	st.As, st.Index = loop.As, loop.Index
-	if st.As == "" {
-		st.As = "item"
-	}
-	if st.Index == "" {
-		st.Index = "index"
-	}
-	for _, v := range []struct{ name, field string }{{st.As, "as"}, {st.Index, "index"}} {
-		where := c.valueAt(at + "/" + v.field)
-		if !expressions.IsName(v.name) {
-			c.fail(fault.RecipeInvalid, "bad-name", where, fmt.Sprintf("%q cannot be used as a name in expressions", v.name),
-				"want letters, digits and underscores, not starting with a digit, and no CEL keyword")
-		} else if isReserved(v.name) && v.name != "item" {
-			c.fail(fault.RecipeInvalid, "reserved-name", where, fmt.Sprintf("%q is a reserved name and cannot be a loop variable", v.name), "")
-		}
-	}
-	if st.As == st.Index {
-		c.fail(fault.RecipeInvalid, "bad-name", c.valueAt(at), fmt.Sprintf("item and index of the loop are both called %q", st.As), "")
-	}
-	switch {
-	case loop.MaxConcurrency < 0 || loop.MaxConcurrency > math.MaxInt32:
-		c.fail(fault.RecipeInvalid, "bad-concurrency", c.valueAt(at+"/maxConcurrency"),
-			fmt.Sprintf("maxConcurrency is %d; want at least 1", loop.MaxConcurrency), "")
-	default:
-		st.Concurrency = int32(max(1, loop.MaxConcurrency))
-	}
-	st.Strategy = c.strategy(loop.FailureStrategy, at)
-	if len(loop.Steps) == 0 {
-		c.fail(fault.RecipeInvalid, "no-steps", c.valueAt(at), "the loop has no steps", `give "steps" at least one step`)
-	}
 }
 
 func (c *compiler) waitStep(i int32) {

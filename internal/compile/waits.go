@@ -3,19 +3,15 @@
 package compile
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/approvals"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/expr"
-	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -144,15 +140,6 @@ func (c *compiler) resolveWaitAction(i int32, here func(ptr, want string) site) 
 // write.
 const approvalAction = "@approval"
 
-// The bounds of what a request says, which package approval checks again at run time, when templates
-// have been filled in.
-const (
-	minRemindMS     = 60_000
-	maxApprovalMS   = 366 * 24 * 3_600_000
-	maxApprovers    = 50
-	maxApproverName = 100
-)
-
 // isApproval reports whether a step waits for an approval: it is a step of the kind action, because
 // it has attempts and an output, and is a wait for its author.
 func (c *compiler) isApproval(i int32) bool {
@@ -189,145 +176,16 @@ func (c *compiler) approvalStep(i int32) {
 		c.actions[key] = idx
 	}
 	st.Action = idx
-	params := c.approvalText(i)
-	c.approvalTimes(i, params)
-	c.approvalDefault(i, params)
-	out, err := jsonx.Canonical(params)
+	text := approvals.Compiler{
+		Fail: func(rule, ptr, msg, hint string) { c.fail(fault.RecipeInvalid, rule, c.valueAt(ptr), msg, hint) },
+		Warn: func(rule, ptr, msg, hint string) { c.warn(rule, c.valueAt(ptr), msg, hint) }, Enum: c.enum,
+		Schema: c.schema, Canonical: c.canonical, TTLMS: c.p.TTLMS,
+		Duration: func(d recipe.Duration, ptr string) int64 { return c.duration(d, c.valueAt(ptr)) },
+	}
+	out, err := jsonx.Canonical(text.Parameters(n.src.Wait, n.ptr+"/wait"))
 	if err != nil {
 		c.fail(fault.RecipeInvalid, "bad-json", c.valueAt(n.ptr+"/wait/approval"), err.Error(), "")
 		return
 	}
 	st.Params = out
-}
-
-// approvalText returns what the request says.
-func (c *compiler) approvalText(i int32) map[string]any {
-	a, at := c.nodes[i].src.Wait.Approval, c.nodes[i].ptr+"/wait/approval"
-	params := map[string]any{"title": a.Title}
-	if strings.TrimSpace(a.Title) == "" {
-		c.fail(fault.RecipeInvalid, "missing-field", c.valueAt(at), `an approval needs the field "title"`, "")
-	}
-	if a.Text != "" {
-		params["text"] = a.Text
-	}
-	if form := c.schema(a.Form, at+"/form"); form != nil {
-		params["form"] = json.RawMessage(form)
-		var s struct {
-			Type any `json:"type"`
-		}
-		if err := json.Unmarshal(form, &s); err != nil || s.Type != nil && s.Type != "object" {
-			c.fail(fault.RecipeInvalid, "bad-form", c.valueAt(at+"/form"), "the form is not the schema of an object", `want one with properties, such as {properties: {pages: {type: integer}}}`)
-		}
-	}
-	if value := c.canonical(a.Value, at+"/value"); value != nil {
-		params["value"] = value
-	}
-	if len(a.Approvers) > maxApprovers {
-		c.fail(fault.RecipeInvalid, "too-many", c.valueAt(at+"/approvers"), fmt.Sprintf("there are %d approvers; want at most %d", len(a.Approvers), maxApprovers), "")
-	}
-	approvers := make([]any, len(a.Approvers))
-	for k, name := range a.Approvers {
-		approvers[k] = name
-		if name == "" || len(name) > maxApproverName || strings.TrimSpace(name) != name || expr.IsTemplate(name) {
-			c.fail(fault.RecipeInvalid, "bad-value", c.valueAt(at+"/approvers/"+strconv.Itoa(k)), fmt.Sprintf("%q is no approver", name), "want the name of a key, or role:NAME")
-		}
-	}
-	if len(a.Approvers) > 0 {
-		params["approvers"] = approvers
-	}
-	switch a.Reject {
-	case "", "continue":
-	case "fail":
-		params["reject"] = a.Reject
-	default:
-		c.enum("reject", a.Reject, at, "continue", "fail")
-	}
-	return params
-}
-
-// approvalTimes adds until when the request can be answered, and how often people are reminded.
-func (c *compiler) approvalTimes(i int32, params map[string]any) {
-	w, at := c.nodes[i].src.Wait, c.nodes[i].ptr+"/wait"
-	timeout := c.duration(w.Timeout, c.valueAt(at+"/timeout"))
-	switch {
-	case timeout > maxApprovalMS:
-		c.fail(fault.RecipeInvalid, "wait-too-long", c.valueAt(at+"/timeout"), fmt.Sprintf("the timeout is %s; an approval waits for at most 366 days", plan.FormatMS(timeout)), "")
-	case timeout > c.p.TTLMS:
-		c.warn("timeout-longer", c.valueAt(at+"/timeout"), fmt.Sprintf("the wait's timeout of %s is longer than the ttl of the run, %s", plan.FormatMS(timeout), plan.FormatMS(c.p.TTLMS)), "")
-	}
-	if timeout > 0 {
-		params["timeoutMs"] = timeout
-	}
-	remind := c.duration(w.Approval.Remind, c.valueAt(at+"/approval/remind"))
-	switch {
-	case remind == 0:
-		return
-	case remind < minRemindMS:
-		c.fail(fault.RecipeInvalid, "bad-remind", c.valueAt(at+"/approval/remind"), fmt.Sprintf("remind is %s; want at least 1m", plan.FormatMS(remind)), "")
-	case timeout > 0 && remind >= timeout:
-		c.warn("never-reminds", c.valueAt(at+"/approval/remind"), fmt.Sprintf("nobody is reminded: remind is %s, and the timeout %s", plan.FormatMS(remind), plan.FormatMS(timeout)), "make remind shorter")
-	}
-	params["remindMs"] = remind
-}
-
-// approvalDefault adds the answer that applies at the time-out.
-func (c *compiler) approvalDefault(i int32, params map[string]any) {
-	w, at := c.nodes[i].src.Wait, c.nodes[i].ptr+"/wait/default"
-	raw := c.canonical(w.Default, at)
-	if raw == nil {
-		return
-	}
-	params["default"] = raw
-	bad := func(msg, hint string) { c.fail(fault.RecipeInvalid, "bad-default", c.valueAt(at), msg, hint) }
-	if w.Timeout == "" {
-		bad("the default applies at the time-out, and there is none", `give the wait a "timeout"`)
-	}
-	if v, err := jsonx.Decode(raw, jsonx.Limits{}); err == nil && expr.HasTemplate(v) {
-		bad("the default has a template in it, and is known before the run", "write the values themselves")
-		return
-	}
-	var d struct {
-		Decision string         `json:"decision"`
-		Comment  string         `json:"comment"`
-		Values   map[string]any `json:"values"`
-	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&d); err != nil || d.Decision != "approved" && d.Decision != "rejected" {
-		bad("this is no answer", `want {decision: approved} or {decision: rejected}, with "comment" and "values" if need be`)
-		return
-	}
-	form, _ := params["form"].(json.RawMessage)
-	if form == nil {
-		if len(d.Values) > 0 {
-			bad("the default has values, and the approval has no form", "")
-		}
-		return
-	}
-	if d.Decision == "rejected" && len(d.Values) == 0 {
-		return
-	}
-	schema, err := jsonschema.Compile(form)
-	if err != nil {
-		return // reported
-	}
-	for _, v := range schema.Validate(withDefaults(form, d.Values)) {
-		bad(fmt.Sprintf("the values of the default do not fit the form: values%s: %s", v.Pointer, v.Msg), "")
-		return
-	}
-}
-
-// withDefaults returns values with the defaults of a form.
-func withDefaults(form json.RawMessage, values map[string]any) map[string]any {
-	v, _ := jsonx.Decode(form, jsonx.Limits{})
-	schema, _ := v.(map[string]any)
-	props, _ := schema["properties"].(map[string]any)
-	out := map[string]any{}
-	for name, p := range props {
-		if prop, _ := p.(map[string]any); prop["default"] != nil {
-			out[name] = prop["default"]
-		}
-	}
-	maps.Copy(out, values)
-	return out
 }

@@ -31,7 +31,7 @@ var floors = []struct {
 	{"1, guarded wrappers", []string{"internal/yamlx", "internal/redact"}},
 	{"1", []string{"internal/plan", "internal/expr", "internal/jsonschema", "internal/layout", "internal/ledger"}},
 	{"1", []string{"internal/catalogue", "internal/sanitize"}},
-	{"2", []string{"internal/compile", "internal/compile/dag", "internal/compile/dialect", "internal/compile/dialecttest", "internal/compile/estimate", "internal/compile/expressions", "internal/compile/extend", "internal/compile/flow", "internal/compile/form", "internal/compile/lint", "internal/compile/pipeline", "internal/compile/recipe", "internal/compile/refactor", "internal/compile/repair", "internal/compile/sample", "internal/compile/texts", "internal/importer/syntax", "internal/journal"}},
+	{"2", []string{"internal/compile", "internal/compile/approvals", "internal/compile/dag", "internal/compile/dialect", "internal/compile/dialecttest", "internal/compile/estimate", "internal/compile/expressions", "internal/compile/extend", "internal/compile/flow", "internal/compile/form", "internal/compile/lint", "internal/compile/pipeline", "internal/compile/recipe", "internal/compile/refactor", "internal/compile/repair", "internal/compile/sample", "internal/compile/texts", "internal/importer/syntax", "internal/journal"}},
 	{"2, definitions of other systems", []string{"internal/importer"}},
 	{"3, what decides", []string{"internal/machine"}},
 	{"3, what readers see", []string{"internal/view"}},
@@ -93,7 +93,7 @@ var groups = []string{"internal/compile", "internal/media", "internal/provider",
 // goroutine.
 var pure = []string{
 	"fault", "internal/mutation", "internal/wire", "internal/heap", "internal/list", "internal/spell", "internal/linediff", "internal/pattern", "internal/jsonx", "internal/yamlx", "internal/redact", "internal/plan", "internal/expr", "internal/jsonschema",
-	"internal/layout", "internal/picture", "internal/compile", "internal/compile/dag", "internal/compile/dialect", "internal/compile/estimate", "internal/compile/expressions", "internal/compile/extend", "internal/compile/flow", "internal/compile/form", "internal/compile/lint", "internal/compile/pipeline", "internal/compile/recipe", "internal/compile/refactor", "internal/compile/repair", "internal/compile/sample", "internal/compile/texts", "internal/journal", "internal/machine", "internal/view", "internal/resource", "internal/ledger", "internal/catalogue", "internal/sanitize",
+	"internal/layout", "internal/picture", "internal/compile", "internal/compile/approvals", "internal/compile/dag", "internal/compile/dialect", "internal/compile/estimate", "internal/compile/expressions", "internal/compile/extend", "internal/compile/flow", "internal/compile/form", "internal/compile/lint", "internal/compile/pipeline", "internal/compile/recipe", "internal/compile/refactor", "internal/compile/repair", "internal/compile/sample", "internal/compile/texts", "internal/journal", "internal/machine", "internal/view", "internal/resource", "internal/ledger", "internal/catalogue", "internal/sanitize",
 	"internal/store/format", "internal/schedule",
 }
 

@@ -197,6 +197,8 @@ func renderStep(p *plan.Plan, step *plan.Step, ev *Event, payload map[string]any
 		payload["phase"], payload["from"], payload["count"], payload["more"] = "items", ev.From(), ev.Count(), ev.More()
 	case EvNodeIteration:
 		payload["phase"], payload["item"] = "iteration", ev.Item()
+	case EvNodeRound:
+		renderRound(ev, payload)
 	case EvNodeProgress:
 		payload["fraction"], payload["text"] = ev.Fraction(), ev.Text
 	case EvNodeLog:
@@ -331,11 +333,24 @@ func renderOpened(step *plan.Step, ev *Event, payload map[string]any) {
 	case plan.Parallel:
 		payload["branches"] = ev.Branches()
 	case plan.Loop:
-		if ev.Items() >= 0 {
+		switch {
+		case ev.Items() >= 0:
 			payload["items"] = ev.Items()
-		} else {
+		case step.Conditional():
+			payload["maxIterations"] = step.Rounds.Max
+		default:
 			payload["file"] = ev.Text
 		}
+	}
+}
+
+func renderRound(ev *Event, payload map[string]any) {
+	payload["phase"], payload["last"] = "round", ev.Last()
+	if ev.Item() >= 0 {
+		payload["item"] = ev.Item()
+	}
+	if len(ev.Data) > 0 {
+		putRaw(payload, "accumulated", ev.Data)
 	}
 }
 

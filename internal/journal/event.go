@@ -79,6 +79,8 @@ const (
 	EvModerationFlagged EventKind = 52 // Attempt; Text: phase; Data: Verdict as JSON; Flag 1 = people decide
 	EvRunResumed        EventKind = 53 // of a child run, after EvRunRetried: it goes on as another attempt of the step that started it: Attempt, M: generation of that step; Data: the run's Share as JSON; N: millionths of a credit that earlier attempts have paid for
 	EvNodeCached        EventKind = 51 // Attempt: it has the result of an earlier one and calls nothing, and completes with the next events; Text: key of that result; Data: whose it is, as JSON
+
+	EvNodeRound EventKind = 54 // loop with rounds: N iteration that was looked at, -1 = none; Data: what the loop has accumulated, if that has changed; Flag 1 = no further iteration opens
 )
 
 // names maps kinds to their published names, the one enum of X178.
@@ -137,6 +139,8 @@ var names = [...]string{
 	EvModerationPassed:  "moderation.passed",
 	EvModerationFlagged: "moderation.flagged",
 	EvNodeCached:        "node.cached",
+
+	EvNodeRound: "node.progress",
 }
 
 // An Event is one thing that happened to a run. Path, Text and Data may share

@@ -98,8 +98,12 @@ func (e *Event) Count() int64 { return e.M }
 // More reports whether more items follow (EvNodeItems).
 func (e *Event) More() bool { return e.Flag&1 != 0 }
 
-// Item is the index of the item whose iteration opens (EvNodeIteration).
+// Item is the index of the item whose iteration opens (EvNodeIteration) or was looked at; -1 =
+// none was (EvNodeRound).
 func (e *Event) Item() int64 { return e.N }
+
+// Last reports whether the loop opens no further iteration (EvNodeRound).
+func (e *Event) Last() bool { return e.Flag&1 != 0 }
 
 // Fraction is how much of the step is done, from 0 to 1 (EvNodeProgress).
 func (e *Event) Fraction() float64 { return float64(e.N) / 1e6 }

@@ -36,6 +36,7 @@ var changes = [...]struct {
 	{EvNodeOpened, Running, []Status{Pending, Invalidated}},
 	{EvNodeItems, same, []Status{Running}},
 	{EvNodeIteration, same, []Status{Running}},
+	{EvNodeRound, same, []Status{Running}},
 	{EvNodeProgress, same, []Status{Running, Waiting}},
 	{EvNodeLog, same, []Status{Running, Waiting}},
 	{EvNodeDelta, same, []Status{Running, Waiting}},
@@ -123,7 +124,7 @@ func Changes() (all []Change) {
 }
 
 // eventKinds is one more than the largest event kind.
-const eventKinds = int(EvRunResumed) + 1
+const eventKinds = int(EvNodeRound) + 1
 
 // allowed is the table by index.
 var allowed = func() (t [eventKinds][same][same]bool) {

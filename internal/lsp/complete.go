@@ -237,7 +237,7 @@ func (c *cursor) isExpression(field string) bool {
 		return strings.HasPrefix(field, "/outputs/") || field == "/creditEstimation/formula"
 	}
 	switch field {
-	case "/when", "/condition/expression", "/transform/expression", "/loop/over", "/wait/until", "/recipe/files", "/cache/key":
+	case "/when", "/condition/expression", "/transform/expression", "/loop/over", "/loop/while", "/loop/until", "/loop/accumulate/expression", "/wait/until", "/recipe/files", "/cache/key":
 		return true
 	}
 	for _, at := range [...]string{"/inputBindings/", "/compensate/inputBindings/"} {
@@ -296,6 +296,9 @@ func (c *cursor) sees(s *recipe.Step) bool {
 	at := c.pointer
 	if c.step != nil {
 		at = c.step.Ptr
+	}
+	if field := c.field(); (field == "/loop/until" || field == "/loop/accumulate/expression") && list == at+"/loop/steps" {
+		return true // they are evaluated when its iteration has ended
 	}
 	return c.step == nil && strings.Count(list[len(c.scope.r.Ptr):], "/") == 1 || strings.HasPrefix(at, list+"/") ||
 		c.step != nil && strings.HasPrefix(c.src.Pointer(at), c.src.Pointer(list)+"/")

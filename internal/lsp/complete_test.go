@@ -49,6 +49,8 @@ func TestCompletion(t *testing.T) {
 		{"outputs", "a.yaml", twoSteps + "outputs:\n  n: ^\n", "counted sum first", "word-count"},
 		{"functions of a value", "a.yaml", twoSteps + "outputs:\n  n: input.text.^\n", "startsWith split", "counted"},
 		{"a loop", "a.yaml", "steps:\n  - id: each\n    loop:\n      over: input.list\n      as: page\n      steps:\n        - {id: in, transform: {expression: \"^\"}}\n  - {id: out, transform: {expression: '1'}}\n", "page index out each", "in item"},
+		{"what a loop accumulates", "a.yaml", "steps:\n  - id: each\n    loop:\n      over: input.list\n      accumulate: {as: sofar, initial: 0, expression: sofar + 1}\n      steps:\n        - {id: in, transform: {expression: \"^\"}}\n", "sofar item index", "in"},
+		{"between iterations", "a.yaml", "steps:\n  - id: each\n    loop:\n      until: ^\n      maxIterations: 3\n      accumulate: {as: sofar, initial: 0, expression: sofar + 1}\n      steps:\n        - {id: asks, transform: {expression: '1', outputBinding: made}}\n", "sofar index asks made", "item"},
 		{"not into a loop", "a.yaml", "steps:\n  - id: each\n    loop: {over: input.list, as: page, steps: [{id: in, transform: {expression: '1'}}]}\n  - {id: out, transform: {expression: ^}}\n", "each input", "page in out"},
 		{"a block of text", "a.yaml", twoSteps + "  - id: last\n    transform:\n      expression: >-\n        1 +\n        coun^\n", "counted", "sum"},
 		{"dag: handlers", "a.yaml", "nodes:\n  - {id: x, handler: ^}\n", "word-count transform loop", "id"},

@@ -130,6 +130,14 @@ func (c *cursor) locate() {
 			}
 		}
 	}
+	if c.step != nil {
+		switch body := c.scope.frames[c.step.Ptr+"/loop/steps"]; c.field() {
+		case "/loop/while", "/loop/until", "/loop/accumulate/expression": // between its iterations
+			if body != nil {
+				c.frame = body
+			}
+		}
+	}
 	if c.frame == nil {
 		c.frame = &frame{names: map[string]*symbol{}}
 		for _, s := range c.scope.r.Steps {

@@ -137,6 +137,8 @@ func (s *server) kindOf(sym *symbol) string {
 		return "output of " + stepName(by)
 	case sym.kind == aLoopVariable && by.Loop != nil && cmp.Or(by.Loop.Index, "index") == sym.name:
 		return "number of the item of the loop " + stepName(by) + ", from 0"
+	case sym.kind == aLoopVariable && by.Loop != nil && by.Loop.Accumulate != nil && by.Loop.Accumulate.As == sym.name:
+		return "what the loop " + stepName(by) + " accumulates"
 	case sym.kind == aLoopVariable:
 		return "item of the loop " + stepName(by)
 	case by.Action != nil && by.Action.Name != "":

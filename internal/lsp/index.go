@@ -119,7 +119,10 @@ func (x *reading) recipe(r *recipe.Recipe) {
 	x.declare(doc, root, r.Steps)
 	texts.Code(r, func(t *texts.Text) {
 		f := root
-		if t.Step != nil {
+		switch {
+		case t.Inside:
+			f = doc.frames[t.Step.Ptr+"/loop/steps"]
+		case t.Step != nil:
 			f = doc.frames[t.Step.Ptr]
 		}
 		x.code(doc, f, t)
@@ -153,8 +156,13 @@ func (x *reading) declare(doc *recipeScope, f *frame, steps []*recipe.Step) {
 		}
 		if l := s.Loop; l != nil {
 			body := &frame{outer: f, names: map[string]*symbol{}}
-			x.variable(doc, body, s, l.As, "item", "/loop/as")
+			if l.Over != "" || l.As != "" {
+				x.variable(doc, body, s, l.As, "item", "/loop/as")
+			}
 			x.variable(doc, body, s, l.Index, "index", "/loop/index")
+			if a := l.Accumulate; a != nil && a.As != "" {
+				x.variable(doc, body, s, a.As, "", "/loop/accumulate/as")
+			}
 			x.declare(doc, body, l.Steps)
 			doc.frames[s.Ptr+"/loop/steps"] = body
 		}

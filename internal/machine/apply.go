@@ -85,6 +85,8 @@ func (r *Run) apply(ev *journal.Event, s *scope) error {
 		return r.applyItems(s, i, ev)
 	case journal.EvNodeIteration:
 		return r.applyIteration(s, i, ev)
+	case journal.EvNodeRound:
+		return r.applyRound(s, i, ev)
 	case journal.EvNodeDelta:
 		s.noteDelta(i, ev)
 	case journal.EvModerationPassed, journal.EvModerationFlagged:

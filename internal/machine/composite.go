@@ -162,7 +162,7 @@ func (r *Run) openComposite(s *scope, i int32, ev *journal.Event) error {
 		r.refreshComposite(c)
 	case plan.Loop:
 		c := r.newComposite(s, i, loopComposite)
-		c.loop = newLoopState(ev)
+		c.loop = newLoopState(step, ev)
 		r.structMem += c.loop.structBytes()
 		r.addRef(c.loop.list)
 		r.refreshComposite(c)
@@ -242,11 +242,16 @@ func (r *Run) scopeSettled(s *scope) {
 	s.parent.openChildren--
 	status := s.outcome()
 	r.childSettled(c, s, status)
-	if c.kind == loopComposite {
+	switch {
+	case c.looksAt(status):
+		c.loop.completed = append(c.loop.completed, s.ordinal)
+	case c.kind == loopComposite:
 		r.openHeld(c, s)
-	}
-	if status == childOK && !s.g.Compensates {
-		r.dropScope(s)
+		fallthrough
+	default:
+		if status == childOK && !s.g.Compensates {
+			r.dropScope(s)
+		}
 	}
 	r.refreshComposite(c)
 	if s.parent.state == scopeSweep {
@@ -369,6 +374,7 @@ func (r *Run) dropComposite(s *scope, i int32) {
 	}
 	if l := c.loop; l != nil {
 		r.release(l.list)
+		r.release(l.acc)
 		r.releaseOuts(l)
 	}
 	r.structMem -= c.structBytes()

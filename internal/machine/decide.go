@@ -473,7 +473,7 @@ func (r *Run) handleCollected(s *scope, i int32, c *composite, in *Input) {
 		return
 	}
 	if in.Outcome == Success && !c.needsItems() {
-		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCompleted, Data: in.Output, M: r.clock - s.steps[i].at})
+		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCompleted, Data: c.loop.withAccumulated(in.Output), M: r.clock - s.steps[i].at})
 	}
 }
 

@@ -193,7 +193,8 @@ func (g *resetSet) add(s *scope, i int32, reopen bool) {
 	g.resets = append(g.resets, reset{s, i, reopen})
 	if s.parent != nil {
 		own := s.owner - s.parent.g.First
-		g.add(s.parent, own, true)
+		c := s.parent.comps[own]
+		g.add(s.parent, own, c == nil || !c.lookedAt(s))
 		if !mutation.Dependents {
 			g.addDependents(s.parent, own)
 		}
@@ -379,8 +380,10 @@ func (g *Program) readsFields(step int32, fields map[string]any) bool {
 			return true
 		}
 	}
-	if code.params != nil && reads(code.params.Refs()) {
-		return true
+	for _, t := range []*expr.Tree{code.params, code.rounds.initial} {
+		if t != nil && reads(t.Refs()) {
+			return true
+		}
 	}
 	for _, graph := range st.Graphs() {
 		gr := &g.plan.Graphs[graph]
@@ -518,7 +521,8 @@ func (r *Run) reopenScope(s *scope) {
 		if s.outcome() == childFailed {
 			c.loop.nFailed--
 		}
-		s.held = c.open > s.parent.step(r.plan, c.step).Concurrency
+		c.loop.completed = slices.DeleteFunc(c.loop.completed, func(n int64) bool { return n == s.ordinal })
+		s.held = c.open > s.parent.step(r.plan, c.step).Concurrency || len(c.loop.completed) > 0
 	}
 	r.replace(&s.out, nil)
 	r.refreshComposite(c)

@@ -29,6 +29,9 @@ func (r *Run) advanceComposite(c *composite) {
 	case parallelComposite:
 		r.joinParallel(s, i, step, c)
 	case loopComposite:
+		if !c.ended && c.loop.rounds != nil && r.advanceRounds(s, i, step, c) {
+			return
+		}
 		if !c.ended && c.loop.hasItem() {
 			if f := r.checkOpen(step.Body); f != nil {
 				r.abortStep(s, i, f)
@@ -167,7 +170,7 @@ func (r *Run) joinLoop(s *scope, i int32, step *plan.Step, c *composite) {
 		r.finalFailure(s, i, &Failure{Code: l.firstErr.code, Msg: msg}, nil)
 		return
 	}
-	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCompleted, Data: l.output(), M: r.clock - s.steps[i].at})
+	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCompleted, Data: l.withAccumulated(l.output()), M: r.clock - s.steps[i].at})
 }
 
 // sweepScope settles the open steps of a scope that has ended.

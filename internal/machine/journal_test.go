@@ -162,6 +162,26 @@ steps:
 			`finish each[0].x`, `finish each[1].x cached=run_9`, `restart`, `finish each[2].x cached=run_1 output=1`, `retry from=a`, `finish a cached=run_1`, `finish each[0].x`,
 			`fail each[1].x code=FILE_INVALID msg=bad`},
 	},
+	"rounds": {
+		recipe: `
+name: rounds
+steps:
+  - {id: base, transform: {expression: "1"}, outputBinding: from}
+  - id: sum
+    loop:
+      over: '[1, 2, 3, 4]'
+      until: total > 1000
+      failureStrategy: continue
+      accumulate: {as: total, initial: "{{ from }}", expression: total + x.output}
+      steps: [{id: x, action: {name: work, parameters: {before: "{{ total }}"}}}]
+    continue_on_error: true
+  - {id: asks, loop: {while: "n == null || n < 2", maxIterations: 5, accumulate: {as: n, expression: "n == null ? 0 : n + 1"}, steps: [{id: t, transform: {expression: "[n, index]"}}, {id: y, action: {name: work}}]}}
+  - {id: large, loop: {until: 'false', maxIterations: 2, accumulate: {as: last, expression: z.output}, steps: [{id: z, action: {name: work}}, {id: v, action: {name: work}}]}}
+`,
+		lines: []string{`start`, `finish sum[0].x output=10`, `fail sum[1].x code=FILE_INVALID msg=bad`, `finish sum[2].x output=2000`, `finish asks[0].y`, `restart`, `finish asks[1].y`,
+			`finish asks[2].y`, `finish large[0].z size=20`, `finish large[0].v`, `finish large[1].z size=30`, `finish large[1].v`, `retry`,
+			`retry from=asks`, `finish asks[0].y`, `cancel`, `retry`, `finish asks[1].y`, `finish asks[2].y`, `finish large[0].z`, `finish large[0].v`, `finish large[1].z`, `finish large[1].v`},
+	},
 	"credits": {
 		recipe: `
 name: credits

@@ -37,10 +37,20 @@ type loopState struct {
 	outs     []*value // by index, until spilled
 	outBytes int64
 	spilled  bool // outs were released because they became too large
+
+	rounds    *plan.Rounds // of the plan; nil = the fields below are empty
+	bounded   bool         // it has no items: have is how many iterations may run
+	acc       *value       // what it has accumulated
+	completed []int64      // iterations that have completed and were not looked at, in the order of their ends
+	done      bool         // no further iteration opens
 }
 
-func newLoopState(ev *journal.Event) *loopState {
-	l := &loopState{file: ev.Text, more: ev.Text != ""}
+func newLoopState(step *plan.Step, ev *journal.Event) *loopState {
+	l := &loopState{file: ev.Text, more: ev.Text != "", rounds: step.Rounds, bounded: step.Conditional()}
+	if l.bounded {
+		l.have, l.from = l.rounds.Max, l.rounds.Max // none of them is in memory
+		return l
+	}
 	if l.file == "" {
 		l.list = newValue(ev.Seq, ev.Data)
 		l.have = ev.Items()
@@ -70,9 +80,12 @@ func (r *Run) applyIteration(s *scope, i int32, ev *journal.Event) error {
 	if c == nil || c.loop == nil || ev.Item() != c.loop.next {
 		return errImpossible(ev, "no loop is at this item")
 	}
-	item, err := r.loopItem(c.loop, ev.Item())
-	if err != nil {
-		return errImpossible(ev, err.Error())
+	var item *value
+	if !c.loop.bounded {
+		var err error
+		if item, err = r.loopItem(c.loop, ev.Item()); err != nil {
+			return errImpossible(ev, err.Error())
+		}
 	}
 	c.loop.next++
 	if err := r.openChild(c, s.step(r.plan, i).Body, ev.Item(), item); err != nil {
@@ -132,11 +145,7 @@ func (r *Run) itemSettled(c *composite, s *scope, status childStatus, cause step
 	}
 	l.outBytes += out.size() - l.outs[s.ordinal].size()
 	r.replace(&l.outs[s.ordinal], out)
-	// Each element adds a comma; a missing one is written as null.
-	if l.outBytes+5*int64(len(l.outs)) > maxInline {
-		r.releaseOuts(l)
-		l.spilled = true
-	}
+	r.spill(l)
 }
 
 // openHeld lets the next held iteration continue. An iteration is held if a retry has
@@ -179,17 +188,24 @@ func (r *Run) releaseOuts(l *loopState) {
 	l.outs, l.outBytes = nil, 0
 }
 
-// hasItem reports whether the next item is in memory.
-func (l *loopState) hasItem() bool { return l.next < l.have }
+// hasItem reports whether the next item is in memory, or the next iteration permitted.
+func (l *loopState) hasItem() bool { return l.next < l.have && !l.done && !l.undecided() }
 
-// exhausted reports whether every item has been opened.
-func (l *loopState) exhausted() bool { return !l.more && l.next >= l.have }
+// exhausted reports whether every iteration has been opened.
+func (l *loopState) exhausted() bool {
+	return (l.done || !l.more && l.next >= l.have && !l.bounded) && !l.undecided()
+}
 
 // loopDue reports whether another iteration can open, or the loop can be joined.
 func (c *composite) loopDue(step *plan.Step) bool {
 	l := c.loop
-	if l.hasItem() {
+	switch {
+	case l.undecided():
+		return true
+	case l.hasItem():
 		return c.open < step.Concurrency || mutation.Window
+	case l.bounded && !l.done:
+		return c.open == 0 // it has run all that it may, and must end
 	}
 	return l.exhausted() && c.open == 0 && !c.collecting(step)
 }
@@ -202,10 +218,14 @@ func (c *composite) collecting(step *plan.Step) bool {
 		(l.nFailed == 0 || step.Strategy == plan.Ignore)
 }
 
-// needsItems reports whether the batch is used up and the file has more items.
+// needsItems reports whether the batch is used up and the file has more items. A loop with
+// until may need no more once the open iteration has ended.
 func (c *composite) needsItems() bool {
 	l := c.loop
-	return !c.ended && l.more && l.next >= l.have
+	if c.ended || !l.more || l.next < l.have || l.done || l.undecided() {
+		return false
+	}
+	return c.open == 0 || l.rounds == nil || l.rounds.Until == nil
 }
 
 // owes reports whether the composite waits for the answer to a command.
@@ -216,7 +236,7 @@ func (c *composite) owes() bool {
 	return c.needsItems() || c.loop.spilled && c.loop.exhausted() && c.open == 0 && !c.ended
 }
 
-// output assembles the loop's output from the outputs in memory.
+// output assembles the list of outputs from those in memory.
 func (l *loopState) output() []byte {
 	var b bytes.Buffer
 	b.Grow(int(l.outBytes) + 2)

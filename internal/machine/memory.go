@@ -121,6 +121,7 @@ func (r *Run) eachValue(fn func(*value)) {
 			}
 			if c.loop != nil {
 				fn(c.loop.list)
+				fn(c.loop.acc)
 				for _, v := range c.loop.outs {
 					fn(v)
 				}

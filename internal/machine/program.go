@@ -58,13 +58,14 @@ type stepCode struct {
 	order        []int    // indices of bindings, sorted by name as in canonical JSON
 	names        [][]byte // names of bindings as in canonical JSON, with the colon
 	stepsPerItem int64    // of a loop: how many steps one item begins
+	rounds       roundsCode
 	err          error
 }
 
 // programs returns the expressions of the step, without those of its parameters and its cache; some may be
 // nil.
 func (c *stepCode) programs() []*expr.Program {
-	list := append(bindingCode{c.when, c.expr}, slices.Concat(c.bindings...)...)
+	list := append(bindingCode{c.when, c.expr, c.rounds.while, c.rounds.until, c.rounds.next}, slices.Concat(c.bindings...)...)
 	if c.prompt != nil {
 		list = slices.Concat(list, slices.Concat(c.prompt.values...))
 	}
@@ -136,6 +137,9 @@ func (g *Program) compileStep(st *plan.Step) *stepCode {
 		return c
 	}
 	if c.expr, c.err = g.compile(st.Expr); c.err != nil {
+		return c
+	}
+	if c.rounds, c.err = g.compileRounds(st.Rounds); c.err != nil {
 		return c
 	}
 	if st.Cache != nil {

@@ -116,6 +116,7 @@ func (d *reader) header() {
 	}
 	if d.Err == nil {
 		d.connect(scopes)
+		d.checkRounds(scopes)
 	}
 	for n := d.count(); n > 0 && d.Err == nil; n-- {
 		d.entry(scopes)
@@ -222,6 +223,10 @@ func (d *reader) scope(before []*scope) *scope {
 	}
 	for i, c := range s.comps {
 		c.scope, c.step = s, i
+		if d.Err == nil && c.loop != nil {
+			step := s.step(r.plan, i)
+			c.loop.rounds, c.loop.bounded = step.Rounds, step.Conditional()
+		}
 	}
 	return s
 }
@@ -276,7 +281,8 @@ func (c *composite) matches(step *plan.Step) bool {
 	case parallelComposite:
 		return step.Kind == plan.Parallel && len(c.branches) == len(step.Branches)
 	case loopComposite:
-		return step.Kind == plan.Loop && int64(len(c.loop.outs)) <= c.loop.next && (c.loop.list != nil || c.loop.have == 0)
+		return step.Kind == plan.Loop && int64(len(c.loop.outs)) <= c.loop.next && (c.loop.list != nil || c.loop.have == 0 || step.Conditional()) &&
+			(c.loop.rounds != nil) == (step.Rounds != nil) && (c.loop.acc == nil || step.Rounds.Accumulates())
 	case fallbackComposite:
 		return step.Fallback != plan.None
 	case childRunComposite:
@@ -342,7 +348,8 @@ func (d *reader) composite() *composite {
 		}
 		c.child.share = journal.Share{Credits: d.Varint(), Steps: d.Varint(), Memory: d.Varint()}
 	}
-	if !d.bool() {
+	form := d.Byte()
+	if form == 0 {
 		return c
 	}
 	l := &loopState{file: d.str(), list: d.value(), from: d.Varint(), have: d.Varint(), more: d.bool(),
@@ -350,7 +357,12 @@ func (d *reader) composite() *composite {
 	for range d.count() {
 		l.outs = append(l.outs, d.value())
 	}
-	c.loop = l
+	if c.loop = l; form == loopWithRounds {
+		l.rounds, l.acc, l.done = new(plan.Rounds), d.value(), d.bool() // its rounds are set once its step is known
+		for range d.count() {
+			l.completed = append(l.completed, d.Varint())
+		}
+	}
 	return c
 }
 
@@ -396,6 +408,19 @@ func (d *reader) connect(scopes []*scope) {
 			}
 			if ms := s.step(r.plan, int32(i)).TotalTimeoutMS; ms > 0 && st.flags&flagFallback == 0 {
 				r.pushTimer(timer{due: st.at + ms*1000, scope: s, step: int32(i), total: true})
+			}
+		}
+	}
+}
+
+// checkRounds reports an iteration that a loop must look at and that is not there.
+func (d *reader) checkRounds(scopes []*scope) {
+	for _, s := range scopes {
+		for _, c := range s.comps {
+			for n := 0; c.loop != nil && n < len(c.loop.completed); n++ {
+				if child := c.children[c.loop.completed[n]]; child == nil || child.live > 0 {
+					d.Err = errors.New("an iteration that has completed and is not there")
+				}
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/plan"
 )
 
 // composed is a run in which every kind of composite is open, except a compensation.
@@ -25,6 +26,7 @@ steps:
   - {id: l, loop: {over: '[1, 2]', steps: [{id: lx, action: {name: work}}]}}
   - {id: f, action: {name: work}, onError: {strategy: fallback, fallbackStep: {id: g, action: {name: work}}}}
   - {id: z, action: {name: work}, dependsOn: [a]}
+  - {id: m, loop: {over: '[1]', until: 'false', accumulate: {as: n, expression: n}, steps: [{id: mx, action: {name: work}}]}}
 `)
 	for _, line := range []string{`start`, `finish a`, `fail f code=FILE_INVALID msg=bad`} {
 		w.line(line)
@@ -90,6 +92,11 @@ func TestRestoreRefuses(t *testing.T) {
 		"a branch too few":                    {func(r *Run) { comp(r, "p").branches = comp(r, "p").branches[:1] }, `a composite that step "p" cannot have`},
 		"outputs of items that did not begin": {func(r *Run) { comp(r, "l").loop.outs = make([]*value, 2) }, `a composite that step "l" cannot have`},
 		"items without a list":                {func(r *Run) { comp(r, "l").loop.list = nil }, `a composite that step "l" cannot have`},
+
+		"a loop that has no rounds":               {func(r *Run) { comp(r, "l").loop.rounds = new(plan.Rounds) }, `a composite that step "l" cannot have`},
+		"a loop without its rounds":               {func(r *Run) { comp(r, "m").loop.rounds = nil }, `a composite that step "m" cannot have`},
+		"an iteration that is not there":          {func(r *Run) { comp(r, "m").loop.completed = []int64{7} }, "an iteration that has completed and is not there"},
+		"an iteration that is open and completed": {func(r *Run) { comp(r, "m").loop.completed = []int64{0} }, "an iteration that has completed and is not there"},
 
 		"a job of a step that is none": {func(r *Run) { r.root.jobs = map[int32]jobName{stepNamed(r.plan, "c"): {"acme", "j1"}} }, "a job of no action"},
 

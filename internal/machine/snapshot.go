@@ -254,9 +254,14 @@ func (w *writer) composite(c *composite) {
 		w.int(c.child.share.Memory)
 	}
 	l := c.loop
-	w.bool(l != nil)
-	if l == nil {
+	switch {
+	case l == nil:
+		w.byte(0)
 		return
+	case l.rounds == nil:
+		w.byte(1)
+	default:
+		w.byte(loopWithRounds)
 	}
 	w.str(l.file)
 	w.value(l.list)
@@ -272,4 +277,16 @@ func (w *writer) composite(c *composite) {
 	for _, v := range l.outs {
 		w.value(v)
 	}
+	if l.rounds == nil {
+		return
+	}
+	w.value(l.acc)
+	w.bool(l.done)
+	w.uint(uint64(len(l.completed)))
+	for _, n := range l.completed {
+		w.int(n)
+	}
 }
+
+// loopWithRounds marks a loop whose state of rounds follows. 1 marks one without.
+const loopWithRounds = 2

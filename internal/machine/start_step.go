@@ -215,6 +215,10 @@ func (r *Run) encode(v any) ([]byte, *Failure) {
 }
 
 func (r *Run) startLoop(s *scope, i int32, step *plan.Step, code *stepCode) {
+	if step.Conditional() { // whether there is an iteration is decided as between two
+		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeOpened, N: -1})
+		return
+	}
 	v, err := code.expr.Eval(r.env(s, i, step, step.Expr.Vars))
 	if err != nil {
 		r.finalFailure(s, i, failureOf(err, fault.TemplateError), nil)

@@ -216,7 +216,10 @@ type env struct {
 	vars  []plan.Var
 	// substitute replaces absent values by '' (X120, X42).
 	substitute bool
-	found      vars // of the last Lookup
+	// round is set for what a loop evaluates between its iterations, in scope, step being that of the loop.
+	round bool
+	acc   *value // what the loop has accumulated, if it is not yet in the state
+	found vars   // of the last Lookup
 }
 
 // Lookup implements expr.Vars.
@@ -264,6 +267,11 @@ func (e *env) capture(v *plan.Var) captured {
 			}
 			return c
 		}
+	case plan.VarAccumulated:
+		if val := e.accumulated(v); val != nil {
+			c.kind, c.val = recordedVar, val
+		}
+		return c
 	case plan.VarInput:
 		if val, ok := e.run.input.get(v.Name); ok {
 			c.kind, c.any = plainVar, val
@@ -301,9 +309,12 @@ func (e *env) ownVar(kind plan.VarKind) string {
 
 // readyTime is when the step became ready in its generation. All its attempts, and the
 // expressions evaluated before it begins, see the same time, so that their input is
-// the same.
+// the same. What a loop evaluates between its iterations sees when that is.
 func (e *env) readyTime() string {
 	at := e.run.clock
+	if e.round {
+		return time.UnixMicro(at).UTC().Format(time.RFC3339Nano)
+	}
 	if st := &e.scope.steps[e.step]; st.status.Begun() {
 		at = st.at
 	}
@@ -313,6 +324,10 @@ func (e *env) readyTime() string {
 // uuidSeed is a text that is unique to this step instance and to the generation in its
 // effect key.
 func (e *env) uuidSeed() string {
+	if e.round {
+		return strings.Join([]string{e.run.start.Account, e.run.start.Run, journal.ScopePath(e.run.plan, e.scope.path),
+			strconv.Itoa(int(e.run.gen)), "round"}, "\x00")
+	}
 	ref := e.scope.ref(e.step)
 	return strings.Join([]string{e.run.start.Account, e.run.start.Run, journal.StepPath(e.run.plan, ref),
 		strconv.Itoa(int(e.scope.steps[e.step].keyGen))}, "\x00")

@@ -81,6 +81,9 @@ func scopeTitle(p *plan.Plan, s *plan.Step, g int32) string {
 		if s.As != "" {
 			return "each " + oneLine(s.As)
 		}
+		if s.Conditional() {
+			return "each iteration"
+		}
 		return "each item"
 	case plan.Fallback:
 		return "fallback, when it fails"
@@ -221,7 +224,10 @@ func (b *builder) owns(outer, inner int32) bool {
 // variables returns all names that a step's expressions use.
 func variables(s *plan.Step) []plan.Var {
 	vars := s.InputVars()
-	for _, e := range []*plan.Expr{s.When, s.Expr} {
+	if s.Rounds != nil {
+		vars = append(vars, s.Rounds.InitialRef...)
+	}
+	for _, e := range append([]*plan.Expr{s.When, s.Expr}, s.Rounds.Exprs()...) {
 		if e != nil {
 			vars = append(vars, e.Vars...)
 		}
@@ -244,6 +250,7 @@ func facts(p *plan.Plan, s *plan.Step) []string {
 		lines = append(lines, strategy[s.Strategy])
 	case plan.Loop:
 		lines = append(lines, concurrencyText(s.Concurrency)+strategy[s.Strategy])
+		lines = append(lines, roundFacts(s)...)
 	case plan.Recipe:
 		if s.Child.Depth > 0 {
 			lines = append(lines, "at most "+view.Count(int(s.Child.Depth), "level")+" below the first run")
@@ -274,6 +281,19 @@ func facts(p *plan.Plan, s *plan.Step) []string {
 	return lines
 }
 
+// roundFacts describes what a loop decides between its iterations, besides its main fact.
+func roundFacts(s *plan.Step) (lines []string) {
+	if r := s.Rounds; r != nil {
+		if r.Until != nil && (s.Expr != nil || r.While != nil) {
+			lines = append(lines, "until "+source(r.Until))
+		}
+		if r.Accumulates() {
+			lines = append(lines, "accumulates "+r.As+" = "+source(r.Next))
+		}
+	}
+	return lines
+}
+
 func mainFact(p *plan.Plan, s *plan.Step) string {
 	switch s.Kind {
 	case plan.Action:
@@ -285,7 +305,13 @@ func mainFact(p *plan.Plan, s *plan.Step) string {
 	case plan.Parallel:
 		return "wait for " + waitFor[s.WaitFor]
 	case plan.Loop:
-		return "×N over " + source(s.Expr)
+		switch {
+		case !s.Conditional():
+			return "×N over " + source(s.Expr)
+		case s.Rounds.While != nil:
+			return fmt.Sprintf("up to %d× while %s", s.Rounds.Max, source(s.Rounds.While))
+		}
+		return fmt.Sprintf("up to %d× until %s", s.Rounds.Max, source(s.Rounds.Until))
 	case plan.Wait:
 		return waitText(s)
 	case plan.Recipe:

@@ -99,7 +99,7 @@ func (p *Plan) checkStep(n int32, owned []bool) error {
 	if s.Kind == Action && (s.Action < 0 || int(s.Action) >= len(p.Actions)) || s.Slot != None && (s.Slot < 0 || s.Slot >= p.Graphs[g.Frame].Slots) {
 		return fmt.Errorf("plan: step %d has an action or a slot that is not there", n)
 	}
-	if s.Kind == Loop && (s.Body == None || s.Expr == nil) || s.Kind == Condition && s.Expr == nil || s.Kind == Transform && (s.Expr == nil) == (len(s.Params) == 0) {
+	if s.Kind == Loop && s.Body == None || s.Kind == Loop && s.Expr == nil && s.Rounds == nil || s.Kind == Condition && s.Expr == nil || s.Kind == Transform && (s.Expr == nil) == (len(s.Params) == 0) {
 		return fmt.Errorf("plan: step %d lacks what its kind needs", n)
 	}
 	if err := p.checkChild(n); err != nil {
@@ -115,7 +115,10 @@ func (p *Plan) checkStep(n int32, owned []bool) error {
 }
 
 func (p *Plan) checkExprs(s *Step) error {
-	for _, e := range []*Expr{s.When, s.Expr} {
+	if err := p.checkRounds(s); err != nil {
+		return err
+	}
+	for _, e := range append([]*Expr{s.When, s.Expr}, s.Rounds.Exprs()...) {
 		if e != nil {
 			if err := p.checkVars(e.Vars); err != nil {
 				return err
@@ -141,10 +144,22 @@ func (p *Plan) checkExprs(s *Step) error {
 	return p.checkVars(s.InputVars())
 }
 
+func (p *Plan) checkRounds(s *Step) error {
+	r := s.Rounds
+	if r == nil {
+		return nil
+	}
+	bounded := s.Expr != nil && r.Max == 0 && r.While == nil || s.Expr == nil && r.Max > 0 && (r.While != nil || r.Until != nil)
+	if s.Kind != Loop || s.Concurrency > 1 || !bounded || (r.As == "") != (r.Next == nil) || (r.As == "") != (len(r.Initial) == 0) {
+		return fmt.Errorf("plan: the step %q has rounds that cannot be", s.ID)
+	}
+	return p.checkVars(r.InitialRef)
+}
+
 func (p *Plan) checkVars(vars []Var) error {
 	for i := range vars {
 		v := &vars[i]
-		ok := v.Kind <= VarInherited
+		ok := v.Kind <= VarAccumulated
 		switch v.Kind {
 		case VarBinding:
 			ok = p.graphIn(v.Graph) && v.Index >= 0 && v.Index < p.Graphs[v.Graph].Slots
@@ -152,6 +167,8 @@ func (p *Plan) checkVars(vars []Var) error {
 			ok = p.graphIn(v.Graph) && p.stepIn(v.Index) && p.Steps[v.Index].Graph == v.Graph
 		case VarItem, VarIndex:
 			ok = p.graphIn(v.Graph)
+		case VarAccumulated:
+			ok = p.graphIn(v.Graph) && p.Graphs[v.Graph].Role == Body && p.stepIn(p.Graphs[v.Graph].Owner) && p.Steps[p.Graphs[v.Graph].Owner].Rounds.Accumulates()
 		case VarInherited:
 			ok = v.Index >= 0 && int(v.Index) < len(p.Inherits)
 		}

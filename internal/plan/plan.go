@@ -209,7 +209,7 @@ type Step struct {
 	OutputMarks json.RawMessage `json:"outputMarks,omitempty"`
 	Cache       *Cache          `json:"cache,omitempty"` // nil = the action is always called
 
-	// Kind condition and transform, which has Params instead if it makes its value of templates; Expr of a loop is `over`, of a wait `until`,
+	// Kind condition and transform, which has Params instead if it makes its value of templates; Expr of a loop is `over` (nil = it has Rounds), of a wait `until`,
 	// of a fail its message (a template), of a recipe the list of its files.
 	Expr *Expr `json:"expr,omitempty"`
 	Then int32 `json:"then"` // graph, None when absent
@@ -225,6 +225,8 @@ type Step struct {
 	As          string `json:"as,omitempty"`
 	Index       string `json:"index,omitempty"`
 	Concurrency int32  `json:"concurrency,omitempty"`
+	// Rounds is what a loop decides between its iterations, which then run one at a time; nil = nothing.
+	Rounds *Rounds `json:"rounds,omitempty"`
 
 	// Kind wait.
 	DurationMS int64  `json:"durationMs,omitempty"`
@@ -253,6 +255,32 @@ type Step struct {
 	// output after the step has settled, so that the run keeps it in memory.
 	Keep bool `json:"keep,omitempty"`
 }
+
+// Rounds are what a loop decides between its iterations: whether another one runs, and what that gets of the
+// ones before it.
+type Rounds struct {
+	While *Expr `json:"while,omitempty"` // checked before each iteration of a loop without Expr
+	Until *Expr `json:"until,omitempty"` // checked after each iteration that has completed
+	// Max is how many iterations a loop without Expr may run; 0 with Expr.
+	Max int64 `json:"max,omitempty"`
+
+	// As is the name of the value that is accumulated; "" = there is none, nor the fields below.
+	As         string          `json:"as,omitempty"`
+	Initial    json.RawMessage `json:"initial,omitempty"` // strings in it may be templates
+	InitialRef []Var           `json:"initialRef,omitempty"`
+	Next       *Expr           `json:"next,omitempty"` // the value after an iteration that has completed
+}
+
+// Exprs returns the expressions of the rounds; some may be nil. r may be nil.
+func (r *Rounds) Exprs() []*Expr {
+	if r == nil {
+		return nil
+	}
+	return []*Expr{r.While, r.Until, r.Next}
+}
+
+// Accumulates reports whether the loop accumulates a value. r may be nil.
+func (r *Rounds) Accumulates() bool { return r != nil && r.As != "" }
 
 // A Cache says when an earlier result of the step's action, for the same input, is used in place
 // of a call.
@@ -408,15 +436,16 @@ type VarKind uint8
 
 // The kinds of variable.
 const (
-	VarInput     VarKind = iota // input, inputs, parameters, fileHashes, files, workflow, _context
-	VarBinding                  // an outputBinding: frame Graph, slot Index
-	VarStep                     // a step's result object: step Index, in the scope of graph Graph
-	VarItem                     // the loop variable of body Graph
-	VarIndex                    // the loop index of body Graph
-	VarNow                      // when the step of the expression became ready in its generation
-	VarSeed                     // a text that is unique to the step instance and its generation
-	VarBudget                   // what the run has used, and may still spend
-	VarInherited                // what the parent run has handed over: Plan.Inherits[Index]
+	VarInput       VarKind = iota // input, inputs, parameters, fileHashes, files, workflow, _context
+	VarBinding                    // an outputBinding: frame Graph, slot Index
+	VarStep                       // a step's result object: step Index, in the scope of graph Graph
+	VarItem                       // the loop variable of body Graph
+	VarIndex                      // the loop index of body Graph
+	VarNow                        // when the step of the expression became ready in its generation
+	VarSeed                       // a text that is unique to the step instance and its generation
+	VarBudget                     // what the run has used, and may still spend
+	VarInherited                  // what the parent run has handed over: Plan.Inherits[Index]
+	VarAccumulated                // what the loop of body Graph has accumulated
 )
 
 // A Var is one resolved name of an expression. For `steps.x` Name is "steps" and Member
@@ -504,6 +533,20 @@ func (p *Plan) Label(step int32) string {
 		return l
 	}
 	return p.Steps[step].ID
+}
+
+// Conditional reports whether the step is a loop that has no items, and runs as its conditions ask for.
+func (s *Step) Conditional() bool { return s.Kind == Loop && s.Expr == nil && s.Rounds != nil }
+
+// LoopNames returns the names of the variables that a loop has inside.
+func (s *Step) LoopNames() (names []string) {
+	if s.As != "" {
+		names = append(names, s.As)
+	}
+	if names = append(names, s.Index); s.Rounds.Accumulates() {
+		names = append(names, s.Rounds.As)
+	}
+	return names
 }
 
 // Graphs returns the graphs that a step owns.

@@ -36,7 +36,7 @@ var names = []struct{ name, what string }{
 	{"action", "A step that calls an action."},
 	{"condition", "A step that runs one of two lists of steps."},
 	{"parallel", "A step that runs branches at the same time."},
-	{"loop", "A step that runs its steps for each item of a list or file."},
+	{"loop", "A step that runs its steps for each item of a list or file, or as long as a condition asks for it."},
 	{"transform", "A step that computes a value."},
 	{"wait", "A step that waits for a time, a signal or a person."},
 	{"fail", "A step that ends its scope with a failure."},

@@ -356,6 +356,9 @@ func (r *Run) change(s *scope, i int32, ev *journal.Event) {
 		r.add(s, i, ev.Count()*r.of(r.plan.Steps[ev.Step].Body), 0)
 	case journal.EvNodeIteration:
 		body := r.plan.Steps[ev.Step].Body
+		if r.plan.Steps[ev.Step].Conditional() { // nobody knew that there would be another one
+			r.add(s, i, r.of(body), 0)
+		}
 		r.enter(ev.Path.Child(body, ev.Item()), body)
 	case journal.EvNodeWaiting:
 		x.begin(ev)

@@ -57,10 +57,8 @@ func EventText(p *plan.Plan, ev *journal.Event) string {
 		return endedChildText(ev)
 	case journal.EvNodeOpened:
 		return openedText(p, ev)
-	case journal.EvNodeItems:
-		return fmt.Sprintf("items from %d", ev.From())
-	case journal.EvNodeIteration:
-		return fmt.Sprintf("[%d]", ev.Item())
+	case journal.EvNodeItems, journal.EvNodeIteration, journal.EvNodeRound:
+		return loopText(ev)
 	case journal.EvNodeProgress:
 		return Join(" ", fmt.Sprintf("%d %%", ev.Percent()), ev.Text)
 	case journal.EvNodeLog:
@@ -142,6 +140,28 @@ func tryText(attempt uint32) string {
 	return fmt.Sprintf("try %d", attempt)
 }
 
+// loopText describes how a loop goes on: what it has read, which iteration opens, or what it has decided
+// between two of them.
+func loopText(ev *journal.Event) string {
+	switch ev.Kind {
+	case journal.EvNodeItems:
+		return fmt.Sprintf("items from %d", ev.From())
+	case journal.EvNodeIteration:
+		return fmt.Sprintf("[%d]", ev.Item())
+	}
+	text, value, last := "", "", ""
+	if ev.Item() >= 0 {
+		text = fmt.Sprintf("[%d] has ended", ev.Item())
+	}
+	if len(ev.Data) > 0 {
+		value = "accumulated " + Cut(OneLine(string(ev.Data)), 80)
+	}
+	if ev.Last() {
+		last = "no further iteration"
+	}
+	return Join(", ", text, value, last)
+}
+
 // openedText describes the side, branches or items that a step opened.
 func openedText(p *plan.Plan, ev *journal.Event) string {
 	switch p.Steps[ev.Step].Kind {
@@ -150,7 +170,10 @@ func openedText(p *plan.Plan, ev *journal.Event) string {
 	case plan.Parallel:
 		return fmt.Sprintf("%d branches", ev.Branches())
 	case plan.Loop:
-		if ev.Items() < 0 {
+		switch st := &p.Steps[ev.Step]; {
+		case st.Conditional():
+			return fmt.Sprintf("at most %s", Count(int(st.Rounds.Max), "iteration"))
+		case ev.Items() < 0:
 			return "items of a file"
 		}
 		return Count(int(ev.Items()), "item")

@@ -72,7 +72,9 @@ func (e *estimator) expectedStep(st *plan.Step) (ms int64) {
 		return ms
 	case plan.Loop:
 		rounds := int64(1)
-		if n, known := e.items(st); known {
+		if st.Conditional() {
+			rounds = (st.Rounds.Max + 1) / 2
+		} else if n, known := e.items(st); known {
 			lanes := max(int64(st.Concurrency), 1)
 			rounds = (n + lanes - 1) / lanes
 		}

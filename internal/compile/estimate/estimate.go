@@ -376,6 +376,9 @@ func (e *estimator) parallel(st *plan.Step) (a amount) {
 // loop multiplies the amount of the body by the number of items, if that is known.
 func (e *estimator) loop(st *plan.Step) (a amount) {
 	body := e.graph(st.Body)
+	if st.Conditional() { // its condition may end it after any iteration, or before the first
+		return amount{interval{0, mulSaturating(body.credits[1], st.Rounds.Max)}, interval{0, mulSaturating(body.ms[1], st.Rounds.Max)}}
+	}
 	n, known := e.items(st)
 	if !known {
 		e.openPart(st, fmt.Sprintf("%s runs once for each item of %q, counted once here", st.ID, st.Expr.Src))
@@ -384,6 +387,9 @@ func (e *estimator) loop(st *plan.Step) (a amount) {
 	lanes := max(int64(st.Concurrency), 1)
 	for s := range 2 {
 		a.credits[s], a.ms[s] = mulSaturating(body.credits[s], n), mulSaturating(body.ms[s], (n+lanes-1)/lanes)
+	}
+	if st.Rounds != nil && st.Rounds.Until != nil { // one iteration may be enough
+		a.credits[0], a.ms[0] = min(a.credits[0], body.credits[0]), min(a.ms[0], body.ms[0])
 	}
 	return a
 }

@@ -81,6 +81,13 @@ func TestX202_Estimate(t *testing.T) {
 		{"a loop over what is not", `
   - id: l
     loop: {over: input.list, as: x, steps: [{id: a, action: {name: dear}}]}`, 0, 10, 0, 60_000, `l runs once for each item of "input.list"`, nil},
+		{"a loop with a condition", `
+  - id: l
+    loop: {while: index < 2, maxIterations: 4, steps: [{id: a, action: {name: dear}}]}`, 0, 40, 0, 240_000, "", nil},
+		{"a loop that may stop early", `
+  - id: l
+    loop: {over: input.list, until: "item == 2", steps: [{id: a, action: {name: dear}}]}`, 10, 30, 10_000, 180_000, "",
+			map[string]any{"list": []any{int64(1), int64(2), int64(3)}}},
 		{"a fallback may be paid for too", `
   - id: a
     action: {name: cheap}

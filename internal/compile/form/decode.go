@@ -465,6 +465,15 @@ func (o *object) fieldsHolding(name string) []string {
 }
 
 func (d *Decoder) checkConstraint(n *jsonx.Node, o *object, b Constraint, seen map[string]*jsonx.Node, meant map[string]bool) {
+	if b.AnyOf != nil {
+		if f := seen[b.Field]; b.Field != "" && (f == nil || f.Text != b.Value) {
+			return
+		}
+		if !slices.ContainsFunc(b.AnyOf, func(name string) bool { return seen[name] != nil || meant[name] }) {
+			d.Add(at(n), "missing-field", fmt.Sprintf("%s needs one of the fields %s", o.noun, quoted(b.AnyOf)), "")
+		}
+		return
+	}
 	if b.OneOf == nil {
 		if f := seen[b.Field]; f != nil && f.Text == b.Value && seen[b.Needs] == nil && !meant[b.Needs] {
 			d.Add(f.Pos, "missing-field", fmt.Sprintf("%s %q needs the field %q", b.Field, b.Value, b.Needs), "")

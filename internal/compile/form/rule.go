@@ -103,11 +103,14 @@ func Number(doc, def string, low, high, example float64) Rule {
 // as written; [plan.ParseDuration] parses it (F47). "" = not given.
 type Duration string
 
-// A Constraint is a rule over several fields of one object: exactly one of OneOf is present, or,
-// without OneOf, Field does not have Value without the field Needs.
+// A Constraint is a rule over several fields of one object: exactly one of OneOf is present; or at
+// least one of AnyOf is, where Field has Value or there is no Field; or Field does not have Value
+// without the field Needs.
 type Constraint struct {
 	OneOf     []string
 	KindField string // if present, it names the field of OneOf
+
+	AnyOf []string
 
 	Field, Value, Needs string
 }

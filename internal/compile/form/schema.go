@@ -228,6 +228,17 @@ func (b Constraint) schemas() []any {
 			"properties": map[string]any{field: map[string]any{"const": value}},
 		}
 	}
+	if b.AnyOf != nil {
+		var some []any
+		for _, name := range b.AnyOf {
+			some = append(some, map[string]any{"required": []string{name}})
+		}
+		anyOf := map[string]any{"anyOf": some}
+		if b.Field == "" {
+			return []any{anyOf}
+		}
+		return []any{map[string]any{"if": is(b.Field, b.Value), "then": anyOf}}
+	}
 	if b.OneOf == nil {
 		return []any{map[string]any{"if": is(b.Field, b.Value), "then": map[string]any{"required": []string{b.Needs}}}}
 	}

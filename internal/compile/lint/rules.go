@@ -164,6 +164,11 @@ var compileRules = []Rule{
 	{Also: true, Name: "fallback-not-moderated", What: "The output of a step is moderated, and that of its fallback is not.", Why: "The output of the fallback becomes that of the step."},
 	{Also: true, Name: "file-type", What: "A file of one type is given to an action that takes others.", Why: "The step fails when it runs."},
 	{
+		Also: true, Name: "hides-name", What: "What a loop accumulates has the name of a binding or loop variable around it.", Why: "Inside the loop the other value cannot be read.",
+		Bad:  "steps:\n  - {id: first, transform: {expression: '1', outputBinding: n}}\n  - {id: sum, loop: {over: '[n]', accumulate: {as: n, initial: 0, expression: n + item}, steps: [{id: one, transform: {expression: n}}]}}\n",
+		Good: "steps:\n  - {id: first, transform: {expression: '1', outputBinding: n}}\n  - {id: sum, loop: {over: '[n]', accumulate: {as: sum, initial: 0, expression: sum + item}, steps: [{id: one, transform: {expression: sum}}]}}\n",
+	},
+	{
 		Also: true, Name: "limit-higher", What: "A step allows its recipe more than this recipe may have itself.", Why: "The lower limit counts.",
 		Bad:  "limits: {max_total_steps: 10}\nsteps:\n  - {id: inner, recipe: {inline: {name: inner, steps: [{id: one, transform: {expression: '1'}}]}, limits: {max_total_steps: 20}}}\n",
 		Good: "limits: {max_total_steps: 30}\nsteps:\n  - {id: inner, recipe: {inline: {name: inner, steps: [{id: one, transform: {expression: '1'}}]}, limits: {max_total_steps: 20}}}\n",

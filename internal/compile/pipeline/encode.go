@@ -110,6 +110,7 @@ func (n *Stage) kind(s *recipe.Step) (err error) {
 	case s.Loop != nil:
 		l := s.Loop
 		n.Type, n.Over, n.As, n.Index, n.MaxConcurrency, n.FailureStrategy = "for_loop", l.Over, l.As, l.Index, l.MaxConcurrency, l.FailureStrategy
+		n.While, n.Until, n.MaxIterations, n.Accumulate = l.While, l.Until, l.MaxIterations, l.Accumulate
 		n.Steps, err = stages(l.Steps)
 	case s.Wait != nil:
 		n.Type, n.Wait = "wait", s.Wait

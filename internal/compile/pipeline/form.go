@@ -22,7 +22,7 @@ var kinds = []struct {
 	fields []string
 }{
 	{"pipeline", []string{"pipeline_file", "pipeline_ref", "pipeline", "inline", "inputs", "outputs", "config", "files", "maxCredits", "result"}},
-	{"for_loop", []string{"over", "as", "index", "steps", "maxConcurrency", "failureStrategy"}},
+	{"for_loop", []string{"over", "as", "index", "while", "until", "maxIterations", "accumulate", "steps", "maxConcurrency", "failureStrategy"}},
 	{"set_variable", []string{"value"}},
 	{"transform", []string{"expression"}},
 	{"condition", []string{"expression", "then", "else"}},
@@ -84,7 +84,7 @@ func (n *Stage) aliases(src *form.Source, at, text string) {
 	case "pipeline":
 		n.childAliases(src, at, text)
 	case "for_loop":
-		for _, f := range []string{"/over", "/as", "/index", "/steps", "/maxConcurrency", "/failureStrategy"} {
+		for _, f := range []string{"/over", "/as", "/index", "/while", "/until", "/maxIterations", "/accumulate", "/steps", "/maxConcurrency", "/failureStrategy"} {
 			to("/loop"+f, f)
 		}
 	case "set_variable", "transform":
@@ -223,7 +223,11 @@ var rules = map[string]form.Rule{
 	"Stage.over":            {Doc: "Expression, alone or in {{ }}, for a list, or for a file that contains one (JSON array, JSONL, CSV).", Def: "none", Pattern: form.Text, Example: "{{ steps.split.result.parts }}"},
 	"Stage.as":              recipe.Table.Rules["Loop.as"],
 	"Stage.index":           recipe.Table.Rules["Loop.index"],
-	"Stage.steps":           {Doc: "Steps to run for each item.", Def: "none", MinItems: 1, Example: one},
+	"Stage.while":           {Doc: "Expression, alone or in {{ }}, that is checked before each iteration; the loop ends when it is false. It sees the index and what is accumulated.", Def: "none", Pattern: form.Text, Example: "{{ index < 3 }}"},
+	"Stage.until":           {Doc: "Expression, alone or in {{ }}, that is checked after each iteration that has completed; the loop ends when it is true. It sees the steps of the iteration. With over it ends the loop before the last item.", Def: "none", Pattern: form.Text, Example: "{{ poll.result.done }}"},
+	"Stage.maxIterations":   recipe.Table.Rules["Loop.maxIterations"],
+	"Stage.accumulate":      recipe.Table.Rules["Loop.accumulate"],
+	"Stage.steps":           {Doc: "Steps to run for each item or iteration.", Def: "none", MinItems: 1, Example: one},
 	"Stage.maxConcurrency":  recipe.Table.Rules["Loop.maxConcurrency"],
 	"Stage.failureStrategy": {Doc: "The effect of a failed item or branch on the others.", Def: "fail_fast", Enum: []string{"fail_fast", "continue", "ignore"}, Example: "ignore"},
 
@@ -256,10 +260,10 @@ var rules = map[string]form.Rule{
 
 // needs are the constraints that types have the fields without which they mean nothing.
 func needs() (list []form.Constraint) {
-	for _, f := range [][2]string{{"for_loop", "over"}, {"for_loop", "steps"}, {"set_variable", "value"}, {"transform", "expression"}, {"condition", "expression"}, {"condition", "then"}, {"parallel", "branches"}, {"wait", "wait"}} {
+	for _, f := range [][2]string{{"for_loop", "steps"}, {"set_variable", "value"}, {"transform", "expression"}, {"condition", "expression"}, {"condition", "then"}, {"parallel", "branches"}, {"wait", "wait"}} {
 		list = append(list, form.Constraint{Field: "type", Value: f[0], Needs: f[1]})
 	}
-	return list
+	return append(list, form.Constraint{Field: "type", Value: "for_loop", AnyOf: recipe.LoopKinds})
 }
 
 // Form is how a pipeline is written.

@@ -63,12 +63,16 @@ type Stage struct {
 	Lens   *recipe.Lens               `json:"lens,omitempty"`
 
 	// Type for_loop (X59).
-	Over            string   `json:"over,omitempty"`
-	As              string   `json:"as,omitempty"`
-	Index           string   `json:"index,omitempty"`
-	Steps           []*Stage `json:"steps,omitempty"`
-	MaxConcurrency  int64    `json:"maxConcurrency,omitempty"`
-	FailureStrategy string   `json:"failureStrategy,omitempty"` // also of type parallel
+	Over            string             `json:"over,omitempty"`
+	As              string             `json:"as,omitempty"`
+	Index           string             `json:"index,omitempty"`
+	While           string             `json:"while,omitempty"`
+	Until           string             `json:"until,omitempty"`
+	MaxIterations   int64              `json:"maxIterations,omitempty"`
+	Accumulate      *recipe.Accumulate `json:"accumulate,omitempty"`
+	Steps           []*Stage           `json:"steps,omitempty"`
+	MaxConcurrency  int64              `json:"maxConcurrency,omitempty"`
+	FailureStrategy string             `json:"failureStrategy,omitempty"` // also of type parallel
 
 	Value      json.RawMessage `json:"value,omitempty"`      // type set_variable
 	Expression string          `json:"expression,omitempty"` // types transform and condition
@@ -237,10 +241,7 @@ func (c *reader) step(s *Stage, at, text string) *recipe.Step {
 	case "pipeline":
 		c.child(st, s, text)
 	case "for_loop":
-		st.Loop = &recipe.Loop{
-			Over: c.expression(s.Over, text+"/over", at+"/loop/over", "dyn([])"), As: s.As, Index: s.Index, Steps: c.steps(s.Steps, at+"/loop/steps", text+"/steps"),
-			MaxConcurrency: s.MaxConcurrency, FailureStrategy: s.FailureStrategy,
-		}
+		st.Loop = c.loop(s, at+"/loop", text)
 	case "set_variable":
 		st.Transform = &recipe.Transform{Value: s.Value}
 	case "transform":
@@ -368,6 +369,21 @@ func (c *reader) expression(written, text, at, instead string) string {
 	code := strings.TrimLeft(inside, " \t\r\n")
 	c.d.Source().Edit(at, []form.Edit{{At: 0, Is: 0, Was: utf8.RuneCountInString(written[:open]) + len(inside) - len(code)}})
 	return strings.TrimSpace(code)
+}
+
+// loop returns the loop that a stage is. at is its pointer in the model, and text that of the stage in the text.
+func (c *reader) loop(s *Stage, at, text string) *recipe.Loop {
+	l := &recipe.Loop{
+		Over: c.expression(s.Over, text+"/over", at+"/over", "dyn([])"), As: s.As, Index: s.Index, Steps: c.steps(s.Steps, at+"/steps", text+"/steps"),
+		While: c.expression(s.While, text+"/while", at+"/while", "false"), Until: c.expression(s.Until, text+"/until", at+"/until", "true"),
+		MaxIterations: s.MaxIterations, MaxConcurrency: s.MaxConcurrency, FailureStrategy: s.FailureStrategy,
+	}
+	if s.Accumulate != nil {
+		a := *s.Accumulate
+		a.Expression = c.expression(a.Expression, text+"/accumulate/expression", at+"/accumulate/expression", "null")
+		l.Accumulate = &a
+	}
+	return l
 }
 
 func seconds(n float64) recipe.Duration {

@@ -9,6 +9,7 @@
 package recipe
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 
@@ -208,14 +209,37 @@ type Transform struct {
 	OutputBinding string          `json:"outputBinding,omitempty"`
 }
 
-// Loop runs its steps once per item (X59).
+// Loop runs its steps once per item (X59), or as long as a condition asks for it. With a condition or
+// Accumulate, one iteration runs at a time.
 type Loop struct {
-	Over            string  `json:"over"`            // CEL: a list, or a file of JSON array, JSONL or CSV
-	As              string  `json:"as,omitempty"`    // default "item"
-	Index           string  `json:"index,omitempty"` // default "index", counts from 0
-	Steps           []*Step `json:"steps"`
-	MaxConcurrency  int64   `json:"maxConcurrency,omitempty"`  // default 1
-	FailureStrategy string  `json:"failureStrategy,omitempty"` // fail_fast (default) | continue | ignore
+	Over            string      `json:"over,omitempty"`  // CEL: a list, or a file of JSON array, JSONL or CSV
+	As              string      `json:"as,omitempty"`    // default "item"; only with Over
+	Index           string      `json:"index,omitempty"` // default "index", counts from 0
+	While           string      `json:"while,omitempty"` // CEL, bool: checked before each iteration; not with Over
+	Until           string      `json:"until,omitempty"` // CEL, bool: checked after each iteration
+	MaxIterations   int64       `json:"maxIterations,omitempty"`
+	Accumulate      *Accumulate `json:"accumulate,omitempty"`
+	Steps           []*Step     `json:"steps"`
+	MaxConcurrency  int64       `json:"maxConcurrency,omitempty"`  // default 1
+	FailureStrategy string      `json:"failureStrategy,omitempty"` // fail_fast (default) | continue | ignore
+}
+
+// Names returns the names of the variables that the loop has inside.
+func (l *Loop) Names() (names []string) {
+	if l.Over != "" {
+		names = append(names, cmp.Or(l.As, "item"))
+	}
+	if names = append(names, cmp.Or(l.Index, "index")); l.Accumulate != nil {
+		names = append(names, l.Accumulate.As)
+	}
+	return names
+}
+
+// Accumulate gives each iteration of a loop a value that those before it have made.
+type Accumulate struct {
+	As         string          `json:"as"`
+	Initial    json.RawMessage `json:"initial,omitempty"` // may hold templates; default null
+	Expression string          `json:"expression"`        // CEL: the next value, after an iteration has completed
 }
 
 // Wait waits for exactly one of: a duration, a time, a signal, the decision of a person.

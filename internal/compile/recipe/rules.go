@@ -134,12 +134,20 @@ var rules = map[string]form.Rule{
 	"Transform.value":         {Doc: "The value itself; text in it may contain {{ templates }}.", Def: "none", Example: m{"title": "About {{ input.topic }}"}},
 	"Transform.outputBinding": {Doc: "Name under which later steps see the value.", Def: "none", Pattern: bindingPattern, Example: "pages"},
 
-	"Loop.over":            {Doc: "CEL expression for a list, or for a file that contains one (JSON array, JSONL, CSV).", Required: true, Pattern: form.Text, Example: "input.urls"},
+	"Loop.over":            {Doc: "CEL expression for a list, or for a file that contains one (JSON array, JSONL, CSV).", Def: "none", Pattern: form.Text, Example: "input.urls"},
 	"Loop.as":              {Doc: "Name of the current item.", Def: "item", Pattern: bindingPattern, Example: "url"},
 	"Loop.index":           {Doc: "Name of the current position, counted from 0.", Def: "index", Pattern: bindingPattern, Example: "n"},
-	"Loop.steps":           {Doc: "Steps to run for each item.", Required: true, MinItems: 1, Example: []any{step("one", "transform", m{"expression": "item"})}},
+	"Loop.while":           {Doc: "CEL expression that is checked before each iteration; the loop ends when it is false. It sees the index and what is accumulated.", Def: "none", Pattern: form.Text, Example: "index < 3"},
+	"Loop.until":           {Doc: "CEL expression that is checked after each iteration that has completed; the loop ends when it is true. It sees the steps of the iteration. With over it ends the loop before the last item.", Def: "none", Pattern: form.Text, Example: "poll.output.done"},
+	"Loop.maxIterations":   form.Number("How many iterations a loop without over may run; it fails with ITERATION_LIMIT if its condition then asks for another one. It needs this.", "none", 1, 1_000_000, 100),
+	"Loop.accumulate":      {Doc: "A value that each iteration gets from those before it.", Def: "none", Example: m{"as": "total", "initial": 0, "expression": "total + item.price"}},
+	"Loop.steps":           {Doc: "Steps to run for each item or iteration.", Required: true, MinItems: 1, Example: []any{step("one", "transform", m{"expression": "item"})}},
 	"Loop.maxConcurrency":  form.Number("How many items may run at once.", "1", 1, 10_000, 4),
 	"Loop.failureStrategy": {Doc: "The effect of a failed item on the others.", Def: "fail_fast", Enum: []string{"fail_fast", "continue", "ignore"}, Example: "ignore"},
+
+	"Accumulate.as":         {Doc: "Name of the value in the loop.", Required: true, Pattern: bindingPattern, Example: "total"},
+	"Accumulate.initial":    {Doc: "The value before the first iteration; text in it may contain {{ templates }}.", Def: "null", Example: 0},
+	"Accumulate.expression": {Doc: "CEL expression for the value after an iteration that has completed; it sees the steps of the iteration and the value before.", Required: true, Pattern: form.Text, Example: "total + item.price"},
 
 	"Wait.duration": {Doc: "How long to wait.", Def: "none", Positive: true, Example: "30s"},
 	"Wait.until":    {Doc: "CEL expression for the time to wait for.", Def: "none", Pattern: form.Text, Example: "now() + duration('1h')"},
@@ -223,6 +231,9 @@ var rules = map[string]form.Rule{
 // Merges are the ways to make one value of several (X66–X69), the default first.
 var Merges = []string{"last_write_wins", "concat", "array", "json_object"}
 
+// LoopKinds are the fields of which a loop has one: they say how often it runs.
+var LoopKinds = []string{"over", "while", "until"}
+
 // stepKinds are the kind fields of a step, which are also the values of its type.
 var stepKinds = []string{"action", "condition", "parallel", "transform", "loop", "wait", "fail", "recipe"}
 
@@ -232,6 +243,7 @@ var constraints = map[string][]form.Constraint{
 	"Child":     {{OneOf: []string{"ref", "file", "inline"}}},
 	"Base":      {{OneOf: []string{"ref", "file"}}},
 	"Transform": {{OneOf: []string{"expression", "value"}}},
+	"Loop":      {{AnyOf: LoopKinds}},
 	"Wait":      {{OneOf: []string{"duration", "until", "signal", "approval"}}},
 	"OnError":   {{Field: "strategy", Value: "fallback", Needs: "fallbackStep"}},
 	"CreditEstimation": {
@@ -264,6 +276,7 @@ var objectNouns = map[string]string{
 	"Transform":        "a transform",
 	"Function":         "a function",
 	"Loop":             "a loop",
+	"Accumulate":       "an accumulated value",
 	"Wait":             "a wait",
 	"Approval":         "an approval",
 	"Fail":             "a fail block",

@@ -132,12 +132,15 @@ const (
 	isUnknown
 )
 
-// meaningOf finds what a name means in a step, as compile does: the innermost binding or variable of a loop, else the
+// meaningOf finds what a name means in an expression, as compile does: the innermost binding or variable of a loop, else the
 // step of that id. frame is the loop whose body has it.
-func (m *move) meaningOf(name string, s *recipe.Step) (what meaning, b binders, frame *recipe.Step) {
+func (m *move) meaningOf(name string, e texts.Use) (what meaning, b binders, frame *recipe.Step) {
 	var loops []*recipe.Step
-	if s != nil {
-		loops = m.loopsOf[s]
+	if e.Step != nil {
+		loops = m.loopsOf[e.Step]
+	}
+	if e.Inside {
+		loops = append([]*recipe.Step{e.Step}, loops...)
 	}
 	for i := 0; i <= len(loops); i++ {
 		frame = nil
@@ -150,14 +153,7 @@ func (m *move) meaningOf(name string, s *recipe.Step) (what meaning, b binders, 
 		if frame == nil {
 			continue
 		}
-		as, index := frame.Loop.As, frame.Loop.Index
-		if as == "" {
-			as = "item"
-		}
-		if index == "" {
-			index = "index"
-		}
-		if name == as || name == index {
+		if slices.Contains(frame.Loop.Names(), name) {
 			return isVariable, binders{in: m.inside[frame], out: !m.inside[frame]}, frame
 		}
 	}
@@ -185,7 +181,7 @@ func (m *move) read(e texts.Use, ref expr.Ref) error {
 		}
 		return m.readStep(e, ref, ref.Path[0], ref.Path[1:])
 	}
-	switch what, b, frame := m.meaningOf(ref.Name, e.Step); {
+	switch what, b, frame := m.meaningOf(ref.Name, e); {
 	case what == isUnknown:
 		return refuse("%s reads %s, which is that of its own run", named(e.Step), ref.Name)
 	case what == isStep:
@@ -252,7 +248,7 @@ func (m *move) readOutside(e texts.Use, ref expr.Ref) error {
 	if id == "steps" && len(path) > 0 {
 		id, path, at = path[0], path[1:], 1
 	} else {
-		switch what, b, frame := m.meaningOf(ref.Name, e.Step); {
+		switch what, b, frame := m.meaningOf(ref.Name, e); {
 		case what == isBinding && b.in && b.out:
 			return refuse("%q is bound by steps that move and by steps that stay, and %s reads it", ref.Name, reader(e))
 		case what == isBinding && b.in && e.Kind == texts.Formula:
@@ -352,7 +348,7 @@ func unlabelled(e texts.Use) bool {
 func (m *move) unique(name string, all []texts.Use) string {
 	taken := func(name string) bool {
 		for frame, names := range m.frames {
-			if _, ok := names[name]; ok || frame != nil && (frame.Loop.As == name || frame.Loop.Index == name) {
+			if _, ok := names[name]; ok || frame != nil && slices.Contains(frame.Loop.Names(), name) {
 				return true
 			}
 		}

@@ -121,6 +121,9 @@ func (m *Repairer) clear(pointer string, tokens []string) {
 			break
 		}
 	}
+	if last == "maxIterations" {
+		m.incomplete = append(m.incomplete, strings.TrimSuffix(pointer, "/"+last)) // its loop lacks it now
+	}
 	switch {
 	case slices.Contains(nameFields, last) && v.Kind() == reflect.String && v.String() != "":
 		m.invalidNames = append(m.invalidNames, pointer) // other steps may use it
@@ -204,7 +207,7 @@ func addPlaceholder(st *recipe.Step) {
 			st.Parallel.Branches[i] = orPlaceholder(AddPlaceholders(branch))
 		}
 	case st.Loop != nil:
-		orValue(&st.Loop.Over, "dyn([])")
+		addLoop(st.Loop)
 		st.Loop.Steps = orPlaceholder(AddPlaceholders(st.Loop.Steps))
 	case st.Transform != nil:
 		if len(st.Transform.Value) == 0 {
@@ -228,6 +231,20 @@ func addPlaceholder(st *recipe.Step) {
 	}
 	if c := st.Compensate; c != nil && (c.Action == nil || c.Action.Name == "") {
 		st.Compensate = nil
+	}
+}
+
+// addLoop gives a loop what it cannot be without.
+func addLoop(l *recipe.Loop) {
+	if l.While == "" && l.Until == "" && l.Over == "" {
+		l.Over, l.MaxIterations = "dyn([])", 0
+	}
+	switch a := l.Accumulate; {
+	case a == nil:
+	case a.As == "":
+		l.Accumulate = nil
+	case a.Expression == "":
+		a.Expression = unknownValue
 	}
 }
 

@@ -77,7 +77,33 @@ func (g *generator) owner(st *recipe.Step, depth int) {
 			MaxConcurrency:  int64(1 + g.dice.IntN(4)),
 			FailureStrategy: g.pick("fail_fast", "continue", "ignore"),
 		}
-		st.Loop.Steps = g.scopeInside(depth, as, "ix"+as)
+		g.rounds(st.Loop, "ac"+st.ID[1:])
+		st.Loop.Steps = g.scopeInside(depth, st.Loop.Names()...)
+	}
+}
+
+// rounds gives some loops a condition, or a value that they accumulate. It draws nothing: other recipes stay as
+// they were.
+func (g *generator) rounds(l *recipe.Loop, name string) {
+	kind := g.n % 8
+	if kind > 4 {
+		return
+	}
+	l.MaxConcurrency = 0
+	if kind == 0 || kind == 2 || kind == 4 {
+		l.Accumulate = &recipe.Accumulate{As: name, Initial: json.RawMessage(`["{{ input.zero }}"]`), Expression: name + " + [" + l.Index + "]"}
+	}
+	switch kind {
+	case 1:
+		l.Until = l.Index + " >= 1"
+	case 2:
+		l.Over, l.As, l.While, l.MaxIterations = "", "", "size("+name+") < 3", 3
+	case 3:
+		l.Over, l.As, l.Until, l.MaxIterations = "", "", l.Index+" >= "+string(rune('0'+g.n/8%3)), 2
+	case 4:
+		if g.n%24 == 4 {
+			l.Accumulate.Expression = name + " + [input.gone]"
+		}
 	}
 }
 

@@ -34,6 +34,7 @@ type Text struct {
 	Step    *recipe.Step // nil = it is outside of steps
 	Pointer string       // in the model
 	Source  string
+	Inside  bool // evaluated between the iterations of the loop Step, whose names it sees
 }
 
 // Each calls f with each text of a recipe, but not with those of recipes within it: those of its steps in their order,
@@ -174,7 +175,7 @@ func (w *walker) step(s *recipe.Step) {
 		w.value(&t.Value, s.Ptr, "/transform/value")
 	}
 	if l := s.Loop; l != nil {
-		w.string(Expression, &l.Over, s.Ptr, "/loop/over")
+		w.loop(l, s.Ptr)
 	}
 	if t := s.Wait; t != nil {
 		w.string(Expression, &t.Until, s.Ptr, "/wait/until")
@@ -187,6 +188,20 @@ func (w *walker) step(s *recipe.Step) {
 		each(k.Inputs, s.Ptr, "/recipe/inputs", w.value)
 		w.string(Expression, &k.Files, s.Ptr, "/recipe/files")
 	}
+}
+
+func (w *walker) loop(l *recipe.Loop, at string) {
+	w.string(Expression, &l.Over, at, "/loop/over")
+	if l.Accumulate != nil {
+		w.value(&l.Accumulate.Initial, at, "/loop/accumulate/initial")
+	}
+	w.text.Inside = true
+	w.string(Expression, &l.While, at, "/loop/while")
+	w.string(Expression, &l.Until, at, "/loop/until")
+	if l.Accumulate != nil {
+		w.string(Expression, &l.Accumulate.Expression, at, "/loop/accumulate/expression")
+	}
+	w.text.Inside = false
 }
 
 func (w *walker) action(a *recipe.Action, at string) {
