@@ -25,6 +25,8 @@ var notRun = map[string]string{
 	"claude":         "a model provider",
 	"translate-text": "a model provider",
 	"sleep":          "patience",
+	// TestX235_KilledProcess and docs/nesting.md run them.
+	"workspace-write": "a workspace", "workspace-read": "a workspace", "workspace-list": "a workspace",
 }
 
 // Every recipe on the pages of the actions compiles without a warning, and those that

@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"io"
 	"iter"
+	"os"
 	"time"
 
 	"github.com/roux-engine/roux/fault"
@@ -152,8 +153,23 @@ type Task struct {
 	// header traceparent, so that their spans are below the attempt's; "" = the run is not
 	// traced.
 	TraceParent string
+	// Root is that of [Task.Workspace]; nil = the run has no workspace. It may be nil in tests.
+	Root func() (*os.Root, error)
 	// Report shows progress to people; it may be nil in tests.
 	Report Reporter
+}
+
+// Workspace opens the directory of the run, which a step that runs a recipe gives it with the field
+// workspace. Nothing outside of it can be reached through it. Attempts of the run share it, also at
+// the same time, and an attempt finds what earlier ones have left. It is removed after the run has
+// ended. It is on the disk of one machine and in no backup: what must last belongs into [Task.Files].
+// The engine closes it when Run has returned. The error fault.NotAvailable means that the run has
+// none: it is a root run, no step above it says workspace, or a remote worker carries it out.
+func (t *Task) Workspace() (*os.Root, error) {
+	if t.Root == nil {
+		return nil, fault.New(fault.NotAvailable, "there is no workspace here: have the recipe run by a step that says `workspace`, and not by a remote worker")
+	}
+	return t.Root()
 }
 
 // Decode unmarshals the task's input into v.

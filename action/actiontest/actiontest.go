@@ -23,6 +23,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -86,6 +87,7 @@ type settings struct {
 	ctx       context.Context
 	task      action.Task
 	files     action.Files
+	workspace workspace
 	timeout   time.Duration
 	reports   *Reports
 	published bool
@@ -101,6 +103,19 @@ type sample struct {
 // WithFiles sets the file store of the action, such as a [Files]. Default: a new store
 // for each call.
 func WithFiles(files action.Files) Option { return func(s *settings) { s.files = files } }
+
+// WithWorkspace gives the action a directory, such as a t.TempDir(), as its [action.Task.Workspace]. Default: it has
+// none.
+func WithWorkspace(dir string) Option { return func(s *settings) { s.workspace = workspace(dir) } }
+
+// A workspace is the directory of every run.
+type workspace string
+
+// Open implements worker.Workspaces.
+func (w workspace) Open(context.Context, string, string, string) (*os.Root, func(), error) {
+	root, err := os.OpenRoot(string(w))
+	return root, func() {}, err
+}
 
 // WithContext cancels the attempt when ctx ends.
 func WithContext(ctx context.Context) Option { return func(s *settings) { s.ctx = ctx } }
@@ -198,9 +213,9 @@ func (s *settings) attempt(act action.Action, input json.RawMessage) (out Output
 		return work(ctx, task)
 	}
 	results := make(chan worker.Result, 1)
-	pool := worker.New(worker.Config{Done: func(r worker.Result) { results <- r }, Report: s.hear, Grace: grace, DeltaWait: -1})
+	pool := worker.New(worker.Config{Done: func(r worker.Result) { results <- r }, Report: s.hear, Workspaces: s.workspace, Grace: grace, DeltaWait: -1})
 	task := worker.Task{ID: worker.ID{Run: s.task.Run}, Action: &act, Task: s.task, TimeoutMS: max(s.timeout.Milliseconds(), 1),
-		CheckInput: checkIn, CheckOutput: checkOut}
+		CheckInput: checkIn, CheckOutput: checkOut, Workspace: string(s.workspace)}
 	task.Task.Input, task.Task.Files = input, s.files
 	if err := pool.Run(task); err != nil {
 		return out, false, err

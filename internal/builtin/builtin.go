@@ -22,6 +22,7 @@ import (
 	"github.com/roux-engine/roux/internal/egress"
 	"github.com/roux-engine/roux/internal/media"
 	"github.com/roux-engine/roux/internal/provider"
+	"github.com/roux-engine/roux/internal/workspace"
 )
 
 // Config configures the actions. Fields left zero take the default that their
@@ -45,7 +46,7 @@ func Actions(cfg Config) []action.Action {
 		cfg.Egress = egress.New(egress.Config{})
 	}
 	reader := media.New(media.Config{})
-	return append(pure(reader),
+	return append(append(pure(reader), workspace.Actions()...),
 		httpRequest(cfg.Egress),
 		sleep(),
 		llm(cfg.Models),

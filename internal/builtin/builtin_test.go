@@ -81,6 +81,16 @@ func reportPDF(t testing.TB) []byte {
 func samples(t testing.TB) map[string][]actiontest.Option {
 	report := actiontest.Sample("file", "report.pdf", reportPDF(t))
 	photo := actiontest.Sample("file", "photo.jpg", portrait(t))
+	written := t.TempDir()
+	for _, name := range []string{"notes/today.txt", "out/report.pdf"} {
+		if err := os.MkdirAll(filepath.Join(written, filepath.Dir(name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(written, name), []byte("hello"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	space := actiontest.WithWorkspace(written)
 	prose := actiontest.Sample("file", "prose.txt", []byte("The ferry sails at noon.\n\nBe there.\n"))
 	return map[string][]actiontest.Option{
 		"file-inspect":     {report},
@@ -95,6 +105,9 @@ func samples(t testing.TB) map[string][]actiontest.Option {
 		"text-replace":     {prose},
 		"word-count":       {prose},
 		"hash":             {prose},
+		"workspace-write":  {prose, space},
+		"workspace-read":   {space},
+		"workspace-list":   {space},
 		"html-to-markdown": {actiontest.Sample("file", "page.html", []byte("<!doctype html><h1>Ferry</h1>"))},
 		"markdown-to-html": {actiontest.Sample("file", "page.md", []byte("# Ferry\n"))},
 		"llm":              {actiontest.NoRun("they need a model provider; TestX101_X164_X174_Model")},

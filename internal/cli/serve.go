@@ -120,7 +120,7 @@ func (s *serve) run(ctx context.Context) error {
 	failed, nesting := make(chan error, 1), a.config.Nesting()
 	cfg := service.Config{
 		Node: node.Config{
-			Dir: dir, Actions: a.built, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log, Accounts: a.rules(), Secrets: a.secretsIn(dir), Sealer: secrets.NewSealer(dir, a.getenv),
+			Dir: dir, Actions: a.built, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log, Accounts: a.rules(), Secrets: a.secretsIn(dir), Sealer: secrets.NewSealer(dir, a.getenv), Workspaces: nesting.Workspaces,
 			CommitFailed: func(err error) {
 				select {
 				case failed <- err:

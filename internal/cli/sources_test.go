@@ -55,9 +55,9 @@ var sourceBlocks = []sourceBlock{
 	},
 	{
 		name: "sub_workflow", after: "Step Definition Schema", indent: "01111122344" + "112222222" + "11222232234411" + "2", lines: 48,
-		// It shows all sources, of which a step has one; runs have no workspaces yet.
+		// It shows all sources, of which a step has one.
 		change: func(text string) string {
-			text = regexp.MustCompile(`(?m)^ +(pipeline_ref|workspace_dir):.*\n`).ReplaceAllString(text, "")
+			text = regexp.MustCompile(`(?m)^ +pipeline_ref:.*\n`).ReplaceAllString(text, "")
 			text = regexp.MustCompile(`(?s)  pipeline: # Inline.*?prompt: "..."\n`).ReplaceAllString(text, "")
 			head := "workflow:\n  name: all\n  settings: {depth: 2}\n  base_threshold: 0.5\n  steps:\n    - {name: previous, type: set_variable, value: [1]}\n"
 			return head + "    " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n    ") + "\n"

@@ -21,6 +21,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/confine"
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -136,7 +137,7 @@ func (s *Set) Open(ctx context.Context, dir string) error {
 	}
 	// Working directories of a process that was killed. One that cannot be removed is in nobody's
 	// way, because each attempt makes a directory with a new name.
-	left := removeAll(dir)
+	left := datadir.RemoveAll(dir)
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/roux-engine/roux/internal/datadir"
 )
 
 // unprivileged makes this process, if it is root's, that of another user until the test ends, and
@@ -17,7 +19,7 @@ func unprivileged(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = removeAll(dir) })
+	t.Cleanup(func() { _ = datadir.RemoveAll(dir) })
 	if os.Geteuid() != 0 {
 		return dir
 	}
@@ -91,7 +93,7 @@ func TestRemoveNested(t *testing.T) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 100, Max: old.Max}); err != nil {
 		t.Fatal(err)
 	}
-	err := removeAll(dir)
+	err := datadir.RemoveAll(dir)
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +103,7 @@ func TestRemoveNested(t *testing.T) {
 	if _, err := os.Stat(target); err != nil {
 		t.Errorf("a link was followed: %v", err)
 	}
-	if err := removeAll(dir); err != nil {
+	if err := datadir.RemoveAll(dir); err != nil {
 		t.Errorf("nothing to remove: %v", err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/confine"
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/redact"
 	"github.com/roux-engine/roux/internal/view"
@@ -118,7 +119,7 @@ func (j *job) close() {
 	if j.stdout != nil {
 		j.stdout.close()
 	}
-	_ = removeAll(j.box.Dir) // the next start tries again
+	_ = datadir.RemoveAll(j.box.Dir) // the next start tries again
 }
 
 // placeFiles writes the files of the input into the working directory.

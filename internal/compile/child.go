@@ -12,7 +12,6 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/form"
-	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -24,6 +23,7 @@ func (c *compiler) recipeStep(i int32) {
 		Last: n.src.Recipe.Result == "last" && len(n.src.Recipe.Outputs) == 0}
 	st.Child.InputPolicy = c.inputPolicy(n.src.Recipe.InputPolicy, n.ptr+"/recipe")
 	c.checkInherit(i)
+	c.childWorkspace(i)
 	c.childLimits(i)
 	c.childOutputs(i)
 	u := c.childRecipe(i)
@@ -49,15 +49,7 @@ func (c *compiler) recipeStep(i int32) {
 func (c *compiler) childRecipe(i int32) *unit {
 	n := &c.nodes[i]
 	k, at := n.src.Recipe, n.ptr+"/recipe"
-	var given []string
-	for _, f := range []struct {
-		name string
-		has  bool
-	}{{"ref", k.Ref != ""}, {"file", k.File != ""}, {"inline", k.Inline != nil}} {
-		if f.has {
-			given = append(given, f.name)
-		}
-	}
+	given := k.Sources()
 	switch {
 	case len(given) == 0:
 		c.fail(fault.RecipeInvalid, "no-source", c.valueAt(at), "No pipeline source specified: the step does not say which recipe it runs",
@@ -202,6 +194,18 @@ func (c *compiler) adopt(diags []fault.Diagnostic) {
 	}
 }
 
+// childWorkspace compiles the path of the child run's workspace (X162).
+func (c *compiler) childWorkspace(i int32) {
+	n, st := &c.nodes[i], &c.p.Steps[i]
+	if n.src.Recipe.Workspace == "" {
+		return
+	}
+	var err error
+	if st.Child.Workspace, err = plan.ChildWorkspace(n.src.Recipe.Workspace, st.ID); err != nil {
+		c.fail(fault.RecipeInvalid, "bad-workspace", c.valueAt(n.ptr+"/recipe/workspace"), fault.Message(err), "")
+	}
+}
+
 func (c *compiler) childLimits(i int32) {
 	n, st := &c.nodes[i], &c.p.Steps[i]
 	want := n.src.Recipe.Limits
@@ -324,9 +328,9 @@ func (c *compiler) checkOutputs(i int32, u *unit) {
 		hint := didYouMean(name, known)
 		switch {
 		case hint != "":
-		case hasStep(u.r.Steps, name) && len(u.r.Outputs) > 0:
+		case u.r.HasStep(name) && len(u.r.Outputs) > 0:
 			hint = fmt.Sprintf("%q is a step of it; name its output under the outputs of the recipe", name)
-		case hasStep(u.r.Steps, name):
+		case u.r.HasStep(name):
 			hint = fmt.Sprintf("%q is a step of it; give that step an outputBinding", name)
 		case len(known) == 0:
 			hint = "its result is empty; give it outputs"
@@ -336,8 +340,4 @@ func (c *compiler) checkOutputs(i int32, u *unit) {
 		c.fail(fault.RecipeInvalid, "unknown-output", c.valueAt(fmt.Sprintf("%s/recipe/outputs/%d", n.ptr, k)),
 			fmt.Sprintf("the recipe %q has no output %q", u.r.Name, name), hint)
 	}
-}
-
-func hasStep(steps []*recipe.Step, id string) bool {
-	return slices.ContainsFunc(steps, func(s *recipe.Step) bool { return s.ID == id })
 }

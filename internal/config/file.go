@@ -199,7 +199,7 @@ func (f *file) walk(n *jsonx.Node, prefix string) (diags []fault.Diagnostic) {
 			diags = append(diags, f.diagnostic(child.KeyPos, "secret", key+" is not read from a file of settings", "set "+s.Env+", or keep it with `roux profiles set`"))
 		case s != nil:
 			text, err := s.text(child, f.dir)
-			if err == nil && s.List && s.path && f.kind == "project" {
+			if err == nil && s.inProject && f.kind == "project" {
 				err = checkDirsOf(f.dir, text)
 			}
 			if err != nil {

@@ -112,16 +112,21 @@ func (c *Config) maySet(f *file, s *Setting) bool {
 	return err == nil && within(f.dir, dir)
 }
 
-// within reports whether dir lies in home. It follows links.
+// within reports whether dir, which need not exist, lies in home. It follows links.
 func within(home, dir string) bool {
-	if at, err := filepath.EvalSymlinks(home); err == nil {
-		home = at
-	}
-	if at, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = at
-	}
-	rel, err := filepath.Rel(home, dir)
+	rel, err := filepath.Rel(resolved(home), resolved(dir))
 	return err == nil && filepath.IsLocal(rel)
+}
+
+// resolved returns a path without links, as far as there is something at it.
+func resolved(path string) string {
+	if at, err := filepath.EvalSymlinks(path); err == nil {
+		return at
+	}
+	if dir := filepath.Dir(path); dir != path {
+		return filepath.Join(resolved(dir), filepath.Base(path))
+	}
+	return path
 }
 
 // Ignored returns a message for each value of a project's file that is not used

@@ -23,6 +23,8 @@ type Nesting struct {
 	// is the directory that paths may also begin at.
 	Dirs    []string
 	Project string
+	// Workspaces is the directory of the workspaces of child runs; "" = one in the data directory.
+	Workspaces string
 	// Refresh is how long what was fetched counts as fresh.
 	Refresh time.Duration
 }
@@ -34,6 +36,7 @@ func (c *Config) Nesting() Nesting {
 	}
 	n := Nesting{
 		NoRegistry: c.Get("enable_pipeline_registry").Value == "false",
+		Workspaces: c.set("nested_workspace_root"),
 		Refresh:    time.Duration(c.Number("pipeline_cache_ttl")) * time.Second,
 	}
 	// What the operator sets is the default and the maximum, as the names say. Without a
@@ -58,6 +61,15 @@ func (c *Config) Nesting() Nesting {
 		}
 	}
 	return n
+}
+
+// set returns the value of a setting, or "" if nothing sets it.
+func (c *Config) set(key string) string {
+	v := c.Get(key)
+	if v.Origin == "default" {
+		return ""
+	}
+	return v.Value
 }
 
 // checkDirs accepts a list of directories.

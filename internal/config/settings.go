@@ -40,6 +40,8 @@ type Setting struct {
 	// of a flag is checked by the flag.
 	check func(text string) error
 	path  bool // relative to the file that sets it
+	// inProject settings are directories. A project's roux.yaml names only some of the project.
+	inProject bool
 	// ofData settings decide how long a data directory keeps what it holds. A
 	// project's roux.yaml sets them for a data directory inside the project only,
 	// because another one holds the runs of other projects, too.
@@ -149,7 +151,11 @@ var table = []Setting{
 	{
 		Key: "allowed_pipeline_dirs", Env: "ROUX_ALLOWED_PIPELINE_DIRS", Default: "(the directory of the recipe that is run, and what is below it)",
 		What: "directories whose files steps may name with `file`, by a path from the recipe that names it or from the project; a path with .. is refused then, and a project's `roux.yaml` names only directories of the project",
-		Want: "directories such as ./pipelines,./shared", List: true, path: true, check: checkDirs,
+		Want: "directories such as ./pipelines,./shared", List: true, path: true, inProject: true, check: checkDirs,
+	},
+	{
+		Key: "nested_workspace_root", Env: "ROUX_NESTED_WORKSPACE_ROOT", Default: "(workspaces in the data directory)",
+		What: "directory for the workspaces of child runs; a project's `roux.yaml` names one of the project, for a data directory in it", Want: "a directory", path: true, inProject: true, ofData: true,
 	},
 	{
 		Key: "max_nesting_depth", Env: "ROUX_MAX_NESTING_DEPTH", Default: "(10, and up to 32 with `limits` of a recipe)",

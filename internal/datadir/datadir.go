@@ -40,6 +40,8 @@ const (
 	Copy      = "copy.tmp"   // of the database, while a backup is made
 	Commands  = "commands"   // the working directories of commands that run
 	Fetched   = "fetched"    // recipes from outside that a server registers
+	// Workspaces are the directories of runs.
+	Workspaces = "workspaces"
 )
 
 // anyKind is the kind of a name that is replaced, whatever it is.
@@ -59,6 +61,7 @@ var names = []struct {
 	{Secrets, fs.ModeDir}, {MasterKey, 0},
 	{Commands, fs.ModeDir},
 	{Fetched, fs.ModeDir},
+	{Workspaces, fs.ModeDir},
 }
 
 // Refuse returns why a file or a directory of that kind is not this user's alone, or

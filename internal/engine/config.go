@@ -52,6 +52,8 @@ type Config struct {
 	// Traced makes attempts tell services the trace and the span of the attempt, which an
 	// Observer records. Otherwise they pass the caller's on, if there is one.
 	Traced bool
+	// Workspaces are the directories of runs. Default: they have none.
+	Workspaces worker.Workspaces
 	// Idle is true for an engine that only changes runs: no attempt begins in it.
 	Idle bool
 	// Retention is how long runs and files are kept.

@@ -113,7 +113,7 @@ func (a *inFlight) prepare(task *worker.Task) (fail *machine.Failure) {
 		return &machine.Failure{Code: fault.CodeOf(err), Msg: fault.Message(err)}
 	}
 	task.ID, task.Owner, task.Gate, task.Action, task.CheckInput, task.CheckOutput = poolID(id), a, gate, call.Action, call.CheckInput, call.CheckOutput
-	task.TimeoutMS, task.NoFiles = t.TimeoutMS, e.cfg.Files == nil
+	task.TimeoutMS, task.NoFiles, task.Workspace = t.TimeoutMS, e.cfg.Files == nil, t.Workspace()
 	to := &task.Task
 	to.Run, to.Step, to.Attempt, to.Account, to.EffectKey, to.Input = id.Key.Run, t.StepPath, int(t.Fence.Attempt), id.Key.Account, t.EffectKey, input
 	to.Files, to.TraceParent = blob.WithNames(e.files(id.Key.Account), t.Files()), t.TraceParent(e.cfg.Traced)

@@ -84,7 +84,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e.pool = worker.New(worker.Config{
-		Done: e.taskDone, Freed: e.taskFreed, Report: e.taskReport, Logger: e.cfg.Logger, Grace: e.cfg.Grace, Secrets: e.cfg.Secrets,
+		Done: e.taskDone, Freed: e.taskFreed, Report: e.taskReport, Logger: e.cfg.Logger, Grace: e.cfg.Grace, Secrets: e.cfg.Secrets, Workspaces: e.cfg.Workspaces,
 	})
 	e.core.ctx = ctx
 	if err := e.core.recovery.open(e.now()); err != nil {

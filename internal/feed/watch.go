@@ -231,6 +231,14 @@ func (f *Feed) Events(ctx context.Context, key store.Key, after uint64) iter.Seq
 	}
 }
 
+// OnHead has fn called whenever a new head of the run may have become durable, until cancel is called. fn
+// must not block, and must not call the feed.
+func (f *Feed) OnHead(key store.Key, fn func()) (cancel func()) {
+	s := f.subscribe(key, true)
+	s.onNews(fn)
+	return func() { f.unsubscribe(key, s) }
+}
+
 // noHead is the head of a run of which none is known.
 var noHead store.Head
 

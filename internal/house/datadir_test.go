@@ -14,7 +14,7 @@ import (
 
 // dataDirPackages are the packages that work in a data directory. They open its files
 // through internal/datadir or an os.Root, which follow no link out of it.
-var dataDirPackages = []string{".", "internal/backup", "internal/blob", "internal/cli", "internal/config", "internal/doctor", "internal/engine", "internal/local", "internal/node", "internal/secrets", "internal/store/sqlite", "internal/store/sqlite/directory", "internal/store/sqlite/snapshot", "internal/store/sqlite/wal", "internal/userfile"}
+var dataDirPackages = []string{".", "internal/backup", "internal/blob", "internal/cli", "internal/config", "internal/doctor", "internal/engine", "internal/local", "internal/node", "internal/secrets", "internal/store/sqlite", "internal/store/sqlite/directory", "internal/store/sqlite/snapshot", "internal/store/sqlite/wal", "internal/userfile", "internal/command", "internal/workspace"}
 
 // pathCalls are the functions that open, create, change or remove the file at a path.
 // Stat and Lstat are not among them, because they only look.
@@ -70,6 +70,10 @@ var mayOpen = map[string]string{
 	"internal/store/sqlite/wal/image.go Salvage":              "makes a new directory or fails",
 	"internal/secrets/files.go ensure":                        "makes the data directory itself and those above it",
 	"internal/secrets/key.go exclusive":                       "the data directory itself, which its user may reach by a link",
+	"internal/command/action.go Open":                         "makes the directory of commands, after what had its name is removed, and removes a name in it",
+	"internal/command/run.go prepare":                         "makes a new directory or fails, and opens what was just made in it",
+	"internal/command/run.go openStdin":                       "a new file in a directory that was just made, in which no program runs yet",
+	"internal/command/output.go newOutput":                    "a new file in a directory that was just made, in which no program runs yet",
 	"internal/store/sqlite/sqlite.go makeDir":                 "makes the data directory itself and those above it",
 }
 

@@ -47,6 +47,7 @@ var floors = []struct {
 	{"3, values that fit schemas", []string{"internal/simulate/answer", "internal/simulate/timetable"}},
 	{"3, files that a user names", []string{"internal/userfile"}},
 	{"3, recipes from outside", []string{"internal/sources"}},
+	{"4, directories of runs", []string{"internal/workspace"}},
 	{"4, secrets of accounts", []string{"internal/secrets"}},
 	{"4, services behind actions", []string{"internal/provider", "internal/provider/emulate", "internal/provider/jobapi", "internal/provider/prompt", "internal/moderation"}},
 	{"4", []string{"internal/builtin", "internal/worker", "internal/slots", "internal/purse", "internal/admission", "internal/program", "internal/crashes", "internal/feed", "internal/access", "internal/retention", "internal/reconcile", "internal/loops", "internal/jobs", "internal/alarms"}},

@@ -62,6 +62,8 @@ type Child struct {
 	// 0 = as much as its parent.
 	Share Share `json:"share"`
 	Most  Share `json:"most"`
+	// Workspace is the path of the run's workspace, see [plan.Child]; "" = it has none.
+	Workspace string `json:"workspace,omitempty"`
 }
 
 // Ref is the step instance in the parent.
@@ -84,6 +86,7 @@ func (w *startWriter) child(c *Child) {
 	w.number(`,"maxDepth":`, c.MaxDepth)
 	w.share(`,"share":{`, &c.Share)
 	w.share(`,"most":{`, &c.Most)
+	w.optional(`,"workspace":`, c.Workspace)
 	w.b = append(w.b, '}')
 }
 
@@ -119,6 +122,7 @@ func (r *startReader) child() *Child {
 	c.Depth, c.MaxDepth = r.whole(`,"depth":`), r.whole(`,"maxDepth":`)
 	r.share(`,"share":{`, &c.Share)
 	r.share(`,"most":{`, &c.Most)
+	c.Workspace = r.optional(`,"workspace":"`)
 	r.ok = r.accept("}") && r.ok
 	return c
 }

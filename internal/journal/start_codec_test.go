@@ -44,6 +44,8 @@ func TestStartIsJSON(t *testing.T) {
 				Share: Share{Credits: 1, Steps: 16, Memory: 1 << 20}, Most: Share{Memory: 5}}
 			s.Credits, s.Parameters = &Credits{Estimated: 3, Policy: ledger.RefundAll}, map[string]any{"n": int64(1)}
 		}),
+		"workspace":         base(func(s *Start) { s.Child = &Child{Root: "run_a", Parent: "run_a", Workspace: "nested/a"} }),
+		"a name in it":      base(func(s *Start) { s.Child = &Child{Root: "run_a", Parent: "run_a", Workspace: "ä"} }),
 		"child of the root": base(func(s *Start) { s.Child = &Child{Root: "run_a", Parent: "run_a"} }),
 		"a bad child":       base(func(s *Start) { s.Child = &Child{Root: "<", Depth: -1} }),
 		"tree":              base(func(s *Start) { s.Tree = &Tree{Recipes: []TreeRecipe{{Ref: "a@1", Name: "a", Key: "k"}}} }),

@@ -51,6 +51,7 @@ var planFieldsUnseen = map[string]string{
 	"Child.TotalSteps":   "the engine fixes the terms of a child run: its tests",
 	"Child.MemoryBytes":  "as Child.TotalSteps",
 	"Child.MaxCredits":   "as Child.TotalSteps",
+	"Child.Workspace":    "package program puts it into the start of a child run, and the worker opens it: TestX162_WorkspaceOfARun",
 	"ActionRef.Version":  "what a reference resolves to is pinned by the engine when a run starts",
 }
 
@@ -82,6 +83,7 @@ var recipeFieldsUnseen = map[string]string{
 	"Child.Ref":                       "resolved by compile: its tests",
 	"Child.File":                      "resolved by compile: its tests",
 	"Child.MaxCredits":                "the engine fixes the terms of a child run: its tests",
+	"Child.Workspace":                 "package program puts it into the start of a child run, and the worker opens it: TestX162_WorkspaceOfARun",
 	"ChildLimits.MaxTotalSteps":       "as Child.MaxCredits",
 	"ChildLimits.MemoryLimitMB":       "as Child.MaxCredits",
 	"Step.Type":                       "follows from the kind's field; compile's goldens refuse another one",

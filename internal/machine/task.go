@@ -79,6 +79,14 @@ func (ts *Tasks) Return(t *Task) {
 // must not change them.
 func (t *Task) Files() []journal.File { return t.start.Files }
 
+// Workspace is the path of the run's workspace; "" = it has none.
+func (t *Task) Workspace() string {
+	if t.start.Child == nil {
+		return ""
+	}
+	return t.start.Child.Workspace
+}
+
 // TraceParent is what the attempt sends to services, see [journal.Start.TraceParent].
 func (t *Task) TraceParent(recorded bool) string {
 	return t.start.TraceParent(t.Ref, t.Fence, recorded)

@@ -297,6 +297,8 @@ type Config struct {
 	// Sealer seals the keys of webhooks. Default: with the master key of the data directory
 	// or of the environment.
 	Sealer *secrets.Sealer
+	// Workspaces is the directory of the workspaces of runs. Default: one in the data directory.
+	Workspaces string
 	// Select, Idle, CommitFailed and MaxLimits are those of engine.Config.
 	Select func(store.Key) bool
 	// Services are the providers of external jobs, by name.
@@ -351,9 +353,10 @@ type Node struct {
 	stopped bool                        // Stop was called
 	end     func(context.Context) error // that of Serve; nil = none, or it was called
 
-	endJobs    func() // ends the keeper of jobs
-	endWorkers func() // ends the manager of leases
-	endAsking  func() // ends the manager of approvals
+	endSpaces  func(context.Context) // ends the keeper of workspaces, when the engine has stopped
+	endJobs    func()                // ends the keeper of jobs
+	endWorkers func()                // ends the manager of leases
+	endAsking  func()                // ends the manager of approvals
 	opened     time.Time
 	counting   sync.Mutex
 	counted    counted // read under counting
@@ -405,6 +408,7 @@ func Open(ctx context.Context, st Store, cfg Config) (*Node, error) {
 		n.Workers = cfg.Actions.workers
 	}
 	n.keepJobs(&ecfg)
+	attach := n.keepWorkspaces(&ecfg)
 	open := make(chan struct{})
 	n.endJobs = n.Jobs.Start(open) // reads which there are while the engine reads its runs
 	if n.Engine, err = engine.Open(ctx, ecfg); err != nil {
@@ -417,6 +421,9 @@ func Open(ctx context.Context, st Store, cfg Config) (*Node, error) {
 		return nil, errors.Join(err, n.Stop(ctx))
 	}
 	n.Hooks.Attach(webhook.Host{Engine: n.Engine, Store: st})
+	if err := attach(ctx); err != nil {
+		return nil, errors.Join(err, n.Stop(ctx))
+	}
 	return n, nil
 }
 
@@ -484,6 +491,7 @@ func (n *Node) Stop(ctx context.Context) error {
 	if errors.Is(err, engine.ErrHangs) {
 		return err
 	}
+	n.endSpaces(ctx)
 	if o := n.Config.Observer; o != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
 		defer cancel()

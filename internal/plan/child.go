@@ -72,6 +72,9 @@ type Child struct {
 	MaxCredits  int64 `json:"credits,omitempty"` // whole credits, of the run and those below it
 	// InputPolicy is that of [Plan], for the input of the child run.
 	InputPolicy string `json:"inputPolicy,omitempty"`
+	// Workspace is the path of the run's workspace within what is the run's alone, as [ChildWorkspace]
+	// returns it. "" = what the parent's step says, or none.
+	Workspace string `json:"workspace,omitempty"`
 }
 
 // An Inherited is a value of the context of a parent run (X38): a field of its input or of `workflow`, a
@@ -178,6 +181,9 @@ func (p *Plan) checkChild(n int32) error {
 		return fmt.Errorf("plan: step %d runs a recipe that is not there", n)
 	case k.Depth < 0 || k.TotalSteps < 0 || k.MemoryBytes < 0 || k.MaxCredits < 0:
 		return fmt.Errorf("plan: step %d has a limit below zero", n)
+	}
+	if !checkWorkspace(k.Workspace) {
+		return fmt.Errorf("plan: step %d has a workspace at a path that is none", n)
 	}
 	for i := range k.Outputs {
 		if len(k.Outputs[i].Path) == 0 {

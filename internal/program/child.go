@@ -165,9 +165,17 @@ func (ch *Child) Start(id string, ref journal.Ref, fence journal.Fence, share jo
 		Child: &journal.Child{
 			Root: root, Parent: up.Run, Path: append([]byte(nil), ref.Path...), Step: ref.Step, Gen: fence.Gen, Attempt: fence.Attempt,
 			Depth: ch.task.Depth, MaxDepth: ch.maxDepth(), Share: share,
-			Most: journal.Share{Steps: ch.task.Child.TotalSteps, Memory: ch.task.Child.MemoryBytes},
+			Most: journal.Share{Steps: ch.task.Child.TotalSteps, Memory: ch.task.Child.MemoryBytes}, Workspace: ch.workspace(),
 		},
 	}
+}
+
+// workspace is the path of the workspace of the child run: what its step says, or the step of a run above it.
+func (ch *Child) workspace() string {
+	if up := ch.parent.Child; ch.task.Child.Workspace == "" && up != nil {
+		return up.Workspace
+	}
+	return ch.task.Child.Workspace
 }
 
 // maxDepth is the deepest that the child run and those below it may be: its recipe may

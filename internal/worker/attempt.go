@@ -46,7 +46,8 @@ type attempt struct {
 	cancelled cancelState
 
 	limiter reportLimiter
-	gate    *gated // nil = nothing is moderated
+	gate    *gated     // nil = nothing is moderated
+	space   *workspace // nil = the run has none
 }
 
 func (a *attempt) timeout() time.Duration { return time.Duration(a.task.TimeoutMS) * time.Millisecond }
@@ -107,6 +108,7 @@ func (a *attempt) begin(res *Result) bool {
 		return false
 	}
 	t.Task.Report = a
+	a.giveWorkspace()
 	if a.files = t.Task.Files; a.files != nil {
 		t.Task.Files = guardedFiles{a}
 	}
@@ -157,7 +159,8 @@ func (a *attempt) take(res *Result, out *action.Result, err error) {
 		a.review(res, unused(ferr), nil, out)
 		return
 	}
-	if !decided { // what a person has decided is not what the action makes of its input
+	// What a person has decided is not what the action makes of its input, nor is what it makes of a workspace.
+	if !decided && !a.space.used() {
 		a.keep(data)
 	}
 	res.Output = data
@@ -410,6 +413,7 @@ func (a *attempt) finish(res *Result) {
 	a.settled = true
 	a.freeAfterReport = a.freeAfterReport || later
 	a.mu.Unlock()
+	a.space.close()
 	res.Dropped = a.closeReports()
 	a.stopTimer()
 	a.end(context.Canceled)

@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -64,6 +65,8 @@ type Task struct {
 	Gate *Gate
 	// Cache has results of earlier attempts that this one may have; nil = its action is called.
 	Cache Cache
+	// Workspace is the path of the run's workspace in what is the run's alone; "" = it has none.
+	Workspace string
 	// Owner, when set, is part of everything that the attempt reports.
 	Owner Owner
 }
@@ -127,6 +130,13 @@ type Report struct {
 	Passed   bool    // moderators have passed it, of an attempt whose output they look at
 }
 
+// Workspaces are the directories of runs.
+type Workspaces interface {
+	// Open opens that of a run, and makes it if there is none. path is that of the directory in what
+	// is the run's alone. It is not removed before release is called; the caller closes root before.
+	Open(ctx context.Context, account, run, path string) (root *os.Root, release func(), err error)
+}
+
 // Config configures a Pool. The callbacks are called from goroutines of the pool, several
 // at a time; they must return quickly and must not call Stop.
 type Config struct {
@@ -143,6 +153,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Secrets has the secrets that inputs refer to. Default: none.
 	Secrets SecretSource
+	// Workspaces are the directories of runs. Default: they have none.
+	Workspaces Workspaces
 	// DeltaWait is the least time between two reports of streamed text, which is collected
 	// meanwhile (4 KiB are reported at once). Negative: every piece is reported as it was made.
 	// Default 100 ms.

@@ -134,7 +134,7 @@ func (n *Stage) child(s *recipe.Step) {
 	if n.Result = ""; len(k.Outputs) == 0 && k.Result != "last" {
 		n.Result = "result"
 	}
-	c := Config{InheritContext: k.Inherits(recipe.InheritContext), InheritProviders: k.Inherits(recipe.InheritProviders), InheritFunctions: k.Inherits(recipe.InheritFunctions), InputPolicy: k.InputPolicy, Checkpoint: k.Resume}
+	c := Config{InheritContext: k.Inherits(recipe.InheritContext), InheritProviders: k.Inherits(recipe.InheritProviders), InheritFunctions: k.Inherits(recipe.InheritFunctions), InputPolicy: k.InputPolicy, WorkspaceDir: k.Workspace, Checkpoint: k.Resume}
 	if l := k.Limits; l != nil {
 		c.MaxDepth, c.MaxTotalSteps, c.MemoryLimitMB = l.MaxDepth, l.MaxTotalSteps, l.MemoryLimitMB
 	}

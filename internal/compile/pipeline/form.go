@@ -121,6 +121,7 @@ func (n *Stage) childAliases(src *form.Source, at, text string) {
 	}
 	if f := n.Config; f != nil {
 		to("/limits", "/config")
+		to("/workspace", "/config/workspace_dir")
 		to("/inherit", "/config")
 		to("/inputPolicy", "/config/input_policy")
 		if f.TimeoutSeconds > 0 {
@@ -248,7 +249,7 @@ var rules = map[string]form.Rule{
 	"Config.inherit_providers":  {Doc: "Whether the providers of this pipeline are those of the other one, where it has none itself.", Def: "false", Example: true},
 	"Config.inherit_functions":  {Doc: "Whether the pipeline may call the functions of this one.", Def: "false", Example: true},
 	"Config.input_policy":       recipe.Table.Rules["Child.inputPolicy"],
-	"Config.workspace_dir":      {Doc: "Directory of the pipeline's run. Not available yet.", Def: "none", Pattern: form.Text, Example: "./nested/${step.name}"},
+	"Config.workspace_dir":      recipe.Table.Rules["Child.workspace"],
 	"Config.checkpoint_enabled": {Doc: "Whether a pipeline that has failed goes on where it failed when the step is tried again, instead of beginning anew.", Def: "false", Example: true},
 	"Config.timeout_seconds":    form.Number("How long one run of the pipeline may take.", "the run's ttl", 0.001, 31_536_000, 300),
 	"Config.max_retries":        form.Number("How often a pipeline that has failed is run again.", "0", 0, 999, 2),

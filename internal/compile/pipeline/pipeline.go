@@ -130,10 +130,6 @@ func (c *reader) problem(pointer, rule, msg, hint string) {
 	c.d.AddSemantic(fault.RecipeInvalid, c.doc, strings.TrimPrefix(pointer, c.root), rule, msg, hint)
 }
 
-func (c *reader) unavailable(pointer, msg, hint string) {
-	c.d.AddSemantic(fault.NotAvailable, c.doc, strings.TrimPrefix(pointer, c.root), "not-available", msg, hint)
-}
-
 // recipe returns the recipe that a workflow is. at is its pointer.
 func (c *reader) recipe(w *Workflow, at string) *recipe.Recipe {
 	r := &recipe.Recipe{Head: w.Head, Settings: w.Settings, Ptr: at}
@@ -313,9 +309,6 @@ func (c *reader) child(st *recipe.Step, s *Stage, text string) {
 	twice := func(field string) {
 		c.problem(text+"/config/"+field, "given-twice", strconv.Quote(field)+" is given twice, here and by the step", "remove one of them")
 	}
-	if f.WorkspaceDir != "" {
-		c.unavailable(text+"/config/workspace_dir", "runs have no workspaces yet", "remove it; actions keep files with the run")
-	}
 	k.Resume = f.Checkpoint
 	if f.TimeoutSeconds > 0 {
 		if st.Timeout != "" {
@@ -329,7 +322,7 @@ func (c *reader) child(st *recipe.Step, s *Stage, text string) {
 		}
 		st.RetryPolicy = &recipe.RetryPolicy{MaxAttempts: f.MaxRetries + 1}
 	}
-	st.ContinueOnError = st.ContinueOnError || f.ContinueOnError
+	k.Workspace, st.ContinueOnError = f.WorkspaceDir, st.ContinueOnError || f.ContinueOnError
 	if f.MaxDepth+f.MaxTotalSteps+f.MemoryLimitMB > 0 {
 		k.Limits = &recipe.ChildLimits{MaxDepth: f.MaxDepth, MaxTotalSteps: f.MaxTotalSteps, MemoryLimitMB: f.MemoryLimitMB}
 	}

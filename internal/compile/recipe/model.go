@@ -288,10 +288,24 @@ type Child struct {
 	// Inherit is what the child's text may use of this one (X18, R24): context (names that it does not have
 	// itself), providers, functions. Only a child in a file or in this text can.
 	Inherit    []string     `json:"inherit,omitempty"`
+	Workspace  string       `json:"workspace,omitempty"` // path of the child run's directory (X162); default none
 	Limits     *ChildLimits `json:"limits,omitempty"`
 	MaxCredits int64        `json:"maxCredits,omitempty"`
 	// Resume makes another try go on in the same child run, where it failed (X104).
 	Resume bool `json:"resume,omitempty"`
+}
+
+// Sources returns the names of the fields that say which recipe it is.
+func (k *Child) Sources() (given []string) {
+	for _, f := range []struct {
+		name string
+		has  bool
+	}{{"ref", k.Ref != ""}, {"file", k.File != ""}, {"inline", k.Inline != nil}} {
+		if f.has {
+			given = append(given, f.name)
+		}
+	}
+	return given
 }
 
 // Inherits reports whether the child inherits something.
@@ -404,6 +418,11 @@ func (s *Step) Scopes() (lists [][]*Step) {
 		lists = append(lists, []*Step{s.OnError.FallbackStep})
 	}
 	return lists
+}
+
+// HasStep reports whether one of the steps of the recipe itself has an id.
+func (r *Recipe) HasStep(id string) bool {
+	return slices.ContainsFunc(r.Steps, func(s *Step) bool { return s.ID == id })
 }
 
 // Each calls f for each step of the recipe, also for those within steps, but not for those of recipes

@@ -184,6 +184,7 @@ var rules = map[string]form.Rule{
 	"Child.limits":      {Doc: "Limits of the child run and of those below it.", Def: "those of the run", Example: m{"max_depth": 3}},
 	"Child.maxCredits":  form.Number("Credits that the child run and those below it may use.", "what the run may use", 1, maxInteger, 100),
 	"Child.resume":      {Doc: "Whether another try after a failure goes on in the same child run: what has completed stays, and what failed runs again. Otherwise each try is a child run of its own, from the beginning.", Def: "false", Example: true},
+	"Child.workspace":   {Doc: "Directory of the child run, and of those below it: a path in one that is the run's alone and is removed with it. ${step.name} is the id of this step.", Def: "none", Pattern: form.Text, Example: "./nested/${step.name}"},
 
 	"Output.path":    {Doc: "Field of the child's result, or a path into it with dots between the names.", Required: true, Pattern: pathPattern, Example: "analysis.accuracy"},
 	"Output.as":      {Doc: "Name of the field in the step's output.", Def: "the last name of the path", Pattern: bindingPattern, Example: "accuracy"},

@@ -225,6 +225,8 @@ func (g *generator) recipe(st *recipe.Step) {
 		st.Recipe.Limits = &recipe.ChildLimits{MaxDepth: 3, MaxTotalSteps: int64(1 + g.dice.IntN(20)), MemoryLimitMB: 1}
 	case 3:
 		st.Recipe.MaxCredits = int64(1 + g.dice.IntN(9))
+	case 4:
+		st.Recipe.Workspace = "./nested/${step.name}"
 	}
 	if g.chance(g.odds.retry) {
 		st.RetryPolicy = g.retry()

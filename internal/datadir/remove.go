@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package datadir
 
 import (
 	"crypto/rand"
@@ -10,10 +10,11 @@ import (
 	"path/filepath"
 )
 
-// removeAll removes a directory, also one that a program has nested deeper than there are file
+// RemoveAll removes a directory, also one that a program has nested deeper than there are file
 // descriptors and longer than a path may be, and one in which it has taken permissions away. Links
-// are removed and not followed. The error is of something that remains.
-func removeAll(dir string) error {
+// are removed and not followed. The error is of something that remains; it is no error if there is no
+// directory.
+func RemoveAll(dir string) error {
 	if err := os.Remove(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -22,11 +23,15 @@ func removeAll(dir string) error {
 	if err != nil {
 		return err
 	}
-	removed, err := 1, nil
-	for removed > 0 {
-		removed, err = each(root, ".", func(name string) error { return removeEntry(root, name) })
+	return errors.Join(empty(root), root.Close(), os.Remove(dir))
+}
+
+// empty removes what is in a directory.
+func empty(root *os.Root) (err error) {
+	for removed := 1; removed > 0; {
+		removed, err = eachName(root, ".", func(name string) error { return removeEntry(root, name) })
 	}
-	return errors.Join(err, root.Close(), os.Remove(dir))
+	return err
 }
 
 // removeEntry removes a file or a directory in the root. It moves what is in a directory of that
@@ -36,7 +41,7 @@ func removeEntry(root *os.Root, name string) error {
 	if filled, err := remove(root, name); !filled {
 		return err // nil: it is removed
 	}
-	done, err := each(root, name, func(entry string) error {
+	done, err := eachName(root, name, func(entry string) error {
 		inner := filepath.Join(name, entry)
 		filled, err := remove(root, inner)
 		if filled {
@@ -62,9 +67,9 @@ func remove(root *os.Root, name string) (filled bool, err error) {
 	return true, root.Chmod(name, 0o700)
 }
 
-// each calls fn for the names in a directory. It returns how many calls succeeded, and the error
+// eachName calls fn for the names in a directory. It returns how many calls succeeded, and the error
 // of one that did not.
-func each(root *os.Root, dir string, fn func(name string) error) (succeeded int, err error) {
+func eachName(root *os.Root, dir string, fn func(name string) error) (succeeded int, err error) {
 	f, err := root.Open(dir)
 	if err != nil {
 		return 0, err

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !small
+
+package workspace
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"hash/maphash"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/datadir"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// temporary begins the names of files that are not complete.
+const temporary = ".roux-tmp-"
+
+// maxDepth is how deep the directories of a workspace may be that are walked.
+const maxDepth = 16
+
+// writing has the runs, by their hashes, in whose workspaces one attempt writes, so that several at once
+// do not exceed the bounds together. Each is a semaphore.
+var writing [64]chan struct{}
+
+var writingSeed = maphash.MakeSeed()
+
+func init() {
+	for i := range writing {
+		writing[i] = make(chan struct{}, 1)
+	}
+}
+
+func write(ctx context.Context, task *action.Task) (action.Result, error) {
+	var in struct {
+		Path string  `json:"path"`
+		Text *string `json:"text"`
+		File string  `json:"file"`
+	}
+	root, name, err := begin(task, &in, func() *string { return &in.Path })
+	if err != nil {
+		return action.Result{}, err
+	}
+	if (in.Text != nil) == (in.File != "") {
+		return action.Result{}, fault.New(fault.InputInvalid, `want one of "text" and "file", or a run with exactly one file`)
+	}
+	var from io.Reader
+	if in.Text != nil {
+		from = strings.NewReader(*in.Text)
+	} else {
+		f, err := task.Files.Open(ctx, in.File)
+		if err != nil {
+			return action.Result{}, err
+		}
+		defer func() { _ = f.Close() }()
+		from = f
+	}
+	mine := writing[maphash.String(writingSeed, task.Account+"\n"+task.Run)%uint64(len(writing))]
+	select {
+	case mine <- struct{}{}:
+		defer func() { <-mine }()
+	case <-ctx.Done():
+		return action.Result{}, context.Cause(ctx)
+	}
+	n, err := put(ctx, root, name, from)
+	if err != nil {
+		return action.Result{}, failed(name, err)
+	}
+	return action.Result{Output: map[string]any{"path": name, "sizeBytes": n}}, nil
+}
+
+// begin decodes an input and opens the workspace. said returns the path that is then in the input; nil = none.
+func begin(task *action.Task, in any, said func() *string) (root *os.Root, name string, err error) {
+	if err := task.Decode(in); err != nil {
+		return nil, "", fault.Wrap(fault.InputInvalid, err, "the input does not fit the action: %v", err)
+	}
+	name = "."
+	if at := said(); at != nil {
+		if name, err = plan.WorkspacePath(*at); err != nil {
+			return nil, "", err
+		}
+	}
+	root, err = task.Workspace()
+	return root, name, err
+}
+
+// failed returns the failure of an attempt that could not read or write a file.
+func failed(name string, err error) error {
+	var f *fault.Error
+	switch {
+	case errors.As(err, &f):
+		return err
+	case errors.Is(err, fs.ErrNotExist):
+		return fault.Wrap(fault.FileNotFound, err, "there is no file %.200q in the workspace", name)
+	}
+	return fault.Wrap(fault.FileInvalid, err, "%.200q cannot be used in the workspace: %v", name, err)
+}
+
+// put writes a file. It appears under its name when it is complete.
+func put(ctx context.Context, root *os.Root, name string, from io.Reader) (n int64, err error) {
+	used := usage{ctx: ctx, root: root}
+	if err := used.walk(".", 0); err != nil {
+		return 0, err
+	}
+	old, err := root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		used.files++
+	case err != nil:
+		return 0, err
+	case !old.Mode().IsRegular():
+		return 0, fault.New(fault.FileInvalid, "%.200q in the workspace is no regular file, and is not replaced", name)
+	default:
+		used.bytes -= old.Size()
+	}
+	if used.files > maxFiles {
+		return 0, fault.New(fault.FileTooLarge, "the workspace has %d files, and may have no more", maxFiles)
+	}
+	if err := root.MkdirAll(path.Dir(name), 0o700); err != nil {
+		return 0, err
+	}
+	temp := path.Join(path.Dir(name), temporary+rand.Text())
+	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	room := max(maxBytes-used.bytes, 0)
+	n, err = io.Copy(f, io.LimitReader(reader{ctx, from}, room+1))
+	if err == nil && n > room {
+		err = fault.New(fault.FileTooLarge, "the files of the workspace would have more than 1 GiB together")
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = root.Rename(temp, name)
+	}
+	if err != nil {
+		return 0, errors.Join(err, root.Remove(temp))
+	}
+	return n, nil
+}
+
+func read(ctx context.Context, task *action.Task) (action.Result, error) {
+	in := struct {
+		Path   string `json:"path"`
+		Output string `json:"output"`
+		Name   string `json:"name"`
+	}{Output: "inline"}
+	root, name, err := begin(task, &in, func() *string { return &in.Path })
+	if err != nil {
+		return action.Result{}, err
+	}
+	out, err := get(ctx, task, root, name, in.Output == "file", in.Name)
+	if err != nil {
+		return action.Result{}, failed(name, err)
+	}
+	return action.Result{Output: out}, nil
+}
+
+// get reads a regular file.
+func get(ctx context.Context, task *action.Task, root *os.Root, name string, asFile bool, called string) (map[string]any, error) {
+	f, err := datadir.OpenBelow(root, name, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	if asFile {
+		if called == "" {
+			called = path.Base(name)
+		}
+		info, err := task.Files.Put(ctx, reader{ctx, f}, called, "")
+		return map[string]any{"file": info.Hash, "name": info.Name, "sizeBytes": info.Size}, err
+	}
+	text, err := io.ReadAll(io.LimitReader(reader{ctx, f}, maxText+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(text) > maxText:
+		return nil, fault.New(fault.FileTooLarge, `%.200q has more than 16 MiB: ask for "output": "file"`, name)
+	case !utf8.Valid(text):
+		return nil, fault.New(fault.FileInvalid, `%.200q is no text in UTF-8: ask for "output": "file"`, name)
+	}
+	return map[string]any{"text": string(text), "sizeBytes": int64(len(text))}, nil
+}
+
+func list(ctx context.Context, task *action.Task) (action.Result, error) {
+	var in struct {
+		Under *string `json:"under"`
+	}
+	root, name, err := begin(task, &in, func() *string { return in.Under })
+	if err != nil {
+		return action.Result{}, err
+	}
+	entries := []any{}
+	used := usage{ctx: ctx, root: root, found: func(at string, size int64) {
+		entries = append(entries, map[string]any{"path": at, "sizeBytes": size})
+	}}
+	if err := used.walk(name, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return action.Result{}, failed(name, err)
+	}
+	return action.Result{Output: map[string]any{"files": entries, "count": int64(len(entries)), "totalBytes": used.bytes}}, nil
+}
+
+// A usage is how much is in a workspace.
+type usage struct {
+	ctx   context.Context
+	root  *os.Root
+	files int
+	bytes int64
+	found func(at string, size int64) // nil = the files are only counted
+}
+
+// walk counts the files in a directory, in the order of their names. It follows no link.
+func (u *usage) walk(dir string, depth int) error {
+	if depth > maxDepth {
+		return fault.New(fault.FileTooLarge, "the workspace has directories deeper than %d", maxDepth)
+	}
+	if info, err := u.root.Lstat(dir); err != nil || !info.IsDir() {
+		return err
+	}
+	f, err := u.root.Open(dir)
+	if err != nil {
+		return err
+	}
+	names, err := f.Readdirnames(maxFiles + 1)
+	if err = errors.Join(err, f.Close()); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if u.ctx.Err() != nil {
+			return context.Cause(u.ctx)
+		}
+		at := path.Join(dir, name)
+		info, err := u.root.Lstat(at)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return err
+		case info.IsDir():
+			if err := u.walk(at, depth+1); err != nil {
+				return err
+			}
+			continue
+		}
+		if u.files++; u.files > maxFiles { // with links and what else there is
+			return fault.New(fault.FileTooLarge, "the workspace has more than %d files", maxFiles)
+		}
+		if u.bytes += info.Size(); u.found != nil && info.Mode().IsRegular() && !strings.HasPrefix(name, temporary) {
+			u.found(at, info.Size())
+		}
+	}
+	return nil
+}
+
+// A reader fails when its context has ended.
+type reader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (r reader) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.r.Read(p)
+}
