@@ -4,12 +4,12 @@ package compile
 
 import (
 	"cmp"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/form"
+	"github.com/roux-engine/roux/internal/heap"
 	"github.com/roux-engine/roux/internal/spell"
 )
 
@@ -103,7 +103,7 @@ func sortDiagnostics(diags []fault.Diagnostic, main string) {
 		}
 		return 1
 	}
-	slices.SortStableFunc(diags, func(a, b fault.Diagnostic) int {
+	heap.Sort(diags, func(a, b fault.Diagnostic) int {
 		return cmp.Or(cmp.Compare(other(&a), other(&b)), cmp.Compare(a.Pos.File, b.Pos.File), cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Col, b.Pos.Col),
 			cmp.Compare(a.Severity, b.Severity))
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/expressions"
 	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/heap"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/spell"
 )
@@ -28,7 +29,7 @@ func (c *compiler) resolveNames(at site, refs []expr.Ref) []plan.Var {
 			vars = append(vars, v)
 		}
 	}
-	slices.SortFunc(vars, func(a, b plan.Var) int {
+	heap.Sort(vars, func(a, b plan.Var) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Member, b.Member))
 	})
 	return vars

@@ -22,6 +22,7 @@ import (
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/confine"
 	"github.com/roux-engine/roux/internal/datadir"
+	"github.com/roux-engine/roux/internal/heap"
 	"github.com/roux-engine/roux/internal/local"
 	"github.com/roux-engine/roux/internal/masks"
 	"github.com/roux-engine/roux/internal/media"
@@ -347,8 +348,8 @@ func (d *checkup) runs(j store.Reader, accounts []string, err error) {
 	newestFirst := func(x, y store.Head) int {
 		return cmp.Or(cmp.Compare(y.Created, x.Created), cmp.Compare(y.Run, x.Run))
 	}
-	slices.SortFunc(all.open, newestFirst)
-	slices.SortFunc(all.quarantined, newestFirst)
+	heap.Sort(all.open, newestFirst)
+	heap.Sort(all.quarantined, newestFirst)
 	if ahead := view.UTC(all.seen).Sub(d.Now()); ahead > clockSkew {
 		d.problem("clock", "set the clock of this machine; until then new events take the journal's time", "it is %s behind what the journal has seen", view.Took(ahead))
 	}

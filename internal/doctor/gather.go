@@ -18,6 +18,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/datadir"
+	"github.com/roux-engine/roux/internal/heap"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
@@ -191,7 +192,7 @@ func gather(ctx context.Context, images []wal.Image, to string) (out Salvaged, e
 			out.Damaged = append(out.Damaged, LostRun{runName(key), fmt.Sprintf("%s; it is saved up to event %d", why, j.good[key])})
 		}
 	}
-	slices.SortFunc(out.Damaged, func(a, b LostRun) int { return strings.Compare(a.Run, b.Run) })
+	heap.Sort(out.Damaged, func(a, b LostRun) int { return strings.Compare(a.Run, b.Run) })
 	for _, im := range images {
 		if im.Dir == out.Rest {
 			continue
@@ -292,7 +293,7 @@ func (c *selection) sources() []*imageReport {
 			sources = append(sources, j)
 		}
 	}
-	slices.SortFunc(sources[1:], func(a, b *imageReport) int { return strings.Compare(a.image.Dir, b.image.Dir) })
+	heap.Sort(sources[1:], func(a, b *imageReport) int { return strings.Compare(a.image.Dir, b.image.Dir) })
 	return sources
 }
 

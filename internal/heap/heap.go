@@ -3,7 +3,7 @@
 // Package heap keeps a slice in the order of a binary heap, the least element first.
 // Unlike container/heap it needs no interface and no allocation per element. It decides
 // nothing about the order of elements: the caller's less does. Equal elements have no
-// defined order.
+// defined order. Sort sorts a slice that is not sorted often.
 package heap
 
 // Push adds x to the heap h and returns the heap.

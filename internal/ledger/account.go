@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/heap"
 	"github.com/roux-engine/roux/internal/mutation"
 )
 
@@ -145,7 +146,7 @@ func (a *Account) Lots() []Lot {
 	for _, l := range a.lots {
 		lots = append(lots, *l)
 	}
-	slices.SortFunc(lots, func(l, m Lot) int { return cmp.Compare(l.Seq, m.Seq) })
+	heap.Sort(lots, func(l, m Lot) int { return cmp.Compare(l.Seq, m.Seq) })
 	return lots
 }
 

@@ -26,6 +26,7 @@ import (
 	"sync/atomic"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/heap"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
@@ -167,7 +168,7 @@ func Account(ctx context.Context, src Source, account string, progress func(entr
 // finish sorts the disagreements and keeps the first.
 func (p *proof) finish() {
 	r := p.report
-	slices.SortStableFunc(r.Findings, func(f, g Finding) int {
+	heap.Sort(r.Findings, func(f, g Finding) int {
 		return cmp.Or(cmp.Compare(f.Entry-1, g.Entry-1), cmp.Compare(f.Run, g.Run)) // 0 becomes the largest
 	})
 	if len(r.Findings) > MaxFindings {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/heap"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/plan"
@@ -164,7 +165,7 @@ func (r *Run) Execution(facts Facts, outputs bool) *Execution {
 // results lists the steps that have settled, and those of them that have completed.
 func (r *Run) results(e *Execution, outputs bool) {
 	settled := r.instances(func(s *scope, x *step) bool { return !s.skipped && x.status.Settled() })
-	slices.SortFunc(settled, func(a, b instance) int { return cmp.Compare(a.step.settled, b.step.settled) })
+	heap.Sort(settled, func(a, b instance) int { return cmp.Compare(a.step.settled, b.step.settled) })
 	e.Progress.CompletedSteps, e.Progress.PercentComplete = []string{}, r.Percent()
 	for _, in := range settled {
 		switch {
@@ -183,7 +184,7 @@ func (r *Run) results(e *Execution, outputs bool) {
 	}
 	e.MoreStepResults = r.gone.all + int64(max(0, len(settled)-MaxSteps))
 	if len(settled) > MaxSteps {
-		slices.SortStableFunc(settled, func(a, b instance) int { return cmp.Compare(a.failed(), b.failed()) })
+		heap.Sort(settled, func(a, b instance) int { return cmp.Compare(a.failed(), b.failed()) })
 		settled = settled[:MaxSteps]
 	}
 	for _, in := range settled {

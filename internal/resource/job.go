@@ -5,10 +5,10 @@ package resource
 import (
 	"cmp"
 	"encoding/json"
-	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/roux-engine/roux/internal/heap"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -155,13 +155,13 @@ func (r *Run) Job(facts Facts) *Job {
 		}
 	}
 	nodes := r.instances(func(*scope, *step) bool { return true })
-	slices.SortFunc(nodes, func(a, b instance) int {
+	heap.Sort(nodes, func(a, b instance) int {
 		return cmp.Or(cmp.Compare(a.rank(), b.rank()), journal.Compare(r.plan, a.ref(), b.ref()))
 	})
 	g := &j.StepMetadata.WorkflowInstance
 	g.MoreNodes = r.gone.all + int64(max(0, len(nodes)-MaxSteps))
 	nodes = nodes[:min(len(nodes), MaxSteps)]
-	slices.SortFunc(nodes, func(a, b instance) int { return journal.Compare(r.plan, a.ref(), b.ref()) })
+	heap.Sort(nodes, func(a, b instance) int { return journal.Compare(r.plan, a.ref(), b.ref()) })
 	j.MoreStepResults = g.MoreNodes
 	r.graph(g, nodes)
 	for _, in := range nodes {

@@ -4,8 +4,8 @@ package resource
 
 import (
 	"cmp"
-	"slices"
 
+	"github.com/roux-engine/roux/internal/heap"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/ledger"
 )
@@ -32,12 +32,12 @@ type StepState struct {
 // first.
 func (r *Run) Steps() (list []*StepState, more int64) {
 	known := r.instances(func(s *scope, _ *step) bool { return !s.skipped })
-	slices.SortFunc(known, func(a, b instance) int {
+	heap.Sort(known, func(a, b instance) int {
 		return cmp.Or(cmp.Compare(a.rank(), b.rank()), journal.Compare(r.plan, a.ref(), b.ref()))
 	})
 	more = r.gone.all + int64(max(0, len(known)-MaxSteps))
 	known = known[:min(len(known), MaxSteps)]
-	slices.SortFunc(known, func(a, b instance) int { return journal.Compare(r.plan, a.ref(), b.ref()) })
+	heap.Sort(known, func(a, b instance) int { return journal.Compare(r.plan, a.ref(), b.ref()) })
 	list = make([]*StepState, len(known))
 	for i, in := range known {
 		n, res := in.node(r.plan), in.result(r.plan, false)

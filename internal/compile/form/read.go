@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/heap"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/yamlx"
 )
@@ -159,7 +160,7 @@ func (d *Decoder) Diagnostics() []fault.Diagnostic {
 			return diag.Rule == "missing-field" && !inStep // it may be in the part that could not be read
 		})
 	}
-	slices.SortStableFunc(d.diags, func(a, b fault.Diagnostic) int {
+	heap.Sort(d.diags, func(a, b fault.Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Col, b.Pos.Col), cmp.Compare(a.Rule, b.Rule))
 	})
 	return d.diags[:min(len(d.diags), MaxDiagnostics)]

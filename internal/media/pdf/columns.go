@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"unicode/utf8"
+
+	"github.com/roux-engine/roux/internal/heap"
 )
 
 // Limits of the search for columns.
@@ -147,7 +149,7 @@ func addGutter(list []gutter, g gutter) []gutter {
 }
 
 func longestGutters(list []gutter) []gutter {
-	slices.SortStableFunc(list, func(a, b gutter) int { return cmp.Compare(b.to-b.from, a.to-a.from) })
+	heap.Sort(list, func(a, b gutter) int { return cmp.Compare(b.to-b.from, a.to-a.from) })
 	return list[:min(len(list), maxGutters)]
 }
 

@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/roux-engine/roux/internal/heap"
 )
 
 // A cell is the text of one table cell.
@@ -49,14 +51,14 @@ func joinRules(rules []axisRule, flat bool) []axisRule {
 			list = append(list, b)
 		}
 	}
-	slices.SortFunc(list, func(a, b axisRule) int { return cmp.Compare(a.at, b.at) })
+	heap.Sort(list, func(a, b axisRule) int { return cmp.Compare(a.at, b.at) })
 	// Lines closer than the width of a stroke are one line.
 	for i := 1; i < len(list); i++ {
 		if list[i].at-list[i-1].at < 1 {
 			list[i].at = list[i-1].at
 		}
 	}
-	slices.SortStableFunc(list, func(a, b axisRule) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.from, b.from)) })
+	heap.Sort(list, func(a, b axisRule) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.from, b.from)) })
 	var out []axisRule
 	for _, b := range list {
 		if n := len(out); n > 0 && out[n-1].at == b.at && b.from <= out[n-1].to+touching {
