@@ -28,6 +28,7 @@ var noTexts = map[string]string{
 	"Head.createdAt":              "kept, not used",
 	"Head.updatedAt":              "kept, not used",
 	"Base.file":                   "the path of a text",
+	"Child.workspace":             "a path, and compile refuses templates in it",
 	"Base.with":                   "values as they are, which become those of the base",
 	"Head.override":               "names",
 	"Head.templateParameters":     "what values a text takes from those that extend it",
