@@ -3,6 +3,7 @@
 package sanitize
 
 import (
+	"errors"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -39,8 +40,8 @@ func TestX171_R26_Policies(t *testing.T) {
 		t.Errorf("what was given has changed: %v", given)
 	}
 	_, err = Reject.Apply(input())
-	e, _ := err.(*fault.Error)
-	if e == nil || e.Code != fault.InputInvalid || len(e.Diags) != 4 {
+	var e *fault.Error
+	if !errors.As(err, &e) || e.Code != fault.InputInvalid || len(e.Diags) != 4 {
 		t.Fatalf("reject: %v", err)
 	}
 	for i, at := range []string{"/deep/list/1", "/deep/list/2", "/shell", "/ticks"} {

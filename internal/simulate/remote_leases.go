@@ -22,6 +22,7 @@ type leases struct {
 	views       map[string]*taskView // by the id of the task: those that a step waits for
 	pendingWork []func()             // work that the manager has begun
 	submitted   map[string]bool      // tasks that steps have submitted in this process
+	start       uint64               // which start of a process it is
 }
 
 // A taskView is a task that a step waits for, by what has been said to the process.
@@ -46,6 +47,7 @@ func (p *process) startLeases() {
 	}
 	l := &leases{p: p, manager: lease.New(w.remote.actions, nil), views: map[string]*taskView{}, submitted: map[string]bool{}}
 	w.remote.processStarts++
+	l.start = w.remote.processStarts
 	l.manager.Attach(lease.Host{
 		Settle: p.beginTask, HandOn: p.handOnTask, Check: func(context.Context, *jobs.Job, *action.Job) error { return nil },
 		Key: []byte("a key"), Epoch: w.remote.processStarts, Now: p.now, Logger: w.logger,
@@ -228,7 +230,7 @@ func (l *leases) recordGrant(c *call, v *taskView) {
 	}
 	w.remote.grantCount++
 	w.stats.TasksGranted++
-	c.view, c.grant = v, &grant{task: v.task, number: w.remote.grantCount}
+	c.view, c.grant = v, &grant{task: v.task, number: w.remote.grantCount, start: l.start}
 	w.tracef("  %s: worker %d has it", v.task, c.grant.number)
 	v.holder, v.expires = c.grant, l.p.now()+v.task.lease
 }
@@ -239,8 +241,8 @@ func (l *leases) heldBy(g *grant, account string) *taskView {
 	if v == nil || account != "" && g.task.run.Account != account {
 		return nil
 	}
-	if v.adopted && (v.holder == nil || g.number > v.holder.number) {
-		v.holder = g // of those that show a lease after a start, the last one has the task
+	if h := v.holder; v.adopted && (h == nil || g.start > h.start || g.start == h.start && g.number > h.number) {
+		v.holder = g // of those that show a lease after a start, that of the latest start has the task
 	}
 	if v.holder != g || v.expires == 0 {
 		return nil

@@ -58,6 +58,7 @@ type remoteTask struct {
 type grant struct {
 	task       *remoteTask
 	number     int                 // in the order of all grants
+	start      uint64              // of the process that granted it; one that was replaced may grant more
 	token      string              // "" = its worker was never told
 	input      []byte              // what the worker was given
 	result     *lease.WorkerResult // as it is reported; nil = it works

@@ -301,10 +301,10 @@ func TestX242_A09_Bounds(t *testing.T) {
 func TestX242_Malformed(t *testing.T) {
 	f := texts{
 		"base.yaml": "name: base\nsteps:\n  - {id: a, transform: {expression: '1'}}\n",
-		"own.yaml":  "name: own\nextends: [base.yaml]\nsteps:\n  - {id: b, dependsOn: [a], transfrom: {expression: '1'}}\n",
+		"own.yaml":  "name: own\nextends: [base.yaml]\nsteps:\n  - {id: b, dependsOn: [a], transfer: {expression: '1'}}\n",
 	}
 	_, _, problems := build(t, f, "own.yaml")
-	if !strings.Contains(problems, "transfrom") || strings.Contains(problems, "unknown-step") {
+	if !strings.Contains(problems, "transfer") || strings.Contains(problems, "unknown-step") {
 		t.Error(problems)
 	}
 }

@@ -5,7 +5,6 @@ package lint
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -150,5 +149,3 @@ func properties(schema json.RawMessage) map[string]any {
 }
 
 func has(m map[string]any, name string) bool { _, ok := m[name]; return ok }
-
-func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -108,10 +108,9 @@ func (b *builder) fill(v reflect.Value, path, field string, within []reflect.Typ
 	case v.Kind() == reflect.String:
 		v.SetString(mark())
 	case v.Kind() == reflect.Pointer && slices.Contains(within, v.Type().Elem()):
-		if s, ok := v.Interface().(*recipe.Step); ok { // a step within a step
-			s = &recipe.Step{Ptr: path, Common: recipe.Common{When: path + "/when"}}
+		if _, ok := v.Interface().(*recipe.Step); ok { // a step within a step
 			b.fields[path+"/when"] = "Common.when"
-			v.Set(reflect.ValueOf(s))
+			v.Set(reflect.ValueOf(&recipe.Step{Ptr: path, Common: recipe.Common{When: path + "/when"}}))
 		}
 	case v.Kind() == reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))

@@ -21,6 +21,7 @@ import (
 // A Kind says what a text is.
 type Kind uint8
 
+// The kinds of texts.
 const (
 	Expression Kind = iota // CEL
 	Formula                // CEL of the estimation of credits, whose names have rules of their own
