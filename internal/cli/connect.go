@@ -41,7 +41,7 @@ func (a *app) client(ctx context.Context, open func(context.Context) (*host, err
 			}
 			return &connection{Client: c, reader: h, host: h}, nil
 		}
-		if !errors.Is(err, fault.StoreLocked) || local.Find(ctx, dir) == nil || a.now().After(deadline) {
+		if !errors.Is(err, fault.StoreLocked) || a.now().After(deadline) {
 			return nil, err
 		}
 	}

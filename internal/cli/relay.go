@@ -83,13 +83,13 @@ func (a *app) carrying(ctx context.Context, choose func(context.Context, store.R
 			return nil, err
 		}
 		r, why := a.relay(ctx)
-		if r == nil && why == nil {
-			return nil, err // it has no socket
-		}
-		if why == nil {
+		if r != nil && why == nil {
 			why = hand(ctx, r)
 		}
 		switch {
+		case r == nil && why == nil && a.now().After(deadline):
+			return nil, err // it has no socket
+		case r == nil && why == nil: // it has closed its socket since, and is about to end
 		case why == nil:
 			return r, nil
 		case errors.Is(why, errSilent):
