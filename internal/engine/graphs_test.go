@@ -109,8 +109,8 @@ func (g *graph) texts() (texts map[string]string, before map[string][]string) {
 	}, before
 }
 
-// TestMakespan: the workflows of the shared data, of 12 to 539 tasks, in virtual time (X55, X56): written in any
-// dialect they are the same plan; with 1, 4, 16 and 64 attempts at once each task is carried out once, after those
+// TestMakespan: the workflows of the shared data, of 12 to 539 tasks, in virtual time (X21, X23, X55, X56): written in
+// any dialect they are the same plan; with 1, 4, 16 and 64 attempts at once each task is carried out once, after those
 // that it depends on, and the run takes as long as it must.
 func TestMakespan(t *testing.T) {
 	graphs := readGraphs(t)
@@ -122,6 +122,16 @@ func TestMakespan(t *testing.T) {
 		p := planOf(t, texts["recipe"], noop())
 		if len(p.Steps) != g.Nodes {
 			t.Fatalf("%s: %d steps of %d tasks", name, len(p.Steps), g.Nodes)
+		}
+		for i := range p.Steps {
+			var waits []string
+			for _, n := range p.Steps[i].Preds {
+				waits = append(waits, p.Steps[n].ID)
+			}
+			want := before[p.Steps[i].ID]
+			if slices.Sort(waits); !slices.Equal(waits, slices.Sorted(slices.Values(want))) {
+				t.Errorf("%s: %s waits for %v, want %v", name, p.Steps[i].ID, waits, want)
+			}
 		}
 		for dialect, text := range texts {
 			if other := planOf(t, text, noop()); other.Hash() != p.Hash() {
@@ -206,7 +216,8 @@ func makespan(t *testing.T, text string, before map[string][]string, workers int
 			}
 			return (head.Ended - testEpoch) / second
 		}
-		for now = away[0].at; len(away) > 0 && away[0].at == now; {
+		now = away[0].at
+		for len(away) > 0 && away[0].at == now {
 			var r report
 			r, away = heap.Pop(away, earlier)
 			if id := p.Steps[r.ef.Ref.Step].ID; done[id] {
