@@ -23,6 +23,10 @@ import (
 // expressions can compute.
 const maxAccumulated = expr.MaxResult
 
+// accumulatedLimits bound what a loop accumulates. Each iteration may nest it one level deeper,
+// and it must be readable in the output of the loop, and of loops around that.
+var accumulatedLimits = jsonx.Limits{Bytes: maxAccumulated, Depth: journal.InlineLimits.Depth - 32}
+
 // roundsCode is the compiled code of a loop's rounds; a program is nil if there is none.
 type roundsCode struct {
 	while, until, next *expr.Program
@@ -181,6 +185,9 @@ func (r *Run) encodeAccumulated(name string, l *loopState, v any, err error) ([]
 	if len(raw) > maxAccumulated {
 		return nil, &Failure{Code: fault.ValueTooLarge, Msg: fmt.Sprintf("%s: the value has %d bytes, and a loop accumulates at most %d; the outputs of all iterations are in its output",
 			name, len(raw), maxAccumulated)}
+	}
+	if jsonx.Valid(raw, accumulatedLimits) != nil { // only that can be wrong with canonical JSON of this size
+		return nil, &Failure{Code: fault.ValueTooLarge, Msg: fmt.Sprintf("%s: the value is nested more than %d deep", name, accumulatedLimits.Depth)}
 	}
 	return raw, r.checkMemory(len(raw) - int(l.acc.size()))
 }
