@@ -234,3 +234,28 @@ steps:
 	h.wantStatus(root, "completed")
 	checkTree(t, h.st, acc, root.Run)
 }
+
+// Texts that the journal writes in another way than the context was captured are the same context:
+// the child run goes on after a restart, too.
+func TestX104_GoesOnWithTheSameContext(t *testing.T) {
+	recipe := `
+name: outer
+inputSchema: {type: object, properties: {text: {type: string}}}
+steps:
+  - id: a
+    recipe: {resume: true, inherit: [context], inline: {name: inner, steps: [{id: x, action: {name: noop, parameters: {text: "{{ input.text }}"}}}, {id: y, dependsOn: [x], action: {name: noop}}]}}
+    retryPolicy: {maxAttempts: 3, initialDelay: 1s, jitter: 0, retryableErrors: [provider_error]}
+`
+	st := memory.New(memory.Options{})
+	h := newHarness(t, st, Config{}, noop())
+	root := h.run(acc, planOf(t, recipe, noop()), map[string]any{"text": "a < b & c"})
+	h.runUntilIdle(success(h.takeTask(), `{}`))
+	h.runUntilIdle(failure(h.takeTask(), fault.ProviderError))
+	h = h.reopen(st.Crash(0))
+	h.advanceClock(2_000_000)
+	h.finishTasks()
+	h.wantStatus(root, "completed")
+	if tries := h.children(root); len(tries) != 2 || tries[0] != tries[1] {
+		t.Errorf("the tries of the step are the runs %v", tries)
+	}
+}

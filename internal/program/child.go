@@ -20,7 +20,7 @@ import (
 )
 
 // The share that a child run begins with, if its parent has so much: what its recipe
-// needs at has. It asks for more by itself.
+// needs at least. It asks for more by itself.
 const (
 	shareSteps  = 16
 	shareMemory = 16 << 10
@@ -130,7 +130,7 @@ func (ch *Child) Last() string { return ch.task.Last }
 // executes the same plan and was given the same input (X104).
 func (ch *Child) Continues(last *machine.Run) bool {
 	start := last.Start()
-	if start == nil || start.PlanHash != ch.Program.Hash() || !bytes.Equal(start.Inherited, ch.task.Inherited) {
+	if start == nil || start.PlanHash != ch.Program.Hash() || !sameContext(start.Inherited, ch.task.Inherited) {
 		return false
 	}
 	if _, ok := last.Resumable(); !ok {
@@ -140,6 +140,20 @@ func (ch *Child) Continues(last *machine.Run) bool {
 	is, err2 := jsonx.Canonical([]any{ch.input.Parameters})
 	same := func(a, b journal.File) bool { return a.Hash == b.Hash && a.Name == b.Name && a.MimeType == b.MimeType }
 	return err == nil && err2 == nil && (bytes.Equal(was, is) || len(start.Parameters)+len(ch.input.Parameters) == 0) && slices.EqualFunc(start.Files, ch.task.Files, same)
+}
+
+// sameContext reports whether a run has inherited what another one would. The journal writes the
+// characters <, > and & of it in another way than canonical JSON.
+func sameContext(was, canonical []byte) bool {
+	if bytes.Equal(was, canonical) {
+		return true
+	}
+	v, err := jsonx.Decode(was, journal.InlineLimits)
+	if err != nil {
+		return false
+	}
+	raw, err := jsonx.Canonical(v)
+	return err == nil && bytes.Equal(raw, canonical)
 }
 
 // Resumed is the share that a run which goes on asks for.
