@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/roux-engine/roux/action"
@@ -125,6 +126,10 @@ func TestI11_ReconcileOfResumedTrees(t *testing.T) {
 			}
 			if r := c.prove(); len(r.Findings) > 0 || r.Runs != tt.runs || r.Children != 2 || r.Spent != tt.spent {
 				t.Errorf("%+v", r)
+			}
+			// Four attempts in two generations, and once more as the parent of the other one.
+			if n, _ := c.reads.Load(heads["middle"].Run); n.(*atomic.Int64).Load() > 3 {
+				t.Errorf("the journal of a child run was read %d times", n.(*atomic.Int64).Load())
 			}
 			tries, events := 0, c.events[heads["tree"].Run]
 			for i := range events {

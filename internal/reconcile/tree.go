@@ -17,6 +17,7 @@ import (
 // what they cost. h is the reservation of the root run that is proved, nil if it has none;
 // of the root's child runs it has those of its generation.
 func (p *proof) below(run string, pay *journal.Payment, h *hold) {
+	var read childReader
 	for i, c := range pay.Children() {
 		if h != nil && run == h.run && c.Fence.Gen != h.gen {
 			continue
@@ -24,12 +25,28 @@ func (p *proof) below(run string, pay *journal.Payment, h *hold) {
 		if p.failed.Load() != nil {
 			return
 		}
-		p.child(run, pay, &pay.Children()[i], h)
+		p.child(&read, run, pay, &pay.Children()[i], h)
 	}
 }
 
+// A childReader reads the payments of child runs. The attempts of one that went on often follow one
+// another, so it keeps the last one.
+type childReader struct {
+	run string
+	pay *journal.Payment
+	err error
+}
+
+func (r *childReader) payment(p *proof, run string) (*journal.Payment, error) {
+	if r.run != run {
+		r.run = run
+		r.pay, r.err = p.payment(run)
+	}
+	return r.pay, r.err
+}
+
 // child compares a child run with what the journal of its parent says of it.
-func (p *proof) child(parent string, up *journal.Payment, c *journal.ChildCost, h *hold) {
+func (p *proof) child(read *childReader, parent string, up *journal.Payment, c *journal.ChildCost, h *hold) {
 	find := func(found, want string) {
 		f := Finding{Run: c.Run, Found: found, Want: want}
 		if h != nil {
@@ -38,7 +55,7 @@ func (p *proof) child(parent string, up *journal.Payment, c *journal.ChildCost, 
 		}
 		p.find(f)
 	}
-	pay, err := p.payment(c.Run)
+	pay, err := read.payment(p, c.Run)
 	switch {
 	case errors.Is(err, fault.RunNotFound):
 		// One that could not be started has failed and costs nothing. The child runs of an
@@ -112,6 +129,7 @@ func disagree(parent string, up *journal.Payment, c *journal.ChildCost, try *jou
 func (p *proof) orphans() error {
 	var parent string
 	var up *journal.Payment // nil = its journal cannot be read, which was found before
+	var read childReader
 	for i := range p.strays {
 		head := &p.strays[i]
 		if used, known := p.inside[maphash.String(p.seed, head.Run)]; known {
@@ -133,7 +151,7 @@ func (p *proof) orphans() error {
 		for n := range costs { // one that went on has several
 			if c := &costs[n]; c.Run == head.Run {
 				known = true
-				p.child(parent, up, c, nil)
+				p.child(&read, parent, up, c, nil)
 			}
 		}
 		if used, read := p.inside[maphash.String(p.seed, head.Run)]; read {

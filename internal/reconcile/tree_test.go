@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -152,6 +153,7 @@ type copied struct {
 	heads   []*store.Head // by id
 	events  map[string][]journal.Event
 	entries []*ledger.Entry
+	reads   sync.Map // of *atomic.Int64, by run: how often its journal was read
 }
 
 func copyOf(t *testing.T, st store.Store, account string) *copied {
@@ -183,6 +185,10 @@ func (c *copied) Events(_ context.Context, key store.Key, after uint64, _ int) (
 	events, ok := c.events[key.Run]
 	if !ok || key.Account != c.account {
 		return page, fault.New(fault.RunNotFound, "run %s is not here", key.Run)
+	}
+	if after == 0 {
+		n, _ := c.reads.LoadOrStore(key.Run, new(atomic.Int64))
+		n.(*atomic.Int64).Add(1)
 	}
 	page.Last, page.Next = events[len(events)-1].Seq, after
 	for i := range events {
