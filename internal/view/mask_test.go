@@ -169,9 +169,13 @@ func TestMaskOfUnreadableEdits(t *testing.T) {
 				t.Errorf("edits %s: event %d shows %s", edits, ev.Seq, shown.Data)
 			}
 		}
-		limits := &journal.Event{Seq: 4, Kind: journal.EvRunLimits, Step: -1, Data: []byte(`{"totalSteps":7}`)}
-		if shown := m.Event(limits); string(shown.Data) != string(limits.Data) {
-			t.Errorf("edits %s: the limits are shown as %s, and the run cannot be read", edits, shown.Data)
+		for _, ev := range []*journal.Event{
+			{Seq: 4, Kind: journal.EvRunLimits, Step: -1, Data: []byte(`{"totalSteps":7}`)},
+			{Seq: 5, Kind: journal.EvRunResumed, Step: -1, Data: []byte(`{"steps":7}`)},
+		} {
+			if shown := m.Event(ev); string(shown.Data) != string(ev.Data) {
+				t.Errorf("edits %s: %s is shown as %s, and the run cannot be read", edits, ev.Name(), shown.Data)
+			}
 		}
 	}
 }
@@ -248,6 +252,8 @@ func TestMaskKeepsForms(t *testing.T) {
 		{journal.EvRunCompleted, `{"k":true}`, `{"k":true}`},
 		{journal.EvRunCompleted, `{"r":{"k":true}}`, `{"r":"[masked]"}`},
 		{journal.EvRunLimits, `{"max_total_steps":200000}`, `{"max_total_steps":200000}`},
+		{journal.EvRunResumed, `{"steps":1001,"memory":200000}`, `{"steps":1001,"memory":200000}`},
+		{journal.EvNodeRound, `{"n":200000}`, `{"n":"[masked]"}`},
 		{journal.EvNodeCompleted, `[1001,2,"x"]`, `"[masked]"`},
 	} {
 		if got := string(m.Event(&journal.Event{Seq: 2, Kind: tt.kind, Data: []byte(tt.data)}).Data); got != tt.want {
