@@ -4,6 +4,7 @@ package jsonschema
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,11 +81,51 @@ func TestA11_DefaultsAreBounded(t *testing.T) {
 	}
 }
 
+// doubled returns definitions that double the work at each of n levels, and lead to nothing.
+func doubled(n int) string {
+	defs := fmt.Sprintf(`"d%d":{}`, n)
+	for i := range n {
+		next := fmt.Sprintf(`{"$ref":"#/$defs/d%d"}`, i+1)
+		defs += fmt.Sprintf(`,"d%d":{"allOf":[%s,%s]}`, i, next, next)
+	}
+	return `"$defs":{` + defs + `}`
+}
+
+// References cannot make a small schema a lot of work, also where no value is (A11).
+func TestA11_StepsOfDefaultsAreBounded(t *testing.T) {
+	s, err := Compile([]byte(`{"properties":{"x":{"$ref":"#/$defs/d0"},"y":{"default":1}},` + doubled(22) + `}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.WithDefaults(map[string]any{}); fault.CodeOf(err) != fault.InputInvalid {
+		t.Errorf("%v, want a refusal", err)
+	}
+	zeros := make([]any, 1_000_100)
+	for i := range zeros {
+		zeros[i] = int64(0)
+	}
+	if s, err = Compile([]byte(`{"items":{"type":"integer","default":1}}`)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.WithDefaults(zeros); err != nil {
+		t.Errorf("a list of many values: %v", err)
+	}
+	properties := make([]string, 500)
+	for i := range properties {
+		properties[i] = fmt.Sprintf(`"p%d":{"$ref":"#/$defs/d0","default":1}`, i)
+	}
+	all := CheckDefaults([]byte(`{"properties":{` + strings.Join(properties, ",") + `},` + doubled(22) + `}`))
+	if len(all) == 0 || len(all) >= len(properties) || !slices.ContainsFunc(all, func(v Violation) bool { return strings.Contains(v.Msg, "up to this one") }) {
+		t.Errorf("%d defaults were checked, want an end", len(all))
+	}
+}
+
 func TestCheckDefaults(t *testing.T) {
 	for schema, want := range map[string]string{
 		`{"properties":{"a":{"type":"integer","default":1}}}`:                                 ``,
 		`{"properties":{"a":{"type":"integer","default":"1"}}}`:                               `/properties/a/default type`,
 		`{"properties":{"a/b":{"minLength":2,"default":"x"}}}`:                                `/properties/a~1b/default minLength`,
+		`{"properties":{"ä 50%":{"type":"null","default":1}}}`:                                `/properties/ä 50%/default type`,
 		`{"properties":{"o":{"required":["x"],"default":{}}}}`:                                `/properties/o/default required`,
 		`{"anyOf":[{"items":{"default":1,"type":"null"}}]}`:                                   `/anyOf/0/items/default type`,
 		`{"$defs":{"n":{"type":"null","default":1}},"properties":{"a":{"$ref":"#/$defs/n"}}}`: `/$defs/n/default type`,

@@ -82,6 +82,7 @@ type compiledSchema struct {
 	*jsonschema.Schema
 	size  int // subschemas
 	steps int // left of this validation
+	taken int // by the last validation
 }
 
 func compile(raw []byte) (*compiledSchema, error) {
@@ -173,6 +174,7 @@ func (c *compiledSchema) check(v any) (out []Violation) {
 	limit := min(maxSteps, freeSteps+jsonx.Parts(v, maxSteps)*(c.size+16))
 	c.steps = limit
 	defer func() {
+		c.taken = limit - c.steps
 		switch e := recover(); e {
 		case nil:
 		case errSteps:
