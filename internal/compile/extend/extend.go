@@ -28,6 +28,10 @@ const (
 	maxDepth, maxTexts = 10, 100
 	// maxBytes is how many bytes these have together.
 	maxBytes = form.MaxBytes
+	// maxParameters is how many template parameters a text has: the schema of each is compiled.
+	maxParameters = 200
+	// maxListed is how many of their names a message lists.
+	maxListed = 16
 )
 
 // A reader reads what texts extend.
@@ -75,10 +79,11 @@ func refuseInline(r *recipe.Recipe, src *recipe.Source) (diags []fault.Diagnosti
 // A text is a recipe that is being put together.
 type text struct {
 	*reader
-	r    *recipe.Recipe
-	src  *recipe.Source
-	at   string // pointer of the recipe
-	used []bool // entries of override that stand for something
+	r        *recipe.Recipe
+	src      *recipe.Source
+	at       string         // pointer of the recipe
+	override map[string]int // the first entry of override with each name
+	used     []bool         // entries of override that stand for something
 }
 
 // A base is a recipe that a text extends, complete.
@@ -108,7 +113,10 @@ func (t *text) place(at, msg string) fault.Place { return fault.Place{Pos: t.src
 // complete adds the parts of its bases to a text. with is what the text that extends it gives it; nil = none does.
 func (t *text) complete(with *given) {
 	t.diags = append(t.diags, refuseInline(t.r, t.src)...)
-	t.used = make([]bool, len(t.r.Override))
+	t.used, t.override = make([]bool, len(t.r.Override)), map[string]int{}
+	for k, name := range slices.Backward(t.r.Override) {
+		t.override[name] = k
+	}
 	t.parameters(with)
 	var bases []*base
 	for i, b := range t.r.Extends {
@@ -136,16 +144,26 @@ func (t *text) complete(with *given) {
 
 // overrides reports whether the text says that its own part of that name is in place of another one.
 func (t *text) overrides(name string) bool {
-	k := slices.Index(t.r.Override, name)
-	if k >= 0 {
+	k, ok := t.override[name]
+	if ok {
 		t.used[k] = true
 	}
-	return k >= 0
+	return ok
 }
 
 // base reads a text that this one extends, or reports why it cannot be used.
 func (t *text) base(i int, b *recipe.Base) *base {
 	from := t.at + "/extends/" + strconv.Itoa(i)
+	tooMuch := func() *base {
+		t.report(fault.RecipeInvalid, "extends-too-much", from, fmt.Sprintf("a recipe extends at most %d texts, with %d bytes together", maxTexts, maxBytes), "")
+		return nil
+	}
+	if t.texts > maxTexts || t.bytes > maxBytes {
+		return nil // reported
+	}
+	if t.texts++; t.texts > maxTexts { // also those count that are of no use: each is read
+		return tooMuch()
+	}
 	found, err := t.find(b)
 	if err != nil {
 		code, rule := fault.RecipeNotFound, "unusable-recipe"
@@ -164,14 +182,13 @@ func (t *text) base(i int, b *recipe.Base) *base {
 		t.report(fault.CircularDependency, "extends-cycle", from, "recipes extend each other in a circle: "+strings.Join(append(slices.Clone(t.chain[k:]), found.File), " → "), "remove one of these entries")
 		return nil
 	}
-	t.texts, t.bytes = t.texts+1, t.bytes+len(found.Data)
+	t.bytes += len(found.Data)
 	switch {
 	case len(t.chain) > maxDepth:
 		t.report(fault.DepthExceeded, "extends-too-deep", from, fmt.Sprintf("Maximum nesting depth (%d) exceeded: recipes extend each other deeper here", maxDepth), "write some of them in one text")
 		return nil
-	case t.texts > maxTexts || t.bytes > maxBytes:
-		t.report(fault.RecipeInvalid, "extends-too-much", from, fmt.Sprintf("a recipe extends at most %d texts, with %d bytes together", maxTexts, maxBytes), "")
-		return nil
+	case t.bytes > maxBytes:
+		return tooMuch()
 	}
 	r, src, diags := dialect.Read(found.File, found.Data, form.Options{MaxBytes: t.Form.MaxBytes, Name: found.Name})
 	t.src.Include(src)
@@ -214,16 +231,18 @@ func move(r *recipe.Recipe, prefix string) {
 		if s.Ptr != "" {
 			s.Ptr = prefix + s.Ptr
 		}
-		if s.Recipe != nil && s.Recipe.Inline != nil {
-			move(s.Recipe.Inline, prefix)
-		}
 	})
+	r.EachInline(func(_ *recipe.Step, in *recipe.Recipe) { move(in, prefix) })
 }
 
 // parameters makes values of the template parameters of the text. They are data: nothing of them is read as a part of the
 // text, nor as a template.
 func (t *text) parameters(with *given) {
 	declared := t.r.TemplateParameters
+	if len(declared) > maxParameters {
+		t.report(fault.RecipeInvalid, "too-many-parameters", t.at+"/templateParameters", fmt.Sprintf("a recipe has at most %d template parameters, this one has %d", maxParameters, len(declared)), "give one of them several values as an object")
+		return
+	}
 	for _, name := range slices.Sorted(maps.Keys(declared)) {
 		at := t.at + "/templateParameters/" + jsonx.EscapeToken(name)
 		if t.r.Values[name] != nil {
@@ -248,11 +267,17 @@ func (t *text) parameters(with *given) {
 		if _, ok := declared[name]; ok {
 			continue
 		}
+		if len(t.diags) == form.MaxDiagnostics {
+			return
+		}
 		hint := "it has no template parameters"
 		if near := spell.Closest(name, known); near != "" {
 			hint = "did you mean " + strconv.Quote(near) + "?"
 		} else if len(known) > 0 {
-			hint = "it has " + strings.Join(known, ", ")
+			hint = "it has " + strings.Join(known[:min(len(known), maxListed)], ", ")
+			if len(known) > maxListed {
+				hint += ", …"
+			}
 		}
 		outer := &text{reader: t.reader, src: with.src}
 		outer.report(fault.RecipeInvalid, "unknown-parameter", with.at+"/"+jsonx.EscapeToken(name), fmt.Sprintf("the recipe in %s has no template parameter %q", t.src.File(), name), hint)

@@ -297,6 +297,56 @@ func TestX242_A09_Bounds(t *testing.T) {
 	}
 }
 
+// countedTexts counts what is read.
+type countedTexts struct {
+	texts
+	read *int
+}
+
+func (f countedTexts) File(from, name string) (*compile.Text, error) {
+	*f.read++
+	return f.texts.File(from, name)
+}
+
+// Texts that are of no use are not read without an end either (A09): those of a circle, and those that are not there.
+func TestX242_A09_ReadsAreBounded(t *testing.T) {
+	for _, name := range []string{"own.yaml", "none.yaml", "empty.yaml"} {
+		f := texts{
+			"own.yaml":   "name: own\nextends: [" + strings.Repeat(name+", ", 1000) + "]\n",
+			"empty.yaml": "name: t\nextends: []\n",
+		}
+		opt, read := options(f), 0
+		opt.Recipes = countedTexts{f, &read}
+		if p, _, _, _ := compile.Source("own.yaml", []byte(f["own.yaml"]), opt); p != nil || read > 101 {
+			t.Errorf("%s was read %d times", name, read)
+		}
+	}
+}
+
+// The schema of each template parameter is compiled, so there are not many (A09).
+func TestX242_A09_ParametersAreBounded(t *testing.T) {
+	var params, with strings.Builder
+	for i := range 201 {
+		fmt.Fprintf(&params, "p%d: {default: 1}, ", i)
+		fmt.Fprintf(&with, "unlike_%d: 1, ", i)
+	}
+	f := texts{
+		"own.yaml":  "name: own\nextends: [base.yaml]\n",
+		"base.yaml": "name: base\ntemplateParameters: {" + params.String() + "}\nsteps: [{transform: {expression: '1'}}]\n",
+	}
+	if _, _, problems := build(t, f, "own.yaml"); !strings.Contains(problems, "at most 200 template parameters") {
+		t.Error(problems)
+	}
+	f["base.yaml"] = strings.Replace(f["base.yaml"], "p200: {default: 1}, ", "", 1)
+	if p, _, problems := build(t, f, "own.yaml"); p == nil {
+		t.Error(problems)
+	}
+	f["own.yaml"] = "name: own\nextends: [{file: base.yaml, with: {" + with.String() + "}}]\n"
+	if _, _, problems := build(t, f, "own.yaml"); !strings.Contains(problems, "it has p0, p1, p10") || strings.Contains(problems, "p99") {
+		t.Error(problems)
+	}
+}
+
 // What extends others and is malformed is reported without what would follow from their absence.
 func TestX242_Malformed(t *testing.T) {
 	f := texts{

@@ -344,16 +344,17 @@ func schemaOf(r *recipe.Recipe) map[string]any {
 
 // required returns the inputs that one of the schemas requires; of an input that the text overrides its own schema says it.
 func (t *text) required(bases []*base, own map[string]any) (all []any) {
+	have := map[string]bool{}
 	add := func(schema map[string]any, but func(string) bool) {
 		list, _ := schema["required"].([]any)
 		for _, v := range list {
-			if name, ok := v.(string); ok && !but(name) && !slices.Contains(all, v) {
-				all = append(all, v)
+			if name, ok := v.(string); ok && !have[name] && !but(name) {
+				have[name], all = true, append(all, v)
 			}
 		}
 	}
 	for _, b := range bases {
-		add(schemaOf(b.r), func(name string) bool { return slices.Contains(t.r.Override, "inputSchema."+name) })
+		add(schemaOf(b.r), func(name string) bool { _, own := t.override["inputSchema."+name]; return own })
 	}
 	add(own, func(string) bool { return false })
 	return all

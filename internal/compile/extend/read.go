@@ -64,12 +64,10 @@ func extends(r *recipe.Recipe) bool {
 	return r.Extends != nil || len(r.Override)+len(r.TemplateParameters) > 0
 }
 
-// eachInline calls f for each recipe within a recipe.
+// eachInline calls f for each recipe within a recipe, and those within those.
 func eachInline(r *recipe.Recipe, f func(*recipe.Recipe)) {
-	r.Each(func(s *recipe.Step) {
-		if s.Recipe != nil && s.Recipe.Inline != nil {
-			f(s.Recipe.Inline)
-			eachInline(s.Recipe.Inline, f)
-		}
+	r.EachInline(func(_ *recipe.Step, in *recipe.Recipe) {
+		f(in)
+		eachInline(in, f)
 	})
 }
