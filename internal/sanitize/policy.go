@@ -187,10 +187,12 @@ func (w *walk) text(text string) (any, bool) {
 
 // found reports whether a shell would run something in a text.
 func found(text string) bool {
-	if !strings.ContainsAny(text, "$`") {
-		return false
+	for _, marks := range [...][2]string{{"${", "}"}, {"$(", ")"}, {"`", "`"}} {
+		if _, after, ok := strings.Cut(text, marks[0]); ok && strings.Contains(after, marks[1]) {
+			return true
+		}
 	}
-	return slices.ContainsFunc(expansions[3:], func(e *regexp.Regexp) bool { return e.MatchString(text) })
+	return false
 }
 
 func (w *walk) refuse(msg string) {

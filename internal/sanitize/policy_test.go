@@ -121,3 +121,21 @@ func TestX171_A11_RoundsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// What is found is what the expressions of the rule find.
+func TestX171_FoundIsWhatIsRemoved(t *testing.T) {
+	marks := []string{"$", "{", "}", "(", ")", "`", "a", "\n"}
+	for n := range 8 * 8 * 8 * 8 * 8 {
+		text := ""
+		for k := n; k > 0; k /= len(marks) {
+			text += marks[k%len(marks)]
+		}
+		want := false
+		for _, e := range expansions {
+			want = want || e.MatchString(text)
+		}
+		if found(text) != want {
+			t.Errorf("found(%q) = %v", text, !want)
+		}
+	}
+}
