@@ -7,12 +7,18 @@ package spell
 
 import "strings"
 
+// maxLength bounds the work of one comparison: a name may come from a text of many megabytes.
+const maxLength = 256
+
 // Distance returns the restricted Damerau-Levenshtein distance of a and b: the number of
 // insertions, deletions, replacements and swaps of neighbouring characters that turn a into b,
 // each place edited at most once. It stops at limit, which it returns for all names that
-// are at least as far apart. The work is at most len(a) × len(b), and none when the
-// lengths alone differ by limit.
+// are at least as far apart, and for names of more than maxLength bytes, which nobody mistypes.
+// The work is at most len(a) × len(b), and none when the lengths alone differ by limit.
 func Distance(a, b string, limit int) int {
+	if max(len(a), len(b)) > maxLength {
+		return limit
+	}
 	x, y := []rune(a), []rune(b)
 	if d := len(x) - len(y); d >= limit || -d >= limit {
 		return limit

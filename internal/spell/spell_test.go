@@ -30,6 +30,7 @@ func TestDistance(t *testing.T) {
 		{"abcdefgh", "a", 4, 4},
 		{"abcd", "wxyz", 4, 4},
 		{"same", "same", 0, 0},
+		{strings.Repeat("a", 300), strings.Repeat("a", 299), 5, 5}, // no work is done for names of any length
 	} {
 		if got := spell.Distance(tt.a, tt.b, tt.limit); got != tt.want {
 			t.Errorf("Distance(%q, %q, %d) = %d, want %d", tt.a, tt.b, tt.limit, got, tt.want)
