@@ -109,6 +109,9 @@ func stubText(key string, real *compile.Text, recipes compile.Recipes, answers [
 			if r.InputSchema != nil {
 				doc["inputSchema"] = r.InputSchema
 			}
+			if r.InputPolicy != "" {
+				doc["inputPolicy"] = r.InputPolicy
+			}
 			if r.OutputSchema != nil {
 				doc["outputSchema"] = r.OutputSchema
 			}
