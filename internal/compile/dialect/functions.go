@@ -29,8 +29,8 @@ const (
 	maxFunctions, maxParams = 200, 20
 	// maxCalls is how deep calls are nested in each other.
 	maxCalls = 50
-	// maxExpanded bounds what becomes of one expression, in bytes, and maxMade what becomes of all in a recipe.
-	maxExpanded, maxMade = 32 << 10, 4 << 20
+	// maxExpanded bounds what becomes of one expression, in bytes, and maxMade what becomes of all in a text.
+	maxExpanded, maxMade = 32 << 10, 8 << 20
 )
 
 // Inherit replaces the calls of functions that a recipe inherits.
@@ -41,12 +41,47 @@ func Inherit(r *recipe.Recipe, src *recipe.Source, functions map[string]*recipe.
 // Functions returns the functions that a recipe may call: its own ones, and those that it inherits. What their
 // expressions call is replaced, so that they mean the same everywhere.
 func Functions(r *recipe.Recipe, inherited map[string]*recipe.Function) map[string]*recipe.Function {
-	all := maps.Clone(inherited)
-	if all == nil {
-		all = map[string]*recipe.Function{}
+	return (&expander{}).all(r, inherited)
+}
+
+// replaceCalls replaces the calls of functions in a recipe, and in those within it, and reports functions that cannot be
+// called if check is set.
+func replaceCalls(r *recipe.Recipe, src *recipe.Source, inherited map[string]*recipe.Function, check bool) {
+	(&expander{}).recipe(r, src, inherited, check)
+}
+
+func (e *expander) recipe(r *recipe.Recipe, src *recipe.Source, inherited map[string]*recipe.Function, check bool) {
+	if check {
+		e.check(r, src, inherited)
 	}
-	e := &expander{functions: maps.Clone(all)}
+	all := e.all(r, inherited)
+	if len(all) > 0 {
+		e.expand(r, src, all)
+	}
+	r.EachInline(func(s *recipe.Step, inner *recipe.Recipe) {
+		if s.Recipe.Inherits(recipe.InheritFunctions) {
+			e.recipe(inner, src, all, check)
+		} else {
+			e.recipe(inner, src, nil, check)
+		}
+	})
+}
+
+// know makes the functions of a recipe, and those that it inherits, those that are replaced.
+func (e *expander) know(r *recipe.Recipe, inherited map[string]*recipe.Function) {
+	e.functions, e.bodies, e.tokens, e.made = make(map[string]*recipe.Function, len(inherited)+len(r.Functions)), nil, nil, 0
+	maps.Copy(e.functions, inherited)
 	maps.Copy(e.functions, r.Functions)
+}
+
+// all is [Functions].
+func (e *expander) all(r *recipe.Recipe, inherited map[string]*recipe.Function) map[string]*recipe.Function {
+	if inherited != nil && len(r.Functions) == 0 {
+		return inherited
+	}
+	all := make(map[string]*recipe.Function, len(inherited))
+	maps.Copy(all, inherited)
+	e.know(r, inherited)
 	for _, name := range slices.Sorted(maps.Keys(r.Functions)) {
 		f := r.Functions[name]
 		if body, problem := e.body(name); f != nil && problem == "" && len(all) < 2*maxFunctions {
@@ -56,27 +91,15 @@ func Functions(r *recipe.Recipe, inherited map[string]*recipe.Function) map[stri
 	return all
 }
 
-// replaceCalls replaces the calls of functions in a recipe, and in those within it, and reports functions that cannot be
-// called if check is set.
-func replaceCalls(r *recipe.Recipe, src *recipe.Source, inherited map[string]*recipe.Function, check bool) {
-	if check {
-		checkFunctions(r, src, inherited)
-	}
-	all := Functions(r, inherited)
-	if len(all) > 0 {
-		expand(r, src, all)
-	}
-	r.EachInline(func(s *recipe.Step, inner *recipe.Recipe) {
-		if s.Recipe.Inherits(recipe.InheritFunctions) {
-			replaceCalls(inner, src, all, check)
-		} else {
-			replaceCalls(inner, src, nil, check)
+// expand replaces the calls in a recipe. The functions are those of [Functions].
+func (e *expander) expand(r *recipe.Recipe, src *recipe.Source, functions map[string]*recipe.Function) {
+	e.functions, e.bodies, e.tokens = functions, make(map[string]string, len(functions)), nil
+	for name, f := range functions {
+		callsOwn := func(own string) bool { return strings.Contains(f.Expression, own) } // an inherited one may
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(r.Functions)), callsOwn) {
+			e.bodies[name] = f.Expression
 		}
-	})
-}
-
-func expand(r *recipe.Recipe, src *recipe.Source, functions map[string]*recipe.Function) {
-	e := &expander{functions: functions}
+	}
 	(&texts.Rewriter{Source: src.Source, Code: func(at texts.Place, code string) (list []texts.Replacement) {
 		if len(code) > 4*expr.MaxSource {
 			return nil // it is too long for an expression
@@ -85,6 +108,9 @@ func expand(r *recipe.Recipe, src *recipe.Source, functions map[string]*recipe.F
 		for _, c := range e.calls(code) {
 			offset := at.Offset + utf8.RuneCountInString(code[:c.from])
 			with, err := e.replace(c, code)
+			if e.total += len(with); err == "" && e.total > maxMade {
+				err = tooMuchMade
+			}
 			if err != "" {
 				src.AddSemantic(fault.RecipeInvalid, at.Pointer, offset, len(c.name), "bad-call", err, "")
 				with = "null" // nothing else is reported
@@ -95,17 +121,13 @@ func expand(r *recipe.Recipe, src *recipe.Source, functions map[string]*recipe.F
 	}}).Recipe(r)
 }
 
-// checkFunctions reports functions that cannot be called.
-func checkFunctions(r *recipe.Recipe, src *recipe.Source, inherited map[string]*recipe.Function) {
+// check reports functions that cannot be called.
+func (e *expander) check(r *recipe.Recipe, src *recipe.Source, inherited map[string]*recipe.Function) {
 	if len(r.Functions) > maxFunctions {
 		src.AddSemantic(fault.RecipeInvalid, r.Ptr+"/functions", 0, 0, "bad-function", fmt.Sprintf("a recipe has at most %d functions", maxFunctions), "")
 		clear(r.Functions)
 	}
-	e := &expander{functions: maps.Clone(inherited)}
-	if e.functions == nil {
-		e.functions = map[string]*recipe.Function{}
-	}
-	maps.Copy(e.functions, r.Functions)
+	e.know(r, inherited)
 	for _, name := range slices.Sorted(maps.Keys(r.Functions)) {
 		f, at := r.Functions[name], r.Ptr+"/functions/"+jsonx.EscapeToken(name)
 		if f == nil {
@@ -165,14 +187,18 @@ func free(name string) bool {
 	return len(p.Problems) > 0 && p.Problems[0].Rule == expr.RuleUndefinedName
 }
 
-// An expander replaces calls of functions.
+// tooMuchMade is the problem of a call beyond maxMade.
+var tooMuchMade = fmt.Sprintf("the functions make expressions of more than %d bytes together", maxMade)
+
+// An expander replaces calls of functions, in the recipes of one text.
 type expander struct {
 	functions map[string]*recipe.Function
-	bodies    map[string]string // of those that were asked for
-	open      []string          // functions whose expressions are being made
-	depth     int               // of the call that is being replaced
-	made      int               // bytes, of the expression that is being made
-	total     int               // bytes, of all
+	bodies    map[string]string  // of those that were asked for
+	tokens    map[string][][]int // of their bodies
+	open      []string           // functions whose expressions are being made
+	depth     int                // of the call that is being replaced
+	made      int                // bytes, of the expression that is being made
+	total     int                // bytes, of all in the text
 }
 
 // A call is a call of a function in some code.
@@ -264,13 +290,16 @@ func (e *expander) expanded(code string) (text, problem string) {
 	case e.made > maxExpanded:
 		return "", fmt.Sprintf("the functions that it calls make an expression of more than %d bytes", maxExpanded)
 	case e.total > maxMade:
-		return "", fmt.Sprintf("the functions make expressions of more than %d bytes together", maxMade)
+		return "", tooMuchMade
 	}
 	return b.String(), ""
 }
 
 // replace returns what a call stands for.
 func (e *expander) replace(c call, code string) (text, problem string) {
+	if e.total > maxMade {
+		return "", tooMuchMade
+	}
 	f := e.functions[c.name]
 	if len(c.args) != len(f.Params) {
 		plural := "s"
@@ -303,7 +332,9 @@ func (e *expander) replace(c call, code string) (text, problem string) {
 		taken[name] = true
 		names[p] = name
 	}
-	text = renamed(body, names)
+	if text = body; len(names) > 0 {
+		text = renamed(body, e.tokensOf(c.name, body), names)
+	}
 	for i, p := range slices.Backward(f.Params) {
 		text = "cel.bind(" + names[p] + ", " + args[i] + ", " + text + ")"
 	}
@@ -347,11 +378,22 @@ func (e *expander) body(name string) (text, problem string) {
 	return text, problem
 }
 
-// renamed replaces names that are no fields.
-func renamed(code string, names map[string]string) string {
+// tokensOf returns where the tokens of the body of a function are.
+func (e *expander) tokensOf(name, body string) [][]int {
+	if e.tokens == nil {
+		e.tokens = map[string][][]int{}
+	}
+	if e.tokens[name] == nil {
+		e.tokens[name] = tokens.FindAllStringIndex(body, -1)
+	}
+	return e.tokens[name]
+}
+
+// renamed replaces names that are no fields, in code with these tokens.
+func renamed(code string, tokens [][]int, names map[string]string) string {
 	var b strings.Builder
 	done := 0
-	for _, t := range tokens.FindAllStringIndex(code, -1) {
+	for _, t := range tokens {
 		to, ok := names[code[t[0]:t[1]]]
 		if before := strings.TrimRight(code[:t[0]], " \t\r\n"); !ok || strings.HasSuffix(before, ".") || strings.HasSuffix(before, ".?") {
 			continue

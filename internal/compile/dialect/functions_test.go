@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/internal/compile/expressions"
+	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 )
 
@@ -57,5 +58,35 @@ func TestFunctionsAreBounded(t *testing.T) {
 		if _, problem := e.expanded(code); problem == "" {
 			t.Errorf("%.40s: it is not refused", code)
 		}
+	}
+}
+
+// What all calls of a text become is bounded, also where each of them is in a recipe of its own (A09).
+func TestFunctionsOfATextAreBounded(t *testing.T) {
+	long := "name: a\nfunctions: {f: {params: [x], expression: 'x + \"" + strings.Repeat("1", 8000) + "\"'}}\nsteps:\n"
+	for name, step := range map[string]string{
+		"steps":   "- {transform: {expression: f(1)}}\n",
+		"recipes": "- {recipe: {inherit: [functions], inline: {name: x, steps: [{id: a, transform: {expression: f(1)}}]}}}\n",
+	} {
+		for _, n := range []int{50, maxMade / 8000} {
+			_, src, diags := Parse("a.yaml", []byte(long+strings.Repeat(step, n)), form.Options{})
+			bad := src.SemanticErrors()
+			if refused := len(bad) > 0 && strings.Contains(bad[0].Msg, "bytes together"); refused == (n == 50) || len(diags) > 0 {
+				t.Errorf("%d %s: %v %v", n, name, diags, bad)
+			}
+		}
+	}
+}
+
+// A function that a recipe inherits may call one that only the recipe has.
+func TestInheritedFunctionsCallOwn(t *testing.T) {
+	text := "name: a\nfunctions: {outer: {expression: inner() + 1}}\nsteps:\n" +
+		"- {id: s, recipe: {inherit: [functions], inline: {name: x, functions: {inner: {expression: '2'}}, steps: [{id: a, transform: {expression: outer()}}]}}}\n"
+	r, src, diags := Parse("a.yaml", []byte(text), form.Options{})
+	if r == nil || len(src.SemanticErrors()) > 0 {
+		t.Fatal(diags, src.SemanticErrors())
+	}
+	if got := r.Steps[0].Recipe.Inline.Steps[0].Transform.Expression; got != "((2) + 1)" {
+		t.Error(got)
 	}
 }
