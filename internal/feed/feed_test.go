@@ -208,3 +208,33 @@ func TestI14_GapInTheStore(t *testing.T) {
 		}
 	}
 }
+
+// Who waits for the end of a run hears of its end and of what may have been missed, not of other heads.
+func TestOnEnd(t *testing.T) {
+	f := New(nil, nil)
+	key := store.Key{Account: acc, Run: "a"}
+	heard := 0
+	cancel := f.OnEnd(key, func() { heard++ })
+	ended := publishedFrames("a", "", true)
+	ended.Head.Ended = 1
+	after := func(what string, want int, published ...Published) {
+		t.Helper()
+		if f.Deliver(published); heard != want {
+			t.Errorf("after %s it was called %d times, want %d", what, heard, want)
+		}
+	}
+	after("heads of a run that goes on", 0, publishedFrames("a", "", true), publishedFrames("a", "x", false), publishedFrames("a", "", true))
+	after("its end", 1, ended)
+	after("a retry", 1, publishedFrames("a", "", true))
+	after("a gap", 2, Published{})
+	after("a head after that", 2, publishedFrames("a", "", true))
+	f.Close(errEnded)
+	f.Run()
+	if heard != 3 {
+		t.Errorf("the end of the feed: it was called %d times, want 3", heard)
+	}
+	cancel()
+	if n, _ := f.Usage(); n != 0 {
+		t.Errorf("%d subscriptions remain", n)
+	}
+}

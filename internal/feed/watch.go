@@ -231,11 +231,15 @@ func (f *Feed) Events(ctx context.Context, key store.Key, after uint64) iter.Seq
 	}
 }
 
-// OnHead has fn called whenever a new head of the run may have become durable, until cancel is called. fn
-// must not block, and must not call the feed.
-func (f *Feed) OnHead(key store.Key, fn func()) (cancel func()) {
+// OnEnd has fn called whenever the run may have ended, durably, until cancel is called: also when something
+// was not published, and when the feed is closed. fn must not block, and must not call the feed.
+func (f *Feed) OnEnd(key store.Key, fn func()) (cancel func()) {
 	s := f.subscribe(key, true)
-	s.onNews(fn)
+	s.onNews(func() {
+		if u, _, err := s.take(); err != nil || u.behind || u.head != nil && u.head.Ended != 0 {
+			fn()
+		}
+	})
 	return func() { f.unsubscribe(key, s) }
 }
 

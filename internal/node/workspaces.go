@@ -78,6 +78,6 @@ func (h headsOf) Head(ctx context.Context, key store.Key) (store.Head, error) {
 	return h.n.Store.Head(ctx, key)
 }
 
-func (h headsOf) OnHead(key store.Key, fn func()) (cancel func()) {
-	return h.n.Engine.Feed().OnHead(key, fn)
+func (h headsOf) OnEnd(key store.Key, fn func()) (cancel func()) {
+	return h.n.Engine.Feed().OnEnd(key, fn)
 }

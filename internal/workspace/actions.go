@@ -34,7 +34,7 @@ func declared(a action.Action) action.Action {
 	a.Version, a.Cost = "1.0.0", 1
 	a.Metadata.Parallelizable, a.Metadata.DurationRange = &parallel, &action.DurationRange{Min: "1ms", Max: "30s"}
 	a.Limits = append(a.Limits, "Only in a run that has a workspace: a step with `workspace` has started it.")
-	a.Faults = append(a.Faults, fault.InputInvalid, fault.NotAvailable, fault.FileInvalid, fault.StoreFailed)
+	a.Faults = append(a.Faults, fault.InputInvalid, fault.NotAvailable, fault.FileInvalid, fault.StoreFull, fault.StoreReadOnly, fault.StoreFailed)
 	return a
 }
 

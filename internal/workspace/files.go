@@ -15,6 +15,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 
 	"github.com/roux-engine/roux/action"
@@ -50,6 +51,9 @@ func write(ctx context.Context, task *action.Task) (action.Result, error) {
 	root, name, err := begin(task, &in, func() *string { return &in.Path })
 	if err != nil {
 		return action.Result{}, err
+	}
+	if strings.HasPrefix(path.Base(name), temporary) {
+		return action.Result{}, fault.New(fault.InputInvalid, "%.200q cannot be written: names with %s are those of files that are not complete", name, temporary)
 	}
 	if (in.Text != nil) == (in.File != "") {
 		return action.Result{}, fault.New(fault.InputInvalid, `want one of "text" and "file", or a run with exactly one file`)
@@ -103,13 +107,26 @@ func failed(name string, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fault.Wrap(fault.FileNotFound, err, "there is no file %.200q in the workspace", name)
 	}
-	return fault.Wrap(fault.FileInvalid, err, "%.200q cannot be used in the workspace: %v", name, err)
+	return fault.Wrap(diskFault(err, fault.FileInvalid), err, "%.200q cannot be used in the workspace: %v", name, err)
+}
+
+// diskFault returns the code of an error that is the disk's, and otherwise the other one.
+func diskFault(err error, otherwise fault.Code) fault.Code {
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fault.StoreFull
+	case errors.Is(err, syscall.EROFS):
+		return fault.StoreReadOnly
+	case errors.Is(err, syscall.EIO):
+		return fault.StoreFailed
+	}
+	return otherwise
 }
 
 // put writes a file. It appears under its name when it is complete.
 func put(ctx context.Context, root *os.Root, name string, from io.Reader) (n int64, err error) {
-	used := usage{ctx: ctx, root: root}
-	if err := used.walk(".", 0); err != nil {
+	used := usage{ctx: ctx, tidy: true}
+	if err := used.walk(root, ".", 0); err != nil {
 		return 0, err
 	}
 	old, err := root.Lstat(name)
@@ -199,34 +216,41 @@ func list(ctx context.Context, task *action.Task) (action.Result, error) {
 	if err != nil {
 		return action.Result{}, err
 	}
-	entries := []any{}
-	used := usage{ctx: ctx, root: root, found: func(at string, size int64) {
+	entries, total := []any{}, int64(0)
+	used := usage{ctx: ctx, found: func(at string, size int64) {
+		total += size
 		entries = append(entries, map[string]any{"path": at, "sizeBytes": size})
 	}}
-	if err := used.walk(name, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := used.under(root, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return action.Result{}, failed(name, err)
 	}
-	return action.Result{Output: map[string]any{"files": entries, "count": int64(len(entries)), "totalBytes": used.bytes}}, nil
+	return action.Result{Output: map[string]any{"files": entries, "count": int64(len(entries)), "totalBytes": total}}, nil
 }
 
 // A usage is how much is in a workspace.
 type usage struct {
 	ctx   context.Context
-	root  *os.Root
 	files int
 	bytes int64
 	found func(at string, size int64) // nil = the files are only counted
+	tidy  bool                        // nobody writes: files that are not complete were left by a killed process
 }
 
-// walk counts the files in a directory, in the order of their names. It follows no link.
-func (u *usage) walk(dir string, depth int) error {
+// under walks the directory at a path below root; anything else has no files.
+func (u *usage) under(root *os.Root, at string) error {
+	if info, err := root.Lstat(at); err != nil || !info.IsDir() {
+		return err
+	}
+	return u.inner(root, at, "", 0)
+}
+
+// walk counts the files in a directory, in the order of their names. It follows no link. at is the path of
+// the directory, which is opened once, so that the path of no file in it is walked again.
+func (u *usage) walk(dir *os.Root, at string, depth int) error {
 	if depth > maxDepth {
 		return fault.New(fault.FileTooLarge, "the workspace has directories deeper than %d", maxDepth)
 	}
-	if info, err := u.root.Lstat(dir); err != nil || !info.IsDir() {
-		return err
-	}
-	f, err := u.root.Open(dir)
+	f, err := dir.Open(".")
 	if err != nil {
 		return err
 	}
@@ -234,32 +258,61 @@ func (u *usage) walk(dir string, depth int) error {
 	if err = errors.Join(err, f.Close()); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
+	if len(names) > maxFiles {
+		return tooMany()
+	}
 	slices.Sort(names)
 	for _, name := range names {
 		if u.ctx.Err() != nil {
 			return context.Cause(u.ctx)
 		}
-		at := path.Join(dir, name)
-		info, err := u.root.Lstat(at)
+		info, err := dir.Lstat(name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
 		case err != nil:
 			return err
 		case info.IsDir():
-			if err := u.walk(at, depth+1); err != nil {
-				return err
-			}
-			continue
+			err = u.inner(dir, name, at, depth+1)
+		default:
+			err = u.file(dir, info, path.Join(at, name))
 		}
-		if u.files++; u.files > maxFiles { // with links and what else there is
-			return fault.New(fault.FileTooLarge, "the workspace has more than %d files", maxFiles)
-		}
-		if u.bytes += info.Size(); u.found != nil && info.Mode().IsRegular() && !strings.HasPrefix(name, temporary) {
-			u.found(at, info.Size())
+		if err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// inner walks a directory in a directory, unless it has been removed meanwhile.
+func (u *usage) inner(dir *os.Root, name, at string, depth int) error {
+	in, err := dir.OpenRoot(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(u.walk(in, path.Join(at, name), depth), in.Close())
+}
+
+// file counts a file, a link or what else there is.
+func (u *usage) file(dir *os.Root, info fs.FileInfo, at string) error {
+	regular, partial := info.Mode().IsRegular(), strings.HasPrefix(info.Name(), temporary)
+	if regular && partial && u.tidy && dir.Remove(info.Name()) == nil {
+		return nil
+	}
+	if u.files++; u.files > maxFiles {
+		return tooMany()
+	}
+	if u.bytes += info.Size(); u.found != nil && regular && !partial {
+		u.found(at, info.Size())
+	}
+	return nil
+}
+
+func tooMany() error {
+	return fault.New(fault.FileTooLarge, "the workspace has more than %d files", maxFiles)
 }
 
 // A reader fails when its context has ended.

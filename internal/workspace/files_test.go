@@ -159,3 +159,34 @@ func TestX162_Refusals(t *testing.T) {
 		t.Errorf("over 10,000 files: %v, %v", out, err)
 	}
 }
+
+// What a process that was killed while it wrote has left is removed, and does not count; a file that somebody
+// else has of that name would be, so none is written.
+func TestX162_WhatAKilledWriteLeaves(t *testing.T) {
+	dir, files := t.TempDir(), actiontest.NewFiles(t)
+	left := filepath.Join(dir, "a", "b", ".roux-tmp-LEFT")
+	if err := os.MkdirAll(filepath.Dir(left), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(left, nil, 0o600), os.Truncate(left, 1<<30)); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := call(t, "workspace-list", dir, files, map[string]any{}); err != nil || out["count"] != int64(0) || out["totalBytes"] != int64(0) {
+		t.Errorf("listed: %v, %v", out, err)
+	}
+	if _, err := os.Stat(left); err != nil {
+		t.Errorf("it was removed while it may be written: %v", err)
+	}
+	if out, err := call(t, "workspace-write", dir, files, map[string]any{"path": "a/c", "text": "new"}); err != nil {
+		t.Errorf("it counts: %v, %v", out, err)
+	}
+	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is there still: %v", err)
+	}
+	if out, err := call(t, "workspace-write", dir, files, map[string]any{"path": "a/.roux-tmp-mine", "text": "new"}); fault.CodeOf(err) != fault.InputInvalid {
+		t.Errorf("written: %v, %v", out, err)
+	}
+	if out, err := call(t, "workspace-list", dir, files, map[string]any{"under": "./a"}); err != nil || out["count"] != int64(1) || out["files"].([]any)[0].(map[string]any)["path"] != "a/c" {
+		t.Errorf("listed: %v, %v", out, err)
+	}
+}

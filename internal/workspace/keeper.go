@@ -7,6 +7,7 @@ package workspace
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -22,9 +23,9 @@ import (
 type Runs interface {
 	// Head returns the head of a run; see store.Reader.
 	Head(ctx context.Context, key store.Key) (store.Head, error)
-	// OnHead has fn called whenever a new head of the run may have become durable, until the returned
-	// function is called. fn does not block.
-	OnHead(key store.Key, fn func()) (cancel func())
+	// OnEnd has fn called whenever the run may have ended, durably, until the returned function is called.
+	// fn does not block.
+	OnEnd(key store.Key, fn func()) (cancel func())
 }
 
 const (
@@ -43,7 +44,7 @@ type Keeper struct {
 	mu    sync.Mutex        // held while a run is subscribed to
 	known map[string]*entry // by the names of their directories
 
-	dueMu sync.Mutex      // taken by whoever publishes heads, so nothing else is done under it
+	dueMu sync.Mutex      // taken by whoever publishes ends of runs, so nothing else is done under it
 	due   map[string]bool // those whose runs may have ended
 }
 
@@ -51,6 +52,7 @@ type Keeper struct {
 type entry struct {
 	key      store.Key
 	users    int           // attempts that have it open
+	uses     int           // how many have had it open so far
 	cancel   func()        // ends the subscription to the run
 	removing chan struct{} // closed when it has been removed; nil = nobody removes it
 }
@@ -84,7 +86,7 @@ func (k *Keeper) Open(ctx context.Context, account, run, path string) (*os.Root,
 		k.release(name)
 		var f *fault.Error
 		if !errors.As(err, &f) {
-			err = fault.Wrap(fault.StoreFailed, err, "the workspace of the run cannot be used: %v", err)
+			err = fault.Wrap(diskFault(err, fault.StoreFailed), err, "the workspace of the run cannot be used: %v", err)
 		}
 		return nil, nil, err
 	}
@@ -99,6 +101,7 @@ func (k *Keeper) use(ctx context.Context, name string, key store.Key) error {
 		removing := e.removing
 		if removing == nil {
 			e.users++
+			e.uses++
 		}
 		k.mu.Unlock()
 		if removing == nil {
@@ -118,7 +121,7 @@ func (k *Keeper) entryLocked(name string, key store.Key) *entry {
 	if e == nil {
 		e = &entry{key: key}
 		k.known[name] = e
-		e.cancel = k.runs.OnHead(key, func() { k.check(name) })
+		e.cancel = k.runs.OnEnd(key, func() { k.check(name) })
 	}
 	return e
 }
@@ -203,29 +206,36 @@ func (k *Keeper) removeDue(ctx context.Context) (ok bool) {
 	due := k.due
 	k.due = map[string]bool{}
 	k.dueMu.Unlock()
-	ok = true
+	failed, first := 0, error(nil)
 	for name := range due {
+		err := k.removeEnded(ctx, name)
 		if ctx.Err() != nil {
-			return ok
+			break
 		}
-		if err := k.removeEnded(ctx, name); err != nil && ctx.Err() == nil {
-			k.logger.Warn("a workspace could not be removed; trying again", "dir", filepath.Join(k.dir, name), "err", err)
-			ok = false
+		if err == nil {
+			continue
+		}
+		if failed++; first == nil {
+			first = fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return ok
+	if failed > 0 { // in one line: all fail when the disk does
+		k.logger.Warn("workspaces could not be removed; trying again", "count", failed, "dir", k.dir, "err", first)
+	}
+	return failed == 0
 }
 
 // removeEnded removes a workspace if its run has ended and no attempt has it open.
 func (k *Keeper) removeEnded(ctx context.Context, name string) error {
 	k.mu.Lock()
 	e := k.known[name]
-	k.mu.Unlock()
 	if e == nil {
+		k.mu.Unlock()
 		return nil
 	}
-	// An attempt that begins to use it after this is one of a run that has not ended, or finds the run
-	// ended when it returns.
+	uses := e.uses
+	k.mu.Unlock()
+	// An attempt that has used it since may be one of a run that was retried since: its end is asked for again.
 	head, err := k.runs.Head(ctx, e.key)
 	switch {
 	case errors.Is(err, fault.RunNotFound):
@@ -235,7 +245,7 @@ func (k *Keeper) removeEnded(ctx context.Context, name string) error {
 		return nil
 	}
 	k.mu.Lock()
-	if k.known[name] != e || e.users > 0 {
+	if k.known[name] != e || e.users > 0 || e.uses != uses {
 		k.mu.Unlock()
 		return nil // release asks again
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -39,7 +40,7 @@ func (r *runs) Head(_ context.Context, key store.Key) (store.Head, error) {
 	return store.Head{}, nil
 }
 
-func (r *runs) OnHead(key store.Key, fn func()) (cancel func()) {
+func (r *runs) OnEnd(key store.Key, fn func()) (cancel func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.told == nil {
@@ -248,5 +249,75 @@ func TestX162_HostilePaths(t *testing.T) {
 	}
 	if root, err := open(filepath.Join(dir, "w"), nameOf(key), key, "link/b"); err == nil {
 		t.Errorf("a link was followed to %s", root.Name())
+	}
+}
+
+// A run that was retried while its end was looked up keeps what the retry has written.
+func TestX235_RetriedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key, _ := keys()
+		r := &retried{runs: runs{ended: map[store.Key]bool{key: false}}}
+		k := New(slog.New(slog.DiscardHandler))
+		k.Attach(filepath.Join(t.TempDir(), "workspaces"), r)
+		go k.Run(t.Context())
+		work := func() {
+			root, release, err := k.Open(t.Context(), key.Account, key.Run, "a")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := root.WriteFile("kept", nil, 0o600); err != nil {
+				t.Error(err)
+			}
+			_ = root.Close()
+			release()
+		}
+		work()
+		synctest.Wait()
+		r.read = func() { // after the end was read
+			r.read = nil
+			r.ended[key] = false
+			r.mu.Unlock()
+			work()
+			r.mu.Lock()
+		}
+		r.end(key)
+		synctest.Wait()
+		if left := tree(t, k.dir); left[filepath.Join(nameOf(key), filesDir, "a", "kept")] == "" {
+			t.Errorf("of the run that goes on there is %v", left)
+		}
+		r.end(key)
+		synctest.Wait()
+		if left, err := os.ReadDir(k.dir); err != nil || len(left) > 0 {
+			t.Errorf("when it has ended again there is %v, %v", left, err)
+		}
+	})
+}
+
+// retried are runs of which one is retried when its end has been read.
+type retried struct {
+	runs
+	read func()
+}
+
+func (r *retried) Head(ctx context.Context, key store.Key) (store.Head, error) {
+	head, err := r.runs.Head(ctx, key)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.read != nil && head.Ended != 0 {
+		r.read()
+	}
+	return head, err
+}
+
+// A disk that is full or cannot be written is no fault of the file: a step is tried again when there is room.
+func TestDiskFaults(t *testing.T) {
+	for err, want := range map[error]fault.Code{
+		syscall.ENOSPC: fault.StoreFull, syscall.EDQUOT: fault.StoreFull, syscall.EROFS: fault.StoreReadOnly, syscall.EIO: fault.StoreFailed,
+		syscall.ENOTDIR: fault.FileInvalid, fs.ErrNotExist: fault.FileNotFound,
+	} {
+		if got := fault.CodeOf(failed("a", &fs.PathError{Op: "write", Path: "a", Err: err})); got != want {
+			t.Errorf("%v is %s, want %s", err, got, want)
+		}
 	}
 }
