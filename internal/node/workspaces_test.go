@@ -83,3 +83,60 @@ outputs: {own: steps.own.output.has, child: steps.child.output}
 		t.Errorf("the runs have %v, want two workspaces: a result was cached, or they share one", paths)
 	}
 }
+
+// X104, X235: with its workspace a run loses what its completed steps have left there, so it does not go on
+// after a failure: another try is another run, which does them again.
+func TestX235_NoResumeWithoutWorkspace(t *testing.T) {
+	var mu sync.Mutex
+	var wrote []string
+	leave := action.Action{Name: "leave", Version: "1.0.0", Run: func(_ context.Context, task *action.Task) (action.Result, error) {
+		root, err := task.Workspace()
+		if err != nil {
+			return action.Result{}, err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		wrote = append(wrote, task.Run)
+		return action.Result{Output: map[string]any{}}, root.WriteFile("left", nil, 0o600)
+	}}
+	need := action.Action{Name: "need", Version: "1.0.0", Run: func(_ context.Context, task *action.Task) (action.Result, error) {
+		root, err := task.Workspace()
+		if err == nil {
+			_, err = root.Stat("left")
+		}
+		if err != nil {
+			return action.Result{}, fault.Wrap(fault.FileNotFound, err, "what the first step has left is gone")
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(wrote) == 1 {
+			return action.Result{}, fault.New(fault.ServiceUnavailable, "not there yet")
+		}
+		return action.Result{Output: map[string]any{}}, nil
+	}}
+	e, err := roux.Open(t.Context(), roux.Options{Dir: t.TempDir(), Actions: []action.Action{leave, need}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	const text = `name: again
+steps:
+  - id: child
+    recipe:
+      workspace: w
+      resume: true
+      inline:
+        name: a
+        steps:
+          - {id: first, action: {name: leave}}
+          - {id: then, action: {name: need}, dependsOn: [first], retryPolicy: {maxAttempts: 1}}
+    retryPolicy: {maxAttempts: 2, initialDelay: 10ms}
+`
+	id, err := e.Start(t.Context(), roux.Request{Recipe: []byte(text), Source: "again.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := e.Wait(t.Context(), id); err != nil || res.Status != "completed" || len(wrote) != 2 || wrote[0] == wrote[1] {
+		t.Errorf("%+v, %v; the first step ran in %v, want two runs", res, err, wrote)
+	}
+}

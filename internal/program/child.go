@@ -127,10 +127,11 @@ func (ch *Child) Share() journal.Share {
 func (ch *Child) Last() string { return ch.task.Last }
 
 // Continues reports whether a run is what would be started now, so that it can go on: it
-// executes the same plan and was given the same input (X104).
+// executes the same plan and was given the same input (X104). One that had a workspace cannot: that was
+// removed when the run ended (X235), with what completed steps had left in it.
 func (ch *Child) Continues(last *machine.Run) bool {
 	start := last.Start()
-	if start == nil || start.PlanHash != ch.Program.Hash() || !sameContext(start.Inherited, ch.task.Inherited) {
+	if start == nil || start.Child != nil && start.Child.Workspace != "" || start.PlanHash != ch.Program.Hash() || !sameContext(start.Inherited, ch.task.Inherited) {
 		return false
 	}
 	if _, ok := last.Resumable(); !ok {
