@@ -96,6 +96,39 @@ steps:
 	}
 }
 
+// X104, X213: a child run that goes on as another attempt is one run of the profile.
+func TestX213_ProfileOfOneThatGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	data, recipe := filepath.Join(dir, "data"), filepath.Join(dir, "again.yaml")
+	const src = `name: again
+steps:
+  - id: gather
+    recipe:
+      resume: true
+      inline:
+        name: gather
+        steps:
+          - {id: work, action: {name: effect}}
+          - {id: check, fail: {code: SERVICE_UNAVAILABLE, message: not there yet}}
+    retryPolicy: {maxAttempts: 3, initialDelay: 1ms}
+`
+	if err := os.WriteFile(recipe, []byte(src), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, talk, code := inProcess("", "run", recipe, "--data", data, "-q"); code != 1 {
+		t.Fatalf("exit %d: %s", code, talk)
+	}
+	var p treeProfile
+	out, talk, code := inProcess("", "trace", "@last", "--data", data, "--runs", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &p); err != nil || code != 0 {
+		t.Fatalf("exit %d, %v: %s%s", code, err, out, talk)
+	}
+	// The root has three attempts, and the run inside it one.
+	if p.Runs != 2 || len(p.List) != 2 || p.Attempts != 4 {
+		t.Errorf("the profile is %+v", p)
+	}
+}
+
 // X213: a profile of a large tree holds what it shows, and no more.
 func TestX213_ProfileIsBounded(t *testing.T) {
 	tree := treeProfile{most: 20}

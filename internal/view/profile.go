@@ -98,7 +98,9 @@ func (p *Profiler) step(ev *journal.Event) {
 		p.enter(ev, attempting)
 	case journal.EvChildStarted:
 		p.profile.Attempts++
-		p.Children = append(p.Children, ProfiledChild{Run: strings.Clone(ev.Text), Step: ev.Step})
+		if !ev.GoesOn() { // else it is among them
+			p.Children = append(p.Children, ProfiledChild{Run: strings.Clone(ev.Text), Step: ev.Step})
+		}
 		p.enter(ev, delegating)
 	case journal.EvNodeOpened, journal.EvNodeFallback, journal.EvNodeCompensating:
 		p.enter(ev, delegating)
