@@ -4,7 +4,6 @@ package cli
 
 import (
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/roux-engine/roux/client"
@@ -68,10 +67,7 @@ func TestCreditsOverAServer(t *testing.T) {
 			t.Errorf("%s: roux credits %s: exit %d, want %d and %q\n%s%s", step.key, step.args, code, step.code, want, out, talk)
 		}
 	}
-	server.signal(syscall.SIGTERM)
-	if code := server.wait(); code != 0 {
-		t.Errorf("the server ends with %d: %s", code, server.said())
-	}
+	server.stop()
 	if out, talk, code := roux(t, []string{"ROUX_DATA=" + dir}, "credits", "reconcile", "--all"); code != 0 {
 		t.Errorf("reconcile: exit %d\n%s%s", code, out, talk)
 	}

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
@@ -86,10 +85,7 @@ func TestDev(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.until("tone.yaml: the lens tone@1 is registered")
-	server.signal(syscall.SIGTERM)
-	if code := server.wait(); code != 0 {
-		t.Errorf("the server ends with %d: %s", code, server.said())
-	}
+	server.stop()
 }
 
 // Without keys the server is for this machine only, and a folder that is not there is refused.

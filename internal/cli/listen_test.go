@@ -84,8 +84,5 @@ func TestListen(t *testing.T) {
 	if code := there.wait(); code != 0 || strings.Contains(there.stdout.String(), strings.TrimSpace(early)) || !strings.Contains(there.stdout.String(), `"recipeName":"good"`) || !strings.Contains(there.stdout.String(), `"Webhook-Signature"`) || !strings.Contains(there.stdout.String(), `"error":"`) {
 		t.Errorf("over the server it ends with %d: %s%s", code, there.said(), there.stdout.String())
 	}
-	server.signal(syscall.SIGTERM)
-	if code := server.wait(); code != 0 {
-		t.Errorf("the server ends with %d: %s", code, server.said())
-	}
+	server.stop()
 }

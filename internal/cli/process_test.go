@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -139,6 +140,15 @@ func (p *process) wait() int {
 		p.t.Fatal(err)
 	}
 	return p.cmd.ProcessState.ExitCode()
+}
+
+// stop ends a server in an orderly way.
+func (p *process) stop() {
+	p.t.Helper()
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != 0 {
+		p.t.Errorf("it ends with %d: %s", code, p.said())
+	}
 }
 
 // roux runs a command to its end.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/roux-engine/roux/client"
@@ -100,8 +99,5 @@ func TestRunOverAServer(t *testing.T) {
 	if feed := object[[]struct{ ID int }](t, acme, "feed", "--after", "1", "--limit", "1"); len(feed) != 1 || feed[0].ID != 2 {
 		t.Errorf("the feed has %+v", feed)
 	}
-	server.signal(syscall.SIGTERM)
-	if code := server.wait(); code != fault.ExitOK {
-		t.Errorf("the server ends with %d: %s", code, server.said())
-	}
+	server.stop()
 }

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -99,10 +98,7 @@ func runServed(t *testing.T, address string, p servedPage) {
 	if p.ended != nil {
 		p.ended()
 	}
-	server.signal(syscall.SIGTERM)
-	if code := server.wait(); code != 0 {
-		t.Errorf("the server ends with %d: %s", code, server.said())
-	}
+	server.stop()
 }
 
 // A shell runs the blocks of a page, one after the other.

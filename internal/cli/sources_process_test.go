@@ -125,10 +125,7 @@ func TestServeFollowsLock(t *testing.T) {
 	lock("--update")
 	p.until("the lens tone@2 is registered")
 	p.until("registered digest@1.1.0")
-	p.signal(syscall.SIGTERM)
-	if code := p.wait(); code != 0 {
-		t.Errorf("exit code %d\n%s", code, p.said())
-	}
+	p.stop()
 }
 
 // What was fetched and has vanished is fetched again, and nothing is deprecated. What is pinned anew is
@@ -170,10 +167,7 @@ func TestServeKeepsWhatItServes(t *testing.T) {
 	if list, _ := filepath.Glob(filepath.Join(data, datadir.Fetched, "*")); len(list) != 1 {
 		t.Errorf("directories are left: %q", list)
 	}
-	p.signal(syscall.SIGTERM)
-	if code := p.wait(); code != 0 {
-		t.Errorf("exit code %d\n%s", code, p.said())
-	}
+	p.stop()
 	if p := startIn(t, dir, env, "serve", "--check"); p.wait() != 0 {
 		t.Error(p.said())
 	}

@@ -14,7 +14,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/roux-engine/roux/internal/config"
@@ -85,10 +84,7 @@ func TestX224_ServerHasTheLines(t *testing.T) {
 	t.Run("metrics", func(t *testing.T) { sourceMetrics(t, document, shown) })
 	t.Run("tree", func(t *testing.T) { sourceTree(t, document, tree) })
 	t.Run("settings", func(t *testing.T) { sourceSettings(t, document) })
-	server.signal(syscall.SIGTERM)
-	if code := server.wait(); code != 0 {
-		t.Errorf("the server ends with %d: %s", code, server.said())
-	}
+	server.stop()
 }
 
 func fetched(t *testing.T, url string) string {

@@ -4,7 +4,6 @@ package cli
 
 import (
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -124,8 +123,5 @@ func TestCommandsOverAServer(t *testing.T) {
 			t.Errorf("roux %s: exit %d: %s%s", strings.Join(args, " "), code, out, talk)
 		}
 	}
-	server.signal(syscall.SIGTERM)
-	if code := server.wait(); code != 0 {
-		t.Errorf("the server ends with %d: %s", code, server.said())
-	}
+	server.stop()
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/roux-engine/roux/client"
@@ -43,10 +42,7 @@ func TestTreesOverAServer(t *testing.T) {
 	key := strings.Repeat("operator-", 5)
 	server := start(t, []string{"ROUX_ADMIN_KEY=" + key}, "serve", "--data", dir, "--listen", address)
 	defer func() {
-		server.signal(syscall.SIGTERM)
-		if code := server.wait(); code != 0 {
-			t.Errorf("the server ends with %d: %s", code, server.said())
-		}
+		server.stop()
 	}()
 	c, err := client.New(client.Config{URL: "http://" + address, Key: key})
 	if err == nil {

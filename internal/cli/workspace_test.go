@@ -5,6 +5,7 @@
 package cli
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -41,10 +42,13 @@ steps:
 func written(t *testing.T, dir string) (files []string) {
 	t.Helper()
 	err := filepath.WalkDir(filepath.Join(dir, datadir.Workspaces), func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // it has been removed since its name was read
+		}
 		if err == nil && !d.IsDir() && filepath.Base(path) != "run" {
 			files = append(files, filepath.Base(path))
 		}
-		return nil //nolint:nilerr // it is removed meanwhile
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +67,7 @@ func TestX235_KilledProcess(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("there is %v\n%s", written(t, dir), p.said())
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // no event tells of what is done to a directory
 	}
 	p.signal(os.Kill)
 	p.wait()

@@ -212,7 +212,7 @@ func (f *Fetcher) kept(pin string) []byte {
 	}
 	if root, err := os.OpenRoot(f.cfg.Cache); err == nil {
 		now := time.Now()
-		_ = root.Chtimes(pin, now, now) // it goes last
+		_ = root.Chtimes(pin, now, now) // prune goes by the time of the last use; on a failure it is only fetched again earlier
 		_ = root.Close()
 	}
 	return content
