@@ -57,8 +57,8 @@ type Options struct {
 	// Default: none; a recipe with such a step is then refused with PROVIDER_NOT_CONFIGURED.
 	ModerationGateway ModerationGateway
 	// OnPartialOutput is called with each piece of text that an action streams, once it is durable
-	// and moderators have passed it, in the order of its step (X174). It must return at once: the
-	// engine waits for it. Default: nobody is told.
+	// and moderators have passed it, in the order of its step (X174), and before [Engine.Wait] returns
+	// for that run. It must return at once: the engine waits for it. Default: nobody is told.
 	OnPartialOutput func(PartialOutput)
 	// Secrets has the secrets that the parameters of actions name. Default: variables such as
 	// ROUX_SECRET_API_TOKEN, for the account "local", and what `roux secrets set` has kept

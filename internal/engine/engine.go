@@ -261,6 +261,11 @@ func (e *Engine) setAlarm() {
 // or runInline.
 func (e *Engine) releaseEffects() {
 	c := e.core
+	if len(c.watched) > 0 { // first: who waits for a run may read afterwards what was observed of it
+		e.cfg.Observer.Durable(c.watched)
+		clear(c.watched)
+		c.watched = c.watched[:0]
+	}
 	if len(c.effects) > 0 {
 		failpoint.Pass(failpoint.EffectsBefore)
 		for i := range c.effects {
@@ -276,11 +281,6 @@ func (e *Engine) releaseEffects() {
 		c.frames = c.frames[:0]
 	}
 	e.tellJobs()
-	if len(c.watched) > 0 {
-		e.cfg.Observer.Durable(c.watched)
-		clear(c.watched)
-		c.watched = c.watched[:0]
-	}
 }
 
 // tellJobs passes on what has become durable of external jobs.
