@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/form"
+	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -98,8 +99,8 @@ func (c *compiler) lookupFailed(err error, at location, hint string) {
 // registered resolves the name of a registered recipe as far as it is known before a run
 // starts.
 func (c *compiler) registered(i int32, ref string, at location) *unit {
-	name, version, _ := strings.Cut(ref, "@")
-	key := plan.ChildRef{Name: strings.TrimSpace(name), Version: version}
+	name, version := recipe.SplitRef(ref)
+	key := plan.ChildRef{Name: name, Version: version}
 	u, err := c.in.registered(key.Name, key.Version)
 	if err != nil {
 		hint := ""

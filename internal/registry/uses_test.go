@@ -29,7 +29,7 @@ func TestX240_Uses(t *testing.T) {
 	if err != nil || !slices.Equal(uses, []Use{{UsesRecipe, "leaf", "1"}}) {
 		t.Errorf("one uses %v, %v", uses, err)
 	}
-	base := s.register("acme", []byte("name: base\nversion: 1.0.0\nextends: [{ref: leaf@1}]\nsteps: [{id: zz, transform: {expression: '1'}}]\n"))
+	base := s.register("acme", []byte("name: base\nversion: 1.0.0\nextends: [{ref: leaf @1}]\nsteps: [{id: zz, transform: {expression: '1'}}]\n"))
 	if uses, err := s.Uses(t.Context(), "acme", base); err != nil || !slices.Equal(uses, []Use{{UsesRecipe, "leaf", "1"}}) { // X242
 		t.Errorf("base uses %v, %v", uses, err)
 	}

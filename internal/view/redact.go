@@ -35,7 +35,7 @@ func Redact(ev *journal.Event) (*journal.Event, error) {
 		out.Data, err = redactedStart(ev.Data)
 	} else {
 		var v any
-		if v, err = jsonx.Decode(ev.Data, jsonx.Limits{Bytes: len(ev.Data) + 1}); err == nil {
+		if v, err = jsonx.Decode(ev.Data, jsonx.Limits{Bytes: len(ev.Data) + 1, Depth: journal.InlineLimits.Depth}); err == nil {
 			out.Data, err = jsonx.Canonical(hide(v))
 		}
 	}

@@ -220,8 +220,7 @@ func (t *text) find(b *recipe.Base) (*Text, error) {
 	case b.File != "":
 		return t.Recipes.File(t.src.File(), b.File)
 	}
-	name, version, _ := strings.Cut(b.Ref, "@")
-	return t.Recipes.Find(strings.TrimSpace(name), version)
+	return t.Recipes.Find(recipe.SplitRef(b.Ref))
 }
 
 // move puts a prefix before the pointers of a recipe.

@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/jsonx"
@@ -53,6 +54,12 @@ type Base struct {
 	File string                     `json:"file,omitempty"` // path, relative to the text that names it
 	Ref  string                     `json:"ref,omitempty"`  // a registered recipe, as in Child
 	With map[string]json.RawMessage `json:"with,omitempty"` // values of its template parameters
+}
+
+// SplitRef returns the name and the version of a reference to a registered recipe. "" = any version.
+func SplitRef(ref string) (name, version string) {
+	name, version, _ = strings.Cut(ref, "@")
+	return strings.TrimSpace(name), version
 }
 
 // Settings are what applies to a recipe as a whole.
