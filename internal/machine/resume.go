@@ -80,7 +80,7 @@ func (r *Run) applyResumed(ev *journal.Event) error {
 	r.funds.before, r.funds.held = ev.PaidBefore(), share.Credits
 	r.share = journal.Share{Steps: share.Steps, Memory: share.Memory}
 	r.edits = []uint64{ev.Seq} // a child run has no other edits, and only its last place counts
-	if r.start == nil { // otherwise Supply does it
+	if r.start == nil {        // otherwise Supply does it
 		return nil
 	}
 	return r.move(ev)
