@@ -16,8 +16,10 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/egress"
+	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/registry"
 	"github.com/roux-engine/roux/internal/sources"
 	"github.com/roux-engine/roux/internal/userfile"
@@ -133,11 +135,7 @@ func (e *Engine) registered(ctx context.Context, req *Request) (p *plan.Plan, na
 	if len(req.Recipe) > 0 {
 		return nil, "", "", fault.New(fault.InputInvalid, "the request has a recipe and the reference %q: want one of them", req.Ref)
 	}
-	// It remembers nothing, because a server of the engine may change the recipes meanwhile.
-	recipes := registry.NewRecipes(registry.RecipesConfig{
-		Records: e.node, Now: time.Now, NewID: func() (string, error) { return "", errors.New("nothing is registered here") },
-		Actions: e.node.Accounts.Actions, MaxSource: form.MaxBytes,
-	})
+	recipes := e.recipes()
 	c, err := recipes.Resolve(ctx, e.account, req.Ref)
 	if err != nil {
 		return nil, "", "", err
@@ -146,4 +144,17 @@ func (e *Engine) registered(ctx context.Context, req *Request) (p *plan.Plan, na
 		return nil, "", "", err
 	}
 	return c.Plan, c.Version.Name, c.Version.Version, recipes.MarkRan(ctx, e.account, &c.Version)
+}
+
+// recipes are the registered recipes. They remember nothing, because a server of the engine may change them meanwhile.
+func (e *Engine) recipes() *registry.Recipes {
+	return registry.NewRecipes(registry.RecipesConfig{
+		Records: e.node, Now: time.Now, NewID: func() (string, error) { return "", errors.New("nothing is registered here") },
+		Actions: e.node.Accounts.Actions, MaxSource: form.MaxBytes,
+	})
+}
+
+// define finds the recipes that expressions of steps name.
+func (e *Engine) define(ctx context.Context, account string, d *machine.Definition) (*program.Defined, error) {
+	return e.recipes().Define(ctx, account, d)
 }

@@ -131,7 +131,9 @@ func Open(ctx context.Context, opt Options) (*Engine, error) {
 		actions.Close()
 		return nil, err
 	}
-	return &Engine{account: account, node: n}, nil
+	e := &Engine{account: account, node: n}
+	n.UseDefinitions(e.define)
+	return e, nil
 }
 
 // Attach calls fn with the parts of the engine and its account. It is for package api, which

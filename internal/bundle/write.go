@@ -116,7 +116,7 @@ func (c *collector) plan(key string) (*plan.Plan, error) {
 	}
 	c.plans[key] = p
 	for i := range p.Children {
-		if ref := &p.Children[i]; !ref.Registered() {
+		if ref := &p.Children[i]; ref.Key != "" {
 			if _, err := c.plan(ref.Key); err != nil {
 				return nil, err
 			}

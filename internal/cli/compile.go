@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -90,6 +91,12 @@ func (a *app) compileWith(files *registry.Files, name string, text []byte, limit
 // compileOptions returns what a recipe is compiled against that finds others in files.
 func (a *app) compileOptions(files *registry.Files, limit int64) compile.Options {
 	return compile.Options{Actions: a.actions, MaxSource: limit, Limits: a.config.Nesting().Limits, Recipes: files, Lenses: files, Secret: a.hasSecret}
+}
+
+// definitions returns what the recipes are compiled with that expressions of steps name.
+func (a *app) definitions(context.Context, string) (compile.Options, error) {
+	files, err := a.recipesFor("definition", maxSource)
+	return a.compileOptions(files, maxSource), err
 }
 
 // recipesFor returns where the recipe in a file finds the recipes and lenses that its steps name.

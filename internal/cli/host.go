@@ -17,6 +17,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/local"
 	"github.com/roux-engine/roux/internal/node"
+	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/secrets"
 	"github.com/roux-engine/roux/internal/service"
@@ -179,7 +180,7 @@ func (a *app) openIdle(ctx context.Context, idle bool, choose func(context.Conte
 	nesting := a.config.Nesting()
 	cfg := service.Config{
 		Node: node.Config{
-			Dir: dir, Actions: a.built, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log, Accounts: a.rules(), Secrets: a.secretsIn(dir), Sealer: secrets.NewSealer(dir, a.getenv), Workspaces: nesting.Workspaces,
+			Dir: dir, Actions: a.built, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log, Accounts: a.rules(), Secrets: a.secretsIn(dir), Sealer: secrets.NewSealer(dir, a.getenv), Workspaces: nesting.Workspaces, Definitions: program.Compiled(a.definitions),
 			Select: func(key store.Key) bool { return selected[key] }, Idle: idle, CommitFailed: h.commitFailed,
 		},
 		Local: true, Take: h.guests.take, Account: config.Account, MaxSource: maxSource, Rate: -1, Release: thisBuild().Version, Build: thisBuild().short(), Limits: nesting.Limits, NoRefs: nesting.NoRegistry,

@@ -12,7 +12,6 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/form"
-	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -54,7 +53,7 @@ func (c *compiler) childRecipe(i int32) *unit {
 	switch {
 	case len(given) == 0:
 		c.fail(fault.RecipeInvalid, "no-source", c.valueAt(at), "No pipeline source specified: the step does not say which recipe it runs",
-			fmt.Sprintf("give it one of %q, %q or %q", c.word(at+"/ref"), c.word(at+"/file"), c.word(at+"/inline")))
+			fmt.Sprintf("give it one of %q, %q, %q or %q", c.word(at+"/ref"), c.word(at+"/file"), c.word(at+"/inline"), c.word(at+"/definition")))
 		return nil
 	case len(given) > 1:
 		c.fail(fault.RecipeInvalid, "two-sources", c.keyAt(at+"/"+given[1]),
@@ -62,7 +61,14 @@ func (c *compiler) childRecipe(i int32) *unit {
 		return nil
 	}
 	switch where := c.valueAt(at + "/" + given[0]); given[0] {
+	case "definition":
+		c.use(i, nil, plan.ChildRef{Name: trimmed(k.Definition), By: plan.ByText}, where)
+		return nil
 	case "ref":
+		if k.Named() == "" {
+			c.use(i, nil, plan.ChildRef{Name: k.Ref, By: plan.ByName}, where)
+			return nil
+		}
 		return c.registered(i, k.Ref, where)
 	case "file":
 		from := c.unit.file
@@ -99,7 +105,7 @@ func (c *compiler) lookupFailed(err error, at location, hint string) {
 // registered resolves the name of a registered recipe as far as it is known before a run
 // starts.
 func (c *compiler) registered(i int32, ref string, at location) *unit {
-	name, version := recipe.SplitRef(ref)
+	name, version := plan.SplitRef(ref)
 	key := plan.ChildRef{Name: name, Version: version}
 	u, err := c.in.registered(key.Name, key.Version)
 	if err != nil {

@@ -74,6 +74,8 @@ type Options struct {
 	// Secret returns why a secret of that name cannot be used, which is a warning. Without
 	// it nothing is said about secrets.
 	Secret func(name string) error
+	// NoSecrets refuses references to secrets, in a text that nobody has looked at.
+	NoSecrets bool
 	// Expressions keeps what is found out about expressions for later compilations, if it is
 	// one of [expressions.NewLasting]. Default: nothing is kept.
 	Expressions *expressions.Cache

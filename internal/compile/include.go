@@ -169,7 +169,7 @@ func (in *includer) compile(u *unit) {
 func embedded(uses []use) []*plan.Plan {
 	byKey := map[string]*plan.Plan{}
 	for _, s := range uses {
-		if s.ref.Registered() {
+		if s.ref.Key == "" {
 			continue
 		}
 		byKey[s.unit.p.Key()] = s.unit.p

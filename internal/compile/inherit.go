@@ -233,8 +233,8 @@ func (c *compiler) capture(n *node, at site, in plan.Inherited) (h plan.Capture,
 // checkInherit warns of a registered recipe that is to inherit something.
 func (c *compiler) checkInherit(i int32) {
 	n := &c.nodes[i]
-	if k := n.src.Recipe; len(k.Inherit) > 0 && k.Ref != "" {
-		c.warn("no-effect", c.keyAt(n.ptr+"/recipe/inherit"), "a registered recipe inherits nothing", "give it what it needs as inputs")
+	if k := n.src.Recipe; len(k.Inherit) > 0 && k.Ref+k.Definition != "" {
+		c.warn("no-effect", c.keyAt(n.ptr+"/recipe/inherit"), "only a recipe in a file or in this text inherits something", "give it what it needs as inputs")
 	}
 }
 

@@ -59,6 +59,9 @@ func (c *compiler) textSecret(at location, src string, allowed bool) (wrong bool
 			c.fail(fault.RecipeInvalid, "secret", where, fmt.Sprintf("%q cannot be the name of a secret", u.Name),
 				"want at most 64 letters, digits, underscores and dashes")
 			wrong = true
+		case c.in.opt.NoSecrets && c.unit.text == nil:
+			c.fail(fault.RecipeInvalid, "secret", where, "a recipe that a step has made uses no secrets", "register a recipe that uses them, and run it with `ref`")
+			wrong = true
 		case c.opt.Secret != nil:
 			if err := c.opt.Secret(u.Name); err != nil {
 				c.warn("secret-not-found", where, fault.Message(err), "")

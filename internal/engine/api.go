@@ -10,10 +10,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/estimate"
 	"github.com/roux-engine/roux/internal/feed"
-	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/machine"
-	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/resultcache"
 	"github.com/roux-engine/roux/internal/retention"
@@ -24,39 +22,11 @@ import (
 // minKeyLifetime is how long an idempotency key is kept at least, in µs (I13).
 const minKeyLifetime = 24 * hour
 
-// A StartRequest holds what a run is started with.
-type StartRequest struct {
-	Account    string // required
-	Plan       *plan.Plan
-	Recipe     string // name, for people
-	Version    string
-	Parameters map[string]any
-	Files      []journal.File
-	// IdempotencyKey ties a repeated request to the run the first one started.
-	IdempotencyKey string
-	Correlation    string // default: the run's id
-	Labels         map[string]string
-	// MaxCredits is the most that the run may pay, if its account pays. Default: what
-	// the recipe or the account says, whichever is less.
-	MaxCredits int64
-	// NoCache makes a run, with its child runs, that uses no earlier results. Its own may be used.
-	NoCache bool
-	// Key is the name of a key of the account: what the run spends counts in the budget of
-	// that key.
-	Key string
-}
+// A StartRequest holds what a run is started with; see [program.StartRequest].
+type StartRequest = program.StartRequest
 
-func (req *StartRequest) terms() terms.Request {
-	return terms.Request{Account: req.Account, MaxCredits: req.MaxCredits, Key: req.Key}
-}
-
-// A Started is the answer to a start. The run is durable when it is returned.
-type Started struct {
-	Run      string
-	Existing bool              // an earlier request with the same key started it
-	Reserved int64             // credits that are held for it; of an existing run 0
-	Status   journal.RunStatus // after its first turn, which is durable; of an existing run 0
-}
+// Started is the answer to a start; see [program.Started].
+type Started = program.Started
 
 // Start begins a run.
 func (e *Engine) Start(ctx context.Context, req StartRequest) (Started, error) {
@@ -93,15 +63,15 @@ func (e *Engine) startInput(ctx context.Context, req *StartRequest) (*input, err
 // callers are often new goroutines: together with the check it needs more than the stack
 // that these begin with.
 func (e *Engine) checkedInput(ctx context.Context, req *StartRequest, prog *program.Program, begins *program.Input) (*input, error) {
-	pins, tree, err := prog.Pin(e.cfg.Actions)
-	if err != nil {
-		return nil, err
-	}
 	if err := prog.CheckGates(e.cfg.Moderators); err != nil {
 		return nil, err
 	}
+	begin, err := req.Begin(prog, begins, e.cfg.Actions)
+	if err != nil {
+		return nil, err
+	}
 	rules := e.cfg.Accounts(req.Account)
-	credits, err := terms.Of(req.terms(), rules, func() *estimate.Budget { return prog.Budget(e.cfg.Actions, begins.Parameters, req.Files) })
+	begin.Credits, err = terms.Of(terms.Request{Account: req.Account, MaxCredits: req.MaxCredits, Key: req.Key}, rules, func() *estimate.Budget { return prog.Budget(e.cfg.Actions, begins.Parameters, req.Files) })
 	if err != nil {
 		return nil, err
 	}
@@ -116,18 +86,14 @@ func (e *Engine) checkedInput(ctx context.Context, req *StartRequest, prog *prog
 	if err != nil {
 		return nil, err
 	}
-	id, seed, err := e.ids.Run()
-	if err != nil {
+	if begin.Run, begin.Seed, err = e.ids.Run(); err != nil {
 		return nil, err
 	}
-	in := &input{kind: inStart, key: store.Key{Account: req.Account, Run: id}, start: &runStart{
+	begin.Correlation = cmp.Or(begin.Correlation, begin.Run)
+	in := &input{kind: inStart, key: store.Key{Account: req.Account, Run: begin.Run}, start: &runStart{
 		prog: prog, recipe: req.Recipe, version: req.Version, labels: labels, limited: rules.LiveLimit() > 0,
 	}}
-	in.m.Kind, in.m.Start = machine.InStart, &journal.Start{
-		Run: id, Account: req.Account, Recipe: req.Recipe, Version: req.Version, PlanHash: prog.Hash(),
-		Parameters: begins.Parameters, Stripped: begins.Stripped, Files: req.Files, Correlation: cmp.Or(req.Correlation, id),
-		Seed: seed, Pins: pins, Labels: req.Labels, Credits: credits, Tree: tree, NoCache: req.NoCache,
-	}
+	in.m.Kind, in.m.Start = machine.InStart, begin
 	if req.IdempotencyKey != "" {
 		body, err := program.StartHash(in.m.Start, req.Parameters, req.MaxCredits, req.Key)
 		if err != nil {

@@ -28,8 +28,9 @@ type batch struct {
 }
 
 type pendingCommand struct {
-	l   *loadedRun
-	cmd machine.Command
+	l     *loadedRun
+	cmd   machine.Command
+	named *machine.Definition // CmdFind
 }
 
 // cmdFree frees the slots of an external job that has ended.

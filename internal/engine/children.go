@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -244,6 +245,9 @@ func (c *core) serveAsked() {
 	}
 	in := machine.Input{Kind: machine.InGranted, Ref: w.ref, Child: &machine.ChildGrant{}}
 	child, hash, fail := c.prepareChild(l, w.ref)
+	if child == nil && fail == nil {
+		return // it asks again when the recipe is found
+	}
 	var last *loadedRun
 	if child != nil {
 		in.InputHash, in.Child.Share = hash, child.Share()
@@ -316,8 +320,12 @@ func (c *core) prepareChild(l *loadedRun, ref journal.Ref) (child *program.Child
 		return nil, nil, fail
 	}
 	child, err := c.programs.Child(c.ctx, c.cfg.Store, c.cfg.Actions, l.prog, l.run.Start(), c.rootOf(l).run.Start().Tree, task)
+	if errors.Is(err, program.ErrNotFound) {
+		c.askForRecipe(l, ref, task.Definition)
+		return nil, nil, nil
+	}
 	if err != nil {
-		return nil, nil, &machine.Failure{Code: fault.CodeOf(err), Msg: fmt.Sprintf("recipe %s: %s", &task.Ref, fault.Message(err))}
+		return nil, nil, program.ChildFailure(task.Ref.String(), err)
 	}
 	return child, task.InputHash, nil
 }

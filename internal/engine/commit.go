@@ -131,7 +131,7 @@ func (p *pipeline) releaseCommitted() {
 		in.sendAnswer()
 	}
 	for i := range b.commands {
-		p.emit(b.commands[i].l, &b.commands[i].cmd)
+		p.emit(&b.commands[i])
 	}
 	b.reset()
 	p.spare = b
@@ -139,7 +139,8 @@ func (p *pipeline) releaseCommitted() {
 
 // emit turns a durable command into an effect. The run's state may be ahead of the
 // disk: an attempt that has ended meanwhile is not handed out.
-func (p *pipeline) emit(l *loadedRun, cmd *machine.Command) {
+func (p *pipeline) emit(o *pendingCommand) {
+	l, cmd := o.l, &o.cmd
 	if l.refused || l.dropped && cmd.Kind < cmdFree && cmd.Kind != machine.CmdCancelTask {
 		return
 	}
@@ -168,7 +169,7 @@ func (p *pipeline) emit(l *loadedRun, cmd *machine.Command) {
 			return
 		}
 	default:
-		e.from, e.n, e.file = cmd.From, cmd.N, cmd.File
+		e.from, e.n, e.file, e.named = cmd.From, cmd.N, cmd.File, o.named
 	}
 	p.c.effects = append(p.c.effects, e)
 }

@@ -159,6 +159,8 @@ func (c *core) handleInput(in *input) {
 		c.settle(in)
 	case inLook:
 		in.look(c)
+	case inFound:
+		c.recipeFound(in)
 	case inCredits:
 		in.out = answer{err: c.purses.Change(in.key.Account, in.credits)}
 	case inFreed:
@@ -430,7 +432,7 @@ func (c *core) trackEvent(l *loadedRun, ev *journal.Event) {
 		}
 		if req := l.requests.Get(ev.Ref()); req != nil && (ev.Kind != journal.EvNodeLost || !c.attempts.Arbiter.Again(req)) {
 			if c.attempts.End(&l.requests, req) {
-				c.pipeline.building.commands = append(c.pipeline.building.commands, pendingCommand{l, machine.Command{Kind: cmdFree, Ref: req.Ref, Fence: req.Fence}})
+				c.pipeline.building.commands = append(c.pipeline.building.commands, pendingCommand{l: l, cmd: machine.Command{Kind: cmdFree, Ref: req.Ref, Fence: req.Fence}})
 			}
 		}
 		c.purses.Freed(l.key.Account, &c.rootOf(l).claim)
@@ -490,9 +492,9 @@ func (c *core) enqueueCommand(l *loadedRun, cmd *machine.Command) {
 		}
 	default:
 		if mutation.CommitFirst {
-			c.pipeline.emit(l, cmd)
+			c.pipeline.emit(&pendingCommand{l: l, cmd: *cmd})
 		}
-		c.pipeline.building.commands = append(c.pipeline.building.commands, pendingCommand{l, *cmd})
+		c.pipeline.building.commands = append(c.pipeline.building.commands, pendingCommand{l: l, cmd: *cmd})
 		c.pipeline.building.urgent = true
 	}
 }

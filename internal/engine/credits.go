@@ -73,20 +73,12 @@ func (c *core) decideAgain(b *batch, accounts []string) (doubts bool) {
 	return doubts
 }
 
-// A GrantRequest adds a lot of credits to an account.
-type GrantRequest struct {
-	Account string
-	// Key names the grant and its lot: a repeated request with the same key changes
-	// nothing, and one with other terms is fault.IdempotencyMismatch.
-	Key    string
-	Amount int64 // whole credits
-	Terms  ledger.Terms
-}
+// A GrantRequest adds a lot of credits to an account; see [purse.GrantRequest].
+type GrantRequest = purse.GrantRequest
 
 // Grant grants credits, and returns the lot once it is durable.
 func (e *Engine) Grant(ctx context.Context, req GrantRequest) (ledger.Lot, error) {
-	in := creditsInput(req.Account, &purse.Change{Lot: req.Key, Amount: req.Amount, Terms: req.Terms})
-	return e.changeCredits(ctx, in)
+	return e.changeCredits(ctx, creditsInput(req.Account, req.Change()))
 }
 
 // VoidLot ends a lot: its free credits can no longer be used. Runs that hold some of

@@ -36,6 +36,9 @@ func (e *Engine) perform(ef *effect) {
 	case machine.CmdNeedItems:
 		copied := *ef
 		go e.withSlot(e.readSlots, func() { e.readItems(&copied) })
+	case CmdFind:
+		copied := *ef
+		go e.withSlot(e.readSlots, func() { e.findRecipe(&copied) })
 	case machine.CmdCollect:
 		copied := *ef
 		go e.withSlot(e.collectSlots, func() { e.collect(&copied) })

@@ -58,7 +58,7 @@ type Engine struct {
 	results  chan commitResult
 	fileRefs retention.References // used only by the committer
 	actions  program.Actions      // of the configuration
-	handover handover
+	inline   inlineCalls
 	pending  atomic.Int64 // requests waiting for an answer
 
 	readSlots, collectSlots chan struct{} // semaphores, see withSlot
@@ -99,7 +99,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	if e.cfg.Blobs != nil {
 		e.background.Go(func() { e.cleaner.Run(e.ctx) })
 	}
-	e.handover.init(e.checkCommit)
+	e.inline.init(e.checkCommit)
 	e.alarm = time.AfterFunc(time.Hour, e.wake)
 	go e.loop()
 	return e, nil
@@ -159,14 +159,14 @@ func (e *Engine) wake() {
 	case e.signal <- struct{}{}:
 	default:
 	}
-	e.handover.wake()
+	e.inline.Wake()
 }
 
 // loop drives the core until it is stopped or can no longer acknowledge anything.
 func (e *Engine) loop() {
 	c := e.core
 	for !e.crashed.Load() {
-		e.handover.woken.Store(false)
+		e.inline.Rested()
 		c.closing = e.stopping.Load() || e.cfg.Idle
 		c.handle(e.now(), e.inbox.Take())
 		e.clock.AtLeast(e.core.now)

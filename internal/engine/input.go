@@ -23,6 +23,7 @@ const (
 	inFreed                       // the action of attempt m.Fence has returned late
 	inSettle                      // settle: how the job of attempt m.Fence has ended
 	inLook                        // look, from the loop
+	inFound                       // found: what the step m.Ref asks for
 )
 
 // An input is one thing that arrives at the core. It belongs to the core from handle
@@ -40,10 +41,11 @@ type input struct {
 	loaded  *loadedRun // of key, if the sender knew it; it may have been dropped
 	m       machine.Input
 	start   *runStart
-	credits *purse.Change // inCredits
-	settle  *settlement   // inSettle
-	look    func(*core)   // inLook
-	tokens  int64         // that the attempt has used, of its result; 0 = not known
+	credits *purse.Change  // inCredits
+	settle  *settlement    // inSettle
+	look    func(*core)    // inLook
+	found   *program.Found // inFound
+	tokens  int64          // that the attempt has used, of its result; 0 = not known
 	// reply receives the answer; its capacity is 1. It is nil for reports of workers.
 	reply chan answer
 	out   answer // sent to reply once it is durable
@@ -99,4 +101,5 @@ type effect struct {
 	from    int64 // CmdNeedItems
 	n       int64
 	file    string
+	named   *machine.Definition // CmdFind
 }

@@ -19,6 +19,7 @@ import (
 
 // A loadedRun is a run in memory.
 type loadedRun struct {
+	plans []store.EncodedPlan // of recipes that were pinned since the last batch
 	key   store.Key
 	prog  *program.Program
 	run   *machine.Run

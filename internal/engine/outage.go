@@ -177,7 +177,7 @@ func (r *recovery) reload() bool {
 			// here, because nothing else would tell the worker to stop, and slots of
 			// jobs freed.
 			if o := &b.commands[i]; (o.cmd.Kind == machine.CmdCancelTask || o.cmd.Kind == cmdFree) && written[o.l.key] {
-				r.c.pipeline.emit(o.l, &o.cmd)
+				r.c.pipeline.emit(o)
 			}
 		}
 		b.reset()

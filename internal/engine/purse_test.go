@@ -464,9 +464,9 @@ func TestA26_BadGrants(t *testing.T) {
 	wantCode(t, err, fault.InputInvalid)
 	e = openEngine(t, memory.New(memory.Options{}), Config{Accounts: paying})
 	for _, req := range []GrantRequest{
-		{acc, "k", 0, ledger.Terms{Source: ledger.Paid}}, {acc, "k", -1, ledger.Terms{Source: ledger.Paid}},
-		{acc, "k", ledger.MaxAmount + 1, ledger.Terms{Source: ledger.Paid}}, {acc, "", 1, ledger.Terms{Source: ledger.Paid}},
-		{acc, "k", 1, ledger.Terms{}}, {acc, "k", 1, ledger.Terms{Source: ledger.Paid, Expires: 1}},
+		{Account: acc, Key: "k", Amount: 0, Terms: ledger.Terms{Source: ledger.Paid}}, {Account: acc, Key: "k", Amount: -1, Terms: ledger.Terms{Source: ledger.Paid}},
+		{Account: acc, Key: "k", Amount: ledger.MaxAmount + 1, Terms: ledger.Terms{Source: ledger.Paid}}, {Account: acc, Key: "", Amount: 1, Terms: ledger.Terms{Source: ledger.Paid}},
+		{Account: acc, Key: "k", Amount: 1, Terms: ledger.Terms{}}, {Account: acc, Key: "k", Amount: 1, Terms: ledger.Terms{Source: ledger.Paid, Expires: 1}},
 	} {
 		_, err := e.Grant(t.Context(), req)
 		wantCode(t, err, fault.InputInvalid)

@@ -150,7 +150,7 @@ func (s *Stage) Release(key store.Key) (*Message, error) {
 
 // Grant is Engine.Grant as a message.
 func (s *Stage) Grant(req GrantRequest) (*Message, error) {
-	return withReply(creditsInput(req.Account, &purse.Change{Lot: req.Key, Amount: req.Amount, Terms: req.Terms}), nil)
+	return withReply(creditsInput(req.Account, req.Change()), nil)
 }
 
 // VoidLot is Engine.VoidLot as a message.
@@ -208,13 +208,15 @@ func (s *Stage) Freed(ef *Effect) *Message {
 }
 
 // Perform carries out an effect that the engine carries out itself: reading the items
-// of a loop (CmdNeedItems) or collecting outputs (CmdCollect).
+// of a loop (CmdNeedItems), collecting outputs (CmdCollect) or finding a recipe (CmdFind).
 func (s *Stage) Perform(ef *Effect) *Message {
 	switch ef.Kind {
 	case machine.CmdNeedItems:
 		s.e.readItems(&ef.effect)
 	case machine.CmdCollect:
 		s.e.collect(&ef.effect)
+	case CmdFind:
+		s.e.findRecipe(&ef.effect)
 	}
 	inputs := s.e.inbox.Take()
 	if len(inputs) == 0 {

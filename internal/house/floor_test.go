@@ -50,7 +50,7 @@ var floors = []struct {
 	{"4, directories of runs", []string{"internal/workspace"}},
 	{"4, secrets of accounts", []string{"internal/secrets"}},
 	{"4, services behind actions", []string{"internal/provider", "internal/provider/emulate", "internal/provider/jobapi", "internal/provider/prompt", "internal/moderation"}},
-	{"4", []string{"internal/builtin", "internal/worker", "internal/slots", "internal/purse", "internal/admission", "internal/program", "internal/crashes", "internal/feed", "internal/access", "internal/retention", "internal/reconcile", "internal/loops", "internal/jobs", "internal/alarms"}},
+	{"4", []string{"internal/builtin", "internal/worker", "internal/slots", "internal/purse", "internal/admission", "internal/program", "internal/crashes", "internal/feed", "internal/access", "internal/retention", "internal/reconcile", "internal/loops", "internal/jobs", "internal/alarms", "internal/handover"}},
 	{"4, above", []string{"internal/resultcache", "internal/reads", "internal/limits", "internal/terms", "internal/command", "internal/lease", "internal/approval", "internal/lens"}},
 	{"5", []string{"internal/engine", "internal/registry", "action/actiontest"}},
 	{"5, accounts of a server", []string{"internal/account"}},

@@ -14,11 +14,25 @@ type children struct {
 	self *Child             // the run's own place; nil = it is a root run
 	open map[Ref]*openChild // by the step instance that runs it
 	ids  map[string]Ref     // every child run that was started
+	tree *Tree              // what the run has pinned; nil = nothing
 }
 
 type openChild struct {
 	attempt uint32
 	share   Share
+}
+
+// pinned checks that what an expression names is pinned once, in the root run (R28).
+func (m *children) pinned(ev *Event) error {
+	ref, more, err := ev.Pinned()
+	if err != nil {
+		return fmt.Errorf("R28: event %d pins what it does not have: %v", ev.Seq, err)
+	}
+	if m.self != nil || m.tree.Recipe(ref) != nil {
+		return fmt.Errorf("R28: event %d pins %.60q, which is pinned, or the run is no root", ev.Seq, ref)
+	}
+	m.tree = m.tree.With(more)
+	return nil
 }
 
 // check checks what a step of kind recipe says of its child run: it is started once
@@ -31,6 +45,9 @@ func (m *children) check(ev *Event, p *plan.Plan, funds *credits) error {
 		}
 		if ev.Kind == EvRunResumed {
 			return m.resumed(ev)
+		}
+		if ev.Kind == EvRunPinned {
+			return m.pinned(ev)
 		}
 		if ev.Kind == EvRunExtended && (m.self == nil || ev.Added() <= 0) {
 			return fmt.Errorf("X60: event %d adds %d to the share of a run", ev.Seq, ev.Added())

@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/roux-engine/roux/internal/ledger"
+	"github.com/roux-engine/roux/internal/plan"
 )
 
 // A Share is what a run gives to a child run out of what it may use itself, and gets
@@ -138,19 +140,22 @@ func (r *startReader) share(name string, s *Share) {
 	r.ok = r.accept("}") && r.ok
 }
 
-// A Tree is what all runs of a tree have in common. It is found when the root run starts,
-// so that no later change of a recipe or an action reaches the tree (R28).
+// A Tree is what all runs of a tree have in common. It is found when the root run starts, and what
+// expressions name when a step first runs it, so that no later change of a recipe or an action reaches
+// the tree (R28).
 type Tree struct {
 	Recipes []TreeRecipe `json:"recipes,omitempty"` // the registered recipes, by reference
 	Actions []TreeAction `json:"actions,omitempty"` // of child runs, by reference
 }
 
-// A TreeRecipe is the recipe that a reference to a registered recipe stands for.
+// A TreeRecipe is the recipe that a reference stands for.
 type TreeRecipe struct {
 	Ref     string `json:"ref"` // plan.ChildRef.String
 	Name    string `json:"name"`
 	Version string `json:"version,omitempty"`
 	Key     string `json:"key"` // of its plan
+	// By says what an expression gave that Ref is; "" = it was found when the root run started.
+	By plan.By `json:"by,omitempty"`
 }
 
 // A TreeAction is the action that a reference stands for.
@@ -172,6 +177,19 @@ func (t *Tree) Recipe(ref string) *TreeRecipe {
 	return nil
 }
 
+// ByExpressions is how many recipes expressions have named.
+func (t *Tree) ByExpressions() (n int) {
+	if t == nil {
+		return 0
+	}
+	for i := range t.Recipes {
+		if t.Recipes[i].By != "" {
+			n++
+		}
+	}
+	return n
+}
+
 // Action returns what a reference stands for, or nil.
 func (t *Tree) Action(ref string) *Pin {
 	if t == nil {
@@ -183,6 +201,34 @@ func (t *Tree) Action(ref string) *Pin {
 		}
 	}
 	return nil
+}
+
+// With returns t with what more has and t lacks, which stands for what it does from here on (R28). It changes neither.
+func (t *Tree) With(more *Tree) *Tree {
+	if t == nil {
+		t = new(Tree)
+	}
+	all := &Tree{slices.Clip(t.Recipes), slices.Clip(t.Actions)}
+	for i := range more.Recipes {
+		if r := &more.Recipes[i]; t.Recipe(r.Ref) == nil {
+			all.Recipes = append(all.Recipes, *r)
+		}
+	}
+	for i := range more.Actions {
+		if a := &more.Actions[i]; t.Action(a.Ref) == nil {
+			all.Actions = append(all.Actions, *a)
+		}
+	}
+	return all
+}
+
+// Pinned returns what an expression gave, and what it stands for from here on (EvRunPinned).
+func (e *Event) Pinned() (ref string, t *Tree, err error) {
+	t = new(Tree)
+	if err := json.Unmarshal(e.Data, t); err != nil || t.Recipe(e.Text) == nil {
+		return "", nil, fmt.Errorf("no recipe %.60q is in %.60q", e.Text, e.Data)
+	}
+	return e.Text, t, nil
 }
 
 // EncodeShare encodes a share as the payload of EvChildStarted: a JSON object.

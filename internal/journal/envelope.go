@@ -159,6 +159,14 @@ func renderRun(p *plan.Plan, ev *Event, payload map[string]any) {
 	case EvRunResumed:
 		payload["attempt"], payload["paidBefore"] = ev.Attempt, ev.PaidBefore()
 		putRaw(payload, "share", ev.Data)
+	case EvRunPinned:
+		if ref, tree, err := ev.Pinned(); err == nil {
+			found := tree.Recipe(ref)
+			payload["reference"], payload["recipe"], payload["plan"] = ref, found.Name, plan.HashOf(found.Key)
+			if found.Version != "" {
+				payload["version"] = found.Version
+			}
+		}
 	case EvRunExtended:
 		payload["resource"], payload["added"] = ev.Resource().String(), ev.Added()
 	case EvCreditsReserved:

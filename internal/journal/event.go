@@ -81,6 +81,8 @@ const (
 	EvNodeCached        EventKind = 51 // Attempt: it has the result of an earlier one and calls nothing, and completes with the next events; Text: key of that result; Data: whose it is, as JSON
 
 	EvNodeRound EventKind = 54 // loop with rounds: N iteration that was looked at, -1 = none; Data: what the loop has accumulated, if that has changed; Flag 1 = no further iteration opens
+
+	EvRunPinned EventKind = 55 // of a root run: a step of its tree has an expression for which recipe it runs, and from here on what that gave stands for one; Text: what it gave; Data: Tree as JSON
 )
 
 // names maps kinds to their published names, the one enum of X178.
@@ -104,6 +106,7 @@ var names = [...]string{
 	EvRunUnpaused:      "run.unpaused",
 	EvRunExtended:      "run.extended",
 	EvRunResumed:       "run.resumed",
+	EvRunPinned:        "run.pinned",
 	EvCreditsEstimated: "credits.estimated",
 	EvNodeReady:        "node.ready",
 	EvNodeQueued:       "node.queued",

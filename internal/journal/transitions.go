@@ -124,7 +124,7 @@ func Changes() (all []Change) {
 }
 
 // eventKinds is one more than the largest event kind.
-const eventKinds = int(EvNodeRound) + 1
+const eventKinds = int(EvRunPinned) + 1
 
 // allowed is the table by index.
 var allowed = func() (t [eventKinds][same][same]bool) {

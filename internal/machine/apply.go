@@ -238,6 +238,10 @@ func (r *Run) applyRun(ev *journal.Event) error {
 			return errImpossible(ev, err.Error())
 		}
 		r.limits, r.prog, r.edits = limits, r.prog.withLimits(limits), append(r.edits, ev.Seq)
+	case journal.EvRunPinned:
+		if err := r.applyPinned(ev); err != nil {
+			return err
+		}
 	case journal.EvRunResumed:
 		if err := r.applyResumed(ev); err != nil {
 			return err

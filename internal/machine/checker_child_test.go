@@ -36,6 +36,10 @@ steps:
 steps:
   - {id: a, retryPolicy: {maxAttempts: 2, initialDelay: 1s}, recipe: {inline: {name: below, steps: [{id: k, transform: {expression: "1"}}]}, resume: true}}
 `, []string{`start`, `child a status=failed code=SERVICE_UNAVAILABLE msg=down steps=2`, `after 2s`, `child a outputs={"k":1} steps=3`}},
+	"pinned": {`
+steps:
+  - {id: a, recipe: {ref: "{{ input.kind }}"}}
+`, []string{`start input={"kind":"x"}`, `pin x version=1.0.0`, `child a outputs={"k":1} steps=1`}},
 	"resumed": {`
 steps:
   - {id: a, action: {name: work}}
@@ -98,6 +102,12 @@ var childRules = map[string]ruleCase{
 		"loses a child run, which has a journal of its own"},
 	"a child run goes on that the step has not run": {"goes on", func(j *editedJournal) { j.at(journal.EvChildStarted, "a", 2).Text = "run_other" },
 		`goes on with child run "run_other", which the step has not run or which does not go on`},
+	"a name is pinned twice": {"pinned", func(j *editedJournal) {
+		i := j.find(journal.EvRunPinned, "", 1)
+		j.add(i+1, j.events[i])
+	}, `R28: event 7 pins "x", which is pinned, or the run is no root`},
+	"a pin lacks what it is": {"pinned", func(j *editedJournal) { j.at(journal.EvRunPinned, "", 1).Text = "y" },
+		`R28: event 5 pins what it does not have: no recipe "y" is in`},
 	"a run goes on in the middle": {"resumed", func(j *editedJournal) {
 		ev := j.events[j.find(journal.EvRunResumed, "", 1)]
 		ev.Attempt++

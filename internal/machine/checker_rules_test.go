@@ -246,7 +246,7 @@ var ruleCases = map[string]ruleCase{
 	"a kind beyond the last": {"pair", func(j *editedJournal) {
 		j.at(journal.EvNodeQueued, "a", 1).Kind = journal.Kinds()[len(journal.Kinds())-1] + 1
 	},
-		"I23: event 2 is of the unknown kind 55"},
+		"I23: event 2 is of the unknown kind 56"},
 	"a kind that no release has": {"pair", func(j *editedJournal) { i := j.find(journal.EvRunCompleted, "", 1); j.events[i].Kind = 99; j.cut(i) },
 		"I23: event 12 is of the unknown kind 99"},
 	"something happens after the end": {"pair", func(j *editedJournal) {

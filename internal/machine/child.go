@@ -30,11 +30,13 @@ type childRun struct {
 
 // A ChildTask is what a step says of the child run that it asks for.
 type ChildTask struct {
-	Ref       plan.ChildRef
-	Child     *plan.Child
-	Input     []byte // a canonical JSON object
-	InputHash []byte
-	Files     []journal.File
+	Ref plan.ChildRef
+	// Definition is what the expression of the step gave, if it has one, and Ref what that is pinned under.
+	Definition *Definition
+	Child      *plan.Child
+	Input      []byte // a canonical JSON object
+	InputHash  []byte
+	Files      []journal.File
 	// Last is the last child run of the step, which has ended without completing and may go on
 	// ([Run.Resumable]); "" = there is none, or another try is another child run.
 	Last      string
@@ -54,7 +56,10 @@ func (r *Run) ChildTask(ref journal.Ref) (*ChildTask, *Failure) {
 	t.resolve(r.env(s, i, step, nil))
 	child := &ChildTask{Ref: r.plan.Children[step.Child.Ref], Child: step.Child, Last: s.lastRuns[i]}
 	child.Depth, child.MaxDepth = r.childDepth(step)
-	var fail *Failure
+	fail := r.define(s, i, child)
+	if fail != nil {
+		return nil, fail
+	}
 	if child.Input, child.InputHash, fail = t.Render(); fail != nil {
 		return nil, fail
 	}

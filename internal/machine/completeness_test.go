@@ -80,7 +80,6 @@ var recipeFieldsUnseen = map[string]string{
 	"CreditEstimation.PerFileCredits": "compile's goldens; the runChecker is to come",
 	"CreditEstimation.MaxCredits":     "compile's goldens; the runChecker is to come",
 	"Limits.MaxScopeDepth":            "checked by compile: its goldens",
-	"Child.Ref":                       "resolved by compile: its tests",
 	"Child.File":                      "resolved by compile: its tests",
 	"Child.MaxCredits":                "the engine fixes the terms of a child run: its tests",
 	"Child.Workspace":                 "package program puts it into the start of a child run, and the worker opens it: TestX162_WorkspaceOfARun",

@@ -99,6 +99,8 @@ func (r *Run) handle(in *Input) {
 		r.handleChildExtended(in)
 	case InAdmit:
 		r.handleAdmit()
+	case InPinned:
+		r.handlePinned(in)
 	case InResume:
 		r.handleResume(in)
 	}

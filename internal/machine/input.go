@@ -32,6 +32,7 @@ const (
 	InChildEnded    // Ref, Fence, End: the child run of an attempt has ended
 	InChildExtended // Ref, Fence, Resource, N: a child run was given more
 	InAdmit         // a queued run may begin
+	InPinned        // Text, Tree: what an expression of a step in the tree of this root run has named was found
 	InResume        // Fence, Child.Share: a child run that has not completed goes on as that attempt of its step
 )
 
@@ -64,9 +65,10 @@ type Input struct {
 	// Room is what the limits of the runs above a child run leave for it beyond its share.
 	Room journal.Share
 
-	Child *ChildGrant // InGranted, of a step that runs a recipe; InResume
-	End   *ChildEnd   // InChildEnded
-	N     int64       // InChildExtended
+	Child *ChildGrant   // InGranted, of a step that runs a recipe; InResume
+	Tree  *journal.Tree // InPinned
+	End   *ChildEnd     // InChildEnded
+	N     int64         // InChildExtended
 
 	// InResult.
 	Job       *Submission // Submitted

@@ -264,6 +264,18 @@ steps:
 			`restart`, `after 2s`, `restart`, `child below status=failed code=FILE_INVALID msg=bad used=0.25 steps=1`, `restart`,
 			`resume attempt=1 generation=2 share={"credits":6,"steps":20,"memory":60000}`, `restart`, `child below outputs={"k":1} used=0.5 steps=1`},
 	},
+	"pinned": {
+		recipe: `
+name: pinned
+order: none
+steps:
+  - {id: a, action: {name: work}, outputBinding: made}
+  - {id: b, dependsOn: [a], recipe: {ref: "{{ made.kind }}@1"}}
+  - {id: c, dependsOn: [b], recipe: {definition: made.text}}
+`,
+		lines: []string{`start`, `finish a output={"kind":"x","text":"steps:"}`, `pin x@1 version=1.0.0`, `restart`, `child b outputs={"k":1} steps=2`,
+			`pin sha256:56501c6b552835bbb9549d8c02d18eb1466c10bcf55ac9232f9de2763e5f1055 version=0.0.0`, `restart`, `child c outputs={"k":2} steps=2`},
+	},
 	"moderation": {
 		recipe: `
 name: moderation

@@ -26,7 +26,8 @@ func (d rapidDice) IntN(n int) int { return rapid.IntRange(0, n-1).Draw(d.t, "di
 
 func drawPlan(t *rapid.T) *plan.Plan {
 	src, err := json.Marshal(sample.Recipe(rapidDice{t}, sample.Shape{
-		Steps: rapid.IntRange(1, 14).Draw(t, "steps"), Depth: 3, Actions: []string{"work", "work", "work", "once"},
+		Written: true,
+		Steps:   rapid.IntRange(1, 14).Draw(t, "steps"), Depth: 3, Actions: []string{"work", "work", "work", "once"},
 		Undo: "undo", Sleep: "sleep", Lens: "ask", Signals: []string{"go"}, Rebind: 40, Recipes: rapid.SampledFrom([]int{0, 20, 60}).Draw(t, "recipes"),
 	}))
 	if err != nil {

@@ -498,6 +498,10 @@ func (r *Run) Supply(ev *journal.Event) error {
 			return err
 		}
 		r.patch(fields)
+	case ev.Kind == journal.EvRunPinned && r.start != nil && slices.Contains(r.edits, ev.Seq):
+		if err := r.addPinned(ev); err != nil {
+			return err
+		}
 	case ev.Kind == journal.EvRunResumed && r.start != nil && slices.Contains(r.edits, ev.Seq):
 		if err := r.move(ev); err != nil {
 			return err

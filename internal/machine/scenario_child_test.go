@@ -65,6 +65,18 @@ func (w *fakeEngine) childLine(verb string, args map[string]string, in *Input) b
 	case "resume": // a child run goes on as another attempt of its step
 		in.Kind, in.Child = InResume, &ChildGrant{Share: *w.shareOf(args["share"])}
 		in.Fence = journal.Fence{Gen: uint32(max(1, w.number(args["generation"]))), Attempt: uint32(w.number(args["attempt"]))}
+	case "pin": // what an expression has named was found
+		in.Kind, in.Text = InPinned, args[""]
+		by := plan.ByName
+		if strings.HasPrefix(in.Text, "sha256:") {
+			by = plan.ByText
+		}
+		in.Tree = &journal.Tree{Recipes: []journal.TreeRecipe{{Ref: in.Text, Name: "found", Version: args["version"], Key: "plan of " + args["version"], By: by}}}
+	case "pins":
+		for _, r := range w.run.start.Tree.Recipes {
+			fmt.Fprintf(&w.out, "%s is %s %s\n", r.Ref, r.Name, r.Version)
+		}
+		return false
 	case "lost-child": // the last child run of a step cannot go on
 		in.Kind, in.Ref, in.Child = InGranted, w.ref(args[""]), &ChildGrant{Share: journal.Share{Credits: 2, Steps: 16}}
 	case "offer":
@@ -151,6 +163,9 @@ func (w *fakeEngine) showChild(step string) {
 		return
 	}
 	fmt.Fprintf(&w.out, "%s asks for recipe %s: input %s files %d depth %d of %d\n", step, task.Ref.Name, task.Input, len(task.Files), task.Depth, task.MaxDepth)
+	if d := task.Definition; d != nil {
+		fmt.Fprintf(&w.out, "by %s %s: %s\n", d.By, d.Ref, d.Text)
+	}
 	if task.Last != "" {
 		fmt.Fprintf(&w.out, "it goes on in run %s\n", task.Last)
 	}

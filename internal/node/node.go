@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/roux-engine/roux/action"
@@ -41,6 +42,7 @@ import (
 	"github.com/roux-engine/roux/internal/limits"
 	"github.com/roux-engine/roux/internal/moderation"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/provider"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/secrets"
@@ -297,6 +299,9 @@ type Config struct {
 	// Sealer seals the keys of webhooks. Default: with the master key of the data directory
 	// or of the environment.
 	Sealer *secrets.Sealer
+	// Definitions finds the recipes that expressions of steps name, before those that [Node.UseDefinitions] has
+	// given are asked. Default: these alone.
+	Definitions program.Definitions
 	// Workspaces is the directory of the workspaces of runs. Default: one in the data directory.
 	Workspaces string
 	// Select, Idle, CommitFailed and MaxLimits are those of engine.Config.
@@ -348,6 +353,8 @@ type Node struct {
 	// Approvals are what people are asked.
 	Approvals *approval.Manager
 
+	definitions atomic.Pointer[program.Definitions] // see UseDefinitions
+
 	serving sync.Mutex                  // held while a service begins or ends
 	served  bool                        // Serve was called
 	stopped bool                        // Stop was called
@@ -393,7 +400,7 @@ func Open(ctx context.Context, st Store, cfg Config) (*Node, error) {
 		// catalogue of cfg.Actions.
 		Store: st, Secrets: cfg.Secrets, Actions: Catalogue(append(slices.Clone(cfg.Actions.List), n.Hooks.Action(), n.Approvals.Action())),
 		Blobs: files, Retention: kept, Concurrency: cfg.Concurrency, Logger: cfg.Logger, Accounts: n.Rules,
-		Moderators: cfg.Actions.moderators.Of, Review: n.review,
+		Moderators: cfg.Actions.moderators.Of, Review: n.review, Definitions: n.define,
 		Select: cfg.Select, Idle: cfg.Idle, CommitFailed: cfg.CommitFailed, MaxLimits: cfg.MaxLimits,
 	}
 	ecfg.Limits, ecfg.Called = cfg.Actions.limits, cfg.Actions.called

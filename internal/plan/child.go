@@ -6,37 +6,57 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // DefaultChildDepth is how deep child runs may nest where nothing else is said, counted
 // from the root run, which has depth 0.
 const DefaultChildDepth = 10
 
-// A ChildRef is a recipe that steps of a plan run as child runs. It is either registered,
-// and found when a run starts, or embedded: its plan was compiled with this one.
+// A ChildRef is a recipe that steps of a plan run as child runs. It is registered, and found when a
+// run starts, or embedded: its plan was compiled with this one. Or an expression of the step says
+// which one it is, and it is found when a run of the tree first asks for it (X251, R28).
 type ChildRef struct {
-	// Name is that of the recipe. Of an embedded one it is for people only.
+	// Name is that of the recipe. Of an embedded one it is for people only; of one by an expression
+	// it is the expression.
 	Name string `json:"name,omitempty"`
 	// Version of a registered recipe is as in the recipe: "" for the newest, a range such as
 	// "1" or "1.2", or a version. Of an embedded recipe it is the version that it states.
 	Version string `json:"version,omitempty"`
-	// Key is the key of an embedded plan; "" of a registered recipe.
+	// Key is the key of an embedded plan; "" of another recipe.
 	Key string `json:"key,omitempty"`
+	// By says what the expression of the step gives; "" = the step has none.
+	By By `json:"by,omitempty"`
 	// File is the file of an embedded recipe as the step names it, for people; "" = it is in the text of the
 	// step's recipe, or an earlier release has stored the plan.
 	File string `json:"file,omitempty"`
 }
 
+// SplitRef returns the name and the version of a reference to a registered recipe. "" = any version.
+func SplitRef(ref string) (name, version string) {
+	name, version, _ = strings.Cut(ref, "@")
+	return strings.TrimSpace(name), version
+}
+
+// By is what an expression gives that says which recipe a step runs.
+type By string
+
+// What it may give.
+const (
+	ByName By = "name" // that of a registered recipe, perhaps with a version
+	ByText By = "text" // the text of a recipe, or its value
+)
+
 // Source says where the recipe is: its file, the name of a registered one, or "inline" (X227).
 func (r *ChildRef) Source() string {
-	if r.Registered() {
+	if r.Registered() || r.By != "" {
 		return r.String()
 	}
 	return cmp.Or(r.File, "inline")
 }
 
 // Registered reports whether the recipe is found by its name when a run starts.
-func (r *ChildRef) Registered() bool { return r.Key == "" }
+func (r *ChildRef) Registered() bool { return r.Key == "" && r.By == "" }
 
 func (r *ChildRef) String() string {
 	if r.Version == "" {
@@ -53,6 +73,8 @@ func (r *ChildRef) String() string {
 // run passes on.
 type Child struct {
 	Ref int32 `json:"ref"` // index into Plan.Children
+	// Which says which recipe it is, if the reference is by an expression; nil otherwise.
+	Which *Expr `json:"which,omitempty"`
 	// Outputs are the fields of the step's output, sorted by name. Without them the output
 	// is the result of the child run.
 	Outputs []ChildOutput `json:"outputs,omitempty"`
@@ -102,7 +124,11 @@ type Capture struct {
 	Field string `json:"field,omitempty"`
 }
 
-func (c *Child) capturedVars() (vars []Var) {
+// vars are those of what the child run has of this one besides its input, and of which recipe it is.
+func (c *Child) vars() (vars []Var) {
+	if c.Which != nil {
+		vars = append(vars, c.Which.Vars...)
+	}
 	for i := range c.Captures {
 		vars = append(vars, c.Captures[i].Var)
 	}
@@ -138,7 +164,7 @@ func (p *Plan) EmbeddedPlan(key string) *Plan {
 func (p *Plan) canonicalChildren() []ChildRef {
 	list := make([]ChildRef, len(p.Children))
 	for i, r := range p.Children {
-		if list[i] = r; !r.Registered() {
+		if list[i] = r; r.Key != "" {
 			list[i] = ChildRef{Key: HashOf(r.Key)}
 		}
 	}
@@ -156,7 +182,7 @@ func (p *Plan) names() (text []byte, err error) {
 		}
 	}
 	for i := range p.Children {
-		if r := &p.Children[i]; !r.Registered() {
+		if r := &p.Children[i]; r.Key != "" {
 			child, err := json.Marshal(r)
 			if err != nil {
 				return nil, err
@@ -177,6 +203,8 @@ func (p *Plan) checkChild(n int32) error {
 	switch {
 	case k == nil:
 		return nil
+	case k.Ref >= 0 && int(k.Ref) < len(p.Children) && (p.Children[k.Ref].By != "") != (k.Which != nil):
+		return fmt.Errorf("plan: step %d does not say which recipe it runs", n)
 	case k.Ref < 0 || int(k.Ref) >= len(p.Children):
 		return fmt.Errorf("plan: step %d runs a recipe that is not there", n)
 	case k.Depth < 0 || k.TotalSteps < 0 || k.MemoryBytes < 0 || k.MaxCredits < 0:
@@ -196,7 +224,12 @@ func (p *Plan) checkChild(n int32) error {
 func (p *Plan) checkChildren() error {
 	for i := range p.Children {
 		r := &p.Children[i]
-		if r.Registered() && r.Name == "" || !r.Registered() && len(HashOf(r.Key)) != 2*len(Hash{}) {
+		switch {
+		case r.By != "":
+			if (r.By != ByName && r.By != ByText) || r.Name == "" || r.Key != "" {
+				return fmt.Errorf("plan: child %d is by an expression that cannot be", i)
+			}
+		case r.Registered() && r.Name == "" || !r.Registered() && len(HashOf(r.Key)) != 2*len(Hash{}):
 			return fmt.Errorf("plan: child %d is neither a name nor a plan", i)
 		}
 	}

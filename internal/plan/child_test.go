@@ -69,12 +69,12 @@ func TestChildrenInKeys(t *testing.T) {
 		sameHash, sameKey bool
 	}{
 		"equal":                {base, true, true},
-		"another meaning":      {ChildRef{"b", "1.0.0", strings.Repeat("cd", 32) + ".11", ""}, false, false},
-		"other names of steps": {ChildRef{"b", "1.0.0", hash + ".22", ""}, true, false},
-		"another name":         {ChildRef{"c", "1.0.0", base.Key, ""}, true, false},
-		"another version":      {ChildRef{"b", "2.0.0", base.Key, ""}, true, false},
-		"in a file":            {ChildRef{"b", "1.0.0", base.Key, "b.yaml"}, true, false},
-		"a registered one":     {ChildRef{"b", "1.0.0", "", ""}, false, false},
+		"another meaning":      {ChildRef{Name: "b", Version: "1.0.0", Key: strings.Repeat("cd", 32) + ".11"}, false, false},
+		"other names of steps": {ChildRef{Name: "b", Version: "1.0.0", Key: hash + ".22"}, true, false},
+		"another name":         {ChildRef{Name: "c", Version: "1.0.0", Key: base.Key}, true, false},
+		"another version":      {ChildRef{Name: "b", Version: "2.0.0", Key: base.Key}, true, false},
+		"in a file":            {ChildRef{Name: "b", Version: "1.0.0", Key: base.Key, File: "b.yaml"}, true, false},
+		"a registered one":     {ChildRef{Name: "b", Version: "1.0.0"}, false, false},
 	} {
 		key := keyOf(t, parent(c.ref))
 		if (HashOf(key) == HashOf(first)) != c.sameHash || (key == first) != c.sameKey {

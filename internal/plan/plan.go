@@ -403,7 +403,7 @@ func (s *Step) InputVars() []Var {
 		}
 	}
 	if s.Child != nil {
-		vars = append(vars, s.Child.capturedVars()...)
+		vars = append(vars, s.Child.vars()...)
 	}
 	return vars
 }

@@ -40,8 +40,8 @@ type Child struct {
 }
 
 // Child finds what the child run that a task asks for is started with, and checks its
-// input. prog and start are those of its parent; pinned is what was fixed when the root of
-// the tree started.
+// input. prog and start are those of its parent; pinned is what the runs of the tree have in
+// common. [ErrNotFound] means that an expression has named a recipe that is still to be found.
 func (c *Cache) Child(ctx context.Context, st store.Reader, actions catalogue.Finder, prog *Program, start *journal.Start, pinned *journal.Tree, task *machine.ChildTask) (*Child, error) {
 	ch := &Child{task: task, parent: start}
 	key, err := ch.find(pinned)
@@ -64,11 +64,17 @@ func (c *Cache) Child(ctx context.Context, st store.Reader, actions catalogue.Fi
 // find finds the recipe of the child run, and returns the key of its plan.
 func (ch *Child) find(pinned *journal.Tree) (key string, err error) {
 	ref := &ch.task.Ref
-	if !ref.Registered() {
+	if ref.Key != "" {
 		ch.Recipe, ch.Version = ref.Name, ref.Version
 		return ref.Key, nil
 	}
 	found := pinned.Recipe(ref.String())
+	if found == nil && ch.task.Definition != nil {
+		if pinned.ByExpressions() >= machine.MaxPinned {
+			return "", fault.New(fault.ValueTooLarge, "the expressions of this tree of runs have named %d recipes, which is the most", machine.MaxPinned)
+		}
+		return "", ErrNotFound
+	}
 	if found == nil {
 		return "", fault.New(fault.RecipeNotFound, "it was not registered when run %s started", ch.root())
 	}

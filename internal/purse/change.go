@@ -21,6 +21,21 @@ type Change struct {
 	Made    []*ledger.Entry // of an adjustment: the same, or those of the one that it repeats
 }
 
+// A GrantRequest adds a lot of credits to an account.
+type GrantRequest struct {
+	Account string
+	// Key names the grant and its lot: a repeated request with the same key changes
+	// nothing, and one with other terms is fault.IdempotencyMismatch.
+	Key    string
+	Amount int64 // whole credits
+	Terms  ledger.Terms
+}
+
+// Change is the request as a change of the account.
+func (req *GrantRequest) Change() *Change {
+	return &Change{Lot: req.Key, Amount: req.Amount, Terms: req.Terms}
+}
+
 // Key is the key of the first entry of a change, and that of a repeated one, which has no
 // entries. It is "" for an adjustment that was refused.
 func (ch *Change) Key() string {

@@ -324,7 +324,7 @@ func (f *finder) Find(name, version string) (*compile.Text, error) {
 		return nil, err
 	}
 	if v.Status == StatusDraft {
-		return nil, fault.New(fault.RecipeNotFound, "version %s of the recipe %q is a draft", v.Version, v.Name)
+		return nil, draft(v)
 	}
 	found := &compile.Text{File: v.file(), Data: text, Name: v.Name}
 	if v.Version != unversioned {

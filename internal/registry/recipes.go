@@ -170,9 +170,9 @@ type Draft struct {
 // Check compiles a text for an account. If it cannot run, the error has the diagnostics;
 // warnings are returned in any case.
 func (r *Recipes) Check(ctx context.Context, account string, d Draft) (*Compiled, []fault.Diagnostic, error) {
-	p, rec, _, diags := compile.Source(cmp.Or(d.File, "recipe"), d.Text, compile.Options{
-		Actions: r.cfg.Actions(account), MaxSource: r.cfg.MaxSource, Limits: r.cfg.Limits, Recipes: &finder{ctx, r, account}, Lenses: r.lenses.Of(ctx, account), Name: d.Name,
-	})
+	opt := r.options(ctx, account)
+	opt.Name = d.Name
+	p, rec, _, diags := compile.Source(cmp.Or(d.File, "recipe"), d.Text, opt)
 	if p == nil {
 		return nil, diags, invalid(diags)
 	}
@@ -190,6 +190,13 @@ func (r *Recipes) Check(ctx context.Context, account string, d Draft) (*Compiled
 		Name: rec.Name, Version: cmp.Or(rec.Version, unversioned), Description: rec.Description, Category: rec.Category,
 		Status: cmp.Or(rec.Status, StatusActive), Format: format, Plan: p.Key(), Size: len(d.Text), Warnings: len(diags), By: d.By, Uses: usesOf(p, rec),
 	}}, diags, nil
+}
+
+// options are those that recipes of an account are compiled with.
+func (r *Recipes) options(ctx context.Context, account string) compile.Options {
+	return compile.Options{
+		Actions: r.cfg.Actions(account), MaxSource: r.cfg.MaxSource, Limits: r.cfg.Limits, Recipes: &finder{ctx, r, account}, Lenses: r.lenses.Of(ctx, account),
+	}
 }
 
 // Bounds of what is known of a version without its text, in bytes. Lists have it.

@@ -35,7 +35,7 @@ func usesOf(p *plan.Plan, r *recipe.Recipe) []Use {
 	}
 	for _, b := range r.Extends {
 		if b.Ref != "" {
-			name, version := recipe.SplitRef(b.Ref)
+			name, version := plan.SplitRef(b.Ref)
 			add(Use{UsesRecipe, name, version})
 		}
 	}

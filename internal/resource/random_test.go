@@ -36,7 +36,7 @@ type wild struct {
 }
 
 func newWild(t *rapid.T) *wild {
-	src, err := json.Marshal(sample.Recipe(dice{t}, sample.Shape{Steps: rapid.IntRange(1, 14).Draw(t, "steps"), Depth: 3,
+	src, err := json.Marshal(sample.Recipe(dice{t}, sample.Shape{Written: true, Steps: rapid.IntRange(1, 14).Draw(t, "steps"), Depth: 3,
 		Actions: []string{"work", "work", "once"}, Undo: "undo", Sleep: "sleep", Signals: []string{"go"}, Recipes: 10}))
 	if err != nil {
 		t.Fatal(err)

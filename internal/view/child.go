@@ -155,6 +155,19 @@ func startedChildText(p *plan.Plan, ev *journal.Event) string {
 	return Join(" ", "recipe "+OneLine(ChildRecipe(p, ev.Step)), as, tryText(ev.Attempt))
 }
 
+// pinnedText describes what an expression names.
+func pinnedText(ev *journal.Event) string {
+	ref, tree, err := ev.Pinned()
+	if err != nil {
+		return ""
+	}
+	found := tree.Recipe(ref)
+	if found.By == plan.ByText {
+		return "the recipe " + OneLine(found.Name) + " that a step has made"
+	}
+	return OneLine(ref) + " is version " + cmp.Or(found.Version, "0.0.0") + " of " + OneLine(found.Name)
+}
+
 // endedChildText describes the end of a child run.
 func endedChildText(ev *journal.Event) string {
 	if ev.Code != "" {

@@ -53,6 +53,8 @@ func EventText(p *plan.Plan, ev *journal.Event) string {
 		return extendedText(ev)
 	case journal.EvChildStarted, journal.EvRunResumed:
 		return startedChildText(p, ev)
+	case journal.EvRunPinned:
+		return pinnedText(ev)
 	case journal.EvChildEnded:
 		return endedChildText(ev)
 	case journal.EvNodeOpened:

@@ -201,8 +201,8 @@ func (m *Mask) Event(ev *journal.Event) *journal.Event {
 		return &out
 	}
 	m.child(ev)
-	if ev.Kind == journal.EvRunLimits || ev.Kind == journal.EvChildStarted || ev.Kind == journal.EvRunResumed || ev.Kind == journal.EvNodeCached {
-		return ev // limits and shares are numbers that readers of the state need, and a run id, a path or a hash is no secret
+	if ev.Kind == journal.EvRunLimits || ev.Kind == journal.EvChildStarted || ev.Kind == journal.EvRunResumed || ev.Kind == journal.EvRunPinned || ev.Kind == journal.EvNodeCached {
+		return ev // limits and shares are numbers that readers of the state need, and a run id, the name of a recipe, a path or a hash is no secret
 	}
 	if m.unread {
 		return hidden(&out)

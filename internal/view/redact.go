@@ -18,6 +18,8 @@ const Redacted = "[redacted]"
 func Redact(ev *journal.Event) (*journal.Event, error) {
 	out := *ev
 	switch ev.Kind {
+	case journal.EvRunPinned:
+		return ev, nil // names of recipes and plans, as in the start
 	case journal.EvRunSignalled, journal.EvNodeWaiting, journal.EvRunRetried, journal.EvNodeOpened, journal.EvContract,
 		journal.EvRunContract, journal.EvNodeBlocked, journal.EvRunCompleted, journal.EvChildStarted,
 		journal.EvModerationPassed, journal.EvModerationFlagged, journal.EvNodeCached:

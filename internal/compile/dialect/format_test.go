@@ -88,7 +88,7 @@ func TestFormatKeepsEveryComment(t *testing.T) {
 	files, comments := 0, 0
 	for seed := uint64(0); files < 1000; seed++ {
 		dice := rand.New(rand.NewPCG(seed, 3))
-		r := sample.Recipe(dice, sample.Shape{Steps: 1 + int(seed%12), Depth: int(seed % 4), Actions: []string{"work"}, Undo: "undo", Sleep: "sleep", Signals: []string{"go"}, Approvals: true, Recipes: 10})
+		r := sample.Recipe(dice, sample.Shape{Written: true, Steps: 1 + int(seed%12), Depth: int(seed % 4), Actions: []string{"work"}, Undo: "undo", Sleep: "sleep", Signals: []string{"go"}, Approvals: true, Recipes: 10})
 		d := dialect.All()[seed%uint64(len(dialect.All()))]
 		tree, err := d.Encode(r, dialect.Named("recipe"))
 		if err != nil {

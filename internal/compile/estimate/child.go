@@ -54,7 +54,7 @@ func rootDepth(p *plan.Plan) int64 { return cmp.Or(p.Limits.ChildDepth, plan.Def
 // childPlan returns the plan of the recipe that a step runs, or nil when it is not known.
 func (e *estimator) childPlan(st *plan.Step) *plan.Plan {
 	ref := e.p.Children[st.Child.Ref]
-	if ref.Registered() {
+	if ref.Key == "" {
 		return e.children.registered[ref]
 	}
 	return e.p.EmbeddedPlan(ref.Key)
@@ -65,6 +65,10 @@ func (e *estimator) childPlan(st *plan.Step) *plan.Plan {
 // costs nothing.
 func (e *estimator) child(st *plan.Step) amount {
 	c, ref := e.children, e.p.Children[st.Child.Ref]
+	if ref.By != "" {
+		e.openPart(st, fmt.Sprintf("%s runs the recipe that %s says, whose cost is known when the step runs", st.ID, ref.Name))
+		return amount{}
+	}
 	if e.childPlan(st) == nil {
 		e.openPart(st, fmt.Sprintf("%s runs the recipe %s, whose cost is unknown: it is not found here; give the directory that has it (--recipes)", st.ID, &ref))
 		return amount{}

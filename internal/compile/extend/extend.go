@@ -20,6 +20,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/spell"
 )
 
@@ -220,7 +221,7 @@ func (t *text) find(b *recipe.Base) (*Text, error) {
 	case b.File != "":
 		return t.Recipes.File(t.src.File(), b.File)
 	}
-	return t.Recipes.Find(recipe.SplitRef(b.Ref))
+	return t.Recipes.Find(plan.SplitRef(b.Ref))
 }
 
 // move puts a prefix before the pointers of a recipe.

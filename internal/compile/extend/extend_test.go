@@ -74,7 +74,7 @@ func TestX242_HalvesHaveThePlanOfTheWhole(t *testing.T) {
 	}
 	for seed := range n {
 		dice := rand.New(rand.NewPCG(seed, 9))
-		drawn := sample.Recipe(rand.New(rand.NewPCG(seed, 1)), sample.Shape{Steps: 2 + int(seed%30), Depth: int(seed % 4), Actions: []string{"work", "once"}, Undo: "undo", Lens: "ask",
+		drawn := sample.Recipe(rand.New(rand.NewPCG(seed, 1)), sample.Shape{Written: true, Steps: 2 + int(seed%30), Depth: int(seed % 4), Actions: []string{"work", "once"}, Undo: "undo", Lens: "ask",
 			Sleep: "sleep", Signals: []string{"go"}, Approvals: true, Recipes: int(seed % 3 * 10)})
 		drawn.Functions = map[string]*recipe.Function{"one": {Expression: "1"}, "two": {Params: []string{"x"}, Expression: "x + one()"}}
 		drawn.InputSchema = json.RawMessage(`{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"integer"}},"required":["a","b"]}`)

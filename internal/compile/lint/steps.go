@@ -39,7 +39,7 @@ func (c *checker) step(s *recipe.Step, in scope, last bool) {
 	}
 	c.unread(s, last)
 	c.bounds(s)
-	if s.Recipe != nil && s.Recipe.Ref != "" && !strings.Contains(s.Recipe.Ref, "@") {
+	if s.Recipe != nil && s.Recipe.Named() != "" && !strings.Contains(s.Recipe.Ref, "@") {
 		c.advise("unpinned-recipe", s.Ptr+"/recipe/ref", fmt.Sprintf("%q names no version: the next one that is registered is run", s.Recipe.Ref), "name at least the major version: "+s.Recipe.Ref+"@1")
 	}
 }

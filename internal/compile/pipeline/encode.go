@@ -129,7 +129,7 @@ func (n *Stage) kind(s *recipe.Step) (err error) {
 // child makes the stage run the recipe of a step.
 func (n *Stage) child(s *recipe.Step) {
 	k := s.Recipe
-	n.Type, n.PipelineRef, n.PipelineFile, n.Inline = "pipeline", k.Ref, k.File, k.Inline
+	n.Type, n.PipelineRef, n.PipelineFile, n.Inline, n.Definition = "pipeline", k.Ref, k.File, k.Inline, k.Definition
 	n.Inputs, n.Outputs, n.Files, n.MaxCredits = k.Inputs, k.Outputs, k.Files, k.MaxCredits
 	if n.Result = ""; len(k.Outputs) == 0 && k.Result != "last" {
 		n.Result = "result"

@@ -21,7 +21,7 @@ var kinds = []struct {
 	name   string
 	fields []string
 }{
-	{"pipeline", []string{"pipeline_file", "pipeline_ref", "pipeline", "inline", "inputs", "outputs", "config", "files", "maxCredits", "result"}},
+	{"pipeline", []string{"pipeline_file", "pipeline_ref", "pipeline", "inline", "pipeline_definition", "inputs", "outputs", "config", "files", "maxCredits", "result"}},
 	{"for_loop", []string{"over", "as", "index", "while", "until", "maxIterations", "accumulate", "steps", "maxConcurrency", "failureStrategy"}},
 	{"set_variable", []string{"value"}},
 	{"transform", []string{"expression"}},
@@ -115,6 +115,7 @@ func (n *Stage) childAliases(src *form.Source, at, text string) {
 		to(f, f)
 	}
 	to("/ref", "/pipeline_ref")
+	to("/definition", "/pipeline_definition")
 	to("/file", "/pipeline_file")
 	if n.Inline == nil {
 		to("/inline", "/pipeline")
@@ -208,18 +209,19 @@ var rules = map[string]form.Rule{
 	"Stage.label":     {Doc: "Name of the step for people.", Def: "the name", Example: "Analyze the data"},
 	"Stage.condition": {Doc: "Expression, alone or in {{ }}; the step is skipped when it is false.", Def: "always", Pattern: form.Text, Example: "{{ steps.detect.result.type == 'text' }}"},
 
-	"Stage.pipeline_file": {Doc: "Path of the pipeline or recipe that it runs, relative to the file that names it and in its directory or below.", Def: "none", Pattern: form.Text, Example: "./pipelines/analysis.yaml"},
-	"Stage.pipeline_ref":  {Doc: "Name of the registered pipeline or recipe that it runs, with a version or a range; also the name of this text.", Def: "none", Pattern: form.Text, Example: "analysis@1"},
-	"Stage.pipeline":      {Doc: "The pipeline that it runs.", Def: "none", Example: m{"steps": one}},
-	"Stage.inline":        {Doc: "The recipe that it runs, in any dialect.", Document: true, Def: "none", Example: m{"name": "double", "steps": []any{m{"id": "one", "transform": m{"expression": "input.n * 2"}}}}},
-	"Stage.inputs":        {Doc: "Inputs of the pipeline or of the action; text in them may contain {{ templates }}.", Def: "none", Example: m{"data": "{{ steps.load.result }}"}},
-	"Stage.outputs":       {Doc: "Parts of the pipeline's result that become the step's output: names of its steps, or paths into what they gave.", Def: "the output of its last step", Item: &form.Rule{Short: "path"}, MinItems: 1, Example: []any{"final", m{"path": "analysis.metrics.accuracy", "as": "accuracy_score"}}},
-	"Stage.config":        {Doc: "How the pipeline is run.", Def: "the defaults of its fields", Example: m{"timeout_seconds": 300, "max_retries": 2}},
-	"Stage.files":         recipe.Table.Rules["Child.files"],
-	"Stage.maxCredits":    recipe.Table.Rules["Child.maxCredits"],
-	"Stage.result":        {Doc: "What the step gives without outputs: the pipeline's result, or, where that is the outputs of its steps, the last one alone.", Def: "last", Enum: []string{"result", "last"}, Example: "result"},
-	"Stage.prompt":        {Doc: "The input prompt of an action such as claude or llm; may contain {{ templates }}.", Def: "none", Example: "Summarize: {{ inputs.text }}"},
-	"Stage.lens":          recipe.Table.Rules["Action.lens"],
+	"Stage.pipeline_file":       {Doc: "Path of the pipeline or recipe that it runs, relative to the file that names it and in its directory or below.", Def: "none", Pattern: form.Text, Example: "./pipelines/analysis.yaml"},
+	"Stage.pipeline_ref":        {Doc: "Name of the registered pipeline or recipe that it runs, with a version or a range; also the name of this text. With a template the name is found when the step runs.", Def: "none", Pattern: recipe.RefTemplate, Example: "analysis@1"},
+	"Stage.pipeline_definition": {Doc: "Expression for the pipeline or recipe that it runs, which a step has made: its text in any dialect, or its value. It inherits nothing.", Def: "none", Pattern: form.Text, Example: "steps.write.result"},
+	"Stage.pipeline":            {Doc: "The pipeline that it runs.", Def: "none", Example: m{"steps": one}},
+	"Stage.inline":              {Doc: "The recipe that it runs, in any dialect.", Document: true, Def: "none", Example: m{"name": "double", "steps": []any{m{"id": "one", "transform": m{"expression": "input.n * 2"}}}}},
+	"Stage.inputs":              {Doc: "Inputs of the pipeline or of the action; text in them may contain {{ templates }}.", Def: "none", Example: m{"data": "{{ steps.load.result }}"}},
+	"Stage.outputs":             {Doc: "Parts of the pipeline's result that become the step's output: names of its steps, or paths into what they gave.", Def: "the output of its last step", Item: &form.Rule{Short: "path"}, MinItems: 1, Example: []any{"final", m{"path": "analysis.metrics.accuracy", "as": "accuracy_score"}}},
+	"Stage.config":              {Doc: "How the pipeline is run.", Def: "the defaults of its fields", Example: m{"timeout_seconds": 300, "max_retries": 2}},
+	"Stage.files":               recipe.Table.Rules["Child.files"],
+	"Stage.maxCredits":          recipe.Table.Rules["Child.maxCredits"],
+	"Stage.result":              {Doc: "What the step gives without outputs: the pipeline's result, or, where that is the outputs of its steps, the last one alone.", Def: "last", Enum: []string{"result", "last"}, Example: "result"},
+	"Stage.prompt":              {Doc: "The input prompt of an action such as claude or llm; may contain {{ templates }}.", Def: "none", Example: "Summarize: {{ inputs.text }}"},
+	"Stage.lens":                recipe.Table.Rules["Action.lens"],
 
 	"Stage.over":            {Doc: "Expression, alone or in {{ }}, for a list, or for a file that contains one (JSON array, JSONL, CSV).", Def: "none", Pattern: form.Text, Example: "{{ steps.split.result.parts }}"},
 	"Stage.as":              recipe.Table.Rules["Loop.as"],

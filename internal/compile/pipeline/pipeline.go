@@ -50,6 +50,7 @@ type Stage struct {
 	PipelineFile string           `json:"pipeline_file,omitempty"`
 	PipelineRef  string           `json:"pipeline_ref,omitempty"`
 	Pipeline     *Workflow        `json:"pipeline,omitempty"`
+	Definition   string           `json:"pipeline_definition,omitempty"`
 	Inline       *recipe.Recipe   `json:"inline,omitempty"`
 	Outputs      []*recipe.Output `json:"outputs,omitempty"`
 	Config       *Config          `json:"config,omitempty"`
@@ -284,7 +285,7 @@ func (c *reader) call(st *recipe.Step, s *Stage, text string) {
 
 // child makes a step that runs a pipeline.
 func (c *reader) child(st *recipe.Step, s *Stage, text string) {
-	k := &recipe.Child{Ref: s.PipelineRef, File: s.PipelineFile, Inline: s.Inline, Inputs: s.Inputs, Files: s.Files, Outputs: s.Outputs, MaxCredits: s.MaxCredits}
+	k := &recipe.Child{Ref: s.PipelineRef, File: s.PipelineFile, Inline: s.Inline, Definition: s.Definition, Inputs: s.Inputs, Files: s.Files, Outputs: s.Outputs, MaxCredits: s.MaxCredits}
 	if s.Pipeline != nil {
 		k.Inline = c.recipe(s.Pipeline, text+"/pipeline")
 		k.Inline.Name = cmp.Or(k.Inline.Name, s.Name)

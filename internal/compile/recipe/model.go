@@ -56,12 +56,6 @@ type Base struct {
 	With map[string]json.RawMessage `json:"with,omitempty"` // values of its template parameters
 }
 
-// SplitRef returns the name and the version of a reference to a registered recipe. "" = any version.
-func SplitRef(ref string) (name, version string) {
-	name, version, _ = strings.Cut(ref, "@")
-	return strings.TrimSpace(name), version
-}
-
 // Settings are what applies to a recipe as a whole.
 type Settings struct {
 	InputSchema json.RawMessage `json:"inputSchema,omitempty"`
@@ -276,12 +270,14 @@ type Fail struct {
 	Message string `json:"message,omitempty"` // template
 }
 
-// Child runs another recipe as a run of its own (X15). Exactly one of Ref, File and Inline
+// Child runs another recipe as a run of its own (X15). Exactly one of Ref, File, Inline and Definition
 // says which.
 type Child struct {
-	Ref    string  `json:"ref,omitempty"`    // a registered recipe: name, name@1, name@1.2 or name@1.2.3
+	Ref    string  `json:"ref,omitempty"`    // a registered recipe: name, name@1, name@1.2 or name@1.2.3; or a template of one
 	File   string  `json:"file,omitempty"`   // path, relative to the text that names it
 	Inline *Recipe `json:"inline,omitempty"` // the recipe itself
+	// Definition is CEL: the text of a recipe, or its value (X251).
+	Definition string `json:"definition,omitempty"`
 
 	// Inputs are the child's input beside the step's InputBindings; they may hold templates (X16).
 	Inputs map[string]json.RawMessage `json:"inputs,omitempty"`
@@ -307,12 +303,20 @@ func (k *Child) Sources() (given []string) {
 	for _, f := range []struct {
 		name string
 		has  bool
-	}{{"ref", k.Ref != ""}, {"file", k.File != ""}, {"inline", k.Inline != nil}} {
+	}{{"ref", k.Ref != ""}, {"file", k.File != ""}, {"inline", k.Inline != nil}, {"definition", k.Definition != ""}} {
 		if f.has {
 			given = append(given, f.name)
 		}
 	}
 	return given
+}
+
+// Named returns the reference to a registered recipe, unless an expression says which one it is; "" = it has none.
+func (k *Child) Named() string {
+	if strings.Contains(k.Ref, "{{") || strings.Contains(k.Ref, "{%") {
+		return ""
+	}
+	return k.Ref
 }
 
 // Inherits reports whether the child inherits something.

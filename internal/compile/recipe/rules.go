@@ -20,6 +20,11 @@ var (
 		`^[^@]*[^@\s][^@]*(@[0-9]+(\.[0-9]+){0,2}(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?)?$`,
 		`the name of a recipe such as "digest", or with a version or range such as "digest@1.2"`,
 	)
+	// RefTemplate is refPattern, or a text with a template.
+	RefTemplate = form.Match(
+		`^([^@]*[^@\s][^@]*(@[0-9]+(\.[0-9]+){0,2}(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?)?|[\s\S]*\{[{%][\s\S]*)$`,
+		`the name of a recipe such as "digest", with a version or range such as "digest@1.2", or a template that gives one`,
+	)
 	pathPattern   = form.Match(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,31}$`, `names with dots between them, such as "report.summary"`)
 	amountPattern = form.Match(`^[0-9]{1,12}(\.[0-9]{1,6})?$`, `an amount of credits such as "0.25"`)
 	codePattern   = form.Match(`^[A-Za-z][A-Za-z0-9_.-]{0,63}$`, `a code such as "DOCUMENT_TOO_LARGE"`)
@@ -172,9 +177,10 @@ var rules = map[string]form.Rule{
 	"OnError.maxRetries":   form.Number("How often to try again before the strategy applies.", "2 for the strategy retry, so three attempts in total; else 0", 1, 1000, 1),
 	"OnError.retryDelay":   {Doc: "Pause before the first retry.", Def: "500ms", Example: "2s"},
 
-	"Child.ref":         {Doc: "Name of a registered recipe, with a version or a range; the newest that fits is found when the run starts.", Def: "none", Pattern: refPattern, Example: "document-digest@1.2"},
+	"Child.ref":         {Doc: "Name of a registered recipe, with a version or a range; the newest that fits is found when the run starts. With a template it is found when a run of the tree first runs it.", Def: "none", Pattern: RefTemplate, Example: "document-digest@1.2"},
 	"Child.file":        {Doc: "Path of a recipe, relative to the file that names it and in its directory or below.", Def: "none", Pattern: form.Text, Example: "./digest.yaml"},
 	"Child.inline":      {Doc: "The recipe itself, in any dialect.", Document: true, Def: "none", Example: m{"name": "double", "steps": []any{step("one", "transform", m{"expression": "input.n * 2"})}, "outputs": m{"n": "steps.one.output"}}},
+	"Child.definition":  {Doc: "CEL expression for a recipe: its text in any dialect, or its value. It is compiled when the step runs, and inherits nothing.", Def: "none", Pattern: form.Text, Example: "steps.write.output"},
 	"Child.inputs":      {Doc: "Fixed inputs of the child run; text in them may contain {{ templates }}.", Def: "none", Example: m{"language": "en", "text": "{{ input.text }}"}},
 	"Child.inputPolicy": {Doc: "What happens to inputs of the child with texts that a shell would expand, ${…}, $(…) or backticks: reject fails the step, strip removes them. The child's own policy applies, too.", Def: "keep", Enum: policies, Example: "strip"},
 	"Child.files":       {Doc: "CEL expression for the list of the child run's files.", Def: "no files", Pattern: form.Text, Example: "fileHashes"},
@@ -241,7 +247,7 @@ var stepKinds = []string{"action", "condition", "parallel", "transform", "loop",
 var constraints = map[string][]form.Constraint{
 	"Step":      {{OneOf: stepKinds, KindField: "type"}},
 	"Binding":   bindingConstraints(),
-	"Child":     {{OneOf: []string{"ref", "file", "inline"}}},
+	"Child":     {{OneOf: []string{"ref", "file", "inline", "definition"}}},
 	"Base":      {{OneOf: []string{"ref", "file"}}},
 	"Transform": {{OneOf: []string{"expression", "value"}}},
 	"Loop":      {{AnyOf: LoopKinds}},

@@ -52,7 +52,7 @@ func pure() []action.Action {
 // drawn draws a recipe whose runs take no time and depend on no race.
 func drawn(seed uint64, name string) []byte {
 	dice := rand.New(rand.NewPCG(seed, 7))
-	r := sample.Recipe(dice, sample.Shape{Steps: 3 + int(seed%14), Depth: int(seed % 3), Actions: []string{"work", "work", "once"}, Recipes: int(seed % 3 * 8), Rebind: int(seed % 2 * 20)})
+	r := sample.Recipe(dice, sample.Shape{Written: true, Steps: 3 + int(seed%14), Depth: int(seed % 3), Actions: []string{"work", "work", "once"}, Recipes: int(seed % 3 * 8), Rebind: int(seed % 2 * 20)})
 	r.Limits = nil
 	if seed%4 != 0 {
 		r.ResultRule = ""

@@ -54,7 +54,7 @@ func (m *Repairer) Repair(d fault.Diagnostic) {
 			}
 		case *recipe.Child:
 			if v != nil {
-				keepOneOf(v, "ref", "file", "inline")
+				keepOneOf(v, "ref", "file", "inline", "definition")
 			}
 		}
 	default:
@@ -215,7 +215,7 @@ func addPlaceholder(st *recipe.Step) {
 		}
 	case st.Recipe != nil && st.Recipe.Inline != nil:
 		st.Recipe.Inline.Steps = orPlaceholder(AddPlaceholders(st.Recipe.Inline.Steps))
-	case st.Action != nil && st.Action.Name != "", st.Fail != nil, st.Recipe != nil && (st.Recipe.Ref != "" || st.Recipe.File != ""),
+	case st.Action != nil && st.Action.Name != "", st.Fail != nil, st.Recipe != nil && (st.Recipe.Ref != "" || st.Recipe.File != "" || st.Recipe.Definition != ""),
 		st.Wait != nil && (st.Wait.Duration != "" || st.Wait.Until != "" || st.Wait.Signal != "" || st.Wait.Approval != nil && st.Wait.Approval.Title != ""):
 	default:
 		*st = recipe.Step{ID: st.ID, Ptr: st.Ptr, DependsOn: st.DependsOn, Common: recipe.Common{OutputBinding: st.OutputBinding, When: st.When},

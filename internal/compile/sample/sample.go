@@ -46,6 +46,8 @@ type Shape struct {
 	// Recipes is how often, in percent, a step that could be an action runs a recipe of
 	// its own. With 0 no random number is used for it.
 	Recipes int
+	// Written lets an expression say which recipe such a step runs, as a text.
+	Written bool
 }
 
 // A generator generates one recipe.

@@ -21,7 +21,7 @@ import (
 )
 
 func shape(seed uint64) sample.Shape {
-	s := sample.Shape{Steps: 1 + int(seed%40), Depth: int(seed % 5), Actions: []string{"work", "work", "once"}, Undo: "undo", Lens: "ask",
+	s := sample.Shape{Written: true, Steps: 1 + int(seed%40), Depth: int(seed % 5), Actions: []string{"work", "work", "once"}, Undo: "undo", Lens: "ask",
 		Sleep: "sleep", Signals: []string{"go", "more"}, Approvals: true, Recipes: int(seed % 4 * 10)}
 	switch seed % 50 {
 	case 7:

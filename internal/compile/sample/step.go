@@ -253,6 +253,21 @@ func (g *generator) inherit(st *recipe.Step) {
 	if k.Outputs == nil && g.n%5 == 2 {
 		k.Inline.Result, k.Result = "steps", "last"
 	}
+	if g.shape.Written && len(k.Inherit) == 0 && g.n%7 == 4 {
+		k.Definition, k.Inline = written(k.Inline), nil
+	}
+}
+
+// written returns an expression for the text of a recipe.
+func written(r *recipe.Recipe) string {
+	text, err := json.Marshal(r)
+	if err == nil {
+		text, err = json.Marshal(string(text)) // a text of JSON is one of CEL
+	}
+	if err != nil {
+		panic(err) // a drawn recipe has nothing else than JSON
+	}
+	return string(text)
 }
 
 // shortTimeout generates an action whose total timeout may end before its attempts.

@@ -186,6 +186,8 @@ func (w *walker) step(s *recipe.Step) {
 		w.string(Template, &f.Message, s.Ptr, "/fail/message")
 	}
 	if k := s.Recipe; k != nil {
+		w.string(Template, &k.Ref, s.Ptr, "/recipe/ref")
+		w.string(Expression, &k.Definition, s.Ptr, "/recipe/definition")
 		each(k.Inputs, s.Ptr, "/recipe/inputs", w.value)
 		w.string(Expression, &k.Files, s.Ptr, "/recipe/files")
 	}
