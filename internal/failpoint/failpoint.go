@@ -74,8 +74,13 @@ const (
 	BlobRenamed     Point = "blob.put.renamed"    // renamed; before its metadata is written
 	BlobFacts       Point = "blob.put.facts"      // before the directory is synced
 	BlobDone        Point = "blob.put.done"
-	BlobRemove      Point = "blob.remove.middle" // the metadata is deleted, the bytes are not
-	StopBefore      Point = "engine.stop.before" // compacted; the clean end is not recorded
+	BlobRemove      Point = "blob.remove.middle"      // the metadata is deleted, the bytes are not
+	SpaceMade       Point = "workspace.open.made"     // the directory is there; it does not say whose it is
+	SpaceClaimed    Point = "workspace.open.claimed"  // it says whose it is, and has no files
+	SpaceRemove     Point = "workspace.remove.before" // its run has ended
+	SpaceEmptied    Point = "workspace.remove.middle" // the files are removed, what says whose it is is not
+	SpaceLast       Point = "workspace.remove.last"   // nothing is in it
+	StopBefore      Point = "engine.stop.before"      // compacted; the clean end is not recorded
 )
 
 // Points lists all points, and whether each can return an error.
@@ -97,5 +102,7 @@ var Points = []struct {
 	{SweepBefore, true}, {SweepFile, true}, {SweepAfter, true},
 	{ActionBefore, true}, {ActionAfter, true},
 	{BlobWritten, true}, {BlobSynced, true}, {BlobRenamed, true}, {BlobFacts, true}, {BlobDone, true},
-	{BlobRemove, true}, {StopBefore, false},
+	{BlobRemove, true},
+	{SpaceMade, true}, {SpaceClaimed, true}, {SpaceRemove, true}, {SpaceEmptied, true}, {SpaceLast, true},
+	{StopBefore, false},
 }

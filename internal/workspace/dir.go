@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/internal/datadir"
+	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -50,7 +51,13 @@ func open(dir, name string, key store.Key, path string) (_ *os.Root, err error) 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, own.Close()) }()
+	if err := failpoint.Hit(failpoint.SpaceMade); err != nil {
+		return nil, err
+	}
 	if err := claim(own, key); err != nil {
+		return nil, err
+	}
+	if err := failpoint.Hit(failpoint.SpaceClaimed); err != nil {
 		return nil, err
 	}
 	at, err := enter(own, filesDir)
@@ -205,8 +212,17 @@ func remove(dir, name string) (left error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = datadir.RemoveBelow(own, filesDir); err == nil {
+	if err = failpoint.Hit(failpoint.SpaceRemove); err == nil {
+		err = datadir.RemoveBelow(own, filesDir)
+	}
+	if err == nil {
+		err = failpoint.Hit(failpoint.SpaceEmptied)
+	}
+	if err == nil {
 		err = datadir.RemoveBelow(own, ownerFile)
+	}
+	if err == nil {
+		err = failpoint.Hit(failpoint.SpaceLast)
 	}
 	if err = errors.Join(err, own.Close()); err != nil {
 		return nil, err

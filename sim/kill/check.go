@@ -23,19 +23,29 @@ import (
 // A history is one run's journal at the end of a round.
 type history struct {
 	id, tag, recipe string
+	step            string // of its parent
 	events          []line
 	text            []string // the events as printed
-	status          string
-	code            string // error code of the run
+	status          string   // in the end
+	ends            []string // all of them: one for each time that the run went on, and the last
+	code            string   // error code of the run
 	outputs         json.RawMessage
 	children        []*history
 	parent          *history
+	before          []*history // runs of earlier tries of the step that has started it
+	after           *history   // the run of the next try
 }
 
 // interrupted reports whether the run or one above it failed because a step was lost too
 // often.
 func (h *history) interrupted() bool {
 	return h != nil && (h.code == "INTERRUPTED" || h.parent.interrupted())
+}
+
+// triedAfter reports whether the run is of another try of the step that has started an earlier one, which
+// has failed.
+func (h *history) triedAfter(last *history) bool {
+	return h.parent != nil && h.parent == last.parent && h.step == last.step && last.status == "failed"
 }
 
 // compare compares the three records: the journal as `roux events` prints it, the
@@ -56,8 +66,12 @@ func (r *round) compare() (problems []string, err error) {
 		}
 		for _, h := range tree {
 			byID[h.id] = h
-			if byTag[h.tag] != nil {
-				bad("the runs %s and %s were both begun by one command or step", h.id, byTag[h.tag].id)
+			switch last := byTag[h.tag]; {
+			case last == nil:
+			case h.triedAfter(last):
+				h.before, last.after = append(slices.Clone(last.before), last), h
+			default:
+				bad("the runs %s and %s were both begun by one command or step", h.id, last.id)
 			}
 			byTag[h.tag] = h
 			used[run.ID] += r.checkCharges(h, bad)
@@ -93,10 +107,16 @@ func (r *round) compare() (problems []string, err error) {
 		steps[e.Tag][e.At] = append(steps[e.Tag][e.At], e)
 	}
 	for _, tag := range slices.Sorted(maps.Keys(byTag)) {
-		r.checkSettled(byTag[tag], bad)
-		r.checkEffects(byTag[tag], steps[tag], bad)
+		h := byTag[tag]
+		for _, h := range append(slices.Clone(h.before), h) {
+			r.checkSettled(h, bad)
+		}
+		r.checkEffects(h, steps[tag], bad)
 	}
 	if err := r.checkFiles(byID, bad); err != nil {
+		return nil, err
+	}
+	if err := r.checkGrounds(bad); err != nil {
 		return nil, err
 	}
 	return problems, r.checkDoctor(bad)
@@ -109,15 +129,17 @@ func (r *round) readTree(id string, bad func(string, ...any)) (tree []*history, 
 		return nil, err
 	}
 	tree = append(tree, h)
+	known := map[string]bool{}
 	for _, l := range h.events {
-		if l.Type != "run.child_started" {
+		if l.Type != "run.child_started" || known[l.Payload.Child] { // it went on
 			continue
 		}
+		known[l.Payload.Child] = true
 		below, err := r.readTree(l.Payload.Child, bad)
 		if err != nil {
 			return nil, err
 		}
-		below[0].parent = h
+		below[0].parent, below[0].step = h, l.Payload.Step
 		h.children = append(h.children, below[0])
 		tree = append(tree, below...)
 	}
@@ -153,7 +175,8 @@ func (r *round) read(id string, bad func(string, ...any)) (*history, error) {
 				h.tag, h.recipe = p.Tag, l.Payload.Recipe
 			}
 		case "run.completed", "run.failed", "run.cancelled", "run.expired":
-			h.status, h.outputs = l.Payload.Status, l.Payload.Outputs
+			h.status, h.outputs, h.code = l.Payload.Status, l.Payload.Outputs, ""
+			h.ends = append(h.ends, h.status)
 			if l.Payload.Error != nil {
 				h.code = l.Payload.Error.Code
 			}
@@ -204,7 +227,7 @@ func (r *round) checkShown(byID map[string]*history, bad func(string, ...any)) {
 // checkSettled checks how a run ended, and that each of its steps settled once.
 func (r *round) checkSettled(h *history, bad func(string, ...any)) {
 	want := "completed"
-	if h.recipe == "undo" {
+	if h.recipe == "undo" || h.recipe == "broken" {
 		want = "failed"
 	}
 	lost := map[string]int{}
@@ -227,6 +250,12 @@ func (r *round) checkSettled(h *history, bad func(string, ...any)) {
 			settled[step] = l.Type
 		case "run.completed", "run.failed", "run.cancelled", "run.expired":
 			ends++
+		case "run.retried": // it goes on: what has completed in it stays
+			if ends != 1 || h.recipe != "resumed" {
+				bad("run %s of %s has ended %d times, and goes on (I7)", h.id, h.recipe, ends)
+			}
+			ends = 0
+			maps.DeleteFunc(settled, func(_, how string) bool { return how != "node.completed" })
 		}
 	}
 	if ends != 1 {
@@ -237,6 +266,9 @@ func (r *round) checkSettled(h *history, bad func(string, ...any)) {
 			bad("run %s of %s gave %s, want %s", h.id, h.recipe, h.outputs, expected[h.recipe])
 		}
 		return
+	}
+	if h.after != nil && h.status == "failed" && h.code == "SERVICE_UNAVAILABLE" {
+		return // the recorder has refused its effect, and its step was tried again
 	}
 	for step, n := range lost {
 		if r.onlyKills && n > r.killed {
@@ -258,19 +290,25 @@ func (r *round) checkSettled(h *history, bad func(string, ...any)) {
 
 // expected are the outputs of each recipe.
 var expected = map[string]string{
-	"mixed":  `{"doubled":[2,4,6,8,10],"last":"last"}`,
-	"chain":  `{"count":16}`,
-	"wide":   `{"count":24,"last":"join"}`,
-	"gate":   `{"said":"yes","last":"after"}`,
-	"crowd":  `{"count":100}`,
-	"kept":   `{"last":"slow"}`,
-	"late":   `{"last":"slow"}`,
-	"bulky":  `{"count":30,"last":"last"}`,
-	"nested": `{"ends":["mark","mark","mark"]}`,
-	"middle": `{"last":"mark"}`,
-	"leaf":   `{"last":"mark"}`,
-	"farm":   `{"count":6}`,
-	"spill":  `{"given":1000,"last":"last","loads":[1500000,1500000,1500000,1500000,1500000,1500000]}`,
+	"mixed":   `{"doubled":[2,4,6,8,10],"last":"last"}`,
+	"chain":   `{"count":16}`,
+	"wide":    `{"count":24,"last":"join"}`,
+	"gate":    `{"said":"yes","last":"after"}`,
+	"crowd":   `{"count":100}`,
+	"kept":    `{"last":"slow"}`,
+	"late":    `{"last":"slow"}`,
+	"bulky":   `{"count":30,"last":"last"}`,
+	"nested":  `{"ends":["mark","mark","mark"]}`,
+	"middle":  `{"last":"mark"}`,
+	"leaf":    `{"last":"mark"}`,
+	"mosaic":  `{"sheets":[["given","text/one.txt"],["given","text/one.txt"]],"patient":"patient","resumed":"grain","last":"last"}`,
+	"sheet":   `{"files":["given","text/one.txt"]}`,
+	"grain":   `{"text":"grain"}`,
+	"patient": `{"text":"patient"}`,
+	"resumed": `{"text":"grain"}`,
+	"within":  `{"last":"mark"}`,
+	"farm":    `{"count":6}`,
+	"spill":   `{"given":1000,"last":"last","loads":[1500000,1500000,1500000,1500000,1500000,1500000]}`,
 }
 
 // causeLost is the cause of a retry of an attempt whose process has died.
@@ -289,8 +327,15 @@ type try struct {
 func (r *round) checkEffects(h *history, effects map[string][]effect, bad func(string, ...any)) {
 	tries := map[string][]try{}
 	open := map[string]bool{} // the next attempt has the same key as the last one
-	for _, l := range h.events {
+	events := slices.Clone(h.events)
+	for _, before := range slices.Backward(h.before) { // their runs have the same tag
+		events = append(append(slices.Clone(before.events), line{Type: "run.retried"}), events...)
+	}
+	for _, l := range events {
 		step, p := l.Payload.Step, &l.Payload
+		if l.Type == "run.retried" && len(h.before) > 0 {
+			clear(open) // another run has other keys
+		}
 		if p.Kind != "action" {
 			continue
 		}
@@ -365,6 +410,8 @@ func hasEffect(recipe, step string) bool {
 		return !strings.HasSuffix(step, ".text")
 	case "farm":
 		return strings.HasSuffix(step, ".mark")
+	case "sheet", "grain", "patient", "broken", "within":
+		return step == "mark"
 	case "spill":
 		return strings.HasSuffix(step, ".mark") || step == "last"
 	}

@@ -142,7 +142,7 @@ func (r *round) ask(to any, args ...string) error {
 // checkChildren checks that a run ended each child run that it began, once, and with the
 // status that this one has by its own journal (X62, F44).
 func (r *round) checkChildren(h *history, byID map[string]*history, bad func(string, ...any)) {
-	open := map[string]string{} // child run by step
+	open, ended := map[string]string{}, map[string]int{} // child run by step, and how often it has ended
 	for _, l := range h.events {
 		switch step := l.Payload.Step; l.Type {
 		case "run.child_started":
@@ -152,7 +152,9 @@ func (r *round) checkChildren(h *history, byID map[string]*history, bad func(str
 			open[step] = l.Payload.Child
 		case "run.child_ended":
 			child := byID[open[step]]
-			if child == nil || child.status != l.Payload.ChildStatus {
+			nth := ended[open[step]]
+			ended[open[step]]++
+			if child == nil || nth >= len(child.ends) || child.ends[nth] != l.Payload.ChildStatus {
 				bad("step %s of run %s saw child run %q end %s, and its journal differs (X62)", step, h.id, open[step], l.Payload.ChildStatus)
 			}
 			delete(open, step)

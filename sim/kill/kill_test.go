@@ -72,8 +72,8 @@ func TestF01_Kill9(t *testing.T) {
 	for _, p := range problems {
 		t.Errorf("%s (seed %d)", p, o.seed)
 	}
-	if n := b.kills.Load(); n < 20 || b.effects.Load() == 0 || b.runs.Load() == 0 {
-		t.Errorf("%d kills, %d effects, %d runs: too little to prove anything", n, b.effects.Load(), b.runs.Load())
+	if n := b.kills.Load(); n < 20 || b.effects.Load() == 0 || b.runs.Load() == 0 || b.grown.Load() == 0 {
+		t.Errorf("%d kills, %d effects, %d runs, %d disks compared: too little to prove anything", n, b.effects.Load(), b.runs.Load(), b.grown.Load())
 	}
 }
 
@@ -88,6 +88,16 @@ func TestF02_CrashBetweenResultAndSuccessors(t *testing.T) {
 // repeated with the same key.
 func TestF03_CrashBetweenStartAndWork(t *testing.T) {
 	inject(t, failpoint.HandBefore, failpoint.ActionBefore, failpoint.ActionAfter, failpoint.ResultBefore)
+}
+
+// TestKilledAmongWorkspaces kills the process while the workspaces of nested runs are made and removed: the next
+// one removes all of them, and nothing that is not theirs (X162).
+func TestKilledAmongWorkspaces(t *testing.T) {
+	before := benchOf(t).grown.Load()
+	inject(t, failpoint.SpaceMade, failpoint.SpaceClaimed, failpoint.SpaceRemove, failpoint.SpaceEmptied, failpoint.SpaceLast)
+	if b := benchOf(t); b.grown.Load() < before+5 || b.links.Load() == 0 {
+		t.Errorf("%d disks were compared, with %d links in workspaces: too little to prove anything", b.grown.Load()-before, b.links.Load())
+	}
 }
 
 func inject(t *testing.T, points ...failpoint.Point) {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -72,6 +73,11 @@ var triggers = map[failpoint.Point]trigger{
 	failpoint.SweepFile:       sweptProcess,
 	failpoint.SweepAfter:      sweptProcess,
 	failpoint.BlobRemove:      sweptProcess,
+	failpoint.SpaceMade:       spaciousProcess,
+	failpoint.SpaceClaimed:    spaciousProcess,
+	failpoint.SpaceRemove:     spaciousProcess,
+	failpoint.SpaceEmptied:    spaciousProcess,
+	failpoint.SpaceLast:       spaciousProcess,
 }
 
 func begun(r *round, env []string) (*process, error) { return r.run("mixed", env...) }
@@ -98,6 +104,14 @@ func nestedProcess(r *round, env []string) (*process, error) {
 		return nil, err
 	}
 	return r.run("nested", env...)
+}
+
+// spaciousProcess starts a process that runs a tree of runs which have workspaces.
+func spaciousProcess(r *round, env []string) (*process, error) {
+	if err := r.lay(); err != nil {
+		return nil, err
+	}
+	return r.run("mosaic", env...)
 }
 
 // admittingProcess starts a process that resumes more runs than may be live.
@@ -212,7 +226,7 @@ func (r *round) hit(point failpoint.Point, action string, nth int) (problems []s
 		return nil, false, err
 	}
 	code, err := p.within(maxCommandTime)
-	if err != nil {
+	if err = errors.Join(err, r.plant()); err != nil {
 		return nil, false, err
 	}
 	text, err := r.points.read(log)

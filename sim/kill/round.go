@@ -48,6 +48,7 @@ type bench struct {
 
 	kills, stops, hits, runs, effects, repeats, lost, released atomic.Int64
 	named                                                      atomic.Int64 // how many files events named
+	links, grown                                               atomic.Int64 // links put into workspaces, and rounds whose grounds were compared
 	children, paid                                             atomic.Int64 // child runs, and credits that runs have settled
 	unanswered, sequences                                      atomic.Int64 // over HTTP: starts without an answer, and what was compared of what clients were sent
 	reconnects, frames                                         tally        // over HTTP: connections that read on after a cursor, and what all connections brought
@@ -105,6 +106,7 @@ type round struct {
 	remote       bool              // remote workers carry out the effects
 	jobSteps     int               // steps that have completed with a job of the provider
 	stands       bool              // runs may not have ended, and nothing carries them on
+	grounds      *grounds          // what is on the disk beside the runs; nil = it is not looked at
 }
 
 func (b *bench) newRound(name string, seed uint64, exe string) (*round, error) {
@@ -125,7 +127,7 @@ func (r *round) run(recipe string, env ...string) (*process, error) {
 	tag := fmt.Sprintf("%s.%d.", r.name, len(r.tags))
 	r.tags[tag] = recipe
 	args := []string{"run", filepath.Join(r.files, recipe+".yaml"), "--input", "base=" + r.rec.url, "--input", "tag=" + tag}
-	if recipe == "spill" {
+	if recipe == "spill" || recipe == "mosaic" {
 		args = append(args, "--file", filepath.Join(r.bench.dir, "given.txt"))
 	}
 	return r.c.start(env, args...)
@@ -226,15 +228,24 @@ func (r *round) endWithin(p *process, nth int, kill bool) error {
 }
 
 // random starts a few runs, kills the processes that execute them, and continues until
-// all runs have ended. It returns the problems.
-func (r *round) random(kills int) (problems []string, err error) {
+// all runs have ended. It returns the problems. If trees is set, one of the runs is of mosaic, and
+// what is on the disk is looked at.
+func (r *round) random(kills int, trees bool) (problems []string, err error) {
 	names := []string{"mixed", "chain", "wide", "gate", "undo", "nested", "nested", "bulky", "spill"}
+	if trees {
+		if err := r.lay(); err != nil {
+			return nil, err
+		}
+	}
 	if r.rng.IntN(2) == 0 {
 		if err := r.pay(); err != nil {
 			return nil, err
 		}
 	}
 	r.rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	if trees {
+		names[0] = "mosaic"
+	}
 	done := 0
 	r.onlyKills = true
 	for i, name := range names[:2+r.rng.IntN(2)] {
@@ -252,7 +263,7 @@ func (r *round) random(kills int) (problems []string, err error) {
 			err = r.untilWaiting(p)
 		}
 		code, werr := p.within(maxCommandTime)
-		if err = errors.Join(err, werr, stop()); err != nil {
+		if err = errors.Join(err, werr, stop(), r.plant()); err != nil {
 			return nil, err
 		}
 		if bad := r.checkExit(p, code); bad != "" {
@@ -272,7 +283,7 @@ func (r *round) random(kills int) (problems []string, err error) {
 			killed = r.kill(p)
 		}
 		code, err := p.within(maxCommandTime)
-		if err = errors.Join(err, stop()); err != nil {
+		if err = errors.Join(err, stop(), r.plant()); err != nil {
 			return nil, err
 		}
 		r.restarted(p.serving())
@@ -468,9 +479,12 @@ func (r *round) list() (runs []listed, err error) {
 	return runs, r.ask(&runs, "runs", "list", "--limit", "500")
 }
 
+// parents are the recipes whose runs have child runs.
+var parents = []string{"nested", "middle", "mosaic", "sheet", "resumed", "broken"}
+
 // below lists the child runs of a run, and theirs.
 func (r *round) below(run *listed) (runs []listed, err error) {
-	if run.Recipe != "nested" && run.Recipe != "middle" {
+	if !slices.Contains(parents, run.Recipe) {
 		return nil, nil
 	}
 	if err := r.ask(&runs, "runs", "list", "--limit", "500", "--children", run.ID); err != nil {

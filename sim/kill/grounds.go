@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// In a round with grounds the workspaces of runs are among what others keep: files of users, links, the workspaces of
+// other data directories, and names that look like workspaces. While no process runs, the bench puts more there:
+// links out of the workspaces of runs that go on, and files beside those of the runs. When all runs have ended, what
+// others keep is as it was (names, kinds, modes, contents, targets of links), so are the recipes, and nothing else is
+// left: no workspace, and no temporary file in the data directory.
+
+// A tree is what is in a directory: the kind, the mode and the content of each, by its path.
+type tree map[string]string
+
+// grounds are the trees of a round.
+type grounds struct {
+	recipes, beside, spaces string // directories; spaces is where workspaces are, and may be in the data directory
+	inData                  bool   // it is
+	was                     map[string]tree
+	planted                 tree // what was put into the workspaces' own directory, by its path
+	own                     int  // files beside those of runs
+}
+
+// treeOf reads the directory at root. A link is not followed.
+func treeOf(root string) (tree, error) {
+	t := tree{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		if err == nil {
+			t[name], err = seen(path)
+		}
+		return err
+	})
+	return t, err
+}
+
+// seen tells what is at a path.
+func seen(path string) (string, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return "", err
+	}
+	what := info.Mode().String()
+	switch {
+	case info.Mode()&fs.ModeSymlink != 0:
+		to, err := os.Readlink(path)
+		return what + " -> " + to, err
+	case info.Mode().IsRegular():
+		data, err := os.ReadFile(path)
+		sum := sha256.Sum256(data)
+		return what + " " + hex.EncodeToString(sum[:]), err
+	}
+	return what, nil
+}
+
+// differences lists what is not the same in two trees.
+func differences(was, is tree) (list []string) {
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		switch now, ok := is[name]; {
+		case !ok:
+			list = append(list, fmt.Sprintf("%s is gone (%s)", name, was[name]))
+		case now != was[name]:
+			list = append(list, fmt.Sprintf("%s is %s, and was %s", name, now, was[name]))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(is)) {
+		if _, ok := was[name]; !ok {
+			list = append(list, fmt.Sprintf("%s is left (%s)", name, is[name]))
+		}
+	}
+	return list
+}
+
+// foreign is the name of a workspace that no run has.
+func foreign(n byte) string { return "ws_" + strings.Repeat(fmt.Sprintf("%02x", n), 20) }
+
+// lay puts down what others keep, before the first process.
+func (r *round) lay() (err error) {
+	g := &grounds{recipes: r.files, beside: filepath.Join(r.dir, "beside"), spaces: filepath.Join(r.dir, "spaces"), inData: r.rng.IntN(2) == 0, was: map[string]tree{}, planted: tree{}}
+	if g.inData {
+		g.spaces = filepath.Join(r.c.dir, "workspaces")
+	} else {
+		r.c.env = append(r.c.env, "ROUX_NESTED_WORKSPACE_ROOT="+g.spaces)
+	}
+	r.grounds = g
+	for _, dir := range []string{g.beside, g.spaces} {
+		if err := layUsersFiles(dir); err != nil {
+			return err
+		}
+	}
+	other := filepath.Join(g.spaces, "data_0123456789abcdef", foreign(1)) // of another data directory
+	if err := errors.Join(os.MkdirAll(filepath.Join(other, "files", "a"), 0o700),
+		os.WriteFile(filepath.Join(other, "run"), []byte("run_other\nlocal"), 0o600),
+		os.WriteFile(filepath.Join(other, "files", "a", "1.txt"), []byte("other"), 0o600)); err != nil {
+		return err
+	}
+	if g.inData {
+		if err := layLookalikes(g.spaces, g.beside); err != nil {
+			return err
+		}
+	}
+	for _, dir := range []string{g.recipes, g.beside, g.spaces} {
+		if g.was[dir], err = treeOf(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// layUsersFiles puts down files of users: of several modes, with the names that Roux gives its own, and links.
+func layUsersFiles(dir string) error {
+	return errors.Join(
+		os.MkdirAll(filepath.Join(dir, "users", "empty"), 0o700),
+		os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("notes"), 0o640),
+		os.WriteFile(filepath.Join(dir, "users", "fixed.txt"), []byte("fixed"), 0o400),
+		os.WriteFile(filepath.Join(dir, "users", ".roux-tmp-USER"), []byte("a user's"), 0o600),
+		os.Mkdir(filepath.Join(dir, "users", "open"), 0o750),
+		os.WriteFile(filepath.Join(dir, "users", "open", "run"), []byte("run_x\nlocal"), 0o644),
+		os.Symlink("../notes.txt", filepath.Join(dir, "users", "link")),
+		os.Symlink("open", filepath.Join(dir, "users", "to-open")),
+		os.Symlink("nowhere", filepath.Join(dir, "users", "to-nothing")),
+	)
+}
+
+// layLookalikes puts down, in the directory of this data directory's workspaces, names that workspaces have: one that
+// has files and does not say whose it is, one that says it is a run's that has another name, a file and a link.
+func layLookalikes(dir, beside string) error {
+	return errors.Join(
+		os.MkdirAll(filepath.Join(dir, foreign(2), "files"), 0o700),
+		os.WriteFile(filepath.Join(dir, foreign(2), "files", "1.txt"), []byte("nobody's"), 0o600),
+		os.Mkdir(filepath.Join(dir, foreign(3)), 0o700),
+		os.WriteFile(filepath.Join(dir, foreign(3), "run"), []byte("run_x\nlocal"), 0o600),
+		os.WriteFile(filepath.Join(dir, foreign(4)), []byte("a file"), 0o600),
+		os.Symlink(beside, filepath.Join(dir, foreign(5))),
+	)
+}
+
+// within is the directory of this data directory's workspaces; "" = there is none yet.
+func (g *grounds) within() (string, error) {
+	if g.inData {
+		return g.spaces, nil
+	}
+	entries, err := os.ReadDir(g.spaces)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "data_") && e.Name() != "data_0123456789abcdef" {
+			return filepath.Join(g.spaces, e.Name()), err
+		}
+	}
+	return "", err
+}
+
+// plant puts links into the workspaces that there are, and files beside those of some runs. No process runs.
+func (r *round) plant() error {
+	if r.grounds == nil {
+		return nil
+	}
+	g := r.grounds
+	dir, err := g.within()
+	if dir == "" || err != nil {
+		return err
+	}
+	if !g.inData && len(g.planted) == 0 {
+		if err := layLookalikes(dir, g.beside); err != nil {
+			return err
+		}
+		for n := byte(2); n <= 5; n++ {
+			if err := g.note(dir, foreign(n)); err != nil {
+				return err
+			}
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		_, known := g.was[g.spaces][e.Name()]
+		if _, mine := g.planted[e.Name()]; known || mine || !strings.HasPrefix(e.Name(), "ws_") {
+			continue
+		}
+		if err := r.plantIn(dir, e.Name()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plantIn puts links into a workspace, and a file beside its files into the first one.
+func (r *round) plantIn(dir, name string) error {
+	g := r.grounds
+	err := filepath.WalkDir(filepath.Join(dir, name, "files"), func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !d.IsDir() {
+			return nil
+		}
+		for link, to := range map[string]string{"to-users": filepath.Join(g.beside, "users"), "to-notes": filepath.Join(g.beside, "notes.txt"), "to-above": "../../../.."} {
+			if e := os.Symlink(to, filepath.Join(path, link)); err == nil && !errors.Is(e, fs.ErrExist) {
+				err = e
+			}
+		}
+		r.links.Add(1)
+		return err
+	})
+	if err != nil || g.own > 0 {
+		return err
+	}
+	g.own++
+	if err := os.WriteFile(filepath.Join(dir, name, "mine.txt"), []byte("mine"), 0o640); err != nil {
+		return err
+	}
+	for _, path := range []string{name, filepath.Join(name, "mine.txt")} {
+		if g.planted[path], err = seen(filepath.Join(dir, path)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// note records what is at a name in the directory of the workspaces, and below.
+func (g *grounds) note(dir, name string) error {
+	t, err := treeOf(filepath.Join(dir, name))
+	for path, what := range t {
+		g.planted[filepath.Join(name, path)] = what
+	}
+	return err
+}
+
+// checkGrounds compares what is on the disk with what was there, when every run has ended.
+func (r *round) checkGrounds(bad func(string, ...any)) error {
+	if r.grounds == nil {
+		return nil
+	}
+	g := r.grounds
+	inside, err := g.within()
+	if err != nil {
+		return err
+	}
+	for dir, was := range g.was {
+		is, err := treeOf(dir)
+		if err != nil {
+			return err
+		}
+		want := maps.Clone(was)
+		if dir == g.spaces && inside != "" {
+			at, err := filepath.Rel(dir, inside)
+			if err != nil {
+				return err
+			}
+			for path, what := range g.planted {
+				want[filepath.Join(at, path)] = what
+			}
+			delete(want, at) // it is Roux's
+			delete(is, at)
+		}
+		for _, d := range differences(want, is) {
+			bad("after all runs have ended: in %s, %s", dir, d)
+		}
+	}
+	r.grown.Add(1)
+	return r.checkLeftovers(bad)
+}
+
+// checkLeftovers checks that nothing is in the data directory that only a process needs while it works.
+func (r *round) checkLeftovers(bad func(string, ...any)) error {
+	for _, name := range []string{"copy.tmp", "commands", filepath.Join("files", "tmp"), ".new"} {
+		entries, err := os.ReadDir(filepath.Join(r.c.dir, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, e := range entries {
+			bad("after all runs have ended, %s is left in %s of the data directory", e.Name(), name)
+		}
+	}
+	return nil
+}
