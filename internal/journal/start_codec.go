@@ -100,7 +100,7 @@ type startRecord struct {
 
 // EncodeStart encodes a start as the payload of run.started, with exact parameters.
 // Parameters that are not JSON, or that use the reserved name of references, are
-// fault.InputInvalid.
+// fault.InputInvalid. Those of a child run may have references that its parent has.
 func EncodeStart(st *Start) ([]byte, error) {
 	rec := startRecord{Start: *st}
 	if len(st.Parameters) > 0 {
@@ -108,7 +108,7 @@ func EncodeStart(st *Start) ([]byte, error) {
 		if err != nil {
 			return nil, fault.Wrap(fault.InputInvalid, err, "the input is not JSON: %v", err)
 		}
-		if jsonx.Reserved(raw) {
+		if jsonx.Reserved(raw) && (st.Child == nil || jsonx.HasReserved(st.Parameters)) {
 			return nil, ErrReserved("the input")
 		}
 		rec.Parameters = raw
@@ -131,7 +131,9 @@ func DecodeStart(data []byte) (*Start, error) {
 	}
 	st := &rec.Start
 	if len(rec.Parameters) > 0 {
-		v, err := jsonx.Decode(rec.Parameters, InlineLimits)
+		limits := InlineLimits
+		limits.Large = st.Child != nil
+		v, err := jsonx.Decode(rec.Parameters, limits)
 		if err != nil {
 			return nil, fault.Wrap(fault.StoreCorrupt, err, "run.started: parameters: %v", err)
 		}

@@ -24,7 +24,7 @@ type Large struct {
 	Size  int64
 	Bytes int64 // of the file
 	// Refs is set when the elements of the list may contain references, such as the
-	// outputs of a loop. All of them are in the journal of the run.
+	// outputs of a loop. All of them are in the journal of the run whose loop that was.
 	Refs bool
 }
 
@@ -77,6 +77,9 @@ func (l Large) Append(dst []byte) []byte {
 	dst = append(dst, l.Type()...)
 	return append(dst, `"}`...)
 }
+
+// MarshalJSON returns the reference as canonical JSON.
+func (l Large) MarshalJSON() ([]byte, error) { return l.Append(nil), nil }
 
 // AsLarge converts the object form of a reference; ok is false for any other object.
 func AsLarge(m map[string]any) (l Large, ok bool) {

@@ -104,6 +104,21 @@ func HasLarge(v any) bool {
 	return false
 }
 
+// HasReserved reports whether an object in v uses the reserved name. A [Large] is no object.
+func HasReserved(v any) bool {
+	switch x := v.(type) {
+	case []any:
+		return slices.ContainsFunc(x, HasReserved)
+	case map[string]any:
+		for name, e := range x {
+			if name == LargeName || HasReserved(e) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // PartBytes is how many bytes of text [Parts] counts as one part.
 const PartBytes = 64
 

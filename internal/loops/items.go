@@ -67,6 +67,8 @@ type cursor struct {
 	// ownRefs are the references that items may contain: those in the run's journal. It
 	// is nil until an item contains one.
 	ownRefs map[jsonx.Large]bool
+	// collected is set with it: the file is what Roux has collected of a loop.
+	collected bool
 }
 
 // take removes and returns a cursor whose position is not after the window's start, or

@@ -14,8 +14,9 @@ import (
 // checkReferences refuses an item that contains a reference which this run did not
 // make. Otherwise a file from outside could name any file of the account whose hash its
 // author knows, and have a step read it (A13). A file with the collected outputs of a
-// long loop contains references that are already in the run's journal: the journal is
-// read once for each cursor.
+// long loop contains references that are already in the run's journal, or, if the loop was one of another run of
+// the tree, in that run's: then this run's journal has the reference to the file, which says so. The journal is read
+// once for each cursor.
 func (c *cursor) checkReferences(ctx context.Context, item []byte, runReferences func(context.Context, store.Key) (map[jsonx.Large]bool, error)) (err error) {
 	if !jsonx.Reserved(item) {
 		return nil
@@ -24,10 +25,13 @@ func (c *cursor) checkReferences(ctx context.Context, item []byte, runReferences
 		if c.ownRefs, err = runReferences(ctx, c.key); err != nil {
 			return err
 		}
+		for ref := range c.ownRefs {
+			c.collected = c.collected || ref.Refs && ref.Hash == c.hash
+		}
 	}
 	for rest := item; jsonx.Reserved(rest); {
 		ref, start, end, ok := jsonx.NextLarge(rest)
-		if !ok || !c.ownRefs[ref] || jsonx.Reserved(rest[:start]) {
+		if !ok || !c.ownRefs[ref] && !c.collected || jsonx.Reserved(rest[:start]) {
 			return fault.New(fault.InputInvalid, "item %d of file %s uses the name %q, which is reserved: give the field another name",
 				c.next, c.hash, jsonx.LargeName)
 		}

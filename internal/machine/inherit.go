@@ -43,8 +43,8 @@ func (e *env) captureAll(list []plan.Capture) ([]byte, *Failure) {
 		if !ok {
 			continue
 		}
-		if jsonx.HasLarge(v) {
-			return nil, &Failure{Code: fault.ValueTooLarge, Msg: fmt.Sprintf("the child run would inherit %q, which is too large for that; pass it as an input", h.Name)}
+		if jsonx.HasReserved(v) { // a value of the recipe: it must not become a reference to a file
+			return nil, failureOf(journal.ErrReserved(fmt.Sprintf("what the child run inherits as %q", h.Name)), fault.InputInvalid)
 		}
 		of := contexts[h.Of]
 		if all[of] == nil {
@@ -80,7 +80,7 @@ func (in *inputs) inherited(of plan.Context) map[string]any {
 }
 
 func (in *inputs) decodeInherited() any {
-	v, err := jsonx.Decode(in.start.Inherited, journal.InlineLimits)
+	v, err := jsonx.Decode(in.start.Inherited, journal.ValueLimits)
 	if err != nil {
 		return map[string]any{} // this engine encoded it
 	}

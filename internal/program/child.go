@@ -93,7 +93,7 @@ func (c *Cache) member(ctx context.Context, st store.Reader, prog *Program, key 
 // check checks the input of the child run and fixes its terms: its policy and the most
 // that it may use are about its share of what its root holds.
 func (ch *Child) check(actions catalogue.Finder) error {
-	v, err := jsonx.Decode(ch.task.Input, journal.InlineLimits)
+	v, err := jsonx.Decode(ch.task.Input, journal.ValueLimits) // large values stay in their files (X163)
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func (f *fetcher) fill(input []byte) ([]byte, error) {
 			if content, err = contentOf(f.ctx, f.files, ref); err != nil {
 				return nil, err
 			}
-			// References inside the list were checked to belong to this run.
+			// References inside the list were checked to belong to a run of this tree.
 			if ref.Refs {
 				if content, err = f.fill(content); err != nil {
 					return nil, err
