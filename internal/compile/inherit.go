@@ -26,6 +26,7 @@ import (
 // An inheritance is what a unit has from the one that includes it.
 type inheritance struct {
 	context   bool
+	dashed    map[string]bool // with the context: ids with dashes, which some dialects write as names
 	functions map[string]*recipe.Function
 	providers map[string]map[string]json.RawMessage
 }
@@ -33,7 +34,7 @@ type inheritance struct {
 // A variant is a recipe in a file, with what it inherits from a unit.
 type variant struct {
 	file, what string
-	from       *unit // nil = only names, which are the same wherever they lead
+	from       *unit // nil = only names, which are the same wherever they lead, unless ids with dashes are some
 }
 
 // inheriting returns the unit of a recipe that inherits from another one.
@@ -42,6 +43,9 @@ func (in *includer) inheriting(u, from *unit, k *recipe.Child) (*unit, error) {
 		return u, nil // one that is being compiled is reported as a circle
 	}
 	h := inheritance{context: k.Inherits(recipe.InheritContext)}
+	if h.context {
+		h.dashed = dialect.OuterIDs(from.r, from.inheritance.dashed)
+	}
 	if k.Inherits(recipe.InheritFunctions) {
 		h.functions = from.functions()
 	}
@@ -53,7 +57,7 @@ func (in *includer) inheriting(u, from *unit, k *recipe.Child) (*unit, error) {
 		return u, nil
 	}
 	key := variant{file: path.Clean(u.file), what: strings.Join(slices.Sorted(slices.Values(k.Inherit)), " ")}
-	if h.functions != nil || h.providers != nil {
+	if h.functions != nil || h.providers != nil || h.dashed != nil {
 		key.from = from
 	}
 	if v := in.variants[key]; v != nil {
@@ -63,9 +67,10 @@ func (in *includer) inheriting(u, from *unit, k *recipe.Child) (*unit, error) {
 		return nil, err
 	}
 	v := &unit{file: u.file, text: u.text, r: u.r, src: u.src, inheritance: h}
-	if len(h.functions) > 0 { // they are put in place of calls, which changes the recipe
+	if len(h.functions)+len(h.dashed) > 0 { // they are put in place of calls and names, which changes the recipe
 		v.r, v.src, _ = extend.Parse(u.file, u.text.Data, in.opt.extending(u.text.Name))
 		v.r.Version = u.r.Version
+		dialect.NameOuter(v.r, v.src, h.dashed)
 		dialect.Inherit(v.r, v.src, h.functions)
 	}
 	in.variants[key] = v

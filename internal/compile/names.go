@@ -150,6 +150,9 @@ func (c *compiler) resolveMember(at site, r expr.Ref, where location) (plan.Var,
 		if hint == "" {
 			hint = available(ids)
 		}
+		if k := slices.IndexFunc(ids, func(other string) bool { return strings.HasPrefix(other, id+"-") }); k >= 0 {
+			hint = fmt.Sprintf("an id with a dash is written steps['%s']", ids[k])
+		}
 		c.fail(fault.RecipeInvalid, "unknown-step", where, fmt.Sprintf("no step has the id %q", id), hint)
 		return plan.Var{}, false
 	}

@@ -45,7 +45,7 @@ type Node struct {
 func Decode(d *form.Decoder, n *jsonx.Node) *recipe.Recipe {
 	w, at := &Workflow{}, d.Pointer()
 	d.Decode(n, Form, w, step)
-	r := &recipe.Recipe{Head: w.Head, Settings: w.Settings, Ptr: at}
+	r := &recipe.Recipe{Head: w.Head, Settings: w.Settings, Ptr: at, Read: "dag"}
 	r.Order = cmp.Or(r.Order, "none")
 	r.OnUpstreamFailure = cmp.Or(r.OnUpstreamFailure, "fail")
 	r.Result = cmp.Or(r.Result, "steps")
@@ -62,6 +62,11 @@ func Decode(d *form.Decoder, n *jsonx.Node) *recipe.Recipe {
 	}
 	texts.NameDashedIDs(r, d.Source(), false)
 	return r
+}
+
+// NameOuter has a recipe of this dialect name steps of an outer one whose context it inherits as recipes do.
+func NameOuter(r *recipe.Recipe, src *form.Source, ids map[string]bool) {
+	texts.NameOuterIDs(r, src, ids, false)
 }
 
 // step decodes a step within a node: in a scope, or as a fallback. It may be written as a node, or

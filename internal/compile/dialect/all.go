@@ -14,7 +14,7 @@ import (
 var all = []*Dialect{recipes, {
 	Name: "dag", Form: dag.Form,
 	What:   "a recipe in the dag dialect: nodes and what they depend on",
-	decode: dag.Decode,
+	decode: dag.Decode, outer: dag.NameOuter,
 	encode: func(r *recipe.Recipe, written bool) (any, error) { return dag.Encode(r, written) },
 }, {
 	Name: "flow", Form: flow.Form,
@@ -24,6 +24,6 @@ var all = []*Dialect{recipes, {
 }, {
 	Name: "pipeline", Form: pipeline.Form,
 	What:   "a recipe in the pipeline dialect: steps with a name and a type",
-	decode: pipeline.Decode,
+	decode: pipeline.Decode, outer: pipeline.NameOuter,
 	encode: func(r *recipe.Recipe, written bool) (any, error) { return pipeline.Encode(r, written) },
 }}

@@ -38,6 +38,9 @@ type Dialect struct {
 	// encode returns what writes a recipe in the dialect as JSON; written is true if it was read in
 	// that dialect. The recipe may change.
 	encode func(r *recipe.Recipe, written bool) (any, error)
+	// outer has a recipe that was read in the dialect name steps of an outer one, by ids with dashes, as recipes do; nil =
+	// the dialect names them like that.
+	outer func(r *recipe.Recipe, src *form.Source, ids map[string]bool)
 }
 
 var recipes = &Dialect{
@@ -127,7 +130,10 @@ func Read(file string, src []byte, opt form.Options) (*recipe.Recipe, *recipe.So
 	var r *recipe.Recipe
 	if tree != nil {
 		d.Document(tree, func(doc *jsonx.Node) {
-			if r = decode(d, doc); r != nil && r.Name == "" {
+			if r = decode(d, doc); r == nil {
+				return
+			}
+			if nameOuter(r, d.Source(), nil); r.Name == "" {
 				name(r, d, doc, file, opt.Name)
 			}
 		})

@@ -133,7 +133,7 @@ func (c *reader) problem(pointer, rule, msg, hint string) {
 
 // recipe returns the recipe that a workflow is. at is its pointer.
 func (c *reader) recipe(w *Workflow, at string) *recipe.Recipe {
-	r := &recipe.Recipe{Head: w.Head, Settings: w.Settings, Ptr: at}
+	r := &recipe.Recipe{Head: w.Head, Settings: w.Settings, Ptr: at, Read: "pipeline"}
 	r.Result = cmp.Or(r.Result, "steps")
 	src := c.d.Source()
 	c.misspelt(w, at)
@@ -147,6 +147,12 @@ func (c *reader) recipe(w *Workflow, at string) *recipe.Recipe {
 	texts.NameDashedIDs(r, src, true)
 	nameResults(r, src)
 	return r
+}
+
+// NameOuter has a recipe of this dialect name steps of an outer one whose context it inherits as recipes do.
+func NameOuter(r *recipe.Recipe, src *form.Source, ids map[string]bool) {
+	texts.NameOuterIDs(r, src, ids, true)
+	nameResults(r, src)
 }
 
 // misspelt reports values that are probably meant to be another field, and that nothing in the text reads.

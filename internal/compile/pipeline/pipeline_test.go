@@ -5,6 +5,7 @@ package pipeline_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -229,5 +230,92 @@ func TestNamesInForm(t *testing.T) {
 `, opt)
 	if ask := p.Steps[1]; !strings.Contains(string(ask.Params), `"of {{ steps['load-it'].output.pages }}"`) || len(ask.ParamRef) != 1 {
 		t.Errorf("it asks for %s, with %+v", ask.Params, ask.ParamRef)
+	}
+}
+
+// TestX38_DashedNames: a text that inherits a context names the outer steps whose ids have dashes as its dialect names its
+// own, in a file and within the other text, directly below that or further down.
+func TestX38_DashedNames(t *testing.T) {
+	// How each dialect begins, with a step of a recipe that %s runs, and how a step of its own is read there.
+	outer := map[string]string{
+		"recipe":   "name: x\nsteps:\n  - {id: fetch-data, transform: {expression: \"{'n': 1}\"}}\n  - {id: k, recipe: %s}\n",
+		"dag":      "name: x\nnodes:\n  - {id: fetch-data, handler: transform, config: {expression: \"{'n': 1}\"}}\n  - {id: k, handler: recipe, config: %s}\n",
+		"flow":     "name: x\nnodes:\n  - {id: fetch-data, transform: {expression: \"{'n': 1}\"}}\n  - {id: k, recipe: %s}\nedges: []\n",
+		"pipeline": "workflow:\n  name: x\n  steps:\n    - {name: fetch-data, type: transform, expression: \"{'n': 1}\"}\n    - {name: k, type: pipeline, config: {inherit_context: true}, %s}\n",
+	}
+	inner := map[string]string{
+		"recipe":   `{name: y, steps: [{id: a, fail: {message: "{{ steps['fetch-data'].output.n }}"}}]}`,
+		"dag":      `{name: y, nodes: [{id: a, handler: fail, config: {message: "{{ fetch-data.output.n - steps.fetch-data.output.n }}"}}]}`,
+		"flow":     `{name: y, nodes: [{id: a, fail: {message: "{{ steps['fetch-data'].output.n }}"}}], edges: []}`,
+		"pipeline": `{workflow: {name: y, steps: [{name: a, type: transform, expression: "fetch-data.output.n - steps.fetch-data.n"}]}}`,
+	}
+	want := map[string]string{
+		"recipe": "{{ steps['fetch-data'].output.n }}", "dag": "{{ steps['fetch-data'].output.n - steps['fetch-data'].output.n }}",
+		"flow": "{{ steps['fetch-data'].output.n }}", "pipeline": "steps['fetch-data'].output.n - steps['fetch-data'].output.n",
+	}
+	for above, text := range outer {
+		for below, child := range inner {
+			for name, said := range map[string]string{
+				"inline": "inline: " + child, "file": "file: y.yaml",
+				"below a text": "inline: {name: z, steps: [{id: m, recipe: {inherit: [context], inline: " + child + "}}]}",
+				"below a file": "file: z.yaml", "a file below a text": "inline: {name: z, steps: [{id: m, recipe: {inherit: [context], file: y.yaml}}]}",
+			} {
+				opt := options()
+				opt.Recipes = files{"y.yaml": child, "z.yaml": "workflow: {name: z, steps: [{name: m, type: pipeline, inline: " + child + ", config: {inherit_context: true}}]}"}
+				if above == "pipeline" {
+					said = strings.Replace(said, "file: ", "pipeline_file: ", 1)
+					if strings.HasPrefix(said, "inline: ") {
+						said = strings.Replace(said, "pipeline_file: ", "file: ", 1)
+					}
+				} else {
+					said = "{inherit: [context], " + said + "}"
+				}
+				p, _, _, diags := compile.Source("test.yaml", []byte(fmt.Sprintf(text, said)), opt)
+				if p == nil {
+					t.Errorf("%s, in it %s (%s): %v", above, below, name, diags)
+					continue
+				}
+				i := slices.IndexFunc(p.Embedded, func(e *plan.Plan) bool { return e.Steps[0].ID == "a" })
+				raw, err := json.Marshal(p.Embedded[i])
+				if err != nil {
+					t.Fatal(err)
+				}
+				quoted, _ := json.Marshal(want[below])
+				if in := p.Embedded[i].Inherits; !slices.Equal(in, []plan.Inherited{{Of: plan.OfSteps, Name: "fetch-data"}}) || !bytes.Contains(raw, quoted) {
+					t.Errorf("%s, in it %s (%s): it inherits %+v, and is %s", above, below, name, in, raw)
+				}
+			}
+		}
+	}
+}
+
+// TestX38_DashedNamesOfItsOwn: an outer id that begins with a name of the text itself is a subtraction there, and where
+// a dialect has no such names, the error says how to write it.
+func TestX38_DashedNamesOfItsOwn(t *testing.T) {
+	p := dialecttest.Build(t, `workflow:
+  name: x
+  steps:
+    - {name: total-count, type: set_variable, value: 1}
+    - name: k
+      type: pipeline
+      pipeline:
+        steps:
+          - {name: total, type: set_variable, value: 3}
+          - {name: each, type: for_loop, over: "[1]", as: count, steps: [{name: a, type: transform, expression: total.output-count}]}
+      config: {inherit_context: true}
+`, options())
+	if len(p.Embedded) != 1 || len(p.Embedded[0].Inherits) > 0 {
+		t.Errorf("%+v", p.Embedded[0].Inherits)
+	}
+	for _, text := range []string{
+		`{name: x, steps: [{id: fetch-data, transform: {expression: "1"}}, {id: a, transform: {expression: steps.fetch-data.output}}]}`,
+		`{name: x, steps: [{id: fetch-data, transform: {expression: "1"}}, {id: k, recipe: {inherit: [context], inline: {name: y, steps: [{id: a, transform: {expression: steps.fetch-data.output}}]}}}]}`,
+	} {
+		_, _, _, diags := compile.Source("test.yaml", []byte(text), options())
+		if !slices.ContainsFunc(diags, func(d fault.Diagnostic) bool {
+			return d.Rule == "unknown-step" && d.Hint == "an id with a dash is written steps['fetch-data']"
+		}) {
+			t.Errorf("%s: %+v", text, diags)
+		}
 	}
 }

@@ -25,7 +25,8 @@ type Recipe struct {
 	Steps []*Step `json:"steps"`
 	Settings
 
-	Ptr string `json:"-"` // JSON pointer of the recipe in its Source
+	Ptr  string `json:"-"` // JSON pointer of the recipe in its Source
+	Read string `json:"-"` // the dialect that it was read in, if that has names that are not those of recipes
 }
 
 // A Head says what a recipe is, for people and for those who look for it.

@@ -3,6 +3,7 @@
 package texts
 
 import (
+	"maps"
 	"regexp"
 	"strings"
 
@@ -15,7 +16,43 @@ import (
 // {{ steps['fetch-page'].output }}, and the same in expressions that are no templates if expressions is set. The
 // ids of the recipe come before a subtraction. src learns where the texts differ.
 func NameDashedIDs(r *recipe.Recipe, src *form.Source, expressions bool) {
-	rename(r, &dashes{src: src, is: indexed, expressions: expressions})
+	rename(r, DashedIDs(r, nil), &dashes{src: src, is: indexed, expressions: expressions})
+}
+
+// NameOuterIDs is [NameDashedIDs] for ids of a recipe whose context this one inherits. One that begins with a name
+// of this recipe and a dash is a subtraction.
+func NameOuterIDs(r *recipe.Recipe, src *form.Source, ids map[string]bool, expressions bool) {
+	own := map[string]bool{}
+	r.Each(func(s *recipe.Step) {
+		own[s.ID], own[s.OutputBinding] = true, true
+		if l := s.Loop; l != nil {
+			own[l.As], own[l.Index] = true, true
+			if l.Accumulate != nil {
+				own[l.Accumulate.As] = true
+			}
+		}
+	})
+	others := map[string]bool{}
+	for id := range ids {
+		if first, _, _ := strings.Cut(id, "-"); !own[first] {
+			others[id] = true
+		}
+	}
+	rename(r, others, &dashes{src: src, is: indexed, expressions: expressions})
+}
+
+// DashedIDs returns the ids with dashes of the steps of a recipe, and of those that it inherits.
+func DashedIDs(r *recipe.Recipe, inherited map[string]bool) map[string]bool {
+	ids := maps.Clone(inherited)
+	r.Each(func(s *recipe.Step) {
+		if strings.Contains(s.ID, "-") {
+			if ids == nil {
+				ids = map[string]bool{}
+			}
+			ids[s.ID] = true
+		}
+	})
+	return ids
 }
 
 // indexed is how other dialects name a step.
@@ -24,22 +61,16 @@ func indexed(was string) string { return "steps['" + strings.TrimPrefix(was, "st
 // Subtraction returns one in a template of a recipe that would be the id of a step in a dialect with
 // NameDashedIDs, or "": {{ a-b }} with a step a-b.
 func Subtraction(r *recipe.Recipe, expressions bool) (found string) {
-	rename(r, &dashes{expressions: expressions, is: func(was string) string {
+	rename(r, DashedIDs(r, nil), &dashes{expressions: expressions, is: func(was string) string {
 		found = was
 		return was
 	}})
 	return found
 }
 
-// rename replaces the ids with dashes in the templates of a recipe.
-func rename(r *recipe.Recipe, d *dashes) {
-	d.ids = map[string]bool{}
-	r.Each(func(s *recipe.Step) {
-		if strings.Contains(s.ID, "-") {
-			d.ids[s.ID] = true
-		}
-	})
-	if len(d.ids) > 0 {
+// rename replaces ids in the templates of a recipe.
+func rename(r *recipe.Recipe, ids map[string]bool, d *dashes) {
+	if d.ids = ids; len(ids) > 0 {
 		(&Rewriter{Code: d.code, Templates: !d.expressions, Source: d.src}).Recipe(r)
 	}
 }
