@@ -36,10 +36,10 @@ type history struct {
 	after           *history   // the run of the next try
 }
 
-// interrupted reports whether the run or one above it failed because a step was lost too
-// often.
-func (h *history) interrupted() bool {
-	return h != nil && (h.code == "INTERRUPTED" || h.parent.interrupted())
+// hurt reports whether the run or one above it failed because a step was lost too often, or with a code that is
+// tolerated.
+func (h *history) hurt(tolerate []string) bool {
+	return h != nil && (h.code == "INTERRUPTED" || slices.Contains(tolerate, h.code) || h.parent.hurt(tolerate))
 }
 
 // triedAfter reports whether the run is of another try of the step that has started an earlier one, which
@@ -282,7 +282,7 @@ func (r *round) checkSettled(h *history, bad func(string, ...any)) {
 		return
 	}
 	// The runs of the steps beside such a step are cancelled.
-	if h.code == "EXECUTION_CANCELLED" && h.parent.interrupted() || slices.Contains(r.tolerate, h.code) {
+	if h.code == "EXECUTION_CANCELLED" && h.parent.hurt(r.tolerate) || slices.Contains(r.tolerate, h.code) {
 		return
 	}
 	bad("run %s of %s ended %s %s, want %s", h.id, h.recipe, h.status, h.code, want)
