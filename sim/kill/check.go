@@ -18,6 +18,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/roux-engine/roux/sim/effects"
 )
 
 // A history is one run's journal at the end of a round.
@@ -90,19 +92,19 @@ func (r *round) compare() (problems []string, err error) {
 	}
 	r.checkShown(byID, bad)
 	r.checkStarts(runs, byTag, bad)
-	effects, err := r.rec.since(r.offset, r.name+".")
+	all, err := r.rec.Since(r.offset, r.name+".")
 	if err != nil {
 		return nil, err
 	}
-	r.effects.Add(int64(len(effects)))
-	steps := map[string]map[string][]effect{}
-	for _, e := range effects {
+	r.effects.Add(int64(len(all)))
+	steps := map[string]map[string][]effects.Effect{}
+	for _, e := range all {
 		if byTag[e.Tag] == nil {
 			bad("step %s of %s had an effect, and no journal knows the run", e.At, e.Tag)
 			continue
 		}
 		if steps[e.Tag] == nil {
-			steps[e.Tag] = map[string][]effect{}
+			steps[e.Tag] = map[string][]effects.Effect{}
 		}
 		steps[e.Tag][e.At] = append(steps[e.Tag][e.At], e)
 	}
@@ -116,8 +118,12 @@ func (r *round) compare() (problems []string, err error) {
 	if err := r.checkFiles(byID, bad); err != nil {
 		return nil, err
 	}
-	if err := r.checkGrounds(bad); err != nil {
-		return nil, err
+	if r.grounds != nil {
+		if err := r.grounds.Check(bad); err != nil {
+			return nil, err
+		}
+		r.grown.Add(1)
+		r.links.Add(r.grounds.Links())
 	}
 	return problems, r.checkDoctor(bad)
 }
@@ -324,7 +330,7 @@ type try struct {
 // checkEffects compares a run's effects with its attempts. Each effect belongs to an
 // attempt that had begun in the journal. Attempts share a key only after one whose
 // outcome was unknown. A completed step had its effect.
-func (r *round) checkEffects(h *history, effects map[string][]effect, bad func(string, ...any)) {
+func (r *round) checkEffects(h *history, effects map[string][]effects.Effect, bad func(string, ...any)) {
 	tries := map[string][]try{}
 	open := map[string]bool{} // the next attempt has the same key as the last one
 	events := slices.Clone(h.events)
@@ -389,15 +395,15 @@ func (r *round) checkEffects(h *history, effects map[string][]effect, bad func(s
 
 // byKey sorts the effects of a step by the first one with the same key: a worker that was stopped may
 // go on with a task that others have ended long ago.
-func byKey(effects []effect) []effect {
+func byKey(seen []effects.Effect) []effects.Effect {
 	first := map[string]int{}
-	for i, e := range effects {
+	for i, e := range seen {
 		if _, ok := first[e.Key]; !ok {
 			first[e.Key] = i
 		}
 	}
-	sorted := slices.Clone(effects)
-	slices.SortStableFunc(sorted, func(a, b effect) int { return first[a.Key] - first[b.Key] })
+	sorted := slices.Clone(seen)
+	slices.SortStableFunc(sorted, func(a, b effects.Effect) int { return first[a.Key] - first[b.Key] })
 	return sorted
 }
 
@@ -420,13 +426,13 @@ func hasEffect(recipe, step string) bool {
 
 // match compares the effects of a step, in the order in which they happened, with its
 // tries.
-func match(tries []try, effects []effect) string {
+func match(tries []try, seen []effects.Effect) string {
 	type group struct {
 		key string
 		n   int
 	}
 	var groups []group
-	for _, e := range effects {
+	for _, e := range seen {
 		if e.Key == "" {
 			return "an effect without a key"
 		}

@@ -7,6 +7,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/roux-engine/roux/sim/effects"
 )
 
 // TestMatchCatches: match reports each contradiction that it must report, and accepts
@@ -32,16 +34,16 @@ func TestMatchCatches(t *testing.T) {
 		{"completed, and never seen", "", []try{{1, true}}, "not those of its last attempts"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var effects []effect
+			var had []effects.Effect
 			for _, key := range strings.Fields(tt.keys) {
-				effects = append(effects, effect{Key: key})
+				had = append(had, effects.Effect{Key: key})
 			}
-			if got := match(tt.try, effects); tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
+			if got := match(tt.try, had); tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
 				t.Errorf("match = %q, want %q", got, tt.want)
 			}
 		})
 	}
-	if got := match([]try{{1, false}}, []effect{{}}); got == "" {
+	if got := match([]try{{1, false}}, []effects.Effect{{}}); got == "" {
 		t.Error("an effect without a key passed")
 	}
 }
@@ -71,7 +73,7 @@ func TestBooksCatch(t *testing.T) {
 
 // Effects of a worker that was stopped meanwhile come later than those of the next key.
 func TestByKey(t *testing.T) {
-	late := []effect{{Key: "a"}, {Key: "b"}, {Key: "a"}}
+	late := []effects.Effect{{Key: "a"}, {Key: "b"}, {Key: "a"}}
 	try2 := []try{{math.MaxInt, false}, {math.MaxInt, true}}
 	if got := match(try2, byKey(late)); got != "" {
 		t.Error(got)

@@ -349,7 +349,7 @@ func (s *server) tag(i int) string { return fmt.Sprintf("%s.%d.", s.name, i) }
 // that was answered: the answer must name the same run.
 func (s *server) start(ctx context.Context, i int, recipe string) error {
 	tag := s.tag(i)
-	body := map[string]any{"parameters": map[string]any{"base": s.rec.url, "tag": tag}}
+	body := map[string]any{"parameters": map[string]any{"base": s.rec.URL, "tag": tag}}
 	for again := i%3 == 0; ; {
 		var out struct{ ExecutionID string }
 		_, err := s.call(ctx, s.key, "/v1/recipes/"+recipe+"/execute", "start "+tag, body, &out, http.StatusAccepted, http.StatusOK)

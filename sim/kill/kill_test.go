@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	if b, err := shared(); started && err == nil {
-		_ = b.rec.stop()
+		_ = b.rec.Stop()
 		_ = os.RemoveAll(b.dir)
 	}
 	os.Exit(code)

@@ -57,6 +57,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/internal/failpoint"
+	"github.com/roux-engine/roux/sim/effects"
 )
 
 func main() {
@@ -77,11 +78,11 @@ func main() {
 // asHelper is the whole program if it was started as the recorder, or as a worker, and reports whether
 // it was.
 func asHelper() bool {
-	file, server := os.Getenv(recorderEnv), os.Getenv(workerEnv)
+	file, server := os.Getenv(effects.Variable), os.Getenv(workerEnv)
 	var err error
 	switch {
 	case file != "":
-		err = record(file)
+		err = effects.Record(file)
 	case server != "":
 		err = work9(server)
 	default:
@@ -241,7 +242,7 @@ func work(ctx context.Context, o *options) (err error) {
 	}
 	s := b.summary(o, spent, kills)
 	s.Faults, s.Skipped = faults, skipped
-	err = errors.Join(err, b.rec.stop())
+	err = errors.Join(err, b.rec.Stop())
 	for _, p := range problems {
 		fmt.Printf("VIOLATION %s (below %s)\n", p, o.dir)
 	}

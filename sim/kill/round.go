@@ -19,6 +19,9 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/roux-engine/roux/sim/effects"
+	"github.com/roux-engine/roux/sim/grounds"
 )
 
 //go:embed recipes
@@ -43,7 +46,7 @@ type bench struct {
 	plainBinary, failpointBinary string // the binaries, without and with failpoints
 	dir                          string // of the whole bench
 	files                        string // directory of the recipes
-	rec                          *recorder
+	rec                          *effects.Recorder
 	servingLimit                 time.Duration // the bar
 
 	kills, stops, hits, runs, effects, repeats, lost, released atomic.Int64
@@ -79,7 +82,7 @@ func newBench(ctx context.Context, dir, tags string, withPoints bool) (b *bench,
 	if err := os.WriteFile(filepath.Join(dir, "given.txt"), bytes.Repeat([]byte("given\n----"), 100), 0o600); err != nil {
 		return nil, err
 	}
-	b.rec, err = startRecorder(filepath.Join(dir, "effects.jsonl"))
+	b.rec, err = effects.Start(filepath.Join(dir, "effects.jsonl"))
 	return b, err
 }
 
@@ -106,7 +109,7 @@ type round struct {
 	remote       bool              // remote workers carry out the effects
 	jobSteps     int               // steps that have completed with a job of the provider
 	stands       bool              // runs may not have ended, and nothing carries them on
-	grounds      *grounds          // what is on the disk beside the runs; nil = it is not looked at
+	grounds      *grounds.Grounds  // what is on the disk beside the runs; nil = it is not looked at
 }
 
 func (b *bench) newRound(name string, seed uint64, exe string) (*round, error) {
@@ -117,7 +120,7 @@ func (b *bench) newRound(name string, seed uint64, exe string) (*round, error) {
 		r.c, err = newClient(exe, data, filepath.Join(r.dir, "client.jsonl"))
 	}
 	if err == nil {
-		r.offset, err = b.rec.size()
+		r.offset, err = b.rec.Size()
 	}
 	return r, err
 }
@@ -126,11 +129,27 @@ func (b *bench) newRound(name string, seed uint64, exe string) (*round, error) {
 func (r *round) run(recipe string, env ...string) (*process, error) {
 	tag := fmt.Sprintf("%s.%d.", r.name, len(r.tags))
 	r.tags[tag] = recipe
-	args := []string{"run", filepath.Join(r.files, recipe+".yaml"), "--input", "base=" + r.rec.url, "--input", "tag=" + tag}
+	args := []string{"run", filepath.Join(r.files, recipe+".yaml"), "--input", "base=" + r.rec.URL, "--input", "tag=" + tag}
 	if recipe == "spill" || recipe == "mosaic" {
 		args = append(args, "--file", filepath.Join(r.bench.dir, "given.txt"))
 	}
 	return r.c.start(env, args...)
+}
+
+// lay puts down what others keep beside the runs of the round, before the first process.
+func (r *round) lay() (err error) {
+	if r.grounds, err = grounds.Lay(r.dir, r.c.dir, r.files, r.rng.IntN(2) == 0); err == nil && r.grounds.Root() != "" {
+		r.c.env = append(r.c.env, "ROUX_NESTED_WORKSPACE_ROOT="+r.grounds.Root())
+	}
+	return err
+}
+
+// plant puts something into the workspaces of runs, while no process runs.
+func (r *round) plant() error {
+	if r.grounds == nil {
+		return nil
+	}
+	return r.grounds.Plant()
 }
 
 // kill kills a process at a random moment: after a number of lines and a short delay,
@@ -204,15 +223,15 @@ func (r *round) stop(p *process) {
 // then.
 func (r *round) endWithin(p *process, nth int, kill bool) error {
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		effects, err := r.rec.since(r.offset, r.name+".")
+		had, err := r.rec.Since(r.offset, r.name+".")
 		if err != nil {
 			return err
 		}
-		if len(effects) >= nth {
+		if len(had) >= nth {
 			break
 		}
 		if time.Since(began) > maxCommandTime {
-			return fmt.Errorf("%s: there are %d effects after %s, want %d", r.name, len(effects), maxCommandTime, nth)
+			return fmt.Errorf("%s: there are %d effects after %s, want %d", r.name, len(had), maxCommandTime, nth)
 		}
 	}
 	if kill {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package effects records what programs under test do to the world: requests that a process of its own receives, and
+// syncs to a file before it answers. That process is never killed, so its file is a record beside the journals.
+//
+// It decides nothing about what it records, and never repairs it.
+package effects
 
 import (
 	"bufio"
@@ -20,12 +24,11 @@ import (
 	"time"
 )
 
-// recorderEnv makes this program act as the recorder; its value is the file of
-// effects.
-const recorderEnv = "ROUX_BENCH_RECORDER"
+// Variable makes a program that calls [Record] act as the recorder; its value is the file of effects.
+const Variable = "ROUX_BENCH_RECORDER"
 
-// An effect is a request that the recorder received and synced before it answered.
-type effect struct {
+// An Effect is a request that the recorder received and synced before it answered.
+type Effect struct {
 	N      int    `json:"n"`
 	Key    string `json:"key"` // Idempotency-Key
 	Tag    string `json:"tag"` // the run, as the bench names it
@@ -33,21 +36,23 @@ type effect struct {
 	Status int    `json:"status"`
 }
 
-// A recorder stands for the outside world: a separate process that is never killed.
-type recorder struct {
+// A Recorder stands for the outside world: a separate process that is never killed.
+type Recorder struct {
+	// URL is where it listens.
+	URL  string
 	cmd  *exec.Cmd
 	in   io.Closer // its standard input; the recorder ends when it is closed
-	url  string
 	file string
 }
 
-func startRecorder(file string) (*recorder, error) {
+// Start starts this program as the recorder.
+func Start(file string) (*Recorder, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	r := &recorder{cmd: exec.Command(self), file: file}
-	r.cmd.Env = append(os.Environ(), recorderEnv+"="+file)
+	r := &Recorder{cmd: exec.Command(self), file: file}
+	r.cmd.Env = append(os.Environ(), Variable+"="+file)
 	r.cmd.Stderr = os.Stderr
 	out, err := r.cmd.StdoutPipe()
 	if err != nil {
@@ -61,17 +66,18 @@ func startRecorder(file string) (*recorder, error) {
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("the recorder did not print its address: %w", err), r.stop())
+		return nil, errors.Join(fmt.Errorf("the recorder did not print its address: %w", err), r.Stop())
 	}
-	r.url = strings.TrimSpace(line)
+	r.URL = strings.TrimSpace(line)
 	return r, nil
 }
 
-func (r *recorder) stop() error { return errors.Join(r.in.Close(), r.cmd.Wait()) }
+// Stop ends it.
+func (r *Recorder) Stop() error { return errors.Join(r.in.Close(), r.cmd.Wait()) }
 
-// since reads the effects after an offset in the file, of runs whose tag begins with
+// Since reads the effects after an offset in the file, of runs whose tag begins with
 // prefix.
-func (r *recorder) since(offset int64, prefix string) (effects []effect, err error) {
+func (r *Recorder) Since(offset int64, prefix string) (effects []Effect, err error) {
 	f, err := os.Open(r.file)
 	if err != nil {
 		return nil, err
@@ -81,7 +87,7 @@ func (r *recorder) since(offset int64, prefix string) (effects []effect, err err
 		return nil, err
 	}
 	for scan := bufio.NewScanner(f); scan.Scan(); {
-		var e effect
+		var e Effect
 		if err := json.Unmarshal(scan.Bytes(), &e); err != nil {
 			return nil, fmt.Errorf("%s: %q: %w", r.file, scan.Text(), err)
 		}
@@ -92,8 +98,8 @@ func (r *recorder) since(offset int64, prefix string) (effects []effect, err err
 	return effects, nil
 }
 
-// size is the current size of the file.
-func (r *recorder) size() (int64, error) {
+// Size is the current size of the file.
+func (r *Recorder) Size() (int64, error) {
 	info, err := os.Stat(r.file)
 	if err != nil {
 		return 0, err
@@ -101,9 +107,9 @@ func (r *recorder) size() (int64, error) {
 	return info.Size(), nil
 }
 
-// record is the main function of the recorder's process, which ends when its standard
+// Record is the main function of the recorder's process, which ends when its standard
 // input is closed.
-func record(file string) error {
+func Record(file string) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -141,7 +147,7 @@ type recorderServer struct {
 // refused a number of times, which is a failure with a known outcome. A step may also
 // ask for its answer to be delayed after the effect.
 func (w *recorderServer) effect(rw http.ResponseWriter, r *http.Request) {
-	var e effect
+	var e Effect
 	if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
 		http.Error(rw, err.Error(), http.StatusBadRequest)
 		return
@@ -165,7 +171,7 @@ func (w *recorderServer) effect(rw http.ResponseWriter, r *http.Request) {
 
 // keeps reports whether the request is one of the first `slow` ones of its step. Such
 // a request gets no answer until its client is gone.
-func (w *recorderServer) keeps(e *effect, slow int) bool {
+func (w *recorderServer) keeps(e *Effect, slow int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	step := e.Tag + " " + e.At
@@ -176,7 +182,7 @@ func (w *recorderServer) keeps(e *effect, slow int) bool {
 	return true
 }
 
-func (w *recorderServer) write(e *effect, fail int) error {
+func (w *recorderServer) write(e *Effect, fail int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if step := e.Tag + " " + e.At; w.failed[step] < fail {

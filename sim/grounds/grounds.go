@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package grounds looks at what is on the disk beside the runs of a program under test.
+//
+// It lays out what others keep where workspaces of runs are: files of users, links, the workspaces of other data
+// directories, and names that look like workspaces. While no process runs, it puts more there: links out of the
+// workspaces of runs that go on, and a file beside those of one run. When all runs have ended, it tells what is not as it
+// was (names, kinds, modes, contents, targets of links), and what is left that is not theirs.
+//
+// It never removes anything, and does not know what a workspace has.
+package grounds
 
 import (
 	"crypto/sha256"
@@ -15,22 +23,17 @@ import (
 	"strings"
 )
 
-// In a round with grounds the workspaces of runs are among what others keep: files of users, links, the workspaces of
-// other data directories, and names that look like workspaces. While no process runs, the bench puts more there:
-// links out of the workspaces of runs that go on, and files beside those of the runs. When all runs have ended, what
-// others keep is as it was (names, kinds, modes, contents, targets of links), so are the recipes, and nothing else is
-// left: no workspace, and no temporary file in the data directory.
-
 // A tree is what is in a directory: the kind, the mode and the content of each, by its path.
 type tree map[string]string
 
-// grounds are the trees of a round.
-type grounds struct {
-	recipes, beside, spaces string // directories; spaces is where workspaces are, and may be in the data directory
-	inData                  bool   // it is
-	was                     map[string]tree
-	planted                 tree // what was put into the workspaces' own directory, by its path
-	own                     int  // files beside those of runs
+// Grounds are the directories of one data directory's runs.
+type Grounds struct {
+	data, beside, spaces string // directories; spaces is where workspaces are, and may be in the data directory
+	inData               bool   // it is
+	was                  map[string]tree
+	planted              tree // what was put into the workspaces' own directory, by its path
+	own                  int  // files beside those of runs
+	links                int64
 }
 
 // treeOf reads the directory at root. A link is not followed.
@@ -89,38 +92,48 @@ func differences(was, is tree) (list []string) {
 // foreign is the name of a workspace that no run has.
 func foreign(n byte) string { return "ws_" + strings.Repeat(fmt.Sprintf("%02x", n), 20) }
 
-// lay puts down what others keep, before the first process.
-func (r *round) lay() (err error) {
-	g := &grounds{recipes: r.files, beside: filepath.Join(r.dir, "beside"), spaces: filepath.Join(r.dir, "spaces"), inData: r.rng.IntN(2) == 0, was: map[string]tree{}, planted: tree{}}
+// Lay puts down what others keep, before the first process. data is the data directory, and dir where else there may be
+// something. Workspaces are in data if inData is set, and otherwise in [Grounds.Root]. The recipes in a directory are looked
+// at, too.
+func Lay(dir, data, recipes string, inData bool) (g *Grounds, err error) {
+	g = &Grounds{data: data, beside: filepath.Join(dir, "beside"), spaces: filepath.Join(dir, "spaces"), inData: inData, was: map[string]tree{}, planted: tree{}}
 	if g.inData {
-		g.spaces = filepath.Join(r.c.dir, "workspaces")
-	} else {
-		r.c.env = append(r.c.env, "ROUX_NESTED_WORKSPACE_ROOT="+g.spaces)
+		g.spaces = filepath.Join(data, "workspaces")
 	}
-	r.grounds = g
 	for _, dir := range []string{g.beside, g.spaces} {
 		if err := layUsersFiles(dir); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	other := filepath.Join(g.spaces, "data_0123456789abcdef", foreign(1)) // of another data directory
 	if err := errors.Join(os.MkdirAll(filepath.Join(other, "files", "a"), 0o700),
 		os.WriteFile(filepath.Join(other, "run"), []byte("run_other\nlocal"), 0o600),
 		os.WriteFile(filepath.Join(other, "files", "a", "1.txt"), []byte("other"), 0o600)); err != nil {
-		return err
+		return nil, err
 	}
 	if g.inData {
 		if err := layLookalikes(g.spaces, g.beside); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	for _, dir := range []string{g.recipes, g.beside, g.spaces} {
+	for _, dir := range []string{recipes, g.beside, g.spaces} {
 		if g.was[dir], err = treeOf(dir); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return g, nil
 }
+
+// Root is where workspaces are outside of the data directory; "" = they are in it.
+func (g *Grounds) Root() string {
+	if g.inData {
+		return ""
+	}
+	return g.spaces
+}
+
+// Links is how many links were put into workspaces.
+func (g *Grounds) Links() int64 { return g.links }
 
 // layUsersFiles puts down files of users: of several modes, with the names that Roux gives its own, and links.
 func layUsersFiles(dir string) error {
@@ -151,7 +164,7 @@ func layLookalikes(dir, beside string) error {
 }
 
 // within is the directory of this data directory's workspaces; "" = there is none yet.
-func (g *grounds) within() (string, error) {
+func (g *Grounds) within() (string, error) {
 	if g.inData {
 		return g.spaces, nil
 	}
@@ -164,12 +177,8 @@ func (g *grounds) within() (string, error) {
 	return "", err
 }
 
-// plant puts links into the workspaces that there are, and files beside those of some runs. No process runs.
-func (r *round) plant() error {
-	if r.grounds == nil {
-		return nil
-	}
-	g := r.grounds
+// Plant puts links into the workspaces that there are, and a file beside those of one run. No process runs.
+func (g *Grounds) Plant() error {
 	dir, err := g.within()
 	if dir == "" || err != nil {
 		return err
@@ -193,7 +202,7 @@ func (r *round) plant() error {
 		if _, mine := g.planted[e.Name()]; known || mine || !strings.HasPrefix(e.Name(), "ws_") {
 			continue
 		}
-		if err := r.plantIn(dir, e.Name()); err != nil {
+		if err := g.plantIn(dir, e.Name()); err != nil {
 			return err
 		}
 	}
@@ -201,8 +210,7 @@ func (r *round) plant() error {
 }
 
 // plantIn puts links into a workspace, and a file beside its files into the first one.
-func (r *round) plantIn(dir, name string) error {
-	g := r.grounds
+func (g *Grounds) plantIn(dir, name string) error {
 	err := filepath.WalkDir(filepath.Join(dir, name, "files"), func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !d.IsDir() {
 			return nil
@@ -212,7 +220,7 @@ func (r *round) plantIn(dir, name string) error {
 				err = e
 			}
 		}
-		r.links.Add(1)
+		g.links++
 		return err
 	})
 	if err != nil || g.own > 0 {
@@ -231,7 +239,7 @@ func (r *round) plantIn(dir, name string) error {
 }
 
 // note records what is at a name in the directory of the workspaces, and below.
-func (g *grounds) note(dir, name string) error {
+func (g *Grounds) note(dir, name string) error {
 	t, err := treeOf(filepath.Join(dir, name))
 	for path, what := range t {
 		g.planted[filepath.Join(name, path)] = what
@@ -239,12 +247,8 @@ func (g *grounds) note(dir, name string) error {
 	return err
 }
 
-// checkGrounds compares what is on the disk with what was there, when every run has ended.
-func (r *round) checkGrounds(bad func(string, ...any)) error {
-	if r.grounds == nil {
-		return nil
-	}
-	g := r.grounds
+// Check compares what is on the disk with what was there, when every run has ended.
+func (g *Grounds) Check(bad func(string, ...any)) error {
 	inside, err := g.within()
 	if err != nil {
 		return err
@@ -270,14 +274,13 @@ func (r *round) checkGrounds(bad func(string, ...any)) error {
 			bad("after all runs have ended: in %s, %s", dir, d)
 		}
 	}
-	r.grown.Add(1)
-	return r.checkLeftovers(bad)
+	return g.checkLeftovers(bad)
 }
 
 // checkLeftovers checks that nothing is in the data directory that only a process needs while it works.
-func (r *round) checkLeftovers(bad func(string, ...any)) error {
+func (g *Grounds) checkLeftovers(bad func(string, ...any)) error {
 	for _, name := range []string{"copy.tmp", "commands", filepath.Join("files", "tmp"), ".new"} {
-		entries, err := os.ReadDir(filepath.Join(r.c.dir, name))
+		entries, err := os.ReadDir(filepath.Join(g.data, name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
