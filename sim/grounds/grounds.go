@@ -71,10 +71,12 @@ func seen(path string) (string, error) {
 	return what, nil
 }
 
-// differences lists what is not the same in two trees.
+// differences lists what is not the same in two trees. What is below a directory that is gone or left is not listed.
 func differences(was, is tree) (list []string) {
+	above := func(t tree, name string) bool { _, ok := t[filepath.Dir(name)]; return ok }
 	for _, name := range slices.Sorted(maps.Keys(was)) {
 		switch now, ok := is[name]; {
+		case !ok && !above(is, name):
 		case !ok:
 			list = append(list, fmt.Sprintf("%s is gone (%s)", name, was[name]))
 		case now != was[name]:
@@ -82,7 +84,7 @@ func differences(was, is tree) (list []string) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(is)) {
-		if _, ok := was[name]; !ok {
+		if _, ok := was[name]; !ok && above(was, name) {
 			list = append(list, fmt.Sprintf("%s is left (%s)", name, is[name]))
 		}
 	}
@@ -267,8 +269,7 @@ func (g *Grounds) Check(bad func(string, ...any)) error {
 			for path, what := range g.planted {
 				want[filepath.Join(at, path)] = what
 			}
-			delete(want, at) // it is Roux's
-			delete(is, at)
+			want[at] = is[at] // it is Roux's
 		}
 		for _, d := range differences(want, is) {
 			bad("after all runs have ended: in %s, %s", dir, d)
