@@ -275,6 +275,15 @@ func TestX38_DashedNames(t *testing.T) {
 					t.Errorf("%s, in it %s (%s): %v", above, below, name, diags)
 					continue
 				}
+				for _, to := range []string{"recipe", "dag", "flow", "pipeline"} {
+					r, _, _ := dialect.Parse("test.yaml", []byte(fmt.Sprintf(text, said)), form.Options{})
+					tree, err := dialect.Named(to).Encode(r, dialect.Named(above))
+					if err != nil {
+						t.Errorf("%s, in it %s (%s), to %s: %v", above, below, name, to, err)
+					} else if q := dialecttest.Build(t, string(yamlx.Encode(tree)), opt); q.Hash() != p.Hash() {
+						t.Errorf("%s, in it %s (%s): in %s it has another plan:\n%s", above, below, name, to, yamlx.Encode(tree))
+					}
+				}
 				i := slices.IndexFunc(p.Embedded, func(e *plan.Plan) bool { return e.Steps[0].ID == "a" })
 				raw, err := json.Marshal(p.Embedded[i])
 				if err != nil {
