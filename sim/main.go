@@ -138,6 +138,10 @@ func run(ctx context.Context, out io.Writer, o options) int {
 		fmt.Fprintf(out, "sim: %d changes of the table never occurred: %v\n", len(missing), missing)
 		return 1
 	}
+	if missing := s.all.Trees.Missing(); o.cells && len(missing) > 0 {
+		fmt.Fprintf(out, "sim: these never occurred: %s\n", strings.Join(missing, ", "))
+		return 1
+	}
 	return 0
 }
 
@@ -328,6 +332,7 @@ func (s *session) summary() {
 	a.EachFault(func(name string, n int64) { faults = append(faults, fmt.Sprintf("%s %d", name, n)) })
 	fmt.Fprintf(s.out, "remote workers: %s\n", remoteWorkers(a))
 	fmt.Fprintf(s.out, "schedules of recipes: %s\n", scheduled(a))
+	fmt.Fprintf(s.out, "trees of runs: %s\n", a.Trees.String())
 	fmt.Fprintf(s.out, "webhooks that the keeper of jobs acted upon %d, that came before their job was known %d\n", a.Webhooks, a.EarlyWebhooks)
 	fmt.Fprintf(s.out, "faults %d: %s\n", a.FaultCount(), strings.Join(faults, ", "))
 	var kinds []string

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/roux-engine/roux/internal/catalogue"
+	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -23,10 +24,12 @@ const SeedsPerCase = 32
 
 // A Case is a compiled recipe and the inputs of its runs.
 type Case struct {
-	Name    string           // for reports
-	Recipe  []byte           // the source text, for reports
-	Plan    *plan.Plan       // sealed
-	Others  []*plan.Plan     // of other recipes that users start as well, with the same input
+	Name   string       // for reports
+	Recipe []byte       // the source text, for reports
+	Plan   *plan.Plan   // sealed
+	Others []*plan.Plan // of other recipes that users start as well, with the same input
+	// Later is what both stand for once newer versions are registered; nil = that never happens.
+	Later   *Revision
 	Actions catalogue.Finder // every action the plans call; none is ever executed
 
 	// Pays is true when the accounts of some worlds pay, and may have too few credits.
@@ -53,6 +56,9 @@ type Case struct {
 	// Answer makes the output of a successful attempt: canonical JSON. nil = small
 	// values of every JSON type.
 	Answer func(dice *rand.Rand, t *machine.Task, input []byte) []byte
+
+	text  *compile.Text // Recipe with the name of its file, if it is drawn
+	shelf *shelf        // the texts of other recipes; nil = there are none
 }
 
 // A File is an input file of a run.

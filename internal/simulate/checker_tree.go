@@ -4,6 +4,7 @@ package simulate
 
 import (
 	"bytes"
+	"encoding/json"
 
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/ledger"
@@ -18,7 +19,11 @@ type programs map[string]*machine.Program
 // prepare makes the programs of the plans of a case and of those of their child runs.
 func prepare(c *Case) programs {
 	all := programs{}
-	for _, p := range append([]*plan.Plan{c.Plan}, c.Others...) {
+	roots := append([]*plan.Plan{c.Plan}, c.Others...)
+	if c.Later != nil {
+		roots = append(append(roots, c.Later.Plan), c.Later.Others...)
+	}
+	for _, p := range roots {
 		for _, q := range family(p) {
 			if all[q.Key()] == nil {
 				all[q.Key()] = machine.Prepare(q)
@@ -41,16 +46,20 @@ func family(p *plan.Plan) []*plan.Plan {
 
 // treeRecord is what the checker knows of a run's place in its tree.
 type treeRecord struct {
-	self   *journal.Child // nil = it is a root
-	pins   []journal.Pin  // of the actions of its plan
-	shared *journal.Tree  // a root's
-	terms  *journal.Credits
-	share  journal.Share // a child run's, by its own journal
-	before ledger.Amount // a child run's: what its earlier attempts have paid for
-	links  []*link
-	begun  map[journal.Ref]struct{} // steps of this generation that had an attempt
-	ending bool                     // it begins nothing more
-	dirty  bool                     // it has events that checkTrees has not seen
+	self    *journal.Child // nil = it is a root
+	pins    []journal.Pin  // of the actions of its plan
+	shared  *journal.Tree  // a root's
+	terms   *journal.Credits
+	share   journal.Share // a child run's, by its own journal
+	before  ledger.Amount // a child run's: what its earlier attempts have paid for
+	links   []*link
+	begun   map[journal.Ref]struct{} // steps of this generation that had an attempt
+	ending  bool                     // it begins nothing more
+	dirty   bool                     // it has events that checkTrees has not seen
+	asked   asked                    // a root's: what was asked for
+	handed  handed                   // what it has of the context of its parent
+	fresh   bool                     // it is a child run that checkPlace has not seen
+	dialect int                      // of its text; -1 = not known
 }
 
 // A link is what the journal of a run says of a child run.
@@ -63,6 +72,7 @@ type link struct {
 	end   *journal.Event // nil = it goes on
 	past  bool           // it has gone on as another attempt
 	stops bool           // its step waits for it to be cancelled
+	input map[string]any // of the parent when it started the child run
 	since int64          // when the engine was first at rest while it should have been cancelled
 }
 
@@ -82,7 +92,13 @@ func (c *checker) recordTree(t *runRecord, ev *journal.Event) {
 		}
 		tr.pins, tr.shared = st.Pins, st.Tree
 		if tr.self, tr.terms = st.Child, st.Credits; st.Child != nil {
-			tr.share = st.Child.Share
+			tr.share, tr.fresh = st.Child.Share, true
+		} else {
+			c.checkRoot(t)
+			c.countRoot(t)
+		}
+		if tr.handed, err = decodeHanded(st.Inherited); err != nil {
+			c.w.fail("R24: run %s has a context that cannot be read: %v", t.key.Run, err)
 		}
 	case journal.EvRunRetried:
 		clear(tr.begun)
@@ -104,7 +120,7 @@ func (c *checker) recordTree(t *runRecord, ev *journal.Event) {
 		for _, l := range tr.links {
 			l.past = l.past || l.key.Run == ev.Text
 		}
-		tr.links = append(tr.links, &link{key: store.Key{Account: t.key.Account, Run: ev.Text}, ref: ev.Ref(), fence: fence, given: share, share: share})
+		tr.links = append(tr.links, &link{key: store.Key{Account: t.key.Account, Run: ev.Text}, ref: ev.Ref(), fence: fence, given: share, share: share, input: t.replica.Start().Parameters})
 	case journal.EvChildExtended:
 		l := tr.open(ev.Ref())
 		*ev.Resource().Of(&l.share) += ev.Added()
@@ -169,6 +185,10 @@ func (c *checker) checkPlace(t *runRecord) {
 		return
 	}
 	c.checkPinned(t)
+	if t.tree.fresh {
+		t.tree.fresh = false
+		c.checkHanded(t, parent, l)
+	}
 	root, depth := parent.key.Run, int64(1)
 	if up := parent.tree.self; up != nil {
 		root, depth = up.Root, up.Depth+1
@@ -206,6 +226,9 @@ func (c *checker) checkPinned(t *runRecord) {
 	if found := root.tree.shared.Recipe(ref.String()); ref.Registered() && found != nil {
 		want = found.Key
 	}
+	if t.tree.fresh {
+		c.checkAsked(t, parent, root, ref)
+	}
 	if got := t.prog.Plan().Key(); got != want {
 		c.w.fail("X62: child run %s executes plan %s, and recipe %s is plan %s", t.key.Run, got, ref, want)
 	}
@@ -228,11 +251,7 @@ func (c *checker) checkLink(t *runRecord, l *link) {
 	if l.end == nil || l.past {
 		return
 	}
-	if last := child.events[len(child.events)-1]; len(t.replica.Plan().Steps[l.ref.Step].Child.Outputs) == 0 && last.Kind == journal.EvRunCompleted && l.end.Code == "" {
-		if want := last.Data; !bytes.Equal(l.end.Data, want) && (len(want) > 0 || string(l.end.Data) != "{}") {
-			c.w.fail("I3: child run %s gave %s, its parent has %s", l.key.Run, want, l.end.Data)
-		}
-	}
+	c.checkGiven(t, child, l)
 	own := int64(len(child.tree.begun))
 	for _, o := range child.tree.links {
 		if o.end == nil {
@@ -250,6 +269,31 @@ func (c *checker) checkLink(t *runRecord, l *link) {
 		c.w.fail("X60: child run %s and those below it began at least %d steps, its parent counts %d of %d", l.key.Run, own, l.end.ChildSteps(), l.share.Steps)
 	case child.tree.terms != nil && l.end.ChildUsed() != child.due():
 		c.w.fail("I11: child run %s costs %s, and its parent is charged %s", l.key.Run, child.due(), l.end.ChildUsed())
+	}
+}
+
+// checkGiven asserts that the parent has the result of a child run that has completed: all of it, or the output of its
+// last step. Steps that take parts of it are not checked.
+func (c *checker) checkGiven(t, child *runRecord, l *link) {
+	last, step := child.events[len(child.events)-1], t.replica.Plan().Steps[l.ref.Step].Child
+	if len(step.Outputs) > 0 || last.Kind != journal.EvRunCompleted || l.end.Code != "" {
+		return
+	}
+	want := last.Data
+	if len(want) == 0 {
+		want = []byte("{}")
+	}
+	if p := child.prog.Plan(); step.Last && p.OfSteps && p.Graphs[0].Out != plan.None {
+		var outputs map[string]json.RawMessage
+		if err := json.Unmarshal(want, &outputs); err != nil {
+			c.w.fail("I3: child run %s gave %s, want an object: %v", l.key.Run, want, err)
+		}
+		if want = outputs[p.Steps[p.Graphs[0].Out].ID]; want == nil { // it was skipped
+			want = []byte("null")
+		}
+	}
+	if !bytes.Equal(l.end.Data, want) {
+		c.w.fail("I3: child run %s gave %s, its parent has %s", l.key.Run, want, l.end.Data)
 	}
 }
 

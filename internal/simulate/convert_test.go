@@ -27,10 +27,11 @@ func TestOnePlan(t *testing.T) {
 		for i := range c.Plan.Steps {
 			kinds[c.Plan.Steps[i].Kind]++
 		}
-		opt := drawLibrary(n).options()
-		from, text := dialect.Of("drawn.json", c.Recipe), c.Recipe
+		opt := c.shelf.options()
+		file := c.text.File
+		from, text := dialect.Of(file, c.Recipe), c.Recipe
 		for _, to := range append(dialect.All(), dialect.All()...) {
-			r, src, diags := dialect.Parse("drawn.json", text, form.Options{})
+			r, src, diags := dialect.Parse(file, text, form.Options{})
 			if r == nil {
 				t.Fatalf("case %d: %s\n%s", n, src.Format(diags[0]), text)
 			}
@@ -38,7 +39,7 @@ func TestOnePlan(t *testing.T) {
 			if err != nil {
 				t.Fatalf("case %d in %s: %v\n%s", n, to.Name, err, text)
 			}
-			from, text = to, yamlx.EncodeJSON(tree)
+			from, text, file = to, yamlx.EncodeJSON(tree), "drawn.json"
 			for name, text := range map[string][]byte{"drawn.json": text, "drawn.yaml": yamlx.Encode(tree)} {
 				p, _, src, diags := compile.Source(name, text, opt)
 				switch {

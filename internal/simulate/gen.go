@@ -38,21 +38,21 @@ func (Drawn) Case(n uint64) (*Case, error) {
 	estimate(n, r)
 	registered := drawLibrary(n)
 	nest(n, r, registered)
-	src, err := json.Marshal(r)
+	text, shelf, err := writeCase(n, r, registered)
 	if err != nil {
 		return nil, fmt.Errorf("case %d: %w", n, err)
 	}
-	p, _, _, diags := compile.Source("drawn.json", src, registered.options())
-	if p == nil {
-		return nil, fmt.Errorf("case %d: a drawn recipe does not compile: %v\n%s", n, diags, src)
+	p, others, err := shelf.compile(text)
+	if err != nil {
+		return nil, fmt.Errorf("case %d: %w", n, err)
 	}
-	others, err := registered.plans()
+	later, err := shelf.revise(n, text)
 	if err != nil {
 		return nil, fmt.Errorf("case %d: %w", n, err)
 	}
 	list := drawFile(dice)
 	c := &Case{
-		Name: fmt.Sprintf("drawn %d", n), Recipe: src, Plan: p, Others: others, Actions: drawnActions, Prices: drawnPrices, Pays: true, Scheduled: true,
+		Name: fmt.Sprintf("drawn %d", n), Recipe: text.Data, Plan: p, Others: others, Later: later, text: text, shelf: shelf, Actions: drawnActions, Prices: drawnPrices, Pays: true, Scheduled: true,
 		Parameters: map[string]any{
 			"zero": int64(0), "list": []any{int64(1), "two"}, "file": list.Hash,
 			"when": drawnWhen,
@@ -119,6 +119,9 @@ func shapeOf(n uint64, dice *rand.Rand) sample.Shape {
 		s.Steps, s.Width = 1+dice.IntN(3), 0
 	case 7, 13, 31, 37: // none of the seeds kept from before this option is among them
 		s.Rebind = 50
+	}
+	if inherits(n) {
+		s.Recipes = 30
 	}
 	return s
 }

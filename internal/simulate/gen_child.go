@@ -5,6 +5,7 @@ package simulate
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"strings"
 
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/compile/sample"
@@ -19,13 +20,24 @@ func nests(n uint64) bool { return n%7 == 2 } // none of the seeds kept from bef
 type nester struct {
 	dice       *rand.Rand
 	registered library
+	inherits   bool // what it replaces may inherit the context of the recipe, which has workflow.v
 }
 
 func nest(n uint64, r *recipe.Recipe, registered library) {
-	if nests(n) || registered != nil {
-		(&nester{rand.New(rand.NewPCG(n, 0x6368696c64)), registered}).steps(r.Steps, 1+int(n/7%2))
+	if !nests(n) && registered == nil {
+		return
+	}
+	g := &nester{rand.New(rand.NewPCG(n, 0x6368696c64)), registered, inherits(n)}
+	if g.steps(r.Steps, 1+int(n/7%2)); g.inherits {
+		r.Providers = map[string]map[string]json.RawMessage{"work": {"tone": json.RawMessage(`"kind"`)}}
+		r.FailurePolicy = "drain" // so that the later steps begin whatever happens to the others
+		r.Steps = append(r.Steps, g.later()...)
 	}
 }
+
+// inherits reports whether steps of recipe n hand their context on to the runs that they start. None of the
+// seeds kept from before is among them.
+func inherits(n uint64) bool { return n%14 == 11 }
 
 func (g *nester) steps(list []*recipe.Step, levels int) {
 	for _, st := range list {
@@ -63,9 +75,7 @@ func (g *nester) replace(st *recipe.Step, levels int) {
 		child.Ref = pick(g.dice, g.registered.references()...)
 	} else {
 		child.Inline = smallRecipe(g.dice)
-		if levels > 1 {
-			g.steps(child.Inline.Steps, levels-1)
-		}
+		g.inline(child, levels)
 	}
 	if g.dice.IntN(6) == 0 {
 		child.Limits = &recipe.ChildLimits{MaxTotalSteps: int64(1 + g.dice.IntN(20))}
@@ -77,6 +87,52 @@ func (g *nester) replace(st *recipe.Step, levels int) {
 		st.RetryPolicy = &recipe.RetryPolicy{MaxAttempts: 3, InitialDelay: "1s"}
 	}
 	st.Action, st.Recipe, st.Contracts, st.Moderation, st.Cache = nil, child, nil, nil, nil
+}
+
+// inline draws what a recipe within another one inherits, and the recipes within it.
+func (g *nester) inline(child *recipe.Child, levels int) {
+	below := &nester{g.dice, g.registered, g.inherits && g.dice.IntN(2) == 0}
+	if levels > 1 {
+		below.steps(child.Inline.Steps, levels-1)
+	}
+	if !below.inherits {
+		return
+	}
+	child.Inherit = pick(g.dice, []string{recipe.InheritContext}, []string{recipe.InheritContext, recipe.InheritProviders})
+	child.Inline.Steps = append(child.Inline.Steps, &recipe.Step{
+		ID: "reads", Transform: &recipe.Transform{Expression: pick(g.dice, "[workflow.v, input.file]", "[workflow.v]", "[has(input.file), workflow.v]")},
+	})
+}
+
+// later draws steps that run recipes some time after their run has begun, so that the process has restarted or
+// newer versions are registered by then. What they inherit is of every context.
+func (g *nester) later() []*recipe.Step {
+	after := func(ids ...string) *[]string { ids = append([]string{}, ids...); return &ids }
+	reads := func(of ...string) *recipe.Child {
+		in := smallRecipe(g.dice)
+		in.Steps = append(in.Steps, &recipe.Step{
+			ID: "reads", DependsOn: after(), Action: &recipe.Action{Name: "work"},
+			Common: recipe.Common{InputBindings: map[string]recipe.Binding{"q": {Expression: "[" + strings.Join(of, ", ") + "]"}}},
+		})
+		return &recipe.Child{Inline: in, Inherit: []string{recipe.InheritContext}}
+	}
+	registered := func() *recipe.Child { return &recipe.Child{Ref: pick(g.dice, "part", "part@1", "part@2", "outer")} }
+	deep := reads("workflow.v", "early.a", "input.list")
+	deep.Inline.Steps = append(deep.Inline.Steps, &recipe.Step{ID: "below", DependsOn: after(), Recipe: reads("early", "input.zero", "steps.first.output")})
+	tolerant := recipe.Common{ContinueOnError: true}
+	return []*recipe.Step{
+		{ID: "first", DependsOn: after(), Transform: &recipe.Transform{Expression: "{'a': [1, 2]}"}, Common: recipe.Common{OutputBinding: "early"}},
+		{ID: "pause", DependsOn: after("first"), Wait: &recipe.Wait{Duration: pick[recipe.Duration](g.dice, "1s", "5s", "PT3M")}},
+		{ID: "late1", DependsOn: after("pause"), Common: tolerant, Recipe: registered()},
+		{ID: "late2", DependsOn: after("pause"), Common: tolerant, Recipe: deep},
+		{ID: "late3", DependsOn: after("pause"), Common: tolerant, Loop: &recipe.Loop{
+			Over: "early.a", As: "turn", MaxConcurrency: int64(1 + g.dice.IntN(2)),
+			Steps: []*recipe.Step{{ID: "each", Recipe: reads("turn", "steps.first.status")}, {ID: "more", Recipe: registered()}},
+		}},
+		{ID: "last", DependsOn: after("late1", "late2", "late3"), Action: &recipe.Action{Name: "work", Lens: &recipe.Lens{ID: "ask"}}, Common: recipe.Common{
+			InputBindings: map[string]recipe.Binding{"q": {Expression: "[early, workflow.v]"}, "list": {Expression: "input.list"}},
+		}},
+	}
 }
 
 // smallRecipe draws a recipe for a child run.

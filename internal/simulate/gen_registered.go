@@ -3,14 +3,10 @@
 package simulate
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 
-	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/plan"
@@ -18,10 +14,9 @@ import (
 
 // registers reports whether steps of recipe n run registered recipes. No kept seed is older
 // than these.
-func registers(n uint64) bool { return n%14 == 6 || n%14 == 8 }
+func registers(n uint64) bool { return n%14 == 6 || n%14 == 8 || inherits(n) }
 
-// A library is a directory of registered recipes, by name and version. It implements
-// compile.Recipes.
+// A library is the registered recipes of a case.
 type library []*recipe.Recipe
 
 // drawLibrary draws the registered recipes of case n: one in three versions, and one whose
@@ -42,7 +37,7 @@ func drawLibrary(n uint64) library {
 		add("part", version)
 	}
 	outer := add("outer", "1.0.0")
-	g := &nester{dice, l[:3]}
+	g := &nester{dice: dice, registered: l[:3]}
 	g.steps(outer.Steps, 1)
 	again := &recipe.Step{ID: "again", Common: recipe.Common{When: "false"}, Recipe: &recipe.Child{Ref: "outer@1", Limits: &recipe.ChildLimits{MaxDepth: 2}}}
 	if dice.IntN(2) == 0 {
@@ -61,58 +56,22 @@ func (l library) references() (refs []string) {
 	return slices.Compact(refs)
 }
 
-// Find implements compile.Recipes.
-func (l library) Find(name, version string) (*compile.Text, error) {
-	var found *recipe.Recipe
-	for _, r := range l {
-		if r.Name == name && catalogue.Admits(version, r.Version) && (found == nil || catalogue.CompareVersions(found.Version, r.Version) < 0) {
-			found = r
-		}
-	}
-	if found == nil {
-		return nil, fault.New(fault.RecipeNotFound, "no recipe %s %s", name, version)
-	}
-	text, err := json.Marshal(found)
-	return &compile.Text{File: found.Name + "-" + found.Version + ".json", Data: text}, err
-}
-
-// File implements compile.Recipes.
-func (library) File(_, path string) (*compile.Text, error) {
-	return nil, fault.New(fault.RecipeNotFound, "no file %s", path)
-}
-
-// Names implements compile.Recipes.
-func (l library) Names() (names []string) {
-	for _, r := range l {
-		names = append(names, r.Name)
-	}
-	slices.SortFunc(names, cmp.Compare)
-	return slices.Compact(names)
-}
-
-// options are those with which a drawn recipe is compiled.
-func (l library) options() compile.Options {
-	opt := compile.Options{Actions: drawnActions, Limits: drawnLimits, Lenses: drawnLenses}
-	if l != nil {
-		opt.Recipes = l
-	}
-	return opt
-}
-
 // plans compiles the registered recipes that users start themselves.
-func (l library) plans() (list []*plan.Plan, err error) {
+func (s *shelf) plans() (list []*plan.Plan, err error) {
 	for _, ref := range [][2]string{{"part", "1"}, {"part", ""}, {"outer", ""}} {
-		if l == nil {
+		if len(s.registered) == 0 {
 			break
 		}
-		text, err := l.Find(ref[0], ref[1])
+		found, err := s.find(ref[0], ref[1])
 		if err != nil {
 			return nil, err
 		}
-		p, _, _, diags := compile.Source(text.File, text.Data, l.options())
+		text := found.text
+		p, _, _, diags := compile.Source(text.File, text.Data, s.options())
 		if p == nil {
 			return nil, fmt.Errorf("a registered recipe does not compile: %v\n%s", diags, text.Data)
 		}
+		s.roots[p.Key()] = s.origins[found.name+"@"+found.version].dialect
 		list = append(list, p)
 	}
 	return list, nil

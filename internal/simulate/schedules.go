@@ -332,13 +332,18 @@ func (h *schedulerHost) Start(_ context.Context, account string, r *starts.Reque
 	if s.dice.IntN(8) == 0 {
 		s.version++
 	}
-	plans := append([]*plan.Plan{w.c.Plan}, w.c.Others...)
+	root, others := w.registry.plans()
+	plans := append([]*plan.Plan{root}, others...)
 	version := s.version + int(r.Recipe[0])
 	req := &engine.StartRequest{
 		Account: account, Plan: plans[version%len(plans)], Recipe: w.c.Name, Version: fmt.Sprint(version), Parameters: w.c.Parameters, Files: w.files,
 		IdempotencyKey: key, Labels: labels,
 	}
-	out, err := h.request(func() (*engine.Message, error) { return h.p.stage.Start(req) })
+	out, err := h.request(func() (*engine.Message, error) {
+		m, err := h.p.stage.Start(req)
+		w.registry.start(m, req)
+		return m, err
+	})
 	if err != nil && !h.p.dead {
 		s.checker.Refused(account, labels, string(fault.CodeOf(err)))
 		h.p.checkScheduleError("a start of a schedule", err)

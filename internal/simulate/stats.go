@@ -39,6 +39,8 @@ type Stats struct {
 	// Webhooks that the keeper of jobs has acted upon, and those that came before their job was known.
 	Webhooks, EarlyWebhooks int64
 
+	Trees Trees
+
 	Faults [numFaults]int64
 	Kinds  [numKinds]int64   // events by machine.EventKind
 	Inputs [32]int64         // turns by machine.InputKind
@@ -61,6 +63,7 @@ func (s *Stats) Add(o *Stats) {
 		*f.to += f.from
 	}
 	s.Scheduled.Add(&o.Scheduled)
+	s.Trees.Add(&o.Trees)
 	for i := range s.Faults {
 		s.Faults[i] += o.Faults[i]
 	}

@@ -186,13 +186,14 @@ func (p *process) signal(key store.Key) {
 // newStart is a request to start another run.
 func (w *World) newStart() *engine.StartRequest {
 	w.started++
+	root, others := w.registry.plans()
 	req := &engine.StartRequest{
-		Account: pick(w.dice, accounts[:]...), Plan: w.c.Plan, Recipe: w.c.Name, Parameters: w.c.Parameters, Files: w.files,
+		Account: pick(w.dice, accounts[:]...), Plan: root, Recipe: w.c.Name, Parameters: w.c.Parameters, Files: w.files,
 		MaxCredits: w.bank.limit(), Key: w.bank.key(),
 	}
 	req.NoCache = w.cachedResults.dice.IntN(4) == 0
-	if n := len(w.c.Others); n > 0 && w.dice.IntN(3) == 0 {
-		req.Plan = w.c.Others[w.dice.IntN(n)]
+	if n := len(others); n > 0 && w.dice.IntN(3) == 0 {
+		req.Plan = others[w.dice.IntN(n)]
 	}
 	if w.dice.IntN(3) == 0 {
 		req.IdempotencyKey = fmt.Sprint("key ", w.started)
@@ -205,6 +206,7 @@ func (p *process) start(req *engine.StartRequest) {
 	var m *engine.Message
 	var err error
 	p.call(func() { m, err = p.stage.Start(req) })
+	p.w.registry.start(m, req)
 	a := &request{m: m, kind: requestStart, req: req}
 	if m != nil {
 		a.key = m.Key()

@@ -50,6 +50,10 @@ func (p *process) dispatch(t *runRecord, ef *engine.Effect) {
 	t.dispatched[at] = struct{}{}
 	k := &task{ef: *ef, run: t, hangs: w.happens(ActionHangs)}
 	k.input, k.hash, k.fail = ef.Task.Render()
+	if k.fail == nil {
+		w.checkPrompt(t, ef.Ref.Step, k.input)
+		p.checkParent(k)
+	}
 	k.prepareCache(w)
 	w.calls(k)
 	p.tasks = append(p.tasks, k)

@@ -62,7 +62,8 @@ type World struct {
 	service       service
 	deeds         deeds
 	remote        *remoteWorkers // nil = there are no remote workers
-	schedules     *schedules     // nil = there are none
+	registry      registry
+	schedules     *schedules // nil = there are none
 	moderators    moderators
 	cachedResults cachedResults
 	pauseDice     *rand.Rand
@@ -139,6 +140,7 @@ func newWorld(seed uint64, c *Case, progs programs, plans *program.Cache, opt *O
 	if c.Pays {
 		w.bank = paying(seed)
 	}
+	w.registry = newRegistry(w)
 	w.schedules = newSchedules(w)
 	if opt.tune != nil {
 		opt.tune(w)
@@ -270,6 +272,7 @@ func (w *World) mayQuarantine(h *store.Head) bool {
 func (w *World) step() {
 	w.mono += w.dice.Int64N(2_000)
 	w.injectFaults()
+	w.registry.step()
 	if len(w.procs) == 0 && w.boot() == nil {
 		w.mono += w.dice.Int64N(1_000_000)
 		return

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/catalogue"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/yamlx"
+)
+
+// dialects are those in which drawn recipes are written.
+var dialects = dialect.All()
+
+// A Way is how a step names the recipe that it runs.
+type Way int
+
+// The ways. A reference that an expression computes is one more: where a step gets its reference
+// (nester.replace), it would be drawn there.
+const (
+	Inline Way = iota
+	InFile
+	Registered
+	numWays
+)
+
+func (w Way) String() string { return [...]string{"inline", "file", "registered"}[w] }
+
+// An origin is where the text of a recipe was.
+type origin struct {
+	dialect int // index into dialects
+	way     Way
+}
+
+// A shelf has the texts of the recipes of a case. It implements compile.Recipes.
+type shelf struct {
+	files      map[string]*compile.Text
+	registered []shelved
+	origins    map[string]origin // by name, or name@version of a registered one
+	roots      map[string]int    // dialects, by the keys of the plans that users start
+	lenses     catalogue.Lenses
+}
+
+// A shelved recipe is one that is registered.
+type shelved struct {
+	name, version string
+	text          *compile.Text
+}
+
+// Find implements compile.Recipes.
+func (s *shelf) Find(name, version string) (*compile.Text, error) {
+	found, err := s.find(name, version)
+	if err != nil {
+		return nil, err
+	}
+	return found.text, nil
+}
+
+func (s *shelf) find(name, version string) (found *shelved, err error) {
+	for i := range s.registered {
+		r := &s.registered[i]
+		if r.name == name && catalogue.Admits(version, r.version) && (found == nil || catalogue.CompareVersions(found.version, r.version) < 0) {
+			found = r
+		}
+	}
+	if found == nil {
+		return nil, fault.New(fault.RecipeNotFound, "no recipe %s %s", name, version)
+	}
+	return found, nil
+}
+
+// File implements compile.Recipes. All files are in one directory.
+func (s *shelf) File(_, path string) (*compile.Text, error) {
+	if t := s.files[path]; t != nil {
+		return t, nil
+	}
+	return nil, fault.New(fault.RecipeNotFound, "no file %s", path)
+}
+
+// Names implements compile.Recipes.
+func (s *shelf) Names() (names []string) {
+	for i := range s.registered {
+		names = append(names, s.registered[i].name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// options are those with which the texts of the case are compiled.
+func (s *shelf) options() compile.Options {
+	opt := compile.Options{Actions: drawnActions, Limits: drawnLimits, Lenses: s.lenses}
+	if len(s.registered)+len(s.files) > 0 {
+		opt.Recipes = s
+	}
+	return opt
+}
+
+// A scribe writes drawn recipes, each in a dialect that it draws; one that a step runs is written into the
+// text of that step or into a file of its own. What is written means the same in every dialect, and the
+// scribe has random numbers of its own, so that the runs of a seed do not depend on how recipes are written.
+type scribe struct {
+	dice  *rand.Rand
+	shelf *shelf
+	n     int // recipes within others
+}
+
+func newScribe(n uint64) *scribe {
+	return &scribe{
+		dice:  rand.New(rand.NewPCG(n, 0x6469616c)),
+		shelf: &shelf{files: map[string]*compile.Text{}, origins: map[string]origin{}, roots: map[string]int{}, lenses: drawnLenses},
+	}
+}
+
+// register writes a registered recipe.
+func (s *scribe) register(r *recipe.Recipe) error {
+	name, version := r.Name, r.Version
+	tree, from, err := s.write(r, nil)
+	if err != nil {
+		return err
+	}
+	from.way = Registered
+	s.shelf.origins[name+"@"+version] = from
+	s.shelf.registered = append(s.shelf.registered, shelved{name, version, s.text(name+"-"+version, tree)})
+	return nil
+}
+
+// text writes a tree in JSON or YAML.
+func (s *scribe) text(name string, tree *jsonx.Node) *compile.Text {
+	if s.dice.IntN(2) == 0 {
+		return &compile.Text{File: name + ".yaml", Data: yamlx.Encode(tree)}
+	}
+	return &compile.Text{File: name + ".json", Data: yamlx.EncodeJSON(tree)}
+}
+
+// write writes a recipe in a drawn dialect; one that cannot say it makes way for the next one. within names a
+// recipe within another one by its dialect; nil = the recipe keeps its name.
+func (s *scribe) write(r *recipe.Recipe, within func(*dialect.Dialect) string) (tree *jsonx.Node, from origin, err error) {
+	inner, err := s.inner(r)
+	if err != nil {
+		return nil, from, err
+	}
+	drawn, err := json.Marshal(r)
+	if err != nil {
+		return nil, from, err
+	}
+	first := s.dice.IntN(len(dialects))
+	for k := range dialects {
+		from.dialect = (first + k) % len(dialects)
+		to := dialects[from.dialect]
+		if k > 0 { // the one before may have changed it
+			r = &recipe.Recipe{}
+			if err := json.Unmarshal(drawn, r); err != nil {
+				return nil, from, err
+			}
+		}
+		if within != nil {
+			r.Name = within(to)
+		}
+		if tree, err = to.Encode(r, nil); err == nil {
+			return tree, from, replaceInner(tree, inner)
+		}
+	}
+	return nil, from, fmt.Errorf("no dialect can say it: %w\n%s", err, drawn)
+}
+
+// inner writes the recipes within a recipe, and returns those that are not in files by the names of what
+// stands in their places.
+func (s *scribe) inner(r *recipe.Recipe) (map[string]*jsonx.Node, error) {
+	trees := map[string]*jsonx.Node{}
+	var failed error
+	r.EachInline(func(st *recipe.Step, in *recipe.Recipe) {
+		s.n++
+		id := s.n
+		way := Way(s.dice.IntN(2))
+		tree, from, err := s.write(in, func(d *dialect.Dialect) string { return innerName(d.Name, way) })
+		if err != nil {
+			failed = err
+			return
+		}
+		s.shelf.origins[innerName(dialects[from.dialect].Name, way)] = origin{from.dialect, way}
+		if way == InFile {
+			t := s.text(fmt.Sprint("part", id), tree)
+			s.shelf.files[t.File] = t
+			st.Recipe.Inline, st.Recipe.File = nil, t.File
+			return
+		}
+		place := fmt.Sprint("the place of ", id)
+		trees[place] = tree
+		st.Recipe.Inline = &recipe.Recipe{Head: recipe.Head{Name: place}, Steps: []*recipe.Step{{ID: "s", Transform: &recipe.Transform{Expression: "1"}}}}
+	})
+	return trees, failed
+}
+
+// innerName is the name of recipes of a dialect within others. All have the length of the name that recipes
+// are drawn with, which is a part of journals.
+func innerName(dialect string, way Way) string { return dialect[:3] + "-" + way.String()[:1] }
+
+// replaceInner puts recipes in their places in a tree.
+func replaceInner(n *jsonx.Node, trees map[string]*jsonx.Node) error {
+	if replacePlaces(n, trees); len(trees) > 0 {
+		return fmt.Errorf("%d recipes within others were not written", len(trees))
+	}
+	return nil
+}
+
+func replacePlaces(n *jsonx.Node, trees map[string]*jsonx.Node) {
+	if len(trees) == 0 {
+		return
+	}
+	if name := n.Child("name"); name != nil {
+		if tree := trees[name.Text]; tree != nil {
+			delete(trees, name.Text)
+			n.Children = tree.Children
+			return
+		}
+	}
+	for _, c := range n.Children {
+		replacePlaces(c, trees)
+	}
+}
+
+// writeCase writes the recipe of case n, and those that are registered.
+func writeCase(n uint64, r *recipe.Recipe, registered library) (*compile.Text, *shelf, error) {
+	s := newScribe(n)
+	for _, member := range registered {
+		if err := s.register(member); err != nil {
+			return nil, nil, err
+		}
+	}
+	tree, from, err := s.write(r, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	text := s.text("drawn", tree)
+	s.shelf.origins[text.File] = from
+	return text, s.shelf, nil
+}
+
+// compile compiles the recipe of a case, and the registered recipes that users start themselves.
+func (s *shelf) compile(text *compile.Text) (p *plan.Plan, others []*plan.Plan, err error) {
+	p, _, _, diags := compile.Source(text.File, text.Data, s.options())
+	if p == nil {
+		return nil, nil, fmt.Errorf("a drawn recipe does not compile: %v\n%s", diags, text.Data)
+	}
+	s.roots[p.Key()] = s.origins[text.File].dialect
+	others, err = s.plans()
+	return p, others, err
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/roux-engine/roux/internal/catalogue"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// A Revision is what the texts of a case stand for once new versions of recipes and lenses are registered.
+type Revision struct {
+	Plan   *plan.Plan
+	Others []*plan.Plan
+}
+
+// has reports whether a plan is one of the revision.
+func (r *Revision) has(p *plan.Plan) bool {
+	return r != nil && (p == r.Plan || slices.Contains(r.Others, p))
+}
+
+// keyOf is the key of the plan that a reference in the family of p, a plan of c, stands for now.
+func (r *Revision) keyOf(p *plan.Plan, c *Case, ref *plan.ChildRef) string {
+	if i := slices.Index(c.Others, p); i >= 0 {
+		return keyOfRef(r.Others[i], ref)
+	}
+	return keyOfRef(r.Plan, ref)
+}
+
+// revisedLenses are the lenses that there are then. Their prompts show which version made them.
+var revisedLenses = catalogue.NewLenses(
+	&catalogue.Lens{ID: "ask", Version: "1", Template: "{{ q }} of {{ list }}"},
+	&catalogue.Lens{ID: "ask", Version: "2", Template: revisedPrompt + "{{ q }} and {{ list }}"},
+)
+
+// revisedPrompt begins the prompts of the revised lens, and of no other.
+const revisedPrompt = "second version: "
+
+// revise draws newer versions of the registered recipes of case n, and compiles the same texts with them.
+func (s *shelf) revise(n uint64, text *compile.Text) (*Revision, error) {
+	if !inherits(n) {
+		return nil, nil
+	}
+	w := newScribe(n)
+	w.dice = rand.New(rand.NewPCG(n, 0x7265766973))
+	w.shelf.files, w.shelf.origins = maps.Clone(s.files), s.origins
+	w.shelf.registered, w.shelf.lenses = slices.Clone(s.registered), revisedLenses
+	w.n = len(s.files) + len(s.origins) + 1_000 // other files than those of the first versions
+	for _, version := range []string{"1.9.0", "2.1.0"} {
+		r := smallRecipe(w.dice)
+		r.Name, r.Version = "part", version
+		if err := w.register(r); err != nil {
+			return nil, err
+		}
+	}
+	p, others, err := w.shelf.compile(text)
+	if err != nil {
+		return nil, fmt.Errorf("with newer versions: %w", err)
+	}
+	maps.Copy(s.roots, w.shelf.roots)
+	return &Revision{Plan: p, Others: others}, nil
+}
+
+// A registry says which versions of recipes and lenses are registered in a world.
+type registry struct {
+	w       *World
+	dice    *rand.Rand
+	revised bool // the newer versions are there
+	// asked are the plans that users, or schedules, asked to run, with what their references stood for then.
+	asked map[store.Key]asked
+}
+
+// An asked start is what a user asked for.
+type asked struct {
+	plan    *plan.Plan
+	revised bool
+}
+
+func newRegistry(w *World) registry {
+	return registry{w: w, dice: rand.New(rand.NewPCG(w.seed, 0x7265676973)), asked: map[store.Key]asked{}}
+}
+
+// step registers the newer versions at some time.
+func (r *registry) step() {
+	if r.w.c.Later == nil || r.revised || r.dice.IntN(r.w.faults.steps/2+1) > 0 {
+		return
+	}
+	r.revised = true
+	r.w.stats.Trees.Revisions++
+	r.w.tracef("newer versions are registered")
+}
+
+// plans returns what the texts of the case stand for now.
+func (r *registry) plans() (p *plan.Plan, others []*plan.Plan) {
+	if r.revised {
+		return r.w.c.Later.Plan, r.w.c.Later.Others
+	}
+	return r.w.c.Plan, r.w.c.Others
+}
+
+// start notes that a start was asked for.
+func (r *registry) start(m *engine.Message, req *engine.StartRequest) {
+	if m != nil {
+		r.asked[m.Key()] = asked{req.Plan, r.w.c.Later.has(req.Plan)}
+	}
+}
+
+// lensRevised reports whether a step has the prompt of the revised lens.
+func lensRevised(p *plan.Prompt) bool { return strings.HasSuffix(p.Lens, "@2") }
