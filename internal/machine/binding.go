@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -41,6 +42,10 @@ func (c bindingCode) selectRaw(b *plan.Binding, vs *vars) (raw []byte, ok bool) 
 func (c bindingCode) value(b *plan.Binding, vs *vars) (any, error) {
 	if b.Merge == 0 {
 		return c[0].Eval(vs)
+	}
+	if mutation.MergeOrder {
+		c = slices.Clone(c)
+		slices.Reverse(c)
 	}
 	if b.Merge == plan.MergeConcat {
 		return c.concat(vs)

@@ -131,7 +131,7 @@ func (r *Run) childDepth(step *plan.Step) (depth, most int64) {
 
 // startRecipe makes a step of kind recipe ask for its child run.
 func (r *Run) startRecipe(s *scope, i int32, step *plan.Step) {
-	if depth, most := r.childDepth(step); depth > most {
+	if depth, most := r.childDepth(step); depth > most && !mutation.Depth {
 		r.finalFailure(s, i, &Failure{Code: fault.DepthExceeded, Msg: fmt.Sprintf(
 			"Maximum nesting depth (%d) exceeded: recipe %s would run at depth %d; raise limits.max_depth, or end the recursion earlier with `when`",
 			most, &r.plan.Children[step.Child.Ref], depth)}, nil)

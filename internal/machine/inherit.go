@@ -9,6 +9,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -52,7 +53,10 @@ func (e *env) captureAll(list []plan.Capture) ([]byte, *Failure) {
 		}
 		all[of].(map[string]any)[h.Name] = v
 	}
-	if len(all) == 0 {
+	if mutation.Isolate {
+		all[contexts[plan.OfInput]] = e.run.start.Parameters
+	}
+	if len(all) == 0 || mutation.Inherit {
 		return nil, nil
 	}
 	raw, err := jsonx.Canonical(all)

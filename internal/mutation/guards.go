@@ -31,6 +31,13 @@ const (
 	ChildCancel   = false
 	Slice         = false
 	Group         = false
+	Pin           = false
+	Inherit       = false
+	Isolate       = false
+	Depth         = false
+	MergeOrder    = false
+	Cleanup       = false
+	Foreign       = false
 	Feed          = false
 	Admission     = false
 	JobEnd        = false

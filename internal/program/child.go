@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/sanitize"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -44,6 +45,13 @@ type Child struct {
 // common. [ErrNotFound] means that an expression has named a recipe that is still to be found.
 func (c *Cache) Child(ctx context.Context, st store.Reader, actions catalogue.Finder, prog *Program, start *journal.Start, pinned *journal.Tree, task *machine.ChildTask) (*Child, error) {
 	ch := &Child{task: task, parent: start}
+	if mutation.Pin {
+		if newest := c.find(prog.Key()); newest != nil {
+			if _, now, err := newest.Pin(actions); err == nil {
+				pinned = &journal.Tree{Recipes: now.Recipes, Actions: pinned.Actions}
+			}
+		}
+	}
 	key, err := ch.find(pinned)
 	if err != nil {
 		return nil, err

@@ -129,7 +129,7 @@ func (g *nester) later() []*recipe.Step {
 			Over: "early.a", As: "turn", MaxConcurrency: int64(1 + g.dice.IntN(2)),
 			Steps: []*recipe.Step{{ID: "each", Recipe: reads("turn", "steps.first.status")}, {ID: "more", Recipe: registered()}},
 		}},
-		{ID: "last", DependsOn: after("late1", "late2", "late3"), Action: &recipe.Action{Name: "work", Lens: &recipe.Lens{ID: "ask"}}, Common: recipe.Common{
+		{ID: "last", DependsOn: after("late1", "late2", "late3"), Action: &recipe.Action{Name: "work", Lens: &recipe.Lens{ID: "ask", Version: pick(g.dice, "", "1")}}, Common: recipe.Common{
 			InputBindings: map[string]recipe.Binding{"q": {Expression: "[early, workflow.v]"}, "list": {Expression: "input.list"}},
 		}},
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -241,7 +242,7 @@ func (k *Keeper) removeEnded(ctx context.Context, name string) error {
 	case errors.Is(err, fault.RunNotFound):
 	case err != nil:
 		return err
-	case head.Ended == 0:
+	case head.Ended == 0 && !mutation.Foreign, mutation.Cleanup:
 		return nil
 	}
 	k.mu.Lock()

@@ -9,8 +9,8 @@
 //	go run ./sim/guards                 all of them, 60 s each at most
 //	go run ./sim/guards -only fence,fsync -seconds 20
 //
-// The simulator decides what counts as broken. It has no triggers; for their guard a test of their
-// package does. For the real binary this command
+// The simulator decides what counts as broken. It has no triggers, no directories of runs and no
+// values that it merged itself; for their guards tests of their packages do. For the real binary this command
 // decides one thing itself: whether its commits are synced, by counting its system
 // calls (Linux, with strace).
 package main
@@ -182,7 +182,10 @@ type test struct{ pkg, name string }
 
 // tested are the guards for which the simulator has nothing.
 var tested = map[string]test{
-	"trigger": {"internal/inbound", "TestI13_KilledBetween"},
+	"trigger":    {"internal/inbound", "TestI13_KilledBetween"},
+	"mergeorder": {"internal/machine", "TestScenarios"},
+	"cleanup":    {"internal/workspace", "TestX235_RemovedWithItsRun"},
+	"foreign":    {"internal/workspace", "TestR25_LeftoversOfAKilledProcess"},
 }
 
 // remove runs the test, first with the guard and then without it.
