@@ -130,7 +130,7 @@ func (g *nester) later() []*recipe.Step {
 			Steps: []*recipe.Step{{ID: "each", Recipe: reads("turn", "steps.first.status")}, {ID: "more", Recipe: registered()}},
 		}},
 		{ID: "last", DependsOn: after("late1", "late2", "late3"), Action: &recipe.Action{Name: "work", Lens: &recipe.Lens{ID: "ask", Version: pick(g.dice, "", "1")}}, Common: recipe.Common{
-			InputBindings: map[string]recipe.Binding{"q": {Expression: "[early, workflow.v]"}, "list": {Expression: "input.list"}},
+			InputBindings: map[string]recipe.Binding{"q": {Expression: "[early, workflow.v, steps.first.result]"}, "list": {Expression: "input.list"}},
 		}},
 	}
 }
