@@ -21,6 +21,7 @@ var readsTexts = map[string]string{
 	"internal/recipetest": "recipes under test",
 	"internal/registry":   "the texts of accounts and directories",
 	"internal/cli":        "fmt, convert, schema, init",
+	"internal/simulate":   "the texts of drawn recipes",
 	"sim/kill":            "the recipes that it runs",
 }
 
