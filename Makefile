@@ -3,9 +3,11 @@ GOLANGCI_VERSION := v2.15.0
 TOOLS            := $(CURDIR)/.tools
 TARGETS          := linux-amd64 linux-arm64 darwin-arm64 windows-amd64
 FUZZTIME         ?= 5s
+# What reads recipes, templates and definitions of other systems.
+LANGUAGE         := /internal/(jsonx|yamlx|expr|compile|importer|lsp)/
 RACEPART         ?= 0 1
 
-.PHONY: help build test race lint cross bench measure mutate peers peers-ingress peers-page peers-builds fuzz-short nightly rewrite clean
+.PHONY: help build test race lint cross bench measure mutate peers peers-ingress peers-page peers-builds fuzz fuzz-short nightly rewrite clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -74,6 +76,9 @@ measure: ## measure every shape and its floors three times (20 min on a quiet ma
 
 mutate: ## mutation testing: random code changes that tests must detect; PACKAGES=, BUDGET=, SEED=
 	go run ./sim/mutate $(if $(PACKAGES),-packages $(PACKAGES)) -budget $(or $(BUDGET),10m) -seed $(or $(SEED),1)
+
+fuzz: ## run every fuzz target of the language for 10 minutes: three hours
+	./.ci/fuzz 10m 0 1 '$(LANGUAGE)'
 
 fuzz-short: ## run every fuzz target for FUZZTIME (5s), or with FUZZPART="0 3" a third of them
 	./.ci/fuzz $(FUZZTIME) $(FUZZPART)

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/fuzztest"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
@@ -22,9 +23,13 @@ func FuzzCEL(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, src string) {
-		p, err := Compile(src)
+		var p *Program
+		var err error
+		var found []Problem
+		fuzztest.Bounded(t, "Compile", func() { p, err = Compile(src) })
 		checkFault(t, src, err)
-		for _, pr := range Check(src, false, &Env{}, "bool") {
+		fuzztest.Bounded(t, "Check", func() { found = Check(src, false, &Env{}, "bool") })
+		for _, pr := range found {
 			inside(t, src, pr.Offset, pr.Len)
 		}
 		if err != nil {
@@ -33,7 +38,8 @@ func FuzzCEL(f *testing.F) {
 		for _, r := range p.Refs() {
 			inside(t, src, r.Offset, r.Len)
 		}
-		v, err := p.Eval(vars)
+		var v any
+		fuzztest.Bounded(t, "Eval", func() { v, err = p.Eval(vars) })
 		checkFault(t, src, err)
 		if err == nil {
 			isJSON(t, src, v)
@@ -62,9 +68,13 @@ func FuzzTemplate(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, src string) {
-		p, err := CompileTemplate(src)
+		var p *Program
+		var err error
+		var found []Problem
+		fuzztest.Bounded(t, "CompileTemplate", func() { p, err = CompileTemplate(src) })
 		checkFault(t, src, err)
-		for _, pr := range Check(src, true, &Env{}, "") {
+		fuzztest.Bounded(t, "Check", func() { found = Check(src, true, &Env{}, "") })
+		for _, pr := range found {
 			inside(t, src, pr.Offset, pr.Len)
 		}
 		if err != nil {
@@ -73,7 +83,8 @@ func FuzzTemplate(f *testing.F) {
 			}
 			return
 		}
-		v, err := p.Eval(vars)
+		var v any
+		fuzztest.Bounded(t, "Eval", func() { v, err = p.Eval(vars) })
 		checkFault(t, src, err)
 		if err == nil {
 			isJSON(t, src, v)

@@ -82,6 +82,7 @@ func fuzzScript(t *testing.T, script []byte, said []string) (out, runs string, e
 	t.Helper()
 	files := map[string]string{
 		".ci/fuzz":      string(script),
+		"not/y_test.go": "package y\n\nfunc FuzzThree(f *testing.F) {}\n",
 		"sub/x_test.go": "package x\n\nfunc FuzzOne(f *testing.F) {}\n\nfunc FuzzTwo(f *testing.F) {}\n",
 		// Called as go test -run ^$ -fuzz ^FuzzOne$ ..., in the directory above .ci.
 		"bin/go": "#!/bin/sh\necho \"$5\" | tr -d '^$' >>runs\nn=$(wc -l <runs)\n" +
@@ -90,7 +91,7 @@ func fuzzScript(t *testing.T, script []byte, said []string) (out, runs string, e
 	for i, text := range said {
 		files[fmt.Sprintf("said%d", i+1)] = text
 	}
-	dir, cmd := scriptIn(t, files, ".ci/fuzz", "2s")
+	dir, cmd := scriptIn(t, files, ".ci/fuzz", "2s", "0", "1", "/(sub|none)/")
 	all, err := cmd.CombinedOutput()
 	ran, readErr := os.ReadFile(filepath.Join(dir, "runs"))
 	if readErr != nil {

@@ -24,7 +24,7 @@ var floors = []struct {
 }{
 	{"fault", []string{"fault"}},
 	{"leaves", []string{"internal/failpoint", "internal/cputime", "internal/datadir", "internal/wire", "internal/heap", "internal/list", "internal/inbox", "internal/clock", "internal/spell", "internal/linediff", "internal/pattern", "internal/sse", "internal/confine"}},
-	{"leaves, above", []string{"internal/watchdog"}},
+	{"leaves, above", []string{"internal/watchdog", "internal/fuzztest"}},
 	{"0", []string{"action", "internal/mutation", "internal/schedule"}},
 	{"0, what is embedded", []string{"examples"}},
 	{"1, JSON", []string{"internal/jsonx"}},

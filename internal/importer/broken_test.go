@@ -14,6 +14,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/fuzztest"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden file")
@@ -162,12 +163,19 @@ func FuzzImport(f *testing.F) {
 			f.Add([]byte(text))
 		}
 	}
+	if _, err := os.Stat(sharedDir()); err == nil {
+		for _, text := range definitions(f) {
+			f.Add(text)
+		}
+	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if len(text) > 16<<10 {
 			return
 		}
 		for _, from := range append(Names(), "") {
-			res, err := Import("x.yaml", text, Options{From: from})
+			var res *Result
+			var err error
+			fuzztest.Bounded(t, "Import", func() { res, err = Import("x.yaml", text, Options{From: from}) })
 			if err != nil {
 				continue
 			}

@@ -18,9 +18,14 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// shared returns the directory of definitions that others wrote.
+// sharedDir is the directory of definitions that others wrote, which may not be here.
+func sharedDir() string {
+	return filepath.Join(cmp.Or(os.Getenv("ROUX_SHARED"), "../../../shared"), "data", "defs")
+}
+
+// shared returns that directory.
 func shared(t testing.TB) string {
-	dir := filepath.Join(cmp.Or(os.Getenv("ROUX_SHARED"), "../../../shared"), "data", "defs")
+	dir := sharedDir()
 	if _, err := os.Stat(dir); err != nil {
 		t.Skipf("no shared data: %v (set ROUX_SHARED)", err)
 	}

@@ -13,6 +13,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/roux-engine/roux/internal/fuzztest"
 )
 
 // sharedDir returns the directory of shared test data, or skips the test.
@@ -302,9 +304,13 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		v, err := Decode(text, Limits{})
-		validErr := Valid(text, Limits{})
-		n, problems := Parse(text, Limits{})
+		var v any
+		var err, validErr error
+		var n *Node
+		var problems []*Error
+		fuzztest.Bounded(t, "Decode", func() { v, err = Decode(text, Limits{}) })
+		fuzztest.Bounded(t, "Valid", func() { validErr = Valid(text, Limits{}) })
+		fuzztest.Bounded(t, "Parse", func() { n, problems = Parse(text, Limits{}) })
 		if (err == nil) != (validErr == nil) || (err == nil) != (len(problems) == 0) {
 			t.Fatalf("Decode %v, Valid %v, Parse %v", err, validErr, problems)
 		}

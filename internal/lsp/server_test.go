@@ -19,6 +19,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/expressions"
 	"github.com/roux-engine/roux/internal/compile/form"
+	"github.com/roux-engine/roux/internal/fuzztest"
 )
 
 // TestProblemsAreThoseOfValidate: each problem of each text is published with its place, its code and its message.
@@ -380,6 +381,9 @@ func FuzzServer(f *testing.F) {
 	for _, p := range probed {
 		f.Add(p.file, p.text, uint16(40), "é😀\r", uint8(2))
 	}
+	for i, text := range fuzztest.Strings(fuzztest.Recipes(f)) {
+		f.Add("a.yaml", text, uint16(len(text)/2+i), "x", uint8(1))
+	}
 	cfg := config("/w")
 	f.Fuzz(func(t *testing.T, file, text string, place uint16, insert string, cut uint8) {
 		if len(text) <= 10_000 && utf8.ValidString(text) && utf8.ValidString(insert) {
@@ -423,7 +427,8 @@ func probe(t *testing.T, cfg Config, file, text string, place int, insert string
 	for _, h := range []func(*document, *documentParams) (any, error){
 		s.hover, s.complete, s.definition, s.references, s.prepareRename, s.symbols, s.format, s.codeActions, s.rename,
 	} {
-		_, err := h(d, params)
+		var err error
+		fuzztest.Bounded(t, "a request", func() { _, err = h(d, params) })
 		var e *rpcError
 		if err != nil && (!errors.As(err, &e) || e.Code == codeInternal) {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/internal/cputime"
+	"github.com/roux-engine/roux/internal/fuzztest"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"pgregory.net/rapid"
 )
@@ -217,10 +218,17 @@ func FuzzFormat(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
+	for _, text := range fuzztest.Recipes(f) {
+		f.Add(text)
+	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		out, problems := Format(text, jsonx.Limits{Bytes: 1 << 14}, nil)
-		if (out == nil) == (len(problems) == 0) {
-			t.Fatalf("%q and %v", out, problems)
+		for what, format := range map[string]func([]byte, jsonx.Limits, *Order) ([]byte, []*jsonx.Error){"Format": Format, "FormatJSON": FormatJSON} {
+			var out []byte
+			var problems []*jsonx.Error
+			fuzztest.Bounded(t, what, func() { out, problems = format(text, jsonx.Limits{Bytes: 1 << 14}, nil) })
+			if (out == nil) == (len(problems) == 0) {
+				t.Fatalf("%s: %q and %v", what, out, problems)
+			}
 		}
 	})
 }

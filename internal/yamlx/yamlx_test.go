@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/roux-engine/roux/internal/fuzztest"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"pgregory.net/rapid"
 )
@@ -366,8 +367,13 @@ func FuzzYAML(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
+	for _, text := range fuzztest.Recipes(f) {
+		f.Add(text)
+	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		n, problems := Parse(text, jsonx.Limits{Bytes: 1 << 16})
+		var n *jsonx.Node
+		var problems []*jsonx.Error
+		fuzztest.Bounded(t, "Parse", func() { n, problems = Parse(text, jsonx.Limits{Bytes: 1 << 16}) })
 		if n == nil && len(problems) == 0 {
 			t.Fatal("neither a tree nor a problem")
 		}

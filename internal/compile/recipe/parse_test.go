@@ -12,6 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/form"
+	"github.com/roux-engine/roux/internal/fuzztest"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
@@ -375,8 +376,14 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add([]byte("name: x\nsteps: [fail: {message: |\n  a\n  b}]\n"))
 	f.Add([]byte("name: x\nsteps:\n- when: >-\n    a\n\n     b\n  fail: {}\n"))
+	for _, text := range fuzztest.Recipes(f) {
+		f.Add(text)
+	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		r, src, diags := Parse("", text, Options{})
+		var r *Recipe
+		var src *Source
+		var diags []fault.Diagnostic
+		fuzztest.Bounded(t, "Parse", func() { r, src, diags = Parse("", text, Options{}) })
 		if (r == nil) != (len(diags) > 0) || len(diags) > MaxDiagnostics {
 			t.Fatalf("recipe %v with %d diagnostics", r != nil, len(diags))
 		}
