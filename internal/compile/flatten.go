@@ -5,6 +5,7 @@ package compile
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/roux-engine/roux/fault"
@@ -37,6 +38,7 @@ func (c *compiler) flattenScope(steps []*recipe.Step, ptr string, g plan.Graph, 
 		g.Out = g.First + g.N - 1
 	}
 	c.p.Graphs = append(c.p.Graphs, g)
+	c.nodes, c.p.Steps = slices.Grow(c.nodes, len(steps)), slices.Grow(c.p.Steps, len(steps)) // steps are large to copy
 	for i, s := range steps {
 		at := s.Ptr
 		if at == "" {

@@ -21,6 +21,10 @@ type Text struct {
 func NewText(data []byte) *Text {
 	t := &Text{data: data, starts: []int{0}}
 	for i := 0; i < len(data); {
+		if c := data[i]; c > '\r' && c < 0xC2 { // most bytes
+			i++
+			continue
+		}
 		if n := lineBreak(data[i:]); n > 0 {
 			i += n
 			t.starts = append(t.starts, i)
@@ -65,7 +69,7 @@ func (t *Text) Line(n int) string {
 	if n < len(t.starts) {
 		line = line[:t.starts[n]-t.starts[n-1]]
 	}
-	for i := range line {
+	for i := max(0, len(line)-3); i < len(line); i++ { // it ends with the longest break, or a shorter one
 		if lineBreak(line[i:]) > 0 {
 			return string(line[:i])
 		}

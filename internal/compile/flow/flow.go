@@ -108,6 +108,7 @@ func Decode(d *form.Decoder, n *jsonx.Node) *recipe.Recipe {
 	f := &reader{d: d, doc: n, at: at, byID: map[string]*Node{}, into: map[string][]int{}, w: w}
 	f.edges()
 	f.drop()
+	r.Steps = slices.Grow(r.Steps, len(w.Nodes))
 	for i, node := range w.Nodes {
 		var st *recipe.Step // nil where there is no node, so that places stay
 		if node != nil {
@@ -284,6 +285,12 @@ func milliseconds(n *int64) recipe.Duration {
 	return recipe.Duration(plan.FormatMS(*n))
 }
 
+// carried are the edges to one label of a node.
+type carried struct {
+	label string
+	edges []int
+}
+
 // inputs gives a step what the edges into its node carry, and has it wait for the nodes that they come from.
 func (f *reader) inputs(st *recipe.Step, n *Node) {
 	if n.ID == "" || f.byID[n.ID] != n || len(f.into[n.ID]) == 0 {
@@ -298,8 +305,8 @@ func (f *reader) inputs(st *recipe.Step, n *Node) {
 		waited[id] = true
 	}
 	var first []int // edges, of each node that they lead from
-	var labels []string
-	groups := map[string][]int{}
+	var groups []carried
+	place := map[string]int{} // of a label in groups
 	for _, k := range f.into[n.ID] {
 		e := f.w.Edges[k]
 		if !waited[e.SourceNodeID] {
@@ -312,21 +319,23 @@ func (f *reader) inputs(st *recipe.Step, n *Node) {
 			}
 			continue
 		}
-		if groups[e.TargetParamLabel] == nil {
-			labels = append(labels, e.TargetParamLabel)
+		at, ok := place[e.TargetParamLabel]
+		if !ok {
+			at, groups = len(groups), append(groups, carried{label: e.TargetParamLabel})
+			place[e.TargetParamLabel] = at
 		}
-		groups[e.TargetParamLabel] = append(groups[e.TargetParamLabel], k)
+		groups[at].edges = append(groups[at].edges, k)
 	}
 	st.DependsOn = &waits
 	st.InputBindings = maps.Clone(n.InputBindings)
-	if st.InputBindings == nil && len(labels) > 0 {
+	if st.InputBindings == nil && len(groups) > 0 {
 		st.InputBindings = map[string]recipe.Binding{}
 	}
-	for _, label := range labels {
-		if _, twice := st.InputBindings[label]; twice {
-			f.problem(edgeAt(groups[label][0])+"/target_param_label", "given-twice", fmt.Sprintf("%q is given twice, here and by inputBindings", label), "remove one of them")
+	for _, g := range groups {
+		if _, twice := st.InputBindings[g.label]; twice {
+			f.problem(edgeAt(g.edges[0])+"/target_param_label", "given-twice", fmt.Sprintf("%q is given twice, here and by inputBindings", g.label), "remove one of them")
 		}
-		st.InputBindings[label] = f.bind(n, label, groups[label])
+		st.InputBindings[g.label] = f.bind(n, g.label, g.edges)
 	}
 	f.d.Source().AliasLater(func(src *form.Source) {
 		edge := func(k int, field string) string { return f.at + edgeAt(k) + "/" + field }
@@ -336,14 +345,14 @@ func (f *reader) inputs(st *recipe.Step, n *Node) {
 		for i, k := range first {
 			src.Alias(st.Ptr+"/dependsOn/"+strconv.Itoa(len(*own)+i), edge(k, "source_node_id"))
 		}
-		if n.InputBindings == nil && len(labels) > 0 {
-			src.Alias(st.Ptr+"/inputBindings", edge(groups[labels[0]][0], "target_param_label"))
+		if n.InputBindings == nil && len(groups) > 0 {
+			src.Alias(st.Ptr+"/inputBindings", edge(groups[0].edges[0], "target_param_label"))
 		}
-		for label, edges := range groups {
-			at := st.Ptr + "/inputBindings/" + jsonx.EscapeToken(label)
-			src.Alias(at, edge(edges[0], "target_param_label"))
-			src.Alias(at+"/expression", edge(edges[0], "source_node_id"))
-			for i, k := range edges {
+		for _, g := range groups {
+			at := st.Ptr + "/inputBindings/" + jsonx.EscapeToken(g.label)
+			src.Alias(at, edge(g.edges[0], "target_param_label"))
+			src.Alias(at+"/expression", edge(g.edges[0], "source_node_id"))
+			for i, k := range g.edges {
 				src.Alias(at+"/from/"+strconv.Itoa(i)+"/expression", edge(k, "source_node_id"))
 			}
 		}
