@@ -60,7 +60,7 @@ func (s *state) body(e env) ([]*recipe.Step, env) {
 func (s *state) parallel(e env) ([]*recipe.Step, env) {
 	steps, in := s.body(e)
 	list := s.get("Branches")
-	if !list.list("Branches") {
+	if !list.list("Branches") || len(list.items()) == 0 {
 		s.refuse("the Parallel %q needs Branches", syntax.Short(s.key()))
 		return steps, e
 	}

@@ -209,6 +209,9 @@ func (t *dslTask) fork(e env) ([]*recipe.Step, cel) {
 			p.Branches = append(p.Branches, body)
 		}
 	}
+	if len(p.Branches) == 0 {
+		f.refuse("the fork %q needs branches", syntax.Short(t.key()))
+	}
 	f.rest("fork")
 	t.limit(s)
 	t.mapped("fork %q: step %s", syntax.Short(t.key()), s.ID)
