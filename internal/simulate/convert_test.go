@@ -3,6 +3,7 @@
 package simulate
 
 import (
+	"errors"
 	"flag"
 	"testing"
 
@@ -59,4 +60,63 @@ func TestOnePlan(t *testing.T) {
 	if len(kinds) < 8 {
 		t.Errorf("only these kinds: %v", kinds)
 	}
+}
+
+// translated draws the recipes of [Drawn] as a dialect writes them.
+type translated struct{ to *dialect.Dialect }
+
+// Case implements [Source].
+func (s translated) Case(n uint64) (*Case, error) {
+	c, err := Drawn{}.Case(n)
+	if err != nil {
+		return nil, err
+	}
+	r, src, diags := dialect.Parse("drawn.json", c.Recipe, form.Options{})
+	if r == nil {
+		return nil, errors.New(src.Format(diags[0]))
+	}
+	tree, err := s.to.Encode(r, dialect.Of("drawn.json", c.Recipe))
+	if err != nil {
+		return nil, err
+	}
+	was := c.Plan
+	if c.Plan, _, src, diags = compile.Source("drawn.json", yamlx.EncodeJSON(tree), drawLibrary(n).options()); c.Plan == nil {
+		return nil, errors.New(src.Format(diags[0]))
+	}
+	if c.Plan == was {
+		return nil, errors.New("it was not compiled")
+	}
+	return c, nil
+}
+
+// TestOneTrace: what happens in the schedules of drawn recipes, with failures, retries, cancels and crashes, is the
+// same to the last durable byte in whatever dialect they are written.
+func TestOneTrace(t *testing.T) {
+	cases := max(10, *drawnCases/5)
+	if testing.Short() {
+		cases = 3
+	}
+	drawn, steps := NewPlayer(Options{Source: Drawn{}}), 0
+	var others []*Player
+	for _, to := range dialect.All() {
+		others = append(others, NewPlayer(Options{Source: translated{to}}))
+	}
+	for n := range cases {
+		seed := n*SeedsPerCase + n%SeedsPerCase
+		want, err := drawn.Play(seed)
+		if err != nil || want.Err != nil {
+			t.Fatal(err, want.Err)
+		}
+		steps += len(want.Case.Plan.Steps)
+		for i, pl := range others {
+			got, err := pl.Play(seed)
+			if err != nil || got.Err != nil {
+				t.Fatalf("seed %d in %s: %v %v", seed, dialect.All()[i].Name, err, got.Err)
+			}
+			if got.Hash != want.Hash {
+				t.Fatalf("seed %d in %s: the history is %016x, and %016x as it was drawn", seed, dialect.All()[i].Name, got.Hash, want.Hash)
+			}
+		}
+	}
+	t.Logf("%d recipes with %d steps, in %d dialects", cases, steps, len(others))
 }
