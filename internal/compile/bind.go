@@ -54,7 +54,7 @@ func (c *compiler) bindStep(i int32) {
 	switch {
 	case !expressions.IsName(n.bind):
 		c.fail(fault.RecipeInvalid, "bad-name", at, fmt.Sprintf("%q cannot be used as a name in expressions", n.bind),
-			"want letters, digits and underscores, not starting with a digit, and no CEL keyword")
+			"want letters, digits and underscores, not starting with a digit, and no keyword or type of CEL")
 		return
 	case isReserved(n.bind):
 		c.fail(fault.RecipeInvalid, "reserved-name", at, fmt.Sprintf("%q is a reserved name and cannot be bound", n.bind), "choose another name")

@@ -30,7 +30,7 @@ func (c *compiler) loopStep(i int32) {
 		}
 		if !expressions.IsName(v.name) {
 			c.fail(fault.RecipeInvalid, "bad-name", where, fmt.Sprintf("%q cannot be used as a name in expressions", v.name),
-				"want letters, digits and underscores, not starting with a digit, and no CEL keyword")
+				"want letters, digits and underscores, not starting with a digit, and no keyword or type of CEL")
 		} else if isReserved(v.name) && v.name != "item" {
 			c.fail(fault.RecipeInvalid, "reserved-name", where, fmt.Sprintf("%q is a reserved name and cannot be a loop variable", v.name), "")
 		}
@@ -95,7 +95,7 @@ func (c *compiler) accumulator(i int32, name, at string) {
 	switch {
 	case !expressions.IsName(name):
 		c.fail(fault.RecipeInvalid, "bad-name", where, fmt.Sprintf("%q cannot be used as a name in expressions", name),
-			"want letters, digits and underscores, not starting with a digit, and no CEL keyword")
+			"want letters, digits and underscores, not starting with a digit, and no keyword or type of CEL")
 	case isReserved(name):
 		c.fail(fault.RecipeInvalid, "reserved-name", where, fmt.Sprintf("%q is a reserved name and cannot be accumulated", name), "choose another name")
 	case name == st.As || name == st.Index:

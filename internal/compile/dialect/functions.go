@@ -167,7 +167,7 @@ func (e *expander) check(r *recipe.Recipe, src *recipe.Source, inherited map[str
 func (e *expander) checkNames(name string, f *recipe.Function) (msg, hint string) {
 	switch {
 	case !expressions.IsName(name):
-		return fmt.Sprintf("%q cannot be the name of a function", name), "want letters, digits and underscores, not starting with a digit, and no CEL keyword"
+		return fmt.Sprintf("%q cannot be the name of a function", name), "want letters, digits and underscores, not starting with a digit, and no keyword or type of CEL"
 	case !free(name):
 		return fmt.Sprintf("%q is a function of the language", name), "give this one another name"
 	case len(f.Params) > maxParams:
