@@ -127,7 +127,9 @@ func (a *app) importDefinitions(paths []string, f *importFlags) error {
 		}
 	})
 	if refused > 0 {
-		return fault.New(fault.RecipeInvalid, "%s cannot be imported: what is refused above has no equal in a recipe", view.Count(refused, "definition"))
+		e := fault.New(fault.RecipeInvalid, "%s cannot be imported: what is refused above has no equal in a recipe", view.Count(refused, "definition"))
+		e.Remedy = "Change the definition at these places, or write a recipe; docs/import.md says what is read of each language."
+		return e
 	}
 	return nil
 }

@@ -29,6 +29,15 @@ func TestDagPage(t *testing.T) {
 	runServed(t, freeAddress(t), servedPage{name: "dag", tools: []string{"curl"}, least: 12, first: rouxOnPath(t)})
 }
 
+// TestDialectsPage: the page of all dialects, whose four texts have one plan.
+func TestDialectsPage(t *testing.T) {
+	runPage(t, "dialects") // goes into a directory with the files of the page
+	out, _, _ := inProcess("", "validate", "-o", "template={{ plan }}", "text.recipe.yaml", "text.dag.yaml", "text.flow.yaml", "text.pipeline.yaml")
+	if plans := strings.Fields(out); len(plans) != 4 || plans[0] != plans[1] || plans[0] != plans[2] || plans[0] != plans[3] {
+		t.Errorf("the plans are %v, want four times the same", plans)
+	}
+}
+
 func TestImportPage(t *testing.T) { runPage(t, "import") }
 
 func TestNestingPage(t *testing.T) { runPage(t, "nesting", "pdf-library.yaml", "receipts") }

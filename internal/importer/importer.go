@@ -115,7 +115,7 @@ func Import(file string, src []byte, opt Options) (*Result, error) {
 		for _, c := range tree.Children {
 			im.src.mark(c, Refused)
 		}
-		top.get(f.refuse).refuse("this is a definition of %s, which this program does not read: want %s", f.Title, strings.Join(Names(), ", "))
+		top.get(f.refuse).refuse("this is a definition of %s, which this program does not read: write it as a recipe, or import one in the languages %s", f.Title, strings.Join(Names(), ", "))
 	} else if r = f.read(im, top); r != nil {
 		res.Name = r.Name
 	}
