@@ -38,7 +38,9 @@ func (m *move) checkText() error {
 	switch {
 	case m.d.Name == "flow":
 		return refuse("in the dialect flow steps are tied by edges, which are at another place of the text; `roux convert FILE --to recipe` writes the same recipe with bindings")
-	case m.list.ptr == "/steps" && m.recipe.Ptr != "", m.recipe.Ptr != "":
+	case m.d.Name == "pipeline":
+		return refuse("in the dialect pipeline results have names of their own; `roux convert FILE --to recipe` writes the same recipe in which steps can be moved, and with --to pipeline what comes of it")
+	case m.recipe.Ptr != "":
 		return refuse("the recipe is within plan_definition")
 	case yamlx.NewText(m.Bytes).Lines() != bytes.Count(m.Bytes, []byte("\n"))+1:
 		return refuse("the text has line breaks of several kinds")

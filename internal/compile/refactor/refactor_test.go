@@ -97,11 +97,12 @@ func TestX210_Refused(t *testing.T) {
 		{"a circle", "order: none\nsteps:\n  - {id: a, transform: {expression: '1'}}\n  - {id: b, dependsOn: [y], transform: {expression: '1'}}\n  - {id: y, dependsOn: [a], transform: {expression: '1'}}\noutputs: {}\n", "a", "b", "does not compile"},
 		{"collected errors", "inputSchema: {type: object, required: [l], properties: {l: {type: array}}}\nsteps:\n  - id: each\n    loop:\n      over: input.l\n      failureStrategy: ignore\n      steps:\n        - {id: a, transform: {expression: item.x}}\n    outputBinding: all\n", "a", "a", "others read it"},
 		{"a variable of the same name", "steps:\n  - {id: a, transform: {expression: '2', outputBinding: x}}\n  - {id: b, transform: {expression: '[1].map(input, input + x)', outputBinding: y}}\noutputs: {y: y}\n", "b", "b", "a variable \"input\" of its own"},
+		{"a pipeline", "workflow:\n  name: x\n  steps:\n    - {name: a, type: transform, expression: '1'}\n    - {name: b, type: transform, expression: '1'}\n", "a", "a", "dialect pipeline"},
 		{"an edge", "nodes:\n  - {id: a, transform: {expression: '1'}}\n  - {id: b, transform: {expression: '1'}}\nedges: [{source_node_id: a, target_node_id: b}]\n", "a", "a", "dialect flow"},
 		{"a quote in quotes", "order: none\nsteps:\n  - {id: a-b, transform: {expression: '1'}}\n  - {id: c, transform: {expression: 'steps[''a-b''].output'}}\n" + tail + "outputs: {c: steps.c.output}\n", "c", "z", ""},
 	} {
 		text := "name: x\n" + tt.text
-		if tt.text[0] == '{' {
+		if tt.text[0] == '{' || strings.HasPrefix(tt.text, "workflow:") {
 			text = tt.text
 		}
 		_, err := load(t, text).Extract(refactor.Extraction{First: tt.first, Last: tt.last, Name: "part", Path: "part.yaml"})
