@@ -24,7 +24,7 @@ import (
 //	acting      the standby goroutine takes over as soon as anything arrives, however
 //	            long the action takes, and runs the loop from then on
 type inlineCalls struct {
-	*handover.Handover
+	handover.Handover
 	standbyRunning bool // there is a standby goroutine; used by the owner of the core
 
 	hangTimer *time.Timer  // runs while the loop commits
@@ -32,7 +32,7 @@ type inlineCalls struct {
 }
 
 func (h *inlineCalls) init(check func()) {
-	h.Handover = handover.New()
+	h.Open()
 	h.hangTimer = time.AfterFunc(time.Hour, check)
 	h.hangTimer.Stop()
 }

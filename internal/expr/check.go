@@ -18,6 +18,7 @@ import (
 	"cel.dev/cel-go/common/types"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/heap"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
@@ -110,7 +111,7 @@ func checkTree(v any, pointer string, env *Env, out *[]Problem) {
 }
 
 func sorted(ps []Problem) []Problem {
-	slices.SortStableFunc(ps, func(a, b Problem) int { return a.Offset - b.Offset })
+	heap.Sort(ps, func(a, b Problem) int { return a.Offset - b.Offset })
 	return ps
 }
 

@@ -11,7 +11,8 @@ package handover
 
 import "sync/atomic"
 
-// A Handover is one thing that is passed on. It is safe for concurrent use, except that only the owner leaves.
+// A Handover is one thing that is passed on; its owner is present. The zero value calls nobody. It is safe for
+// concurrent use, except that only the owner leaves.
 type Handover struct {
 	// state is the number of the absence and, in its low two bits, where the owner is.
 	state atomic.Uint64
@@ -30,8 +31,8 @@ const (
 	whereMask  = 3
 )
 
-// New returns a Handover whose owner is present.
-func New() *Handover { return &Handover{call: make(chan struct{}, 1)} }
+// Open lets Calls receive. It is called before the owner first leaves.
+func (h *Handover) Open() { h.call = make(chan struct{}, 1) }
 
 // Leave begins an absence. The caller is the owner, and is not any more if it cannot claim the absence
 // afterwards.

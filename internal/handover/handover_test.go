@@ -10,7 +10,8 @@ import (
 // TestOneOwner: of the owner that returns and the goroutine that takes over, one claims an absence, and what it
 // owns is changed by one goroutine at a time.
 func TestOneOwner(t *testing.T) {
-	h := New()
+	var h Handover
+	h.Open()
 	owned, taken := 0, 0
 	var wg sync.WaitGroup
 	for range 2000 {
@@ -45,7 +46,8 @@ func TestOneOwner(t *testing.T) {
 // TestWake: what arrives before the owner leaves is recorded, and what arrives while it acts calls; in a call that
 // others only watch nobody is called.
 func TestWake(t *testing.T) {
-	h := New()
+	var h Handover
+	h.Open()
 	h.Wake()
 	if !h.Woken() || len(h.Calls()) > 0 {
 		t.Error("what arrives while the owner is there is not recorded, or calls")

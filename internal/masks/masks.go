@@ -125,6 +125,9 @@ func below(ctx context.Context, j store.Reader, head store.Head, p *plan.Plan) (
 	for queue := []*plan.Plan{p}; len(queue) > 0; queue = queue[1:] {
 		for i := range queue[0].Children {
 			ref := &queue[0].Children[i]
+			if ref.By != "" {
+				return true, nil // whatever the expression names: the masks of the runs themselves tell
+			}
 			key := ref.Key
 			if ref.Registered() {
 				if !known {

@@ -19,12 +19,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/datadir"
+	"github.com/roux-engine/roux/internal/heap"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/redact"
 )
@@ -266,6 +266,6 @@ func (s *Secrets) List(ctx context.Context, account string) ([]Listed, error) {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b Listed) int { return strings.Compare(a.Name+"\x00"+a.From, b.Name+"\x00"+b.From) })
+	heap.Sort(all, func(a, b Listed) int { return strings.Compare(a.Name+"\x00"+a.From, b.Name+"\x00"+b.From) })
 	return all, nil
 }
