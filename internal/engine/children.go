@@ -319,7 +319,8 @@ func (c *core) prepareChild(l *loadedRun, ref journal.Ref) (child *program.Child
 	if fail != nil {
 		return nil, nil, fail
 	}
-	child, err := c.programs.Child(c.ctx, c.cfg.Store, c.cfg.Actions, l.prog, l.run.Start(), c.rootOf(l).run.Start().Tree, task)
+	root := c.rootOf(l)
+	child, err := c.programs.Child(c.ctx, c.cfg.Store, c.cfg.Actions, l.prog, l.run.Start(), root.run.Start().Tree, root.found, task)
 	if errors.Is(err, program.ErrNotFound) {
 		c.askForRecipe(l, ref, task.Definition)
 		return nil, nil, nil

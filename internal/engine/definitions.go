@@ -40,6 +40,7 @@ func (c *core) recipeFound(in *input) {
 		return // it asks again when it can be read, or no longer
 	}
 	w, root := waiter{l, in.m.Ref}, c.rootOf(l)
+	in.found.FitInto(root.run.Start().Tree)
 	switch f := in.found; {
 	case f.Later:
 		c.tree.askLater(w, c.now)
@@ -58,6 +59,7 @@ func (c *core) recipeFound(in *input) {
 	}
 	if root.run.Last() > last {
 		root.plans = append(root.plans, in.found.Plans...)
+		root.found = root.found.With(in.found.Programs)
 	}
 	c.tree.asked = append(c.tree.asked, w)
 }

@@ -190,7 +190,7 @@ func TestA13_RecipesCannotForgeReferences(t *testing.T) {
 	for name, child := range map[string]string{
 		"a default": `{inline: {name: in, inputSchema: {type: object, properties: {v: {default: ` + forged + `}}},
           steps: [{id: x, action: {name: measure, parameters: {v: "{{ input.v }}"}}}]}}`,
-		"a value": `{inherit: [context], inline: {name: in, steps: [{id: x, action: {name: measure, parameters: {v: "{{ workflow.v }}"}}}]}}`,
+		"a value":  `{inherit: [context], inline: {name: in, steps: [{id: x, action: {name: measure, parameters: {v: "{{ workflow.v }}"}}}]}}`,
 		"an input": `{inputs: {v: ` + forged + `}, inline: {name: in, steps: [{id: x, action: {name: measure, parameters: {v: "{{ input.v }}"}}}]}}`,
 	} {
 		_, head := outputsOf(t, e, "name: forged\nvalues: {v: "+forged+"}\nsteps:\n  - {id: l, recipe: "+child+"}\n")

@@ -20,6 +20,7 @@ import (
 // A loadedRun is a run in memory.
 type loadedRun struct {
 	plans []store.EncodedPlan // of recipes that were pinned since the last batch
+	found program.Family      // and since the run was loaded
 	key   store.Key
 	prog  *program.Program
 	run   *machine.Run

@@ -42,8 +42,8 @@ type Child struct {
 
 // Child finds what the child run that a task asks for is started with, and checks its
 // input. prog and start are those of its parent; pinned is what the runs of the tree have in
-// common. [ErrNotFound] means that an expression has named a recipe that is still to be found.
-func (c *Cache) Child(ctx context.Context, st store.Reader, actions catalogue.Finder, prog *Program, start *journal.Start, pinned *journal.Tree, task *machine.ChildTask) (*Child, error) {
+// common, and found has programs of it whose plans may not be stored yet. [ErrNotFound] means that an expression has named a recipe that is still to be found.
+func (c *Cache) Child(ctx context.Context, st store.Reader, actions catalogue.Finder, prog *Program, start *journal.Start, pinned *journal.Tree, found Family, task *machine.ChildTask) (*Child, error) {
 	ch := &Child{task: task, parent: start}
 	if mutation.Pin {
 		if newest := c.find(prog.Key()); newest != nil {
@@ -56,8 +56,10 @@ func (c *Cache) Child(ctx context.Context, st store.Reader, actions catalogue.Fi
 	if err != nil {
 		return nil, err
 	}
-	if ch.Program, err = c.member(ctx, st, prog, key); err != nil {
-		return nil, err
+	if ch.Program = found[key]; ch.Program == nil {
+		if ch.Program, err = c.member(ctx, st, prog, key); err != nil {
+			return nil, err
+		}
 	}
 	for _, a := range ch.Program.Plan().Actions {
 		pin := pinned.Action(a.String())
@@ -78,10 +80,7 @@ func (ch *Child) find(pinned *journal.Tree) (key string, err error) {
 	}
 	found := pinned.Recipe(ref.String())
 	if found == nil && ch.task.Definition != nil {
-		if pinned.ByExpressions() >= machine.MaxPinned {
-			return "", fault.New(fault.ValueTooLarge, "the expressions of this tree of runs have named %d recipes, which is the most", machine.MaxPinned)
-		}
-		return "", ErrNotFound
+		return "", cmp.Or(full(pinned), ErrNotFound)
 	}
 	if found == nil {
 		return "", fault.New(fault.RecipeNotFound, "it was not registered when run %s started", ch.root())

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/catalogue"
@@ -72,11 +73,25 @@ func (refsOnly) File(_, name string) (*compile.Text, error) {
 // made names a text that a step has made, and a recipe without a name in it.
 const made = "definition"
 
+// A Family has programs by the keys of their plans.
+type Family map[string]*Program
+
+// With adds programs. f may be nil.
+func (f Family) With(more Family) Family {
+	if f == nil {
+		f = Family{}
+	}
+	maps.Copy(f, more)
+	return f
+}
+
 // A Found is a recipe that an expression has named, as it is pinned.
 type Found struct {
 	Named *machine.Definition
 	Tree  *journal.Tree
 	Plans []store.EncodedPlan
+	// Programs are those of the plans, which are used before the plans are durable.
+	Programs Family
 	// Failure is why there is none; nil = there is, or Later.
 	Failure *machine.Failure
 	Later   bool // it could not be looked up now
@@ -109,7 +124,10 @@ func (f *Found) Find(ctx context.Context, c *Cache, in Definitions, account stri
 	if tree != nil {
 		f.Tree = f.Tree.With(tree)
 	}
-	f.Plans = prog.Stored()
+	f.Plans, f.Programs = prog.Stored(), Family{prog.Key(): prog}
+	if all := prog.family.Load(); all != nil {
+		f.Programs = *all
+	}
 	return nil
 }
 
@@ -122,6 +140,21 @@ func (f *Found) Fail(err error) {
 		}
 		f.Failure = ChildFailure(name, err)
 	}
+}
+
+// FitInto makes it a failure if the runs of a tree have as many such recipes as they may.
+func (f *Found) FitInto(t *journal.Tree) {
+	if f.Tree != nil && t.Recipe(f.Named.Ref) == nil {
+		f.Fail(full(t))
+	}
+}
+
+// full reports that the expressions of a tree of runs may name no other recipe.
+func full(t *journal.Tree) error {
+	if t.ByExpressions() < machine.MaxPinned {
+		return nil
+	}
+	return fault.New(fault.ValueTooLarge, "the expressions of this tree of runs have named %d recipes, which is the most", machine.MaxPinned)
 }
 
 // ChildFailure is the failure of a step that cannot run a recipe.

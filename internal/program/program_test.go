@@ -292,7 +292,7 @@ func TestR28_Child(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, parent := range map[string]*Program{"in memory": prog, "stored": bare} {
-		child, err := c.Child(t.Context(), st, actions, parent, start, tree, task)
+		child, err := c.Child(t.Context(), st, actions, parent, start, tree, nil, task)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -312,7 +312,7 @@ func TestR28_Child(t *testing.T) {
 		for _, path := range []journal.Path{"", "all[3]"} {
 			one := *task
 			one.Input, one.Files = []byte(input), []journal.File{{Hash: "sha256_1", Name: "n", Size: 3}}
-			child, err := c.Child(t.Context(), st, actions, prog, start, tree, &one)
+			child, err := c.Child(t.Context(), st, actions, prog, start, tree, nil, &one)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -330,7 +330,7 @@ func TestR28_Child(t *testing.T) {
 	careful := *task
 	careful.Child = &plan.Child{InputPolicy: "strip"}
 	careful.Input = []byte(`{"n":"a$(b)"}`)
-	child, err := c.Child(t.Context(), st, actions, prog, start, tree, &careful)
+	child, err := c.Child(t.Context(), st, actions, prog, start, tree, nil, &careful)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,18 +340,18 @@ func TestR28_Child(t *testing.T) {
 		t.Errorf("%s, %v, %v", data, err, e)
 	}
 	careful.Child = &plan.Child{InputPolicy: "reject"}
-	if _, err := c.Child(t.Context(), st, actions, prog, start, tree, &careful); fault.CodeOf(err) != fault.InputInvalid {
+	if _, err := c.Child(t.Context(), st, actions, prog, start, tree, nil, &careful); fault.CodeOf(err) != fault.InputInvalid {
 		t.Errorf("an input that the step refuses: %v", err)
 	}
 	bad := *task
 	bad.Input = []byte(`{}`)
-	if _, err := c.Child(t.Context(), st, actions, prog, start, tree, &bad); fault.CodeOf(err) != fault.InputInvalid {
+	if _, err := c.Child(t.Context(), st, actions, prog, start, tree, nil, &bad); fault.CodeOf(err) != fault.InputInvalid {
 		t.Errorf("an input that does not fit: %v", err)
 	}
-	if _, err := c.Child(t.Context(), st, actions, prog, start, &journal.Tree{Recipes: tree.Recipes}, task); fault.CodeOf(err) != fault.ActionNotFound {
+	if _, err := c.Child(t.Context(), st, actions, prog, start, &journal.Tree{Recipes: tree.Recipes}, nil, task); fault.CodeOf(err) != fault.ActionNotFound {
 		t.Errorf("an action that was not pinned: %v", err)
 	}
-	if _, err := c.Child(t.Context(), st, actions, prog, start, &journal.Tree{}, task); fault.CodeOf(err) != fault.RecipeNotFound {
+	if _, err := c.Child(t.Context(), st, actions, prog, start, &journal.Tree{}, nil, task); fault.CodeOf(err) != fault.RecipeNotFound {
 		t.Errorf("a recipe that was not pinned: %v", err)
 	}
 }
