@@ -16,7 +16,6 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/egress"
-	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/program"
@@ -155,6 +154,6 @@ func (e *Engine) recipes() *registry.Recipes {
 }
 
 // define finds the recipes that expressions of steps name.
-func (e *Engine) define(ctx context.Context, account string, d *machine.Definition) (*program.Defined, error) {
+func (e *Engine) define(ctx context.Context, account string, d *program.Definition) (*program.Defined, error) {
 	return e.recipes().Define(ctx, account, d)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/heap"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -29,7 +30,7 @@ func (c *compiler) checkAmbiguity() {
 			keys = append(keys, key)
 		}
 	}
-	slices.SortFunc(keys, func(a, b graphSlot) int {
+	heap.Sort(keys, func(a, b graphSlot) int {
 		return cmp.Or(cmp.Compare(a.graph, b.graph), cmp.Compare(a.slot, b.slot))
 	})
 	mark := make([]int32, len(c.p.Steps))

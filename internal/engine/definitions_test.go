@@ -267,9 +267,6 @@ func TestX251_NotFound(t *testing.T) {
 
 // TestX251_MostNames: a tree of runs has at most machine.MaxPinned names by expressions.
 func TestX251_MostNames(t *testing.T) {
-	if testing.Short() {
-		t.Skip("1,000 child runs")
-	}
 	v := &newVersions{}
 	e := openEngine(t, memory.New(memory.Options{}), Config{Definitions: v.find}, noop())
 	kinds := make([]any, machine.MaxPinned+1)

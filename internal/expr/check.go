@@ -18,7 +18,6 @@ import (
 	"cel.dev/cel-go/common/types"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/heap"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
@@ -111,7 +110,7 @@ func checkTree(v any, pointer string, env *Env, out *[]Problem) {
 }
 
 func sorted(ps []Problem) []Problem {
-	heap.Sort(ps, func(a, b Problem) int { return a.Offset - b.Offset })
+	slices.SortStableFunc(ps, func(a, b Problem) int { return a.Offset - b.Offset })
 	return ps
 }
 

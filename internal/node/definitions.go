@@ -6,7 +6,6 @@ import (
 	"context"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/program"
 )
 
@@ -15,7 +14,7 @@ import (
 func (n *Node) UseDefinitions(find program.Definitions) { n.definitions.Store(&find) }
 
 // define implements [program.Definitions].
-func (n *Node) define(ctx context.Context, account string, d *machine.Definition) (*program.Defined, error) {
+func (n *Node) define(ctx context.Context, account string, d *program.Definition) (*program.Defined, error) {
 	own, registered := n.Config.Definitions, n.definitions.Load()
 	var missing error
 	if own != nil {

@@ -21,9 +21,12 @@ import (
 // ErrNotFound says that the recipe which an expression has named is still to be found.
 var ErrNotFound = errors.New("the recipe is still to be found")
 
+// A Definition is what an expression has given; see [machine.Definition].
+type Definition = machine.Definition
+
 // Definitions finds and compiles what an expression of a step has named for an account (X251). It may take
 // its time. An error is that of the step, unless it is a fault.ServiceUnavailable, after which it is asked again.
-type Definitions func(ctx context.Context, account string, d *machine.Definition) (*Defined, error)
+type Definitions func(ctx context.Context, account string, d *Definition) (*Defined, error)
 
 // Defined is a recipe that was found.
 type Defined struct {
@@ -35,7 +38,7 @@ type Defined struct {
 // Compiled finds the recipes that options find, and compiles them with these. options is called each time, by one
 // goroutine at a time for each run.
 func Compiled(options func(ctx context.Context, account string) (compile.Options, error)) Definitions {
-	return func(ctx context.Context, account string, d *machine.Definition) (*Defined, error) {
+	return func(ctx context.Context, account string, d *Definition) (*Defined, error) {
 		opt, err := options(ctx, account)
 		if err != nil {
 			return nil, err
@@ -87,7 +90,7 @@ func (f Family) With(more Family) Family {
 
 // A Found is a recipe that an expression has named, as it is pinned.
 type Found struct {
-	Named *machine.Definition
+	Named *Definition
 	Tree  *journal.Tree
 	Plans []store.EncodedPlan
 	// Programs are those of the plans, which are used before the plans are durable.

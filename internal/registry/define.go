@@ -7,14 +7,13 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/program"
 )
 
 // Define implements [program.Definitions] for the recipes that an account has registered: those that a step may name
 // with `ref`, and texts that name such recipes.
-func (r *Recipes) Define(ctx context.Context, account string, d *machine.Definition) (*program.Defined, error) {
+func (r *Recipes) Define(ctx context.Context, account string, d *program.Definition) (*program.Defined, error) {
 	if d.By == plan.ByText {
 		return program.Compiled(func(ctx context.Context, account string) (compile.Options, error) {
 			return r.options(ctx, account), nil

@@ -23,6 +23,7 @@ type checker struct {
 	w       *World
 	prog    *machine.Program // of roots
 	progs   programs
+	named   programs     // of what expressions have named
 	changed []*runRecord // by this commit
 	runs    map[store.Key]*runRecord
 	all     []*runRecord // in the order of their starts
@@ -96,10 +97,20 @@ func (c *checker) record(key store.Key) *runRecord {
 
 // programOf returns the program of a run that is stored.
 func (c *checker) programOf(key store.Key) *machine.Program {
-	if head, err := c.w.mem.Head(c.w.ctx(), key); err == nil && c.progs[head.PlanHash] != nil {
+	head, err := c.w.mem.Head(c.w.ctx(), key)
+	switch {
+	case err != nil:
+		return c.prog
+	case c.progs[head.PlanHash] != nil:
 		return c.progs[head.PlanHash]
+	case c.named[head.PlanHash] == nil: // an expression has named it
+		p, err := store.LoadPlan(c.w.ctx(), c.w.mem, head)
+		if err != nil {
+			return c.prog
+		}
+		c.named[head.PlanHash] = machine.Prepare(p)
 	}
-	return c.prog
+	return c.named[head.PlanHash]
 }
 
 // last is the run's last synced event.

@@ -70,6 +70,26 @@ func (c *checker) checkAsked(t, parent, root *runRecord, ref *plan.ChildRef) {
 	c.countChild(t, parent, root, ref, want)
 }
 
+// checkNamed returns the key of the plan that a child run executes which an expression has named, if its root
+// has pinned it; "" = it has not.
+func (c *checker) checkNamed(t, root *runRecord, ref *plan.ChildRef) string {
+	st, key := t.replica.Start(), t.prog.Plan().Key()
+	for _, r := range root.tree.shared.Recipes {
+		static := r.By == "" && ref.By == plan.ByName // the name was pinned when the root started
+		if !static && r.By != ref.By || r.Key != key || r.Name != st.Recipe || r.Version != st.Version {
+			continue
+		}
+		if t.tree.fresh {
+			c.w.stats.Trees.Named[map[plan.By]int{plan.ByText: 1}[r.By]]++
+			if root.tree.pinnedAt[r.Ref] <= root.bootEvent {
+				c.w.stats.Trees.NamedLate++
+			}
+		}
+		return key
+	}
+	return ""
+}
+
 // keyOfRef is the key of the plan that a reference in the family of p stands for; "" = it is not known.
 func keyOfRef(p *plan.Plan, ref *plan.ChildRef) string {
 	if !ref.Registered() {

@@ -5,6 +5,7 @@ package simulate
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/ledger"
@@ -46,20 +47,21 @@ func family(p *plan.Plan) []*plan.Plan {
 
 // treeRecord is what the checker knows of a run's place in its tree.
 type treeRecord struct {
-	self    *journal.Child // nil = it is a root
-	pins    []journal.Pin  // of the actions of its plan
-	shared  *journal.Tree  // a root's
-	terms   *journal.Credits
-	share   journal.Share // a child run's, by its own journal
-	before  ledger.Amount // a child run's: what its earlier attempts have paid for
-	links   []*link
-	begun   map[journal.Ref]struct{} // steps of this generation that had an attempt
-	ending  bool                     // it begins nothing more
-	dirty   bool                     // it has events that checkTrees has not seen
-	asked   asked                    // a root's: what was asked for
-	handed  handed                   // what it has of the context of its parent
-	fresh   bool                     // it is a child run that checkPlace has not seen
-	dialect int                      // of its text; -1 = not known
+	self     *journal.Child // nil = it is a root
+	pins     []journal.Pin  // of the actions of its plan
+	shared   *journal.Tree  // a root's
+	terms    *journal.Credits
+	share    journal.Share // a child run's, by its own journal
+	before   ledger.Amount // a child run's: what its earlier attempts have paid for
+	links    []*link
+	begun    map[journal.Ref]struct{} // steps of this generation that had an attempt
+	ending   bool                     // it begins nothing more
+	dirty    bool                     // it has events that checkTrees has not seen
+	asked    asked                    // a root's: what was asked for
+	pinnedAt map[string]uint64        // the events of what expressions have named, by that
+	handed   handed                   // what it has of the context of its parent
+	fresh    bool                     // it is a child run that checkPlace has not seen
+	dialect  int                      // of its text; -1 = not known
 }
 
 // A link is what the journal of a run says of a child run.
@@ -99,6 +101,13 @@ func (c *checker) recordTree(t *runRecord, ev *journal.Event) {
 		}
 		if tr.handed, err = decodeHanded(st.Inherited); err != nil {
 			c.w.fail("R24: run %s has a context that cannot be read: %v", t.key.Run, err)
+		}
+	case journal.EvRunPinned:
+		if _, more, err := ev.Pinned(); err == nil { // journal.Checker has read it
+			if tr.shared = tr.shared.With(more); tr.pinnedAt == nil {
+				tr.pinnedAt = map[string]uint64{}
+			}
+			tr.pinnedAt[strings.Clone(ev.Text)] = ev.Seq
 		}
 	case journal.EvRunRetried:
 		clear(tr.begun)
@@ -223,6 +232,9 @@ func (c *checker) checkPinned(t *runRecord) {
 	up := parent.prog.Plan()
 	ref := &up.Children[up.Steps[t.tree.self.Step].Child.Ref]
 	want := ref.Key
+	if ref.By != "" {
+		want = c.checkNamed(t, root, ref)
+	}
 	if found := root.tree.shared.Recipe(ref.String()); ref.Registered() && found != nil {
 		want = found.Key
 	}

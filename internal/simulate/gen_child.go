@@ -21,13 +21,14 @@ type nester struct {
 	dice       *rand.Rand
 	registered library
 	inherits   bool // what it replaces may inherit the context of the recipe, which has workflow.v
+	names      bool // expressions give the names of registered recipes
 }
 
 func nest(n uint64, r *recipe.Recipe, registered library) {
 	if !nests(n) && registered == nil {
 		return
 	}
-	g := &nester{rand.New(rand.NewPCG(n, 0x6368696c64)), registered, inherits(n)}
+	g := &nester{rand.New(rand.NewPCG(n, 0x6368696c64)), registered, inherits(n), names(n)}
 	if g.steps(r.Steps, 1+int(n/7%2)); g.inherits {
 		r.Providers = map[string]map[string]json.RawMessage{"work": {"tone": json.RawMessage(`"kind"`)}}
 		r.FailurePolicy = "drain" // so that the later steps begin whatever happens to the others
@@ -38,6 +39,10 @@ func nest(n uint64, r *recipe.Recipe, registered library) {
 // inherits reports whether steps of recipe n hand their context on to the runs that they start. None of the
 // seeds kept from before is among them.
 func inherits(n uint64) bool { return n%14 == 11 }
+
+// names reports whether expressions say which recipes steps of recipe n run. None of the seeds kept from before
+// is among them.
+func names(n uint64) bool { return n%28 == 27 }
 
 func (g *nester) steps(list []*recipe.Step, levels int) {
 	for _, st := range list {
@@ -72,7 +77,14 @@ func (g *nester) replace(st *recipe.Step, levels int) {
 		"zero": json.RawMessage("0"), "list": json.RawMessage(`[1,"two"]`), "when": json.RawMessage(`"` + drawnWhen + `"`),
 	}}
 	if g.registered != nil && g.dice.IntN(3) > 0 {
-		child.Ref = pick(g.dice, g.registered.references()...)
+		if child.Ref = pick(g.dice, g.registered.references()...); g.names {
+			name, version, versioned := strings.Cut(child.Ref, "@")
+			// Users may edit the input, and then it is another one.
+			child.Ref = "{{ input.zero == 0 ? '" + name + "' : 'part' }}"
+			if versioned {
+				child.Ref += "@" + version
+			}
+		}
 	} else {
 		child.Inline = smallRecipe(g.dice)
 		g.inline(child, levels)
@@ -91,7 +103,7 @@ func (g *nester) replace(st *recipe.Step, levels int) {
 
 // inline draws what a recipe within another one inherits, and the recipes within it.
 func (g *nester) inline(child *recipe.Child, levels int) {
-	below := &nester{g.dice, g.registered, g.inherits && g.dice.IntN(2) == 0}
+	below := &nester{g.dice, g.registered, g.inherits && g.dice.IntN(2) == 0, g.names}
 	if levels > 1 {
 		below.steps(child.Inline.Steps, levels-1)
 	}

@@ -4,6 +4,7 @@ package simulate
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -24,8 +25,7 @@ var dialects = dialect.All()
 // A Way is how a step names the recipe that it runs.
 type Way int
 
-// The ways. A reference that an expression computes is one more: where a step gets its reference
-// (nester.replace), it would be drawn there.
+// The ways. A name that an expression gives counts as that of a registered recipe, and a text as inline.
 const (
 	Inline Way = iota
 	InFile
@@ -109,6 +109,7 @@ func (s *shelf) options() compile.Options {
 // scribe has random numbers of its own, so that the runs of a seed do not depend on how recipes are written.
 type scribe struct {
 	dice  *rand.Rand
+	texts bool // expressions give the texts of some recipes that steps run
 	shelf *shelf
 	n     int // recipes within others
 }
@@ -116,6 +117,7 @@ type scribe struct {
 func newScribe(n uint64) *scribe {
 	return &scribe{
 		dice:  rand.New(rand.NewPCG(n, 0x6469616c)),
+		texts: names(n),
 		shelf: &shelf{files: map[string]*compile.Text{}, origins: map[string]origin{}, roots: map[string]int{}, lenses: drawnLenses},
 	}
 }
@@ -187,6 +189,12 @@ func (s *scribe) inner(r *recipe.Recipe) (map[string]*jsonx.Node, error) {
 			return
 		}
 		s.shelf.origins[innerName(dialects[from.dialect].Name, way)] = origin{from.dialect, way}
+		if s.texts && len(st.Recipe.Inherit) == 0 && s.dice.IntN(2) == 0 {
+			text, err := json.Marshal(string(s.text("made", tree).Data)) // a text of JSON is one of CEL
+			failed = errors.Join(failed, err)
+			st.Recipe.Inline, st.Recipe.Definition = nil, string(text)
+			return
+		}
 		if way == InFile {
 			t := s.text(fmt.Sprint("part", id), tree)
 			s.shelf.files[t.File] = t

@@ -14,7 +14,7 @@ import (
 
 // registers reports whether steps of recipe n run registered recipes. No kept seed is older
 // than these.
-func registers(n uint64) bool { return n%14 == 6 || n%14 == 8 || inherits(n) }
+func registers(n uint64) bool { return n%14 == 6 || n%14 == 8 || inherits(n) || names(n) }
 
 // A library is the registered recipes of a case.
 type library []*recipe.Recipe

@@ -3,16 +3,19 @@
 package simulate
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 
+	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -20,6 +23,7 @@ import (
 type Revision struct {
 	Plan   *plan.Plan
 	Others []*plan.Plan
+	shelf  *shelf
 }
 
 // has reports whether a plan is one of the revision.
@@ -46,7 +50,7 @@ const revisedPrompt = "second version: "
 
 // revise draws newer versions of the registered recipes of case n, and compiles the same texts with them.
 func (s *shelf) revise(n uint64, text *compile.Text) (*Revision, error) {
-	if !inherits(n) {
+	if !inherits(n) && !names(n) {
 		return nil, nil
 	}
 	w := newScribe(n)
@@ -69,7 +73,7 @@ func (s *shelf) revise(n uint64, text *compile.Text) (*Revision, error) {
 		return nil, fmt.Errorf("with newer versions: %w", err)
 	}
 	maps.Copy(s.roots, w.shelf.roots)
-	return &Revision{Plan: p, Others: others}, nil
+	return &Revision{Plan: p, Others: others, shelf: w.shelf}, nil
 }
 
 // A registry says which versions of recipes and lenses are registered in a world.
@@ -107,6 +111,20 @@ func (r *registry) plans() (p *plan.Plan, others []*plan.Plan) {
 		return r.w.c.Later.Plan, r.w.c.Later.Others
 	}
 	return r.w.c.Plan, r.w.c.Others
+}
+
+// define implements [program.Definitions]. Now and then it cannot.
+func (r *registry) define(ctx context.Context, account string, d *program.Definition) (*program.Defined, error) {
+	if r.dice.IntN(8) == 0 {
+		return nil, fault.New(fault.ServiceUnavailable, "the recipes cannot be read")
+	}
+	r.w.stats.Trees.Found++
+	return program.Compiled(func(context.Context, string) (compile.Options, error) {
+		if r.revised {
+			return r.w.c.Later.shelf.options(), nil
+		}
+		return r.w.c.shelf.options(), nil
+	})(ctx, account, d)
 }
 
 // start notes that a start was asked for.

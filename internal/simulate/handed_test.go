@@ -136,6 +136,8 @@ func TestTreesAreMixed(t *testing.T) {
 		stats, _ := playOn(t, Options{Source: inheriting{}}, k*SeedsPerCase, 10)
 		all.Add(&stats)
 	}
+	stats, _ := playOn(t, Options{Source: Drawn{}}, 27*SeedsPerCase, 10) // expressions name recipes
+	all.Add(&stats)
 	missing := all.Trees.Missing()
 	for _, name := range missing {
 		if !strings.Contains(name, " below ") {

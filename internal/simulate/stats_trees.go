@@ -25,6 +25,10 @@ type Trees struct {
 	// those of them before which the process has restarted. OldPrompts are prompts that were made after it, for
 	// roots from before.
 	Revisions, Pinned, PinnedLate, OldPrompts int64
+	// Named are child runs that expressions name, and that steps have made the text of, NamedLate those of them
+	// that were pinned before the process restarted, and Found how often such a recipe was looked up.
+	Named            [2]int64
+	NamedLate, Found int64
 	// Parents are attempts of runs that have had child runs.
 	Parents int64
 }
@@ -49,6 +53,8 @@ func (s *Trees) counts() (list []treeCount) {
 	}{
 		{&s.Revisions, "newer versions registered"}, {&s.Pinned, "child runs of an older version"},
 		{&s.PinnedLate, "child runs of an older version after a restart"}, {&s.OldPrompts, "prompts of an older lens"},
+		{&s.Named[0], "child runs that an expression names"}, {&s.Named[1], "child runs whose text a step has made"},
+		{&s.NamedLate, "child runs that were named before a restart"}, {&s.Found, "recipes found for expressions"},
 		{&s.Parents, "attempts of runs with child runs"},
 	} {
 		add(c.n, func() string { return c.name })
@@ -135,7 +141,7 @@ func (c *checker) countChild(t, parent, root *runRecord, ref *plan.ChildRef, wan
 	}
 	st := t.replica.Start()
 	name := st.Recipe
-	if ref.Registered() {
+	if ref.Registered() || ref.By == plan.ByName {
 		name += "@" + st.Version
 	}
 	if from, ok := w.c.shelf.origins[name]; ok {

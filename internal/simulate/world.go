@@ -145,7 +145,7 @@ func newWorld(seed uint64, c *Case, progs programs, plans *program.Cache, opt *O
 	if opt.tune != nil {
 		opt.tune(w)
 	}
-	w.checker = checker{w: w, prog: progs[c.Plan.Key()], progs: progs, runs: map[store.Key]*runRecord{}, books: map[string]*book{}, followers: map[string]*follower{}}
+	w.checker = checker{w: w, prog: progs[c.Plan.Key()], progs: progs, named: programs{}, runs: map[store.Key]*runRecord{}, books: map[string]*book{}, followers: map[string]*follower{}}
 	w.faults.config.Accounts = w.rules
 	w.service = newService(seed)
 	w.deeds = newDeeds(seed)

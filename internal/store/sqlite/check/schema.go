@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/roux-engine/roux/internal/heap"
 	"github.com/roux-engine/roux/internal/store/sqlite/catalog"
 )
 
@@ -24,7 +25,9 @@ func (c *Check) Schema(ctx context.Context, want map[Object]string) error {
 	if err != nil {
 		return err
 	}
-	for _, o := range slices.SortedFunc(maps.Keys(want), func(a, b Object) int { return strings.Compare(a.Name, b.Name) }) {
+	all := slices.Collect(maps.Keys(want))
+	heap.Sort(all, func(a, b Object) int { return strings.Compare(a.Name, b.Name) })
+	for _, o := range all {
 		if text, ok := have[o]; !ok || text != want[o] {
 			if err := c.Complain("%s %s is not as this release makes it", o.Kind, o.Name); err != nil {
 				return err
