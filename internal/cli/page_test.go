@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -99,7 +100,7 @@ func runPage(t *testing.T, name string, files ...string) {
 			if !ok || filepath.Ext(name) != ".yaml" {
 				t.Fatalf("a file without a name:\n%s", text)
 			}
-			if err := os.WriteFile(name, []byte(rest), 0o600); err != nil {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(rest), 0o600)); err != nil {
 				t.Fatal(err)
 			}
 		case "sh":
