@@ -22,6 +22,7 @@ import (
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/node"
+	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/recipetest"
 	"github.com/roux-engine/roux/internal/remote"
 	"github.com/roux-engine/roux/internal/store"
@@ -120,7 +121,7 @@ func (a *app) rehearse(ctx context.Context, path string, opt *rehearseOptions) e
 		files, done := a.fileReader(r)
 		defer done()
 		_, here := r.(node.Store) // otherwise a server, or the process that holds the directory, masks what it gives out
-		reh := recipetest.Rehearsal{Actions: a.actions, Plan: c.plan, Recipe: c.recipe, Reader: r, ReadFile: files, Masked: !here, Parallel: opt.parallel}
+		reh := recipetest.Rehearsal{Actions: a.actions, Plan: c.plan, Recipe: c.recipe, Definitions: program.Compiled(a.definitions), Reader: r, ReadFile: files, Masked: !here, Parallel: opt.parallel}
 		return reh.Run(ctx, heads, out.add)
 	})
 	if err != nil {

@@ -53,13 +53,18 @@ func (w withStub) Find(name, version string) *action.Action {
 
 // compileRecipe compiles a recipe whose mocked child recipes have stubs in their place.
 func compileRecipe(file string, text []byte, opt compile.Options, mocks map[string][]Answer) *compiled {
+	c := &compiled{}
+	c.plan, c.recipe, c.source, c.diags = compile.Source(file, text, withStubs(opt, mocks))
+	return c
+}
+
+// withStubs returns options with which recipes are compiled that have stubs in place of the mocked ones.
+func withStubs(opt compile.Options, mocks map[string][]Answer) compile.Options {
 	opt.Actions = withStub{opt.Actions}
 	if opt.Recipes != nil {
 		opt.Recipes = stubs{opt.Recipes, mocks}
 	}
-	c := &compiled{}
-	c.plan, c.recipe, c.source, c.diags = compile.Source(file, text, opt)
-	return c
+	return opt
 }
 
 // stubs finds recipes, and in place of those that are mocked a text with one step.

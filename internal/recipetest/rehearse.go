@@ -20,6 +20,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/program"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -32,6 +33,8 @@ type Rehearsal struct {
 	// Plan and Recipe are the new revision. Required.
 	Plan   *plan.Plan
 	Recipe *recipe.Recipe
+	// Definitions finds the recipes that expressions name. Default: nothing is found.
+	Definitions program.Definitions
 	// Reader has the recorded runs. Nothing is written to it. Required.
 	Reader store.Reader
 	// ReadFile reads a file of the account of the runs. Default: files cannot be read, so actions
@@ -152,7 +155,7 @@ func (r *Rehearsal) one(ctx context.Context, head store.Head, files *fixtures, s
 	ready := shared.take()
 	defer shared.give(ready)
 	box, err := openSandbox(ctx, sandboxConfig{
-		actions: ready.actions, world: w, files: files, gates: passing, now: head.Created, seed: seedOf(head.Run), unpaid: rec.Start.Credits == nil, programs: ready.programs,
+		actions: ready.actions, world: w, files: files, gates: passing, now: head.Created, seed: seedOf(head.Run), unpaid: rec.Start.Credits == nil, programs: ready.programs, recipes: r.Definitions,
 	})
 	if err != nil {
 		return nil, err
