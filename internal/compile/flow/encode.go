@@ -169,7 +169,7 @@ func (e *writer) edge(expression, label string) *Edge {
 	}
 	edge := &Edge{SourceNodeID: found[1] + found[2], SourceOutputKey: found[3], TargetParamLabel: label}
 	source := e.byID[edge.SourceNodeID]
-	if source == nil || strings.TrimSpace(label) == "" || found[3] != "" && strings.TrimSpace(found[3]) == "" || value(edge.SourceNodeID, edge.SourceOutputKey, isLens(source)) != expression || edge.SourceOutputKey == wholeOutput {
+	if source == nil || strings.TrimSpace(label) == "" || found[3] != "" && strings.TrimSpace(found[3]) == "" || Carried(edge.SourceNodeID, edge.SourceOutputKey, isLens(source)) != expression || edge.SourceOutputKey == wholeOutput {
 		return nil
 	}
 	return edge

@@ -362,7 +362,7 @@ func (f *reader) inputs(st *recipe.Step, n *Node) {
 // bind returns what the edges to a label carry.
 func (f *reader) bind(n *Node, label string, edges []int) recipe.Binding {
 	carried := func(e *Edge) string {
-		return value(e.SourceNodeID, e.SourceOutputKey, f.byID[e.SourceNodeID].LensID != "")
+		return Carried(e.SourceNodeID, e.SourceOutputKey, f.byID[e.SourceNodeID].LensID != "")
 	}
 	if len(edges) == 1 {
 		return recipe.Binding{Expression: carried(f.w.Edges[edges[0]])}
@@ -398,8 +398,9 @@ func (f *reader) strategy(n *Node, label string, edges []int) string {
 	return cmp.Or(chosen, recipe.Merges[0])
 }
 
-// value is the expression of what an edge carries from a node, which has a lens or not.
-func value(source, key string, lens bool) string {
+// Carried is the expression of what an edge carries from a node, which has a lens or not. key is its
+// source_output_key; "" = it has none.
+func Carried(source, key string, lens bool) string {
 	from := outputOf(source)
 	switch {
 	case cmp.Or(key, wholeOutput) != wholeOutput:

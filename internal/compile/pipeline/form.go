@@ -166,8 +166,12 @@ func nameResults(r *recipe.Recipe, src *form.Source) {
 			}
 			switch field := part(5) + part(6) + part(7); {
 			case part(1) != "" && !slices.Contains(stepFields, part(2)[1:]):
-				output := part(1) + ".output"
-				list = append(list, texts.Replacement{From: m[0], To: m[1], With: "(has(" + output + ") && has(" + output + part(2) + part(3) + "))"})
+				end := m[5] // of what is selected, whose names keep their places
+				if m[7] > end {
+					end = m[7]
+				}
+				list = append(list, texts.Replacement{From: m[0], To: m[2], With: "(has(" + part(1) + ".output) && has("},
+					texts.Replacement{From: m[3], To: m[3], With: ".output"}, texts.Replacement{From: end, To: m[1], With: "))"})
 			case part(4) != "" && !slices.Contains(stepFields, field):
 				output := ".output"
 				if strings.Contains(part(4), "?") {

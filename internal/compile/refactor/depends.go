@@ -24,29 +24,25 @@ func (m *move) dependencies() error {
 			continue
 		}
 		explicit = explicit || i == 0
-		var kept []string
 		for _, id := range *s.DependsOn {
-			if ids[id] {
-				kept = append(kept, id)
-			} else if !slices.Contains(outside, id) {
+			if !ids[id] && !slices.Contains(outside, id) {
 				outside = append(outside, id)
 			}
 		}
-		if len(kept) < len(*s.DependsOn) {
-			if err := m.editList(s, kept); err != nil {
-				return err
-			}
+		if err := m.keepDependencies(s, ids); err != nil {
+			return err
 		}
 	}
 	if err := m.waitFor(outside, explicit); err != nil {
 		return err
 	}
+	m.withoutEdges()
 	for i, s := range m.list.steps {
-		if s == nil || i >= m.first && i <= m.last || s.DependsOn == nil {
+		if s == nil || i >= m.first && i <= m.last || m.ownDependencies(s) == nil {
 			continue
 		}
 		var now []string
-		for _, id := range *s.DependsOn {
+		for _, id := range *m.ownDependencies(s) {
 			if ids[id] {
 				id = m.Name
 			}
@@ -54,13 +50,36 @@ func (m *move) dependencies() error {
 				now = append(now, id)
 			}
 		}
-		if !slices.Equal(now, *s.DependsOn) {
+		if !slices.Equal(now, *m.ownDependencies(s)) {
 			if err := m.editList(s, now); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// keepDependencies removes from the list of a step that moves those that do not.
+func (m *move) keepDependencies(s *recipe.Step, ids map[string]bool) error {
+	own := m.ownDependencies(s)
+	if own == nil { // edges say what it depends on
+		within := slices.ContainsFunc(*s.DependsOn, func(id string) bool { return ids[id] })
+		if within || m.recipe.Order == "none" || s == m.moved()[0] {
+			return nil
+		}
+		pointer := m.source.Pointer(s.Ptr)
+		return m.insert(m.source.Tree().Find(pointer), pointer, 1, []field{{"dependsOn", "[]"}})
+	}
+	var kept []string
+	for _, id := range *own {
+		if ids[id] {
+			kept = append(kept, id)
+		}
+	}
+	if len(kept) == len(*own) {
+		return nil
+	}
+	return m.editList(s, kept)
 }
 
 // waitFor sets what the new step waits for.
@@ -88,6 +107,24 @@ func (m *move) waitFor(outside []string, explicit bool) error {
 	return nil
 }
 
+// withoutEdges leaves out of what the new step waits for the nodes that edges to it lead from.
+func (m *move) withoutEdges() {
+	if m.depends == nil || !m.flow() {
+		return
+	}
+	var rest []string
+	for _, id := range *m.depends {
+		if !m.edges.from[id] {
+			rest = append(rest, id)
+		}
+	}
+	if m.depends = &rest; len(rest) == 0 && (len(m.edges.from) > 0 || m.recipe.Order == "none") {
+		m.depends = nil // edges say all of it
+	} else if len(rest) == 0 {
+		m.depends = &[]string{}
+	}
+}
+
 // result decides whether the result of the recipe has to be written out, because steps that move are in it.
 func (m *move) result() error {
 	r := m.recipe
@@ -101,9 +138,9 @@ func (m *move) result() error {
 		for i, s := range m.list.steps {
 			switch {
 			case s == nil || s.ID == "" || identifier(s.ID) == "":
-				return refuse("the outputs of the steps are the result of the recipe, and one of them has no id")
+				return refuse("the outputs of the steps are the result of the recipe, and one of them has no id").advising("Give it an id, or say with `outputs` what the result is.")
 			case !definite(s):
-				return refuse("the output of %s is a part of the result of the recipe only if it completes", named(s))
+				return refuse("the output of %s is a part of the result of the recipe only if it completes", named(s)).advising("Say with `outputs` what the result is.")
 			case i >= m.first && i <= m.last:
 				m.output("steps"+member(s.ID)+".output", identifier(s.ID))
 			}

@@ -4,6 +4,7 @@ package refactor
 
 import (
 	"bytes"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,16 +37,12 @@ func apply(text []byte, edits []edit, from, to int) []byte {
 // checkText refuses texts whose steps cannot be cut out by lines.
 func (m *move) checkText() error {
 	switch {
-	case m.d.Name == "flow":
-		return refuse("in the dialect flow steps are tied by edges, which are at another place of the text; `roux convert FILE --to recipe` writes the same recipe with bindings")
-	case m.d.Name == "pipeline":
-		return refuse("in the dialect pipeline results have names of their own; `roux convert FILE --to recipe` writes the same recipe in which steps can be moved, and with --to pipeline what comes of it")
-	case m.recipe.Ptr != "":
-		return refuse("the recipe is within plan_definition")
+	case m.recipe.Ptr != m.form().root:
+		return refuse("the recipe is within plan_definition").advising("Make it a text of its own.")
 	case yamlx.NewText(m.Bytes).Lines() != bytes.Count(m.Bytes, []byte("\n"))+1:
 		return refuse("the text has line breaks of several kinds")
 	case bytes.HasPrefix(bytes.TrimSpace(m.Bytes), []byte("{")):
-		return refuse("the text is JSON, or in brackets; `roux convert FILE --to recipe` prints it as YAML")
+		return refuse("the text is JSON, or in brackets").advising("`roux convert FILE --to " + m.d.Name + "` prints it as YAML.")
 	}
 	for i := range m.list.steps {
 		if _, err := m.dash(i); err != nil && i >= m.first && i <= m.last+1 {
@@ -91,12 +88,21 @@ func (t *Text) offset(p fault.Pos) int {
 
 // dash returns the line and the column, from 0, of the dash of a step.
 func (m *move) dash(i int) (fault.Pos, error) {
-	pos := m.source.Pos(m.list.ptr + "/" + strconv.Itoa(i))
+	pos, err := m.dashOf(m.list.ptr + "/" + strconv.Itoa(i))
+	if err != nil {
+		return pos, refuse("%s does not begin on a line of its own with a dash before it", named(m.list.steps[i])).advising("`roux fmt FILE` may help.")
+	}
+	return pos, nil
+}
+
+// dashOf is dash for an item of any list.
+func (m *move) dashOf(pointer string) (fault.Pos, error) {
+	pos := m.source.Pos(pointer)
 	line := []rune(m.textOf(pos.Line))
 	before := string(line[:min(max(pos.Col-1, 0), len(line))])
 	col := strings.IndexByte(before, '-')
 	if col < 0 || strings.TrimSpace(before) != "-" {
-		return pos, refuse("%s does not begin on a line of its own with a dash before it; `roux fmt FILE` may help", named(m.list.steps[i]))
+		return pos, refuse("an item of a list does not begin on a line of its own with a dash before it").in(pointer).advising("`roux fmt FILE` may help.")
 	}
 	return fault.Pos{Line: pos.Line, Col: col}, nil
 }
@@ -112,19 +118,24 @@ func comment(line string) (col int, ok bool) {
 // lines returns the first line of the steps that move, with the comments right above it, the line after the last,
 // and the column of the dashes.
 func (m *move) lines() (from, to, col int, err error) {
-	at, err := m.dash(m.first)
+	return m.itemLines(m.list.ptr, m.first, m.last, len(m.list.steps))
+}
+
+// itemLines is lines for items of a list of n.
+func (m *move) itemLines(list string, first, last, n int) (from, to, col int, err error) {
+	at, err := m.dashOf(list + "/" + strconv.Itoa(first))
 	if err != nil {
 		return 0, 0, 0, err
 	}
 	from, col = m.above(at.Line, at.Col), at.Col
-	if m.last+1 < len(m.list.steps) {
-		next, err := m.dash(m.last + 1)
+	if last+1 < n {
+		next, err := m.dashOf(list + "/" + strconv.Itoa(last+1))
 		if err != nil {
 			return 0, 0, 0, err
 		}
 		to = m.above(next.Line, col)
 	} else {
-		end, err := m.dash(m.last)
+		end, err := m.dashOf(list + "/" + strconv.Itoa(last))
 		if err != nil {
 			return 0, 0, 0, err
 		}
@@ -214,21 +225,58 @@ func (m *move) editNames() error {
 		from := m.offset(pos)
 		was := string([]rune(r.e.Source)[r.at : r.at+r.n])
 		to := from + len(string([]rune(string(m.Bytes[from:min(len(m.Bytes), from+4*pos.Len)]))[:pos.Len]))
-		got := string(m.Bytes[from:to])
-		if plain := strings.TrimPrefix(got, "steps."); got != was && was != "steps['"+plain+"']" && !strings.HasPrefix(was, "steps['"+strings.SplitN(plain, ".", 2)[0]+"']") {
-			return refuse("%s is in an expression of %s that is written on several lines, or with quotes in quotes", was, reader(r.e))
+		if got := string(m.Bytes[from:to]); !same(got, was) {
+			if m.twin(r) {
+				continue // the dialect has written the name twice, and the text has it at the other one
+			}
+			return refuse("%s is in an expression of %s that is written on several lines, in a call of a function, or with quotes in quotes", was, reader(r.e)).in(r.e.Pointer)
 		}
 		with := r.to
 		if strings.ContainsAny(with, `'"`) && quoted(m.Bytes, from) {
-			return refuse("the name %q would need quotes in quotes in an expression of %s", with, reader(r.e))
+			return refuse("the name %q would need quotes in quotes in an expression of %s", with, reader(r.e)).in(r.e.Pointer)
 		}
 		if !done[from] {
 			m.edits = append(m.edits, edit{from, to, with})
 		}
 		done[from] = true
 	}
-	slices.SortFunc(m.edits, func(a, b edit) int { return a.from - b.from })
+	slices.SortStableFunc(m.edits, func(a, b edit) int { return a.from - b.from })
 	return nil
+}
+
+// nameOf matches a name of a reference.
+var nameOf = regexp.MustCompile(`[\w-]+`)
+
+// same reports whether a text of the source and one of the model name the same step or value: dialects leave out what
+// the model says, as in steps.a-b.field for steps['a-b'].output.field.
+func same(got, was string) bool {
+	if got == was {
+		return true
+	}
+	names := func(text string) []string {
+		list := nameOf.FindAllString(text, -1)
+		if len(list) > 1 && list[0] == "steps" {
+			list = list[1:]
+		}
+		if n := len(list); n > 1 && list[n-1] == "output" {
+			list = list[:n-1]
+		}
+		return list
+	}
+	return strings.ContainsAny(was, ".[") && slices.Equal(names(got), names(was))
+}
+
+// twin reports whether another rewrite is of the same name in an expression, and at a place of the text: the dialect
+// pipeline reads has(steps.a.b) as (has(steps.a.output) && has(steps.a.output.b)).
+func (m *move) twin(r rewrite) bool {
+	if m.d.Name != "pipeline" || r.at < len("(has(") {
+		return false
+	}
+	code := []rune(r.e.Source)
+	return slices.ContainsFunc(m.rewrites, func(o rewrite) bool {
+		between := r.at + r.n
+		return o.e.Pointer == r.e.Pointer && o.to == r.to && o.at > r.at && string(code[r.at-len("(has("):r.at]) == "(has(" && o.at >= between && string(code[between:o.at]) == ") && has("
+	})
 }
 
 // quoted reports whether a place may be within quotes on its line.

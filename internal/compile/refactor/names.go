@@ -50,6 +50,9 @@ func (m *move) resolve() error {
 	all := m.uses
 	m.bind = m.unique(identifier(m.Name), all)
 	for _, e := range all {
+		if m.isCarried(e.Pointer) {
+			continue
+		}
 		inside := e.Step != nil && m.inside[e.Step]
 		for _, ref := range e.Refs {
 			var err error
@@ -171,7 +174,9 @@ func (m *move) read(e texts.Use, ref expr.Ref) error {
 	case "fileHashes", "files":
 		m.files = true
 		return nil
-	case "workflow", "_context":
+	case "workflow":
+		return m.readValue(e, ref)
+	case "_context":
 		return refuse("%s reads %s, which is another one in a run of its own", named(e.Step), ref.Name)
 	case expr.NowVar, expr.SeedVar:
 		return nil
@@ -197,6 +202,46 @@ func (m *move) read(e texts.Use, ref expr.Ref) error {
 	return nil
 }
 
+// readPrompts has the inputs passed on that prompts read because nothing is bound to their placeholders.
+func (m *move) readPrompts() error {
+	for i := range m.plan.Steps {
+		st := &m.plan.Steps[i]
+		s := m.stepOf(st.ID)
+		if st.Prompt == nil || s == nil || s.Action == nil || s.Action.Lens == nil {
+			continue
+		}
+		for _, v := range st.Prompt.Values {
+			if _, given := s.InputBindings[v.Name]; given {
+				continue
+			}
+			if name := v.Name; m.requires(name) && identifier(name) == name {
+				if key := m.input("input."+name, name); key != name {
+					m.edges.bound = append(m.edges.bound, bound{s, name, "input." + key})
+				}
+				continue
+			}
+			name, _ := jsonx.Canonical(v.Name)
+			m.edges.bound = append(m.edges.bound, bound{s, v.Name, "input." + m.input("input", "input") + "[" + string(name) + "]"})
+		}
+	}
+	return nil
+}
+
+// stepOf returns the step of an id, if it moves.
+func (m *move) stepOf(id string) *recipe.Step {
+	for s := range m.inside {
+		if s.ID == id && id != "" {
+			return s
+		}
+	}
+	return nil
+}
+
+// requires reports whether a field of the input is always there.
+func (m *move) requires(name string) bool {
+	return slices.Contains(required(m.recipe.InputSchema), name)
+}
+
 // readInput has a field of the input passed on under its own name, or all of it if the field may be missing.
 func (m *move) readInput(e texts.Use, ref expr.Ref) error {
 	if len(ref.Path) > 0 && ref.Path[0] == "fileHashes" {
@@ -219,6 +264,19 @@ func (m *move) readInput(e texts.Use, ref expr.Ref) error {
 	return nil
 }
 
+// readValue has a field of workflow passed on, which the recipe says.
+func (m *move) readValue(e texts.Use, ref expr.Ref) error {
+	if len(ref.Path) == 0 || m.recipe.Values[ref.Path[0]] == nil || identifier(ref.Path[0]) != ref.Path[0] {
+		return refuse("%s reads workflow, which is another one in a run of its own", named(e.Step)).in(e.Pointer)
+	}
+	span := spanOf(e.Source, ref, 1)
+	if span < 0 {
+		return refuse("%s reads workflow in a way that cannot be rewritten", named(e.Step)).in(e.Pointer)
+	}
+	m.replace(e, ref, span, "input."+m.input("workflow."+ref.Path[0], ref.Path[0]), true)
+	return nil
+}
+
 // readStep looks at the result of a step that a step which moves reads.
 func (m *move) readStep(e texts.Use, ref expr.Ref, id string, path []string) error {
 	s := m.byID[id]
@@ -229,7 +287,7 @@ func (m *move) readStep(e texts.Use, ref expr.Ref, id string, path []string) err
 		return nil
 	}
 	names := len(ref.Path) - len(path) // of the path that name the step
-	output := definite(s) && len(path) > 0 && path[0] == "output"
+	output := definite(s) && isOutput(path)
 	source := "steps" + member(id)
 	if output {
 		source, names = source+".output", names+1
@@ -264,23 +322,23 @@ func (m *move) readOutside(e texts.Use, ref expr.Ref) error {
 	if s == nil || !m.inside[s] {
 		return nil
 	}
-	if len(path) == 0 || path[0] != "output" || !definite(s) {
+	if !isOutput(path) || !definite(s) {
 		return refuse("%s reads of %s more than an output that is always there", reader(e), named(s))
 	}
 	span := spanOf(e.Source, ref, at+1)
 	if span < 0 || e.Kind == texts.Formula {
 		return refuse("%s reads %s in a way that cannot be rewritten", reader(e), named(s))
 	}
-	m.replace(e, ref, span, "steps"+member(m.Name)+".output."+m.output("steps"+member(id)+".output", identifier(id)), false)
+	m.replace(e, ref, span, m.ofNew(m.output("steps"+member(id)+".output", identifier(id))), false)
 	return nil
 }
 
-func reader(e texts.Use) string {
-	if e.Step == nil {
-		return "the recipe"
-	}
-	return named(e.Step)
+// isOutput reports whether a path within a step begins with its output.
+func isOutput(path []string) bool {
+	return len(path) > 0 && (path[0] == "output" || path[0] == "result")
 }
+
+func reader(e texts.Use) subject { return subject{e.Step} }
 
 // frame is the loop in whose body the steps are; nil = they are in none.
 func (m *move) frame() *recipe.Step {

@@ -168,9 +168,9 @@ func TestX210_RefactorChangesNoResult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	moved, completed, files, refusals := 0, 0, 0, map[string]int{}
+	moved, completed, files, refusals, by := 0, 0, 0, map[string]int{}, map[string]int{}
 	for seed := range seeds {
-		name := []string{"recipe", "recipe", "dag"}[seed%3]
+		name := []string{"recipe", "flow", "pipeline", "dag", "pipeline", "flow"}[seed%6]
 		text := drawn(seed, name)
 		opt := compile.Options{Actions: declared()}
 		main, err := refactor.Load("main.yaml", text, opt)
@@ -191,6 +191,7 @@ func TestX210_RefactorChangesNoResult(t *testing.T) {
 				was = play(t, e, text, file)
 			}
 			moved++
+			by[name]++
 			if was.status == "completed" {
 				completed++
 			}
@@ -211,7 +212,12 @@ func TestX210_RefactorChangesNoResult(t *testing.T) {
 			files++
 		}
 	}
-	t.Logf("%d moved, of %d that complete; refused: %v", moved, completed, refusals)
+	t.Logf("%d moved, of %d that complete, by dialect %v; refused: %v", moved, completed, by, refusals)
+	for _, name := range []string{"recipe", "dag", "flow", "pipeline"} {
+		if by[name] < int(seeds)/20 {
+			t.Errorf("of the dialect %s %d were moved: the test sees too little", name, by[name])
+		}
+	}
 	if moved < int(seeds)/4 || completed < moved/5 {
 		t.Errorf("%d were moved, and %d of the runs complete: the test sees too little", moved, completed)
 	}

@@ -10,7 +10,6 @@
 package refactor
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -71,24 +70,20 @@ type Result struct {
 	Outputs []string // that others read
 }
 
-// refuse returns the error of what cannot be moved.
-func refuse(format string, args ...any) error {
-	e := fault.New(fault.RecipeInvalid, "this cannot be moved: "+format, args...)
-	e.Remedy = "Move other steps, or change what is in the way."
-	return e
-}
-
 // Extract moves steps into a recipe of their own.
 func (t *Text) Extract(e Extraction) (*Result, error) {
 	m, err := t.prepare(e)
 	if err != nil {
-		return nil, err
+		return nil, t.placed(err, e)
 	}
 	res, err := m.write()
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = m.verify(res)
 	}
-	return res, m.verify(res)
+	if err != nil {
+		return nil, t.placed(err, e)
+	}
+	return res, nil
 }
 
 // A move is an extraction in the making.
@@ -106,6 +101,7 @@ type move struct {
 	results bool // the result of the recipe has to be written out
 	bind    string
 	edits   []edit
+	edges   edges
 }
 
 // prepare decides what is moved, and refuses what must stay.
@@ -117,7 +113,7 @@ func (t *Text) prepare(e Extraction) (*move, error) {
 	for _, s := range m.moved() {
 		each(s, func(s *recipe.Step) { m.inside[s] = true })
 	}
-	for _, check := range []func() error{m.checkName, m.checkText, m.checkSteps, m.checkScope, m.resolve, m.dependencies, m.result} {
+	for _, check := range []func() error{m.checkName, m.checkText, m.checkSteps, m.checkScope, m.readEdges, m.readPrompts, m.resolve, m.dependencies, m.result} {
 		if err := check(); err != nil {
 			return nil, err
 		}
@@ -162,6 +158,8 @@ func (m *move) checkSteps() error {
 				refused(s, "waits for a signal, which is sent to the run of this recipe")
 			case m.tolerates(s) && m.after(s, false):
 				refused(s, "says what happens when a step before it fails, and in a run of its own it does not begin then")
+			case s.Recipe != nil && s.Recipe.Inherits(recipe.InheritContext):
+				refused(s, "runs a recipe that inherits the context of this one")
 			case s.Recipe != nil && s.Recipe.Limits != nil && s.Recipe.Limits.MaxDepth > 0:
 				refused(s, "limits how deep its runs may be, which counts from the run of this recipe")
 			}
@@ -199,20 +197,20 @@ func (m *move) after(s *recipe.Step, moves bool) bool {
 
 // checkScope refuses what the settings of the recipe make impossible.
 func (m *move) checkScope() error {
-	if m.recipe.ResultRule == "leaves" {
-		return refuse("with result_rule: leaves the last steps decide about the run, and the new step would be another one")
+	if err := m.checkLeaves(); err != nil {
+		return err
 	}
 	if s := m.errorsRead(); s != nil {
 		return refuse("%s passes on the error when one of them fails, and others read it: its message would name the new recipe", named(s))
 	}
-	if m.list.ptr != "/steps" && m.last == len(m.list.steps)-1 && m.outputRead(m.list.owner) {
+	if m.list.owner != nil && m.last == len(m.list.steps)-1 && m.outputRead(m.list.owner) {
 		s := m.list.steps[m.last]
 		if !definite(s) {
 			return refuse("%s may not complete, and its output is that of %s", named(s), named(m.list.owner))
 		}
 		m.trailer = true
 	}
-	if m.list.ptr == "/steps" && m.last == len(m.list.steps)-1 && len(m.recipe.Outputs) == 0 && len(m.recipe.OutputSchema) > 0 {
+	if m.list.owner == nil && m.last == len(m.list.steps)-1 && len(m.recipe.Outputs) == 0 && len(m.recipe.OutputSchema) > 0 {
 		return refuse("the output of %s is the result of the recipe, which has an outputSchema and no outputs", named(m.list.steps[m.last]))
 	}
 	return nil
@@ -234,13 +232,6 @@ func (m *move) errorsRead() *recipe.Step {
 // definite reports whether a step has an output whenever the steps after it run.
 func definite(s *recipe.Step) bool {
 	return s.When == "" && !s.ContinueOnError && s.Fail == nil && (s.OnError == nil || s.OnError.Strategy != "skip")
-}
-
-func named(s *recipe.Step) string {
-	if s.ID == "" {
-		return "a step without an id"
-	}
-	return fmt.Sprintf("the step %q", s.ID)
 }
 
 // verify compiles what was made, and compares it with what was.
@@ -277,13 +268,13 @@ func (m *move) crosses(d fault.Diagnostic) bool {
 	step := m.source.Pointer(m.list.ptr) + "/" + strconv.Itoa(m.first)
 	switch {
 	case d.Pos.File == m.Path && m.Path != "":
-		return strings.HasPrefix(d.Pointer, "/outputs/")
+		return strings.HasPrefix(d.Pointer, m.form().root+"/outputs/")
 	case strings.HasPrefix(d.Pointer, step+"/inputBindings/"):
 		return true
-	case strings.HasPrefix(d.Pointer, step+"/recipe/inline/outputs/"), strings.HasPrefix(d.Pointer, step+"/config/inline/outputs/"):
+	case strings.HasPrefix(d.Pointer, step+m.form().within+"/outputs/"):
 		return true
 	}
-	return m.results && strings.HasPrefix(d.Pointer, "/outputs/")
+	return m.results && strings.HasPrefix(d.Pointer, m.recipe.Ptr+"/outputs/")
 }
 
 func comments(text []byte) (list []string) {

@@ -92,13 +92,12 @@ func TestX210_Refused(t *testing.T) {
 		{"bound on both sides", "steps:\n  - {id: a, transform: {expression: '1', outputBinding: x}}\n  - {id: b, transform: {expression: x + 1, outputBinding: x}}\n  - {id: c, transform: {expression: x}}\noutputs: {x: x}\n", "b", "b", "steps that move and steps that stay"},
 		{"a status", "steps:\n  - {id: a, transform: {expression: '1'}}\n" + tail + "outputs: {s: steps.a.status}\n", "a", "a", "more than an output"},
 		{"an output that may be missing", "inputSchema: {type: object, properties: {n: {type: integer}}}\nsteps:\n  - {id: a, when: has(input.n), transform: {expression: '1', outputBinding: x}}\n" + tail, "a", "a", "may have no value"},
-		{"leaves", "result_rule: leaves\nsteps:\n  - {id: a, transform: {expression: '1'}}\n" + tail, "a", "a", "result_rule"},
+		{"leaves", "result_rule: leaves\nfailure_policy: drain\nsteps:\n  - {id: a, transform: {expression: '1'}}\n  - {id: y, on_parent_failure: skip, transform: {expression: '2'}}\n" + tail, "z", "z", "result_rule"},
 		{"the run", "steps:\n  - {id: a, transform: {expression: _context.correlationId}}\n" + tail, "a", "a", "reads _context"},
 		{"a circle", "order: none\nsteps:\n  - {id: a, transform: {expression: '1'}}\n  - {id: b, dependsOn: [y], transform: {expression: '1'}}\n  - {id: y, dependsOn: [a], transform: {expression: '1'}}\noutputs: {}\n", "a", "b", "does not compile"},
 		{"collected errors", "inputSchema: {type: object, required: [l], properties: {l: {type: array}}}\nsteps:\n  - id: each\n    loop:\n      over: input.l\n      failureStrategy: ignore\n      steps:\n        - {id: a, transform: {expression: item.x}}\n    outputBinding: all\n", "a", "a", "others read it"},
 		{"a variable of the same name", "steps:\n  - {id: a, transform: {expression: '2', outputBinding: x}}\n  - {id: b, transform: {expression: '[1].map(input, input + x)', outputBinding: y}}\noutputs: {y: y}\n", "b", "b", "a variable \"input\" of its own"},
-		{"a pipeline", "workflow:\n  name: x\n  steps:\n    - {name: a, type: transform, expression: '1'}\n    - {name: b, type: transform, expression: '1'}\n", "a", "a", "dialect pipeline"},
-		{"an edge", "nodes:\n  - {id: a, transform: {expression: '1'}}\n  - {id: b, transform: {expression: '1'}}\nedges: [{source_node_id: a, target_node_id: b}]\n", "a", "a", "dialect flow"},
+		{"edges in brackets", "nodes:\n  - {id: a, transform: {expression: '1'}}\n  - {id: b, transform: {expression: '1'}}\nedges: [{source_node_id: a, target_node_id: b}]\n", "a", "b", "an item of a list does not begin on a line of its own"},
 		{"a quote in quotes", "order: none\nsteps:\n  - {id: a-b, transform: {expression: '1'}}\n  - {id: c, transform: {expression: 'steps[''a-b''].output'}}\n" + tail + "outputs: {c: steps.c.output}\n", "c", "z", ""},
 	} {
 		text := "name: x\n" + tt.text

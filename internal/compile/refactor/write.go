@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/roux-engine/roux/internal/compile/dag"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/yamlx"
@@ -20,12 +19,19 @@ func (m *move) write() (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	between, err := m.takeEdges()
+	if err != nil {
+		return nil, err
+	}
+	if err := m.bindInputs(); err != nil {
+		return nil, err
+	}
 	if err := m.editNames(); err != nil {
 		return nil, err
 	}
 	start, end := m.line(from), m.line(to)
 	body := string(apply(m.Bytes, m.edits, start, end))
-	child, err := m.child(shifted(strings.ReplaceAll(body, "\r\n", "\n"), 2-col))
+	child, err := m.child(shifted(strings.ReplaceAll(body, "\r\n", "\n"), 2-col), between)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +43,7 @@ func (m *move) write() (*Result, error) {
 	if text, err = m.withResults(text); err != nil {
 		return nil, err
 	}
-	res := &Result{Text: text, New: []byte(child), Steps: len(m.inside)}
+	res := &Result{Text: text, New: []byte(m.form().file(child)), Steps: len(m.inside)}
 	if m.Path == "" {
 		res.New = nil
 	}
@@ -73,7 +79,7 @@ func shifted(text string, n int) string {
 }
 
 // child returns the text of the new recipe.
-func (m *move) child(body string) (string, error) {
+func (m *move) child(body, edges string) (string, error) {
 	head := &recipe.Recipe{
 		Head:     recipe.Head{Name: m.Name, Description: fmt.Sprintf("What the steps %s to %s of %s do.", m.First, m.Last, m.recipe.Name)},
 		Settings: m.settings(),
@@ -101,15 +107,19 @@ func (m *move) child(body string) (string, error) {
 		}
 		head.InputSchema = raw
 	}
-	field := "steps"
-	if m.d.Name == "dag" {
-		field = "nodes"
-	}
+	m.supply(head, body)
 	text, err := m.encode(head)
 	if err != nil {
 		return "", err
 	}
-	out := text + "\n" + field + ":\n" + body
+	out := text + "\n" + m.form().steps + ":\n" + body
+	switch {
+	case !m.flow():
+	case edges == "":
+		out += "\nedges: []\n"
+	default:
+		out += "\nedges:\n" + edges
+	}
 	if len(m.outputs) > 0 {
 		outputs := map[string]string{}
 		for _, c := range m.outputs {
@@ -152,6 +162,18 @@ func (m *move) settings() recipe.Settings {
 		}
 		return s
 	}
+	if m.flow() {
+		s.ResultRule = r.ResultRule
+		for _, f := range []struct {
+			is  *string
+			def string
+		}{{&s.Order, "none"}, {&s.FailurePolicy, "drain"}, {&s.OnUpstreamFailure, "fail"}, {&s.ResultRule, "leaves"}} {
+			if *f.is == f.def {
+				*f.is = ""
+			}
+		}
+		return s
+	}
 	if s.Order == "sequence" {
 		s.Order = ""
 	}
@@ -189,6 +211,9 @@ func (m *move) step(child string) (string, error) {
 	if len(m.inputs) > 0 {
 		s.InputBindings = map[string]recipe.Binding{}
 		for _, c := range m.inputs {
+			if strings.HasPrefix(c.source, byEdges) {
+				continue
+			}
 			s.InputBindings[c.key] = recipe.Binding{Expression: c.source}
 		}
 	}
@@ -198,21 +223,16 @@ func (m *move) step(child string) (string, error) {
 	if m.Path == "" {
 		k.Inline = &recipe.Recipe{Head: recipe.Head{Name: "@"}}
 	}
-	var v any = s
-	if m.d.Name == "dag" {
-		v = &dag.Node{ID: s.ID, Handler: "recipe", Config: k, Dependencies: s.DependsOn, Common: s.Common}
-	}
-	text, err := encoded([]any{v})
+	text, err := encoded([]any{m.form().step(s)})
 	if err != nil {
 		return "", err
 	}
 	if m.Path == "" {
-		if text, err = inlined(text, child); err != nil {
-			return "", err
-		}
+		text = inlined(text, child, m.form().inline)
 	}
 	if m.trailer {
-		last, err := encoded([]any{&recipe.Step{ID: m.freeID(m.Name + "-output"), Transform: &recipe.Transform{Expression: "steps" + member(m.Name) + ".output." + m.output("steps."+m.list.steps[m.last].ID+".output", "")}}})
+		of := m.ofNew(m.output("steps."+m.list.steps[m.last].ID+".output", ""))
+		last, err := encoded([]any{m.form().step(&recipe.Step{ID: m.freeID(m.Name + "-output"), Transform: &recipe.Transform{Expression: of}})})
 		if err != nil {
 			return "", err
 		}
@@ -237,22 +257,22 @@ func (m *move) freeID(id string) string {
 }
 
 // inlined puts the new recipe into the step that runs it, with its comments.
-func inlined(step, child string) (string, error) {
+func inlined(step, child, field string) string {
 	var out strings.Builder
 	lines := strings.SplitAfter(step, "\n")
 	for i := 0; i < len(lines); i++ {
 		text := strings.TrimLeft(lines[i], " ")
-		if !strings.HasPrefix(text, "inline:") {
+		if !strings.HasPrefix(text, field+":") {
 			out.WriteString(lines[i])
 			continue
 		}
 		indent := len(lines[i]) - len(text)
-		out.WriteString(strings.Repeat(" ", indent) + "inline:\n" + shifted(child, indent+2))
+		out.WriteString(strings.Repeat(" ", indent) + field + ":\n" + shifted(child, indent+2))
 		for i+1 < len(lines) && len(lines[i+1])-len(strings.TrimLeft(lines[i+1], " ")) > indent && lines[i+1] != "" {
 			i++ // what stands for the recipe
 		}
 	}
-	return out.String(), nil
+	return out.String()
 }
 
 // withResults writes out the result of the recipe, which follows from its steps otherwise.
@@ -269,7 +289,7 @@ func (m *move) withResults(text []byte) ([]byte, error) {
 		for i, s := range m.list.steps {
 			outputs[s.ID] = "steps" + member(s.ID) + ".output"
 			if i >= m.first && i <= m.last {
-				outputs[s.ID] = "steps" + member(m.Name) + ".output." + key["steps"+member(s.ID)+".output"]
+				outputs[s.ID] = m.ofNew(key["steps"+member(s.ID)+".output"])
 			}
 		}
 	} else {
@@ -284,10 +304,7 @@ func (m *move) withResults(text []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n := len(text); n > 0 && text[n-1] != '\n' {
-		text = append(text, m.breaks("\n")...)
-	}
-	return append(text, m.breaks("\n"+more)...), nil
+	return m.form().append(m, text, more), nil
 }
 
 // breaks gives a text the line breaks of the recipe.
