@@ -97,7 +97,7 @@ const byEdges = "edges to "
 func (m *move) readGroup(group []*edge) error {
 	var across *edge
 	for _, e := range group {
-		if e.in != e.out {
+		if e.in != e.out && across == nil {
 			across = e
 		}
 	}

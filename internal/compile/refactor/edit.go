@@ -266,16 +266,14 @@ func same(got, was string) bool {
 	return strings.ContainsAny(was, ".[") && slices.Equal(names(got), names(was))
 }
 
-// twin reports whether another rewrite is of the same name in an expression, and at a place of the text: the dialect
-// pipeline reads has(steps.a.b) as (has(steps.a.output) && has(steps.a.output.b)).
+// twin reports whether another rewrite is of the second reference that [move.asked] is about.
 func (m *move) twin(r rewrite) bool {
-	if m.d.Name != "pipeline" || r.at < len("(has(") {
+	code, end := []rune(r.e.Source), r.at+r.n
+	if m.d.Name != "pipeline" || !strings.HasSuffix(string(code[:r.at]), asking) {
 		return false
 	}
-	code := []rune(r.e.Source)
 	return slices.ContainsFunc(m.rewrites, func(o rewrite) bool {
-		between := r.at + r.n
-		return o.e.Pointer == r.e.Pointer && o.to == r.to && o.at > r.at && string(code[r.at-len("(has("):r.at]) == "(has(" && o.at >= between && string(code[between:o.at]) == ") && has("
+		return o.e.Pointer == r.e.Pointer && o.to == r.to && o.at >= end && string(code[end:o.at]) == thenHas
 	})
 }
 

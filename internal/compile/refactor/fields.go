@@ -50,7 +50,25 @@ func (m *move) setFields(pointer string, fields ...field) error {
 		}
 		m.edits = append(m.edits, edit{from, to, scalar(f.value)})
 	}
-	return m.insert(n, pointer, 1, added)
+	for _, f := range added {
+		if err := m.insert(n, pointer, after(n, f.name), []field{f}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// after returns the place of a new field of an edge: behind the id of the node that it is about.
+func after(edge *jsonx.Node, name string) int {
+	end := "target_node_id"
+	if name == "source_output_key" {
+		end = "source_node_id"
+	}
+	k := slices.IndexFunc(edge.Children, func(c *jsonx.Node) bool { return c.Key == end }) + 1
+	if k == len(edge.Children) {
+		k = 1
+	}
+	return k
 }
 
 func placeOf(p jsonx.Pos) fault.Pos { return fault.Pos{Line: int(p.Line), Col: int(p.Col)} }

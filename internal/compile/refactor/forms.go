@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/roux-engine/roux/internal/compile/dag"
 	"github.com/roux-engine/roux/internal/compile/flow"
@@ -87,15 +86,15 @@ func inWorkflow(m *move, text []byte, fields string) []byte {
 	indent := m.source.KeyPos(m.recipe.Ptr+"/steps").Col - 1
 	end, inside, at := len(text), false, 0
 	for line := range bytes.Lines(text) {
-		first := strings.TrimRight(string(line), "\r\n")
-		switch _, isComment := comment(first); {
-		case strings.HasPrefix(first, "workflow:"):
-			inside = true
-		case inside && !blank(first) && !isComment && first[0] != ' ':
+		at += len(line)
+		switch {
+		case bytes.HasPrefix(line, []byte("workflow:")):
+			inside, end = true, at
+		case !inside || blank(string(line)) || line[0] == '#':
+		case line[0] != ' ' && line[0] != '-':
+			inside = false // another field beside it
+		default:
 			end = at
-		}
-		if at += len(line); end < at {
-			break
 		}
 	}
 	rest := text[end:]

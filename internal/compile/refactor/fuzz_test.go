@@ -9,6 +9,7 @@ import (
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/compile/refactor"
 	"github.com/roux-engine/roux/internal/fuzztest"
@@ -25,7 +26,25 @@ func FuzzExtract(f *testing.F) {
 	for _, a := range builtin.Actions(builtin.Config{}) {
 		list = append(list, &a)
 	}
-	opt := compile.Options{Actions: catalogue.New(append(list, &action.Action{Name: "echo", Version: "1.0.0"})...)}
+	opt := compile.Options{
+		Actions: catalogue.New(append(list, &action.Action{Name: "echo", Version: "1.0.0"})...),
+		Lenses:  catalogue.NewLenses(&catalogue.Lens{ID: "summarize", Version: "1", Template: "{{ text }}"}, &catalogue.Lens{ID: "combine", Version: "1", Template: "{{ parts }} {{ language }}"}),
+	}
+	moved := map[string]int{} // of the texts to begin with, by their dialects
+	for _, text := range fuzztest.Recipes(f) {
+		if main, err := refactor.Load("main.yaml", text, opt); err == nil {
+			for _, id := range stepsOf(text, opt) {
+				if _, err := main.Extract(refactor.Extraction{First: id, Last: id, Name: "part"}); err == nil {
+					moved[dialect.Of("main.yaml", text).Name]++
+				}
+			}
+		}
+	}
+	for _, l := range dialect.All() {
+		if moved[l.Name] < 3 {
+			f.Errorf("of the dialect %s %d steps can be moved: there is too little to begin with", l.Name, moved[l.Name])
+		}
+	}
 	f.Fuzz(func(t *testing.T, text []byte, first, last uint8, file bool) {
 		if len(text) > 16<<10 {
 			return
@@ -34,9 +53,7 @@ func FuzzExtract(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_, r, _, _ := compile.Source("main.yaml", text, opt)
-		var ids []string
-		r.Each(func(s *recipe.Step) { ids = append(ids, s.ID) })
+		ids := stepsOf(text, opt)
 		x := refactor.Extraction{First: ids[int(first)%len(ids)], Last: ids[int(last)%len(ids)], Name: "part"}
 		if file {
 			x.Path = "part.yaml"
@@ -48,4 +65,10 @@ func FuzzExtract(f *testing.F) {
 			}
 		}
 	})
+}
+
+func stepsOf(text []byte, opt compile.Options) (ids []string) {
+	_, r, _, _ := compile.Source("main.yaml", text, opt)
+	r.Each(func(s *recipe.Step) { ids = append(ids, s.ID) })
+	return ids
 }

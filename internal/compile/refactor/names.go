@@ -66,6 +66,9 @@ func (m *move) resolve() error {
 			}
 		}
 	}
+	if err := m.checkHeirs(); err != nil {
+		return err
+	}
 	if m.trailer {
 		m.output("steps."+m.list.steps[m.last].ID+".output", m.list.steps[m.last].ID)
 	}
@@ -220,8 +223,12 @@ func (m *move) readPrompts() error {
 				}
 				continue
 			}
-			name, _ := jsonx.Canonical(v.Name)
-			m.edges.bound = append(m.edges.bound, bound{s, v.Name, "input." + m.input("input", "input") + "[" + string(name) + "]"})
+			field := "." + v.Name
+			if identifier(v.Name) != v.Name {
+				quoted, _ := jsonx.Canonical(v.Name) // no text fails
+				field = "[" + string(quoted) + "]"
+			}
+			m.edges.bound = append(m.edges.bound, bound{s, v.Name, "input." + m.input("input", "input") + field})
 		}
 	}
 	return nil
@@ -287,18 +294,32 @@ func (m *move) readStep(e texts.Use, ref expr.Ref, id string, path []string) err
 		return nil
 	}
 	names := len(ref.Path) - len(path) // of the path that name the step
-	output := definite(s) && isOutput(path)
-	source := "steps" + member(id)
-	if output {
+	source, rest := "steps"+member(id), ""
+	switch {
+	case isOutput(path) && definite(s):
 		source, names = source+".output", names+1
+	case isOutput(path) && m.asked(e, ref):
+		return refuse("%s asks for a field of %s, which may not complete", named(e.Step), named(s)).in(e.Pointer)
+	case isOutput(path):
+		rest, names = "."+path[0], names+1 // which the dialect pipeline leaves out
 	}
 	span := spanOf(e.Source, ref, names)
 	if span < 0 {
 		return refuse("%s reads the step %q in a way that cannot be rewritten", named(e.Step), id)
 	}
-	m.replace(e, ref, span, "input."+m.input(source, identifier(id)), true)
+	m.replace(e, ref, span, "input."+m.input(source, identifier(id))+rest, true)
 	return nil
 }
+
+// asked reports whether a reference is in what the dialect pipeline makes of has(steps.a.b), whose first part is not in
+// the text: (has(steps.a.output) && has(steps.a.output.b)).
+func (m *move) asked(e texts.Use, ref expr.Ref) bool {
+	before := []rune(e.Source)[:ref.Offset]
+	return m.d.Name == "pipeline" && strings.HasSuffix(string(before), asking)
+}
+
+// asking and thenHas are before the two references.
+const asking, thenHas = "(has(", ") && has("
 
 // readOutside looks at a name that others read.
 func (m *move) readOutside(e texts.Use, ref expr.Ref) error {

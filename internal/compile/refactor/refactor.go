@@ -159,7 +159,7 @@ func (m *move) checkSteps() error {
 			case m.tolerates(s) && m.after(s, false):
 				refused(s, "says what happens when a step before it fails, and in a run of its own it does not begin then")
 			case s.Recipe != nil && s.Recipe.Inherits(recipe.InheritContext):
-				refused(s, "runs a recipe that inherits the context of this one")
+				refused(s, "runs a recipe that inherits the context of this one, which would be another one; pass on what it reads with its inputs")
 			case s.Recipe != nil && s.Recipe.Limits != nil && s.Recipe.Limits.MaxDepth > 0:
 				refused(s, "limits how deep its runs may be, which counts from the run of this recipe")
 			}

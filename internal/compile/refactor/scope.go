@@ -8,6 +8,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/texts"
 	"github.com/roux-engine/roux/internal/spell"
 )
 
@@ -154,4 +155,51 @@ func (m *move) ownerOf(s *recipe.Step) *recipe.Step {
 		}
 	})
 	return owner
+}
+
+// checkHeirs refuses what recipes read that inherit the context of this one, and are run by steps that stay.
+func (m *move) checkHeirs() (err error) {
+	m.recipe.Each(func(s *recipe.Step) {
+		if err != nil || s.Recipe == nil || m.inside[s] || !s.Recipe.Inherits(recipe.InheritContext) {
+			return
+		}
+		if s.Recipe.Inline != nil {
+			err = m.checkHeir(s, s.Recipe.Inline)
+			return
+		}
+		for frame := range m.frames {
+			for name, b := range m.frames[frame] {
+				if b.in && b.out {
+					err = refuse("%q is bound by steps that move and by steps that stay, and %s runs a recipe that may read it", name, named(s))
+				}
+			}
+		}
+	})
+	return err
+}
+
+// checkHeir is checkHeirs for a recipe in the text.
+func (m *move) checkHeir(s *recipe.Step, heir *recipe.Recipe) (err error) {
+	for _, e := range texts.Uses(heir) {
+		for _, ref := range e.Refs {
+			name := ref.Name
+			if name == "steps" && len(ref.Path) > 0 {
+				name = ref.Path[0]
+			}
+			moves := m.stepOf(name) != nil
+			for _, frame := range m.frames {
+				moves = moves || frame[name].in
+			}
+			if moves && !heir.HasStep(name) {
+				return refuse("%s runs a recipe that inherits the context of this one, and reads %q of the steps that move", named(s), name).
+					advising("Pass it on with the inputs of that recipe.")
+			}
+		}
+	}
+	heir.EachInline(func(_ *recipe.Step, inner *recipe.Recipe) {
+		if err == nil {
+			err = m.checkHeir(s, inner)
+		}
+	})
+	return err
 }
