@@ -45,7 +45,7 @@ func (a *app) refactorCommand() *cobra.Command {
 			"What the steps read from outside becomes the input of the new recipe, and what others read of them its outputs. A run has the same status and result. " +
 			"Only the steps and the names that others read of them change: comments and layout of everything else stay as they are. " +
 			"What cannot be moved without a change of meaning is refused, with the reason.\n\n" +
-			"The new recipe is in a file beside FILE, or with --inline within it. The step and the recipe have the name that --name says.",
+			"The new recipe is in a file beside FILE, or with --inline within it, in the dialect of FILE. The step and the recipe have the name that --name says.",
 		Example: `roux refactor recipe.yaml --suggest
 roux refactor recipe.yaml --extract steps=fetch..parse --name ingest --dry-run
 roux refactor recipe.yaml --extract steps=fetch..parse --name ingest`,
