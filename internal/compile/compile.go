@@ -51,6 +51,7 @@ import (
 	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile/expressions"
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -79,6 +80,8 @@ type Options struct {
 	// Expressions keeps what is found out about expressions for later compilations, if it is
 	// one of [expressions.NewLasting]. Default: nothing is kept.
 	Expressions *expressions.Cache
+	// YAML parses the text itself, not those that it names; see form.Options.
+	YAML func([]byte, jsonx.Limits) (*jsonx.Node, []*jsonx.Error)
 }
 
 // Compile turns a recipe into a plan with its hash. The plan is nil when one of the

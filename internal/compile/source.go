@@ -14,7 +14,9 @@ import (
 // error, and the recipe is nil when the text is malformed. The source is never nil: it
 // has the lines that diagnostics point at.
 func Source(file string, text []byte, opt Options) (*plan.Plan, *recipe.Recipe, *recipe.Source, []fault.Diagnostic) {
-	r, src, diags := extend.Parse(file, text, opt.extending(opt.Name))
+	how := opt.extending(opt.Name)
+	how.Form.YAML = opt.YAML
+	r, src, diags := extend.Parse(file, text, how)
 	if r == nil {
 		diags = checkMalformed(src, diags, opt)
 		sortDiagnostics(diags, file)

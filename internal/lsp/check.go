@@ -146,7 +146,7 @@ func (d *document) tell(ignore []string) kind {
 			return aRecipe
 		}
 	}
-	if tree, _ := form.Read(d.file, text, form.Options{MaxBytes: form.MaxBytes}); tree != nil {
+	if tree, _ := form.Read(d.file, text, d.reads()); tree != nil {
 		if _, ok := dialect.Tell(tree); ok {
 			return aRecipe
 		}
@@ -187,7 +187,7 @@ func (s *server) validate(d *document) ([]fault.Diagnostic, *form.Source) {
 		return diags, src
 	}
 	opt := s.cfg.Options(d.file)
-	opt.Expressions = s.cache
+	opt.Expressions, opt.YAML = s.cache, d.parts.Parse
 	_, _, src, diags := compile.Source(d.file, text, opt)
 	return diags, src.Source
 }

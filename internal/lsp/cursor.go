@@ -55,7 +55,7 @@ func (s *server) cursorAt(d *document, offset int) *cursor {
 				rest = after[end:]
 			}
 		}
-		x := read(newDocument(d.uri, file, d.version, before+with+rest, d.utf8), s.cache)
+		x := read(d.like(file, d.version, before+with+rest), s.cache)
 		if c := x.cursor(); c != nil && (c.key || with != stand || !c.wantsFields(before)) {
 			return c
 		}

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/roux-engine/roux/internal/compile/form"
+	"github.com/roux-engine/roux/internal/yamlx"
 )
 
 // A document is one version of a text in an editor. It never changes, so that requests can be answered while
@@ -24,10 +25,11 @@ type document struct {
 	file    string // the name of its file, as problems have it
 	version int
 	text    string
-	lost    string // why the text is not kept; "" = it is
-	starts  []int  // byte offsets of the lines, as the protocol counts them
-	utf8    bool   // positions count bytes, not UTF-16 units
-	known   bool   // an earlier version was a recipe or a lens, so this one is meant to be one
+	lost    string       // why the text is not kept; "" = it is
+	starts  []int        // byte offsets of the lines, as the protocol counts them
+	utf8    bool         // positions count bytes, not UTF-16 units
+	known   bool         // an earlier version was a recipe or a lens, so this one is meant to be one
+	parts   *yamlx.Parts // of the newest version that was read
 
 	told  sync.Once
 	kind  kind
@@ -36,7 +38,7 @@ type document struct {
 }
 
 func newDocument(uri, file string, version int, text string, utf8 bool) *document {
-	d := &document{uri: uri, file: file, version: version, text: text, utf8: utf8}
+	d := &document{uri: uri, file: file, version: version, text: text, utf8: utf8, parts: &yamlx.Parts{}}
 	if len(text) > form.MaxBytes {
 		d.lose(fmt.Sprintf("%s has %d bytes, and the limit is %d: close it, and open it again when it is shorter", file, len(text), form.MaxBytes))
 		return d
@@ -49,8 +51,20 @@ func newDocument(uri, file string, version int, text string, utf8 bool) *documen
 	return d
 }
 
+// like returns a document with a text that is much like that of this one.
+func (d *document) like(file string, version int, text string) *document {
+	is := newDocument(d.uri, file, version, text, d.utf8)
+	is.parts = d.parts
+	return is
+}
+
 // lose forgets the text, for a reason that the user is told.
 func (d *document) lose(why string) { d.text, d.lost, d.starts = "", why, []int{0} }
+
+// reads returns how the text is read: what it has in common with the version that was read last is not parsed again.
+func (d *document) reads() form.Options {
+	return form.Options{MaxBytes: form.MaxBytes, YAML: d.parts.Parse}
+}
 
 // eachLine yields the lines of a text with their line breaks. Behind the last line break there is one more.
 func eachLine(text string) iter.Seq[string] {
@@ -145,7 +159,7 @@ func (d *document) changed(changes []contentChange, version int) *document {
 	if lost == "" && len(changes) > 0 {
 		text, ok = d.edited(text, changes)
 	}
-	is := newDocument(d.uri, d.file, version, text, d.utf8)
+	is := d.like(d.file, version, text)
 	switch {
 	case lost != "":
 		is.lose(lost)

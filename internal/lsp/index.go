@@ -97,7 +97,7 @@ func (s *server) reading(d *document) *reading {
 }
 
 func read(d *document, cache *expressions.Cache) *reading {
-	r, src, _ := dialect.Read(filepath.ToSlash(d.file), []byte(d.text), form.Options{MaxBytes: form.MaxBytes})
+	r, src, _ := dialect.Read(filepath.ToSlash(d.file), []byte(d.text), d.reads())
 	if r == nil {
 		r = src.Recovered()
 	}

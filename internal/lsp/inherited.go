@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/internal/compile/extend"
-	"github.com/roux-engine/roux/internal/compile/form"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 )
 
@@ -23,7 +22,7 @@ func (s *server) inheritedStep(d *document, offset int) (list []location) {
 	if id == "" || recipes == nil || len(x.recipes) == 0 || len(x.recipes[0].r.Extends) == 0 {
 		return nil
 	}
-	r, src, _ := extend.Parse(filepath.ToSlash(d.file), []byte(d.text), extend.Options{Form: form.Options{MaxBytes: form.MaxBytes}, Recipes: recipes})
+	r, src, _ := extend.Parse(filepath.ToSlash(d.file), []byte(d.text), extend.Options{Form: d.reads(), Recipes: recipes})
 	if r == nil {
 		return nil
 	}

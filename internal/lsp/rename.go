@@ -128,7 +128,7 @@ func (s *server) rename(d *document, p *documentParams) (any, error) {
 	var changes []change
 	for _, way := range []spelling{{}, {whole: true}, {quoted: true}, {whole: true, quoted: true}} {
 		changes = x.changes(sym, name, way)
-		after := newDocument(d.uri, d.file, d.version, applied(d.text, changes), d.utf8)
+		after := d.like(d.file, d.version, applied(d.text, changes))
 		after.known = true
 		if err = s.sameNames(x, after, sym, name, changes); err == nil {
 			break

@@ -34,6 +34,11 @@ func Parse(data []byte, lim jsonx.Limits) (*jsonx.Node, []*jsonx.Error) {
 	if err := check(data, lim); err != nil {
 		return nil, []*jsonx.Error{err}
 	}
+	return parsed(data, lim)
+}
+
+// parsed parses a text that was checked.
+func parsed(data []byte, lim jsonx.Limits) (*jsonx.Node, []*jsonx.Error) {
 	doc, err := load(data, lim)
 	if err != nil {
 		return nil, []*jsonx.Error{err}

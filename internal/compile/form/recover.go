@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/internal/jsonx"
-	"github.com/roux-engine/roux/internal/yamlx"
 )
 
 // maxDropped is how many steps are dropped at most: first the one with the syntax error,
@@ -17,7 +16,7 @@ const maxDropped = 3
 // parseWithoutStep parses a YAML text without the step that has a syntax error. It
 // replaces the lines of the step by empty ones, so that all others keep their positions.
 // It returns nil when the error is not in a step, or when the rest has an error too.
-func parseWithoutStep(src []byte, problems []*jsonx.Error, lim jsonx.Limits) *jsonx.Node {
+func (opt Options) parseWithoutStep(src []byte, problems []*jsonx.Error, lim jsonx.Limits) *jsonx.Node {
 	if len(problems) != 1 || problems[0].Rule != jsonx.RuleSyntax {
 		return nil
 	}
@@ -45,7 +44,7 @@ func parseWithoutStep(src []byte, problems []*jsonx.Error, lim jsonx.Limits) *js
 		for i := begin; i < end; i++ {
 			lines[i] = []byte("\n")
 		}
-		if tree, _ := yamlx.Parse(bytes.Join(lines, nil), lim); tree != nil {
+		if tree, _ := opt.YAML(bytes.Join(lines, nil), lim); tree != nil {
 			return tree
 		}
 		begin--
@@ -84,13 +83,13 @@ const maxTruncated = 50
 
 // parsePrefix parses the part of a YAML text above a syntax error. It leaves out the last
 // step of that part, which may be incomplete. It returns nil when no such part can be parsed.
-func parsePrefix(src []byte, problems []*jsonx.Error, lim jsonx.Limits) *jsonx.Node {
+func (opt Options) parsePrefix(src []byte, problems []*jsonx.Error, lim jsonx.Limits) *jsonx.Node {
 	if len(problems) != 1 || problems[0].Rule != jsonx.RuleSyntax {
 		return nil
 	}
 	lines := bytes.SplitAfterN(src, []byte("\n"), int(problems[0].Pos.Line)+1)
 	for n := len(lines) - 1; n > max(0, len(lines)-1-maxTruncated); n-- {
-		tree, _ := yamlx.Parse(bytes.Join(lines[:n], nil), lim)
+		tree, _ := opt.YAML(bytes.Join(lines[:n], nil), lim)
 		if tree == nil {
 			continue
 		}
