@@ -12,6 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/expressions"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/jsonx"
@@ -36,17 +37,17 @@ func (c *compiler) declare(a *action.Action) *declared {
 	if d, ok := c.decls[a]; ok {
 		return d
 	}
-	d := newDeclared(a, fmt.Sprintf("the action %q", a.Name))
+	d := newDeclared(c.programs, a, fmt.Sprintf("the action %q", a.Name))
 	c.decls[a] = d
 	return d
 }
 
-func newDeclared(a *action.Action, what string) *declared {
+func newDeclared(cache *expressions.Cache, a *action.Action, what string) *declared {
 	d := &declared{Action: a, what: what}
 	if len(a.Input) == 0 {
 		return d
 	}
-	if s, err := jsonschema.Compile(a.Input); err == nil {
+	if s, err := cache.Schema(a.Input); err == nil {
 		d.input = s
 	}
 	d.files = jsonschema.FileFields(a.Input)

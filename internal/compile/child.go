@@ -32,7 +32,7 @@ func (c *compiler) recipeStep(i int32) {
 		return
 	}
 	n.child = u
-	n.decl = u.callee()
+	n.decl = u.callee(c.programs)
 	c.checkParameters(i)
 	c.requiredInputs(i)
 	c.checkOutputs(i, u)

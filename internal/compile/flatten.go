@@ -5,7 +5,6 @@ package compile
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/roux-engine/roux/fault"
@@ -20,6 +19,9 @@ func (c *compiler) flatten() {
 	if len(c.r.Steps) == 0 {
 		c.fail(fault.RecipeInvalid, "no-steps", c.keyAt(c.base+"/steps"), "the recipe has no steps", `give "steps" at least one step`)
 	}
+	all := 0
+	c.r.Each(func(*recipe.Step) { all++ })
+	c.nodes, c.p.Steps = make([]node, 0, all), make([]plan.Step, 0, all) // steps are large to copy
 	c.flattenScope(c.r.Steps, c.base+"/steps", plan.Graph{Owner: plan.None, Role: plan.Root}, plan.None)
 }
 
@@ -38,7 +40,6 @@ func (c *compiler) flattenScope(steps []*recipe.Step, ptr string, g plan.Graph, 
 		g.Out = g.First + g.N - 1
 	}
 	c.p.Graphs = append(c.p.Graphs, g)
-	c.nodes, c.p.Steps = slices.Grow(c.nodes, len(steps)), slices.Grow(c.p.Steps, len(steps)) // steps are large to copy
 	for i, s := range steps {
 		at := s.Ptr
 		if at == "" {

@@ -321,9 +321,9 @@ func formatChain(units []*unit) string {
 
 // callee returns what a step must know of the recipe to give it its input. Whether the
 // schema is valid is checked where the recipe is compiled.
-func (u *unit) callee() *declared {
+func (u *unit) callee(cache *expressions.Cache) *declared {
 	if u.decl == nil {
-		u.decl = newDeclared(&action.Action{Name: u.r.Name, Input: u.r.InputSchema}, fmt.Sprintf("the recipe %q", u.r.Name))
+		u.decl = newDeclared(cache, &action.Action{Name: u.r.Name, Input: u.r.InputSchema}, fmt.Sprintf("the recipe %q", u.r.Name))
 	}
 	return u.decl
 }

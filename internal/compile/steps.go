@@ -245,7 +245,7 @@ func (c *compiler) schema(raw []byte, ptr string) []byte {
 	if out == nil {
 		return nil
 	}
-	if _, err := jsonschema.Compile(out); err != nil {
+	if _, err := c.programs.Schema(out); err != nil {
 		c.fail(fault.RecipeInvalid, "bad-schema", c.valueAt(ptr), "this is not a JSON Schema: "+fault.Message(err), "")
 		return nil
 	}

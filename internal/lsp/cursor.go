@@ -55,7 +55,8 @@ func (s *server) cursorAt(d *document, offset int) *cursor {
 				rest = after[end:]
 			}
 		}
-		x := read(d.like(file, d.version, before+with+rest), s.cache)
+		x := &reading{d: d.like(file, d.version, before+with+rest), cache: s.cache}
+		x.names()
 		if c := x.cursor(); c != nil && (c.key || with != stand || !c.wantsFields(before)) {
 			return c
 		}
@@ -84,9 +85,12 @@ func (x *reading) cursor() *cursor {
 		at = x.recipes[0].pointer
 	}
 	f := inner(doc)
-	parents := map[string]spotted{}
+	var above []spotted // what the value is in, from the outside inward
 	f.Walk(doc, at, inner, func(n *jsonx.Node, pointer string, spot form.Spot) bool {
-		parents[pointer] = spotted{n, spot}
+		for len(above) > 0 && !strings.HasPrefix(pointer, above[len(above)-1].pointer+"/") {
+			above = above[:len(above)-1]
+		}
+		above = append(above, spotted{n, spot, pointer})
 		key, value := strings.Contains(n.Key, stand), n.Kind == jsonx.String && strings.Contains(n.Text, stand)
 		if c.node != nil || !key && !value {
 			return c.node == nil
@@ -97,9 +101,8 @@ func (x *reading) cursor() *cursor {
 		}
 		c.at = strings.Index(c.text, stand)
 		c.text = strings.Replace(c.text, stand, "", 1)
-		if up := strings.LastIndexByte(pointer, '/'); up >= 0 {
-			p := parents[pointer[:up]]
-			c.parent, c.inside = p.node, p.spot
+		if k := len(above) - 2; k >= 0 && above[k].pointer == pointer[:strings.LastIndexByte(pointer, '/')] {
+			c.parent, c.inside = above[k].node, above[k].spot
 		}
 		return false
 	})
@@ -111,8 +114,9 @@ func (x *reading) cursor() *cursor {
 }
 
 type spotted struct {
-	node *jsonx.Node
-	spot form.Spot
+	node    *jsonx.Node
+	spot    form.Spot
+	pointer string
 }
 
 // locate finds the step that the cursor is in, and the names that it sees.

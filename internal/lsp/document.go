@@ -44,6 +44,7 @@ func newDocument(uri, file string, version int, text string, utf8 bool) *documen
 		return d
 	}
 	at := 0
+	d.starts = make([]int, 0, 1+strings.Count(text, "\n"))
 	for line := range eachLine(text) {
 		d.starts = append(d.starts, at)
 		at += len(line)

@@ -50,6 +50,7 @@ type occurrence struct {
 type recipeScope struct {
 	r       *recipe.Recipe
 	pointer string // of its document in the text
+	root    *frame
 	steps   map[string]*symbol
 	frames  map[string]*frame // by the pointer of a step: where its names are looked for
 	within  map[string]*recipe.Step
@@ -87,7 +88,7 @@ type reading struct {
 	recipes []*recipeScope
 	occurs  []occurrence // in the order of the text
 	lost    map[*symbol]bool
-	seen    map[int]bool
+	seen    map[int]bool // where they begin; nil = the places of names are not wanted
 }
 
 // reading reads a document, once.
@@ -96,29 +97,44 @@ func (s *server) reading(d *document) *reading {
 	return d.texts
 }
 
+// read reads a document and finds its names and all places where they are.
 func read(d *document, cache *expressions.Cache) *reading {
-	r, src, _ := dialect.Read(filepath.ToSlash(d.file), []byte(d.text), d.reads())
-	if r == nil {
-		r = src.Recovered()
+	x := &reading{d: d, cache: cache, lost: map[*symbol]bool{}, seen: map[int]bool{}}
+	x.names()
+	for _, doc := range x.recipes {
+		x.uses(doc)
 	}
-	x := &reading{d: d, src: src.Source, tree: src.Tree(), cache: cache, lost: map[*symbol]bool{}, seen: map[int]bool{}}
-	if r == nil || x.tree == nil {
-		return x
+	if len(x.recipes) > 0 {
+		x.plainIDs()
 	}
-	x.recipe(r)
-	x.plainIDs()
 	slices.SortFunc(x.occurs, func(a, b occurrence) int { return cmp.Compare(a.from, b.from) })
 	return x
 }
 
-// recipe indexes a recipe and those within it.
+// names reads the document and finds its names.
+func (x *reading) names() {
+	r, src, _ := dialect.Read(filepath.ToSlash(x.d.file), []byte(x.d.text), x.d.reads())
+	if r == nil {
+		r = src.Recovered()
+	}
+	if x.src, x.tree = src.Source, src.Tree(); r != nil && x.tree != nil {
+		x.recipe(r)
+	}
+}
+
+// recipe notes the names of a recipe and those within it.
 func (x *reading) recipe(r *recipe.Recipe) {
 	doc := &recipeScope{r: r, pointer: r.Ptr, steps: map[string]*symbol{}, frames: map[string]*frame{}, within: map[string]*recipe.Step{}}
 	x.recipes = append(x.recipes, doc)
-	root := &frame{names: map[string]*symbol{}}
-	x.declare(doc, root, r.Steps)
-	texts.Code(r, func(t *texts.Text) {
-		f := root
+	doc.root = &frame{names: map[string]*symbol{}}
+	x.declare(doc, doc.root, r.Steps)
+	r.EachInline(func(_ *recipe.Step, inner *recipe.Recipe) { x.recipe(inner) })
+}
+
+// uses notes where a recipe uses its names.
+func (x *reading) uses(doc *recipeScope) {
+	texts.Code(doc.r, func(t *texts.Text) {
+		f := doc.root
 		switch {
 		case t.Inside:
 			f = doc.frames[t.Step.Ptr+"/loop/steps"]
@@ -127,8 +143,7 @@ func (x *reading) recipe(r *recipe.Recipe) {
 		}
 		x.code(doc, f, t)
 	})
-	r.Each(func(s *recipe.Step) { x.dependencies(doc, s) })
-	r.EachInline(func(_ *recipe.Step, inner *recipe.Recipe) { x.recipe(inner) })
+	doc.r.Each(func(s *recipe.Step) { x.dependencies(doc, s) })
 }
 
 // declare notes the ids and bindings of steps, which may be named before they are set.
@@ -246,6 +261,9 @@ func (x *reading) coded(sym *symbol, pointer, src string, u use) {
 
 // name notes an occurrence that is a whole value.
 func (x *reading) name(sym *symbol, pointer string, def bool) {
+	if x.seen == nil {
+		return
+	}
 	pos := x.src.PosIn(pointer, 0, utf8.RuneCountInString(sym.name))
 	from, to := span(x.d, x.src, pos)
 	switch text := x.d.text[from:to]; {

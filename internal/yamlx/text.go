@@ -19,7 +19,7 @@ type Text struct {
 
 // NewText indexes the lines of data.
 func NewText(data []byte) *Text {
-	t := &Text{data: data, starts: []int{0}}
+	t := &Text{data: data, starts: make([]int, 1, 1+bytes.Count(data, []byte("\n")))}
 	for i := 0; i < len(data); {
 		if c := data[i]; c > '\r' && c < 0xC2 { // most bytes
 			i++

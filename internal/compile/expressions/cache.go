@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonschema"
 )
 
 const (
@@ -47,6 +48,7 @@ const (
 	checkedExpression
 	checkedTemplate
 	checkedValue
+	compiledSchema
 )
 
 // NewCache returns an empty cache for one compilation.
@@ -102,6 +104,20 @@ func hash(src []byte, env *expr.Env, want string) string {
 	}
 	sum := sha256.Sum256(b)
 	return string(sum[:])
+}
+
+// Schema is [jsonschema.Compile]: most expressions are checked against schemas, which are compiled once, too.
+func (c *Cache) Schema(raw json.RawMessage) (*jsonschema.Schema, error) {
+	s := c.find(key{compiledSchema, string(raw)}, len(raw), func() any {
+		s, err := jsonschema.Compile(raw)
+		return schema{s, err}
+	}).(schema)
+	return s.schema, s.err
+}
+
+type schema struct {
+	schema *jsonschema.Schema
+	err    error
 }
 
 // check returns the problems that compute finds.
