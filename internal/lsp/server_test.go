@@ -106,10 +106,10 @@ func TestHints(t *testing.T) {
 func TestNewestVersionWins(t *testing.T) {
 	c := newClient(t, config(t.TempDir()))
 	const uri = "file:///a.yaml"
-	c.open(uri, longText(300))
+	c.open(uri, longText("recipe", 300))
 	go func() { // a client reads while it writes
 		for v := 2; v <= 40; v++ {
-			text := longText(300)
+			text := longText("recipe", 300)
 			if v < 40 {
 				text += fmt.Sprintf("  - {id: extra, when: nothing%d, transform: {expression: '1'}}\n", v)
 			}
