@@ -4,7 +4,6 @@ package compile
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,37 +12,45 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
+// openSteps is how the schema of `steps` begins.
+const openSteps = `{"type":"object","additionalProperties":false,"properties":{`
+
 // env returns the types of an expression's variables, whether any of them is known, and
 // a signature of them for cache keys.
 func (c *compiler) env(refs []expr.Ref, vars []plan.Var) (*expr.Env, bool, string) {
 	env := &expr.Env{Vars: make(map[string]json.RawMessage, len(vars)+1), Cost: c.expressionCost()}
 	some := false
-	var sig strings.Builder
-	var members []string
+	sig := make([]byte, 0, 64)
+	var members []byte // each with a comma behind it
 	for i := range vars {
 		v := &vars[i]
 		t := c.typeOf(v)
 		some = some || t.id != 0
-		fmt.Fprintf(&sig, "%s.%s:%d,", v.Name, v.Member, t.id)
+		sig = append(append(append(append(sig, v.Name...), '.'), v.Member...), ':')
+		sig = append(strconv.AppendInt(sig, int64(t.id), 10), ',')
 		if v.Member != "" {
 			if t.id == 0 {
 				t.raw = json.RawMessage("{}")
 			}
-			members = append(members, strconv.Quote(v.Member)+":"+string(t.raw))
+			members = slices.Grow(members, len(openSteps)+len(v.Member)+len(t.raw)+8)
+			if len(members) == 0 {
+				members = append(members, openSteps...)
+			}
+			members = append(append(append(strconv.AppendQuote(members, v.Member), ':'), t.raw...), ',')
 			continue
 		}
 		env.Vars[v.Name] = t.raw
 	}
 	if len(members) > 0 {
-		env.Vars["steps"] = json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{` + strings.Join(members, ",") + `}}`)
+		env.Vars["steps"] = append(members[:len(members)-1], "}}"...)
 	}
 	for _, r := range refs {
 		if _, ok := env.Vars[r.Name]; !ok {
 			env.Vars[r.Name] = nil // reported by resolveNames; not reported again here
-			fmt.Fprintf(&sig, "%s?", r.Name)
+			sig = append(append(sig, r.Name...), '?')
 		}
 	}
-	return env, some, sig.String()
+	return env, some, string(sig)
 }
 
 // check checks an expression against the types of its variables.

@@ -126,7 +126,7 @@ func (c *cursor) locate() {
 	best := -1
 	for at, s := range c.scope.within {
 		for _, pointer := range []string{c.model, c.pointer} {
-			if (pointer == at || strings.HasPrefix(pointer, at+"/")) && len(at) > best {
+			if len(at) > best && strings.HasPrefix(pointer, at) && (len(pointer) == len(at) || pointer[len(at)] == '/') {
 				best, c.step, c.frame = len(at), s, c.scope.frames[at]
 				if pointer == c.pointer && c.model != c.pointer && !strings.HasPrefix(c.model, at) {
 					c.model = c.pointer

@@ -88,7 +88,7 @@ func (n *Node) step(src *form.Source, at, text string) *recipe.Step {
 	if n.TimeoutSeconds > 0 {
 		st.Timeout = recipe.Duration(strconv.FormatFloat(n.TimeoutSeconds, 'f', -1, 64) + "s")
 	}
-	src.AliasLater(func(src *form.Source) { n.aliases(src, at, text) })
+	src.AliasBelow(at, text, func(src *form.Source) { n.aliases(src, at, text) })
 	switch c := n.Config.(type) {
 	case *recipe.Condition:
 		st.Condition = c

@@ -192,7 +192,7 @@ func (f *reader) step(n *Node, i int) *recipe.Step {
 	}
 	f.config(st, n, i)
 	f.inputs(st, n)
-	f.d.Source().AliasLater(func(src *form.Source) { aliases(src, at, f.at+nodeAt(i), n) })
+	f.d.Source().AliasBelow(at, f.at+nodeAt(i), func(src *form.Source) { aliases(src, at, f.at+nodeAt(i), n) })
 	return st
 }
 

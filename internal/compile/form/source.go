@@ -33,6 +33,8 @@ type Source struct {
 	semantic       []fault.Diagnostic
 	dropped        []*jsonx.Node
 	later          []func(*Source)     // that note further ones
+	inModel        map[string][]*later // by the pointers that they are below
+	inText         map[string][]*later
 	edits          map[string][][]Edit // of texts of the model, by pointer; the last were made last
 }
 
@@ -131,18 +133,44 @@ func (s *Source) EachDropped(f func(line int, field string)) {
 // texts have no problems that need one.
 func (s *Source) AliasLater(alias func(*Source)) { s.later = append(s.later, alias) }
 
-func (s *Source) aliases() {
+// AliasBelow is AliasLater for a function that notes only aliases of what is at a pointer or below it, both in the model
+// and in the text. It is called before something there is looked for.
+func (s *Source) AliasBelow(model, text string, alias func(*Source)) {
+	if s.inModel == nil {
+		s.inModel, s.inText = map[string][]*later{}, map[string][]*later{}
+	}
+	l := &later{alias}
+	s.inModel[model], s.inText[text] = append(s.inModel[model], l), append(s.inText[text], l)
+}
+
+// A later notes aliases, once.
+type later struct{ alias func(*Source) }
+
+// aliases has the aliases noted that the place of something depends on. below are the functions by pointers like its own.
+func (s *Source) aliases(below map[string][]*later, pointer string) {
 	for _, alias := range s.later {
 		alias(s)
 	}
 	s.later = nil
+	for at := 0; len(below) > 0 && at <= len(pointer); at++ { // from the outside inward
+		if at < len(pointer) && pointer[at] != '/' {
+			continue
+		}
+		for _, l := range below[pointer[:at]] {
+			if l.alias != nil {
+				l.alias(s)
+				l.alias = nil
+			}
+		}
+		delete(below, pointer[:at])
+	}
 }
 
 // Pointer returns where in the text something is that the model has at a pointer. A field of an object for
 // which a text is short is where the text is.
 func (s *Source) Pointer(model string) string {
 	s, model = s.in(model)
-	s.aliases()
+	s.aliases(s.inModel, model)
 	p := translate(s.places, model)
 	if at := strings.LastIndexByte(p, '/'); at >= 0 && s.tree != nil {
 		if n := s.tree.Find(p[:at]); n != nil && n.Kind == jsonx.String {
@@ -154,8 +182,8 @@ func (s *Source) Pointer(model string) string {
 
 // ModelPointer returns where the model has what is at a pointer of the text.
 func (s *Source) ModelPointer(text string) string {
-	s.aliases()
 	for {
+		s.aliases(s.inText, text)
 		model := translate(s.models, text)
 		if model == text {
 			return model

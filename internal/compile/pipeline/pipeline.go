@@ -232,7 +232,7 @@ func stage(d *form.Decoder, n *jsonx.Node, v any) bool {
 // step returns the step that a stage is. at is its pointer in the model, and text that in the text.
 func (c *reader) step(s *Stage, at, text string) *recipe.Step {
 	st := &recipe.Step{ID: s.Name, Name: s.Label, DependsOn: s.DependsOn, RetryPolicy: s.RetryPolicy, Common: s.Common, Timeout: seconds(s.TimeoutSeconds), Ptr: at}
-	c.d.Source().AliasLater(func(src *form.Source) { s.aliases(src, at, text) })
+	c.d.Source().AliasBelow(at, text, func(src *form.Source) { s.aliases(src, at, text) })
 	c.fields(s, text)
 	if s.Condition != "" {
 		if s.When != "" {
