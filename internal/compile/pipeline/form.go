@@ -154,7 +154,7 @@ const (
 // steps.name.output.field (X37, X43). A step without output has no such part.
 func nameResults(r *recipe.Recipe, src *form.Source) {
 	(&texts.Rewriter{Source: src, Code: func(_ texts.Place, code string) (list []texts.Replacement) {
-		if !strings.Contains(code, "steps") {
+		if named(code) {
 			return nil
 		}
 		for _, m := range references.FindAllStringSubmatchIndex(code, -1) {
@@ -182,6 +182,25 @@ func nameResults(r *recipe.Recipe, src *form.Source) {
 		}
 		return list
 	}}).Recipe(r)
+}
+
+// named reports whether code surely names what steps have as others do: steps.name.output wherever it says steps.
+func named(code string) bool {
+	word := func(r rune) bool {
+		return r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+	}
+	for {
+		_, rest, more := strings.Cut(code, "steps")
+		if !more {
+			return true
+		}
+		behind := strings.TrimLeftFunc(strings.TrimPrefix(rest, "."), word) // the name
+		code = strings.TrimLeftFunc(strings.TrimPrefix(behind, "."), word)
+		field, ok := strings.CutPrefix(strings.TrimSuffix(behind, code), ".")
+		if !ok || rest[0] != '.' || len(rest)-len(behind) < 2 || !slices.Contains(stepFields, field) {
+			return false
+		}
+	}
 }
 
 // filtered reports whether what is between two braces has a filter.

@@ -161,10 +161,17 @@ func (c *reader) misspelt(w *Workflow, at string) {
 	for _, f := range Form.Fields("Workflow") {
 		known = append(known, f.Name)
 	}
-	read := c.fieldsRead()
+	var read map[string]bool
+	asked := false
 	for _, name := range slices.Sorted(maps.Keys(w.Values)) {
 		near := form.Nearest(name, known)
-		if near == "" || read == nil || read[name] {
+		if near == "" {
+			continue
+		}
+		if !asked { // most texts have no such value
+			read, asked = c.fieldsRead(), true
+		}
+		if read == nil || read[name] {
 			continue
 		}
 		c.problem(at+"/"+jsonx.EscapeToken(name), "unknown-field", "a workflow has no field "+strconv.Quote(name)+", and nothing reads it as workflow."+name,
