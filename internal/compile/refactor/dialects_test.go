@@ -150,6 +150,34 @@ func TestX210_PipelineResult(t *testing.T) {
 	}
 }
 
+// TestX210_PipelineFields: fields of results are found in their short form, and refused where that says more than a value.
+func TestX210_PipelineFields(t *testing.T) {
+	const text = `workflow:
+  name: x
+  steps:
+    - {name: maybe, type: work, condition: has(inputs.n)}
+    - {name: status, type: set_variable, value: {n: 1}}
+    - {name: one, type: transform, expression: "steps.maybe.status == 'completed' ? steps.maybe.hash : 0"}
+    - {name: two, type: transform, expression: has(steps.maybe.hash)}
+    - {name: last, type: transform, expression: steps.status.n + steps.one.result}
+  outputs: {r: steps.last.result}
+`
+	res, err := extract(t, text, refactor.Extraction{First: "status", Last: "one", Name: "part", Path: "part.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "expression: steps.part.output.status.n + steps.part.one}"; !strings.Contains(string(res.Text), want) {
+		t.Errorf("got\n%s\nwant\n%s", res.Text, want)
+	}
+	if want := "input.maybe.status == 'completed' ? input.maybe.output.hash : 0"; !strings.Contains(string(res.New), want) {
+		t.Errorf("got\n%s\nwant\n%s", res.New, want)
+	}
+	_, err = extract(t, text, refactor.Extraction{First: "two", Last: "two", Name: "part", Path: "part.yaml"})
+	if err == nil || !strings.Contains(err.Error(), `the step "two" asks for a field of the step "maybe"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
 const summaries = `name: digest
 nodes:
   - {id: first, transform: {expression: input.text}}
@@ -257,6 +285,7 @@ func TestX210_FlowRefused(t *testing.T) {
 		{"names in an object", strings.Replace(summaries, "merge: concat", "merge: json_object", 1), "short", "again", 16, "json_object", "inputBindings of both"},
 		{"a field that may not be selected", strings.NewReplacer("- id: both", "- id: both\n    when: has(input.both)", "target_param_label: parts}", "source_output_key: model, target_param_label: parts}", "outputs: {answer: steps.both.output.text}", "outputs: {}").Replace(summaries),
 			"short", "again", 21, `the field "model"`, "whole output"},
+		{"a node that may not run", strings.Replace(summaries, "transform: {expression: input.text}", "when: has(input.text), transform: {expression: input.text}", 1), "short", "again", 13, "which may not complete", "Move other steps"},
 		{"a failure that no last step sees", strings.Replace(summaries, "edges:", "  - {id: z, transform: {expression: '1'}, on_parent_failure: skip}\nedges:", 1), "first", "short", 12, "result_rule: leaves", "result_rule: strict"},
 	} {
 		_, err := extract(t, tt.text, refactor.Extraction{First: tt.first, Last: tt.last, Name: "part", Path: "part.yaml"})

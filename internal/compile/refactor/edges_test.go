@@ -78,6 +78,9 @@ func TestX210_EdgesChangeNoResult(t *testing.T) {
 	if os.Getenv("ROUX_LONG") != "" {
 		seeds = 4000
 	}
+	if testing.Short() {
+		seeds = 40
+	}
 	e, err := roux.Open(t.Context(), roux.Options{Dir: t.TempDir(), Actions: pure()})
 	if err != nil {
 		t.Fatal(err)

@@ -54,15 +54,24 @@ func (m *move) checkText() error {
 
 // line returns the byte at which line n begins; beyond the last line it is the end of the text.
 func (t *Text) line(n int) int {
-	at := 0
-	for ; n > 1; n-- {
-		k := bytes.IndexByte(t.Bytes[at:], '\n')
-		if k < 0 {
-			return len(t.Bytes)
-		}
-		at += k + 1
+	switch {
+	case n <= 1:
+		return 0
+	case n-1 < len(t.starts):
+		return t.starts[n-1]
 	}
-	return at
+	return len(t.Bytes)
+}
+
+// startsOf returns the bytes at which lines begin.
+func startsOf(text []byte) []int {
+	starts := []int{0}
+	for at, c := range text {
+		if c == '\n' {
+			starts = append(starts, at+1)
+		}
+	}
+	return starts
 }
 
 // textOf returns line n without its line break.

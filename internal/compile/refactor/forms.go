@@ -112,12 +112,18 @@ func (m *move) ofNew(key string) string {
 // supply gives the new recipe what its steps use of this one: functions that they call, and inputs that actions have
 // by default.
 func (m *move) supply(head *recipe.Recipe, body string) {
-	texts := []string{body}
+	texts, calls := []string{body}, map[string]*regexp.Regexp{}
+	for name, f := range m.recipe.Functions {
+		if f != nil {
+			calls[name] = regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\s*\(`)
+		}
+	}
 	for len(texts) > 0 {
 		text := texts[0]
 		texts = texts[1:]
-		for name, f := range m.recipe.Functions {
-			if head.Functions[name] != nil || f == nil || !regexp.MustCompile(`\b`+regexp.QuoteMeta(name)+`\s*\(`).MatchString(text) {
+		for name, call := range calls {
+			f := m.recipe.Functions[name]
+			if head.Functions[name] != nil || !call.MatchString(text) {
 				continue
 			}
 			if head.Functions == nil {

@@ -209,8 +209,11 @@ func (m *move) read(e texts.Use, ref expr.Ref) error {
 func (m *move) readPrompts() error {
 	for i := range m.plan.Steps {
 		st := &m.plan.Steps[i]
+		if st.Prompt == nil {
+			continue
+		}
 		s := m.stepOf(st.ID)
-		if st.Prompt == nil || s == nil || s.Action == nil || s.Action.Lens == nil {
+		if s == nil || s.Action == nil || s.Action.Lens == nil {
 			continue
 		}
 		for _, v := range st.Prompt.Values {

@@ -37,6 +37,7 @@ type Text struct {
 	diags  []fault.Diagnostic
 	d      *dialect.Dialect
 	uses   []texts.Use
+	starts []int // of lines
 }
 
 // Load compiles a text. The error has its diagnostics.
@@ -49,7 +50,7 @@ func Load(file string, text []byte, opt compile.Options) (*Text, error) {
 	if len(t.recipe.Extends) > 0 {
 		return nil, fault.New(fault.RecipeInvalid, "%s extends other recipes, and steps that come from these cannot be moved: refactor those, or `roux convert` this one, which writes it in one text", file)
 	}
-	t.d = dialect.Of(file, text)
+	t.d, t.starts = dialect.Of(file, text), startsOf(text)
 	t.uses = texts.Uses(t.recipe)
 	return t, nil
 }
