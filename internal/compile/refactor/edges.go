@@ -4,6 +4,7 @@ package refactor
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,11 +18,10 @@ import (
 
 // edges are what an extraction does to the edges of a flow.
 type edges struct {
-	list    []*edge
-	moves   []int           // those between nodes that move
-	carried map[string]bool // pointers of bindings that they carry
-	from    map[string]bool // ids of nodes that edges to the new node lead from
-	bound   []bound         // bindings that nodes get in place of edges
+	list  []*edge
+	moves []int           // those between nodes that move
+	from  map[string]bool // ids of nodes that edges to the new node lead from
+	bound []bound         // bindings that nodes get in place of edges
 }
 
 // An edge is one of the text.
@@ -42,18 +42,17 @@ type bound struct {
 // flow reports whether the steps that move are nodes of a flow.
 func (m *move) flow() bool { return m.d.Name == "flow" && m.list.owner == nil }
 
-// readEdges finds what crosses the border along edges, before the expressions do.
-func (m *move) readEdges() error {
-	m.edges.carried, m.edges.from = map[string]bool{}, map[string]bool{}
-	if !m.flow() {
-		return nil
+// edgesOf returns the edges of a flow, and the pointers of the bindings that they carry.
+func (t *Text) edgesOf() (list []*edge, carried map[string]bool) {
+	carried = map[string]bool{}
+	if t.d.Name != "flow" || t.recipe.Ptr != "" {
+		return nil, carried
 	}
 	byID := map[string]*recipe.Step{}
-	for _, s := range m.list.steps {
+	for _, s := range t.recipe.Steps {
 		byID[s.ID] = s
 	}
-	groups, order := map[[2]string][]*edge{}, [][2]string{}
-	for i, n := range m.source.Tree().Child("edges").Children {
+	for i, n := range t.source.Tree().Child("edges").Children {
 		text := func(field string) string {
 			if c := n.Child(field); c != nil {
 				return c.Text
@@ -61,18 +60,32 @@ func (m *move) readEdges() error {
 			return ""
 		}
 		e := &edge{at: "/edges/" + strconv.Itoa(i), from: byID[text("source_node_id")], to: byID[text("target_node_id")], label: text("target_param_label"), key: text("source_output_key"), strategy: text("merge_strategy")}
-		e.in, e.out = m.inside[e.from], m.inside[e.to]
-		e.lens = m.textOfField(e.from, "lens_id")
-		m.edges.list = append(m.edges.list, e)
-		if e.label == "" {
-			continue
+		e.lens = t.textOfField(e.from, "lens_id")
+		if list = append(list, e); e.label != "" {
+			carried[e.to.Ptr+"/inputBindings/"+jsonx.EscapeToken(e.label)+"/"] = true
 		}
-		m.edges.carried[e.to.Ptr+"/inputBindings/"+jsonx.EscapeToken(e.label)+"/"] = true
+	}
+	return list, carried
+}
+
+// readEdges finds what crosses the border along edges, before the expressions do.
+func (m *move) readEdges() error {
+	m.edges.from = map[string]bool{}
+	if !m.flow() {
+		return nil
+	}
+	m.edges.list = m.flowEdges
+	groups, order := map[[2]string][]*edge{}, [][2]string{}
+	for _, e := range m.edges.list {
 		key := [2]string{e.to.ID, e.label}
-		if groups[key] == nil {
-			order = append(order, key)
+		if e.in, e.out = m.inside[e.from], m.inside[e.to]; e.label != "" && e.in != e.out && groups[key] == nil {
+			groups[key], order = []*edge{}, append(order, key)
 		}
-		groups[key] = append(groups[key], e)
+	}
+	for _, e := range m.edges.list {
+		if key := [2]string{e.to.ID, e.label}; groups[key] != nil {
+			groups[key] = append(groups[key], e)
+		}
 	}
 	for _, key := range order {
 		if err := m.readGroup(groups[key]); err != nil {
@@ -83,8 +96,8 @@ func (m *move) readEdges() error {
 }
 
 // textOfField returns the text of a field of a node, or "".
-func (m *move) textOfField(s *recipe.Step, field string) string {
-	if c := m.source.Tree().Find(m.source.Pointer(s.Ptr)).Child(field); c != nil {
+func (t *Text) textOfField(s *recipe.Step, field string) string {
+	if c := t.source.Tree().Find(t.source.Pointer(s.Ptr)).Child(field); c != nil {
 		return c.Text
 	}
 	return ""
@@ -95,15 +108,7 @@ const byEdges = "edges to "
 
 // readGroup looks at the edges that carry values to one label of a node.
 func (m *move) readGroup(group []*edge) error {
-	var across *edge
-	for _, e := range group {
-		if e.in != e.out && across == nil {
-			across = e
-		}
-	}
-	if across == nil {
-		return nil
-	}
+	across := group[slices.IndexFunc(group, func(e *edge) bool { return e.in != e.out })]
 	for _, e := range group {
 		if across.out && e.in {
 			return refuse("edges from nodes that move and from nodes that stay are merged into %q of %s", e.label, named(e.to)).in(across.at).
@@ -244,12 +249,12 @@ func (m *move) ownDependencies(s *recipe.Step) *[]string {
 // isCarried reports whether an expression is one that edges stand for.
 func (m *move) isCarried(pointer string) bool {
 	at := strings.Index(pointer, "/inputBindings/")
-	if at < 0 || len(m.edges.carried) == 0 {
+	if at < 0 || !m.flow() {
 		return false
 	}
 	rest := pointer[at+len("/inputBindings/"):]
 	k := strings.IndexByte(rest, '/')
-	return k >= 0 && m.edges.carried[pointer[:at]+"/inputBindings/"+rest[:k+1]]
+	return k >= 0 && m.carried[pointer[:at]+"/inputBindings/"+rest[:k+1]]
 }
 
 // checkLeaves refuses the rule that the last steps decide about the run, unless any failure reaches one of them.

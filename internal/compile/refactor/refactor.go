@@ -38,6 +38,9 @@ type Text struct {
 	d      *dialect.Dialect
 	uses   []texts.Use
 	starts []int // of lines
+
+	flowEdges []*edge         // of a flow
+	carried   map[string]bool // pointers of the bindings that these carry
 }
 
 // Load compiles a text. The error has its diagnostics.
@@ -52,6 +55,7 @@ func Load(file string, text []byte, opt compile.Options) (*Text, error) {
 	}
 	t.d, t.starts = dialect.Of(file, text), startsOf(text)
 	t.uses = texts.Uses(t.recipe)
+	t.flowEdges, t.carried = t.edgesOf()
 	return t, nil
 }
 
