@@ -50,7 +50,7 @@ func (p *Parts) Parse(data []byte, lim jsonx.Limits) (*jsonx.Node, []*jsonx.Erro
 	return Parse(data, lim)
 }
 
-// parse returns the tree of a text that has no problems; nil = it may have some, or is not made of parts.
+// parse returns the tree of a text that has no problems; nil = it may have some, or has no long lists.
 func (p *Parts) parse(data []byte, lim jsonx.Limits) *jsonx.Node {
 	if check(data, lim) != nil || oddBreaks(data) || bytes.Contains(data, []byte(placeholder)) {
 		return nil
@@ -59,7 +59,12 @@ func (p *Parts) parse(data []byte, lim jsonx.Limits) *jsonx.Node {
 	known := p.known
 	p.mu.Unlock()
 	a := &assembly{known: known, used: map[string]*part{}, lim: lim, minRun: cmp.Or(p.minRun, minRun)}
-	root := a.tree(string(data), 0)
+	text := string(data)
+	runs := a.runs(text, 0)
+	if len(runs) == 0 {
+		return nil
+	}
+	root := a.tree(text, runs)
 	if root == nil {
 		return nil
 	}
@@ -107,14 +112,13 @@ type assembly struct {
 	level       int // how many parts the text is in
 }
 
-// tree returns the tree of a text, in which lists are looked for behind some lines; nil = it may have problems.
+// tree returns the tree of a text that has those lists; nil = it may have problems.
 //
 // Items of long lists are parsed each on its own, and the rest with one placeholder for all items of a list but the
 // last. This gives the tree of the whole text because the parser reads from left to right, and what it knows where an
 // item begins depends only on the column: each part is one item when the line behind it begins another one, and the
 // placeholder is the first item of a list in the rest.
-func (a *assembly) tree(text string, skip int) *jsonx.Node {
-	runs := a.runs(text, skip)
+func (a *assembly) tree(text string, runs []run) *jsonx.Node {
 	for range maxTries {
 		root, problems := parsed([]byte(without(text, runs)), a.lim)
 		if root == nil || len(problems) > 0 {
@@ -174,7 +178,7 @@ func (a *assembly) part(text string, indent int) *part {
 		var root *jsonx.Node
 		if len(text) >= nested*a.minRun && a.level < maxNested {
 			a.level++
-			root = a.tree(whole, 1)
+			root = a.tree(whole, a.runs(whole, 1))
 			a.level--
 		} else if tree, problems := parsed([]byte(whole), a.lim); len(problems) == 0 {
 			root = tree
@@ -220,7 +224,8 @@ type run struct {
 	end    int
 }
 
-// runs returns the lists of a text that are long, by how its lines are indented. What is within a longer one is none.
+// runs returns the lists of a text behind some lines that are long, by how its lines are indented. What is within a
+// longer one is none.
 func (a *assembly) runs(text string, skip int) (runs []run) {
 	var r run
 	done := func() {

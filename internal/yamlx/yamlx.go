@@ -6,7 +6,8 @@
 // without aliases, anchors, tags, merge keys and duplicate keys, within limits on bytes,
 // depth and tokens that are checked before the text is parsed. It decides what a plain
 // scalar is ([resolve]): what YAML 1.2 and JSON agree on, otherwise a string; it refuses
-// text that YAML parsers read as different numbers. Its result is the tree of jsonx, so
+// text that YAML parsers read as different numbers. [Parts] does the same for versions of one
+// text, at the cost of what has changed. Its result is the tree of jsonx, so
 // that a definition has the same meaning in both languages.
 //
 // It never interprets values, knows no schema and does no I/O.

@@ -52,6 +52,21 @@ func TestKeptIsComputed(t *testing.T) {
 	}
 }
 
+// TestSchemaIsCompiledOnce: the same text has the same schema, and one that is none has its reason each time.
+func TestSchemaIsCompiledOnce(t *testing.T) {
+	m := NewLasting()
+	a, err := m.Schema(json.RawMessage(`{"type":"integer"}`))
+	b, again := m.Schema(json.RawMessage(`{"type":"integer"}`))
+	if err != nil || again != nil || a != b || len(a.Validate("x")) == 0 {
+		t.Errorf("%v, %v, %v, %v", a, err, b, again)
+	}
+	for range 2 {
+		if s, err := m.Schema(json.RawMessage(`{"type":"nothing"}`)); err == nil || s != nil {
+			t.Errorf("%v, %v", s, err)
+		}
+	}
+}
+
 // TestLastingCacheIsBounded: sources of more than its size together are not kept.
 func TestLastingCacheIsBounded(t *testing.T) {
 	m := NewLasting()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package expressions compiles the expressions of recipes, each distinct text once, and answers
-// questions about their text.
+// Package expressions compiles the expressions of recipes, and the schemas that they are checked against, each distinct
+// text once, and answers questions about their text.
 //
 // It decides which names an expression reads, what is wrong with it alone, and what of that is kept for
 // later compilations. It never decides what the names mean (package compile does).
