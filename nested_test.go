@@ -52,7 +52,7 @@ func tried() (list []action.Action, anew func()) {
 	anything := json.RawMessage(`{"type":"object"}`)
 	return []action.Action{
 		{Name: "echo", Version: "1.0.0", Input: anything, Run: func(_ context.Context, task *action.Task) (action.Result, error) {
-			return action.Result{Output: json.RawMessage(task.Input)}, nil
+			return action.Result{Output: task.Input}, nil
 		}},
 		{Name: "count", Version: "1.0.0", Run: func(_ context.Context, task *action.Task) (action.Result, error) {
 			return action.Result{Output: map[string]any{"calls": call(task)}}, nil
@@ -119,7 +119,7 @@ func outcome(t *testing.T, e *roux.Engine, steps, config string) string {
 		t.Fatal(err)
 	}
 	if res.Err != nil {
-		return string(res.Status) + " " + string(fault.CodeOf(res.Err))
+		return res.Status + " " + string(fault.CodeOf(res.Err))
 	}
-	return string(res.Status) + " " + string(res.Outputs)
+	return res.Status + " " + string(res.Outputs)
 }

@@ -24,7 +24,7 @@ import (
 type newVersions struct {
 	mu    sync.Mutex
 	asked []string
-	fails []error // of the next lookups
+	fails []error       // of the next lookups
 	wait  chan struct{} // a lookup waits for it; nil = none does
 	began chan struct{} // and has a value when one has begun
 }

@@ -90,9 +90,7 @@ var block = regexp.MustCompile("(?ms)^```(?:yaml|json)[^\n]*\n(.*?)^```")
 func definitions(documents [][]byte) (texts [][]byte) {
 	for _, text := range documents {
 		text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
-		for _, m := range regexp.MustCompile(`(?m)^workflow:\n(?:.+\n){1,60}`).FindAll(text, -1) {
-			texts = append(texts, m)
-		}
+		texts = append(texts, regexp.MustCompile(`(?m)^workflow:\n(?:.+\n){1,60}`).FindAll(text, -1)...)
 		if at := bytes.Index(text, []byte("\n{\n")); at >= 0 {
 			if end := bytes.Index(text[at:], []byte("\n}\n")); end >= 0 {
 				texts = append(texts, text[at+1:at+end+3])

@@ -26,7 +26,7 @@ type openChild struct {
 func (m *children) pinned(ev *Event) error {
 	ref, more, err := ev.Pinned()
 	if err != nil {
-		return fmt.Errorf("R28: event %d pins what it does not have: %v", ev.Seq, err)
+		return fmt.Errorf("R28: event %d pins what it does not have: %s", ev.Seq, err.Error())
 	}
 	if m.self != nil || m.tree.Recipe(ref) != nil {
 		return fmt.Errorf("R28: event %d pins %.60q, which is pinned, or the run is no root", ev.Seq, ref)
