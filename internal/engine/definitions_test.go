@@ -97,12 +97,23 @@ steps:
 outputs: {each: "steps.each.output.map(o, o.v)", deep: steps.deep.output.v}
 `
 
-// pinsOfRun are the references that a run has pinned.
+// pinsOfRun are the references that a run has pinned, each once with all that it refers to.
 func pinsOfRun(t testing.TB, st store.Store, run string) (refs []string) {
 	t.Helper()
+	said := map[string]bool{}
 	if err := store.EachEvent(context.Background(), st, store.Key{Account: acc, Run: run}, 0, func(ev *journal.Event) error {
 		if ev.Kind == journal.EvRunPinned {
 			refs = append(refs, strings.Clone(ev.Text))
+			_, tree, err := ev.Pinned()
+			if err != nil {
+				return err
+			}
+			for _, r := range tree.Recipes {
+				if said[r.Ref] {
+					t.Errorf("run %s pins %s again", run, r.Ref)
+				}
+				said[r.Ref] = true
+			}
 		}
 		return nil
 	}); err != nil {

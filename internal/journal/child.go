@@ -203,23 +203,29 @@ func (t *Tree) Action(ref string) *Pin {
 	return nil
 }
 
-// With returns t with what more has and t lacks, which stands for what it does from here on (R28). It changes neither.
-func (t *Tree) With(more *Tree) *Tree {
-	if t == nil {
-		t = new(Tree)
-	}
-	all := &Tree{slices.Clip(t.Recipes), slices.Clip(t.Actions)}
+// Lacks returns what more has and t does not, which may be nil.
+func (t *Tree) Lacks(more *Tree) *Tree {
+	lacks := new(Tree)
 	for i := range more.Recipes {
 		if r := &more.Recipes[i]; t.Recipe(r.Ref) == nil {
-			all.Recipes = append(all.Recipes, *r)
+			lacks.Recipes = append(lacks.Recipes, *r)
 		}
 	}
 	for i := range more.Actions {
 		if a := &more.Actions[i]; t.Action(a.Ref) == nil {
-			all.Actions = append(all.Actions, *a)
+			lacks.Actions = append(lacks.Actions, *a)
 		}
 	}
-	return all
+	return lacks
+}
+
+// With returns t with what more has and t lacks, which stands for what it does from here on (R28). It changes neither.
+func (t *Tree) With(more *Tree) *Tree {
+	lacks := t.Lacks(more)
+	if t == nil {
+		return lacks
+	}
+	return &Tree{slices.Concat(t.Recipes, lacks.Recipes), slices.Concat(t.Actions, lacks.Actions)}
 }
 
 // Pinned returns what an expression gave, and what it stands for from here on (EvRunPinned).

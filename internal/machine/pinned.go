@@ -85,7 +85,7 @@ func (r *Run) handlePinned(in *Input) {
 	if r.start.Child != nil || in.Tree.Recipe(in.Text) == nil || r.start.Tree.Recipe(in.Text) != nil {
 		return
 	}
-	data, err := jsonx.Marshal(in.Tree)
+	data, err := jsonx.Marshal(r.start.Tree.Lacks(in.Tree))
 	if err != nil {
 		r.turn.Err = err
 		return
