@@ -42,7 +42,8 @@ type Child struct {
 
 // Child finds what the child run that a task asks for is started with, and checks its
 // input. prog and start are those of its parent; pinned is what the runs of the tree have in
-// common, and found has programs of it whose plans may not be stored yet. [ErrNotFound] means that an expression has named a recipe that is still to be found.
+// common, and found has programs of it whose plans may not be stored yet. [ErrNotFound] means that an
+// expression has named a recipe that is still to be found.
 func (c *Cache) Child(ctx context.Context, st store.Reader, actions catalogue.Finder, prog *Program, start *journal.Start, pinned *journal.Tree, found Family, task *machine.ChildTask) (*Child, error) {
 	ch := &Child{task: task, parent: start}
 	if mutation.Pin {
@@ -162,7 +163,7 @@ func sameContext(was, canonical []byte) bool {
 	if bytes.Equal(was, canonical) {
 		return true
 	}
-	v, err := jsonx.Decode(was, journal.InlineLimits)
+	v, err := jsonx.Decode(was, journal.ValueLimits)
 	if err != nil {
 		return false
 	}
