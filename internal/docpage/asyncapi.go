@@ -29,6 +29,7 @@ var meanings = map[string]string{
 	"run.paused":         "No step begins until the run is unpaused.",
 	"run.unpaused":       "Steps begin again.",
 	"run.extended":       "The run has more time.",
+	"run.pinned":         "What an expression has named stands for a recipe from here on, in the whole tree of runs.",
 	"run.child_started":  "A step has started the run of another recipe.",
 	"run.child_extended": "A child run may use more credits.",
 	"run.child_ended":    "A child run has ended.",
