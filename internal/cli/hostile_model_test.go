@@ -110,20 +110,34 @@ outputs: {way: way}
 			}
 		})
 	}
-	for what, step := range map[string]string{
-		"action": `{id: use, action: {name: "{{ answer.json.action }}"}}`,
-		"recipe": `{id: use, recipe: {ref: "{{ answer.json.recipe }}"}}`,
+	// A recipe may let a value choose which registered recipe runs, or make the text of one (X251). Then it chooses
+	// among what is registered, and the text has neither secrets nor files, nor a way past the guard of addresses.
+	made := func(step string) string {
+		return `{id: use, recipe: {definition: "{'name': 'made', 'steps': [` + step + `]}", maxCredits: 1}}`
+	}
+	for what, step := range map[string]struct{ step, code string }{
+		"recipe":       {`{id: use, recipe: {ref: "{{ answer.json.recipe }}"}}`, "RECIPE_NOT_FOUND"},
+		"made action":  {made(`{'id': 'a', 'action': {'name': answer.json.action}}`), "no action"},
+		"made address": {made(`{'id': 'a', 'action': {'name': 'http', 'parameters': {'url': answer.json.url}}}`), "EGRESS_REFUSED"},
+		"made secret":  {made(`{'id': 'a', 'action': {'name': 'text-join', 'parameters': {'items': [answer.json.expression]}}}`), "uses no secrets"},
+		"made file":    {made(`{'id': 'a', 'recipe': {'file': answer.json.file}}`), "RECIPE_INVALID"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			name := filepath.Join(t.TempDir(), "r.yaml")
-			if err := os.WriteFile(name, []byte("name: r\nsteps:\n"+ask+"  - "+step+"\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if out, talk, code := inProcess("", "run", name); code == 0 || !strings.Contains(talk, "nothing was run") {
-				t.Errorf("exit %d: a recipe lets a value choose its %s: %s%s", code, what, out, talk)
+			_, _, talk := run(t, ask+"  - "+step.step+"\n", 1)
+			if !strings.Contains(talk, step.code) {
+				t.Errorf("want %s: %s", step.code, talk)
 			}
 		})
 	}
+	t.Run("action", func(t *testing.T) {
+		name := filepath.Join(t.TempDir(), "r.yaml")
+		if err := os.WriteFile(name, []byte("name: r\nsteps:\n"+ask+"  - {id: use, action: {name: \"{{ answer.json.action }}\"}}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, talk, code := inProcess("", "run", name); code == 0 || !strings.Contains(talk, "nothing was run") {
+			t.Errorf("exit %d: a recipe lets a value choose its action: %s%s", code, out, talk)
+		}
+	})
 	if inside != 0 {
 		t.Errorf("the model has called a tool %d times", inside)
 	}

@@ -104,6 +104,7 @@ var undrawn = map[string]string{
 	"Limits.MaxDepth":           "of child runs",
 	"Step.Ptr":                  "a place in the source",
 	"Recipe.Ptr":                "a place in the source",
+	"Recipe.Read":               "the dialect that it was read in, in which nothing is drawn here",
 	"Settings.ServiceRetry":     "compiled as a retry policy",
 	"Action.Version":            "resolved by compile",
 	"Transform.OutputBinding":   "Step.OutputBinding says the same",
