@@ -164,7 +164,11 @@ func (s *scan) readBlock(n *yaml.Node) {
 		text := string(s.line(l))
 		body = append(body, text[min(len(text), max(0, indent)):])
 	}
+	header = strings.TrimSpace(header)
+	if !strings.HasSuffix(n.Value, "\n") && !strings.Contains(header, "-") {
+		header = strings.TrimSuffix(header, "+") + "-" // the text ends in the block, without the end of its last line
+	}
 	if !strings.ContainsAny(header, "123456789") && indent >= 0 {
-		s.body[n] = append([]string{strings.TrimSpace(header)}, body...)
+		s.body[n] = append([]string{header}, body...)
 	}
 }

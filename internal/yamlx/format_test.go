@@ -31,6 +31,8 @@ func TestFormat(t *testing.T) {
 		{"comments", "# head\n\n# of a\na: 1   # tail\n# of b\nb:\n  - x\n  # end of b\n\n# end\n", "# head\n\n# of a\na: 1 # tail\n# of b\nb:\n  - x\n  # end of b\n\n# end\n"},
 		{"comments of items", "- # on the dash\n  # inside\n  a: 1\n\n# next\n-\n  b: 2\n", "# on the dash\n# inside\n- a: 1\n\n# next\n- b: 2\n"},
 		{"what is no comment", "a: x#y\nb: '# z'\nc: |\n  # text\n  1\nd: \"a\n  # b\"\n", "a: x#y\nb: '# z'\nc: |\n  # text\n  1\nd: 'a # b'\n"},
+		{"a block to the end", "a: |\n  one\n  two", "a: |-\n  one\n  two\n"},
+		{"a block to the end, kept", "a: >+\n  one", "a: >-\n  one\n"},
 		{"blocks", "a:   |-   # why\n     x\n\n       y\nb: >\n  one\n  two\n\nc: |+\n  k\n\nd: |2\n   lead\n", "a: |- # why\n  x\n\n    y\nb: >\n  one\n  two\n\nc: |+\n  k\n\nd: \" lead\\n\"\n"},
 		{"text over lines", "a: one\n  two\nb: 'three\n\n  four'\n", "a: one two\nb: |-\n  three\n  four\n"},
 		{"lists of lists", "- - 1\n  - 2\n-\n  - - a: 1\n      b: 2\n", "- - 1\n  - 2\n- - - a: 1\n      b: 2\n"},
