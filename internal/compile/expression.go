@@ -60,7 +60,7 @@ func (c *compiler) resolveStep(i int32) {
 		if n.src.Recipe.Files != "" {
 			st.Expr = c.cel(here("/recipe/files", "list"), n.src.Recipe.Files)
 		}
-		c.resolveWhich(i, here)
+		c.resolveReference(i, here)
 		c.captures(i, here("/recipe", ""))
 	case plan.Condition:
 		st.Expr = c.cel(here("/condition/expression", "bool"), n.src.Condition.Expression)
@@ -82,15 +82,15 @@ func (c *compiler) resolveStep(i int32) {
 	}
 }
 
-// resolveWhich compiles the expression that says which recipe a step runs (X251).
-func (c *compiler) resolveWhich(i int32, here func(ptr, want string) site) {
+// resolveReference compiles the expression that says which recipe a step runs (X251).
+func (c *compiler) resolveReference(i int32, here func(ptr, want string) site) {
 	k, child := c.nodes[i].src.Recipe, c.p.Steps[i].Child
 	switch {
 	case len(k.Sources()) != 1: // reported
 	case k.Definition != "":
-		child.Which = c.cel(here("/recipe/definition", "map|string"), k.Definition)
+		child.RefExpr = c.cel(here("/recipe/definition", "map|string"), k.Definition)
 	case k.Ref != "" && k.Named() == "":
-		child.Which = c.template(here("/recipe/ref", ""), k.Ref)
+		child.RefExpr = c.template(here("/recipe/ref", ""), k.Ref)
 	}
 }
 

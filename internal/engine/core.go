@@ -159,8 +159,6 @@ func (c *core) handleInput(in *input) {
 		c.settle(in)
 	case inLook:
 		in.look(c)
-	case inFound:
-		c.recipeFound(in)
 	case inCredits:
 		in.out = answer{err: c.purses.Change(in.key.Account, in.credits)}
 	case inFreed:

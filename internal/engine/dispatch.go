@@ -38,7 +38,7 @@ func (e *Engine) perform(ef *effect) {
 		go e.withSlot(e.readSlots, func() { e.readItems(&copied) })
 	case CmdFind:
 		copied := *ef
-		go e.withSlot(e.readSlots, func() { e.findRecipe(&copied) })
+		go e.findRecipe(&copied)
 	case machine.CmdCollect:
 		copied := *ef
 		go e.withSlot(e.collectSlots, func() { e.collect(&copied) })

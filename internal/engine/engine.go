@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/roux-engine/roux/internal/clock"
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/feed"
@@ -62,6 +64,7 @@ type Engine struct {
 	pending  atomic.Int64 // requests waiting for an answer
 
 	readSlots, collectSlots chan struct{} // semaphores, see withSlot
+	finding                 singleflight.Group
 
 	stopping   atomic.Bool
 	drained    atomic.Bool // no attempt will report again

@@ -22,8 +22,7 @@ const (
 	inBarrier                     // answered when everything handled so far is durable
 	inFreed                       // the action of attempt m.Fence has returned late
 	inSettle                      // settle: how the job of attempt m.Fence has ended
-	inLook                        // look, from the loop
-	inFound                       // found: what the step m.Ref asks for
+	inLook                        // calls look from the loop
 )
 
 // An input is one thing that arrives at the core. It belongs to the core from handle
@@ -41,11 +40,10 @@ type input struct {
 	loaded  *loadedRun // of key, if the sender knew it; it may have been dropped
 	m       machine.Input
 	start   *runStart
-	credits *purse.Change  // inCredits
-	settle  *settlement    // inSettle
-	look    func(*core)    // inLook
-	found   *program.Found // inFound
-	tokens  int64          // that the attempt has used, of its result; 0 = not known
+	credits *purse.Change // inCredits
+	settle  *settlement   // inSettle
+	look    func(*core)   // inLook
+	tokens  int64         // that the attempt has used, of its result; 0 = not known
 	// reply receives the answer; its capacity is 1. It is nil for reports of workers.
 	reply chan answer
 	out   answer // sent to reply once it is durable

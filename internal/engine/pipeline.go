@@ -101,7 +101,9 @@ func (p *pipeline) transition(b *batch, l *loadedRun) {
 		t.Plans = l.start.prog.Stored()
 		t.Idempotency = l.start.idem
 	}
-	t.Plans, l.plans = append(t.Plans, l.plans...), nil
+	if len(l.plans) > 0 {
+		t.Plans, l.plans = slices.Concat(t.Plans, l.plans), nil
+	}
 	compacted := -1
 	if f := p.compaction(l); f != nil {
 		t.Compaction, compacted = f, len(l.tail)

@@ -274,7 +274,7 @@ steps:
   - {id: c, dependsOn: [b], recipe: {definition: made.text}}
 `,
 		lines: []string{`start`, `finish a output={"kind":"x","text":"steps:"}`, `pin x@1 version=1.0.0`, `restart`, `child b outputs={"k":1} steps=2`,
-			`pin sha256:56501c6b552835bbb9549d8c02d18eb1466c10bcf55ac9232f9de2763e5f1055 version=0.0.0`, `restart`, `child c outputs={"k":2} steps=2`},
+			`pin @sha256:56501c6b552835bbb9549d8c02d18eb1466c10bcf55ac9232f9de2763e5f1055 version=0.0.0`, `restart`, `child c outputs={"k":2} steps=2`},
 	},
 	"moderation": {
 		recipe: `

@@ -35,21 +35,21 @@ type Definition struct {
 
 // define finds out which recipe a step runs, if that is by an expression.
 func (r *Run) define(s *scope, i int32, child *ChildTask) *Failure {
-	which := child.Child.Which
-	if which == nil {
+	by := child.Child.RefExpr
+	if by == nil {
 		return nil
 	}
 	step := s.step(r.plan, i)
-	v, err := r.prog.code(s.ref(i).Step).which.Eval(r.env(s, i, step, which.Vars))
+	v, err := r.prog.code(s.ref(i).Step).ref.Eval(r.env(s, i, step, by.Vars))
 	if err != nil {
 		return failureOf(err, fault.TemplateError)
 	}
 	d := &Definition{By: child.Ref.By}
 	var fail *Failure
 	if d.By == plan.ByName {
-		child.Ref, fail = d.named(which.Src, v)
+		child.Ref, fail = d.named(by.Src, v)
 	} else {
-		child.Ref, fail = d.written(which.Src, v)
+		child.Ref, fail = d.written(by.Src, v)
 	}
 	d.Ref, child.Definition = child.Ref.String(), d
 	return fail
@@ -77,7 +77,7 @@ func (d *Definition) written(src string, v any) (ref plan.ChildRef, fail *Failur
 		return ref, &Failure{Code: fault.TemplateError, Msg: fmt.Sprintf("%q gives %s, want the text of a recipe, or an object", src, typeName(v))}
 	}
 	sum := sha256.Sum256(d.Text)
-	return plan.ChildRef{Name: "sha256:" + hex.EncodeToString(sum[:]), By: plan.ByText}, nil
+	return plan.ChildRef{Name: "@sha256:" + hex.EncodeToString(sum[:]), By: plan.ByText}, nil
 }
 
 // handlePinned pins what an expression has named, if that is new.

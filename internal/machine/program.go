@@ -51,7 +51,7 @@ func briefsOf(p *plan.Plan) []stepBrief {
 // the results are equal, and either may be kept.
 type stepCode struct {
 	when, expr   *expr.Program
-	which        *expr.Program
+	ref          *expr.Program // of a recipe step, see plan.Child.RefExpr
 	cacheKey     *expr.Program
 	params       *expr.Tree
 	prompt       *promptCode // nil = it has no prompt
@@ -66,7 +66,7 @@ type stepCode struct {
 // programs returns the expressions of the step, without those of its parameters and its cache; some may be
 // nil.
 func (c *stepCode) programs() []*expr.Program {
-	list := append(bindingCode{c.when, c.expr, c.which, c.rounds.while, c.rounds.until, c.rounds.next}, slices.Concat(c.bindings...)...)
+	list := append(bindingCode{c.when, c.expr, c.ref, c.rounds.while, c.rounds.until, c.rounds.next}, slices.Concat(c.bindings...)...)
 	if c.prompt != nil {
 		list = slices.Concat(list, slices.Concat(c.prompt.values...))
 	}
@@ -141,7 +141,7 @@ func (g *Program) compileStep(st *plan.Step) *stepCode {
 		return c
 	}
 	if st.Child != nil {
-		if c.which, c.err = g.compile(st.Child.Which); c.err != nil {
+		if c.ref, c.err = g.compile(st.Child.RefExpr); c.err != nil {
 			return c
 		}
 	}

@@ -68,7 +68,7 @@ func (w *fakeEngine) childLine(verb string, args map[string]string, in *Input) b
 	case "pin": // what an expression has named was found
 		in.Kind, in.Text = InPinned, args[""]
 		by := plan.ByName
-		if strings.HasPrefix(in.Text, "sha256:") {
+		if strings.HasPrefix(in.Text, "@sha256:") {
 			by = plan.ByText
 		}
 		in.Tree = &journal.Tree{Recipes: []journal.TreeRecipe{{Ref: in.Text, Name: "found", Version: args["version"], Key: "plan of " + args["version"], By: by}}}

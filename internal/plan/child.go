@@ -49,7 +49,7 @@ const (
 
 // Source says where the recipe is: its file, the name of a registered one, or "inline" (X227).
 func (r *ChildRef) Source() string {
-	if r.Registered() || r.By != "" {
+	if r.Key == "" {
 		return r.String()
 	}
 	return cmp.Or(r.File, "inline")
@@ -73,8 +73,8 @@ func (r *ChildRef) String() string {
 // run passes on.
 type Child struct {
 	Ref int32 `json:"ref"` // index into Plan.Children
-	// Which says which recipe it is, if the reference is by an expression; nil otherwise.
-	Which *Expr `json:"which,omitempty"`
+	// RefExpr says which recipe it is, if that is by an expression; nil otherwise.
+	RefExpr *Expr `json:"refExpr,omitempty"`
 	// Outputs are the fields of the step's output, sorted by name. Without them the output
 	// is the result of the child run.
 	Outputs []ChildOutput `json:"outputs,omitempty"`
@@ -126,8 +126,8 @@ type Capture struct {
 
 // vars are those of what the child run has of this one besides its input, and of which recipe it is.
 func (c *Child) vars() (vars []Var) {
-	if c.Which != nil {
-		vars = append(vars, c.Which.Vars...)
+	if c.RefExpr != nil {
+		vars = append(vars, c.RefExpr.Vars...)
 	}
 	for i := range c.Captures {
 		vars = append(vars, c.Captures[i].Var)
@@ -203,7 +203,7 @@ func (p *Plan) checkChild(n int32) error {
 	switch {
 	case k == nil:
 		return nil
-	case k.Ref >= 0 && int(k.Ref) < len(p.Children) && (p.Children[k.Ref].By != "") != (k.Which != nil):
+	case k.Ref >= 0 && int(k.Ref) < len(p.Children) && (p.Children[k.Ref].By != "") != (k.RefExpr != nil):
 		return fmt.Errorf("plan: step %d does not say which recipe it runs", n)
 	case k.Ref < 0 || int(k.Ref) >= len(p.Children):
 		return fmt.Errorf("plan: step %d runs a recipe that is not there", n)
