@@ -153,7 +153,7 @@ func (e *Engine) recipes() *registry.Recipes {
 	})
 }
 
-// define finds the recipes that expressions of steps name.
-func (e *Engine) define(ctx context.Context, account string, d *program.Definition) (*program.Defined, error) {
-	return e.recipes().Define(ctx, account, d)
+// resolve finds the recipes that expressions of steps name.
+func (e *Engine) resolve(ctx context.Context, account string, d *program.Definition) (*program.Resolved, error) {
+	return e.recipes().ResolveDefinition(ctx, account, d)
 }

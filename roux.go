@@ -132,7 +132,7 @@ func Open(ctx context.Context, opt Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{account: account, node: n}
-	n.UseDefinitions(e.define)
+	n.UseRegistered(e.resolve)
 	return e, nil
 }
 

@@ -93,8 +93,8 @@ func (a *app) compileOptions(files *registry.Files, limit int64) compile.Options
 	return compile.Options{Actions: a.actions, MaxSource: limit, Limits: a.config.Nesting().Limits, Recipes: files, Lenses: files, Secret: a.hasSecret}
 }
 
-// definitions returns what the recipes are compiled with that expressions of steps name.
-func (a *app) definitions(context.Context, string) (compile.Options, error) {
+// resolveOptions returns what the recipes are compiled with that expressions of steps name.
+func (a *app) resolveOptions(context.Context, string) (compile.Options, error) {
 	files, err := a.recipesFor("definition", maxSource)
 	return a.compileOptions(files, maxSource), err
 }

@@ -180,7 +180,7 @@ func (a *app) openIdle(ctx context.Context, idle bool, choose func(context.Conte
 	nesting := a.config.Nesting()
 	cfg := service.Config{
 		Node: node.Config{
-			Dir: dir, Actions: a.built, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log, Accounts: a.rules(), Secrets: a.secretsIn(dir), Sealer: secrets.NewSealer(dir, a.getenv), Workspaces: nesting.Workspaces, Definitions: program.Compiled(a.definitions),
+			Dir: dir, Actions: a.built, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log, Accounts: a.rules(), Secrets: a.secretsIn(dir), Sealer: secrets.NewSealer(dir, a.getenv), Workspaces: nesting.Workspaces, Resolve: program.ResolveWith(a.resolveOptions),
 			Select: func(key store.Key) bool { return selected[key] }, Idle: idle, CommitFailed: h.commitFailed,
 		},
 		Local: true, Take: h.guests.take, Account: config.Account, MaxSource: maxSource, Rate: -1, Release: thisBuild().Version, Build: thisBuild().short(), Limits: nesting.Limits, NoRefs: nesting.NoRegistry,

@@ -121,7 +121,7 @@ func (a *app) rehearse(ctx context.Context, path string, opt *rehearseOptions) e
 		files, done := a.fileReader(r)
 		defer done()
 		_, here := r.(node.Store) // otherwise a server, or the process that holds the directory, masks what it gives out
-		reh := recipetest.Rehearsal{Actions: a.actions, Plan: c.plan, Recipe: c.recipe, Definitions: program.Compiled(a.definitions), Reader: r, ReadFile: files, Masked: !here, Parallel: opt.parallel}
+		reh := recipetest.Rehearsal{Actions: a.actions, Plan: c.plan, Recipe: c.recipe, Resolve: program.ResolveWith(a.resolveOptions), Reader: r, ReadFile: files, Masked: !here, Parallel: opt.parallel}
 		return reh.Run(ctx, heads, out.add)
 	})
 	if err != nil {

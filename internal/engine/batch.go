@@ -28,9 +28,9 @@ type batch struct {
 }
 
 type pendingCommand struct {
-	l     *loadedRun
-	cmd   machine.Command
-	named *machine.Definition // CmdFind
+	l          *loadedRun
+	cmd        machine.Command
+	definition *machine.Definition // CmdResolve
 }
 
 // cmdFree frees the slots of an external job that has ended.

@@ -246,7 +246,7 @@ func (c *core) serveAsked() {
 	in := machine.Input{Kind: machine.InGranted, Ref: w.ref, Child: &machine.ChildGrant{}}
 	child, hash, fail := c.prepareChild(l, w.ref)
 	if child == nil && fail == nil {
-		return // it asks again when the recipe is found
+		return // it asks again when its recipe is resolved
 	}
 	var last *loadedRun
 	if child != nil {
@@ -305,8 +305,8 @@ func (c *core) resumeChild(parent, last *loadedRun, in machine.Input) {
 	_ = c.inject(parent, machine.Input{Kind: machine.InChildEnded, Ref: in.Ref, Fence: in.Fence, End: end})
 }
 
-// prepareChild finds out what the child run of a step is started with. A failure is one of
-// the step. The expressions are those of a recipe, so a panic in them is a failure, too
+// prepareChild finds out what the child run of a step is started with; no child and no failure
+// mean that its recipe is being resolved. A failure is one of the step. The expressions are those of a recipe, so a panic in them is a failure, too
 // (I16).
 func (c *core) prepareChild(l *loadedRun, ref journal.Ref) (child *program.Child, inputHash []byte, fail *machine.Failure) {
 	defer func() {
@@ -320,9 +320,9 @@ func (c *core) prepareChild(l *loadedRun, ref journal.Ref) (child *program.Child
 		return nil, nil, fail
 	}
 	root := c.rootOf(l)
-	child, err := c.programs.Child(c.ctx, c.cfg.Store, c.cfg.Actions, l.prog, l.run.Start(), root.run.Start().Tree, root.found, task)
-	if errors.Is(err, program.ErrNotFound) {
-		c.askForRecipe(l, ref, task.Definition)
+	child, err := c.programs.Child(c.ctx, c.cfg.Store, c.cfg.Actions, l.prog, l.run.Start(), root.run.Start().Tree, root.resolved, task)
+	if errors.Is(err, program.ErrUnresolved) {
+		c.requestRecipe(l, ref, task.Definition)
 		return nil, nil, nil
 	}
 	if err != nil {

@@ -169,7 +169,7 @@ func (p *pipeline) emit(o *pendingCommand) {
 			return
 		}
 	default:
-		e.from, e.n, e.file, e.named = cmd.From, cmd.N, cmd.File, o.named
+		e.from, e.n, e.file, e.definition = cmd.From, cmd.N, cmd.File, o.definition
 	}
 	p.c.effects = append(p.c.effects, e)
 }

@@ -33,9 +33,9 @@ type Config struct {
 	Secrets worker.SecretSource // the secrets that steps may use; default: none
 	// Actions are the actions that steps may call. Their answers must not change while the engine runs. Default: none.
 	Actions catalogue.Finder
-	// Definitions finds the recipes that expressions of steps name. Default: none; such a step then fails with
+	// Resolve finds the recipes that expressions of steps name. Default: none; such a step then fails with
 	// RECIPE_NOT_FOUND.
-	Definitions program.Definitions
+	Resolve program.Resolve
 	// Files returns the files of an account for its actions. Default: none; a step that
 	// needs a file then fails with FILE_NOT_FOUND.
 	Files func(account string) action.Files

@@ -36,9 +36,9 @@ func (e *Engine) perform(ef *effect) {
 	case machine.CmdNeedItems:
 		copied := *ef
 		go e.withSlot(e.readSlots, func() { e.readItems(&copied) })
-	case CmdFind:
+	case CmdResolve:
 		copied := *ef
-		go e.findRecipe(&copied)
+		go e.resolve(&copied)
 	case machine.CmdCollect:
 		copied := *ef
 		go e.withSlot(e.collectSlots, func() { e.collect(&copied) })

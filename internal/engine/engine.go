@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
 	"github.com/roux-engine/roux/internal/clock"
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/feed"
@@ -64,7 +62,7 @@ type Engine struct {
 	pending  atomic.Int64 // requests waiting for an answer
 
 	readSlots, collectSlots chan struct{} // semaphores, see withSlot
-	finding                 singleflight.Group
+	resolver                program.Resolver
 
 	stopping   atomic.Bool
 	drained    atomic.Bool // no attempt will report again
@@ -128,6 +126,8 @@ func assemble(cfg Config) (*Engine, error) {
 	e.ids = journal.NewIDs(cfg.Rand, cfg.Now)
 	e.actions = program.Actions{Finder: cfg.Actions}
 	e.core = newCore(e.ctx, &e.cfg)
+	r := &e.resolver
+	r.Programs, r.Resolve, r.Actions, r.Moderators = e.core.programs, cfg.Resolve, cfg.Actions, cfg.Moderators
 	e.Reader = reads.Reader{Store: cfg.Store, Programs: e.core.programs}
 	e.cleaner.Store, e.cleaner.Blobs, e.cleaner.Policy = cfg.Store, cfg.Blobs, cfg.Retention
 	e.cleaner.Now, e.cleaner.Wall, e.cleaner.Logger = e.now, cfg.Now, cfg.Logger

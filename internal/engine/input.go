@@ -91,13 +91,13 @@ type taskID = slots.ID
 
 // An effect is something to do in the world, now that its cause is durable.
 type effect struct {
-	kind    machine.CommandKind
-	id      taskID
-	attempt *inFlight     // CmdDispatch, CmdCancelTask
-	task    *machine.Task // CmdDispatch: that of attempt
-	prog    *program.Program
-	from    int64 // CmdNeedItems
-	n       int64
-	file    string
-	named   *machine.Definition // CmdFind
+	kind       machine.CommandKind
+	id         taskID
+	attempt    *inFlight     // CmdDispatch, CmdCancelTask
+	task       *machine.Task // CmdDispatch: that of attempt
+	prog       *program.Program
+	from       int64 // CmdNeedItems
+	n          int64
+	file       string
+	definition *machine.Definition // CmdResolve
 }

@@ -19,8 +19,6 @@ import (
 
 // A loadedRun is a run in memory.
 type loadedRun struct {
-	plans []store.EncodedPlan // of recipes that were pinned since the last batch
-	found program.Family      // and since the run was loaded
 	key   store.Key
 	prog  *program.Program
 	run   *machine.Run
@@ -40,6 +38,10 @@ type loadedRun struct {
 	released    bool // just released; its attempts were told to stop when it was quarantined
 	dropped     bool // removed from memory; pointers to it are stale
 	refused     bool // dropped because the store refused its last transition
+
+	// Of a root: what expressions have named, since the last batch and since it was loaded.
+	plans    []store.EncodedPlan
+	resolved program.Family
 
 	// Of a run in a tree of runs.
 	root    string         // its root; "" = the run starts no other runs and is no child run

@@ -52,7 +52,7 @@ func OpenStage(ctx context.Context, cfg Config, programs *program.Cache, now int
 	e.ctx, s.cancelled = ctx, e.ctx
 	e.core.ctx = ctx
 	if programs != nil {
-		e.core.programs = programs
+		e.core.programs, e.resolver.Programs = programs, programs
 	}
 	s.e = e
 	if err := e.core.recovery.open(e.now()); err != nil {
@@ -208,15 +208,15 @@ func (s *Stage) Freed(ef *Effect) *Message {
 }
 
 // Perform carries out an effect that the engine carries out itself: reading the items
-// of a loop (CmdNeedItems), collecting outputs (CmdCollect) or finding a recipe (CmdFind).
+// of a loop (CmdNeedItems), collecting outputs (CmdCollect) or resolving a recipe (CmdResolve).
 func (s *Stage) Perform(ef *Effect) *Message {
 	switch ef.Kind {
 	case machine.CmdNeedItems:
 		s.e.readItems(&ef.effect)
 	case machine.CmdCollect:
 		s.e.collect(&ef.effect)
-	case CmdFind:
-		s.e.findRecipe(&ef.effect)
+	case CmdResolve:
+		s.e.resolve(&ef.effect)
 	}
 	inputs := s.e.inbox.Take()
 	if len(inputs) == 0 {

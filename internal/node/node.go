@@ -299,9 +299,9 @@ type Config struct {
 	// Sealer seals the keys of webhooks. Default: with the master key of the data directory
 	// or of the environment.
 	Sealer *secrets.Sealer
-	// Definitions finds the recipes that expressions of steps name, before those that [Node.UseDefinitions] has
-	// given are asked. Default: these alone.
-	Definitions program.Definitions
+	// Resolve finds the recipes that expressions of steps name, before the registered ones are searched; see
+	// [Node.UseRegistered]. Default: these alone.
+	Resolve program.Resolve
 	// Workspaces is the directory of the workspaces of runs. Default: one in the data directory.
 	Workspaces string
 	// Select, Idle, CommitFailed and MaxLimits are those of engine.Config.
@@ -353,7 +353,7 @@ type Node struct {
 	// Approvals are what people are asked.
 	Approvals *approval.Manager
 
-	definitions atomic.Pointer[program.Definitions] // see UseDefinitions
+	registered atomic.Pointer[program.Resolve] // see UseRegistered
 
 	serving sync.Mutex                  // held while a service begins or ends
 	served  bool                        // Serve was called
@@ -400,7 +400,7 @@ func Open(ctx context.Context, st Store, cfg Config) (*Node, error) {
 		// catalogue of cfg.Actions.
 		Store: st, Secrets: cfg.Secrets, Actions: Catalogue(append(slices.Clone(cfg.Actions.List), n.Hooks.Action(), n.Approvals.Action())),
 		Blobs: files, Retention: kept, Concurrency: cfg.Concurrency, Logger: cfg.Logger, Accounts: n.Rules,
-		Moderators: cfg.Actions.moderators.Of, Review: n.review, Definitions: n.define,
+		Moderators: cfg.Actions.moderators.Of, Review: n.review, Resolve: n.resolve,
 		Select: cfg.Select, Idle: cfg.Idle, CommitFailed: cfg.CommitFailed, MaxLimits: cfg.MaxLimits,
 	}
 	ecfg.Limits, ecfg.Called = cfg.Actions.limits, cfg.Actions.called

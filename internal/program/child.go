@@ -42,9 +42,9 @@ type Child struct {
 
 // Child finds what the child run that a task asks for is started with, and checks its
 // input. prog and start are those of its parent; pinned is what the runs of the tree have in
-// common, and found has programs of it whose plans may not be stored yet. [ErrNotFound] means that an
-// expression has named a recipe that is still to be found.
-func (c *Cache) Child(ctx context.Context, st store.Reader, actions catalogue.Finder, prog *Program, start *journal.Start, pinned *journal.Tree, found Family, task *machine.ChildTask) (*Child, error) {
+// common, and resolved has programs of it whose plans may not be stored yet. [ErrUnresolved] means that an
+// expression has named a recipe that is not pinned.
+func (c *Cache) Child(ctx context.Context, st store.Reader, actions catalogue.Finder, prog *Program, start *journal.Start, pinned *journal.Tree, resolved Family, task *machine.ChildTask) (*Child, error) {
 	ch := &Child{task: task, parent: start}
 	if mutation.Pin {
 		if newest := c.find(prog.Key()); newest != nil {
@@ -57,7 +57,7 @@ func (c *Cache) Child(ctx context.Context, st store.Reader, actions catalogue.Fi
 	if err != nil {
 		return nil, err
 	}
-	if ch.Program = found[key]; ch.Program == nil {
+	if ch.Program = resolved[key]; ch.Program == nil {
 		if ch.Program, err = c.member(ctx, st, prog, key); err != nil {
 			return nil, err
 		}
@@ -81,7 +81,7 @@ func (ch *Child) find(pinned *journal.Tree) (key string, err error) {
 	}
 	found := pinned.Recipe(ref.String())
 	if found == nil && ch.task.Definition != nil {
-		return "", cmp.Or(full(pinned), ErrNotFound)
+		return "", cmp.Or(full(pinned), ErrUnresolved)
 	}
 	if found == nil {
 		return "", fault.New(fault.RecipeNotFound, "it was not registered when run %s started", ch.root())

@@ -33,8 +33,8 @@ type Rehearsal struct {
 	// Plan and Recipe are the new revision. Required.
 	Plan   *plan.Plan
 	Recipe *recipe.Recipe
-	// Definitions finds the recipes that expressions name. Default: nothing is found.
-	Definitions program.Definitions
+	// Resolve finds the recipes that expressions name. Default: nothing is found.
+	Resolve program.Resolve
 	// Reader has the recorded runs. Nothing is written to it. Required.
 	Reader store.Reader
 	// ReadFile reads a file of the account of the runs. Default: files cannot be read, so actions
@@ -155,7 +155,7 @@ func (r *Rehearsal) one(ctx context.Context, head store.Head, files *fixtures, s
 	ready := shared.take()
 	defer shared.give(ready)
 	box, err := openSandbox(ctx, sandboxConfig{
-		actions: ready.actions, world: w, files: files, gates: passing, now: head.Created, seed: seedOf(head.Run), unpaid: rec.Start.Credits == nil, programs: ready.programs, recipes: r.Definitions,
+		actions: ready.actions, world: w, files: files, gates: passing, now: head.Created, seed: seedOf(head.Run), unpaid: rec.Start.Credits == nil, programs: ready.programs, resolve: r.Resolve,
 	})
 	if err != nil {
 		return nil, err

@@ -155,7 +155,7 @@ type sandboxConfig struct {
 	balance  int64 // credits of the account; 0 = as many as there can be
 	unpaid   bool  // the account does not pay
 	programs *program.Cache
-	recipes  program.Definitions // what expressions name; nil = nothing
+	resolve  program.Resolve // what expressions name; nil = nothing
 }
 
 // seeded are random bytes that depend on a seed alone.
@@ -190,7 +190,7 @@ func openSandbox(ctx context.Context, cfg sandboxConfig) (*sandbox, error) {
 		key[i] = byte(cfg.seed >> (8 * i))
 	}
 	ec := engine.Config{
-		Store: s.store, Actions: cfg.actions, Rand: seeded{rand.NewChaCha8(key)}, Moderators: cfg.gates, Definitions: cfg.recipes, Jobs: s.jobsChanged,
+		Store: s.store, Actions: cfg.actions, Rand: seeded{rand.NewChaCha8(key)}, Moderators: cfg.gates, Resolve: cfg.resolve, Jobs: s.jobsChanged,
 		JobSlots: map[string]bool{provider: true},
 		// A run that waits stays in memory: there is nothing to save, and it goes on sooner.
 		SuspendAfter: 1 << 60,

@@ -201,9 +201,9 @@ func (r *runner) options() (Options, error) {
 	return r.cfg.Options(r.path, dir)
 }
 
-// definitions finds the recipes that expressions name, with stubs in place of the mocked ones.
-func (r *runner) definitions(m *Mocks) program.Definitions {
-	return program.Compiled(func(context.Context, string) (compile.Options, error) {
+// resolve finds the recipes that expressions name, with stubs in place of the mocked ones.
+func (r *runner) resolve(m *Mocks) program.Resolve {
+	return program.ResolveWith(func(context.Context, string) (compile.Options, error) {
 		opt, err := r.options()
 		return withStubs(opt.Options, m.Recipes), err
 	})
@@ -345,7 +345,7 @@ func (r *runner) carryOut(ctx context.Context, t *Test) (*outcome, *mocked, erro
 	defer r.prepared.give(ready)
 	box, err := openSandbox(ctx, sandboxConfig{
 		actions: ready.actions, world: world, files: r.fixtures, secrets: testSecrets(mocks.Secrets), gates: gates, now: now.UnixMicro(), seed: seedOf(t.Name),
-		balance: t.Balance, unpaid: t.unpaid(req, r.cfg.Actions), programs: ready.programs, recipes: r.definitions(mocks),
+		balance: t.Balance, unpaid: t.unpaid(req, r.cfg.Actions), programs: ready.programs, resolve: r.resolve(mocks),
 	})
 	if err != nil {
 		return nil, nil, err

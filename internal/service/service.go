@@ -138,7 +138,7 @@ func New(ctx context.Context, n *node.Node, cfg Config) (*Service, error) {
 		Records: n, Now: now, NewID: func() (string, error) { return ids.ID("recipe_") }, MaxSource: cfg.MaxSource,
 		Actions: n.Accounts.Actions, Limits: cfg.Limits, NoRefs: cfg.NoRefs,
 	})
-	n.UseDefinitions(s.recipes.Define)
+	n.UseRegistered(s.recipes.ResolveDefinition)
 	s.starter = starts.New(starts.Config{
 		Recipes: s.recipes, Files: n.Files, Actions: n.Accounts.Actions, Rules: n.Rules, Admit: n.Accounts.Admit,
 	}, n.Engine)

@@ -113,13 +113,13 @@ func (r *registry) plans() (p *plan.Plan, others []*plan.Plan) {
 	return r.w.c.Plan, r.w.c.Others
 }
 
-// define implements [program.Definitions]. Now and then it cannot.
-func (r *registry) define(ctx context.Context, account string, d *program.Definition) (*program.Defined, error) {
+// resolve implements [program.Resolve]. Now and then it cannot.
+func (r *registry) resolve(ctx context.Context, account string, d *program.Definition) (*program.Resolved, error) {
 	if r.dice.IntN(8) == 0 {
 		return nil, fault.New(fault.ServiceUnavailable, "the recipes cannot be read")
 	}
 	r.w.stats.Trees.Found++
-	return program.Compiled(func(context.Context, string) (compile.Options, error) {
+	return program.ResolveWith(func(context.Context, string) (compile.Options, error) {
 		if r.revised {
 			return r.w.c.Later.shelf.options(), nil
 		}

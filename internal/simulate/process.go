@@ -64,7 +64,7 @@ func (w *World) boot() *process {
 	cfg.Store, cfg.Actions = p.disk, priceList{w}
 	cfg.Files = func(string) action.Files { return &w.blobs }
 	cfg.Rand = diceReader{w.dice}
-	cfg.Definitions = w.registry.define
+	cfg.Resolve = w.registry.resolve
 	if w.trace != nil {
 		w.tracef("boot at %d", w.mono)
 		cfg.Logger = w.logger

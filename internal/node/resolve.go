@@ -9,13 +9,13 @@ import (
 	"github.com/roux-engine/roux/internal/program"
 )
 
-// UseDefinitions says what finds the recipes that expressions of steps name. Until it is called, steps wait that
-// Config.Definitions, if there is one, does not find theirs for.
-func (n *Node) UseDefinitions(find program.Definitions) { n.definitions.Store(&find) }
+// UseRegistered says what finds the registered recipes that expressions of steps name. Steps whose recipe
+// Config.Resolve does not find wait until it is called.
+func (n *Node) UseRegistered(find program.Resolve) { n.registered.Store(&find) }
 
-// define implements [program.Definitions].
-func (n *Node) define(ctx context.Context, account string, d *program.Definition) (*program.Defined, error) {
-	own, registered := n.Config.Definitions, n.definitions.Load()
+// resolve implements [program.Resolve].
+func (n *Node) resolve(ctx context.Context, account string, d *program.Definition) (*program.Resolved, error) {
+	own, registered := n.Config.Resolve, n.registered.Load()
 	var missing error
 	if own != nil {
 		def, err := own(ctx, account, d)

@@ -29,7 +29,7 @@ type newVersions struct {
 	began chan struct{} // and has a value when one has begun
 }
 
-func (v *newVersions) find(ctx context.Context, account string, d *machine.Definition) (*program.Defined, error) {
+func (v *newVersions) find(ctx context.Context, account string, d *machine.Definition) (*program.Resolved, error) {
 	v.mu.Lock()
 	v.asked = append(v.asked, d.Ref)
 	n, wait := len(v.asked), v.wait
@@ -52,7 +52,7 @@ func (v *newVersions) find(ctx context.Context, account string, d *machine.Defin
 	if err != nil {
 		return nil, err
 	}
-	return program.Compiled(func(context.Context, string) (compile.Options, error) {
+	return program.ResolveWith(func(context.Context, string) (compile.Options, error) {
 		return compile.Options{Actions: catalogue.New(noop()), Recipes: versioned(n)}, nil
 	})(ctx, account, d)
 }
@@ -137,7 +137,7 @@ func gives(t testing.TB, e *Engine, head store.Head) string {
 // that runs in turn. Another tree has the newest.
 func TestX251_R28_DynamicReferences(t *testing.T) {
 	st, v := memory.New(memory.Options{}), &newVersions{}
-	e := openEngine(t, st, Config{Definitions: v.find}, noop())
+	e := openEngine(t, st, Config{Resolve: v.find}, noop())
 	p := planOf(t, dispatches, noop())
 	for try := range 2 {
 		run := start(t, e, p, map[string]any{"kinds": []any{"a", "a", "b", "a"}})
@@ -162,7 +162,7 @@ func TestX251_R28_DynamicReferences(t *testing.T) {
 // A lookup that takes its time holds up nothing but the step that asks.
 func TestX251_FoundOutsideOfTheLoop(t *testing.T) {
 	st, v := memory.New(memory.Options{}), &newVersions{wait: make(chan struct{}), began: make(chan struct{}, 1)}
-	e := openEngine(t, st, Config{Definitions: v.find}, noop())
+	e := openEngine(t, st, Config{Resolve: v.find}, noop())
 	slow := start(t, e, planOf(t, dispatches, noop()), map[string]any{"kinds": []any{"a"}})
 	<-v.began
 	other := start(t, e, planOf(t, "name: other\nsteps: [{id: a, action: {name: noop}}]\n", noop()), nil)
@@ -187,7 +187,7 @@ func TestX251_R28_PinsAfterCrashes(t *testing.T) {
 			return memory.OK
 		}})
 		v := &newVersions{}
-		cfg := Config{Definitions: v.find}
+		cfg := Config{Resolve: v.find}
 		req := StartRequest{Account: acc, Plan: planOf(t, dispatches, noop()), Recipe: "dispatch", Parameters: map[string]any{"kinds": []any{"a", "b", "a"}}, IdempotencyKey: "k"}
 		e := openEngine(t, st, cfg, noop())
 		if s, err := e.Start(t.Context(), req); err == nil {
@@ -227,7 +227,7 @@ func TestX251_R28_PinsAfterCrashes(t *testing.T) {
 // A recipe that a step has made runs as any other: it is compiled when the step runs, without files and secrets.
 func TestX251_GeneratedDefinitions(t *testing.T) {
 	v := &newVersions{}
-	e := openEngine(t, memory.New(memory.Options{}), Config{Definitions: v.find}, noop())
+	e := openEngine(t, memory.New(memory.Options{}), Config{Resolve: v.find}, noop())
 	p := planOf(t, `
 name: makes
 inputSchema: {type: object, properties: {made: {}}}
@@ -258,7 +258,7 @@ outputs: {got: steps.run.output}
 // that only appears at run time, and the number of names in a tree is bounded.
 func TestX251_NotFound(t *testing.T) {
 	v := &newVersions{fails: []error{fault.New(fault.ServiceUnavailable, "not now"), fault.New(fault.ServiceUnavailable, "not yet")}}
-	e := openEngine(t, memory.New(memory.Options{}), Config{Definitions: v.find}, noop())
+	e := openEngine(t, memory.New(memory.Options{}), Config{Resolve: v.find}, noop())
 	p := planOf(t, dispatches, noop())
 	if head := waitForEnd(t, e, start(t, e, p, map[string]any{"kinds": []any{"a"}})); head.Status != "completed" || v.lookups() < 3 {
 		t.Errorf("%s after %d lookups: %s", head.Status, v.lookups(), head.Message)
@@ -279,7 +279,7 @@ func TestX251_NotFound(t *testing.T) {
 // TestX251_MostNames: a tree of runs has at most machine.MaxPinned names by expressions.
 func TestX251_MostNames(t *testing.T) {
 	v := &newVersions{}
-	e := openEngine(t, memory.New(memory.Options{}), Config{Definitions: v.find}, noop())
+	e := openEngine(t, memory.New(memory.Options{}), Config{Resolve: v.find}, noop())
 	kinds := make([]any, machine.MaxPinned+1)
 	for i := range kinds {
 		kinds[i] = fmt.Sprint("kind", i)
@@ -289,4 +289,43 @@ func TestX251_MostNames(t *testing.T) {
 	if head.Code != fault.ValueTooLarge || !strings.Contains(head.Message, "1000") {
 		t.Errorf("%s %s: %s", head.Status, head.Code, head.Message)
 	}
+}
+
+// An answer is for the generation that asked, and for a run that is not paused: what the step asked for before an edit
+// is no failure of what it asks for now, and a paused run does not fail.
+func TestX251_LateAnswers(t *testing.T) {
+	v := &newVersions{}
+	h := newHarness(t, memory.New(memory.Options{}), Config{Resolve: v.find}, noop())
+	resolver := &program.Resolver{Programs: h.c.programs, Resolve: v.find, Actions: h.cfg.Actions}
+	answer := func(ef effect) *input {
+		r := resolver.Of(t.Context(), acc, ef.definition, func(fn func() error) error { return fn() })
+		return &input{kind: inLook, key: ef.id.Key, look: func(c *core) { c.recipeResolved(&ef.id, r) }}
+	}
+	asked := func(want string) effect {
+		t.Helper()
+		ef := h.effects[len(h.effects)-1]
+		if ef.kind != CmdResolve || ef.definition.Ref != want {
+			t.Fatalf("it asks for %+v, want %s", ef.definition, want)
+		}
+		return ef
+	}
+	p := planOf(t, "name: outer\ninputSchema: {type: object, properties: {kind: {type: string}}}\nsteps: [{id: run, recipe: {ref: \"{{ input.kind }}\"}}]\n", noop())
+	root := h.run(acc, p, map[string]any{"kind": "gone"})
+	gone := asked("gone")
+	h.runUntilIdle(request(root, machine.Input{Kind: machine.InPause}))
+	h.runUntilIdle(answer(gone))
+	h.wantStatus(root, "dispatching")
+	h.runUntilIdle(request(root, machine.Input{Kind: machine.InUnpause}))
+	if n := len(h.effects); asked("gone").id != gone.id || n < 2 {
+		t.Fatalf("after the pause it has asked %d times", n)
+	}
+	h.runUntilIdle(request(root, machine.Input{Kind: machine.InCancel}))
+	h.runUntilIdle(request(root, machine.Input{Kind: machine.InEdit, Data: []byte(`{"kind":"a"}`)}))
+	a := asked("a")
+	h.runUntilIdle(answer(gone))
+	h.wantStatus(root, "dispatching")
+	h.runUntilIdle(answer(a))
+	h.finishTasks()
+	h.wantStatus(root, "completed")
+	checkTree(t, h.st, acc, root.Run)
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/roux-engine/roux/internal/program"
 )
 
-// Define implements [program.Definitions] for the recipes that an account has registered: those that a step may name
+// ResolveDefinition implements [program.Resolve] for the recipes that an account has registered: those that a step may name
 // with `ref`, and texts that name such recipes.
-func (r *Recipes) Define(ctx context.Context, account string, d *program.Definition) (*program.Defined, error) {
+func (r *Recipes) ResolveDefinition(ctx context.Context, account string, d *program.Definition) (*program.Resolved, error) {
 	if d.By == plan.ByText {
-		return program.Compiled(func(ctx context.Context, account string) (compile.Options, error) {
+		return program.ResolveWith(func(ctx context.Context, account string) (compile.Options, error) {
 			return r.options(ctx, account), nil
 		})(ctx, account, d)
 	}
@@ -29,7 +29,7 @@ func (r *Recipes) Define(ctx context.Context, account string, d *program.Definit
 	if c.Version.Status == StatusDraft {
 		return nil, draft(&c.Version)
 	}
-	return &program.Defined{Plan: c.Plan, Name: c.Version.Name, Version: c.Version.Version}, c.Recipe.Runnable()
+	return &program.Resolved{Plan: c.Plan, Name: c.Version.Name, Version: c.Version.Version}, c.Recipe.Runnable()
 }
 
 // draft refuses a draft that a step names.
