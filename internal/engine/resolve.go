@@ -36,8 +36,8 @@ func (e *Engine) resolve(ef *effect) {
 // recipeResolved pins a recipe that a step has asked for, and lets the step ask again.
 func (c *core) recipeResolved(id *taskID, r *program.Resolution) {
 	l, err := c.residency.get(id.Key)
-	if err != nil || l.run.Generation() != id.Fence.Gen || !l.run.Asks(id.Ref) || l.run.Paused() || c.pausedAbove(l) {
-		return // it asks again when it can be read or is not paused any more, for something else, or no longer
+	if err != nil || l.run.Generation() != id.Fence.Gen || !l.run.Asks(id.Ref) {
+		return // it asks again when it can be read, for something else, or no longer
 	}
 	w, root := waiter{l, id.Ref}, c.rootOf(l)
 	if r.Later() {

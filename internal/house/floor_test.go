@@ -127,6 +127,7 @@ var wrappers = map[string][]string{
 	"github.com/yuin/goldmark":                                 {"internal/media"},
 	"golang.org/x/net":                                         {"internal/media"},
 	"golang.org/x/image":                                       {"internal/media"},
+	"golang.org/x/sync":                                        {"internal/program"},
 	"golang.org/x/text":                                        {"internal/media/pdf", "internal/media/pdf/eastasian", "internal/moderation"},
 	"github.com/gofrs/uuid/v5":                                 {"internal/expr"},
 	"github.com/ncruces/go-strftime":                           {"internal/expr"},
