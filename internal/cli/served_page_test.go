@@ -5,6 +5,7 @@ package cli
 import (
 	"bufio"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -189,13 +190,22 @@ func rouxOnPath(t *testing.T) string {
 	return "PATH=" + bin + ":$PATH; HOME=$PWD; XDG_CONFIG_HOME=$PWD; export PATH HOME XDG_CONFIG_HOME\n"
 }
 
-// freeAddress is an address of this machine with a port that nobody listens at.
+// freeAddress is an address of this machine with a port that nobody listens at. The port is below those that
+// Linux chooses by itself (32768 and above), so that none of the connections and servers of other tests takes it
+// between this check and its use.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(20000))
+		ln, err := net.Listen("tcp", address)
+		if err != nil {
+			continue
+		}
+		if err := ln.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return address
 	}
-	defer ln.Close()
-	return ln.Addr().String()
+	t.Fatal("none of 100 ports is free")
+	return ""
 }
