@@ -5,7 +5,6 @@ package yamlx
 import (
 	"bytes"
 	"cmp"
-	"fmt"
 	"strings"
 	"sync"
 
@@ -18,8 +17,6 @@ const (
 	minRun, nested, maxNested = 512, 8, 8
 	// maxTries is how often a text is parsed without lists: some may be no lists.
 	maxTries = 3
-	// placeholder stands for the items of a list in what is left of a text without them.
-	placeholder = "zqPartqz"
 )
 
 // Parts parses versions of one text. It keeps the trees of the items of lists in the newest version, so that the next
@@ -52,7 +49,7 @@ func (p *Parts) Parse(data []byte, lim jsonx.Limits) (*jsonx.Node, []*jsonx.Erro
 
 // parse returns the tree of a text that has no problems; nil = it may have some, or has no long lists.
 func (p *Parts) parse(data []byte, lim jsonx.Limits) *jsonx.Node {
-	if check(data, lim) != nil || oddBreaks(data) || bytes.Contains(data, []byte(placeholder)) {
+	if check(data, lim) != nil || oddBreaks(data) {
 		return nil
 	}
 	p.mu.Lock()
@@ -114,21 +111,21 @@ type assembly struct {
 
 // tree returns the tree of a text that has those lists; nil = it may have problems.
 //
-// Items of long lists are parsed each on its own, and the rest with one placeholder for all items of a list but the
-// last. This gives the tree of the whole text because the parser reads from left to right, and what it knows where an
-// item begins depends only on the column: each part is one item when the line behind it begins another one, and the
-// placeholder is the first item of a list in the rest.
+// Items of long lists are parsed each on its own, and the rest with one item, null, in place of all items of a list but
+// the last. This gives the tree of the whole text because the parser reads from left to right, and what it knows where
+// an item begins depends only on the column: each part is one item when the line behind it begins another one, and in
+// the rest there is a list whose first item begins where the null does.
 func (a *assembly) tree(text string, runs []run) *jsonx.Node {
 	for range maxTries {
 		root, problems := parsed([]byte(without(text, runs)), a.lim)
 		if root == nil || len(problems) > 0 {
 			return nil
 		}
-		lists := make([]*jsonx.Node, len(runs))
-		find(root, runs, lists)
+		lists := map[jsonx.Pos]*jsonx.Node{}
+		find(root, lists)
 		kept := runs[:0:0]
-		for i, r := range runs {
-			if lists[i] != nil {
+		for _, r := range runs {
+			if lists[r.first()] != nil {
 				kept = append(kept, r)
 			}
 		}
@@ -136,8 +133,8 @@ func (a *assembly) tree(text string, runs []run) *jsonx.Node {
 			runs = kept
 			continue
 		}
-		for i, r := range runs {
-			if !a.fill(lists[i], text, r) {
+		for _, r := range runs {
+			if !a.fill(lists[r.first()], text, r) {
 				return nil
 			}
 		}
@@ -146,7 +143,7 @@ func (a *assembly) tree(text string, runs []run) *jsonx.Node {
 	return nil
 }
 
-// fill puts the items of a run in the place of their placeholder.
+// fill puts the items of a run in the place of the null.
 func (a *assembly) fill(list *jsonx.Node, text string, r run) bool {
 	last := list.Children[1:]
 	list.Children = make([]*jsonx.Node, 0, len(r.items)+len(last))
@@ -264,17 +261,19 @@ func (a *assembly) runs(text string, skip int) (runs []run) {
 	return runs
 }
 
-// without returns a text with placeholders for runs. Its lines have the same numbers.
+// first is where the null begins in what is left of a text without the run.
+func (r run) first() jsonx.Pos { return jsonx.Pos{Line: r.line, Col: int32(r.indent) + 3} }
+
+// without returns a text with a null in place of each run. Its lines have the same numbers.
 func without(text string, runs []run) string {
 	if len(runs) == 0 {
 		return text
 	}
 	var b strings.Builder
 	from := 0
-	for i, r := range runs {
+	for _, r := range runs {
 		b.WriteString(text[from:r.items[0]])
-		b.WriteString(strings.Repeat(" ", r.indent))
-		fmt.Fprintf(&b, "- %s%d", placeholder, i)
+		b.WriteString(strings.Repeat(" ", r.indent) + "- ~")
 		b.WriteString(strings.Repeat("\n", strings.Count(text[r.items[0]:r.end], "\n")))
 		from = r.end
 	}
@@ -282,17 +281,12 @@ func without(text string, runs []run) string {
 	return b.String()
 }
 
-// find finds the lists that begin with the placeholders of runs.
-func find(n *jsonx.Node, runs []run, lists []*jsonx.Node) {
-	if n.Kind == jsonx.Array && len(n.Children) > 1 && strings.HasPrefix(n.Children[0].Text, placeholder) {
-		first := n.Children[0]
-		for i, r := range runs {
-			if first.Pos.Line == r.line && int(first.Pos.Col) == r.indent+3 && first.Style == jsonx.Plain && first.Text == fmt.Sprint(placeholder, i) {
-				lists[i] = n
-			}
-		}
+// find finds lists of several items by where the first one begins.
+func find(n *jsonx.Node, lists map[jsonx.Pos]*jsonx.Node) {
+	if n.Kind == jsonx.Array && len(n.Children) > 1 {
+		lists[jsonx.Pos{Line: n.Children[0].Pos.Line, Col: n.Children[0].Pos.Col}] = n
 	}
 	for _, c := range n.Children {
-		find(c, runs, lists)
+		find(c, lists)
 	}
 }

@@ -83,7 +83,7 @@ func TestPartsOfOddTexts(t *testing.T) {
 	for _, text := range []string{
 		"list:\n- a\r- b\n- c\n", "list:\n- a\u2028- b\n- c\n", "list:\n- a\u0085  b\n- c\n", "text: |\n- a\n- b\n", "text: |\n  - a\n  - b\n  - c\nlist:\n- a\n- b\n",
 		"text: \"\n- a\n- b\n- c\"\nlist:\n- a\n- b\n", "list:\n- 'a\n- b'\n- c\n", "list:\n- [a,\n- b]\n- c\n", "list:\n- &a b\n- *a\n- c\n", "list:\n- k:\n- \n-\n- k:\nother:\n",
-		"list:\n- a: 1\n  a: 2\n- b\n", "- a\n- b\n---\n- c\n", "- zqPartqz0\n- b\n", "list:\n  - |\n      a\n\n  - >+\n      b\n\n\n  # c\n# d\n  - e\n", "\ufefflist:\n- a\n- b\n- c\n", "a\n- b\n- c\n",
+		"list:\n- a: 1\n  a: 2\n- b\n", "- a\n- b\n---\n- c\n", "- ~\n- b\n", "list:\n- [~, a]\n- {b: ~}\n- - ~\n  - c\n- ~\n", "text: |\n  - ~\n  - ~\nlist: [[~, ~], ~]\n", "list:\n  - |\n      a\n\n  - >+\n      b\n\n\n  # c\n# d\n  - e\n", "\ufefflist:\n- a\n- b\n- c\n", "a\n- b\n- c\n",
 	} {
 		for _, end := range []string{"", "- zz: 1\n", "other: 1\n", "# end"} {
 			p := &Parts{minRun: 1}
