@@ -38,11 +38,15 @@ func (m *move) dependencies() error {
 	}
 	m.withoutEdges()
 	for i, s := range m.list.steps {
-		if s == nil || i >= m.first && i <= m.last || m.ownDependencies(s) == nil {
+		if s == nil || i >= m.first && i <= m.last {
+			continue
+		}
+		own := m.ownDependencies(s)
+		if own == nil {
 			continue
 		}
 		var now []string
-		for _, id := range *m.ownDependencies(s) {
+		for _, id := range *own {
 			if ids[id] {
 				id = m.Name
 			}
@@ -50,7 +54,7 @@ func (m *move) dependencies() error {
 				now = append(now, id)
 			}
 		}
-		if !slices.Equal(now, *m.ownDependencies(s)) {
+		if !slices.Equal(now, *own) {
 			if err := m.editList(s, now); err != nil {
 				return err
 			}
@@ -137,7 +141,7 @@ func (m *move) result() error {
 		}
 		for i, s := range m.list.steps {
 			switch {
-			case s == nil || s.ID == "" || identifier(s.ID) == "":
+			case s == nil || s.ID == "":
 				return refuse("the outputs of the steps are the result of the recipe, and one of them has no id").advising("Give it an id, or say with `outputs` what the result is.")
 			case !definite(s):
 				return refuse("the output of %s is a part of the result of the recipe only if it completes", named(s)).advising("Say with `outputs` what the result is.")

@@ -11,7 +11,6 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/recipe"
-	"github.com/roux-engine/roux/internal/yamlx"
 )
 
 // An edit replaces bytes of the text.
@@ -39,13 +38,13 @@ func (m *move) checkText() error {
 	switch {
 	case m.recipe.Ptr != m.form().root:
 		return refuse("the recipe is within plan_definition").advising("Make it a text of its own.")
-	case yamlx.NewText(m.Bytes).Lines() != bytes.Count(m.Bytes, []byte("\n"))+1:
+	case m.mixed:
 		return refuse("the text has line breaks of several kinds")
 	case bytes.HasPrefix(bytes.TrimSpace(m.Bytes), []byte("{")):
 		return refuse("the text is JSON, or in brackets").advising("`roux convert FILE --to " + m.d.Name + "` prints it as YAML.")
 	}
-	for i := range m.list.steps {
-		if _, err := m.dash(i); err != nil && i >= m.first && i <= m.last+1 {
+	for i := m.first; i <= min(m.last+1, len(m.list.steps)-1); i++ {
+		if _, err := m.dash(i); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile/texts"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/plan"
 )
 
 // names are what crosses the border of the steps that move.
@@ -21,9 +22,6 @@ type names struct {
 	files   bool       // they read the files of the run
 
 	frames   map[*recipe.Step]map[string]binders // by the loop whose body it is; nil = that of the recipe
-	loopsOf  map[*recipe.Step][]*recipe.Step     // around a step, the innermost first
-	byID     map[string]*recipe.Step
-	wanted   map[string]bool // fields of the input that are always there
 	rewrites []rewrite
 }
 
@@ -46,10 +44,9 @@ type rewrite struct {
 
 // resolve finds what crosses the border, and how it is written on the other side.
 func (m *move) resolve() error {
-	m.index()
-	all := m.uses
-	m.bind = m.unique(identifier(m.Name), all)
-	for _, e := range all {
+	m.findBinders()
+	m.bind = m.unique(identifier(m.Name))
+	for _, e := range m.uses {
 		if m.isCarried(e.Pointer) {
 			continue
 		}
@@ -75,12 +72,46 @@ func (m *move) resolve() error {
 	return m.captured()
 }
 
-// index notes who binds what.
-func (m *move) index() {
-	m.frames, m.loopsOf, m.byID, m.wanted = map[*recipe.Step]map[string]binders{}, map[*recipe.Step][]*recipe.Step{}, map[string]*recipe.Step{}, map[string]bool{}
-	var note func(s *recipe.Step, loops []*recipe.Step)
-	note = func(s *recipe.Step, loops []*recipe.Step) {
-		m.loopsOf[s], m.byID[s.ID] = loops, s
+// index notes what all extractions ask for.
+func (t *Text) index() {
+	t.uses, t.words = texts.Uses(t.recipe), map[string]bool{}
+	for _, e := range t.uses {
+		for _, w := range notWord.Split(e.Source, -1) {
+			t.words[w] = true
+		}
+	}
+	t.byID, t.loopsOf = map[string]*recipe.Step{}, map[*recipe.Step][]*recipe.Step{}
+	var note func(steps []*recipe.Step, loops []*recipe.Step)
+	note = func(steps []*recipe.Step, loops []*recipe.Step) {
+		for _, s := range steps {
+			if s == nil {
+				continue
+			}
+			t.loopsOf[s], t.byID[s.ID] = loops, s
+			for _, inner := range s.Scopes() {
+				note(inner, loops)
+			}
+			if s.Loop != nil {
+				note(s.Loop.Steps, append([]*recipe.Step{s}, loops...))
+			}
+		}
+	}
+	note(t.recipe.Steps, nil)
+	delete(t.byID, "")
+	t.planned = map[string]*plan.Step{}
+	for i := range t.plan.Steps {
+		t.planned[t.plan.Steps[i].ID] = &t.plan.Steps[i]
+	}
+	t.wanted = map[string]bool{}
+	for _, name := range required(t.recipe.InputSchema) {
+		t.wanted[name] = true
+	}
+}
+
+// findBinders notes who binds what.
+func (m *move) findBinders() {
+	m.frames = map[*recipe.Step]map[string]binders{}
+	for s, loops := range m.loopsOf {
 		var frame *recipe.Step
 		if len(loops) > 0 {
 			frame = loops[0]
@@ -93,28 +124,6 @@ func (m *move) index() {
 			b.in, b.out = b.in || m.inside[s], b.out || !m.inside[s]
 			m.frames[frame][name] = b
 		}
-		for _, inner := range s.Scopes() {
-			for _, s := range inner {
-				if s != nil {
-					note(s, loops)
-				}
-			}
-		}
-		if s.Loop != nil {
-			for _, inner := range s.Loop.Steps {
-				if inner != nil {
-					note(inner, append([]*recipe.Step{s}, loops...))
-				}
-			}
-		}
-	}
-	for _, s := range m.recipe.Steps {
-		if s != nil {
-			note(s, nil)
-		}
-	}
-	for _, name := range required(m.recipe.InputSchema) {
-		m.wanted[name] = true
 	}
 }
 
@@ -163,7 +172,7 @@ func (m *move) meaningOf(name string, e texts.Use) (what meaning, b binders, fra
 			return isVariable, binders{in: m.inside[frame], out: !m.inside[frame]}, frame
 		}
 	}
-	if m.byID[name] != nil && name != "" {
+	if m.byID[name] != nil {
 		return isStep, binders{}, nil
 	}
 	return isUnknown, binders{}, nil
@@ -220,7 +229,7 @@ func (m *move) readPrompts() error {
 			if _, given := s.InputBindings[v.Name]; given {
 				continue
 			}
-			if name := v.Name; m.requires(name) && identifier(name) == name {
+			if name := v.Name; m.wanted[name] && identifier(name) == name {
 				if key := m.input("input."+name, name); key != name {
 					m.edges.bound = append(m.edges.bound, bound{s, name, "input." + key})
 				}
@@ -239,17 +248,10 @@ func (m *move) readPrompts() error {
 
 // stepOf returns the step of an id, if it moves.
 func (m *move) stepOf(id string) *recipe.Step {
-	for s := range m.inside {
-		if s.ID == id && id != "" {
-			return s
-		}
+	if s := m.byID[id]; m.inside[s] {
+		return s
 	}
 	return nil
-}
-
-// requires reports whether a field of the input is always there.
-func (m *move) requires(name string) bool {
-	return slices.Contains(required(m.recipe.InputSchema), name)
 }
 
 // readInput has a field of the input passed on under its own name, or all of it if the field may be missing.
@@ -427,7 +429,7 @@ func unlabelled(e texts.Use) bool {
 }
 
 // unique returns a name that the recipe does not have.
-func (m *move) unique(name string, all []texts.Use) string {
+func (m *move) unique(name string) string {
 	taken := func(name string) bool {
 		for frame, names := range m.frames {
 			if _, ok := names[name]; ok || frame != nil && slices.Contains(frame.Loop.Names(), name) {
@@ -437,9 +439,7 @@ func (m *move) unique(name string, all []texts.Use) string {
 		if s := m.byID[name]; s != nil && !m.inside[s] {
 			return true
 		}
-		word := regexp.MustCompile(`\b` + name + `\b`)
-		return slices.ContainsFunc(all, func(e texts.Use) bool { return word.MatchString(e.Source) }) ||
-			slices.Contains([]string{"input", "inputs", "item", "index", "steps", "files", "fileHashes", "workflow", "parameters", "_context", "budget"}, name)
+		return m.words[name] || slices.Contains([]string{"input", "inputs", "item", "index", "steps", "files", "fileHashes", "workflow", "parameters", "_context", "budget"}, name)
 	}
 	out := name
 	for k := 2; taken(out); k++ {

@@ -37,7 +37,14 @@ type Text struct {
 	diags  []fault.Diagnostic
 	d      *dialect.Dialect
 	uses   []texts.Use
-	starts []int // of lines
+	words  map[string]bool // of the expressions
+	starts []int           // of lines
+	mixed  bool            // it has line breaks of several kinds
+
+	byID    map[string]*recipe.Step
+	loopsOf map[*recipe.Step][]*recipe.Step // around a step, the innermost first
+	planned map[string]*plan.Step           // by id
+	wanted  map[string]bool                 // fields of the input that are always there
 
 	flowEdges []*edge         // of a flow
 	carried   map[string]bool // pointers of the bindings that these carry
@@ -54,7 +61,8 @@ func Load(file string, text []byte, opt compile.Options) (*Text, error) {
 		return nil, fault.New(fault.RecipeInvalid, "%s extends other recipes, and steps that come from these cannot be moved: refactor those, or `roux convert` this one, which writes it in one text", file)
 	}
 	t.d, t.starts = dialect.Of(file, text), startsOf(text)
-	t.uses = texts.Uses(t.recipe)
+	t.mixed = yamlx.NewText(text).Lines() != len(t.starts)
+	t.index()
 	t.flowEdges, t.carried = t.edgesOf()
 	return t, nil
 }
@@ -138,9 +146,7 @@ func (m *move) checkName() error {
 	if !idPattern.MatchString(m.Name) {
 		return fault.New(fault.Usage, "the name %q: want %s", m.Name, recipe.ID.Want)
 	}
-	taken := false
-	m.recipe.Each(func(s *recipe.Step) { taken = taken || s.ID == m.Name && !m.inside[s] })
-	if taken {
+	if s := m.byID[m.Name]; s != nil && !m.inside[s] {
 		return fault.New(fault.Usage, "the recipe has a step %q already: give the new recipe another name", m.Name)
 	}
 	return nil
@@ -188,16 +194,8 @@ func (m *move) after(s *recipe.Step, moves bool) bool {
 	if !slices.Contains(m.list.steps, s) {
 		return false // what it waits for is within the same step as it is
 	}
-	moved := map[string]bool{}
-	for _, o := range m.moved() {
-		moved[o.ID] = true
-	}
-	for i := range m.plan.Steps {
-		if st := &m.plan.Steps[i]; st.ID == s.ID && s.ID != "" {
-			return slices.ContainsFunc(st.Preds, func(p int32) bool { return moved[m.plan.Steps[p].ID] == moves })
-		}
-	}
-	return true
+	st := m.planned[s.ID]
+	return st == nil || slices.ContainsFunc(st.Preds, func(p int32) bool { return m.inside[m.byID[m.plan.Steps[p].ID]] == moves })
 }
 
 // checkScope refuses what the settings of the recipe make impossible.

@@ -3,11 +3,14 @@
 package refactor_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/refactor"
+	"github.com/roux-engine/roux/internal/cputime"
 )
 
 func load(t *testing.T, text string) *refactor.Text {
@@ -188,6 +191,30 @@ func TestX210_Suggest(t *testing.T) {
 		if _, err := m.Extract(refactor.Extraction{First: s.First, Last: s.Last, Name: s.Name, Path: s.Name + ".yaml"}); err != nil {
 			t.Errorf("%+v: %v", s, err)
 		}
+	}
+}
+
+// TestX210_SuggestIsBounded: what is looked at grows with the recipe, and not with the square of it (A09).
+func TestX210_SuggestIsBounded(t *testing.T) {
+	cost := func(loops int) time.Duration {
+		var text strings.Builder
+		text.WriteString("name: x\nsteps:\n")
+		for i := range loops {
+			fmt.Fprintf(&text, "  - id: l%d\n    loop:\n      over: '[1]'\n      steps:\n", i)
+			for k := range 12 {
+				fmt.Fprintf(&text, "        - {id: s%d-%d, transform: {expression: '%d'}}\n", i, k, i)
+			}
+		}
+		m := load(t, text.String())
+		return cputime.Of(2, func() {
+			if len(m.Suggest()) == 0 {
+				t.Error("nothing is suggested")
+			}
+		})
+	}
+	few, many := cost(20), cost(120)
+	if many > 12*few {
+		t.Errorf("20 loops of 12 steps cost %v, and 120 cost %v", few, many)
 	}
 }
 

@@ -68,11 +68,7 @@ func (t *Text) placed(err error, e Extraction) error {
 	}
 	at := r.at
 	if at == "" && r.step == nil {
-		t.recipe.Each(func(s *recipe.Step) {
-			if s.ID == e.First {
-				r.step = s
-			}
-		})
+		r.step = t.byID[e.First]
 	}
 	if at == "" && r.step != nil {
 		at = r.step.Ptr

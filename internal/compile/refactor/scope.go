@@ -3,6 +3,7 @@
 package refactor
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 
@@ -66,12 +67,10 @@ func within(s *recipe.Step, l list) (all []list) {
 
 // findList finds the list with the first and the last step.
 func (m *move) findList() error {
-	var ids []string
-	m.recipe.Each(func(s *recipe.Step) { ids = append(ids, s.ID) })
 	for _, id := range []string{m.First, m.Last} {
-		if !slices.Contains(ids, id) || id == "" {
+		if m.byID[id] == nil {
 			e := fault.New(fault.Usage, "the recipe has no step %q", id)
-			if near := spell.Nearest(id, ids); near != "" {
+			if near := spell.Nearest(id, slices.Sorted(maps.Keys(m.byID))); near != "" {
 				e = fault.New(fault.Usage, "the recipe has no step %q; did you mean %q?", id, near)
 			}
 			return e

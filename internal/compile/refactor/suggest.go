@@ -31,7 +31,7 @@ const (
 	large, part = 12, 15
 	// maxTried bounds how many extractions are tried, each of which compiles the recipe.
 	maxTried = 15
-	// maxWindows bounds the parts of a list that are looked at.
+	// maxWindows bounds the parts of lists that are looked at: each costs time in proportion to the recipe.
 	maxWindows = 600
 	// worth is how many steps an extraction moves at least.
 	worth = 3
@@ -65,9 +65,10 @@ func quotedID(s *recipe.Step) string { return fmt.Sprintf("%q", s.ID) }
 
 type suggester struct {
 	*Text
-	seen  map[[2]string]bool
-	tried int
-	found []Suggestion
+	seen   map[[2]string]bool
+	tried  int
+	looked int // parts of lists
+	found  []Suggestion
 }
 
 // try adds a suggestion if it can be carried out.
@@ -100,10 +101,8 @@ func orNone(list []string) []string {
 
 // nameFor returns a name that no step has.
 func (s *suggester) nameFor(id string) string {
-	taken := map[string]bool{}
-	s.recipe.Each(func(st *recipe.Step) { taken[st.ID] = true })
 	name := id + "-part"
-	for k := 2; taken[name] || len(name) > 64; k++ {
+	for k := 2; s.byID[name] != nil || len(name) > 64; k++ {
 		name = fmt.Sprintf("part-%d", k)
 	}
 	return name
@@ -135,10 +134,15 @@ func (s *suggester) whole(l list, why string) {
 func (s *suggester) windows(l list) {
 	type window struct{ from, to, cost int }
 	var all []window
+	left := maxWindows - s.looked
+	if left <= 0 || s.tried >= maxTried {
+		return
+	}
 	longest := min(part, len(l.steps)/2)
-	stride := 1 + len(l.steps)*(longest-worth+1)/maxWindows
+	stride := 1 + len(l.steps)*(longest-worth+1)/left
 	for size := longest; size >= worth; size-- {
 		for from := 0; from+size <= len(l.steps); from += stride {
+			s.looked++
 			if cost, ok := s.cost(l, from, from+size-1); ok {
 				all = append(all, window{from, from + size - 1, cost})
 			}
