@@ -101,6 +101,8 @@ func TestX210_Refused(t *testing.T) {
 		{"collected errors", "inputSchema: {type: object, required: [l], properties: {l: {type: array}}}\nsteps:\n  - id: each\n    loop:\n      over: input.l\n      failureStrategy: ignore\n      steps:\n        - {id: a, transform: {expression: item.x}}\n    outputBinding: all\n", "a", "a", "others read it"},
 		{"a variable of the same name", "steps:\n  - {id: a, transform: {expression: '2', outputBinding: x}}\n  - {id: b, transform: {expression: '[1].map(input, input + x)', outputBinding: y}}\noutputs: {y: y}\n", "b", "b", "a variable \"input\" of its own"},
 		{"edges in brackets", "nodes:\n  - {id: a, transform: {expression: '1'}}\n  - {id: b, transform: {expression: '1'}}\nedges: [{source_node_id: a, target_node_id: b}]\n", "a", "b", "an item of a list does not begin on a line of its own"},
+		{"empty outputs", "nodes:\n  - {id: a, handler: transform, config: {expression: '1'}}\n  - {id: b, handler: transform, config: {expression: '1'}}\noutputs: {}\n", "a", "a", "its outputs are there and empty"},
+		{"empty outputs of a pipeline", "workflow:\n  name: x\n  steps:\n    - {name: a, type: set_variable, value: 1}\n    - {name: b, type: set_variable, value: 1}\n  outputs: {}\n", "a", "a", "its outputs are there and empty"},
 		{"a quote in quotes", "order: none\nsteps:\n  - {id: a-b, transform: {expression: '1'}}\n  - {id: c, transform: {expression: 'steps[''a-b''].output'}}\n" + tail + "outputs: {c: steps.c.output}\n", "c", "z", ""},
 	} {
 		text := "name: x\n" + tt.text

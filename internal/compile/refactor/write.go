@@ -280,6 +280,10 @@ func (m *move) withResults(text []byte) ([]byte, error) {
 	if !m.results {
 		return text, nil
 	}
+	if at := m.recipe.Ptr + "/outputs"; m.source.Tree().Find(m.source.Pointer(at)) != nil {
+		return nil, refuse("the result of the recipe has to be written out, and its outputs are there and empty").in(at).
+			advising("Remove them, or say with them what the result is.")
+	}
 	outputs := map[string]string{}
 	key := map[string]string{}
 	for _, c := range m.outputs {
