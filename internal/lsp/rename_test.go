@@ -224,6 +224,48 @@ edges:
   - {source_node_id: "review", target_node_id: 'first-draft'}
   - {source_node_id: review, target_node_id: join}
 `},
+		{"what says which recipe runs", "a.yaml", `steps:
+  - {id: pi^ck, transform: {expression: "{'name': 'a', 'text': 'b'}"}}
+  - {id: named, recipe: {ref: "{{ steps.pick.output.name | lower }}@1", inputs: {n: "{{ pick.output.name }}"}}}
+  - {id: made, recipe: {definition: steps.pick.output.text}}
+`, "pick-one", `steps:
+  - {id: pick-one, transform: {expression: "{'name': 'a', 'text': 'b'}"}}
+  - {id: named, recipe: {ref: "{{ steps['pick-one'].output.name | lower }}@1", inputs: {n: "{{ steps['pick-one'].output.name }}"}}}
+  - {id: made, recipe: {definition: "steps['pick-one'].output.text"}}
+`},
+		{"what says which recipe runs, in a dag", "a.yaml", `nodes:
+  - {id: pick, handler: transform, config: {expression: "{'name': 'a', 'text': 'b'}"}}
+  - {id: named, handler: recipe, dependencies: [pick], config: {ref: "{{ pi^ck.output.name | lower }}@1"}}
+  - {id: made, handler: recipe, dependencies: [pick], config: {definition: steps.pick.output.text}}
+`, "choose", `nodes:
+  - {id: choose, handler: transform, config: {expression: "{'name': 'a', 'text': 'b'}"}}
+  - {id: named, handler: recipe, dependencies: [choose], config: {ref: "{{ choose.output.name | lower }}@1"}}
+  - {id: made, handler: recipe, dependencies: [choose], config: {definition: steps.choose.output.text}}
+`},
+		{"what says which recipe runs, in a flow", "a.json", `{"nodes": [
+  {"id": "pick", "transform": {"expression": "{'name': 'a', 'text': 'b'}"}},
+  {"id": "named", "recipe": {"ref": "{{ steps.pick.output.name | lower }}@1"}},
+  {"id": "made", "recipe": {"definition": "steps.pi^ck.output.text"}}
+], "edges": [{"source_node_id": "pick", "target_node_id": "named"}, {"source_node_id": "pick", "target_node_id": "made"}]}
+`, "pick-one", `{"nodes": [
+  {"id": "pick-one", "transform": {"expression": "{'name': 'a', 'text': 'b'}"}},
+  {"id": "named", "recipe": {"ref": "{{ steps['pick-one'].output.name | lower }}@1"}},
+  {"id": "made", "recipe": {"definition": "steps['pick-one'].output.text"}}
+], "edges": [{"source_node_id": "pick-one", "target_node_id": "named"}, {"source_node_id": "pick-one", "target_node_id": "made"}]}
+`},
+		{"what says which recipe runs, in a pipeline", "a.yaml", `workflow:
+  name: a
+  steps:
+    - {name: pick-one, type: set_variable, value: {name: a, text: b}}
+    - {name: named, type: pipeline, pipeline_ref: "{{ steps.pick-on^e.name | lower }}@1"}
+    - {name: made, type: pipeline, pipeline_definition: "pick-one.result.text"}
+`, "choose", `workflow:
+  name: a
+  steps:
+    - {name: choose, type: set_variable, value: {name: a, text: b}}
+    - {name: named, type: pipeline, pipeline_ref: "{{ steps.choose.name | lower }}@1"}
+    - {name: made, type: pipeline, pipeline_definition: "choose.result.text"}
+`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newClient(t, config(t.TempDir()))
