@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dialecttest has the tests that every dialect passes, with texts of its own in testdata.
+// Package dialecttest has the tests that every dialect passes, with texts of its own in testdata, and measures how
+// long a text takes.
 //
 // It decides what is compared with golden files, which -rewrite writes. It never decides what a text
 // means.
@@ -19,6 +20,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/dialect"
 	"github.com/roux-engine/roux/internal/compile/form"
+	"github.com/roux-engine/roux/internal/cputime"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/yamlx"
@@ -111,4 +113,35 @@ func Diagnostics(t *testing.T, opt compile.Options) {
 			Golden(t, filepath.Join("diagnostics", strings.TrimSuffix(filepath.Base(file), ".yaml")+".golden"), b.String())
 		})
 	}
+}
+
+// Compile measures how long a text of 1,000 steps takes, with one template, and with a template each. step is the text of
+// one, made of its number and that of its template.
+func Compile(b *testing.B, head, step string, opt compile.Options) {
+	for _, distinct := range []bool{false, true} {
+		var text strings.Builder
+		text.WriteString(head)
+		for i := range 1000 {
+			n := 0
+			if distinct {
+				n = i
+			}
+			fmt.Fprintf(&text, step, i, n)
+		}
+		Measure(b, distinct, text.String(), opt)
+	}
+}
+
+// Measure measures how long a text takes.
+func Measure(b *testing.B, distinct bool, text string, opt compile.Options) {
+	b.Run(fmt.Sprintf("distinct=%t", distinct), func(b *testing.B) {
+		began := cputime.Used()
+		for b.Loop() {
+			if p, _, _, diags := compile.Source("n.yaml", []byte(text), opt); p == nil {
+				b.Fatal(diags)
+			}
+		}
+		b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms")
+		b.ReportMetric(float64((cputime.Used()-began).Milliseconds())/float64(b.N), "cpu-ms") // the same on a busy machine
+	})
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/roux-engine/roux/internal/compile/dialecttest"
 	"github.com/roux-engine/roux/internal/compile/flow"
 	"github.com/roux-engine/roux/internal/compile/form"
-	"github.com/roux-engine/roux/internal/cputime"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/yamlx"
 )
@@ -155,18 +154,9 @@ func BenchmarkCompile(b *testing.B) {
 				fmt.Fprintf(&edges, "  - {source_node_id: n%d, target_node_id: n%d, source_output_key: %s, target_param_label: text}\n", i-1, i, key)
 			}
 		}
-		text := []byte("nodes:\n" + nodes.String() + "edges:\n" + edges.String())
+		text := "nodes:\n" + nodes.String() + "edges:\n" + edges.String()
 		opt := options()
 		opt.Actions = catalogue.New(&action.Action{Name: "llm", Version: "1.0.0", Output: json.RawMessage(`{"type":"object"}`)})
-		b.Run(fmt.Sprintf("distinct=%t", distinct), func(b *testing.B) {
-			began := cputime.Used()
-			for b.Loop() {
-				if p, _, _, diags := compile.Source("n.yaml", text, opt); p == nil {
-					b.Fatal(diags)
-				}
-			}
-			b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms")
-			b.ReportMetric(float64((cputime.Used()-began).Milliseconds())/float64(b.N), "cpu-ms") // the same on a busy machine
-		})
+		dialecttest.Measure(b, distinct, text, opt)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	roux "github.com/roux-engine/roux"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/refactor"
 )
@@ -81,15 +80,7 @@ func TestX210_EdgesChangeNoResult(t *testing.T) {
 	if testing.Short() {
 		seeds = 40
 	}
-	e, err := roux.Open(t.Context(), roux.Options{Dir: t.TempDir(), Actions: pure()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = e.Close() }()
-	file, err := e.Put(t.Context(), strings.NewReader(`[3,4]`), "list.json", "application/json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e, file := opened(t)
 	moved, completed, refusals := 0, 0, map[string]int{}
 	for seed := range seeds {
 		dice := rand.New(rand.NewPCG(seed, 9))

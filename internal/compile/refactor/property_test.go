@@ -114,6 +114,21 @@ var quoting = regexp.MustCompile(`("message":)"(\\.|[^"\\])*"`)
 // An ended is how a run ended.
 type ended struct{ status, outputs, failure string }
 
+// opened returns an engine with the actions of pure, and a file with a list.
+func opened(t *testing.T) (*roux.Engine, action.FileInfo) {
+	t.Helper()
+	e, err := roux.Open(t.Context(), roux.Options{Dir: t.TempDir(), Actions: pure()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	file, err := e.Put(t.Context(), strings.NewReader(`[3,4]`), "list.json", "application/json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, file
+}
+
 func play(t *testing.T, e *roux.Engine, text []byte, file action.FileInfo) ended {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -172,15 +187,7 @@ func TestX210_RefactorChangesNoResult(t *testing.T) {
 	if testing.Short() {
 		seeds = 50
 	}
-	e, err := roux.Open(t.Context(), roux.Options{Dir: t.TempDir(), Actions: pure()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = e.Close() }()
-	file, err := e.Put(t.Context(), strings.NewReader(`[3,4]`), "list.json", "application/json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e, file := opened(t)
 	moved, completed, files, refusals, by, written := 0, 0, 0, map[string]int{}, map[string]int{}, 0
 	for seed := range seeds {
 		name := []string{"recipe", "flow", "pipeline", "dag", "pipeline", "flow"}[seed%6]
