@@ -138,7 +138,10 @@ func format(text []byte, lim jsonx.Limits, order *Order) (out []byte, comments [
 		value, lines := d.value(root, false)
 		b.WriteString(value + "\n")
 		for _, line := range lines {
-			b.WriteString(strings.TrimRight("  "+line, " ") + "\n")
+			if line != "" {
+				line = "  " + line
+			}
+			b.WriteString(line + "\n")
 		}
 		return []byte(b.String()), nil, nil
 	}

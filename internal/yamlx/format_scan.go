@@ -154,7 +154,7 @@ func (s *scan) readBlock(n *yaml.Node) {
 		last = l
 	}
 	if strings.Contains(header, "+") {
-		for last < len(s.lines) && strings.TrimSpace(string(s.line(last+1))) == "" && last+1 < len(s.lines) {
+		for strings.TrimSpace(string(s.line(last+1))) == "" && (last+1 < len(s.lines) || len(s.line(last+1)) > 0) {
 			last++
 		}
 	}

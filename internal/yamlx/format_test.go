@@ -32,6 +32,13 @@ func TestFormat(t *testing.T) {
 		{"comments of items", "- # on the dash\n  # inside\n  a: 1\n\n# next\n-\n  b: 2\n", "# on the dash\n# inside\n- a: 1\n\n# next\n- b: 2\n"},
 		{"what is no comment", "a: x#y\nb: '# z'\nc: |\n  # text\n  1\nd: \"a\n  # b\"\n", "a: x#y\nb: '# z'\nc: |\n  # text\n  1\nd: 'a # b'\n"},
 		{"a block to the end", "a: |\n  one\n  two", "a: |-\n  one\n  two\n"},
+		{"a block to the end, stripped", "a: |-\n  one", "a: |-\n  one\n"},
+		{"a block to the end, of Windows", "a: |+ # - \r\n  one\r\n\r\n  two", "a: |- # -\n  one\n\n  two\n"},
+		{"a block to the end, with its indentation", "a: >2-\n   one\nb: |-2\n   two\nc: |1\n  three", "a: ' one'\nb: ' two'\nc: ' three'\n"},
+		{"an empty block to the end", "a: |\nb: >+\n\nc: |+", "a: ''\nb: \"\\n\"\nc: ''\n"},
+		{"a block to the end, with spaces behind it", "a: |+\n  one\n  ", "a: |+\n  one\n\n"},
+		{"a block to the end, with fewer spaces behind it", "- |+\n  one\n\n ", "- |+\n  one\n\n\n"},
+		{"a block alone", "|\n one  \n\n two", "|-\n  one  \n\n  two\n"},
 		{"a block to the end, kept", "a: >+\n  one", "a: >-\n  one\n"},
 		{"blocks", "a:   |-   # why\n     x\n\n       y\nb: >\n  one\n  two\n\nc: |+\n  k\n\nd: |2\n   lead\n", "a: |- # why\n  x\n\n    y\nb: >\n  one\n  two\n\nc: |+\n  k\n\nd: \" lead\\n\"\n"},
 		{"text over lines", "a: one\n  two\nb: 'three\n\n  four'\n", "a: one two\nb: |-\n  three\n  four\n"},
@@ -210,6 +217,31 @@ func TestFormatIsLinear(t *testing.T) {
 		if small, large := fastest(2_000), fastest(16_000); large > 24*(small+time.Millisecond) {
 			t.Errorf("%s: %v for 2,000 entries, %v for 16,000", name, small, large)
 		}
+	}
+}
+
+// TestFormatBlocks: blocks with every header, which end in every way, can be formatted.
+func TestFormatBlocks(t *testing.T) {
+	formatted := 0
+	for _, header := range []string{"|", ">", "|-", ">-", "|+", ">+", "|2", "|2-", "|-2", ">2", "|2+", "|+2", ">+1", "|-1", "| # 2-", ">- # +", "|+  "} {
+		for _, before := range []string{"", "a: ", "a:\n  b: ", "- ", "a:\n  - "} {
+			for _, body := range []string{"", "\n", "\n\n", "\n  ", "\n   \n", "\n      one", "\n      one\n", "\n      one\n\n", "\n      one\n\n\n", "\n      one\n       two\n", "\n      one\n       two", "\n\n      one",
+				"\n\n      one\n      ", "\n      one\n      \n      ", "\n      one\n   ", "\n      one  ", "\n      # c", "\n      one\n# c", "\n      one\n# c\n"} {
+				for _, end := range []string{"\n", "\r\n"} {
+					text := []byte(strings.ReplaceAll(before+header+body, "\n", end))
+					if _, problems := Parse(text, jsonx.Limits{}); len(problems) > 0 || before == "" && strings.Contains(string(text), "#") {
+						continue // a single value has no comments
+					}
+					formatted++
+					if _, problems := Format(text, jsonx.Limits{}, nil); len(problems) > 0 {
+						t.Errorf("%q: %v", text, problems[0])
+					}
+				}
+			}
+		}
+	}
+	if formatted < 1000 {
+		t.Errorf("only %d texts were formatted", formatted)
 	}
 }
 
