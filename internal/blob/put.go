@@ -14,10 +14,10 @@ import (
 	"path"
 	"runtime"
 	"strings"
-	"syscall"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/failpoint"
 )
 
@@ -319,11 +319,8 @@ func storageFault(err error, format string, args ...any) error {
 	if errors.As(err, &known) {
 		return err
 	}
-	code := fault.StoreFailed
-	switch {
-	case errors.Is(err, syscall.ENOSPC):
-		code = fault.StoreFull
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+	code := datadir.Code(err, fault.StoreFailed)
+	if errors.Is(err, fs.ErrPermission) {
 		code = fault.StoreReadOnly
 	}
 	return fault.Wrap(code, err, format+": "+reason(err), args...)

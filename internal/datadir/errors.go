@@ -26,16 +26,30 @@ func MustExist(dir string) error {
 	return nil
 }
 
+// Code returns the code of an error that the disk gave, or otherwise for any other error.
+func Code(err error, otherwise fault.Code) fault.Code {
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fault.StoreFull
+	case errors.Is(err, syscall.EROFS):
+		return fault.StoreReadOnly
+	case errors.Is(err, syscall.EIO):
+		return fault.StoreFailed
+	}
+	return otherwise
+}
+
 // Error gives an error of the disk under dir the code that tells the user what
 // to do. An error that has a code keeps it.
 func Error(dir string, err error) error {
 	var known *fault.Error
+	code := Code(err, fault.StoreFailed)
 	switch {
 	case err == nil || errors.As(err, &known):
 		return err
-	case errors.Is(err, syscall.ENOSPC):
+	case code == fault.StoreFull:
 		return fault.Wrap(fault.StoreFull, err, "no space is left on the disk under %s", dir)
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+	case code == fault.StoreReadOnly, errors.Is(err, fs.ErrPermission):
 		return fault.Wrap(fault.StoreReadOnly, err, "the data directory %s cannot be written", dir)
 	}
 	return fault.Wrap(fault.StoreFailed, err, "the data directory %s: %v", dir, err)

@@ -15,7 +15,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"syscall"
 	"unicode/utf8"
 
 	"github.com/roux-engine/roux/action"
@@ -107,20 +106,7 @@ func failed(name string, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fault.Wrap(fault.FileNotFound, err, "there is no file %.200q in the workspace", name)
 	}
-	return fault.Wrap(diskFault(err, fault.FileInvalid), err, "%.200q cannot be used in the workspace: %v", name, err)
-}
-
-// diskFault returns the code of an error that is the disk's, and otherwise the other one.
-func diskFault(err error, otherwise fault.Code) fault.Code {
-	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return fault.StoreFull
-	case errors.Is(err, syscall.EROFS):
-		return fault.StoreReadOnly
-	case errors.Is(err, syscall.EIO):
-		return fault.StoreFailed
-	}
-	return otherwise
+	return fault.Wrap(datadir.Code(err, fault.FileInvalid), err, "%.200q cannot be used in the workspace: %v", name, err)
 }
 
 // put writes a file. It appears under its name when it is complete.
@@ -233,10 +219,10 @@ type usage struct {
 	files int
 	bytes int64
 	found func(at string, size int64) // nil = the files are only counted
-	tidy  bool                        // nobody writes: files that are not complete were left by a killed process
+	tidy  bool                        // incomplete files are removed: no other attempt writes, so a killed process has left them
 }
 
-// under walks the directory at a path below root; anything else has no files.
+// under walks the directory at a path below root. Anything else there has no files.
 func (u *usage) under(root *os.Root, at string) error {
 	if info, err := root.Lstat(at); err != nil || !info.IsDir() {
 		return err
@@ -245,7 +231,7 @@ func (u *usage) under(root *os.Root, at string) error {
 }
 
 // walk counts the files in a directory, in the order of their names. It follows no link. at is the path of
-// the directory, which is opened once, so that the path of no file in it is walked again.
+// the directory; files are looked up in dir, so that the system does not resolve their whole paths.
 func (u *usage) walk(dir *os.Root, at string, depth int) error {
 	if depth > maxDepth {
 		return fault.New(fault.FileTooLarge, "the workspace has directories deeper than %d", maxDepth)

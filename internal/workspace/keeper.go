@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -87,7 +88,7 @@ func (k *Keeper) Open(ctx context.Context, account, run, path string) (*os.Root,
 		k.release(name)
 		var f *fault.Error
 		if !errors.As(err, &f) {
-			err = fault.Wrap(diskFault(err, fault.StoreFailed), err, "the workspace of the run cannot be used: %v", err)
+			err = fault.Wrap(datadir.Code(err, fault.StoreFailed), err, "the workspace of the run cannot be used: %v", err)
 		}
 		return nil, nil, err
 	}
@@ -220,7 +221,7 @@ func (k *Keeper) removeDue(ctx context.Context) (ok bool) {
 			first = fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	if failed > 0 { // in one line: all fail when the disk does
+	if failed > 0 { // in one line, because all fail when the disk does
 		k.logger.Warn("workspaces could not be removed; trying again", "count", failed, "dir", k.dir, "err", first)
 	}
 	return failed == 0
@@ -236,7 +237,7 @@ func (k *Keeper) removeEnded(ctx context.Context, name string) error {
 	}
 	uses := e.uses
 	k.mu.Unlock()
-	// An attempt that has used it since may be one of a run that was retried since: its end is asked for again.
+	// An attempt that opens it from here on may be one of a run that was retried. Then release asks again.
 	head, err := k.runs.Head(ctx, e.key)
 	switch {
 	case errors.Is(err, fault.RunNotFound):
@@ -248,7 +249,7 @@ func (k *Keeper) removeEnded(ctx context.Context, name string) error {
 	k.mu.Lock()
 	if k.known[name] != e || e.users > 0 || e.uses != uses {
 		k.mu.Unlock()
-		return nil // release asks again
+		return nil
 	}
 	e.removing = make(chan struct{})
 	k.mu.Unlock()

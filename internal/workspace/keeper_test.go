@@ -6,6 +6,7 @@ package workspace
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -266,10 +267,9 @@ func TestX235_RetriedMeanwhile(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if err := root.WriteFile("kept", nil, 0o600); err != nil {
+			if err := errors.Join(root.WriteFile("kept", nil, 0o600), root.Close()); err != nil {
 				t.Error(err)
 			}
-			_ = root.Close()
 			release()
 		}
 		work()
