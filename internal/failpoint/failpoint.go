@@ -75,11 +75,11 @@ const (
 	BlobFacts       Point = "blob.put.facts"      // before the directory is synced
 	BlobDone        Point = "blob.put.done"
 	BlobRemove      Point = "blob.remove.middle"      // the metadata is deleted, the bytes are not
-	SpaceMade       Point = "workspace.open.made"     // the directory is there; it does not say whose it is
-	SpaceClaimed    Point = "workspace.open.claimed"  // it says whose it is, and has no files
+	SpaceMade       Point = "workspace.open.made"     // the directory exists, and does not name its run yet
+	SpaceClaimed    Point = "workspace.open.claimed"  // it names its run, and has no files
 	SpaceRemove     Point = "workspace.remove.before" // its run has ended
-	SpaceEmptied    Point = "workspace.remove.middle" // the files are removed, what says whose it is is not
-	SpaceLast       Point = "workspace.remove.last"   // nothing is in it
+	SpaceEmptied    Point = "workspace.remove.middle" // the files are removed, the name of its run is not
+	SpaceLast       Point = "workspace.remove.last"   // it is empty
 	StopBefore      Point = "engine.stop.before"      // compacted; the clean end is not recorded
 )
 
