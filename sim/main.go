@@ -185,7 +185,7 @@ func (h *histogram) median() int {
 	return 0
 }
 
-// rare are seeds in whose worlds the rarest changes of the table occur, and those in the last line every pair of
+// rare are seeds in whose worlds the rarest changes of the table occur or, in the last line, the rarest pairs of
 // dialects, so that whether -cells meets all of them does not depend on luck.
 var rare = [...]uint64{64, 105, 128, 130, 160, 187, 217, 218, 220, 235, 236, 240, 247, 308, 312, 340, 626, 639, 769, 1102, 1433, 1641, 1964, 656, 3076, 20105,
 	815, 2600, 4833, 6184, 6625, 8865, 14703, 15585, 864}

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package grounds looks at what is on the disk beside the runs of a program under test.
+// Package bystanders checks that a program under test changes nothing on the disk but the workspaces of its runs.
 //
-// It lays out what others keep where workspaces of runs are: files of users, links, the workspaces of other data
-// directories, and names that look like workspaces. While no process runs, it puts more there: links out of the
-// workspaces of runs that go on, and a file beside those of one run. When all runs have ended, it tells what is not as it
-// was (names, kinds, modes, contents, targets of links), and what is left that is not theirs.
+// Before the first process it lays out files that must stay as they are: files of users, links, the workspaces of
+// another data directory, and names that look like workspaces. While no process runs, it plants links that lead out of
+// the workspaces of runs, and a file in the directory of one of them. When all runs have ended, it reports each name,
+// kind, mode, content and target of a link that has changed, and what the program has left behind.
 //
-// It never removes anything, and does not know what a workspace has.
-package grounds
+// It never removes anything, and does not know what runs write into their workspaces.
+package bystanders
 
 import (
 	"crypto/sha256"
@@ -23,20 +23,22 @@ import (
 	"strings"
 )
 
-// A tree is what is in a directory: the kind, the mode and the content of each, by its path.
+// A tree describes the entries of a directory by their paths: the kind, the mode, and the content or target of each.
 type tree map[string]string
 
-// Grounds are the directories of one data directory's runs.
-type Grounds struct {
-	data, beside, spaces string // directories; spaces is where workspaces are, and may be in the data directory
-	inData               bool   // it is
-	was                  map[string]tree
-	planted              tree // what was put into the workspaces' own directory, by its path
-	own                  int  // files beside those of runs
-	links                int64
+// Files are those beside the workspaces of one data directory.
+type Files struct {
+	data       string          // the data directory
+	beside     string          // a directory of users
+	workspaces string          // the directory in which that of the workspaces is, or which is that one if inData is set
+	inData     bool            // the workspaces are in the data directory
+	was        map[string]tree // by directory, as they were laid out
+	planted    tree            // what was planted in the directory of the workspaces, besides links
+	mine       bool            // a file was planted in the directory of a workspace
+	links      int64           // that were planted
 }
 
-// treeOf reads the directory at root. A link is not followed.
+// treeOf describes the directory at root. It follows no link.
 func treeOf(root string) (tree, error) {
 	t := tree{}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -45,15 +47,15 @@ func treeOf(root string) (tree, error) {
 		}
 		name, err := filepath.Rel(root, path)
 		if err == nil {
-			t[name], err = seen(path)
+			t[name], err = describe(path)
 		}
 		return err
 	})
 	return t, err
 }
 
-// seen tells what is at a path.
-func seen(path string) (string, error) {
+// describe describes the entry at a path.
+func describe(path string) (string, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return "", err
@@ -71,7 +73,7 @@ func seen(path string) (string, error) {
 	return what, nil
 }
 
-// differences lists what is not the same in two trees. What is below a directory that is gone or left is not listed.
+// differences lists what differs in two trees. It does not list what is below a directory that is gone or left.
 func differences(was, is tree) (list []string) {
 	above := func(t tree, name string) bool { _, ok := t[filepath.Dir(name)]; return ok }
 	for _, name := range slices.Sorted(maps.Keys(was)) {
@@ -91,53 +93,55 @@ func differences(was, is tree) (list []string) {
 	return list
 }
 
-// foreign is the name of a workspace that no run has.
+// otherData is the directory of the workspaces of another data directory.
+const otherData = "data_0123456789abcdef"
+
+// foreign returns the name of a workspace that no run has.
 func foreign(n byte) string { return "ws_" + strings.Repeat(fmt.Sprintf("%02x", n), 20) }
 
-// Lay puts down what others keep, before the first process. data is the data directory, and dir where else there may be
-// something. Workspaces are in data if inData is set, and otherwise in [Grounds.Root]. The recipes in a directory are looked
-// at, too.
-func Lay(dir, data, recipes string, inData bool) (g *Grounds, err error) {
-	g = &Grounds{data: data, beside: filepath.Join(dir, "beside"), spaces: filepath.Join(dir, "spaces"), inData: inData, was: map[string]tree{}, planted: tree{}}
-	if g.inData {
-		g.spaces = filepath.Join(data, "workspaces")
+// Lay lays out the files, before the first process, in dir and in the data directory. Workspaces are in the data directory
+// if inData is set, and otherwise in [Files.Root]. The files in the directory of the recipes must stay as they are, too.
+func Lay(dir, data, recipes string, inData bool) (f *Files, err error) {
+	f = &Files{data: data, beside: filepath.Join(dir, "beside"), workspaces: filepath.Join(dir, "workspaces"), inData: inData, was: map[string]tree{}, planted: tree{}}
+	if f.inData {
+		f.workspaces = filepath.Join(data, "workspaces")
 	}
-	for _, dir := range []string{g.beside, g.spaces} {
+	for _, dir := range []string{f.beside, f.workspaces} {
 		if err := layUsersFiles(dir); err != nil {
 			return nil, err
 		}
 	}
-	other := filepath.Join(g.spaces, "data_0123456789abcdef", foreign(1)) // of another data directory
+	other := filepath.Join(f.workspaces, otherData, foreign(1))
 	if err := errors.Join(os.MkdirAll(filepath.Join(other, "files", "a"), 0o700),
 		os.WriteFile(filepath.Join(other, "run"), []byte("run_other\nlocal"), 0o600),
 		os.WriteFile(filepath.Join(other, "files", "a", "1.txt"), []byte("other"), 0o600)); err != nil {
 		return nil, err
 	}
-	if g.inData {
-		if err := layLookalikes(g.spaces, g.beside); err != nil {
+	if f.inData {
+		if err := layLookalikes(f.workspaces, f.beside); err != nil {
 			return nil, err
 		}
 	}
-	for _, dir := range []string{recipes, g.beside, g.spaces} {
-		if g.was[dir], err = treeOf(dir); err != nil {
+	for _, dir := range []string{recipes, f.beside, f.workspaces} {
+		if f.was[dir], err = treeOf(dir); err != nil {
 			return nil, err
 		}
 	}
-	return g, nil
+	return f, nil
 }
 
-// Root is where workspaces are outside of the data directory; "" = they are in it.
-func (g *Grounds) Root() string {
-	if g.inData {
+// Root is the directory for workspaces outside of the data directory; "" = they are in it.
+func (f *Files) Root() string {
+	if f.inData {
 		return ""
 	}
-	return g.spaces
+	return f.workspaces
 }
 
-// Links is how many links were put into workspaces.
-func (g *Grounds) Links() int64 { return g.links }
+// Links is how many links were planted in workspaces.
+func (f *Files) Links() int64 { return f.links }
 
-// layUsersFiles puts down files of users: of several modes, with the names that Roux gives its own, and links.
+// layUsersFiles lays out files of users: with several modes, with the names that Roux gives its own, and links.
 func layUsersFiles(dir string) error {
 	return errors.Join(
 		os.MkdirAll(filepath.Join(dir, "users", "empty"), 0o700),
@@ -152,8 +156,8 @@ func layUsersFiles(dir string) error {
 	)
 }
 
-// layLookalikes puts down, in the directory of this data directory's workspaces, names that workspaces have: one that
-// has files and does not say whose it is, one that says it is a run's that has another name, a file and a link.
+// layLookalikes lays out names that workspaces have in the directory of the workspaces: a directory with files that
+// names no run, one that names a run whose workspace has another name, a file and a link.
 func layLookalikes(dir, beside string) error {
 	return errors.Join(
 		os.MkdirAll(filepath.Join(dir, foreign(2), "files"), 0o700),
@@ -165,32 +169,32 @@ func layLookalikes(dir, beside string) error {
 	)
 }
 
-// within is the directory of this data directory's workspaces; "" = there is none yet.
-func (g *Grounds) within() (string, error) {
-	if g.inData {
-		return g.spaces, nil
+// within returns the directory of the workspaces; "" = there is none yet.
+func (f *Files) within() (string, error) {
+	if f.inData {
+		return f.workspaces, nil
 	}
-	entries, err := os.ReadDir(g.spaces)
+	entries, err := os.ReadDir(f.workspaces)
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "data_") && e.Name() != "data_0123456789abcdef" {
-			return filepath.Join(g.spaces, e.Name()), err
+		if strings.HasPrefix(e.Name(), "data_") && e.Name() != otherData {
+			return filepath.Join(f.workspaces, e.Name()), err
 		}
 	}
 	return "", err
 }
 
-// Plant puts links into the workspaces that there are, and a file beside those of one run. No process runs.
-func (g *Grounds) Plant() error {
-	dir, err := g.within()
+// Plant plants links in all workspaces, and a file in the directory of the first one. No process runs meanwhile.
+func (f *Files) Plant() error {
+	dir, err := f.within()
 	if dir == "" || err != nil {
 		return err
 	}
-	if !g.inData && len(g.planted) == 0 {
-		if err := layLookalikes(dir, g.beside); err != nil {
+	if !f.inData && len(f.planted) == 0 {
+		if err := layLookalikes(dir, f.beside); err != nil {
 			return err
 		}
 		for n := byte(2); n <= 5; n++ {
-			if err := g.note(dir, foreign(n)); err != nil {
+			if err := f.note(dir, foreign(n)); err != nil {
 				return err
 			}
 		}
@@ -200,88 +204,96 @@ func (g *Grounds) Plant() error {
 		return err
 	}
 	for _, e := range entries {
-		_, known := g.was[g.spaces][e.Name()]
-		if _, mine := g.planted[e.Name()]; known || mine || !strings.HasPrefix(e.Name(), "ws_") {
+		_, known := f.was[f.workspaces][e.Name()]
+		if _, mine := f.planted[e.Name()]; known || mine || !strings.HasPrefix(e.Name(), "ws_") {
 			continue
 		}
-		if err := g.plantIn(dir, e.Name()); err != nil {
+		if err := f.plantIn(dir, e.Name()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// plantIn puts links into a workspace, and a file beside its files into the first one.
-func (g *Grounds) plantIn(dir, name string) error {
+// plantIn plants links in each directory of a workspace, and a file beside its files if it is the first one.
+func (f *Files) plantIn(dir, name string) error {
+	links := map[string]string{"to-users": filepath.Join(f.beside, "users"), "to-notes": filepath.Join(f.beside, "notes.txt"), "to-above": "../../../.."}
 	err := filepath.WalkDir(filepath.Join(dir, name, "files"), func(path string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) || err == nil && !d.IsDir() {
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // the process died before it made the directory of the files
+			return nil
+		case err != nil:
+			return err
+		case !d.IsDir():
 			return nil
 		}
-		for link, to := range map[string]string{"to-users": filepath.Join(g.beside, "users"), "to-notes": filepath.Join(g.beside, "notes.txt"), "to-above": "../../../.."} {
-			if e := os.Symlink(to, filepath.Join(path, link)); err == nil && !errors.Is(e, fs.ErrExist) {
-				err = e
+		for link, to := range links {
+			switch err := os.Symlink(to, filepath.Join(path, link)); {
+			case err == nil:
+				f.links++
+			case !errors.Is(err, fs.ErrExist): // planted after an earlier process
+				return err
 			}
 		}
-		g.links++
-		return err
+		return nil
 	})
-	if err != nil || g.own > 0 {
+	if err != nil || f.mine {
 		return err
 	}
-	g.own++
+	f.mine = true
 	if err := os.WriteFile(filepath.Join(dir, name, "mine.txt"), []byte("mine"), 0o640); err != nil {
 		return err
 	}
 	for _, path := range []string{name, filepath.Join(name, "mine.txt")} {
-		if g.planted[path], err = seen(filepath.Join(dir, path)); err != nil {
+		if f.planted[path], err = describe(filepath.Join(dir, path)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// note records what is at a name in the directory of the workspaces, and below.
-func (g *Grounds) note(dir, name string) error {
+// note adds a name in the directory of the workspaces, and what is below it, to what was planted.
+func (f *Files) note(dir, name string) error {
 	t, err := treeOf(filepath.Join(dir, name))
 	for path, what := range t {
-		g.planted[filepath.Join(name, path)] = what
+		f.planted[filepath.Join(name, path)] = what
 	}
 	return err
 }
 
-// Check compares what is on the disk with what was there, when every run has ended.
-func (g *Grounds) Check(bad func(string, ...any)) error {
-	inside, err := g.within()
+// Check calls bad with each change of the files, when every run has ended.
+func (f *Files) Check(bad func(string, ...any)) error {
+	inside, err := f.within()
 	if err != nil {
 		return err
 	}
-	for dir, was := range g.was {
+	for dir, was := range f.was {
 		is, err := treeOf(dir)
 		if err != nil {
 			return err
 		}
 		want := maps.Clone(was)
-		if dir == g.spaces && inside != "" {
+		if dir == f.workspaces && inside != "" {
 			at, err := filepath.Rel(dir, inside)
 			if err != nil {
 				return err
 			}
-			for path, what := range g.planted {
+			for path, what := range f.planted {
 				want[filepath.Join(at, path)] = what
 			}
-			want[at] = is[at] // it is Roux's
+			want[at] = is[at] // Roux has made it
 		}
 		for _, d := range differences(want, is) {
 			bad("after all runs have ended: in %s, %s", dir, d)
 		}
 	}
-	return g.checkLeftovers(bad)
+	return f.checkLeftovers(bad)
 }
 
 // checkLeftovers checks that nothing is in the data directory that only a process needs while it works.
-func (g *Grounds) checkLeftovers(bad func(string, ...any)) error {
+func (f *Files) checkLeftovers(bad func(string, ...any)) error {
 	for _, name := range []string{"copy.tmp", "commands", filepath.Join("files", "tmp"), ".new"} {
-		entries, err := os.ReadDir(filepath.Join(g.data, name))
+		entries, err := os.ReadDir(filepath.Join(f.data, name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -9,8 +9,8 @@
 //	go run ./sim/guards                 all of them, 60 s each at most
 //	go run ./sim/guards -only fence,fsync -seconds 20
 //
-// The simulator decides what counts as broken. It has no triggers, no directories of runs and no
-// values that it merged itself; for their guards tests of their packages do. For the real binary this command
+// The simulator decides what counts as broken. It has no triggers and no directories of runs, and merges no
+// values itself; for the guards of these a test of their package decides. For the real binary this command
 // decides one thing itself: whether its commits are synced, by counting its system
 // calls (Linux, with strace).
 package main

@@ -28,8 +28,8 @@ type history struct {
 	step            string // of its parent
 	events          []line
 	text            []string // the events as printed
-	status          string   // in the end
-	ends            []string // all of them: one for each time that the run went on, and the last
+	status          string   // the last of ends
+	ends            []string // the statuses with which it ended: several if it was retried
 	code            string   // error code of the run
 	outputs         json.RawMessage
 	children        []*history
@@ -118,12 +118,12 @@ func (r *round) compare() (problems []string, err error) {
 	if err := r.checkFiles(byID, bad); err != nil {
 		return nil, err
 	}
-	if r.grounds != nil {
-		if err := r.grounds.Check(bad); err != nil {
+	if r.bystanders != nil {
+		if err := r.bystanders.Check(bad); err != nil {
 			return nil, err
 		}
-		r.grown.Add(1)
-		r.links.Add(r.grounds.Links())
+		r.compared.Add(1)
+		r.links.Add(r.bystanders.Links())
 	}
 	return problems, r.checkDoctor(bad)
 }

@@ -21,7 +21,7 @@
 //   - in rounds that pay, what a tree of runs was charged was settled once, nothing is held, and every grant that was shown is in the ledger
 //   - over HTTP, one idempotency key has started one run, and what each client was sent over all its connections is the journal, the feed and the ledger as they are stored, without gap or duplicate
 //   - the content of every file fits its name
-//   - where runs have had workspaces, only what others have put there is left, as it was
+//   - no workspace is left, and no file beside the workspaces has changed
 //   - replay and doctor find nothing
 //
 // In one more round remote workers carry out the effects, and a provider of jobs keeps books of its
@@ -146,7 +146,7 @@ type summary struct {
 	Files      int64    `json:"files_named_by_events"`
 	Lost       int64    `json:"attempts_lost"`
 	Children   int64    `json:"child_runs"`
-	Grounds    int64    `json:"disks_compared"`
+	Compared   int64    `json:"disks_compared"`
 	Links      int64    `json:"links_put_into_workspaces"`
 	Paid       int64    `json:"credits_settled"`
 	Released   int64    `json:"runs_released"`
@@ -261,7 +261,7 @@ func work(ctx context.Context, o *options) (err error) {
 func (b *bench) summary(o *options, spent time.Duration, kills int64) *summary {
 	s := &summary{
 		Seed: o.seed, Kills: b.kills.Load(), Stops: b.stops.Load(), Hits: b.hits.Load(), Runs: b.runs.Load(), Effects: b.effects.Load(), Repeats: b.repeats.Load(),
-		Files: b.named.Load(), Lost: b.lost.Load(), Children: b.children.Load(), Grounds: b.grown.Load(), Links: b.links.Load(), Paid: b.paid.Load(), Released: b.released.Load(), Restarts: b.restarts.Load(), Late: b.late.Load(),
+		Files: b.named.Load(), Lost: b.lost.Load(), Children: b.children.Load(), Compared: b.compared.Load(), Links: b.links.Load(), Paid: b.paid.Load(), Released: b.released.Load(), Restarts: b.restarts.Load(), Late: b.late.Load(),
 		Unanswered: b.unanswered.Load(), Reconnects: b.reconnects.counts(), Frames: b.frames.counts(), Sequences: b.sequences.Load(), Backups: b.backups.Load(), Replays: b.replays.Load(),
 		Stalls: b.stalls.Load(), Partitions: b.partitions.Load(), Jobs: b.jobs.Load(), Again: b.resubmitted.Load(), Deaths: b.deaths.Load(),
 		ServingMax: float64(b.slowest.Load()) / 1e6, ServingAvg: float64(b.restarting.Load()) / 1e6 / float64(max(b.restarts.Load(), 1)),
@@ -299,12 +299,12 @@ func each(ctx context.Context, parallel int, next func() (work func() ([]string,
 }
 
 // killsARound is how many processes are killed in one directory before it is checked.
-// One round in mixedEvery alternately stops and kills the processes of one attempt. One in treesEvery has
-// runs with workspaces, and looks at what is on the disk afterwards.
+// One round in mixedEvery alternately stops and kills the processes of one attempt. One in workspacesEvery has
+// runs with workspaces, and compares what is on the disk afterwards.
 const (
-	killsARound = 10
-	mixedEvery  = 8
-	treesEvery  = 3
+	killsARound     = 10
+	mixedEvery      = 8
+	workspacesEvery = 3
 )
 
 func (b *bench) randomKills(ctx context.Context, o *options) ([]string, error) {
@@ -316,7 +316,7 @@ func (b *bench) randomKills(ctx context.Context, o *options) ([]string, error) {
 			return func() ([]string, error) { return b.remoteRound(ctx, "w", o.seed, faultsShort) }, true
 		}
 		left := o.kills - int(b.kills.Load())
-		name, seed, trees := fmt.Sprintf("r%d", n), o.seed+uint64(n), n%treesEvery == 2
+		name, seed, workspaces := fmt.Sprintf("r%d", n), o.seed+uint64(n), n%workspacesEvery == 2
 		if o.http {
 			name = fmt.Sprintf("h%d", n)
 		}
@@ -328,10 +328,10 @@ func (b *bench) randomKills(ctx context.Context, o *options) ([]string, error) {
 			var problems []string
 			if o.http {
 				problems, err = r.overHTTP(ctx, min(left, killsARound))
-			} else if seed%mixedEvery == 1 && !trees {
+			} else if seed%mixedEvery == 1 && !workspaces {
 				problems, err = r.mixed(r.stopsAndKills())
 			} else {
-				problems, err = r.random(min(left, killsARound), trees)
+				problems, err = r.random(min(left, killsARound), workspaces)
 			}
 			err = r.finish(problems, err)
 			if now := int64(time.Since(began).Seconds()) / 10; said.Swap(now) != now {

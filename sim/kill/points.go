@@ -73,11 +73,11 @@ var triggers = map[failpoint.Point]trigger{
 	failpoint.SweepFile:       sweptProcess,
 	failpoint.SweepAfter:      sweptProcess,
 	failpoint.BlobRemove:      sweptProcess,
-	failpoint.SpaceMade:       spaciousProcess,
-	failpoint.SpaceClaimed:    spaciousProcess,
-	failpoint.SpaceRemove:     spaciousProcess,
-	failpoint.SpaceEmptied:    spaciousProcess,
-	failpoint.SpaceLast:       spaciousProcess,
+	failpoint.SpaceMade:       workspaceProcess,
+	failpoint.SpaceClaimed:    workspaceProcess,
+	failpoint.SpaceRemove:     workspaceProcess,
+	failpoint.SpaceEmptied:    workspaceProcess,
+	failpoint.SpaceLast:       workspaceProcess,
 }
 
 func begun(r *round, env []string) (*process, error) { return r.run("mixed", env...) }
@@ -106,8 +106,8 @@ func nestedProcess(r *round, env []string) (*process, error) {
 	return r.run("nested", env...)
 }
 
-// spaciousProcess starts a process that runs a tree of runs which have workspaces.
-func spaciousProcess(r *round, env []string) (*process, error) {
+// workspaceProcess starts a process that runs a tree of runs with workspaces.
+func workspaceProcess(r *round, env []string) (*process, error) {
 	if err := r.lay(); err != nil {
 		return nil, err
 	}

@@ -20,8 +20,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/roux-engine/roux/sim/bystanders"
 	"github.com/roux-engine/roux/sim/effects"
-	"github.com/roux-engine/roux/sim/grounds"
 )
 
 //go:embed recipes
@@ -51,7 +51,7 @@ type bench struct {
 
 	kills, stops, hits, runs, effects, repeats, lost, released atomic.Int64
 	named                                                      atomic.Int64 // how many files events named
-	links, grown                                               atomic.Int64 // links put into workspaces, and rounds whose grounds were compared
+	links, compared                                            atomic.Int64 // links planted in workspaces, and rounds whose bystanders were compared
 	children, paid                                             atomic.Int64 // child runs, and credits that runs have settled
 	unanswered, sequences                                      atomic.Int64 // over HTTP: starts without an answer, and what was compared of what clients were sent
 	reconnects, frames                                         tally        // over HTTP: connections that read on after a cursor, and what all connections brought
@@ -109,7 +109,7 @@ type round struct {
 	remote       bool              // remote workers carry out the effects
 	jobSteps     int               // steps that have completed with a job of the provider
 	stands       bool              // runs may not have ended, and nothing carries them on
-	grounds      *grounds.Grounds  // what is on the disk beside the runs; nil = it is not looked at
+	bystanders   *bystanders.Files // files beside the workspaces of the runs; nil = there are none
 }
 
 func (b *bench) newRound(name string, seed uint64, exe string) (*round, error) {
@@ -136,20 +136,20 @@ func (r *round) run(recipe string, env ...string) (*process, error) {
 	return r.c.start(env, args...)
 }
 
-// lay puts down what others keep beside the runs of the round, before the first process.
+// lay lays out files beside the workspaces of the runs, before the first process.
 func (r *round) lay() (err error) {
-	if r.grounds, err = grounds.Lay(r.dir, r.c.dir, r.files, r.rng.IntN(2) == 0); err == nil && r.grounds.Root() != "" {
-		r.c.env = append(r.c.env, "ROUX_NESTED_WORKSPACE_ROOT="+r.grounds.Root())
+	if r.bystanders, err = bystanders.Lay(r.dir, r.c.dir, r.files, r.rng.IntN(2) == 0); err == nil && r.bystanders.Root() != "" {
+		r.c.env = append(r.c.env, "ROUX_NESTED_WORKSPACE_ROOT="+r.bystanders.Root())
 	}
 	return err
 }
 
-// plant puts something into the workspaces of runs, while no process runs.
+// plant plants links in the workspaces of runs, while no process runs.
 func (r *round) plant() error {
-	if r.grounds == nil {
+	if r.bystanders == nil {
 		return nil
 	}
-	return r.grounds.Plant()
+	return r.bystanders.Plant()
 }
 
 // kill kills a process at a random moment: after a number of lines and a short delay,
@@ -247,11 +247,11 @@ func (r *round) endWithin(p *process, nth int, kill bool) error {
 }
 
 // random starts a few runs, kills the processes that execute them, and continues until
-// all runs have ended. It returns the problems. If trees is set, one of the runs is of mosaic, and
-// what is on the disk is looked at.
-func (r *round) random(kills int, trees bool) (problems []string, err error) {
+// all runs have ended. It returns the problems. If workspaces is set, one of the runs is of mosaic,
+// and the files beside its workspaces are compared.
+func (r *round) random(kills int, workspaces bool) (problems []string, err error) {
 	names := []string{"mixed", "chain", "wide", "gate", "undo", "nested", "nested", "bulky", "spill"}
-	if trees {
+	if workspaces {
 		if err := r.lay(); err != nil {
 			return nil, err
 		}
@@ -262,7 +262,7 @@ func (r *round) random(kills int, trees bool) (problems []string, err error) {
 		}
 	}
 	r.rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-	if trees {
+	if workspaces {
 		names[0] = "mosaic"
 	}
 	done := 0
