@@ -56,19 +56,24 @@ func written(t *testing.T, dir string) (files []string) {
 	return files
 }
 
+// untilWritten waits, for 30 seconds at most, until workspaces have exactly these files. It looks at the directory again
+// and again: another process removes a workspace after the event that ends its run, and no event follows.
+func untilWritten(t *testing.T, dir, want string, said func() string) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); strings.Join(written(t, dir), " ") != want; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("there is %v, want %s\n%s", written(t, dir), want, said())
+		}
+	}
+}
+
 // TestX235_KilledProcess: after kill -9 the workspace of a child run that goes on is there, and once that has been
 // cancelled it is removed. What a person has put beside it stays (R25).
 func TestX235_KilledProcess(t *testing.T) {
 	dir, env := dataEnv(t)
 	p := start(t, env, "run", write(t, "waits.yaml", waits))
 	p.until("run.started")
-	deadline := time.Now().Add(30 * time.Second)
-	for strings.Join(written(t, dir), " ") != "kept.txt" { // that of the other child run is gone
-		if time.Now().After(deadline) {
-			t.Fatalf("there is %v\n%s", written(t, dir), p.said())
-		}
-		time.Sleep(5 * time.Millisecond) // no event tells of what is done to a directory
-	}
+	untilWritten(t, dir, "kept.txt", p.said) // that of the other child run is gone
 	p.signal(os.Kill)
 	p.wait()
 	mine := filepath.Join(dir, datadir.Workspaces, "ws_mine")

@@ -28,7 +28,7 @@ type Case struct {
 	Recipe []byte       // the source text, for reports
 	Plan   *plan.Plan   // sealed
 	Others []*plan.Plan // of other recipes that users start as well, with the same input
-	// Later is what both stand for once newer versions are registered; nil = that never happens.
+	// Later has the plans once newer versions are registered; nil = that never happens.
 	Later   *Revision
 	Actions catalogue.Finder // every action the plans call; none is ever executed
 
@@ -57,8 +57,8 @@ type Case struct {
 	// values of every JSON type.
 	Answer func(dice *rand.Rand, t *machine.Task, input []byte) []byte
 
-	text  *compile.Text // Recipe with the name of its file, if it is drawn
-	shelf *shelf        // the texts of other recipes; nil = there are none
+	text    *compile.Text // Recipe with the name of its file, if it is drawn
+	sources *sources      // the texts of other recipes; nil = there are none
 }
 
 // A File is an input file of a run.

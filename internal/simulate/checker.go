@@ -23,7 +23,7 @@ type checker struct {
 	w       *World
 	prog    *machine.Program // of roots
 	progs   programs
-	named   programs     // of what expressions have named
+	named   programs     // of recipes that expressions have named or given
 	changed []*runRecord // by this commit
 	runs    map[store.Key]*runRecord
 	all     []*runRecord // in the order of their starts

@@ -22,10 +22,10 @@ import (
 // contextNames are the names of the contexts in the start of a run.
 var contextNames = [...]string{plan.OfInput: "input", plan.OfWorkflow: "workflow", plan.OfSteps: "steps", plan.OfNames: "names"}
 
-// handed is what a run has of the context of its parent, by the context and the name.
-type handed map[string]map[string]any
+// inherited is what a run has of the context of its parent, by the context and the name.
+type inherited map[string]map[string]any
 
-func decodeHanded(raw []byte) (handed, error) {
+func decodeInherited(raw []byte) (inherited, error) {
 	if len(raw) == 0 {
 		return nil, nil
 	}
@@ -33,14 +33,14 @@ func decodeHanded(raw []byte) (handed, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := handed{}
+	all := inherited{}
 	contexts, _ := v.(map[string]any)
 	for of, fields := range contexts {
 		if !slices.Contains(contextNames[:], of) {
 			return nil, fmt.Errorf("there is no context %q", of)
 		}
 		if all[of], _ = fields.(map[string]any); all[of] == nil {
-			return nil, fmt.Errorf("its %s are no object", of)
+			return nil, fmt.Errorf("its context %q is no object", of)
 		}
 	}
 	return all, nil
@@ -57,12 +57,9 @@ func (c *checker) checkRoot(t *runRecord) {
 	}
 }
 
-// checkAsked asserts that a child run executes the plan that the reference to it stood for when its root was
-// asked for.
+// checkAsked asserts that a child run executes the plan that the reference in its parent stood for when the
+// start of its root was asked for.
 func (c *checker) checkAsked(t, parent, root *runRecord, ref *plan.ChildRef) {
-	if root.tree.asked.plan == nil {
-		return // it was asked for by nobody whose plan is known
-	}
 	want := keyOfRef(root.tree.asked.plan, ref)
 	if got := t.prog.Plan().Key(); want != "" && got != want {
 		c.w.fail("R28: child run %s executes plan %s, and recipe %s was plan %s when its root was started", t.key.Run, got, ref, want)
@@ -70,8 +67,9 @@ func (c *checker) checkAsked(t, parent, root *runRecord, ref *plan.ChildRef) {
 	c.countChild(t, parent, root, ref, want)
 }
 
-// checkNamed returns the key of the plan that a child run executes which an expression has named, if its root
-// has pinned it; "" = it has not.
+// checkNamed returns the key of the plan of a child run whose recipe an expression has named or given, if the root
+// has pinned that recipe; "" = it has not. A child run does not record what its expression gave, so that all pins are
+// looked through; a tree has few.
 func (c *checker) checkNamed(t, root *runRecord, ref *plan.ChildRef) string {
 	st, key := t.replica.Start(), t.prog.Plan().Key()
 	for _, r := range root.tree.shared.Recipes {
@@ -80,17 +78,15 @@ func (c *checker) checkNamed(t, root *runRecord, ref *plan.ChildRef) string {
 			continue
 		}
 		if t.tree.fresh {
-			c.w.stats.Trees.Named[map[plan.By]int{plan.ByText: 1}[r.By]]++
-			if root.tree.pinnedAt[r.Ref] <= root.bootEvent {
-				c.w.stats.Trees.NamedLate++
-			}
+			c.countNamed(root, &r)
 		}
 		return key
 	}
 	return ""
 }
 
-// keyOfRef is the key of the plan that a reference in the family of p stands for; "" = it is not known.
+// keyOfRef returns the key of the plan that a reference stands for, which p has or a plan of its child runs;
+// "" = it is not known.
 func keyOfRef(p *plan.Plan, ref *plan.ChildRef) string {
 	if !ref.Registered() {
 		return ref.Key
@@ -132,40 +128,40 @@ func (c *checker) rootOf(t *runRecord) *runRecord {
 	return c.runs[store.Key{Account: t.key.Account, Run: t.tree.self.Root}]
 }
 
-// checkHanded asserts that a child run has what its text reads of its parent and what its parent had, and
+// checkInherited asserts that a child run has what its text reads of its parent and what its parent had, and
 // nothing else.
-func (c *checker) checkHanded(t, parent *runRecord, l *link) {
+func (c *checker) checkInherited(t, parent *runRecord, l *link) {
 	own, captures := t.prog.Plan(), parent.prog.Plan().Steps[t.tree.self.Step].Child.Captures
-	for of, fields := range t.tree.handed {
+	for of, fields := range t.tree.inherited {
 		for name := range fields {
 			is := plan.Inherited{Of: plan.Context(slices.Index(contextNames[:], of)), Name: name}
 			captured := slices.ContainsFunc(captures, func(h plan.Capture) bool { return h.Inherited == is })
 			if !captured || !slices.Contains(own.Inherits, is) {
-				c.w.fail("R24: child run %s was handed %s.%s of its parent, which its text does not read", t.key.Run, of, name)
+				c.w.fail("R24: child run %s inherited %s.%s of its parent, which its text does not read", t.key.Run, of, name)
 			}
 		}
 	}
 	for i := range captures {
 		h := &captures[i]
 		of := contextNames[h.Of]
-		got, has := t.tree.handed[of][h.Name]
-		want, sure := parent.has(h, l)
+		got, has := t.tree.inherited[of][h.Name]
+		want, sure := parent.inheritable(h, l)
 		switch {
 		case sure && has != (want != nil):
-			c.w.fail("R24: child run %s was handed %s.%s: %v, and its parent had it: %v", t.key.Run, of, h.Name, has, want != nil)
+			c.w.fail("R24: child run %s inherited %s.%s: %v, and its parent had it: %v", t.key.Run, of, h.Name, has, want != nil)
 		case has && want != nil && !want(got):
-			c.w.fail("R24: child run %s was handed another %s.%s than its parent had", t.key.Run, of, h.Name)
+			c.w.fail("R24: child run %s inherited another %s.%s than its parent had", t.key.Run, of, h.Name)
 		}
 		if has {
-			c.w.stats.Trees.Handed[h.Of]++
+			c.w.stats.Trees.Inherited[h.Of]++
 		}
 	}
 }
 
-// has returns what recognizes the value that a run had for a child run; nil = it had none. sure is false
-// where the checker does not know whether there was one.
-func (t *runRecord) has(h *plan.Capture, l *link) (want func(any) bool, sure bool) {
-	up := t.tree.handed[contextNames[h.Of]]
+// inheritable returns a test of the value that a child run may have inherited of the run; nil = there was none to
+// inherit. sure is false if the checker does not know whether there was one.
+func (t *runRecord) inheritable(h *plan.Capture, l *link) (want func(any) bool, sure bool) {
+	up := t.tree.inherited[contextNames[h.Of]]
 	switch {
 	case h.Of == plan.OfInput:
 		return t.field(l.input, up, h.Name), true
@@ -181,7 +177,7 @@ func (t *runRecord) has(h *plan.Capture, l *link) (want func(any) bool, sure boo
 	return func(any) bool { return true }, false // a variable of a loop
 }
 
-// field returns what recognizes a field: the run's own one, or else the one that it was handed itself.
+// field returns a test of the value of a field: the run's own one, or else the one that it has inherited itself.
 func (*runRecord) field(own, up map[string]any, name string) func(any) bool {
 	v, ok := own[name]
 	if !ok {
@@ -203,7 +199,7 @@ func values(p *plan.Plan) map[string]any {
 	return fields
 }
 
-// stepWas reports whether a step may have stood as an object of its status, error and output says.
+// stepWas reports whether v, the status, error and output of a step, may have been those of the step.
 func (t *runRecord) stepWas(step int32, v any) bool {
 	fields, ok := v.(map[string]any)
 	if !ok || fields["status"] == nil {
@@ -213,8 +209,8 @@ func (t *runRecord) stepWas(step int32, v any) bool {
 	return out == nil || t.hadOutput(out)
 }
 
-// hadOutput reports whether a step of the run has had an output. What steps that own others have is made of
-// those of the others, and is not known here.
+// hadOutput reports whether v is the output that a step of the run has had. The output of a step that owns others
+// is made of theirs and not known here: if there was one, v may be it.
 func (t *runRecord) hadOutput(v any) bool {
 	raw, err := jsonx.Canonical(v)
 	if err != nil {
@@ -239,8 +235,8 @@ func sameValue(a, b any) bool {
 	return err == nil && err2 == nil && bytes.Equal(x, y)
 }
 
-// checkParent asserts that a run which has had child runs gives an attempt the input that its own journal
-// alone gives: the variables that it reads are what they would be without them.
+// checkParent asserts that an attempt of a run which has had child runs gets the input that the journal of the
+// run alone gives: no child run has changed a variable of its parent.
 func (p *process) checkParent(k *task) {
 	t := k.run
 	if p != p.w.owner || len(t.tree.links) == 0 || k.fail != nil {

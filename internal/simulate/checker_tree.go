@@ -47,21 +47,21 @@ func family(p *plan.Plan) []*plan.Plan {
 
 // treeRecord is what the checker knows of a run's place in its tree.
 type treeRecord struct {
-	self     *journal.Child // nil = it is a root
-	pins     []journal.Pin  // of the actions of its plan
-	shared   *journal.Tree  // a root's
-	terms    *journal.Credits
-	share    journal.Share // a child run's, by its own journal
-	before   ledger.Amount // a child run's: what its earlier attempts have paid for
-	links    []*link
-	begun    map[journal.Ref]struct{} // steps of this generation that had an attempt
-	ending   bool                     // it begins nothing more
-	dirty    bool                     // it has events that checkTrees has not seen
-	asked    asked                    // a root's: what was asked for
-	pinnedAt map[string]uint64        // the events of what expressions have named, by that
-	handed   handed                   // what it has of the context of its parent
-	fresh    bool                     // it is a child run that checkPlace has not seen
-	dialect  int                      // of its text; -1 = not known
+	self      *journal.Child // nil = it is a root
+	pins      []journal.Pin  // of the actions of its plan
+	shared    *journal.Tree  // a root's
+	terms     *journal.Credits
+	share     journal.Share // a child run's, by its own journal
+	before    ledger.Amount // a child run's: what its earlier attempts have paid for
+	links     []*link
+	begun     map[journal.Ref]struct{} // steps of this generation that had an attempt
+	ending    bool                     // it begins nothing more
+	dirty     bool                     // it has events that checkTrees has not seen
+	asked     asked                    // a root's: what a user or schedule asked for
+	pinnedAt  map[string]uint64        // the numbers of the events run.pinned, by the name or text that an expression gave
+	inherited inherited                // what it has of the context of its parent
+	fresh     bool                     // it is a child run that checkPlace has not checked
+	dialect   int                      // of its text; -1 = not known
 }
 
 // A link is what the journal of a run says of a child run.
@@ -99,7 +99,7 @@ func (c *checker) recordTree(t *runRecord, ev *journal.Event) {
 			c.checkRoot(t)
 			c.countRoot(t)
 		}
-		if tr.handed, err = decodeHanded(st.Inherited); err != nil {
+		if tr.inherited, err = decodeInherited(st.Inherited); err != nil {
 			c.w.fail("R24: run %s has a context that cannot be read: %v", t.key.Run, err)
 		}
 	case journal.EvRunPinned:
@@ -196,7 +196,7 @@ func (c *checker) checkPlace(t *runRecord) {
 	c.checkPinned(t)
 	if t.tree.fresh {
 		t.tree.fresh = false
-		c.checkHanded(t, parent, l)
+		c.checkInherited(t, parent, l)
 	}
 	root, depth := parent.key.Run, int64(1)
 	if up := parent.tree.self; up != nil {

@@ -28,7 +28,7 @@ func TestOnePlan(t *testing.T) {
 		for i := range c.Plan.Steps {
 			kinds[c.Plan.Steps[i].Kind]++
 		}
-		opt := c.shelf.options()
+		opt := c.sources.options()
 		file := c.text.File
 		from, text := dialect.Of(file, c.Recipe), c.Recipe
 		for _, to := range append(dialect.All(), dialect.All()...) {
@@ -92,7 +92,7 @@ func (s translated) Case(n uint64) (*Case, error) {
 		return nil, err
 	}
 	was := c.Plan
-	if c.Plan, _, src, diags = compile.Source("drawn.json", yamlx.EncodeJSON(tree), c.shelf.options()); c.Plan == nil {
+	if c.Plan, _, src, diags = compile.Source("drawn.json", yamlx.EncodeJSON(tree), c.sources.options()); c.Plan == nil {
 		return nil, errors.New(src.Format(diags[0]))
 	}
 	if c.Plan == was {

@@ -38,21 +38,21 @@ func (Drawn) Case(n uint64) (*Case, error) {
 	estimate(n, r)
 	registered := drawLibrary(n)
 	nest(n, r, registered)
-	text, shelf, err := writeCase(n, r, registered)
+	text, sources, err := writeCase(n, r, registered)
 	if err != nil {
 		return nil, fmt.Errorf("case %d: %w", n, err)
 	}
-	p, others, err := shelf.compile(text)
+	p, others, err := sources.compile(text)
 	if err != nil {
 		return nil, fmt.Errorf("case %d: %w", n, err)
 	}
-	later, err := shelf.revise(n, text)
+	later, err := sources.revise(n, text)
 	if err != nil {
 		return nil, fmt.Errorf("case %d: %w", n, err)
 	}
 	list := drawFile(dice)
 	c := &Case{
-		Name: fmt.Sprintf("drawn %d", n), Recipe: text.Data, Plan: p, Others: others, Later: later, text: text, shelf: shelf, Actions: drawnActions, Prices: drawnPrices, Pays: true, Scheduled: true,
+		Name: fmt.Sprintf("drawn %d", n), Recipe: text.Data, Plan: p, Others: others, Later: later, text: text, sources: sources, Actions: drawnActions, Prices: drawnPrices, Pays: true, Scheduled: true,
 		Parameters: map[string]any{
 			"zero": int64(0), "list": []any{int64(1), "two"}, "file": list.Hash,
 			"when": drawnWhen,

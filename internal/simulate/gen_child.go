@@ -14,13 +14,13 @@ import (
 // nests reports whether the steps of recipe n run other recipes.
 func nests(n uint64) bool { return n%7 == 2 } // none of the seeds kept from before is among them
 
-// A nester replaces some steps of a recipe by steps that run another one, inline or, where
+// A childGenerator replaces some steps of a recipe by steps that run another one, inline or, where
 // recipes are registered, by its name. It has random numbers of its own, so that other
 // recipes stay as they were.
-type nester struct {
+type childGenerator struct {
 	dice       *rand.Rand
 	registered library
-	inherits   bool // what it replaces may inherit the context of the recipe, which has workflow.v
+	inherits   bool // child runs may inherit the context of the recipe, which has workflow.v
 	names      bool // expressions give the names of registered recipes
 }
 
@@ -28,7 +28,7 @@ func nest(n uint64, r *recipe.Recipe, registered library) {
 	if !nests(n) && registered == nil {
 		return
 	}
-	g := &nester{rand.New(rand.NewPCG(n, 0x6368696c64)), registered, inherits(n), names(n)}
+	g := &childGenerator{dice: rand.New(rand.NewPCG(n, 0x6368696c64)), registered: registered, inherits: inherits(n), names: names(n)}
 	if g.steps(r.Steps, 1+int(n/7%2)); g.inherits {
 		r.Providers = map[string]map[string]json.RawMessage{"work": {"tone": json.RawMessage(`"kind"`)}}
 		r.FailurePolicy = "drain" // so that the later steps begin whatever happens to the others
@@ -36,21 +36,21 @@ func nest(n uint64, r *recipe.Recipe, registered library) {
 	}
 }
 
-// inherits reports whether steps of recipe n hand their context on to the runs that they start. None of the
-// seeds kept from before is among them.
+// inherits reports whether child runs of recipe n inherit the context of their parents. None of the seeds kept
+// from before is among them.
 func inherits(n uint64) bool { return n%14 == 11 }
 
 // names reports whether expressions say which recipes steps of recipe n run. None of the seeds kept from before
 // is among them.
 func names(n uint64) bool { return n%28 == 27 }
 
-func (g *nester) steps(list []*recipe.Step, levels int) {
+func (g *childGenerator) steps(list []*recipe.Step, levels int) {
 	for _, st := range list {
 		g.step(st, levels)
 	}
 }
 
-func (g *nester) step(st *recipe.Step, levels int) {
+func (g *childGenerator) step(st *recipe.Step, levels int) {
 	if st.Condition != nil {
 		g.steps(st.Condition.Then, levels)
 		g.steps(st.Condition.Else, levels)
@@ -72,7 +72,7 @@ func (g *nester) step(st *recipe.Step, levels int) {
 }
 
 // replace makes an action step run a recipe.
-func (g *nester) replace(st *recipe.Step, levels int) {
+func (g *childGenerator) replace(st *recipe.Step, levels int) {
 	child := &recipe.Child{Inputs: map[string]json.RawMessage{
 		"zero": json.RawMessage("0"), "list": json.RawMessage(`[1,"two"]`), "when": json.RawMessage(`"` + drawnWhen + `"`),
 	}}
@@ -102,8 +102,8 @@ func (g *nester) replace(st *recipe.Step, levels int) {
 }
 
 // inline draws what a recipe within another one inherits, and the recipes within it.
-func (g *nester) inline(child *recipe.Child, levels int) {
-	below := &nester{g.dice, g.registered, g.inherits && g.dice.IntN(2) == 0, g.names}
+func (g *childGenerator) inline(child *recipe.Child, levels int) {
+	below := &childGenerator{dice: g.dice, registered: g.registered, inherits: g.inherits && g.dice.IntN(2) == 0, names: g.names}
 	if levels > 1 {
 		below.steps(child.Inline.Steps, levels-1)
 	}
@@ -118,7 +118,7 @@ func (g *nester) inline(child *recipe.Child, levels int) {
 
 // later draws steps that run recipes some time after their run has begun, so that the process has restarted or
 // newer versions are registered by then. What they inherit is of every context.
-func (g *nester) later() []*recipe.Step {
+func (g *childGenerator) later() []*recipe.Step {
 	after := func(ids ...string) *[]string { ids = append([]string{}, ids...); return &ids }
 	reads := func(of ...string) *recipe.Child {
 		in := smallRecipe(g.dice)

@@ -41,23 +41,23 @@ type origin struct {
 	way     Way
 }
 
-// A shelf has the texts of the recipes of a case. It implements compile.Recipes.
-type shelf struct {
+// sources are the texts of the recipes of a case. They implement compile.Recipes.
+type sources struct {
 	files      map[string]*compile.Text
-	registered []shelved
+	registered []registeredText
 	origins    map[string]origin // by name, or name@version of a registered one
 	roots      map[string]int    // dialects, by the keys of the plans that users start
 	lenses     catalogue.Lenses
 }
 
-// A shelved recipe is one that is registered.
-type shelved struct {
+// A registeredText is a version of a registered recipe.
+type registeredText struct {
 	name, version string
 	text          *compile.Text
 }
 
 // Find implements compile.Recipes.
-func (s *shelf) Find(name, version string) (*compile.Text, error) {
+func (s *sources) Find(name, version string) (*compile.Text, error) {
 	found, err := s.find(name, version)
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (s *shelf) Find(name, version string) (*compile.Text, error) {
 	return found.text, nil
 }
 
-func (s *shelf) find(name, version string) (found *shelved, err error) {
+func (s *sources) find(name, version string) (found *registeredText, err error) {
 	for i := range s.registered {
 		r := &s.registered[i]
 		if r.name == name && catalogue.Admits(version, r.version) && (found == nil || catalogue.CompareVersions(found.version, r.version) < 0) {
@@ -79,7 +79,7 @@ func (s *shelf) find(name, version string) (found *shelved, err error) {
 }
 
 // File implements compile.Recipes. All files are in one directory.
-func (s *shelf) File(_, path string) (*compile.Text, error) {
+func (s *sources) File(_, path string) (*compile.Text, error) {
 	if t := s.files[path]; t != nil {
 		return t, nil
 	}
@@ -87,7 +87,7 @@ func (s *shelf) File(_, path string) (*compile.Text, error) {
 }
 
 // Names implements compile.Recipes.
-func (s *shelf) Names() (names []string) {
+func (s *sources) Names() (names []string) {
 	for i := range s.registered {
 		names = append(names, s.registered[i].name)
 	}
@@ -96,7 +96,7 @@ func (s *shelf) Names() (names []string) {
 }
 
 // options are those with which the texts of the case are compiled.
-func (s *shelf) options() compile.Options {
+func (s *sources) options() compile.Options {
 	opt := compile.Options{Actions: drawnActions, Limits: drawnLimits, Lenses: s.lenses}
 	if len(s.registered)+len(s.files) > 0 {
 		opt.Recipes = s
@@ -104,49 +104,49 @@ func (s *shelf) options() compile.Options {
 	return opt
 }
 
-// A scribe writes drawn recipes, each in a dialect that it draws; one that a step runs is written into the
-// text of that step or into a file of its own. What is written means the same in every dialect, and the
-// scribe has random numbers of its own, so that the runs of a seed do not depend on how recipes are written.
-type scribe struct {
-	dice  *rand.Rand
-	texts bool // expressions give the texts of some recipes that steps run
-	shelf *shelf
-	n     int // recipes within others
+// A writer writes drawn recipes, each in a dialect that it draws. It writes a recipe that a step runs into the
+// text of that step or into a file of its own. A text means the same in every dialect, and the writer has
+// random numbers of its own, so that the runs of a seed do not depend on how its recipes are written.
+type writer struct {
+	dice    *rand.Rand
+	texts   bool // expressions give the texts of some recipes that steps run
+	sources *sources
+	n       int // recipes within others
 }
 
-func newScribe(n uint64) *scribe {
-	return &scribe{
-		dice:  rand.New(rand.NewPCG(n, 0x6469616c)),
-		texts: names(n),
-		shelf: &shelf{files: map[string]*compile.Text{}, origins: map[string]origin{}, roots: map[string]int{}, lenses: drawnLenses},
+func newWriter(n uint64) *writer {
+	return &writer{
+		dice:    rand.New(rand.NewPCG(n, 0x6469616c)),
+		texts:   names(n),
+		sources: &sources{files: map[string]*compile.Text{}, origins: map[string]origin{}, roots: map[string]int{}, lenses: drawnLenses},
 	}
 }
 
 // register writes a registered recipe.
-func (s *scribe) register(r *recipe.Recipe) error {
+func (w *writer) register(r *recipe.Recipe) error {
 	name, version := r.Name, r.Version
-	tree, from, err := s.write(r, nil)
+	tree, from, err := w.write(r, nil)
 	if err != nil {
 		return err
 	}
 	from.way = Registered
-	s.shelf.origins[name+"@"+version] = from
-	s.shelf.registered = append(s.shelf.registered, shelved{name, version, s.text(name+"-"+version, tree)})
+	w.sources.origins[name+"@"+version] = from
+	w.sources.registered = append(w.sources.registered, registeredText{name: name, version: version, text: w.text(name+"-"+version, tree)})
 	return nil
 }
 
 // text writes a tree in JSON or YAML.
-func (s *scribe) text(name string, tree *jsonx.Node) *compile.Text {
-	if s.dice.IntN(2) == 0 {
+func (w *writer) text(name string, tree *jsonx.Node) *compile.Text {
+	if w.dice.IntN(2) == 0 {
 		return &compile.Text{File: name + ".yaml", Data: yamlx.Encode(tree)}
 	}
 	return &compile.Text{File: name + ".json", Data: yamlx.EncodeJSON(tree)}
 }
 
-// write writes a recipe in a drawn dialect; one that cannot say it makes way for the next one. within names a
-// recipe within another one by its dialect; nil = the recipe keeps its name.
-func (s *scribe) write(r *recipe.Recipe, within func(*dialect.Dialect) string) (tree *jsonx.Node, from origin, err error) {
-	inner, err := s.inner(r)
+// write writes a recipe in a drawn dialect, or in the next one that can express it. within returns the name of
+// a recipe within another one, which depends on the dialect; nil = the recipe keeps its name.
+func (w *writer) write(r *recipe.Recipe, within func(*dialect.Dialect) string) (tree *jsonx.Node, from origin, err error) {
+	inner, err := w.inner(r)
 	if err != nil {
 		return nil, from, err
 	}
@@ -154,7 +154,7 @@ func (s *scribe) write(r *recipe.Recipe, within func(*dialect.Dialect) string) (
 	if err != nil {
 		return nil, from, err
 	}
-	first := s.dice.IntN(len(dialects))
+	first := w.dice.IntN(len(dialects))
 	for k := range dialects {
 		from.dialect = (first + k) % len(dialects)
 		to := dialects[from.dialect]
@@ -171,37 +171,41 @@ func (s *scribe) write(r *recipe.Recipe, within func(*dialect.Dialect) string) (
 			return tree, from, replaceInner(tree, inner)
 		}
 	}
-	return nil, from, fmt.Errorf("no dialect can say it: %w\n%s", err, drawn)
+	return nil, from, fmt.Errorf("no dialect can express it: %w\n%s", err, drawn)
 }
 
-// inner writes the recipes within a recipe, and returns those that are not in files by the names of what
-// stands in their places.
-func (s *scribe) inner(r *recipe.Recipe) (map[string]*jsonx.Node, error) {
+// inner writes the recipes within a recipe. It puts a placeholder where the tree of one belongs that is neither
+// in a file nor given by an expression, and returns these trees by the names of their placeholders.
+func (w *writer) inner(r *recipe.Recipe) (map[string]*jsonx.Node, error) {
 	trees := map[string]*jsonx.Node{}
 	var failed error
 	r.EachInline(func(st *recipe.Step, in *recipe.Recipe) {
-		s.n++
-		id := s.n
-		way := Way(s.dice.IntN(2))
-		tree, from, err := s.write(in, func(d *dialect.Dialect) string { return innerName(d.Name, way) })
+		w.n++
+		id := w.n
+		way := Way(w.dice.IntN(2))
+		given := w.texts && len(st.Recipe.Inherit) == 0 && w.dice.IntN(2) == 0
+		if given {
+			way = Inline
+		}
+		tree, from, err := w.write(in, func(d *dialect.Dialect) string { return innerName(d.Name, way) })
 		if err != nil {
 			failed = err
 			return
 		}
-		s.shelf.origins[innerName(dialects[from.dialect].Name, way)] = origin{from.dialect, way}
-		if s.texts && len(st.Recipe.Inherit) == 0 && s.dice.IntN(2) == 0 {
-			text, err := json.Marshal(string(s.text("made", tree).Data)) // a text of JSON is one of CEL
+		w.sources.origins[innerName(dialects[from.dialect].Name, way)] = origin{dialect: from.dialect, way: way}
+		if given {
+			text, err := json.Marshal(string(w.text("made", tree).Data)) // a text of JSON is one of CEL
 			failed = errors.Join(failed, err)
 			st.Recipe.Inline, st.Recipe.Definition = nil, string(text)
 			return
 		}
 		if way == InFile {
-			t := s.text(fmt.Sprint("part", id), tree)
-			s.shelf.files[t.File] = t
+			t := w.text(fmt.Sprint("part", id), tree)
+			w.sources.files[t.File] = t
 			st.Recipe.Inline, st.Recipe.File = nil, t.File
 			return
 		}
-		place := fmt.Sprint("the place of ", id)
+		place := fmt.Sprint("placeholder ", id)
 		trees[place] = tree
 		st.Recipe.Inline = &recipe.Recipe{Head: recipe.Head{Name: place}, Steps: []*recipe.Step{{ID: "s", Transform: &recipe.Transform{Expression: "1"}}}}
 	})
@@ -212,15 +216,15 @@ func (s *scribe) inner(r *recipe.Recipe) (map[string]*jsonx.Node, error) {
 // are drawn with, which is a part of journals.
 func innerName(dialect string, way Way) string { return dialect[:3] + "-" + way.String()[:1] }
 
-// replaceInner puts recipes in their places in a tree.
+// replaceInner replaces all placeholders in a tree by the recipes.
 func replaceInner(n *jsonx.Node, trees map[string]*jsonx.Node) error {
-	if replacePlaces(n, trees); len(trees) > 0 {
+	if replacePlaceholders(n, trees); len(trees) > 0 {
 		return fmt.Errorf("%d recipes within others were not written", len(trees))
 	}
 	return nil
 }
 
-func replacePlaces(n *jsonx.Node, trees map[string]*jsonx.Node) {
+func replacePlaceholders(n *jsonx.Node, trees map[string]*jsonx.Node) {
 	if len(trees) == 0 {
 		return
 	}
@@ -232,29 +236,29 @@ func replacePlaces(n *jsonx.Node, trees map[string]*jsonx.Node) {
 		}
 	}
 	for _, c := range n.Children {
-		replacePlaces(c, trees)
+		replacePlaceholders(c, trees)
 	}
 }
 
 // writeCase writes the recipe of case n, and those that are registered.
-func writeCase(n uint64, r *recipe.Recipe, registered library) (*compile.Text, *shelf, error) {
-	s := newScribe(n)
+func writeCase(n uint64, r *recipe.Recipe, registered library) (*compile.Text, *sources, error) {
+	w := newWriter(n)
 	for _, member := range registered {
-		if err := s.register(member); err != nil {
+		if err := w.register(member); err != nil {
 			return nil, nil, err
 		}
 	}
-	tree, from, err := s.write(r, nil)
+	tree, from, err := w.write(r, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	text := s.text("drawn", tree)
-	s.shelf.origins[text.File] = from
-	return text, s.shelf, nil
+	text := w.text("drawn", tree)
+	w.sources.origins[text.File] = from
+	return text, w.sources, nil
 }
 
 // compile compiles the recipe of a case, and the registered recipes that users start themselves.
-func (s *shelf) compile(text *compile.Text) (p *plan.Plan, others []*plan.Plan, err error) {
+func (s *sources) compile(text *compile.Text) (p *plan.Plan, others []*plan.Plan, err error) {
 	p, _, _, diags := compile.Source(text.File, text.Data, s.options())
 	if p == nil {
 		return nil, nil, fmt.Errorf("a drawn recipe does not compile: %v\n%s", diags, text.Data)

@@ -37,7 +37,7 @@ func drawLibrary(n uint64) library {
 		add("part", version)
 	}
 	outer := add("outer", "1.0.0")
-	g := &nester{dice: dice, registered: l[:3]}
+	g := &childGenerator{dice: dice, registered: l[:3]}
 	g.steps(outer.Steps, 1)
 	again := &recipe.Step{ID: "again", Common: recipe.Common{When: "false"}, Recipe: &recipe.Child{Ref: "outer@1", Limits: &recipe.ChildLimits{MaxDepth: 2}}}
 	if dice.IntN(2) == 0 {
@@ -57,7 +57,7 @@ func (l library) references() (refs []string) {
 }
 
 // plans compiles the registered recipes that users start themselves.
-func (s *shelf) plans() (list []*plan.Plan, err error) {
+func (s *sources) plans() (list []*plan.Plan, err error) {
 	for _, ref := range [][2]string{{"part", "1"}, {"part", ""}, {"outer", ""}} {
 		if len(s.registered) == 0 {
 			break

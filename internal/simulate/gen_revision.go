@@ -19,19 +19,20 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A Revision is what the texts of a case stand for once new versions of recipes and lenses are registered.
+// A Revision has the plans of a case once newer versions of recipes and lenses are registered.
 type Revision struct {
-	Plan   *plan.Plan
-	Others []*plan.Plan
-	shelf  *shelf
+	Plan    *plan.Plan
+	Others  []*plan.Plan
+	sources *sources
 }
 
-// has reports whether a plan is one of the revision.
+// has reports whether users start p once the newer versions are registered.
 func (r *Revision) has(p *plan.Plan) bool {
 	return r != nil && (p == r.Plan || slices.Contains(r.Others, p))
 }
 
-// keyOf is the key of the plan that a reference in the family of p, a plan of c, stands for now.
+// keyOf returns the key of the plan that a reference stands for in the revision. p is the plan of c, as it was
+// before, that has the reference itself or in a plan of its child runs. "" = it is not known.
 func (r *Revision) keyOf(p *plan.Plan, c *Case, ref *plan.ChildRef) string {
 	if i := slices.Index(c.Others, p); i >= 0 {
 		return keyOfRef(r.Others[i], ref)
@@ -49,16 +50,17 @@ var revisedLenses = catalogue.NewLenses(
 const revisedPrompt = "second version: "
 
 // revise draws newer versions of the registered recipes of case n, and compiles the same texts with them.
-func (s *shelf) revise(n uint64, text *compile.Text) (*Revision, error) {
+// It returns nil for a case in which none are registered.
+func (s *sources) revise(n uint64, text *compile.Text) (*Revision, error) {
 	if !inherits(n) && !names(n) {
 		return nil, nil
 	}
-	w := newScribe(n)
+	w := newWriter(n)
 	w.dice = rand.New(rand.NewPCG(n, 0x7265766973))
-	w.shelf.files, w.shelf.origins = maps.Clone(s.files), s.origins
-	w.shelf.registered, w.shelf.lenses = slices.Clone(s.registered), s.lenses
+	w.sources.files, w.sources.origins = maps.Clone(s.files), s.origins
+	w.sources.registered, w.sources.lenses = slices.Clone(s.registered), s.lenses
 	if n/14%2 == 1 { // with the other recipes only references change, and the plan of a root stays the same
-		w.shelf.lenses = revisedLenses
+		w.sources.lenses = revisedLenses
 	}
 	w.n = len(s.files) + len(s.origins) + 1_000 // other files than those of the first versions
 	for _, version := range []string{"1.9.0", "2.1.0"} {
@@ -68,27 +70,27 @@ func (s *shelf) revise(n uint64, text *compile.Text) (*Revision, error) {
 			return nil, err
 		}
 	}
-	p, others, err := w.shelf.compile(text)
+	p, others, err := w.sources.compile(text)
 	if err != nil {
 		return nil, fmt.Errorf("with newer versions: %w", err)
 	}
-	maps.Copy(s.roots, w.shelf.roots)
-	return &Revision{Plan: p, Others: others, shelf: w.shelf}, nil
+	maps.Copy(s.roots, w.sources.roots)
+	return &Revision{Plan: p, Others: others, sources: w.sources}, nil
 }
 
-// A registry says which versions of recipes and lenses are registered in a world.
+// A registry decides which versions of recipes and lenses are registered in a world.
 type registry struct {
 	w       *World
 	dice    *rand.Rand
 	revised bool // the newer versions are there
-	// asked are the plans that users, or schedules, asked to run, with what their references stood for then.
+	// asked are the starts that users and schedules have asked for, by their runs.
 	asked map[store.Key]asked
 }
 
-// An asked start is what a user asked for.
+// asked is a start that was asked for.
 type asked struct {
-	plan    *plan.Plan
-	revised bool
+	plan    *plan.Plan // with what its references stood for then
+	revised bool       // the newer versions were there
 }
 
 func newRegistry(w *World) registry {
@@ -113,7 +115,8 @@ func (r *registry) plans() (p *plan.Plan, others []*plan.Plan) {
 	return r.w.c.Plan, r.w.c.Others
 }
 
-// resolve implements [program.Resolve]. Now and then it cannot.
+// resolve implements [program.Resolve]. Some calls fail as if the registry could not be read. It compiles each time,
+// as the real registry does; a case finds too few recipes for a cache to save anything.
 func (r *registry) resolve(ctx context.Context, account string, d *program.Definition) (*program.Resolved, error) {
 	if r.dice.IntN(8) == 0 {
 		return nil, fault.New(fault.ServiceUnavailable, "the recipes cannot be read")
@@ -121,16 +124,16 @@ func (r *registry) resolve(ctx context.Context, account string, d *program.Defin
 	r.w.stats.Trees.Found++
 	return program.ResolveWith(func(context.Context, string) (compile.Options, error) {
 		if r.revised {
-			return r.w.c.Later.shelf.options(), nil
+			return r.w.c.Later.sources.options(), nil
 		}
-		return r.w.c.shelf.options(), nil
+		return r.w.c.sources.options(), nil
 	})(ctx, account, d)
 }
 
-// start notes that a start was asked for.
+// start records a start that was asked for. m is nil if the engine has refused it.
 func (r *registry) start(m *engine.Message, req *engine.StartRequest) {
 	if m != nil {
-		r.asked[m.Key()] = asked{req.Plan, r.w.c.Later.has(req.Plan)}
+		r.asked[m.Key()] = asked{plan: req.Plan, revised: r.w.c.Later.has(req.Plan)}
 	}
 }
 

@@ -3,10 +3,14 @@
 package simulate
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/dialect"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -19,36 +23,36 @@ func (inheriting) Case(n uint64) (*Case, error) { return Drawn{}.Case(14*n + 11)
 // tree began, or something else of its parent than its text reads, is reported.
 func TestR24_R28_X237_BrokenTreesAreNoticed(t *testing.T) {
 	type broken func(w *World, parent, child *runRecord, l *link)
-	again := func(w *World, parent, child *runRecord, l *link) { w.checker.checkHanded(child, parent, l) }
+	again := func(w *World, parent, child *runRecord, l *link) { w.checker.checkInherited(child, parent, l) }
 	for want, spoil := range map[string]broken{
 		"": func(w *World, parent, child *runRecord, l *link) {
 			again(w, parent, child, l)
 			w.checker.checkAsked(child, parent, w.checker.rootOf(child), refOf(parent, child))
 		},
-		"which its text does not read": func(w *World, parent, child *runRecord, l *link) { // everything is handed over
-			if child.tree.handed != nil {
-				child.tree.handed["input"] = map[string]any{"more": true}
+		"which its text does not read": func(w *World, parent, child *runRecord, l *link) { // it has more
+			if child.tree.inherited != nil {
+				child.tree.inherited["input"] = map[string]any{"more": true}
 			}
 			again(w, parent, child, l)
 		},
-		"was handed workflow.v: false, and its parent had it: true": func(w *World, parent, child *runRecord, l *link) { // nothing is
-			child.tree.handed = nil
+		"inherited workflow.v: false, and its parent had it: true": func(w *World, parent, child *runRecord, l *link) { // it has nothing
+			child.tree.inherited = nil
 			again(w, parent, child, l)
 		},
-		"was handed another workflow.v": func(w *World, parent, child *runRecord, l *link) {
-			if v := child.tree.handed["workflow"]; v != nil {
+		"inherited another workflow.v": func(w *World, parent, child *runRecord, l *link) {
+			if v := child.tree.inherited["workflow"]; v != nil {
 				v["v"] = "another"
 			}
 			again(w, parent, child, l)
 		},
-		"was handed another names.early": func(w *World, parent, child *runRecord, l *link) {
-			if v := child.tree.handed["names"]; v["early"] != nil {
+		"inherited another names.early": func(w *World, parent, child *runRecord, l *link) {
+			if v := child.tree.inherited["names"]; v["early"] != nil {
 				v["early"] = "another"
 			}
 			again(w, parent, child, l)
 		},
-		"was handed another steps.first": func(w *World, parent, child *runRecord, l *link) {
-			if v := child.tree.handed["steps"]; v["first"] != nil {
+		"inherited another steps.first": func(w *World, parent, child *runRecord, l *link) {
+			if v := child.tree.inherited["steps"]; v["first"] != nil {
 				v["first"] = map[string]any{"status": "completed", "output": "another"}
 			}
 			again(w, parent, child, l)
@@ -170,5 +174,48 @@ func TestMissingCounts(t *testing.T) {
 	}
 	if text := a.String(); !strings.Contains(text, "at least 4") || !strings.Contains(text, "root runs in dag 4") {
 		t.Errorf("it says %s", text)
+	}
+}
+
+// TestNamedBeforeARestart: a recipe that an expression has named counts as pinned before a restart only if there
+// was a restart after the pin, whether the start of the root has pinned it or a later event.
+func TestNamedBeforeARestart(t *testing.T) {
+	for _, tt := range []struct{ pinned, boot, late uint64 }{
+		{pinned: 0, boot: 0, late: 0}, {pinned: 0, boot: 3, late: 1},
+		{pinned: 4, boot: 0, late: 0}, {pinned: 4, boot: 3, late: 0}, {pinned: 4, boot: 4, late: 1},
+	} {
+		for by, want := range map[plan.By]Trees{plan.ByName: {Named: 1}, plan.ByText: {Texts: 1}} {
+			w := &World{}
+			c := checker{w: w}
+			root := &runRecord{bootEvent: tt.boot, tree: treeRecord{pinnedAt: map[string]uint64{}}}
+			if tt.pinned > 0 {
+				root.tree.pinnedAt["part"] = tt.pinned
+			}
+			want.NamedLate = int64(tt.late)
+			if c.countNamed(root, &journal.TreeRecipe{Ref: "part", By: by}); w.stats.Trees != want {
+				t.Errorf("%+v by %s: %+v, want %+v", tt, by, w.stats.Trees, want)
+			}
+		}
+	}
+}
+
+// TestGivenTextsAreInline: a recipe whose text an expression gives does not count as one in a file.
+func TestGivenTextsAreInline(t *testing.T) {
+	given := 0
+	for n := uint64(27); n < 27+28*6; n += 28 {
+		c, err := Drawn{}.Case(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		given += strings.Count(string(c.Recipe), "definition")
+		for name, from := range c.sources.origins {
+			in := func(f *compile.Text) bool { return strings.Contains(string(f.Data), name) }
+			if from.way == InFile && !slices.ContainsFunc(slices.Collect(maps.Values(c.Later.sources.files)), in) {
+				t.Errorf("case %d: %s counts as a recipe in a file, and no file has it", n, name)
+			}
+		}
+	}
+	if given == 0 {
+		t.Error("no expression gives a text")
 	}
 }

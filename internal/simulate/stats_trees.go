@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -18,17 +19,17 @@ type Trees struct {
 	// step names it, by the dialect of its text, and by that of their own.
 	Roots [numDialects]int64
 	Below [numWays][numDialects][numDialects]int64
-	// Handed are values that child runs inherited, by their context.
-	Handed [len(contextNames)]int64
+	// Inherited are values that child runs inherited, by their context.
+	Inherited [len(contextNames)]int64
 	// Revisions are times at which newer versions of recipes and lenses were registered. Pinned are child runs of
 	// roots from before that have started after it, where a newer version would be found by then, and PinnedLate
 	// those of them before which the process has restarted. OldPrompts are prompts that were made after it, for
 	// roots from before.
 	Revisions, Pinned, PinnedLate, OldPrompts int64
-	// Named are child runs that expressions name, and that steps have made the text of, NamedLate those of them
-	// that were pinned before the process restarted, and Found how often such a recipe was looked up.
-	Named            [2]int64
-	NamedLate, Found int64
+	// Named are child runs whose recipe an expression names, and Texts those whose text a step has made. NamedLate
+	// are those of both that were pinned before the process restarted. Found is how often a recipe was looked up
+	// for an expression.
+	Named, Texts, NamedLate, Found int64
 	// Parents are attempts of runs that have had child runs.
 	Parents int64
 }
@@ -40,12 +41,12 @@ type treeCount struct {
 }
 
 func (s *Trees) counts() (list []treeCount) {
-	add := func(n *int64, name func() string) { list = append(list, treeCount{n, name}) }
+	add := func(n *int64, name func() string) { list = append(list, treeCount{n: n, name: name}) }
 	for d := range s.Roots {
 		add(&s.Roots[d], func() string { return "root runs in " + dialectName(d) })
 	}
-	for of := range s.Handed {
-		add(&s.Handed[of], func() string { return "values inherited of " + contextNames[of] })
+	for of := range s.Inherited {
+		add(&s.Inherited[of], func() string { return "values inherited of " + contextNames[of] })
 	}
 	for _, c := range []struct {
 		n    *int64
@@ -53,7 +54,7 @@ func (s *Trees) counts() (list []treeCount) {
 	}{
 		{&s.Revisions, "newer versions registered"}, {&s.Pinned, "child runs of an older version"},
 		{&s.PinnedLate, "child runs of an older version after a restart"}, {&s.OldPrompts, "prompts of an older lens"},
-		{&s.Named[0], "child runs that an expression names"}, {&s.Named[1], "child runs whose text a step has made"},
+		{&s.Named, "child runs that an expression names"}, {&s.Texts, "child runs whose text a step has made"},
 		{&s.NamedLate, "child runs that were named before a restart"}, {&s.Found, "recipes found for expressions"},
 		{&s.Parents, "attempts of runs with child runs"},
 	} {
@@ -123,11 +124,11 @@ func (s *Trees) String() string {
 
 // countRoot counts a root run.
 func (c *checker) countRoot(t *runRecord) {
-	shelf := c.w.c.shelf
-	if t.tree.dialect = -1; shelf == nil {
+	sources := c.w.c.sources
+	if t.tree.dialect = -1; sources == nil {
 		return
 	}
-	if d, ok := shelf.roots[t.prog.Plan().Key()]; ok {
+	if d, ok := sources.roots[t.prog.Plan().Key()]; ok {
 		t.tree.dialect = d
 		c.w.stats.Trees.Roots[d]++
 	}
@@ -136,7 +137,7 @@ func (c *checker) countRoot(t *runRecord) {
 // countChild counts a child run. want is the key of the plan that it should execute; "" = it is not known.
 func (c *checker) countChild(t, parent, root *runRecord, ref *plan.ChildRef, want string) {
 	w := c.w
-	if t.tree.dialect = -1; w.c.shelf == nil {
+	if t.tree.dialect = -1; w.c.sources == nil {
 		return
 	}
 	st := t.replica.Start()
@@ -144,7 +145,7 @@ func (c *checker) countChild(t, parent, root *runRecord, ref *plan.ChildRef, wan
 	if ref.Registered() || ref.By == plan.ByName {
 		name += "@" + st.Version
 	}
-	if from, ok := w.c.shelf.origins[name]; ok {
+	if from, ok := w.c.sources.origins[name]; ok {
 		if t.tree.dialect = from.dialect; parent.tree.dialect >= 0 {
 			w.stats.Trees.Below[from.way][parent.tree.dialect][from.dialect]++
 		}
@@ -156,5 +157,19 @@ func (c *checker) countChild(t, parent, root *runRecord, ref *plan.ChildRef, wan
 				w.stats.Trees.PinnedLate++
 			}
 		}
+	}
+}
+
+// countNamed counts a child run whose recipe an expression has named or given. The start of the root has pinned r, or
+// a later event.
+func (c *checker) countNamed(root *runRecord, r *journal.TreeRecipe) {
+	s := &c.w.stats.Trees
+	if r.By == plan.ByText {
+		s.Texts++
+	} else {
+		s.Named++
+	}
+	if root.bootEvent > 0 && root.tree.pinnedAt[r.Ref] <= root.bootEvent {
+		s.NamedLate++
 	}
 }
