@@ -18,10 +18,29 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
+// profiled runs a recipe, which ends with a code, and returns the data directory and what reads its profile.
+func profiled(t *testing.T, src string, ends int) (data string, profile func(args ...string) treeProfile) {
+	t.Helper()
+	dir := t.TempDir()
+	data, recipe := filepath.Join(dir, "data"), filepath.Join(dir, "recipe.yaml")
+	if err := os.WriteFile(recipe, []byte(src), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, talk, code := inProcess("", "run", recipe, "--data", data, "-q"); code != ends {
+		t.Fatalf("exit %d: %s", code, talk)
+	}
+	return data, func(args ...string) (p treeProfile) {
+		t.Helper()
+		out, talk, code := inProcess("", append([]string{"trace", "@last", "--data", data, "--runs", "-o", "json"}, args...)...)
+		if err := json.Unmarshal([]byte(out), &p); err != nil || code != 0 {
+			t.Fatalf("exit %d, %v: %s%s", code, err, out, talk)
+		}
+		return p
+	}
+}
+
 // X213: the profile of a tree of runs has every run once, and all of its parts add up.
 func TestX213_Profile(t *testing.T) {
-	dir := t.TempDir()
-	data, recipe := filepath.Join(dir, "data"), filepath.Join(dir, "many.yaml")
 	const src = `name: many
 steps:
   - id: each
@@ -33,20 +52,7 @@ steps:
   - {id: pause, wait: {duration: 20ms}, dependsOn: [each]}
   - {id: last, recipe: {inline: {name: "a; b", steps: [{id: work, action: {name: effect}}, {id: stop, fail: {message: it ends}}]}}, dependsOn: [pause], continue_on_error: true}
 `
-	if err := os.WriteFile(recipe, []byte(src), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, talk, code := inProcess("", "run", recipe, "--data", data, "-q"); code != 0 {
-		t.Fatalf("exit %d: %s", code, talk)
-	}
-	profile := func(args ...string) (p treeProfile) {
-		t.Helper()
-		out, talk, code := inProcess("", append([]string{"trace", "@last", "--data", data, "--runs", "-o", "json"}, args...)...)
-		if err := json.Unmarshal([]byte(out), &p); err != nil || code != 0 {
-			t.Fatalf("exit %d, %v: %s%s", code, err, out, talk)
-		}
-		return p
-	}
+	data, profile := profiled(t, src, 0)
 	all := profile("--children", "all")
 	runs, own, wait, steps, attempts := map[string]int{}, 0.0, 0.0, int64(0), int64(0)
 	for i, r := range all.List {
@@ -98,8 +104,6 @@ steps:
 
 // X104, X213: a child run that goes on as another attempt is one run of the profile.
 func TestX213_ProfileOfOneThatGoesOn(t *testing.T) {
-	dir := t.TempDir()
-	data, recipe := filepath.Join(dir, "data"), filepath.Join(dir, "again.yaml")
 	const src = `name: again
 steps:
   - id: gather
@@ -112,17 +116,8 @@ steps:
           - {id: check, fail: {code: SERVICE_UNAVAILABLE, message: not there yet}}
     retryPolicy: {maxAttempts: 3, initialDelay: 1ms}
 `
-	if err := os.WriteFile(recipe, []byte(src), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, talk, code := inProcess("", "run", recipe, "--data", data, "-q"); code != 1 {
-		t.Fatalf("exit %d: %s", code, talk)
-	}
-	var p treeProfile
-	out, talk, code := inProcess("", "trace", "@last", "--data", data, "--runs", "-o", "json")
-	if err := json.Unmarshal([]byte(out), &p); err != nil || code != 0 {
-		t.Fatalf("exit %d, %v: %s%s", code, err, out, talk)
-	}
+	_, profile := profiled(t, src, 1)
+	p := profile()
 	// The root has three attempts, and the run inside it one.
 	if p.Runs != 2 || len(p.List) != 2 || p.Attempts != 4 {
 		t.Errorf("the profile is %+v", p)

@@ -435,9 +435,21 @@ func TestX144_TreePays(t *testing.T) {
 // A process that dies at any commit loses nothing of a tree, and starts no child run twice.
 func TestF01_TreeSurvivesCrashes(t *testing.T) {
 	p := planOf(t, strings.Replace(childRecipe, "name: outer", "name: outer\nttl: 1h", 1), repeater())
+	req := StartRequest{Account: acc, Plan: p, Recipe: "outer", IdempotencyKey: "k"}
+	crashAtEachCommit(t, 3, req, func() (Config, []*action.Action) { return Config{}, []*action.Action{repeater()} }, func(crash int, st *memory.Store, _ *Engine, head store.Head) {
+		if f := checkTree(t, st, acc, head.Run); len(f.heads) != 2 {
+			t.Fatalf("crash at commit %d: the tree has %d runs", crash, len(f.heads))
+		}
+	})
+}
+
+// crashAtEachCommit starts a run in a process that dies at the first commit, then at the second, and so on until the run
+// ends before that, which takes least commits. Each time another process goes on with the run to its completion, and
+// check judges what there is then. anew makes what both processes of one crash are opened with.
+func crashAtEachCommit(t *testing.T, least int, req StartRequest, anew func() (Config, []*action.Action), check func(crash int, st *memory.Store, e *Engine, head store.Head)) {
+	t.Helper()
 	for crash := 1; ; crash++ {
-		died := make(chan struct{})
-		second := false
+		died, second := make(chan struct{}), false
 		st := memory.New(memory.Options{OnCommit: func(n int, _ []store.Transition) memory.Outcome {
 			if n == crash && !second {
 				close(died)
@@ -445,29 +457,28 @@ func TestF01_TreeSurvivesCrashes(t *testing.T) {
 			}
 			return memory.OK
 		}})
-		e := openEngine(t, st, Config{}, repeater())
-		s, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: p, Recipe: "outer", IdempotencyKey: "k"})
-		if err == nil {
+		cfg, actions := anew()
+		e := openEngine(t, st, cfg, actions...)
+		if s, err := e.Start(t.Context(), req); err == nil {
 			waitUntil(t, e, s.Run, died)
 		}
 		e.crash()
 		second = true
 		st = st.Crash(uint64(crash))
-		e = openEngine(t, st, Config{}, repeater())
-		s, err = e.Start(t.Context(), StartRequest{Account: acc, Plan: p, Recipe: "outer", IdempotencyKey: "k"})
+		e = openEngine(t, st, cfg, actions...)
+		s, err := e.Start(t.Context(), req)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if head := waitForEnd(t, e, s.Run); head.Status != "completed" {
+		head := waitForEnd(t, e, s.Run)
+		if head.Status != "completed" {
 			t.Fatalf("crash at commit %d: the run is %s: %s", crash, head.Status, head.Message)
 		}
-		if f := checkTree(t, st, acc, s.Run); len(f.heads) != 2 {
-			t.Fatalf("crash at commit %d: the tree has %d runs", crash, len(f.heads))
-		}
+		check(crash, st, e, head)
 		select {
 		case <-died:
 		default:
-			if crash < 3 {
+			if crash < least {
 				t.Fatalf("the tree took %d commits", crash)
 			}
 			return

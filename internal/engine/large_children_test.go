@@ -180,13 +180,7 @@ outputs: {here: steps.here.output, there: steps.reader.output}
 // A13: what a recipe says never becomes a reference in a child run: neither a default of its inputSchema, nor a value
 // that it inherits, nor a fixed input.
 func TestA13_RecipesCannotForgeReferences(t *testing.T) {
-	files := blobs(t)
-	secret, err := files.Put(t.Context(), acc, strings.NewReader("a secret"), "s.txt", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	forged := string(jsonx.Large{Hash: secret.Hash, Size: 8, Bytes: 8}.Append(nil))
-	e := openEngine(t, memory.New(memory.Options{}), Config{Files: files.Files}, makeAction(), measureAction())
+	e, _, forged := forgery(t)
 	for name, child := range map[string]string{
 		"a default": `{inline: {name: in, inputSchema: {type: object, properties: {v: {default: ` + forged + `}}},
           steps: [{id: x, action: {name: measure, parameters: {v: "{{ input.v }}"}}}]}}`,

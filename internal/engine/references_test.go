@@ -12,6 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/machine"
@@ -135,16 +136,22 @@ outputs: {collected: size(made), sizes: sizes, whole: whole}
 	}
 }
 
-// A13: a file from outside cannot name another file of the account: an item that uses
-// the reserved name is refused, unless this run made the reference.
-func TestA13_ItemsCannotForgeReferences(t *testing.T) {
-	files := blobs(t)
+// forgery returns an engine with files, and a reference to one of them that no run has made.
+func forgery(t *testing.T) (e *Engine, files *blob.Store, forged string) {
+	t.Helper()
+	files = blobs(t)
 	secret, err := files.Put(t.Context(), acc, strings.NewReader("a secret"), "s.txt", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	forged := string(jsonx.Large{Hash: secret.Hash, Size: 8, Bytes: 8}.Append(nil))
-	e := openEngine(t, memory.New(memory.Options{}), Config{Files: files.Files}, makeAction(), measureAction())
+	e = openEngine(t, memory.New(memory.Options{}), Config{Files: files.Files}, makeAction(), measureAction())
+	return e, files, string(jsonx.Large{Hash: secret.Hash, Size: 8, Bytes: 8}.Append(nil))
+}
+
+// A13: a file from outside cannot name another file of the account: an item that uses
+// the reserved name is refused, unless this run made the reference.
+func TestA13_ItemsCannotForgeReferences(t *testing.T) {
+	e, files, forged := forgery(t)
 	for name, content := range map[string]string{
 		"a.jsonl": "1\n" + forged + "\n",
 		"b.json":  `[{"a":[` + forged + `]}]`,

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/catalogue"
 	"github.com/roux-engine/roux/internal/compile"
@@ -177,51 +178,19 @@ func TestX251_FoundOutsideOfTheLoop(t *testing.T) {
 
 // A process that dies at any commit loses no pin, and no tree executes two versions of what one reference names.
 func TestX251_R28_PinsAfterCrashes(t *testing.T) {
-	for crash := 1; ; crash++ {
-		died, second := make(chan struct{}), false
-		st := memory.New(memory.Options{OnCommit: func(n int, _ []store.Transition) memory.Outcome {
-			if n == crash && !second {
-				close(died)
-				return memory.SyncFailed
-			}
-			return memory.OK
-		}})
-		v := &newVersions{}
-		cfg := Config{Resolve: v.find}
-		req := StartRequest{Account: acc, Plan: planOf(t, dispatches, noop()), Recipe: "dispatch", Parameters: map[string]any{"kinds": []any{"a", "b", "a"}}, IdempotencyKey: "k"}
-		e := openEngine(t, st, cfg, noop())
-		if s, err := e.Start(t.Context(), req); err == nil {
-			waitUntil(t, e, s.Run, died)
-		}
-		e.crash()
-		second = true
-		st = st.Crash(uint64(crash))
-		e = openEngine(t, st, cfg, noop())
-		s, err := e.Start(t.Context(), req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		head := waitForEnd(t, e, s.Run)
-		if head.Status != "completed" {
-			t.Fatalf("crash at commit %d: the run is %s: %s", crash, head.Status, head.Message)
-		}
-		if refs := pinsOfRun(t, st, s.Run); len(refs) != 2 {
+	req := StartRequest{Account: acc, Plan: planOf(t, dispatches, noop()), Recipe: "dispatch", Parameters: map[string]any{"kinds": []any{"a", "b", "a"}}, IdempotencyKey: "k"}
+	crashAtEachCommit(t, 5, req, func() (Config, []*action.Action) {
+		return Config{Resolve: (&newVersions{}).find}, []*action.Action{noop()}
+	}, func(crash int, st *memory.Store, e *Engine, head store.Head) {
+		if refs := pinsOfRun(t, st, head.Run); len(refs) != 2 {
 			t.Errorf("crash at commit %d: pinned %v", crash, refs)
 		}
 		var a, again, b, deep int
 		if _, err := fmt.Sscanf(gives(t, e, head), `{"deep":%d,"each":[%d,%d,%d]}`, &deep, &a, &b, &again); err != nil || a != again || a != deep {
 			t.Errorf("crash at commit %d: %s: two versions of one name", crash, gives(t, e, head))
 		}
-		checkTree(t, st, acc, s.Run)
-		select {
-		case <-died:
-		default:
-			if crash < 5 {
-				t.Fatalf("the tree took %d commits", crash)
-			}
-			return
-		}
-	}
+		checkTree(t, st, acc, head.Run)
+	})
 }
 
 // A recipe that a step has made runs as any other: it is compiled when the step runs, without files and secrets.
@@ -241,6 +210,7 @@ outputs: {got: steps.run.output}
 		"name: x\nsteps: [{id: a, action: {name: noop, parameters: {key: \"{{ secret('token') }}\"}}}]\n":                                                     {"", "uses no secrets"},
 		"name: x\nsteps: [{id: a, action: {name: gone}}]\n":                                                                                                   {"", "gone"},
 		"name: x\nstatus: draft\nsteps: [{id: a, transform: {expression: '1'}}]\n":                                                                            {"", "draft"},
+		"name: x\nsteps:\n  - {id: a, action: {name: nop}}\n":                                                                                                 {"", `recipe that a step has made: definition:3:28: no action is called "nop"; did you mean "noop"?`},
 		"just words": {"", "want a recipe"},
 	} {
 		head := waitForEnd(t, e, start(t, e, p, map[string]any{"made": made}))

@@ -108,35 +108,9 @@ func TestX104_ChildGoesOn(t *testing.T) {
 // A process that dies at any commit loses no try of a child run that goes on, and does nothing
 // again that has completed (X104, F01).
 func TestX104_ChildGoesOnAfterCrashes(t *testing.T) {
-	for crash := 1; ; crash++ {
-		died, second := make(chan struct{}), false
-		st := memory.New(memory.Options{OnCommit: func(n int, _ []store.Transition) memory.Outcome {
-			if n == crash && !second {
-				close(died)
-				return memory.SyncFailed
-			}
-			return memory.OK
-		}})
-		calls := &callCounter{}
-		actions := failing(calls, 1)
-		p := planOf(t, goesOn, actions...)
-		req := StartRequest{Account: acc, Plan: p, Recipe: "outer", IdempotencyKey: "k"}
-		e := openEngine(t, st, Config{}, actions...)
-		if s, err := e.Start(t.Context(), req); err == nil {
-			waitUntil(t, e, s.Run, died)
-		}
-		e.crash()
-		second = true
-		st = st.Crash(uint64(crash))
-		e = openEngine(t, st, Config{}, actions...)
-		s, err := e.Start(t.Context(), req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if head := waitForEnd(t, e, s.Run); head.Status != "completed" {
-			t.Fatalf("crash at commit %d: the run is %s: %s", crash, head.Status, head.Message)
-		}
-		f := checkTree(t, st, acc, s.Run)
+	req := StartRequest{Account: acc, Plan: planOf(t, goesOn, failing(&callCounter{}, 1)...), Recipe: "outer", IdempotencyKey: "k"}
+	crashAtEachCommit(t, 6, req, func() (Config, []*action.Action) { return Config{}, failing(&callCounter{}, 1) }, func(crash int, st *memory.Store, _ *Engine, head store.Head) {
+		f := checkTree(t, st, acc, head.Run)
 		if len(f.heads) != 3 {
 			t.Fatalf("crash at commit %d: the tree has %d runs", crash, len(f.heads))
 		}
@@ -156,15 +130,7 @@ func TestX104_ChildGoesOnAfterCrashes(t *testing.T) {
 				}
 			}
 		}
-		select {
-		case <-died:
-		default:
-			if crash < 6 {
-				t.Fatalf("the tree took %d commits", crash)
-			}
-			return
-		}
-	}
+	})
 }
 
 // A harness step by step: the end of an earlier try is ignored; a child run that cannot be read

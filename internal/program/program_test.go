@@ -427,3 +427,22 @@ func TestX168_GatesOfALoadedProgram(t *testing.T) {
 		t.Errorf("%v, want %s", err, fault.ProviderNotConfigured)
 	}
 }
+
+// X251: a step that cannot run a recipe says what is wrong in it and where: the first error, and not a warning before it.
+func TestX251_FailureHasThePlace(t *testing.T) {
+	diag := func(line int, severity fault.Severity, msg, hint string) fault.Diagnostic {
+		return fault.Diagnostic{Severity: severity, Msg: msg, Hint: hint, Pos: fault.Pos{File: made, Line: line, Col: 7}}
+	}
+	for want, err := range map[string]error{
+		`recipe that a step has made: definition:4:7: no step "x"; did you mean "y"?`: fault.Invalid(fault.RecipeInvalid, []fault.Diagnostic{
+			diag(2, fault.SeverityWarning, "odd", ""), diag(4, fault.SeverityError, `no step "x"`, `did you mean "y"?`), diag(5, fault.SeverityError, "more", ""),
+		}),
+		"recipe that a step has made: odd":     fault.Invalid(fault.RecipeInvalid, []fault.Diagnostic{diag(2, fault.SeverityWarning, "odd", "")}),
+		"recipe that a step has made: a draft": fault.New(fault.RecipeInvalid, "a draft"),
+	} {
+		r := Resolution{Definition: &Definition{By: plan.ByText}, Err: err}
+		if got := r.Failure(nil); got == nil || got.Msg != want || got.Code != fault.RecipeInvalid || r.Later() {
+			t.Errorf("%+v, want %s", got, want)
+		}
+	}
+}

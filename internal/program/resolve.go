@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"golang.org/x/sync/singleflight"
 
@@ -140,9 +141,26 @@ func (r *Resolution) Failure(t *journal.Tree) *machine.Failure {
 	case err == nil:
 		return nil
 	case r.Definition.By == plan.ByText:
-		return ChildFailure("that a step has made", err)
+		return ChildFailure("that a step has made", withPlace(err))
 	}
-	return ChildFailure(r.Definition.Ref, err)
+	return ChildFailure(r.Definition.Ref, withPlace(err))
+}
+
+// withPlace returns err with one text if it is about mistakes in a recipe: the first, where it is and what may be meant.
+func withPlace(err error) error {
+	var e *fault.Error
+	if !errors.As(err, &e) || e.Msg != "" {
+		return err
+	}
+	i := slices.IndexFunc(e.Diags, func(d fault.Diagnostic) bool { return d.Severity == fault.SeverityError })
+	if i < 0 {
+		return err
+	}
+	d := e.Diags[i]
+	if d.Hint != "" {
+		d.Msg += "; " + d.Hint
+	}
+	return fault.New(e.Code, "%s: %s", d.Pos, d.Msg)
 }
 
 // Of resolves what an expression has named. do calls a function that may take its time; what it returns is the error

@@ -13,10 +13,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/catalogue"
-	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
-	"github.com/roux-engine/roux/internal/ledger"
 	"github.com/roux-engine/roux/internal/reconcile"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
@@ -70,31 +67,10 @@ func resumed(t *testing.T, policy, last, account string) *copied {
 		}}
 	}
 	paid := &action.Action{Name: "paid", Version: "1.0.0", Cost: 5, Run: func(context.Context, *action.Task) (action.Result, error) { return action.Result{}, nil }}
-	actions := catalogue.New(paid, failing("twice", 2), failing("once", 1))
 	st := memory.New(memory.Options{})
-	e, err := engine.Open(t.Context(), engine.Config{Store: st, Actions: actions, Accounts: func(account string) engine.AccountRules {
-		return engine.AccountRules{Unmetered: account == "free"}
-	}})
-	must(t, err)
-	_, err = e.Grant(t.Context(), engine.GrantRequest{Account: "acme", Key: "first", Amount: 1000, Terms: ledger.Terms{Source: ledger.Paid}})
-	must(t, err)
-	p, _, _, diags := compile.Source("tree.yaml", []byte(strings.NewReplacer("POLICY", policy, "LAST", last).Replace(resumedTree)), compile.Options{Actions: actions})
-	if p == nil {
-		t.Fatal(diags)
-	}
-	s, err := e.Start(t.Context(), engine.StartRequest{Account: account, Plan: p, Recipe: "tree"})
-	must(t, err)
-	for _, want := range []string{"failed", "completed"} {
-		head, err := e.Wait(t.Context(), account, s.Run)
-		must(t, err)
-		if head.Status != want {
-			t.Fatalf("the run is %s, want %s: %s", head.Status, want, head.Message)
-		}
-		if want == "failed" {
-			must(t, e.Retry(t.Context(), account, s.Run, engine.RetryRequest{}))
-		}
-	}
-	_, err = e.Stop(t.Context())
+	f := openEngine(t, st, catalogue.New(paid, failing("twice", 2), failing("once", 1)))
+	f.retry(account, strings.NewReplacer("POLICY", policy, "LAST", last).Replace(resumedTree))
+	_, err := f.engine.Stop(t.Context())
 	must(t, err)
 	return copyOf(t, st, account)
 }

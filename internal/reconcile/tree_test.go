@@ -87,7 +87,7 @@ func trees(t *testing.T, st store.Store) {
 	t.Helper()
 	nothing := func(context.Context, *action.Task) (action.Result, error) { return action.Result{}, nil }
 	var calls atomic.Int64
-	catalogue := catalogue.New(
+	actions := catalogue.New(
 		&action.Action{Name: "paid", Version: "1.0.0", Cost: 5, Run: nothing},
 		&action.Action{Name: "flaky", Version: "1.0.0", Run: func(context.Context, *action.Task) (action.Result, error) {
 			if calls.Add(1)%2 == 1 {
@@ -95,35 +95,12 @@ func trees(t *testing.T, st store.Store) {
 			}
 			return action.Result{}, nil
 		}})
-	e, err := engine.Open(t.Context(), engine.Config{Store: st, Actions: catalogue, Accounts: func(account string) engine.AccountRules {
-		return engine.AccountRules{Unmetered: account == "free"}
-	}})
-	must(t, err)
-	_, err = e.Grant(t.Context(), engine.GrantRequest{Account: "acme", Key: "first", Amount: 1000, Terms: ledger.Terms{Source: ledger.Paid}})
-	must(t, err)
+	f := openEngine(t, st, actions)
+	e := f.engine
 	for _, account := range []string{"acme", "free"} {
-		start := func(text string) string {
-			p, _, _, diags := compile.Source("tree.yaml", []byte(text), compile.Options{Actions: catalogue})
-			if p == nil {
-				t.Fatal(diags)
-			}
-			s, err := e.Start(t.Context(), engine.StartRequest{Account: account, Plan: p, Recipe: "tree"})
-			must(t, err)
-			return s.Run
-		}
-		ended := start(endedTree)
-		for _, want := range []string{"failed", "completed"} {
-			head, err := e.Wait(t.Context(), account, ended)
-			must(t, err)
-			if head.Status != want {
-				t.Fatalf("the run is %s, want %s: %s", head.Status, want, head.Message)
-			}
-			if want == "failed" {
-				must(t, e.Retry(t.Context(), account, ended, engine.RetryRequest{}))
-			}
-		}
+		f.retry(account, endedTree)
 		waits := ""
-		for ev, err := range e.Watch(t.Context(), account, start(openTree), 0) {
+		for ev, err := range e.Watch(t.Context(), account, f.start(account, openTree), 0) {
 			must(t, err)
 			if ev.Kind == journal.EvChildStarted {
 				if waits != "" {
@@ -140,8 +117,53 @@ func trees(t *testing.T, st store.Store) {
 			}
 		}
 	}
-	_, err = e.Stop(t.Context())
+	_, err := e.Stop(t.Context())
 	must(t, err)
+}
+
+// A testEngine runs trees in a store. The account acme has 1000 credits, and free pays nothing.
+type testEngine struct {
+	t       *testing.T
+	engine  *engine.Engine
+	actions *catalogue.Catalogue
+}
+
+func openEngine(t *testing.T, st store.Store, actions *catalogue.Catalogue) *testEngine {
+	t.Helper()
+	e, err := engine.Open(t.Context(), engine.Config{Store: st, Actions: actions, Accounts: func(account string) engine.AccountRules {
+		return engine.AccountRules{Unmetered: account == "free"}
+	}})
+	must(t, err)
+	_, err = e.Grant(t.Context(), engine.GrantRequest{Account: "acme", Key: "first", Amount: 1000, Terms: ledger.Terms{Source: ledger.Paid}})
+	must(t, err)
+	return &testEngine{t, e, actions}
+}
+
+func (f *testEngine) start(account, text string) (run string) {
+	f.t.Helper()
+	p, _, _, diags := compile.Source("tree.yaml", []byte(text), compile.Options{Actions: f.actions})
+	if p == nil {
+		f.t.Fatal(diags)
+	}
+	s, err := f.engine.Start(f.t.Context(), engine.StartRequest{Account: account, Plan: p, Recipe: "tree"})
+	must(f.t, err)
+	return s.Run
+}
+
+// retry starts a run that fails, and completes when it is retried.
+func (f *testEngine) retry(account, text string) {
+	f.t.Helper()
+	run := f.start(account, text)
+	for _, want := range []string{"failed", "completed"} {
+		head, err := f.engine.Wait(f.t.Context(), account, run)
+		must(f.t, err)
+		if head.Status != want {
+			f.t.Fatalf("the run is %s, want %s: %s", head.Status, want, head.Message)
+		}
+		if want == "failed" {
+			must(f.t, f.engine.Retry(f.t.Context(), account, run, engine.RetryRequest{}))
+		}
+	}
 }
 
 // A copied is what a store has of an account, to be changed. It serves as a store with

@@ -57,7 +57,7 @@ func TestX251_ChildRefsInEachDialect(t *testing.T) {
 			continue
 		}
 		for _, want := range []string{"{{ steps['pick-one'].output.name | lower }}@1", `steps['pick-one'].output.text`} {
-			if !slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Child != nil && s.Child.Which != nil && s.Child.Which.Src == want }) {
+			if !slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Child != nil && s.Child.RefExpr != nil && s.Child.RefExpr.Src == want }) {
 				t.Errorf("%s: no step runs what %s says", name, want)
 			}
 		}
