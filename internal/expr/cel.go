@@ -36,8 +36,8 @@ type celExpr struct {
 func compileAST(src string, offset int, most uint64, change func(*cel.Ast)) (*celExpr, problems) {
 	env := base()
 	parsed, iss := env.Parse(src)
-	if iss.Err() != nil {
-		return nil, issues(src, offset, iss)
+	if ps := issues(src, offset, iss); ps != nil {
+		return nil, ps
 	}
 	w := walkAST(env, parsed, offset)
 	if change != nil {
@@ -53,8 +53,8 @@ func compileAST(src string, offset int, most uint64, change func(*cel.Ast)) (*ce
 	selects, path := isSelection(parsed.NativeRep().Expr()), constantPath(parsed.NativeRep().Expr())
 	selectSizes(parsed.NativeRep().Expr())
 	checked, iss := checker.Check(parsed)
-	if iss.Err() != nil {
-		return nil, issues(src, offset, iss)
+	if ps := issues(src, offset, iss); ps != nil {
+		return nil, ps
 	}
 	prog, err := env.Program(checked,
 		cel.CostTracking(callCosts{}),

@@ -122,8 +122,8 @@ type checker struct{ env *Env }
 func (c *checker) expression(src string, offset int, locals []string) (problems, *types.Type) {
 	env := base()
 	parsed, iss := env.Parse(src)
-	if iss.Err() != nil {
-		return issues(src, offset, iss), nil
+	if ps := issues(src, offset, iss); ps != nil {
+		return ps, nil
 	}
 	w := walkAST(env, parsed, offset)
 	if ps := w.wrong(src); ps != nil {
@@ -152,12 +152,12 @@ func (c *checker) expression(src string, offset int, locals []string) (problems,
 		return append(ps, Problem{Offset: offset, Len: runes(src), Rule: RuleType, Msg: err.Error()}), nil
 	}
 	checked, iss := typed.Check(parsed)
-	if iss.Err() != nil && selectsFromNonObject(iss) && selectSizes(parsed.NativeRep().Expr()) {
+	if selectsFromNonObject(iss) && selectSizes(parsed.NativeRep().Expr()) {
 		st.missing = nil
 		checked, iss = typed.Check(parsed)
 	}
-	if iss.Err() != nil {
-		return append(ps, c.explain(issues(src, offset, iss), st)...), nil
+	if mistyped := issues(src, offset, iss); mistyped != nil {
+		return append(ps, c.explain(mistyped, st)...), nil
 	}
 	if _, err := typed.Program(checked, cel.CustomDecoratorV2(decorateWith(w.mapComprehensions, w.comprehensionRanges))); err != nil {
 		// Errors that only planning finds, such as an invalid pattern.

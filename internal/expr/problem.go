@@ -67,7 +67,8 @@ func lineCol(src string, offset int) (line, col int) {
 	return line, col
 }
 
-// issues converts the issues of the CEL parser or checker into problems.
+// issues converts the issues of the CEL parser or checker into problems; nil = there are none. Issues.Err says the
+// same, but writes each issue down with the line that it is in.
 func issues(src string, offset int, iss *cel.Issues) problems {
 	var ps problems
 	for _, e := range iss.Errors() {
@@ -78,9 +79,6 @@ func issues(src string, offset int, iss *cel.Issues) problems {
 		p := explainIssue(src, at, e.Message)
 		p.Offset += offset
 		ps = append(ps, p)
-	}
-	if len(ps) == 0 && iss.Err() != nil {
-		ps = append(ps, Problem{Offset: offset, Len: runes(src), Msg: iss.Err().Error(), Rule: RuleSyntax})
 	}
 	return ps
 }
