@@ -58,6 +58,7 @@ do:
   - f: {switch: [{one: {when: .x, then: nowhere}}]}
 `},
 	{"fork.yaml", "document: {dsl: 1.0.0, namespace: x, name: x, version: 1.0.0}\ndo:\n  - f:\n      fork:\n  - g: {fork: {branches: []}}\n"},
+	{"for.yaml", "document: {dsl: 1.0.0, namespace: x, name: x, version: 1.0.0}\ndo:\n  - f: {for: {in: .l}}\n"},
 	{"branches.json", `{"StartAt": "A", "States": {"A": {"Type": "Parallel", "Branches": [], "End": true}}}`},
 	{"kestra.yaml", "id: x\nnamespace: y\ntasks:\n  - {id: a, type: io.kestra.plugin.core.log.Log}\n"},
 	{"conductor.json", `{"name": "x", "schemaVersion": 2, "tasks": []}`},

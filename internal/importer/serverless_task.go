@@ -252,6 +252,9 @@ func (t *dslTask) forEach(e env) ([]*recipe.Step, cel, string) {
 	} else {
 		f.refuse("a for needs in")
 	}
+	if !list.there() {
+		t.refuse("the for %q needs do", syntax.Short(t.key()))
+	}
 	item, index := "item", "index"
 	if v := f.get("each").str(); v != "" {
 		item = v
