@@ -218,3 +218,29 @@ func TestSkipsAreListed(t *testing.T) {
 		}
 	}
 }
+
+// nightly matches the steps of .ci/nightly that run some tests of some packages: the names, and the packages.
+var nightly = regexp.MustCompile(`(?m)^step .* -run '?([^' ]+)'?((?: \./[a-z/-]+)+)`)
+
+// TestNightlyTestsAreThere: each alternative of a -run of .ci/nightly begins the name of a test in one of the
+// packages. Go reports no error for a pattern that matches nothing.
+func TestNightlyTestsAreThere(t *testing.T) {
+	script, err := os.ReadFile(filepath.Join(root, ".ci/nightly"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := nightly.FindAllSubmatch(script, -1)
+	if want := strings.Count(string(script), " -run "); len(steps) != want {
+		t.Errorf("%d steps are read, and -run is there %d times", len(steps), want)
+	}
+	for _, m := range steps {
+		for name := range strings.SplitSeq(string(m[1]), "|") {
+			there := slices.ContainsFunc(load(t), func(f *source) bool {
+				return f.test && slices.Contains(strings.Fields(string(m[2])), "./"+f.pkg) && strings.Contains(string(f.text), "\nfunc "+name)
+			})
+			if !there {
+				t.Errorf(".ci/nightly: no test of%s begins with %s", m[2], name)
+			}
+		}
+	}
+}
