@@ -255,7 +255,7 @@ func TestFloorPlanStore(t *testing.T) {
 // simulator compares.
 var kindUsers = []string{
 	"internal/loops/collect.go", "internal/engine/core.go", "internal/crashes/crashes.go",
-	"internal/simulate/gen_tally.go", "internal/simulate/checker.go", "internal/simulate/checker_tree.go", "internal/simulate/checker_handed.go",
+	"internal/simulate/gen_tally.go", "internal/simulate/checker.go", "internal/simulate/checker_tree.go", "internal/simulate/checker_inherit.go",
 }
 
 // TestEventKinds: code that needs the meaning of a run's events uses a fold of package
