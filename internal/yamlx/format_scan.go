@@ -43,8 +43,18 @@ func newScan(text []byte) *scan {
 		quoted: map[position]*yaml.Node{}, flows: map[position]*yaml.Node{}, blocks: map[int]*yaml.Node{},
 		ends: map[*yaml.Node]position{}, content: map[int]bool{}, body: map[*yaml.Node][]string{},
 	}
-	for line := range strings.SplitSeq(string(text), "\n") {
-		s.lines = append(s.lines, []rune(line))
+	// The positions of nodes count every kind of line break.
+	t := NewText(text)
+	for i, start := range t.starts {
+		end := len(text)
+		if i+1 < len(t.starts) {
+			end = t.starts[i+1]
+		}
+		line := []rune(string(text[start:end]))
+		if i+1 < len(t.starts) {
+			line = line[:len(line)-1] // the line break, which is one character after unified
+		}
+		s.lines = append(s.lines, line)
 	}
 	return s
 }

@@ -227,13 +227,15 @@ func TestFormatBlocks(t *testing.T) {
 		for _, before := range []string{"", "a: ", "a:\n  b: ", "- ", "a:\n  - "} {
 			for _, body := range []string{"", "\n", "\n\n", "\n  ", "\n   \n", "\n      one", "\n      one\n", "\n      one\n\n", "\n      one\n\n\n", "\n      one\n       two\n", "\n      one\n       two", "\n\n      one",
 				"\n\n      one\n      ", "\n      one\n      \n      ", "\n      one\n   ", "\n      one  ", "\n      # c", "\n      one\n# c", "\n      one\n# c\n"} {
-				for _, end := range []string{"\n", "\r\n"} {
+				for _, end := range []string{"\n", "\r\n", "\r", "\u0085", "\u2028"} {
 					text := []byte(strings.ReplaceAll(before+header+body, "\n", end))
 					if _, problems := Parse(text, jsonx.Limits{}); len(problems) > 0 || before == "" && strings.Contains(string(text), "#") {
 						continue // a single value has no comments
 					}
 					formatted++
-					if _, problems := Format(text, jsonx.Limits{}, nil); len(problems) > 0 {
+					_, problems := Format(text, jsonx.Limits{}, nil)
+					// A value keeps the line breaks of YAML 1.1, so that some texts cannot be written with others.
+					if len(problems) > 0 && (end < "\u0080" || problems[0].Rule != RuleLoss) {
 						t.Errorf("%q: %v", text, problems[0])
 					}
 				}
