@@ -37,7 +37,7 @@ APIBESIDE := ^Test(X206|X207|Disabled|Rotate|A21|X179|A25_Idle|Bulk|X154|F42|I13
 # programs of users whose parts have tests of their own, or not at all.
 WHOLE := /(roux|api|examples|examples/internal/[a-z]+|internal/(api|simulate|house|confine|command|conform)|sim|bench|supply|docs/[a-z-]+)$$
 
-race: ## the short tests that have goroutines under the race detector; with RACEPART="0 3" a third of the packages
+race: ## the short tests that have goroutines under the race detector; with RACEPART="0 5" a fifth of the packages
 	go test -race -short -vet=off -ldflags='-s -w' -skip '$(SERIAL)' -timeout 20m $$(go list ./... | grep -vE '/internal/(($(PURE))(/|$$)|cli$$)|$(WHOLE)' | awk 'NR % $(lastword $(RACEPART)) == $(firstword $(RACEPART))')
 	$(if $(filter 0,$(firstword $(RACEPART))),go test -race -short -vet=off -ldflags='-s -w' -run '$(APIBESIDE)' -timeout 20m ./internal/api)
 	$(if $(filter-out 0,$(firstword $(RACEPART)))$(filter 1,$(lastword $(RACEPART))),go test -race -short -vet=off -ldflags='-s -w' -run '$(BESIDE)' -timeout 20m ./internal/cli)
