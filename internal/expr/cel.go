@@ -5,6 +5,7 @@ package expr
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -208,20 +209,20 @@ func evalError(err error) error {
 		// An index is resolved inside a CEL node, where decorate cannot replace it.
 		msg = "undefined: the name inside [ ]"
 	}
-	for _, prefix := range []string{"undefined: ", "no such key", "index out of bounds", "no such attribute"} {
-		if strings.HasPrefix(msg, prefix) {
-			cause = errMissing
-		}
+	begins := func(prefix string) bool { return strings.HasPrefix(msg, prefix) }
+	if slices.ContainsFunc([]string{"undefined: ", "no such key", "index out of bounds", "no such attribute"}, begins) {
+		cause = errMissing
 	}
-	const most = 300
-	if len(msg) > most {
-		// The missing key may be very long.
+	if strings.HasSuffix(msg, "hash of unhashable type types.Bytes") {
+		msg = bytesKey
+	}
+	if most := 300; len(msg) > most { // the missing key may be very long
 		msg = strings.ToValidUTF8(msg[:most], "") + "…"
 	}
-	if strings.HasPrefix(msg, tooLarge) {
+	if begins(tooLarge) {
 		return fault.New(fault.ValueTooLarge, "%s", msg)
 	}
-	if strings.HasPrefix(msg, "no such overload") {
+	if begins("no such overload") {
 		msg += " for values of these types"
 	}
 	return &fault.Error{Code: fault.TemplateError, Msg: msg, Err: cause}

@@ -227,8 +227,7 @@ func (m *mapNode) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 // duplicateKey returns the duplicate key of a literal whose map has fewer keys than the
 // literal has entries, or nil when the missing entries are absent optional ones.
 func (m *mapNode) duplicateKey(frame *interpreter.ExecutionFrame, keys int) (key ref.Val) {
-	seen := map[ref.Val]bool{}
-	present := 0
+	seen, present := map[ref.Val]bool{}, 0
 	for i := 0; i+1 < len(m.entries); i += 2 {
 		if o, ok := m.entries[i+1].Exec(frame).(*types.Optional); ok && !o.HasValue() {
 			continue
@@ -247,10 +246,7 @@ func (m *mapNode) duplicateKey(frame *interpreter.ExecutionFrame, keys int) (key
 }
 
 func duplicateKeyMessage(key ref.Val) string {
-	text, ok := key.ConvertToType(types.StringType).(types.String)
-	if !ok {
-		text = "of the map"
-	}
+	text, _ := key.ConvertToType(types.StringType).(types.String)
 	return "the key " + quoteSource(string(text)) + " occurs twice in a map"
 }
 

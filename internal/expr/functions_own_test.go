@@ -224,10 +224,14 @@ func TestMadeMapsAreOrdered(t *testing.T) {
 	}
 }
 
-// A duplicate key is refused, constant or not.
+// A duplicate key is refused, constant or not, and so is one of type bytes.
 func TestDoubledKeys(t *testing.T) {
 	vars := MapVars{"k": "a", "o": map[string]any{"x": int64(1)}, "n": math.MaxInt64}
 	for src, want := range map[string]string{
+		"{b'a': 1}":                              bytesKey,
+		"{'a': {?b'a': optional.of(1)}}":         bytesKey,
+		"[1].transformMapEntry(i, v, {b'a': v})": bytesKey,
+		"{bytes('a'): 1}":                        bytesKey,
 		"{'a': 1, 'a': 2}":                       `the key "a" occurs twice in a map`,
 		"{1: 1, 2: 2, 1: 3}.size()":              `the key "1" occurs twice in a map`,
 		"{k: 1, 'a': 2}":                         `the key "a" occurs twice in a map`,

@@ -18,7 +18,7 @@ func FuzzCEL(f *testing.F) {
 	for _, s := range []string{
 		"a.b + 1", "has(a.b) && a['c'].d", "[1,2].map(x, x*2)", "{'a': [1, 2.0, 'x', b'y', null]}", "a.?b.orValue(1)", "-1u", "type(1)",
 		"'a'.replace('', 'b')", "lists.range(3).sortBy(x, -x)", "timestamp('2026-01-01T00:00:00Z').getHours('UTC')", "math.greatest([1, 2])", "`a`", "a[b][c]",
-		"\x00", "é.ü", "r'\\' + \"\"\"x\"\"\"", "1e999", "0x", "a ? b : c", "sets.contains([1], [])", "duration('1h') + duration('1m')", "[].all(x, x)",
+		"\x00", "é.ü", "r'\\' + \"\"\"x\"\"\"", "1e999", "0x", "a ? b : c", "sets.contains([1], [])", "duration('1h') + duration('1m')", "[].all(x, x)", "{b'a': 1, 1u: 2, null: 3, [1]: 4, {1: 2}: 5}", "{bytes('a'): 1}",
 	} {
 		f.Add(s)
 	}

@@ -41,7 +41,7 @@ type walker struct {
 	refs   []Ref
 
 	nest, deepest       int      // enclosing lists, maps and macros
-	duplicateKeys       problems // duplicate keys of maps
+	wrongKeys           problems // of maps: those that are there twice, or of type bytes
 	mapComprehensions   []int64  // ids of the comprehensions that build maps
 	comprehensionRanges []int64  // ids of what comprehensions iterate over
 }
@@ -56,7 +56,7 @@ func walkAST(env *cel.Env, parsed *cel.Ast, offset int) *walker {
 // wrong returns the problems that the walk found, or nil.
 func (w *walker) wrong(src string) problems {
 	if w.deepest <= maxNest {
-		return w.duplicateKeys
+		return w.wrongKeys
 	}
 	return problems{{Offset: w.offset, Len: runes(src), Rule: RuleCost,
 		Msg: fmt.Sprintf("lists, maps and macros nest deeper than %d levels", maxNest)}}
@@ -122,24 +122,28 @@ func (w *walker) walk(e ast.Expr) {
 	}
 }
 
-// keys finds duplicate constant keys of a map. mapNode finds the others at run time.
+// bytesKey is the message for a key of type bytes, which the CEL library accepts and then cannot hash.
+const bytesKey = "a map has no keys of type bytes: want strings, for example string(key)"
+
+// keys finds wrong constant keys of a map. Others are found at run time: duplicates by mapNode.
 func (w *walker) keys(entries []ast.EntryExpr) {
 	seen := make(map[ref.Val]bool, len(entries))
 	for _, en := range entries {
 		entry := en.AsMapEntry()
 		key := entry.Key()
-		if key.Kind() != ast.LiteralKind || entry.IsOptional() {
+		if key.Kind() != ast.LiteralKind || entry.IsOptional() && key.AsLiteral().Type() != types.BytesType {
 			continue
 		}
-		if v := key.AsLiteral(); seen[v] {
-			p := Problem{Offset: w.offset, Len: 1, Rule: RuleType, Msg: duplicateKeyMessage(v), Hint: "name each key once"}
-			if rng, ok := w.info.GetOffsetRange(key.ID()); ok {
-				p.Offset, p.Len = w.offset+int(rng.Start), max(1, int(rng.Stop-rng.Start))
+		rng, _ := w.info.GetOffsetRange(key.ID())
+		p := Problem{Offset: w.offset + int(rng.Start), Len: max(1, int(rng.Stop-rng.Start)), Rule: RuleType, Msg: bytesKey}
+		if v := key.AsLiteral(); v.Type() != types.BytesType {
+			if !seen[v] {
+				seen[v] = true
+				continue
 			}
-			w.duplicateKeys = append(w.duplicateKeys, p)
-		} else {
-			seen[v] = true
+			p.Msg, p.Hint = duplicateKeyMessage(v), "name each key once"
 		}
+		w.wrongKeys = append(w.wrongKeys, p)
 	}
 }
 
