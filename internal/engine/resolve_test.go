@@ -160,6 +160,29 @@ func TestX251_R28_DynamicReferences(t *testing.T) {
 	}
 }
 
+// What no step needs is not looked up (X29): a run that comes past such a step asks for nothing.
+func TestX29_OnlyWhatIsNeeded(t *testing.T) {
+	const recipe = `
+name: maybe
+inputSchema: {type: object, properties: {kind: {type: string}}}
+steps:
+  - id: when
+    condition:
+      expression: input.kind != ""
+      then: [{id: run, recipe: {ref: "{{ input.kind }}@1"}}]
+`
+	v, st := &newVersions{}, memory.New(memory.Options{})
+	e := openEngine(t, st, Config{Resolve: v.find}, noop())
+	p := planOf(t, recipe, noop())
+	for kind, want := range map[string]int{"": 0, "a": 1} {
+		before := v.lookups()
+		head := waitForEnd(t, e, start(t, e, p, map[string]any{"kind": kind}))
+		if head.Status != "completed" || v.lookups()-before != want || len(pinsOfRun(t, st, head.Run)) != want {
+			t.Errorf("%q: the run is %s: %s; %d lookups, pinned %v, want %d", kind, head.Status, head.Message, v.lookups()-before, pinsOfRun(t, st, head.Run), want)
+		}
+	}
+}
+
 // A lookup that takes its time holds up nothing but the step that asks.
 func TestX251_FoundOutsideOfTheLoop(t *testing.T) {
 	st, v := memory.New(memory.Options{}), &newVersions{wait: make(chan struct{}), began: make(chan struct{}, 1)}
