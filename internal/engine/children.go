@@ -305,9 +305,9 @@ func (c *core) resumeChild(parent, last *loadedRun, in machine.Input) {
 	_ = c.inject(parent, machine.Input{Kind: machine.InChildEnded, Ref: in.Ref, Fence: in.Fence, End: end})
 }
 
-// prepareChild finds out what the child run of a step is started with; no child and no failure
-// mean that its recipe is being resolved. A failure is one of the step. The expressions are those of a recipe, so a panic in them is a failure, too
-// (I16).
+// prepareChild finds out what the child run of a step is started with. A failure is one of the
+// step; without a child and a failure, its recipe is being resolved. The expressions are those of
+// a recipe, so a panic in them is a failure, too (I16).
 func (c *core) prepareChild(l *loadedRun, ref journal.Ref) (child *program.Child, inputHash []byte, fail *machine.Failure) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -35,7 +35,7 @@ type Config struct {
 	Actions catalogue.Finder
 	// Resolve finds the recipes that expressions of steps name. Default: none; such a step then fails with
 	// RECIPE_NOT_FOUND.
-	Resolve program.Resolve
+	Resolve program.ResolveFunc
 	// Files returns the files of an account for its actions. Default: none; a step that
 	// needs a file then fails with FILE_NOT_FOUND.
 	Files func(account string) action.Files

@@ -12,7 +12,7 @@ import (
 // loop, pinned in the journal of the root run, and then the step asks again (X251, R28). Before the pin is
 // durable nothing is lost: the step still asks after a restart.
 
-// CmdResolve has resolved what an expression has named. It is no command of a run.
+// CmdResolve resolves what an expression has named. No run gives this command: the core adds it.
 const CmdResolve = cmdFree + 1
 
 // requestRecipe has a recipe resolved, once what asks for it is durable.
@@ -28,7 +28,7 @@ func (e *Engine) resolve(ef *effect) {
 		e.withSlot(e.readSlots, func() { err = e.contain(ef.id.Key.Run, "resolving a recipe", fn) })
 		return err
 	})
-	if e.ctx.Err() == nil { // otherwise the step asks again after the next start
+	if e.ctx.Err() == nil { // otherwise, and if the engine has ended, the step asks again after the next start
 		_ = e.post(&input{kind: inLook, key: ef.id.Key, look: func(c *core) { c.recipeResolved(&ef.id, r) }})
 	}
 }

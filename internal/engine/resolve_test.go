@@ -160,7 +160,7 @@ func TestX251_R28_DynamicReferences(t *testing.T) {
 	}
 }
 
-// What no step needs is not looked up (X29): a run that comes past such a step asks for nothing.
+// A recipe is looked up only when a step runs it (X29): if the step is skipped, it is not.
 func TestX29_OnlyWhatIsNeeded(t *testing.T) {
 	const recipe = `
 name: maybe
@@ -284,8 +284,8 @@ func TestX251_MostNames(t *testing.T) {
 	}
 }
 
-// An answer is for the generation that asked, and for a run that is not paused: what the step asked for before an edit
-// is no failure of what it asks for now, and a paused run does not fail.
+// An answer counts only for the generation of the run that asked, and only while the run is not paused: after an edit
+// the step is not failed by what it asked for before, and a paused run does not end.
 func TestX251_LateAnswers(t *testing.T) {
 	v := &newVersions{}
 	h := newHarness(t, memory.New(memory.Options{}), Config{Resolve: v.find}, noop())

@@ -195,14 +195,12 @@ func costHint(most uint64) string {
 
 // evalError converts an error of the CEL library into one with our code and message.
 func evalError(err error) error {
-	var inside *contentError
-	if errors.As(err, &inside) {
+	if inside, ok := errors.AsType[*contentError](err); ok {
 		return inside
 	}
 	msg := err.Error()
 	var cause error
-	var e *types.Err
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*types.Err](err); ok {
 		msg = e.String()
 	}
 	if strings.HasSuffix(msg, "expr.absent") {
@@ -213,7 +211,7 @@ func evalError(err error) error {
 	if slices.ContainsFunc([]string{"undefined: ", "no such key", "index out of bounds", "no such attribute"}, begins) {
 		cause = errMissing
 	}
-	if strings.HasSuffix(msg, "hash of unhashable type types.Bytes") {
+	if strings.HasSuffix(msg, "hash of unhashable type types.Bytes") { // a panic that the library has recovered
 		msg = bytesKey
 	}
 	if most := 300; len(msg) > most { // the missing key may be very long

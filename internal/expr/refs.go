@@ -131,16 +131,19 @@ func (w *walker) keys(entries []ast.EntryExpr) {
 	for _, en := range entries {
 		entry := en.AsMapEntry()
 		key := entry.Key()
-		if key.Kind() != ast.LiteralKind || entry.IsOptional() && key.AsLiteral().Type() != types.BytesType {
+		if key.Kind() != ast.LiteralKind {
 			continue
 		}
 		rng, _ := w.info.GetOffsetRange(key.ID())
 		p := Problem{Offset: w.offset + int(rng.Start), Len: max(1, int(rng.Stop-rng.Start)), Rule: RuleType, Msg: bytesKey}
-		if v := key.AsLiteral(); v.Type() != types.BytesType {
-			if !seen[v] {
-				seen[v] = true
-				continue
-			}
+		switch v := key.AsLiteral(); {
+		case v.Type() == types.BytesType: // wrong, also if it is optional
+		case entry.IsOptional():
+			continue
+		case !seen[v]:
+			seen[v] = true
+			continue
+		default:
 			p.Msg, p.Hint = duplicateKeyMessage(v), "name each key once"
 		}
 		w.wrongKeys = append(w.wrongKeys, p)

@@ -301,7 +301,7 @@ type Config struct {
 	Sealer *secrets.Sealer
 	// Resolve finds the recipes that expressions of steps name, before the registered ones are searched; see
 	// [Node.UseRegistered]. Default: these alone.
-	Resolve program.Resolve
+	Resolve program.ResolveFunc
 	// Workspaces is the directory of the workspaces of runs. Default: one in the data directory.
 	Workspaces string
 	// Select, Idle, CommitFailed and MaxLimits are those of engine.Config.
@@ -353,7 +353,7 @@ type Node struct {
 	// Approvals are what people are asked.
 	Approvals *approval.Manager
 
-	registered atomic.Pointer[program.Resolve] // see UseRegistered
+	registered atomic.Pointer[program.ResolveFunc] // see UseRegistered
 
 	serving sync.Mutex                  // held while a service begins or ends
 	served  bool                        // Serve was called

@@ -11,9 +11,9 @@ import (
 
 // UseRegistered sets what finds the registered recipes that expressions of steps name. Until then a step waits if
 // Config.Resolve does not find its recipe.
-func (n *Node) UseRegistered(find program.Resolve) { n.registered.Store(&find) }
+func (n *Node) UseRegistered(find program.ResolveFunc) { n.registered.Store(&find) }
 
-// resolve implements [program.Resolve]. It asks Config.Resolve, and then what UseRegistered has set.
+// resolve implements [program.ResolveFunc]. It asks Config.Resolve, and then what UseRegistered has set.
 func (n *Node) resolve(ctx context.Context, account string, d *program.Definition) (*program.Resolved, error) {
 	own, registered := n.Config.Resolve, n.registered.Load()
 	var missing error

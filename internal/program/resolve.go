@@ -27,9 +27,9 @@ var ErrUnresolved = errors.New("the recipe is not resolved yet")
 // A Definition is what an expression has given; see [machine.Definition].
 type Definition = machine.Definition
 
-// A Resolve finds and compiles the recipe of an account that an expression has named (X251). It may take its time. An
+// A ResolveFunc finds and compiles the recipe of an account that an expression has named (X251). It may take its time. An
 // error is that of the step, unless it is a fault.ServiceUnavailable, after which the step asks again.
-type Resolve func(ctx context.Context, account string, d *Definition) (*Resolved, error)
+type ResolveFunc func(ctx context.Context, account string, d *Definition) (*Resolved, error)
 
 // Resolved is a recipe that was found.
 type Resolved struct {
@@ -40,7 +40,7 @@ type Resolved struct {
 
 // ResolveWith finds the recipes that compile options find, and compiles them with these. options is called for each
 // recipe.
-func ResolveWith(options func(ctx context.Context, account string) (compile.Options, error)) Resolve {
+func ResolveWith(options func(ctx context.Context, account string) (compile.Options, error)) ResolveFunc {
 	return func(ctx context.Context, account string, d *Definition) (*Resolved, error) {
 		opt, err := options(ctx, account)
 		if err != nil {
@@ -112,7 +112,7 @@ func (f Family) With(more Family) Family {
 // time share an answer.
 type Resolver struct {
 	Programs   *Cache
-	Resolve    Resolve // nil = nothing is found
+	Resolve    ResolveFunc // nil = nothing is found
 	Actions    catalogue.Finder
 	Moderators Moderators
 

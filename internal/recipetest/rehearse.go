@@ -34,7 +34,7 @@ type Rehearsal struct {
 	Plan   *plan.Plan
 	Recipe *recipe.Recipe
 	// Resolve finds the recipes that expressions name. Default: nothing is found.
-	Resolve program.Resolve
+	Resolve program.ResolveFunc
 	// Reader has the recorded runs. Nothing is written to it. Required.
 	Reader store.Reader
 	// ReadFile reads a file of the account of the runs. Default: files cannot be read, so actions

@@ -155,7 +155,7 @@ type sandboxConfig struct {
 	balance  int64 // credits of the account; 0 = as many as there can be
 	unpaid   bool  // the account does not pay
 	programs *program.Cache
-	resolve  program.Resolve // what expressions name; nil = nothing
+	resolve  program.ResolveFunc // what expressions name; nil = nothing
 }
 
 // seeded are random bytes that depend on a seed alone.

@@ -202,7 +202,7 @@ func (r *runner) options() (Options, error) {
 }
 
 // resolve finds the recipes that expressions name, with stubs in place of the mocked ones.
-func (r *runner) resolve(m *Mocks) program.Resolve {
+func (r *runner) resolve(m *Mocks) program.ResolveFunc {
 	return program.ResolveWith(func(context.Context, string) (compile.Options, error) {
 		opt, err := r.options()
 		return withStubs(opt.Options, m.Recipes), err

@@ -11,7 +11,7 @@ import (
 	"github.com/roux-engine/roux/internal/program"
 )
 
-// ResolveDefinition implements [program.Resolve] for the recipes that an account has registered: those that a step may name
+// ResolveDefinition implements [program.ResolveFunc] for the recipes that an account has registered: those that a step may name
 // with `ref`, and texts that name such recipes.
 func (r *Recipes) ResolveDefinition(ctx context.Context, account string, d *program.Definition) (*program.Resolved, error) {
 	if d.By == plan.ByText {

@@ -174,8 +174,8 @@ func (w *writer) write(r *recipe.Recipe, within func(*dialect.Dialect) string) (
 	return nil, from, fmt.Errorf("no dialect can express it: %w\n%s", err, drawn)
 }
 
-// inner writes the recipes within a recipe. It puts a placeholder where the tree of one belongs that is neither
-// in a file nor given by an expression, and returns these trees by the names of their placeholders.
+// inner writes the recipes within a recipe. Into the step of one that is neither in a file nor given by an
+// expression it puts a stand-in with a name of its own, and returns the trees by these names, for replaceInner.
 func (w *writer) inner(r *recipe.Recipe) (map[string]*jsonx.Node, error) {
 	trees := map[string]*jsonx.Node{}
 	var failed error
@@ -205,9 +205,9 @@ func (w *writer) inner(r *recipe.Recipe) (map[string]*jsonx.Node, error) {
 			st.Recipe.Inline, st.Recipe.File = nil, t.File
 			return
 		}
-		place := fmt.Sprint("placeholder ", id)
-		trees[place] = tree
-		st.Recipe.Inline = &recipe.Recipe{Head: recipe.Head{Name: place}, Steps: []*recipe.Step{{ID: "s", Transform: &recipe.Transform{Expression: "1"}}}}
+		name := fmt.Sprint("stand-in ", id)
+		trees[name] = tree
+		st.Recipe.Inline = &recipe.Recipe{Head: recipe.Head{Name: name}, Steps: []*recipe.Step{{ID: "s", Transform: &recipe.Transform{Expression: "1"}}}}
 	})
 	return trees, failed
 }
@@ -216,15 +216,15 @@ func (w *writer) inner(r *recipe.Recipe) (map[string]*jsonx.Node, error) {
 // are drawn with, which is a part of journals.
 func innerName(dialect string, way Way) string { return dialect[:3] + "-" + way.String()[:1] }
 
-// replaceInner replaces all placeholders in a tree by the recipes.
+// replaceInner replaces all stand-ins in a tree by the recipes.
 func replaceInner(n *jsonx.Node, trees map[string]*jsonx.Node) error {
-	if replacePlaceholders(n, trees); len(trees) > 0 {
+	if replaceStandIns(n, trees); len(trees) > 0 {
 		return fmt.Errorf("%d recipes within others were not written", len(trees))
 	}
 	return nil
 }
 
-func replacePlaceholders(n *jsonx.Node, trees map[string]*jsonx.Node) {
+func replaceStandIns(n *jsonx.Node, trees map[string]*jsonx.Node) {
 	if len(trees) == 0 {
 		return
 	}
@@ -236,7 +236,7 @@ func replacePlaceholders(n *jsonx.Node, trees map[string]*jsonx.Node) {
 		}
 	}
 	for _, c := range n.Children {
-		replacePlaceholders(c, trees)
+		replaceStandIns(c, trees)
 	}
 }
 

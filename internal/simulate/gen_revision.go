@@ -115,7 +115,7 @@ func (r *registry) plans() (p *plan.Plan, others []*plan.Plan) {
 	return r.w.c.Plan, r.w.c.Others
 }
 
-// resolve implements [program.Resolve]. Some calls fail as if the registry could not be read. It compiles each time,
+// resolve implements [program.ResolveFunc]. Some calls fail as if the registry could not be read. It compiles each time,
 // as the real registry does; a case finds too few recipes for a cache to save anything.
 func (r *registry) resolve(ctx context.Context, account string, d *program.Definition) (*program.Resolved, error) {
 	if r.dice.IntN(8) == 0 {

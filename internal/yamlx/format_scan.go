@@ -45,16 +45,8 @@ func newScan(text []byte) *scan {
 	}
 	// The positions of nodes count every kind of line break.
 	t := NewText(text)
-	for i, start := range t.starts {
-		end := len(text)
-		if i+1 < len(t.starts) {
-			end = t.starts[i+1]
-		}
-		line := []rune(string(text[start:end]))
-		if i+1 < len(t.starts) {
-			line = line[:len(line)-1] // the line break, which is one character after unified
-		}
-		s.lines = append(s.lines, line)
+	for n := range t.Lines() {
+		s.lines = append(s.lines, []rune(t.Line(n+1)))
 	}
 	return s
 }
